@@ -134,7 +134,7 @@ pub fn member(id: &str, site: &str, sequence: u32) -> MemberRecord {
 /// # Panics
 /// If a name is not valid.
 pub fn unhealthy(id: &str, site: &str, sequence: u32, reason: &str) -> MemberRecord {
-    MemberRecord { health: Health::Unhealthy { reason: reason.to_owned() }, ..member(id, site, sequence) }
+    member(id, site, sequence).with(|m| m.health = Health::Unhealthy { reason: reason.to_owned() })
 }
 
 /// A member with this priority.
@@ -142,7 +142,7 @@ pub fn unhealthy(id: &str, site: &str, sequence: u32, reason: &str) -> MemberRec
 /// # Panics
 /// If a name is not valid.
 pub fn with_priority(id: &str, site: &str, sequence: u32, priority: i64) -> MemberRecord {
-    MemberRecord { priority, ..member(id, site, sequence) }
+    member(id, site, sequence).with(|m| m.priority = priority)
 }
 
 /// A member with these attributes in its configuration.
@@ -157,7 +157,7 @@ pub fn with_attributes<'a>(
 ) -> MemberRecord {
     let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
     let attributes = attributes.into_iter().map(owned).collect();
-    MemberRecord { attributes, ..member(id, site, sequence) }
+    member(id, site, sequence).with(|m| m.attributes = attributes)
 }
 
 /// A member as the former leader.
@@ -170,13 +170,7 @@ pub fn previous(id: &str, site: &str, sequence: u32) -> Previous {
 
 /// An exclusion of a ballot until this time, in milliseconds since the Unix epoch.
 pub fn exclusion(sequence: u32, until_ms: u64) -> Exclusion {
-    Exclusion {
-        member: valid(MemberId::new("east-1")),
-        ballot: ballot(sequence),
-        since_ms: 0,
-        until_ms,
-        reason: "takeover failed".to_owned(),
-    }
+    Exclusion::new(valid(MemberId::new("east-1")), ballot(sequence), until_ms, "takeover failed".to_owned())
 }
 
 /// Sites by their names.

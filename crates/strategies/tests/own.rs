@@ -152,7 +152,7 @@ fn a_stage_of_another_crate_is_one_like_the_others() {
     assert_eq!(stages(&spec, Cause::Startup), format!("{FIT} failed-last has member-id"));
     let ssd = |id, number| with_attributes(id, "east", number, [("ssd", "yes")]);
     let closed = with_attributes("d", "east", 4, [("ssd", "yes"), ("closed", "yes")]);
-    let members = [member("a", "east", 1), MemberRecord { priority: 2, ..ssd("b", 2) }, ssd("c", 3), closed];
+    let members = [member("a", "east", 1), ssd("b", 2).with(|m| m.priority = 2), ssd("c", 3), closed];
     let mut view = View::of(members).because(Cause::Switchover);
     let strategy = spec.strategy();
     assert_eq!(order(&*strategy, &view), ["b: highest priority (2)", "c: priority 1"]);

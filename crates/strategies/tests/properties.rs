@@ -56,7 +56,7 @@ prop_compose! {
             ("dr.load", leads.1),
         ];
         let software = software.to_owned();
-        MemberRecord { priority, health, software, ..with_attributes(&id, site, sequence, attributes) }
+        with_attributes(&id, site, sequence, attributes).with(|m| (m.priority, m.health, m.software) = (priority, health, software))
     }
 }
 
@@ -76,12 +76,7 @@ fn any_exclusion() -> impl Strategy<Value = Exclusion> {
 }
 
 fn any_failure() -> impl Strategy<Value = Failure> {
-    ("[a-f]", "[a-z, ]{0,9}").prop_map(|(id, cause)| Failure {
-        member: id.parse().unwrap(),
-        at_ms: NOW_MS,
-        cause,
-        term: 1,
-    })
+    ("[a-f]", "[a-z, ]{0,9}").prop_map(|(id, cause)| Failure::new(id.parse().unwrap(), cause, 1, NOW_MS))
 }
 
 /// Mostly none: a round in which everybody is out says little.
@@ -96,12 +91,12 @@ prop_compose! {
     fn any_control()(drained in any_sites(), preferred in prop::option::of(any_site()), some in 0..4)
         -> Control
     {
-        Control {
+        Control::default().with(|control| {
+
             // Mostly open: a round in which everybody is out says little.
-            drained: if some == 0 { sites(drained) } else { Vec::new() },
-            preferred_site: sites(preferred).pop(),
-            ..Control::default()
-        }
+control.drained = if some == 0 { sites(drained) } else { Vec::new() };
+control.preferred_site = sites(preferred).pop();
+})
     }
 }
 

@@ -354,7 +354,7 @@ mod tests {
     #[test]
     fn a_pause_ends_in_the_mode_that_it_found() {
         for found in [Mode::Auto, Mode::Observe] {
-            let mut control = Control { mode: found, ..Control::default() };
+            let mut control = Control::default().with(|control| control.mode = found);
             set_paused(&mut control);
             set_paused(&mut control);
             assert_eq!(control.mode, Mode::Manual);
@@ -363,7 +363,7 @@ mod tests {
             end_pause(&mut control);
             assert_eq!(control.mode, found);
         }
-        let mut chosen = Control { mode: Mode::Manual, ..Control::default() };
+        let mut chosen = Control::default().with(|control| control.mode = Mode::Manual);
         end_pause(&mut chosen);
         assert_eq!(chosen.mode, Mode::Auto);
     }

@@ -54,13 +54,12 @@ fn after_an_outage() -> Snapshot {
         (json!(NOW_MS - 20 * MINUTE), json!(NOW_MS - 20 * MINUTE));
     let record = serde_json::from_value(leader_znode).unwrap();
     let members: Vec<_> = members.into_iter().map(|m| serde_json::from_value(m).unwrap()).collect();
-    Snapshot {
-        lowest: Some(serde_json::from_value(json!(ballot(3))).unwrap()),
-        members,
-        elected: Some(Decision { record: elected, version: 1, mzxid: 7 }),
-        leader_znodes: vec![Some(LeaderZnode { record, version: 1, czxid: 1 })],
-        ..Snapshot::default()
-    }
+    let mut snapshot = Snapshot::default();
+    snapshot.lowest = Some(serde_json::from_value(json!(ballot(3))).unwrap());
+    snapshot.members = members;
+    snapshot.elected = Some(Decision { record: elected, version: 1, mzxid: 7 });
+    snapshot.leader_znodes = vec![Some(LeaderZnode { record, version: 1, czxid: 1 })];
+    snapshot
 }
 
 fn policies(more: &[&str]) -> OperatorConfig {

@@ -112,17 +112,15 @@ async fn ask(
     how: Output,
 ) -> Result<(), Error> {
     let operator = Operator::connect(sources).await?;
-    let request = Request {
-        accept_loss: wanted.accept_loss,
-        ..operator::new_request(
-            kind,
-            wanted.outgoing(),
-            wanted.target(),
-            force,
-            wanted.reason.clone(),
-            asker(),
-        )
-    };
+    let mut request = operator::new_request(
+        kind,
+        wanted.outgoing(),
+        wanted.target(),
+        force,
+        wanted.reason.clone(),
+        asker(),
+    );
+    request.accept_loss = wanted.accept_loss;
     let result = file_and_follow(&operator, wanted, request, how).await;
     operator.close().await;
     result

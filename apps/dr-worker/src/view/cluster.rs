@@ -296,8 +296,9 @@ impl Cluster {
 }
 
 fn leader_of(snapshot: &Snapshot, slot: usize) -> Option<Current> {
-    let record = snapshot.leader_znode(slot)?.record.clone();
-    Some(Current { fencing_token: snapshot.fencing_token(slot), ..record })
+    let mut leader = snapshot.leader_znode(slot)?.record.clone();
+    leader.fencing_token = snapshot.fencing_token(slot);
+    Some(leader)
 }
 
 /// The slot that a member leads or is elected for: the leader znode comes first, for a member

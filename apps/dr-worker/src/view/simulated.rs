@@ -212,7 +212,7 @@ impl Simulated {
 impl SimulatedSlot {
     fn new(prospect: Prospect, question: Option<ExplainedSlot>) -> Self {
         let sentence = sentence(&prospect);
-        let Prospect { slot, before, otherwise, played, leads, later, obstacles, unchanged } = prospect;
+        let Prospect { slot, before, otherwise, played, leads, later, obstacles, unchanged, .. } = prospect;
         Self {
             slot,
             unchanged,

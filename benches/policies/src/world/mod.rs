@@ -18,7 +18,7 @@ use election_core::{
     Leftovers, MemberId, Paths, Profile, Reason, Recipe, SiteId,
     internals::{Action, Config, EndReason, Engine, Event, NoteKind, Now, Time, acknowledge},
     operator::Forgotten,
-    record::{Elected, Health, Outgoing, Record as _, Request, RequestKind, RequestState, Target, VERSION},
+    record::{Elected, Health, Record as _, Request, RequestKind, Target},
 };
 
 use crate::{
@@ -379,21 +379,9 @@ impl World {
     fn switchover(&mut self, site: &str) {
         let Ok(site) = SiteId::new(site) else { return };
         let prefix = self.paths.request_prefix();
-        let request = Request {
-            v: VERSION,
-            id: self.now.to_string(),
-            kind: RequestKind::Switchover,
-            to: Target::Site(site),
-            from: Outgoing::Only,
-            force: false,
-            accept_loss: false,
-            reason: None,
-            by: "operator".to_owned(),
-            created_ms: EPOCH_MS + self.now,
-            valid_for_ms: 0,
-            state: RequestState::Pending,
-        }
-        .with_validity(Request::USUAL_VALIDITY);
+        let (id, created_ms) = (self.now.to_string(), EPOCH_MS + self.now);
+        let target = Target::Site(site);
+        let request = Request::new(id, RequestKind::Switchover, target, "operator".to_owned(), created_ms);
         if let Ok(data) = request.encode(&prefix) {
             let mut changed = self.zk.make_parents(self.now, &prefix);
             changed.push(self.zk.create_sequential(self.now, &prefix, data, 0).0);

@@ -392,6 +392,7 @@ pub enum Action {
 
 /// Who is to lead, and why; known before the place is free.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Nomination {
     /// Which slot it is to lead; 0 where there is only one.
     pub slot: usize,

@@ -25,6 +25,7 @@ const YOUNG: Duration = Duration::from_secs(5);
 
 /// An ephemeral that no living member owns. See [`Problem::Ghost`](super::Problem::Ghost).
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Ghost {
     /// The znode.
     pub path: String,

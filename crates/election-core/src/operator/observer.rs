@@ -16,6 +16,7 @@ use crate::{
 
 /// An election as it was read at one moment; several reads, so no transaction.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Snapshot {
     /// By which recipe the election is held.
     pub layout: Layout,

@@ -18,6 +18,7 @@ use crate::{
 
 /// Standing orders before and after a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Ordered {
     /// As they stood.
     pub before: Control,
@@ -84,6 +85,7 @@ pub async fn order(
 
 /// What was remembered against an election, and the decision in which that stood.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Acknowledged {
     /// The decision as it was.
     pub before: Elected,

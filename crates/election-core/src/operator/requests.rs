@@ -13,7 +13,6 @@ use crate::{
     paths::Paths,
     record::{
         Elected, FiledRequest, Outgoing, Record, Request, RequestKind, RequestRef, RequestState, Target,
-        VERSION,
     },
     runtime::{ReadError, unix_ms},
 };
@@ -27,21 +26,8 @@ pub fn new_request(
     reason: Option<String>,
     by: String,
 ) -> Request {
-    Request {
-        v: VERSION,
-        id: uuid::Uuid::new_v4().to_string(),
-        kind,
-        from,
-        to,
-        force,
-        accept_loss: false,
-        reason,
-        by,
-        created_ms: unix_ms(),
-        valid_for_ms: 0,
-        state: RequestState::Pending,
-    }
-    .with_validity(Request::USUAL_VALIDITY)
+    let request = Request::new(uuid::Uuid::new_v4().to_string(), kind, to, by, unix_ms());
+    Request { from, force, reason, ..request }
 }
 
 /// Puts a request where the elector finds it.

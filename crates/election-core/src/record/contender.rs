@@ -9,6 +9,7 @@ use crate::ids::{Ballot, MemberId, SiteId};
 /// What the znode says already does not stand here a second time: its number in the
 /// queue is in its name, and its czxid is the fencing token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Contender {
     /// Format version.
     pub v: u32,

@@ -7,6 +7,7 @@ use crate::ids::SiteId;
 
 /// Standing orders of the operators, in `control`. Absent means: none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
+#[non_exhaustive]
 pub struct Control {
     /// Format version.
     #[serde(default = "version")]

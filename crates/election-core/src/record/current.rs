@@ -4,6 +4,7 @@ use crate::ids::{Ballot, MemberId, SiteId};
 
 /// The leader's own place, `leader/current` or that of another slot: ephemeral, made by the leader's session.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Current {
     /// Format version.
     pub v: u32,

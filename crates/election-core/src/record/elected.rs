@@ -13,6 +13,7 @@ use crate::{
 
 /// The decision in `leader/elected`. Written by compare-and-set only.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
+#[non_exhaustive]
 pub struct Elected {
     /// Format version.
     pub v: u32,
@@ -217,6 +218,7 @@ impl Elected {
 
 /// A ballot that may not be named for a while.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
+#[non_exhaustive]
 pub struct Exclusion {
     /// Whose.
     pub member: MemberId,
@@ -232,6 +234,11 @@ pub struct Exclusion {
 }
 
 impl Exclusion {
+    /// This incarnation is not named until then.
+    pub fn new(member: MemberId, ballot: Ballot, until_ms: u64, reason: String) -> Self {
+        Self { member, ballot, since_ms: 0, until_ms, reason }
+    }
+
     /// Whether it holds at `unix_ms`. One that begins in the future was stamped by a clock that was
     /// wrong, and does not.
     pub fn holds_at(&self, unix_ms: u64) -> bool {
@@ -241,6 +248,7 @@ impl Exclusion {
 
 /// A leadership that a member could not take over or keep up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
+#[non_exhaustive]
 pub struct Failure {
     /// Whose: the id, so that a restart does not forget it.
     pub member: MemberId,
@@ -254,8 +262,16 @@ pub struct Failure {
     pub term: u64,
 }
 
+impl Failure {
+    /// This member failed in that term.
+    pub fn new(member: MemberId, cause: String, term: u64, at_ms: u64) -> Self {
+        Self { member, at_ms, cause, term }
+    }
+}
+
 /// A site that has failed as a whole.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
+#[non_exhaustive]
 pub struct SiteFailure {
     /// Which.
     pub site: SiteId,

@@ -5,6 +5,7 @@ use crate::ids::{Ballot, MemberId, SiteId};
 
 /// One leadership, in `history/h-<seq>`; written by the leader once it is READY.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
+#[non_exhaustive]
 pub struct HistoryEntry {
     /// Format version.
     pub v: u32,
@@ -38,6 +39,7 @@ pub struct HistoryEntry {
 /// How long each phase of a change took, in milliseconds; measured on up to two
 /// wall clocks, so only as good as their agreement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Hash)]
+#[non_exhaustive]
 pub struct Phases {
     /// From the notice that there is something to decide to the decision.
     #[serde(default)]

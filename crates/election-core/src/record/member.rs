@@ -13,6 +13,7 @@ use crate::ids::{Ballot, MemberId, SiteId};
 
 /// What a member says of itself in `nodes/<member>`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
+#[non_exhaustive]
 pub struct MemberRecord {
     /// Format version.
     pub v: u32,
@@ -84,6 +85,7 @@ pub struct MemberRecord {
 
 /// The latest decision and the newest token that a member has seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
+#[non_exhaustive]
 pub struct Remembered {
     /// The term of the decision.
     pub term: u64,
@@ -124,6 +126,7 @@ impl Remembered {
 /// Round trips that a member has measured, smoothed, in microseconds. What is not in here
 /// has not been measured, or has not answered.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Hash)]
+#[non_exhaustive]
 pub struct RoundTrips {
     /// To the other members.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -155,6 +158,7 @@ pub struct Unreached {
 /// A leadership that a member could not take over or keep up, or did not want any longer. It is
 /// said here so that the elector needn't wait for a timeout to name the next.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
+#[non_exhaustive]
 pub struct GaveUp {
     /// The term of that leadership.
     pub term: u64,

@@ -44,6 +44,22 @@ macro_rules! record {
 
 record!(Contender, Control, Current, Elected, HistoryEntry, MemberRecord, Request);
 
+/// Records that grow: other crates change a copy, which they can't build field by field.
+macro_rules! with {
+    ($($record:ty),*) => {$(
+        impl $record {
+            /// This record with a change.
+            #[must_use]
+            pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+                change(&mut self);
+                self
+            }
+        }
+    )*};
+}
+
+with!(Control, MemberRecord, RoundTrips);
+
 #[cfg(test)]
 mod tests {
     use super::*;

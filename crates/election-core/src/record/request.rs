@@ -2,7 +2,7 @@ use std::{fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use super::format::is_false;
+use super::{VERSION, format::is_false};
 use crate::ids::{MemberId, SiteId};
 
 /// Which request: a name is given out again once `requests` was deleted, a creation never.
@@ -25,6 +25,7 @@ pub struct FiledRequest {
 
 /// One operator's request, in `requests/r-<seq>`, with its progress and its outcome.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
+#[non_exhaustive]
 pub struct Request {
     /// Format version.
     pub v: u32,
@@ -65,6 +66,25 @@ const fn usual_validity() -> u64 {
 }
 
 impl Request {
+    /// A pending request about the only leader, without force, for `by`; valid for
+    /// [`USUAL_VALIDITY`](Self::USUAL_VALIDITY). `id` is unique.
+    pub fn new(id: String, kind: RequestKind, to: Target, by: String, created_ms: u64) -> Self {
+        Self {
+            v: VERSION,
+            id,
+            kind,
+            to,
+            from: Outgoing::Only,
+            force: false,
+            accept_loss: false,
+            reason: None,
+            by,
+            created_ms,
+            valid_for_ms: usual_validity(),
+            state: RequestState::Pending,
+        }
+    }
+
     /// How long a request is valid that does not say so.
     pub const USUAL_VALIDITY: Duration = Duration::from_millis(usual_validity());
 

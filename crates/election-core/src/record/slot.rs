@@ -8,6 +8,7 @@ pub const MAX_SLOTS: usize = 16;
 
 /// One of the leaderships of an election, as the decision has it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Slot {
     /// Who should lead it; nobody while it is being vacated or has no candidate.
     #[serde(deserialize_with = "said")]
@@ -33,6 +34,7 @@ fn said<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Named>, D::Error> {
 
 /// The decision about one slot.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Given {
     /// The term in which it was decided.
     pub term: u64,

@@ -11,6 +11,7 @@ use crate::{
 
 /// What a member is doing in an election, and what it has read last.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ElectionStatus {
     /// What this member is doing.
     pub role: Role,

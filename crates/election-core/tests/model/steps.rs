@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fmt, sync::Arc};
 use election_core::{
     Role,
     internals::{Event, Node, Outcome, Request, Watched},
-    record::{MemberRecord, Outgoing, Record, Request as Ordered, RequestState, Status, VERSION},
+    record::{MemberRecord, Record, Request as Ordered, Status},
 };
 
 use crate::{
@@ -568,21 +568,12 @@ impl World {
         let ask = setting.asks[usize::from(self.asked)];
         self.asked += 1;
         let prefix = setting.paths().request_prefix();
-        let request = Ordered {
-            v: VERSION,
-            id: self.asked.to_string(),
-            kind: ask.kind,
-            to: ask.target(),
-            from: Outgoing::Only,
-            force: ask.force,
-            accept_loss: false,
-            reason: None,
-            by: "operator".to_owned(),
-            created_ms: self.clock().unix_ms,
-            // Its end would be one more moment in every order of events.
-            valid_for_ms: u64::MAX,
-            state: RequestState::Pending,
-        };
+        let created_ms = self.clock().unix_ms;
+        let mut request =
+            Ordered::new(self.asked.to_string(), ask.kind, ask.target(), "operator".to_owned(), created_ms);
+        request.force = ask.force;
+        // Its end would be one more moment in every order of events.
+        request.valid_for_ms = u64::MAX;
         let Ok(data) = request.encode(&prefix) else { return };
         let create = Request::CreateSequential { prefix, data, ephemeral: false, unique_prefix: false };
         let view = self.server.tree.clone();

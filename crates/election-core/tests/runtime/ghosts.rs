@@ -4,7 +4,7 @@
 use election_core::{
     Ballot,
     operator::{self, Problem},
-    record::{Current, MemberRecord, Record as _, Status},
+    record::{MemberRecord, Record as _},
 };
 use zk_session::{CreateMode, DriverKind, Incarnation, Recovery};
 
@@ -22,22 +22,12 @@ async fn lowest_ballot(world: &World, ghost: &Incarnation) -> Ballot {
 }
 
 async fn place(world: &World, ghost: &Incarnation, ballot: &Ballot) {
-    let current = Current {
-        v: 1,
-        member: "east-9".parse().unwrap(),
-        ballot: ballot.clone(),
-        site: "east".parse().unwrap(),
-        slot: 0,
-        term: 1,
-        status: Status::Ready,
-        endpoint: None,
-        fencing_token: None,
-        since_ms: 0,
-        ready_ms: None,
-    };
+    let current = serde_json::json!({
+        "v": 1, "member": "east-9", "ballot": ballot, "site": "east", "term": 1, "status": "READY", "since_ms": 0,
+    });
     let path = world.paths().leader_znode(0);
     ghost.create_parents(&path).await.unwrap();
-    ghost.create(&path, current.encode(&path).unwrap(), CreateMode::Ephemeral).await.unwrap();
+    ghost.create(&path, serde_json::to_vec(&current).unwrap(), CreateMode::Ephemeral).await.unwrap();
 }
 
 /// Of a member whose ballot has gone with its session.

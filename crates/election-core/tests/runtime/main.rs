@@ -246,7 +246,8 @@ over_both_drivers! {
             };
             tokio::time::timeout(SOON, published).await.expect("it is published");
         }
-        let mut round_trips = RoundTrips { zookeeper: Some(900), ..RoundTrips::default() };
+        let mut round_trips = RoundTrips::default();
+        round_trips.zookeeper = Some(900);
         round_trips.peers.insert("west-1".parse().unwrap(), 30_000);
         east.election().set_round_trips(round_trips.clone()).unwrap();
         let published = async {

@@ -56,12 +56,7 @@ mod tests {
     fn view(cause: Cause) -> View {
         let members = [member("e-1", "east", 7), member("e-2", "east", 2), member("w-1", "west", 3)];
         let mut view = View { cause, ..View::of(members) };
-        let failure = |id: &str, cause: &str| Failure {
-            member: id.parse().unwrap(),
-            at_ms: NOW_MS,
-            cause: cause.to_owned(),
-            term: 1,
-        };
+        let failure = |id: &str, cause: &str| Failure::new(id.parse().unwrap(), cause.to_owned(), 1, NOW_MS);
         view.trouble.failures = vec![
             failure("e-1", "work-failed"),
             failure("e-2", "unhealthy"),

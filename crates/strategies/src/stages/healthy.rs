@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn who_is_not_known_to_be_fit_is_out_unless_it_leads() {
-        let with = |health| MemberRecord { health, ..member("east-1", "east", 1) };
+        let with = |health| member("east-1", "east", 1).with(|m| m.health = health);
         let view = View::default();
         let refused = |health, leads: bool| {
             let candidate = with(health);

@@ -123,8 +123,8 @@ mod tests {
         let unwell = Health::Unhealthy { reason: "no disk".to_owned() };
         let mut view = View::of([
             lags("a", 1, "11"),
-            MemberRecord { priority: 0, ..lags("b", 2, "12") },
-            MemberRecord { health: unwell, ..lags("c", 3, "13") },
+            lags("b", 2, "12").with(|m| m.priority = 0),
+            lags("c", 3, "13").with(|m| m.health = unwell),
             lags("d", 4, "4"),
         ]);
         view.cause = Cause::Failover;

@@ -155,7 +155,7 @@ mod tests {
     };
 
     fn running(id: &str, sequence: u32, software: &str) -> MemberRecord {
-        MemberRecord { software: software.to_owned(), ..member(id, "east", sequence) }
+        member(id, "east", sequence).with(|m| software.clone_into(&mut m.software))
     }
 
     #[test]

@@ -24,6 +24,7 @@ use crate::{
 
 /// What would become of an election.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Simulation {
     /// As it is.
     pub now: Explanation,
@@ -35,6 +36,7 @@ pub struct Simulation {
 
 /// What would become of a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Prospect {
     /// Counted from 0.
     pub slot: usize,
@@ -56,6 +58,7 @@ pub struct Prospect {
 
 /// One decision of the play.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Played {
     /// Who decides: the elector, or the first in line for itself.
     pub by: String,

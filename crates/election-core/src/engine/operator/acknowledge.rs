@@ -27,6 +27,7 @@ impl Forgotten {
 
 /// What an acknowledgement has forgotten.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Released {
     /// When takeovers that were not ordered happened lately, in milliseconds since the Unix epoch.
     pub takeovers: Vec<u64>,

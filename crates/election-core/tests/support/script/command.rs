@@ -14,7 +14,7 @@ use election_core::{
     internals::{self, AppEvent, Config, Engine, Event, Forgotten, Wish},
     record::{
         Confirmed, Control, Elected, FailedSite, Health, MemberRecord, Mode, Outgoing, Record,
-        Request as Order, RequestKind, RequestState, Target, VERSION,
+        Request as Order, RequestKind, RequestState, Target,
     },
 };
 
@@ -202,13 +202,13 @@ impl Stage {
             ["stay", terms @ ..] => {
                 let terms: Result<_, _> = terms.iter().map(|term| term.parse::<u64>()).collect();
                 let stay = terms.map_err(|e| e.to_string())?;
-                self.order(&Control { stay, ..Control::default() })
+                self.order(&Control::default().with(|control| control.stay = stay))
             }
             ["confirm", term, site] => {
                 let term = term.parse().map_err(|_| "a term")?;
                 let site = SiteId::new(*site).map_err(|e| e.to_string())?;
                 let confirmed = vec![Confirmed { term, site, by: "desk".to_owned() }];
-                self.order(&Control { confirmed, ..Control::default() })
+                self.order(&Control::default().with(|control| control.confirmed = confirmed))
             }
             ["fail", sites @ ..] => self.declare_failed(sites),
             ["site", name, "well"] => self.feed(name, Event::SiteHealth(Some(Health::Healthy))),
@@ -390,7 +390,7 @@ impl Stage {
             "observe" => Mode::Observe,
             _ => return Err(format!("no such mode: {mode}")),
         };
-        self.order(&Control { mode, ..Control::default() })
+        self.order(&Control::default().with(|control| control.mode = mode))
     }
 
     fn declare_failed(&mut self, sites: &[&str]) -> Result<(), String> {
@@ -404,13 +404,13 @@ impl Stage {
             })
         };
         let failed_sites = sites.iter().map(failed).collect::<Result<_, _>>()?;
-        self.order(&Control { failed_sites, ..Control::default() })
+        self.order(&Control::default().with(|control| control.failed_sites = failed_sites))
     }
 
     fn drain(&mut self, sites: &[&str]) -> Result<(), String> {
         let sites: Result<_, _> = sites.iter().map(|site| SiteId::new(*site)).collect();
         let drained = sites.map_err(|e| e.to_string())?;
-        self.order(&Control { drained, ..Control::default() })
+        self.order(&Control::default().with(|control| control.drained = drained))
     }
 
     fn acknowledge(&mut self, what: Forgotten) -> Result<(), String> {
@@ -454,21 +454,9 @@ impl Stage {
             Some(member) => Outgoing::Member(MemberId::new(*member).map_err(|e| e.to_string())?),
         };
         let prefix = self.paths.request_prefix();
-        let request = Order {
-            v: VERSION,
-            id: "1".to_owned(),
-            kind,
-            to,
-            from,
-            force,
-            accept_loss: false,
-            reason: None,
-            by: "ann".to_owned(),
-            created_ms: UNIX_MS + self.now_ms,
-            valid_for_ms: 0,
-            state: RequestState::Pending,
-        }
-        .with_validity(valid_for);
+        let mut request = Order::new("1".to_owned(), kind, to, "ann".to_owned(), UNIX_MS + self.now_ms);
+        (request.from, request.force) = (from, force);
+        let request = request.with_validity(valid_for);
         let data = request.encode(&prefix).map_err(|e| e.to_string())?;
         let mut changed = self.zk.make_parents(self.now_ms, &prefix);
         changed.push(self.zk.create_sequential(self.now_ms, &prefix, data, 0).0);
@@ -480,14 +468,14 @@ impl Stage {
     fn cancel(&mut self, name: &str) -> Result<(), String> {
         let path = self.paths.request(name);
         let node = self.zk.get(&path).cloned().ok_or_else(|| format!("there is no request {name}"))?;
-        let request = Order::decode(&path, &node.data).map_err(|e| e.to_string())?;
+        let mut request = Order::decode(&path, &node.data).map_err(|e| e.to_string())?;
         if request.state != RequestState::Pending {
             self.say(&format!("{name} is not pending any more"));
             return Ok(());
         }
         let at_ms = UNIX_MS + self.now_ms;
-        let state = RequestState::Cancelled { reason: "by bob".to_owned(), at_ms };
-        let data = Order { state, ..request }.encode(&path).map_err(|e| e.to_string())?;
+        request.state = RequestState::Cancelled { reason: "by bob".to_owned(), at_ms };
+        let data = request.encode(&path).map_err(|e| e.to_string())?;
         self.admin(|zk, now| zk.set(now, &path, data, Some(node.version)))
     }
 

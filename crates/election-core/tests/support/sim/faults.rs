@@ -193,7 +193,9 @@ impl Sim {
             }
             Fault::RoundTrips => {
                 let zookeeper = Some(self.rng.u32(100..50_000));
-                let event = Event::RoundTrips(RoundTrips { zookeeper, ..RoundTrips::default() });
+                let event = Event::RoundTrips(
+                    RoundTrips::default().with(|round_trips| round_trips.zookeeper = zookeeper),
+                );
                 self.tell_worker(host, 1, ToWorker::Event(event));
             }
             Fault::SpoilRequest => {
@@ -238,7 +240,7 @@ impl Sim {
             let data = self.last_good_elected.clone();
             self.run_errand(Errand::Repair { path: self.paths.elected(), data });
             let drained = self.settings.drained.iter().cloned().collect();
-            self.order(&Control { drained, ..Control::default() });
+            self.order(&Control::default().with(|control| control.drained = drained));
             self.checks.obeyed.last_order();
         }
         // Some nodes stay down for good.

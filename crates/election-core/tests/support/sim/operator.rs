@@ -6,7 +6,7 @@ use election_core::{
     internals::{self, ForceStep, ForcedFailover},
     record::{
         Confirmed, Control, Current, Elected, FailedSite, FiledRequest, MemberRecord, Mode, Outgoing, Record,
-        Request, RequestKind, RequestRef, RequestState, Target, VERSION,
+        Request, RequestKind, RequestRef, RequestState, Target,
     },
 };
 
@@ -98,20 +98,8 @@ impl Sim {
             1 => Outgoing::Member(self.hosts[self.rng.usize(0..self.hosts.len())].member.clone()),
             _ => Outgoing::Slot(self.rng.usize(0..self.settings.policy.slots)),
         };
-        let request = Request {
-            v: VERSION,
-            id: self.now.to_string(),
-            kind,
-            to,
-            from,
-            force,
-            accept_loss: false,
-            reason: None,
-            by: "operator".to_owned(),
-            created_ms: self.unix_ms(),
-            valid_for_ms,
-            state: RequestState::Pending,
-        };
+        let mut request = Request::new(self.now.to_string(), kind, to, "operator".to_owned(), self.unix_ms());
+        (request.from, request.force, request.valid_for_ms) = (from, force, valid_for_ms);
         let prefix = self.paths.request_prefix();
         let data = request.encode(&prefix).ok()?;
         let (path, _) = self.zk.create_sequential(self.now, &prefix, data, 0);
@@ -135,7 +123,7 @@ impl Sim {
     /// What `dr-worker cancel` does. Between its two steps the request may be begun.
     fn cancel(&mut self, name: String, read: Option<i32>) {
         let path = self.paths.request(&name);
-        let Some((request, version)) = self.read::<Request>(&path) else { return };
+        let Some((mut request, version)) = self.read::<Request>(&path) else { return };
         if request.state != RequestState::Pending {
             return;
         }
@@ -143,9 +131,9 @@ impl Sim {
             let delay = self.rng.u64(1..200);
             return self.after(delay, Due::Operator(Errand::Cancel { name, version: Some(version) }));
         }
-        let state = RequestState::Cancelled { reason: "by operator".to_owned(), at_ms: self.unix_ms() };
+        request.state = RequestState::Cancelled { reason: "by operator".to_owned(), at_ms: self.unix_ms() };
         self.trace.line(self.now, || format!("    operator: cancels {name}"));
-        let Ok(data) = Request { state, ..request }.encode(&path) else { return };
+        let Ok(data) = request.encode(&path) else { return };
         let applied = self.zk.set(self.now, &path, data, read);
         self.commit(&applied);
     }
@@ -357,12 +345,14 @@ impl Sim {
             site: site.clone(),
             by: "operator".to_owned(),
         };
-        self.order(&Control { confirmed: elected.leaders().map(word).collect(), ..Control::default() });
+        self.order(
+            &Control::default().with(|control| control.confirmed = elected.leaders().map(word).collect()),
+        );
     }
 
     pub(super) fn change_mode(&mut self) {
         let mode = [Mode::Auto, Mode::Manual, Mode::Observe][self.rng.usize(0..3)];
-        let mut control = Control { mode, ..Control::default() };
+        let mut control = Control::default().with(|control| control.mode = mode);
         self.order(&control);
         control.mode = Mode::Auto;
         let delay = self.rng.u64(500..10_000);
@@ -372,14 +362,14 @@ impl Sim {
     pub(super) fn declare_failed(&mut self) {
         let site = self.settings.sites[self.rng.usize(0..self.settings.sites.len())].clone();
         let failed = FailedSite { site, reason: None, by: "operator".to_owned(), at_ms: self.unix_ms() };
-        self.order(&Control { failed_sites: vec![failed], ..Control::default() });
+        self.order(&Control::default().with(|control| control.failed_sites = vec![failed]));
         let delay = self.rng.u64(500..10_000);
         self.after(delay, Due::Operator(Errand::Control(Control::default())));
     }
 
     pub(super) fn drain(&mut self) {
         let site = self.settings.sites[self.rng.usize(0..self.settings.sites.len())].clone();
-        self.order(&Control { drained: vec![site], ..Control::default() });
+        self.order(&Control::default().with(|control| control.drained = vec![site]));
         let delay = self.rng.u64(500..10_000);
         self.after(delay, Due::Operator(Errand::Control(Control::default())));
     }

@@ -50,14 +50,13 @@ fn standing() -> Snapshot {
         czxid: 7,
     };
     let elected = Elected::decode("/elected", elected.to_string().as_bytes()).unwrap();
-    Snapshot {
-        layout: Layout::Elector,
-        members: (1..).zip(members).map(member).collect(),
-        lowest: Some(Ballot::new(ballot(1)).unwrap()),
-        elected: Some(Decision { record: elected, version: 0, mzxid: 7 }),
-        leader_znodes: vec![Some(leader_znode)],
-        ..Snapshot::default()
-    }
+    let mut snapshot = Snapshot::default();
+    snapshot.layout = Layout::Elector;
+    snapshot.members = (1..).zip(members).map(member).collect();
+    snapshot.lowest = Some(Ballot::new(ballot(1)).unwrap());
+    snapshot.elected = Some(Decision { record: elected, version: 0, mzxid: 7 });
+    snapshot.leader_znodes = vec![Some(leader_znode)];
+    snapshot
 }
 
 fn seen(snapshot: Snapshot) -> Election {
@@ -92,7 +91,7 @@ fn whom_the_elector_refused_is_not_asked_for_again() {
 fn it_stays_while_anything_speaks_against_a_move() {
     type Change = fn(&mut Snapshot);
     let changes: [(&str, Change); 7] = [
-        ("manual", |s| s.control = Control { mode: Mode::Manual, ..Control::default() }),
+        ("manual", |s| s.control = Control::default().with(|control| control.mode = Mode::Manual)),
         ("an open request", |s| {
             let request = operator::new_request(
                 RequestKind::Switchover,
