@@ -103,7 +103,7 @@ impl Underway<'_> {
         let snapshot = self.operator.observer().await?.snapshot(&self.paths).await?;
         let slot = match snapshot.slot_for(&self.filed.request) {
             Ok(slot) => slot,
-            Err(why) => return self.give_up(why, how).await,
+            Err(why) => return self.give_up(why.to_string(), how).await,
         };
         if let Some(znode) = snapshot.leader_znode(slot).filter(|_| !self.filed.request.force) {
             let why = format!(

@@ -2,7 +2,7 @@
 
 use zk_session::{Incarnation, OpError};
 
-use super::layout::Layout;
+use super::{error::OperatorError, layout::Layout};
 use crate::{
     engine::{Node, Seen, fencing_token, slot_of},
     ids::{Ballot, MemberId},
@@ -97,11 +97,11 @@ impl Snapshot {
     /// The slot that a request is about.
     ///
     /// # Errors
-    /// A sentence that says why it could be none, or several.
-    pub fn slot_for(&self, request: &Request) -> Result<usize, String> {
+    /// [`OperatorError::Refused`] if there is none, or several could be meant.
+    pub fn slot_for(&self, request: &Request) -> Result<usize, OperatorError> {
         let leader_znodes: Vec<_> =
             self.leader_znodes.iter().map(|o| o.as_ref().map(|o| &o.record)).collect();
-        slot_of(request, self.decided(), &leader_znodes)
+        slot_of(request, self.decided(), &leader_znodes).map_err(OperatorError::Refused)
     }
 
     /// The fencing token of the leader of `slot`.
