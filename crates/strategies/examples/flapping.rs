@@ -99,7 +99,7 @@ pub(crate) fn table() -> String {
         Setting { margin: 50, ..usual },
     ];
     let mut out = String::from(
-        "| setting | moves | points lost | moves, 11 to the good | points lost |\n|---|---|---|---|---|\n",
+        "| setting | moves | points lost | moves, 11 of them useful | points lost |\n|---|---|---|---|---|\n",
     );
     for setting in settings {
         let (noise, real) = (day(&setting, 0), day(&setting, GAIN));
