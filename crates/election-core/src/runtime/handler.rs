@@ -146,8 +146,9 @@ impl Leadership {
         self.nomination.slot
     }
 
-    /// Grows with every leadership of a slot. Pass it to every resource that the work writes to, and have the
-    /// resource refuse older ones; a resource that several slots write to keeps the tokens of each slot apart.
+    /// The fencing token. It grows with every leadership of a slot. Pass it to every resource that the work writes to,
+    /// and make the resource refuse older tokens. A resource that several slots write to must check the tokens of each
+    /// slot separately.
     pub fn fencing_token(&self) -> u64 {
         self.fencing_token
     }

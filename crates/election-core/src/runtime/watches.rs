@@ -15,10 +15,9 @@ use zk_session::{Epoch, Session};
 use super::operations::to_node;
 use crate::engine::{Event, Node, Watched};
 
-/// How long a member that only looks on waits, at the most, until it reads what has changed; the
-/// least is half of it. A change of leadership changes the decision and the leader znode several
-/// times within moments: read once at the end, it costs each of many members two small reads, and
-/// the servers get them spread out.
+/// The longest delay before a passive member reads a change. The shortest is half of it. A change of leadership changes
+/// the decision and the leader znode several times within moments. One read at the end costs each of many members two
+/// small reads, and spreads the reads of all members over time.
 const COALESCED: Duration = Duration::from_millis(250);
 
 /// The watches that are armed now, all for one session.

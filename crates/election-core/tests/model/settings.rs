@@ -32,7 +32,7 @@ pub(crate) const MEMORY: u32 = 5;
 pub(crate) enum Fault {
     /// The process dies, with its job. It may start again at any time.
     Crash,
-    /// The machine stands still, and goes on at any time.
+    /// The machine freezes, and continues at any time.
     Freeze,
     /// Nothing comes through any more; the client notices at any time.
     Cut,
@@ -87,7 +87,7 @@ impl Ask {
     }
 }
 
-/// What stands outside the engine, and can be left out to see that it is missed.
+/// The rules outside the engine, which can be left out to check that a failure follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outside {
     /// A job claims its token at the resource before it reads anything.
@@ -141,16 +141,16 @@ pub(crate) struct Setting {
     pub(crate) leftovers: Leftovers,
     /// Members whose job never gets further than taking over.
     pub(crate) broken: &'static [&'static str],
-    /// Members that can't reach a leader may put it out of office.
+    /// Members that can't reach a leader may end its leadership.
     pub(crate) suspicion: bool,
     /// The ensemble was restored from a copy: the resource has seen newer tokens than any
     /// czxid to come, and an operator has raised the base.
     pub(crate) restored: bool,
     pub(crate) without: Option<Rule>,
     pub(crate) without_outside: Option<Outside>,
-    /// Whether to look, from every state, whether somebody leads in the end.
+    /// Whether to check, from every state, that there is a leader in the end.
     pub(crate) liveness: bool,
-    /// The same where nobody who is dead, frozen or cut off comes back.
+    /// The same without the return of a dead, frozen or cut off member.
     pub(crate) survivors: bool,
 }
 

@@ -22,7 +22,7 @@ pub(crate) enum Step {
     Serve(usize),
     /// The oldest reply reaches it.
     Reply(usize),
-    /// One of its watches reads, and tells.
+    /// One of its watches reads, and reports.
     Tell(usize, usize),
     /// Its job answers.
     Answer(usize),
@@ -337,7 +337,7 @@ impl World {
             let runs = self.members[m].runs() && self.members[m].link() == Some(Link::Connected);
             let Some(client) = self.member(m).client_mut() else { return };
             if !reads && client.view.is_some() {
-                // Whoever has written sees all that was written before.
+                // A client that has written sees everything that was written before.
                 client.view = None;
             }
             client.replies.push_back((op, applied.outcome));
@@ -411,7 +411,7 @@ impl World {
         }
     }
 
-    /// What nobody reacts to happens at once.
+    /// Events without a reaction happen at once.
     fn dull(&mut self, setting: &Setting) {
         let fails = setting.kinds.iter().any(|k| matches!(k, Fault::JobFails | Fault::JobHangs));
         for m in 0..self.members.len() {
@@ -613,7 +613,7 @@ impl World {
             && leaders.into_iter().all(|(m, process)| self.holds(setting, m, process).is_some())
     }
 
-    /// This leader works, its znode is there and says so, and the decision names it, where there is one.
+    /// This leader works, its znode exists and names it, and so does the decision, if there is one.
     fn holds(&self, setting: &Setting, m: usize, process: &Process) -> Option<()> {
         let slot = process.engine.slot()?;
         let current = self.current(setting, slot)?;
@@ -660,7 +660,7 @@ fn can(fault: Fault, member: &Member) -> bool {
     }
 }
 
-/// What a watch would tell: creation and last change of what it looks at.
+/// What a watch would report: creation and last change of what it watches.
 fn read(tree: &Tree, watched: &Watched) -> Told {
     match watched {
         Watched::Node(path) => {

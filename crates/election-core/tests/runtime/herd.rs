@@ -60,7 +60,7 @@ async fn is_passive(world: &World, onlooker: &members::Member) {
     for leader in ["m2", "m3", "m2"] {
         world.ask(RequestKind::Switchover, Target::Member(leader.parse().unwrap()), false).await;
     }
-    // The decision written again as it stands, time and again: news to whoever reads each time.
+    // The decision is written again without a change, repeatedly. It is news for every member that reads each time.
     let operator = world.operator();
     let mut written = 0;
     while written < 200 {

@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use zk_session::{BootTime, DriverKind, Session};
 use zk_testkit::{Ensemble, Proxy, ServerKind, Servers, TestServer};
 
-/// Waits for a condition; says what was awaited when it doesn't come true in time.
+/// Waits for a condition. If it is not met in time, the panic names it.
 pub(crate) async fn wait_for(what: &str, within: Duration, mut condition: impl FnMut() -> bool) {
     let deadline = BootTime::now() + within;
     while !condition() {

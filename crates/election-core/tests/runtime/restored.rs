@@ -73,8 +73,7 @@ struct Stage {
 }
 
 impl Stage {
-    /// A client that has seen a newer zxid than the server is turned away, so every part
-    /// of the test connects anew.
+    /// A client that has seen a newer zxid than the server is rejected, so every part of the test connects again.
     async fn session(&self) -> Session {
         connect(&self.ensemble.connect_string(), self.driver, Duration::from_secs(4)).await
     }
@@ -84,7 +83,7 @@ impl Stage {
         self.ensemble.wait_serving(SOON).await.unwrap();
     }
 
-    /// Somebody joins, and leads; answered with its token.
+    /// A member joins and leads. Returns its token.
     async fn lead(&self, member: &str) -> (Session, Election, u64) {
         let (session, election) = self.join(member).await;
         wait_for(&format!("{member} leads"), SOON, || election.status().now().leads_now()).await;
@@ -156,7 +155,7 @@ async fn a_restored_ensemble(driver: DriverKind) {
     assert_eq!(stage.store.0.lock().unwrap().refused, [third]);
     assert_eq!(stage.store.accepted(), 2);
 
-    // An operator asks the resource, and says what it has seen.
+    // An operator asks the resource, and enters what it has seen.
     let operator = stage.session().await;
     let raised = operator::raise_tokens(&operator, &stage.paths, second, "the test").await.unwrap();
     let Raised::InTerm(term) = raised else { panic!("{raised:?}") };
@@ -175,7 +174,7 @@ async fn a_restored_ensemble(driver: DriverKind) {
     let absurd = operator::raise_tokens(&operator, &stage.paths, u64::MAX, "the test").await.unwrap_err();
     assert!(absurd.to_string().contains("no token"), "{absurd}");
 
-    // Every later leadership has the base, whoever decides it.
+    // Every later leadership uses the base, independent of the elector.
     let (next_session, next) = stage.join("east-2").await;
     wait_for("east-2 stands by", SOON, || next.status().now().ballot.is_some()).await;
     stage.end(session, election).await;

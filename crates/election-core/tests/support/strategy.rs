@@ -27,7 +27,7 @@ impl Strategy for Spread {
     }
 }
 
-/// Whoever has the most weight before anything else, then whoever is nearest to ZooKeeper.
+/// The highest weight first, then the shortest round trip to ZooKeeper.
 #[derive(Clone, Debug)]
 #[allow(dead_code, reason = "the model has neither")]
 pub(crate) struct Weighed(pub(crate) SiteOrder);

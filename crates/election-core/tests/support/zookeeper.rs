@@ -1,9 +1,8 @@
-//! An ensemble in memory, as far as an election can tell it from a real one.
+//! An ensemble in memory. An election can't distinguish it from a real one.
 //!
-//! Every transaction has a zxid and a time; every znode keeps its history, so that
-//! a read can be answered by a server that lags. Sessions expire no earlier than
-//! their timeout after the last touch that the ensemble's leader knows of, and take
-//! their ephemerals with them in one transaction.
+//! Every transaction has a zxid and a time. Every znode keeps its history, so that a server that lags can answer a
+//! read. Sessions expire no earlier than their timeout after the last touch that the ensemble's leader knows of. Their
+//! ephemerals are deleted with them in one transaction.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -81,7 +80,7 @@ impl Ensemble {
         self.sessions.get(&session).filter(|s| !s.over).map(|s| s.touched + s.timeout)
     }
 
-    /// Another leader of the ensemble: every session's clock begins anew.
+    /// Another server leads the ensemble: every session's clock begins again.
     pub(crate) fn elect_leader(&mut self, now: Millis) {
         self.zxid = ((self.zxid >> 32) + 1) << 32;
         for session in self.sessions.values_mut() {

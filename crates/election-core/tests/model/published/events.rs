@@ -11,7 +11,7 @@ pub(crate) enum Trouble {
     Cut,
     /// Its program writes, and the write may be under way for long.
     Write,
-    /// The takeover fails, and nothing is said of it.
+    /// The takeover fails without a report.
     Fails,
     /// The other one is preferred from now on.
     Move,

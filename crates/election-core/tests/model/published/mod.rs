@@ -1,8 +1,7 @@
-//! The published algorithm, to the letter, in the same checker: it must find what is wrong
-//! with it, and nothing once the rules that it lacks are in place.
+//! The published algorithm, unchanged, in the same checker. The checker must find its failures, and none after the
+//! missing rules are added.
 //!
-//! `docs/published-algorithm.md` has the traces, and a test fails where they are not those
-//! that are found now.
+//! `docs/published-algorithm.md` has the traces. A test fails if they differ from those found now.
 
 mod events;
 mod narrate;
@@ -114,8 +113,8 @@ fn in_full((what, steps): &(&str, Vec<String>)) -> String {
     text
 }
 
-/// As it is written: all promises break. Where the place outlives its session there is no
-/// failover at all, so for all but the last it is taken to be ephemeral.
+/// As published, it breaks all promises. If the leader znode outlives its session there is no failover at all, so the
+/// znode is assumed to be ephemeral for all promises but the last.
 #[test]
 fn to_the_letter() {
     use Trouble::{Crash, Cut, Freeze, Write};

@@ -12,7 +12,7 @@ pub(super) fn tell(path: &[(System, Option<Event>)]) -> Vec<String> {
     steps.map(|(before, event, after)| in_words(before, event, after)).collect()
 }
 
-/// How it goes on where nobody leads in the end.
+/// How a path continues that has no leader in the end.
 pub(super) fn from_then_on(has: &dyn Fn(Remedy) -> bool, mut before: System) -> Vec<String> {
     const ENOUGH: usize = 24;
     let path = before.when_nothing_goes_wrong(has, 300);

@@ -20,7 +20,7 @@ impl ConfirmedMoves {
     }
 
     pub(crate) fn decided(&self, elected: &Elected, confirm: Confirm) -> Verdict {
-        // In an older format the same word stands for a standing order, which waits for nothing.
+        // In an older format the same word means a standing order, which needs no confirmation.
         let asks = confirm == Confirm::CrossSite;
         if !asks || elected.cause() != Cause::BetterCandidate {
             return Ok(());

@@ -16,7 +16,7 @@ const REST: Millis = 4000;
 pub(crate) struct Calm {
     /// By then the election must have come to rest.
     rests_by: Millis,
-    /// From then on leadership must not move any more, not even to somebody who is better.
+    /// From then on leadership must not move, not even to a better candidate.
     stays_from: Millis,
     /// How long the same must lead for the run to count as settled.
     stays: Millis,

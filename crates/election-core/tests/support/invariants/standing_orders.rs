@@ -1,8 +1,8 @@
-//! Whoever leads against a standing order makes room, and once: leadership goes to where
-//! the order does not forbid it, and orders that don't change move nothing twice.
+//! A leader against a standing order is replaced, and once: leadership moves to where the order allows it, and
+//! unchanged orders do not cause a second move.
 //!
-//! The failures: leadership stays in a site that is being shut down, and preference
-//! without hysteresis flaps (metallb/metallb#800).
+//! The failures: leadership stays in a site that is being shut down; preference without hysteresis flaps
+//! (metallb/metallb#800).
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ pub(crate) struct Obeyed {
 }
 
 impl Obeyed {
-    /// From now on nobody gives an order any more.
+    /// From now on there are no more orders.
     pub(crate) fn last_order(&mut self) {
         self.since = Some(BTreeMap::new());
     }

@@ -1,5 +1,5 @@
-//! Plays a script against engines and an ensemble in memory, and writes down all
-//! that happens. Nothing is random, and time passes only when the script says so.
+//! Plays a script against engines and an ensemble in memory, and records all events. Nothing is random, and time passes
+//! only by commands of the script.
 
 mod command;
 mod words;
@@ -25,13 +25,13 @@ use words::{outcome_in_words, shorten, tokens, verb_and_path};
 /// The wall clock when a script begins.
 const UNIX_MS: u64 = 1_700_000_000_000;
 
-/// The timeout that the ensemble grants, unless a script says otherwise.
+/// The timeout that the ensemble grants, unless a script sets another one.
 const GRANTED: Duration = Duration::from_secs(10);
 
 /// So many steps without an end are a circle.
 const STEPS: usize = 5000;
 
-/// Creation and last change of what a watch has told, by name.
+/// Creation and last change of what a watch has reported, by name.
 type Versions = BTreeMap<String, (i64, i64)>;
 
 #[derive(Debug)]

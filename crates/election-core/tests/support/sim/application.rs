@@ -223,8 +223,8 @@ impl Sim {
         self.job_later(host, next, JobDue::Acts);
     }
 
-    /// Everyone else who acts at this moment: a job acts until it has ended or its
-    /// guard has ended it, except on a machine that stands still.
+    /// All others that act at this moment. A job acts until it has ended or its guard has ended it, unless its machine
+    /// is frozen.
     fn check_alone(&mut self, host: usize) {
         let acting = |h: usize| {
             let other = &self.hosts[h];

@@ -53,8 +53,8 @@ impl Clock {
 pub(crate) struct Network {
     /// Nothing goes through.
     pub(crate) cut: bool,
-    /// Its server is cut off from the others, and has applied this much: reads are
-    /// answered, writes are stuck, and nobody hears of the session.
+    /// Its server is cut off from the others, and has applied this much. Reads are answered, writes are stuck, and the
+    /// other servers do not hear from the session.
     pub(crate) minority: Option<i64>,
     /// Who of its peers can't reach it, though ZooKeeper can.
     pub(crate) unseen: Unseen,
@@ -96,7 +96,7 @@ pub(crate) struct Host {
     pub(crate) policy: Policy,
     pub(crate) clock: Clock,
     pub(crate) net: Network,
-    /// Counts processes: what was meant for a dead one reaches nobody.
+    /// Counts processes: events for a dead process are not delivered.
     pub(crate) life: u64,
     pub(crate) process: Option<Process>,
     pub(crate) frozen: Option<Frozen>,
@@ -167,10 +167,10 @@ pub(crate) enum Link {
     Over,
 }
 
-/// What a watch has told last, and when that is delivered.
+/// The last report of a watch, and when it is delivered.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Told {
-    /// Which watch of this path it is: one that was given up tells nothing any more.
+    /// Which watch of this path it is: a removed watch no longer reports.
     pub(crate) watch: u64,
     pub(crate) value: Option<BTreeMap<String, (i64, i64)>>,
     /// It has fired, and could not be read without a connection.

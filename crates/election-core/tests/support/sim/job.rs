@@ -1,4 +1,4 @@
-//! The application of a member: what a worker runs once it is told to lead.
+//! The application of a member: what a worker runs when it leads.
 
 use election_core::{Ballot, internals::Time};
 
@@ -11,8 +11,7 @@ pub(crate) enum Phase {
     TakingOver,
     Serving,
     Stopping,
-    /// It has ended by itself, or its guard has ended it, and nobody has asked for
-    /// that.
+    /// It has ended by itself, or its guard has ended it, without an order.
     Ended,
 }
 

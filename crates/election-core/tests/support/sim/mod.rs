@@ -177,9 +177,9 @@ pub(crate) struct Sim {
     last_good_elected: Option<Vec<u8>>,
     /// Some clock was wrong by days: what is stamped with it is, too.
     wall_clocks_were_wrong: bool,
-    /// The decision was deleted, and no other one stands yet.
+    /// The decision was deleted and not written again yet.
     deleted: Option<Deleted>,
-    /// Term and base of the tokens of the last decision that stood.
+    /// Term and base of the tokens of the last decision.
     newest: (u64, u64),
     restoring: Option<Restoring>,
     /// What was lost when the ensemble was restored from a copy.
@@ -535,8 +535,7 @@ impl Sim {
 
     // ---- what has been committed ----
 
-    /// These paths have changed: whoever watches them is told, and what must hold
-    /// of their content is checked.
+    /// These paths have changed. Their watchers are notified, and the invariants of their content are checked.
     fn changed(&mut self, paths: &[String]) {
         for path in paths {
             self.check_written(path);

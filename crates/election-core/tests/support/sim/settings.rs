@@ -65,15 +65,15 @@ pub(crate) enum Fault {
     Ack,
     /// An operator confirms a move to another site, asked for or not.
     Confirm,
-    /// Members say that their whole site is unwell.
+    /// Members report their whole site as unfit.
     SiteUnwell,
-    /// An operator says that a site has failed, and later that it has not.
+    /// An operator declares a site failed, and later clears that.
     DeclareFailed,
     /// An administrator deletes the decision.
     DeleteElected,
     /// An administrator deletes any znode and all below it.
     DeleteTree,
-    /// Somebody sets the wall clock of a host wrong by days.
+    /// The wall clock of a host is set wrong by days.
     WallClock,
     /// A server lags by seconds, and is not cut off.
     LagServer,
@@ -137,8 +137,8 @@ impl Fault {
         Self::RoundTrips,
     ];
 
-    /// Whether two may act for a moment after it, by design: the place of a living
-    /// leader is taken from it. In a queue that can be anybody's znode.
+    /// Whether two members may act for a moment after it, by design: the leader znode of a living leader is deleted. In
+    /// a queue every znode can be that.
     fn takes_the_place(self, kind: Kind) -> bool {
         matches!(
             self,
@@ -239,7 +239,7 @@ pub(crate) struct Settings {
     pub(crate) app: App,
     /// How likely an operation comes to nothing even on a good day.
     pub(crate) loss: f64,
-    /// Whether somebody starts a second process of one id, by mistake.
+    /// Whether a second process with one id is started by mistake.
     pub(crate) twin: bool,
     /// How often members probe each other, where suspicion decides.
     pub(crate) probe_every: Option<Millis>,
