@@ -1,4 +1,4 @@
-//! One candidate: its part in an election, and what it says of it.
+//! One candidate: its part in an election, and its lines of output.
 
 use std::{
     sync::{
@@ -22,7 +22,7 @@ use crate::{
     out,
 };
 
-/// Where all of them stand: this is not about sites.
+/// The site of all candidates: this is not about sites.
 const SITE: &str = "here";
 
 /// A candidate, and its part in the election while it takes part.
@@ -61,11 +61,11 @@ impl Candidate {
         self.election = Some(Election::join(self.session.clone(), self.config.clone(), voice));
     }
 
-    /// Waits until it stands in its election.
+    /// Waits until it is a candidate in its election.
     pub(crate) async fn enrolled(&self) {
         let Some(election) = &self.election else { return };
         let mut status = election.status();
-        // It ends when the election does; then nobody waits for it any more.
+        // It ends when the election does, and is then no longer awaited.
         let _ = status.wait_for(|status| status.ballot.is_some()).await;
     }
 
@@ -83,7 +83,7 @@ impl Candidate {
         }));
     }
 
-    /// Takes part no more, and says nothing of it.
+    /// Leaves the election without a line of output.
     pub(crate) async fn leave(&mut self) {
         self.releasing.store(true, Ordering::SeqCst);
         if let Some(election) = self.election.take() {
@@ -122,7 +122,7 @@ fn policy(arguments: &Arguments) -> Policy {
     })
 }
 
-/// Says when it leads.
+/// Prints a line when it leads.
 struct Voice {
     number: usize,
     releasing: Arc<AtomicBool>,

@@ -30,7 +30,7 @@ enum Command {
     Quit,
 }
 
-/// Takes part until it is told to quit, its standard input ends, or a signal comes.
+/// Runs until the line `quit`, the end of its standard input, or a signal.
 pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;

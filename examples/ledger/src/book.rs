@@ -10,7 +10,7 @@ use crate::output::say;
 use crate::stop::StopRequest;
 use crate::store::{self, Booking, Claim, Store, StoreError};
 
-/// Pause between two tries while somebody else holds the store's lock.
+/// Pause between two tries while another process holds the store's lock.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
 /// Books every order that is not booked yet. Returns when it is asked to stop,
@@ -55,8 +55,7 @@ impl Turn<'_> {
         let address = &arguments.store.address;
         let mut store = self.patiently(|| store::open(address))?;
 
-        // The claim comes before everything else. What is read after it stays
-        // true: whoever led before can no longer add to it.
+        // The claim comes first. What is read after it stays true: an earlier leader can no longer add to it.
         self.claim(store.as_mut())?;
         let orders = orders::read(&arguments.orders)?;
         let booked = self.patiently(|| store.booked())?;

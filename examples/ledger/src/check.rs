@@ -1,8 +1,7 @@
-//! `ledger check`: does the store hold what the orders say, and nothing else?
+//! `ledger check`: does the store hold exactly what the orders require?
 //!
-//! It trusts no trigger and no constraint of the store: it recomputes everything
-//! from the orders and from the records, so that a fence with a hole in it is
-//! found as well.
+//! It does not rely on any trigger or constraint of the store: it recomputes everything from the orders and the
+//! records, so that a defective fence is found as well.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;

@@ -17,7 +17,7 @@ use server::Server;
 use suite::process::Ledger;
 use suite::{Bench, Place, wait_until};
 
-/// Runs a scenario with the means to make databases, or says why not.
+/// Runs a scenario with a function that creates databases, or prints why not.
 fn with_server(scenario: impl FnOnce(&dyn Fn() -> Database)) {
     match Server::shared() {
         Ok(server) => scenario(&|| Database::new(&server)),

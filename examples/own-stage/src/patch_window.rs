@@ -7,11 +7,11 @@ use election_core::{
 };
 use strategies::{Comparison, Filter, Standing, registry::OwnStage, spec::Table};
 
-/// Members whose hosts are being patched, or will be soon, go behind the others: a host that may restart at any
-/// moment is a poor one to lead from.
+/// Ranks members whose hosts are being patched, or soon will be, behind the others: such a host may restart at any
+/// time.
 ///
-/// When a host is patched its worker says in an attribute: a window such as `Sun 02:00-04:00`, in UTC, or
-/// several with semicolons between.
+/// A host's worker publishes the times in an attribute: a window such as `Sun 02:00-04:00`, in UTC, or several windows
+/// separated by semicolons.
 #[derive(Clone, Debug)]
 pub struct PatchWindow {
     attribute: String,

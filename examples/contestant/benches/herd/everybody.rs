@@ -110,7 +110,7 @@ impl Member {
     }
 }
 
-/// Leads once nobody is before it and nobody leads.
+/// Leads when there is no leader and no member before it.
 async fn watch(session: Session, name: String) {
     let number = |name: &str| name.rsplit('-').next().unwrap_or_default().to_owned();
     let (mut peers, mut leader) = (session.watch_children(PEERS), session.watch_data(LEADER));
@@ -131,7 +131,7 @@ async fn watch(session: Session, name: String) {
             && !is_led
             && let Ok(session) = session.active().await
         {
-            // Refused if somebody else was quicker; then the watch says so.
+            // Refused if another member was faster; the watch then reports it.
             let _ = session.create(LEADER, name.as_bytes(), CreateMode::Ephemeral).await;
         }
     }

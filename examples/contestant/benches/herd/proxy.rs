@@ -24,13 +24,13 @@ use tokio::{
 const PING: i32 = -2;
 /// What a watch's event is numbered.
 const EVENT: i32 = -1;
-/// Whether a znode is there; of the root, it is a session that looks whether anybody answers.
+/// Whether a znode exists; of the root, a session that checks whether a server answers.
 const EXISTS: i32 = 3;
 /// A deletion; of this znode, which never exists, it is the heartbeat of a lease.
 const DELETE: i32 = 2;
 const HEARTBEAT: &[u8] = b"/zk-session-barrier";
 
-/// For members to have nothing more to say.
+/// The time until members have no more to send.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// How much of a frame is looked at.

@@ -98,7 +98,7 @@ impl Contestant {
         }
     }
 
-    /// Waits for its end, and answers what it had still said.
+    /// Waits for its end, and returns the rest of its output.
     pub(crate) fn ended(mut self) -> (ExitStatus, Vec<String>) {
         let deadline = Instant::now() + SOON;
         loop {

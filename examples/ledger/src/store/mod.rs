@@ -1,9 +1,8 @@
-//! Where the ledger is kept, and what is asked of such a place.
+//! The stores of the ledger, and their common interface.
 //!
-//! The fence is in the store, not in this program: both stores refuse a claim
-//! with an older token and a booking whose token is not the one claimed, by
-//! triggers, for every client, and write down that they did. What this program
-//! adds is manners: it claims first, and takes a refusal for an answer.
+//! The fence is in the store, not in this program. By triggers and for every client, both stores refuse a claim with an
+//! older token and a booking whose token is not the claimed one, and record the refusal. This program follows the
+//! protocol: it claims first, and accepts a refusal.
 
 #[cfg(feature = "postgres")]
 mod postgres;
@@ -20,14 +19,12 @@ use serde::Serialize;
 use crate::leadership::Leadership;
 use crate::orders::Order;
 
-/// A place that keeps the ledger and fences its writers.
+/// A store that keeps the ledger and fences its writers.
 ///
-/// Every method is one transaction. After an error the outcome of a write may be
-/// unknown; repeating it is safe: a claim is idempotent, and an order that was
-/// booked after all is [`Booking::AlreadyBooked`].
+/// Every method is one transaction. After an error the outcome of a write may be unknown. Repeating it is safe: a claim
+/// is idempotent, and an order that was already booked is [`Booking::AlreadyBooked`].
 pub(crate) trait Store {
-    /// Tells the store that this leadership writes from now on. To be done
-    /// before anything is read.
+    /// Claims the store for this leadership. Call it before anything is read.
     fn claim(&mut self, leadership: &Leadership) -> Result<Claim, StoreError>;
 
     /// The ids of all booked orders.
@@ -72,7 +69,7 @@ pub(crate) enum Booking {
 pub(crate) struct Progress {
     /// Orders booked.
     pub(crate) booked: u64,
-    /// The claimed token; 0 while nobody has claimed.
+    /// The claimed token; 0 before the first claim.
     pub(crate) token: i64,
     pub(crate) term: i64,
     pub(crate) member: String,

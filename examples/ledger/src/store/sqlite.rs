@@ -21,8 +21,8 @@ const LAYOUT: i64 = 1;
 /// How long SQLite itself waits for a lock. Short: the caller repeats, and looks
 /// for a signal in between.
 const LOCK_WAIT: Duration = Duration::from_millis(250);
-/// How long to try to switch a file to write-ahead logging: for that one step
-/// SQLite answers 'busy' at once, whatever it was told about waiting.
+/// How long to try to switch a file to write-ahead logging. For that one step SQLite answers 'busy' at once,
+/// independent of its busy timeout.
 const SWITCH_WAIT: Duration = Duration::from_secs(10);
 
 /// An open ledger file.

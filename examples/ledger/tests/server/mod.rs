@@ -13,8 +13,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, Uid, User};
 use postgres::{Client, NoTls};
 
-/// A running server that listens on a Unix socket in its own directory, so that
-/// no port can be taken by somebody else in between.
+/// A running server that listens on a Unix socket in its own directory, so that no other process can take its port
+/// meanwhile.
 pub struct Server {
     directory: tempfile::TempDir,
     databases: AtomicU32,
@@ -119,11 +119,10 @@ impl Drop for Server {
     }
 }
 
-/// Runs the server under a thread of its own, until the sender is dropped.
+/// Runs the server in a thread of its own, until the sender is dropped.
 ///
-/// The server is told to die with its parent, in case this process is killed;
-/// and for the kernel the parent is the thread that started it. A test's own
-/// thread ends before the server may.
+/// The server is set to die with its parent, in case this process is killed. For the kernel the parent is the thread
+/// that started it, and a test's own thread may end before the server.
 fn keep(mut command: Command) -> Result<(mpsc::Sender<()>, JoinHandle<()>), String> {
     let (stop, stopped) = mpsc::channel::<()>();
     let (report, started) = mpsc::channel();

@@ -18,7 +18,7 @@ use serde_json::Value;
 /// Longer than anything here takes on a loaded machine.
 pub const DEADLINE: Duration = Duration::from_secs(120);
 
-/// An empty place for a ledger.
+/// An empty store for a ledger.
 pub trait Place {
     /// As for `--store`.
     fn address(&self) -> String;
@@ -89,7 +89,7 @@ impl<P: Place> Bench<P> {
         assert_eq!(ended.code, Some(0), "{}", ended.stderr);
     }
 
-    /// What `ledger check` says: its exit code and its report.
+    /// The result of `ledger check`: its exit code and its report.
     pub fn check(&self) -> (Option<i32>, Value) {
         let orders = self.orders.to_str().unwrap();
         let store = self.place.address();
@@ -117,8 +117,7 @@ pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// One test per scenario. `$with` calls what it is given with a function that
-/// makes an empty place, if it has the means to make one.
+/// One test per scenario. `$with` calls its argument with a function that creates an empty store, if it can create one.
 macro_rules! over_a_store {
     ($with:expr; $($module:ident :: $scenario:ident),+ $(,)?) => {
         $(#[test]

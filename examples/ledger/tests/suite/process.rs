@@ -46,7 +46,7 @@ impl Ledger {
         kill(Pid::from_raw(i32::try_from(self.child.id()).unwrap()), signal).unwrap();
     }
 
-    /// Sends SIGSTOP and waits until the process stands still.
+    /// Sends SIGSTOP and waits until the process is stopped.
     pub fn freeze(&self) {
         self.signal(Signal::SIGSTOP);
         wait_until("the process is frozen", || self.state() == 'T');

@@ -20,7 +20,7 @@ struct Case<'a> {
     tampering: &'a str,
     /// The figure of the report that must show it, if one does.
     figure: Option<(&'a str, u64)>,
-    /// What a sentence of the report must say.
+    /// The expected part of a sentence in the report.
     sentence: &'a str,
 }
 
