@@ -10,7 +10,7 @@ use crate::registry::Registry;
 /// One problem of a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
-    /// The steps to the value: keys, and places in arrays counted from 0.
+    /// The steps to the value: keys, and positions in arrays counted from 0.
     pub path: Vec<Step>,
     /// What is wrong and what would be valid.
     pub message: String,
@@ -59,7 +59,7 @@ impl fmt::Display for SpecError {
 
 impl std::error::Error for SpecError {}
 
-/// The problems so far, the place of the reader, what the members publish, and the registered stages and strategies.
+/// The problems so far, the position of the reader, what the members publish, and the registered stages and strategies.
 #[derive(Default)]
 pub(super) struct Findings {
     pub(super) wrong: Vec<Wrong>,
