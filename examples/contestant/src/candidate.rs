@@ -25,14 +25,14 @@ use crate::{
 /// The site of all candidates: this is not about sites.
 const SITE: &str = "here";
 
-/// A candidate, and its part in the election while it takes part.
+/// A candidate, and its part in the election while it has one.
 pub(crate) struct Candidate {
     number: usize,
     session: Session,
     config: ElectionConfig,
     election: Option<Election>,
     releasing: Arc<AtomicBool>,
-    /// What was released and is not yet.
+    /// The leadership whose release was requested and is not complete.
     leaving: Option<JoinHandle<()>>,
 }
 
@@ -48,7 +48,7 @@ impl Candidate {
         Ok(Self { number, session, config, election: None, releasing: Arc::default(), leaving: None })
     }
 
-    /// Joins its election, once it has left it.
+    /// Joins its election again after it has left.
     pub(crate) async fn join(&mut self) {
         if self.election.is_some() {
             return out::error(&format!("candidate {} takes part already", self.number));
@@ -69,7 +69,7 @@ impl Candidate {
         let _ = status.wait_for(|status| status.ballot.is_some()).await;
     }
 
-    /// Gives up leadership, and its part in the election.
+    /// Releases leadership, and leaves the election.
     pub(crate) fn release(&mut self) {
         let Some(election) = self.election.take() else {
             return out::error(&format!("candidate {} does not take part", self.number));
@@ -111,7 +111,7 @@ fn recipe(arguments: &Arguments) -> anyhow::Result<Recipe> {
     })
 }
 
-/// Nothing slows a change of leadership down here: that is what is measured.
+/// This handler does not delay a change of leadership, because that is what is measured.
 fn policy(arguments: &Arguments) -> Policy {
     Policy::default().with(|policy| {
         // There is no work to end.

@@ -7,7 +7,7 @@ mod support;
 use nix::sys::signal::Signal;
 use support::{Contestant, Server};
 
-/// Three candidates of one election: leadership goes round, and everyone can come back.
+/// Three candidates of one election: leadership passes through all, and each can join again.
 fn candidates(recipe: &str) {
     let server = Server::start();
     let mut one = Contestant::start(

@@ -29,7 +29,7 @@ pub(crate) fn run(orders: &Path, address: &StoreAddress, output: Output) -> Resu
     if report.ok { Ok(()) } else { Err(Failure::CheckFailed { problems: report.problems.len() }) }
 }
 
-/// What a check found. `ok` exactly if `problems` is empty.
+/// The result of a check. `ok` exactly if `problems` is empty.
 #[derive(Debug, Serialize)]
 struct Report {
     ok: bool,
@@ -41,7 +41,7 @@ struct Report {
     lost: usize,
     /// Entries beyond the first of an order.
     twice: usize,
-    /// Entries that no order asks for.
+    /// Entries without an order.
     unknown: usize,
     /// Entries whose account, currency or amount is not the order's.
     altered: usize,
@@ -53,7 +53,7 @@ struct Report {
     late_accepted: usize,
     /// Late writes that the store refused.
     refused: Refused,
-    /// Who booked how many, oldest token first.
+    /// The number of bookings of each leadership, oldest token first.
     leaderships: Vec<Share>,
     /// One sentence for each kind of fault.
     problems: Vec<String>,
@@ -230,7 +230,7 @@ fn check_numbers(snapshot: &Snapshot, faults: &mut Faults) {
     for (expected, entry) in (1_i64..).zip(&snapshot.entries) {
         if entry.number != expected {
             faults.numbers.push(format!("{} where {expected} was due", entry.number));
-            // All that follow are out of step as well.
+            // All entries after it are out of step as well.
             break;
         }
     }

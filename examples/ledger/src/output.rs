@@ -1,4 +1,4 @@
-//! Words go to standard error, results to standard output.
+//! Messages go to standard error, results to standard output.
 
 use std::fmt::Arguments;
 use std::io::{self, Write as _};

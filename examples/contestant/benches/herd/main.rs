@@ -29,7 +29,7 @@ use zk_testkit::Ensemble;
 /// Long enough for sessions of forty seconds, which seldom send anything by themselves.
 const TICK: Duration = Duration::from_secs(2);
 
-/// After that, nothing more comes of a change.
+/// After that, a change has no further messages.
 const QUIET: Duration = Duration::from_millis(1500);
 
 struct Options {
@@ -65,13 +65,13 @@ impl Kind {
     }
 }
 
-/// One change of leadership; of all figures the median over the changes.
+/// One change of leadership. All figures are the median of the changes.
 #[derive(Clone, Copy, Debug)]
 struct Change {
     requests: u64,
     events: u64,
     bytes: u64,
-    /// Of a member that neither led nor leads: the one in the middle.
+    /// The median of the members that led neither before nor after.
     bystander: Passed,
 }
 
@@ -86,7 +86,7 @@ async fn main() -> ExitCode {
     };
     let Ok(mut terminate) = signal(SignalKind::terminate()) else { return ExitCode::FAILURE };
     tokio::select! {
-        // Dropped, the benchmark ends all that it has started.
+        // Dropping the benchmark ends all processes that it has started.
         _ = tokio::signal::ctrl_c() => {
             eprintln!("interrupted");
             ExitCode::from(130)

@@ -1,5 +1,4 @@
-//! A check that can't fail is worth nothing: every fault it is there for is made
-//! here by hand, and must be named.
+//! The check can fail: every fault that it is for is made here by hand, and must be named.
 
 use nix::sys::signal::Signal;
 
