@@ -17,11 +17,13 @@ struct Known {
 }
 
 /// The test fails if one of these circles has changed or is gone.
-const KNOWN: [Known; 1] = [Known {
-    folder: "crates/strategies/src",
-    units: "registry spec",
-    reason: "a registry reads a policy, and the reader looks up names in the registry",
-}];
+const KNOWN: [Known; 1] = [
+    Known {
+        folder: "crates/strategies/src",
+        units: "registry spec",
+        reason: "a registry reads a policy, and the reader looks up names in the registry",
+    },
+];
 
 /// A crate depends on another one: always (or by a feature), or for its tests, benchmarks and examples alone.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
