@@ -46,7 +46,7 @@ impl Good {
         self.ends_well(setting, world, 0)
     }
 
-    /// The same when those who are lost never come back, if there is a survivor who may lead.
+    /// The same if the lost members never come back, provided that there is a survivor that may lead.
     pub(crate) fn survivors_lead(&self, setting: &Setting, world: &World) -> bool {
         let lost = world.casualties();
         lost == 0 || !world.has_candidate(setting, lost) || self.ends_well(setting, world, lost)
@@ -95,7 +95,7 @@ fn run(setting: &Setting, world: &World, lost: u8, mut known: impl FnMut(&World)
     false
 }
 
-/// How it goes on from a state that does not end well.
+/// How the path continues from a state that does not end well.
 pub(crate) fn goes_on(setting: &Setting, world: &World, lost: u8) -> Vec<(World, Option<Move>)> {
     const ENOUGH: usize = 40;
     let mut path = Vec::new();
@@ -147,7 +147,7 @@ impl World {
             && children(&self.server.tree, &requests).all(ended)
     }
 
-    /// The next thing that happens when nothing goes wrong any more.
+    /// The next event when there are no further faults.
     fn next_calm(&self, setting: &Setting) -> Option<Step> {
         let mut moves = Vec::new();
         self.moves(setting, &mut moves);
@@ -156,11 +156,11 @@ impl World {
             .into_iter()
             .map(|m| m.step)
             .find(|step| !matches!(step, Step::GiveUp(m) if !self.is_lost(*m)));
-        // One leads, and nothing is due but what an elector writes once it has a lease again.
+        // There is a leader, and nothing is due except an elector's write once it has a lease again.
         next.or_else(|| (self.is_led(setting) && !self.is_well(setting)).then_some(Step::Tick))
     }
 
-    /// Starts everybody, and waits until one leads and time changes nothing any more.
+    /// Starts all members, and waits until there is a leader and time changes nothing further.
     pub(crate) fn settle(&mut self, setting: &Setting) {
         self.calm = true;
         for _ in 0..STEPS {

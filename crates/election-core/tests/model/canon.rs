@@ -6,10 +6,10 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// The first transaction; whatever is as large, and smaller than [`WALL`], is one.
+/// The first transaction. A number from here to [`WALL`] is a transaction.
 pub(crate) const FIRST_ZXID: i64 = 1 << 32;
 
-/// What is larger is the wall clock's.
+/// A larger number is a wall-clock time.
 const WALL: u64 = 1 << 40;
 
 /// What distinguishes a state from another.

@@ -60,9 +60,9 @@ const OUTSIDE: [Outside; 5] =
 /// What becomes of an election without a rule.
 #[derive(Debug)]
 enum Without {
-    /// This does not hold any more, in this run.
+    /// This promise is broken in this run.
     Breaks(&'static str, Setting),
-    /// It is a second line: nothing is wrong in this run, and why.
+    /// It is a second line: no promise is broken in this run, with the reason.
     Holds(&'static str, Setting),
 }
 
@@ -216,8 +216,8 @@ fn verify(rule: &str, without: Without) -> Result<(), String> {
     }
 }
 
-/// The survivors' question must be able to fail by itself: without the commit, the last one that is
-/// left never becomes READY.
+/// The check for the survivors must be able to fail by itself: without the commit, the last survivor never becomes
+/// READY.
 #[test]
 fn survivors_that_do_not_elect_are_found() {
     let new = Setting::new("", 1, 0, &[Fault::Crash, Fault::Freeze]);

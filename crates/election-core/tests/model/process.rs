@@ -57,7 +57,7 @@ pub(crate) struct Client {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Link {
     Connected,
-    /// Nothing comes through any more, and the client hasn't noticed.
+    /// No message gets through, and the client hasn't noticed.
     Silent,
     /// It has noticed.
     Paused,
@@ -149,7 +149,7 @@ impl Client {
         }
     }
 
-    /// Whatever is under way comes to nothing, or to nothing known.
+    /// All requests in progress fail, or their outcome is unknown.
     pub(crate) fn lose(&mut self) {
         let unknown = || Outcome::Unknown("the connection was lost".to_owned());
         let ops: Vec<_> =

@@ -89,9 +89,9 @@ pub(crate) struct World {
     /// By slot.
     pub(crate) stores: Vec<Store>,
     pub(crate) past: Arc<Past>,
-    /// Whose steps come first.
+    /// The member whose steps come first.
     pub(crate) turn: usize,
-    /// How often something may still overtake what is to happen before it.
+    /// How often an event may still overtake an earlier one.
     pub(crate) overtakes: u8,
     /// How many faults may still happen.
     pub(crate) faults: u8,
@@ -101,9 +101,9 @@ pub(crate) struct World {
     pub(crate) asked: u8,
     /// What does not hold.
     pub(crate) broken: Option<String>,
-    /// Faults have stopped: nothing new goes wrong.
+    /// Faults have stopped: there are no new ones.
     pub(crate) calm: bool,
-    /// Members that don't come back, a bit each, where only the survivors' calm is looked at.
+    /// Members that don't come back, one bit each, in the check of the survivors.
     pub(crate) lost: u8,
 }
 
@@ -255,7 +255,7 @@ impl World {
                 let fenced = fencing.granted(setting.exclusive(), m, life, token);
                 let led = match setting.recipe {
                     Kind::Elector => past.mandates.enters(setting.exclusive(), slot, term, &grant.ballot),
-                    // Nothing is decided.
+                    // There is no decision.
                     Kind::Queue | Kind::Single => Ok(()),
                 };
                 self.require(fenced.and(led));

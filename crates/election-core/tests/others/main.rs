@@ -34,7 +34,7 @@ fn server_kind() -> ServerKind {
     }
 }
 
-/// The root, and the name, whose path is the queue in the formats of others.
+/// The root, and the name, whose path is the queue in the formats of other implementations.
 const ELECTION: (&str, &str) = ("/theirs", "election");
 
 /// A server, a path, and the candidates there.

@@ -1,4 +1,4 @@
-//! An administrator deletes what an election rests on, with all sessions alive: everything comes back by itself.
+//! An administrator deletes znodes of an election while all sessions are alive. The election recovers by itself.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::{
     members::{Member, World, wait_for},
 };
 
-/// What is deleted with all below it, of what lies under the election.
+/// The znodes under the election that are deleted with all their descendants.
 const PARTS: [&str; 6] = ["", "/leader", "/nodes", "/election", "/history", "/leader/current"];
 
 /// Deletes as `deleteall` does. Members can create znodes again meanwhile, and then the last znode is not empty.
@@ -139,7 +139,7 @@ async fn a_token_below_those_of_the_history_is_reported() {
     assert_eq!(world.problems().await, []);
 }
 
-/// Every recipe's tokens rise by themselves, so nothing is reported.
+/// The tokens of every recipe rise by themselves, so no problem is reported.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn changes_of_leadership_are_no_problem() {
     for recipe in [Recipe::Queue(QueueFormat::Native), Recipe::Single] {

@@ -97,8 +97,7 @@ async fn each_leader_is_told(world: &World) {
     assert!(!east.leads());
 }
 
-/// The follower's session ends while leadership moves: it goes on with a new one, and
-/// with what is newest.
+/// The follower's session ends while leadership moves. It continues with a new session and the newest state.
 async fn a_lost_session(world: &World) {
     let proxy = Proxy::start_many(world.addresses()).await.unwrap();
     let session = world.session(Some(&proxy)).await;
@@ -149,7 +148,7 @@ async fn all_slots_are_told(world: &World) {
     wait_for("the spare is told", SOON, || last(1).is_some_and(|l| l.member.as_str() == spare)).await;
     let after = last(1).unwrap();
     assert!(after.term > before[1].term && after.fencing_token > before[1].fencing_token, "{after:?}");
-    // And nothing new of the first slot.
+    // There is no further report of the first slot.
     assert_eq!(told.all().iter().flatten().count(), 1, "{:?}", told.all());
     told.assert_forwards();
     // Who begins to follow now finds both.

@@ -1,7 +1,7 @@
 //! The runtime over an ensemble of three servers, with either driver.
 //!
-//! Members live in this process, each with a session of its own, so that a member
-//! can be cut off or dropped while the others go on.
+//! All members are in this process, each with a session of its own, so that a member can be cut off or dropped while
+//! the others continue.
 
 #![allow(clippy::unwrap_used)] // a panic is how a test reports
 
@@ -108,7 +108,7 @@ over_both_drivers! {
         world.no_overlap();
     }
 
-    /// A short loss of the connection costs nothing.
+    /// A short loss of the connection has no effect.
     async fn a_short_cut_costs_no_leadership(world: &World) {
         let east = world.join_through_proxy("east-1", "east").await;
         let _west = world.join("west-1", "west").await;
@@ -219,7 +219,7 @@ over_both_drivers! {
         assert_eq!(east.status().health, Health::Healthy);
         let members = world.snapshot().await.members;
         assert_eq!(members[0].health, Health::Healthy);
-        // A leader whose health is not known leads on.
+        // A leader whose health is unknown continues to lead.
         let term = east.status().term;
         east.election().set_health(Health::Unknown);
         let west = world.join("west-1", "west").await;

@@ -107,7 +107,7 @@ over_both_recipes! {
         world.no_overlap();
     }
 
-    /// A short loss of the connection costs nothing.
+    /// A short loss of the connection has no effect.
     async fn a_short_cut_costs_no_leadership(world: &World) {
         let one = stands(world.join_through_proxy("one", "here").await).await;
         wait_for("one leads", SOON, || one.leads()).await;

@@ -23,7 +23,7 @@ use super::{
 /// How many transactions the copy lacks.
 const LACKING: usize = 300;
 
-/// What a job writes to: it refuses whatever is older than what it has seen.
+/// The resource of a job. It refuses an older token than it has seen.
 #[derive(Clone, Debug, Default)]
 struct Store(Arc<Mutex<Seen>>);
 
@@ -134,7 +134,7 @@ async fn a_restored_ensemble(driver: DriverKind) {
     copy(&data, &saved);
     stage.start_again().await;
 
-    // Life goes on, and the resource sees newer tokens.
+    // The job continues, and the resource sees newer tokens.
     let session = stage.session().await;
     for number in 0..LACKING {
         session.create(&format!("/life-{number}"), Vec::new(), CreateMode::Persistent).await.unwrap();
@@ -149,7 +149,7 @@ async fn a_restored_ensemble(driver: DriverKind) {
     copy(&saved, &data);
     stage.start_again().await;
 
-    // What is new goes back, and the resource refuses it.
+    // The newer state is lost, and the resource refuses the new token.
     let (session, election, third) = stage.lead("east-1").await;
     assert!(third < second, "zxids have not gone back: {third} after {second}");
     assert_eq!(stage.store.0.lock().unwrap().refused, [third]);

@@ -16,7 +16,7 @@ use super::{
 /// Three lead, two are spares.
 const SLOTS: usize = 3;
 
-/// A leadership as its holder knows it: whose, in which slot, term and token.
+/// A leadership as its holder knows it: member, slot, term and token.
 type Held = (String, usize, u64, u64);
 
 async fn five(world: &World) -> Vec<Member> {

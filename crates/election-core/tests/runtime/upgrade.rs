@@ -46,7 +46,7 @@ async fn upgrade(world: &World) {
     assert!(west.leads(), "leadership stays where it is");
     assert_eq!(world.request(&filed).await.state, RequestState::Pending);
 
-    // Once it can be read again the election goes on.
+    // When it can be read again the election continues.
     world.edit(&decision, "v", json!(1)).await;
     wait_for("east-1 leads", SOON, || east.leads()).await;
     world.no_overlap();

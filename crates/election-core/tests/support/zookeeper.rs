@@ -75,7 +75,7 @@ impl Ensemble {
         }
     }
 
-    /// When the session expires, if nothing touches it before.
+    /// When the session expires if it is not touched before.
     pub(crate) fn expires_at(&self, session: i64) -> Option<Millis> {
         self.sessions.get(&session).filter(|s| !s.over).map(|s| s.touched + s.timeout)
     }
@@ -240,7 +240,7 @@ impl Ensemble {
         }
     }
 
-    /// The numbers of the children go on below zero, as after 2^31 of them.
+    /// The numbers of the children continue below zero, as after 2^31 of them.
     #[allow(dead_code, reason = "the transcripts need it")]
     pub(crate) fn wrap(&mut self, parent: &str) {
         self.children.insert(parent.to_owned(), i32::MIN);
@@ -316,7 +316,7 @@ impl Ensemble {
         self.znodes.iter().filter(|(_, history)| latest(history).is_some()).map(|(path, _)| path)
     }
 
-    /// Makes what is missing above a path; answers what was.
+    /// Creates the missing parents of a path. Returns the created ones.
     pub(crate) fn make_parents(&mut self, now: Millis, path: &str) -> Vec<String> {
         let missing: Vec<_> =
             with_ancestors(parent_of(path)).into_iter().filter(|path| self.get(path).is_none()).collect();
@@ -348,7 +348,7 @@ impl Ensemble {
     }
 }
 
-/// The clock of the servers, which has nothing to do with that of any host.
+/// The clock of the servers, independent of that of any host.
 fn stamp(now: Millis) -> i64 {
     1_000_000 + i64::try_from(now).unwrap_or(i64::MAX / 2)
 }

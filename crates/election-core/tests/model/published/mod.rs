@@ -23,7 +23,7 @@ struct Published {
     /// The member that is preferred at first.
     preferred: usize,
     troubles: &'static [Trouble],
-    /// What is looked for; everything without it.
+    /// The failure that is searched for; all failures if `None`.
     looks_for: Option<&'static str>,
 }
 
@@ -39,7 +39,7 @@ impl Model for Published {
 
     fn init_states(&self) -> Vec<System> {
         let begun = System::new(self.preferred, self.troubles);
-        // Nothing goes wrong until one leads.
+        // There are no faults until there is a leader.
         let settled = begun.when_nothing_goes_wrong(&self.has(), 100).pop();
         vec![settled.map_or(begun, |(_, system)| system)]
     }
@@ -68,7 +68,7 @@ impl Model for Published {
     }
 }
 
-/// What is wrong, and the shortest way to it.
+/// The failure, and the shortest path to it.
 type Found = Option<(&'static str, Vec<String>)>;
 
 fn check(run: Published) -> (usize, Found) {

@@ -1,4 +1,4 @@
-//! What happens, in words.
+//! The events, as text.
 
 use super::{
     events::{Event, Trouble},
@@ -6,7 +6,7 @@ use super::{
     system::{MEMBERS, Op, Place, System, Way},
 };
 
-/// Every step of a path in words.
+/// Every step of a path, as text.
 pub(super) fn tell(path: &[(System, Option<Event>)]) -> Vec<String> {
     let steps = path.windows(2).filter_map(|pair| Some((&pair[0].0, pair[0].1?, &pair[1].0)));
     steps.map(|(before, event, after)| in_words(before, event, after)).collect()

@@ -48,7 +48,7 @@ impl Remedy {
         Self::LastCandidate,
     ];
 
-    /// Its weak point, and the rule in words.
+    /// Its weak point, and the rule as text.
     pub(crate) const fn words(self) -> (&'static str, &'static str) {
         match self {
             Self::Adopt => ("V1", "a place that this session owns is adopted; its czxid is the token"),
@@ -71,7 +71,7 @@ impl Remedy {
         }
     }
 
-    /// A rule that hides what is wrong without this one, so that both must be missing.
+    /// A rule that hides the failure without this one, so that both must be missing.
     pub(crate) const fn covered_by(self) -> Option<Self> {
         match self {
             Self::CompareWithDecision => Some(Self::LevelTriggered),

@@ -21,7 +21,7 @@ impl NeverBack {
         self.term = term;
     }
 
-    /// The decision has changed. What is written later in the same term may remember more.
+    /// The decision has changed. A later version of the same term may remember more.
     pub(crate) fn decided(&mut self, elected: &Elected, policy: &Policy) -> Verdict {
         if std::mem::replace(&mut self.term, elected.term) == elected.term {
             Ok(())

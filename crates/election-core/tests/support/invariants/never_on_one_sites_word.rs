@@ -10,7 +10,7 @@ use election_core::{Ballot, SiteId};
 
 use super::Verdict;
 
-/// A node whose probes of the suspect went unanswered lately.
+/// A node whose recent probes of the suspect had no answer.
 #[derive(Debug)]
 pub(crate) struct Witness {
     pub(crate) host: usize,

@@ -20,7 +20,7 @@ type Stand = (u64, Option<Ballot>);
 #[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct Slots {
     stands: BTreeMap<u64, Vec<Stand>>,
-    /// Those from before one was deleted. Earlier terms can have followed later ones.
+    /// The decisions from before a deletion. Earlier terms may follow later ones there.
     deleted: Vec<Vec<Stand>>,
 }
 
@@ -77,9 +77,8 @@ impl Slots {
         self.deleted.extend(std::mem::take(&mut self.stands).into_values());
     }
 
-    /// A leader of `slot` that it was given in `term` stops because it is not named any
-    /// more. One that leads on from a former session stops also when its present `own`
-    /// ballot is named.
+    /// A leader of `slot`, decided in `term`, stops because it is no longer named. A leader that continues from a
+    /// former session also stops when its present `own` ballot is named.
     pub(crate) fn stops(&self, slot: usize, term: u64, ballot: &Ballot, own: Option<&Ballot>) -> Verdict {
         let mine = Some((term, Some(ballot.clone())));
         let anew = |stands: &[Stand]| {

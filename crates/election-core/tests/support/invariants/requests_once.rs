@@ -31,13 +31,13 @@ impl Requests {
         Self { decided, ended, ..Self::default() }
     }
 
-    /// A decision that was in the copy: it begins nothing.
+    /// A decision of the copy, which begins no request.
     pub(crate) fn found(&mut self, elected: &Elected) {
         self.several |= elected.slots.len() > 1;
         self.carried(elected, |_| true);
     }
 
-    /// Notes what was decided of the slots in those terms.
+    /// Records the decisions about the slots in those terms.
     fn carried(&mut self, elected: &Elected, which_terms: impl Fn(u64) -> bool) {
         for given in elected.slots.iter().map(|slot| &slot.given).filter(|given| which_terms(given.term)) {
             if let Some(which) = &given.request {
@@ -92,7 +92,7 @@ impl Requests {
         Ok(())
     }
 
-    /// A process asks for a request to be begun, so long after it has first read it.
+    /// A process wants to begin a request, this long after it first read it.
     pub(crate) fn begins(which: &RequestRef, request: &Request, after: Duration) -> Verdict {
         let valid_for = request.valid_for();
         if after >= valid_for {

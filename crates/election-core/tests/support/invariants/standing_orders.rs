@@ -10,8 +10,8 @@ use election_core::record::{Cause, Elected};
 
 use super::Verdict;
 
-/// The most such moves of one slot after the last order: one on what is known, one by a
-/// successor that was put in line before, and one more of it.
+/// The most such moves of one slot after the last order: one with the present knowledge, one by a successor that was in
+/// the line before, and one that follows from it.
 const MOST: u32 = 3;
 
 /// The moves for standing orders.

@@ -29,7 +29,7 @@ impl Stage {
         match words {
             ["policy", settings @ ..] => settings.iter().try_for_each(|s| self.set_policy(s)),
             ["recipe", recipe] => self.set_recipe(recipe),
-            // For those that are started from now on.
+            // For members that start from now on.
             ["order", sites @ ..] => {
                 let sites: Result<Vec<_>, _> = sites.iter().map(|site| SiteId::new(*site)).collect();
                 self.recipe = Recipe::Elector(Arc::new(SiteOrder(sites.map_err(|e| e.to_string())?)));

@@ -40,13 +40,13 @@ struct Member {
     session: i64,
     epoch: u64,
     connected: bool,
-    /// Nothing reaches it, and it does nothing.
+    /// It receives nothing, and does nothing.
     frozen: bool,
     /// Its operations wait on their way to the ensemble.
     holds_operations: bool,
     /// Its watches have fired, and are not read yet.
     holds_watches: bool,
-    /// Those of these znodes alone have fired, and are not read yet.
+    /// Only the watches of these znodes have fired and are not read yet.
     unread: BTreeSet<String>,
     /// Its operations are applied, and the replies are on their way.
     holds_replies: bool,
@@ -236,7 +236,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Carries out everything that waits, until nothing is left to do.
+    /// Carries out all pending steps until there are none left.
     fn settle(&mut self) -> Result<(), String> {
         self.settle_some(None)
     }

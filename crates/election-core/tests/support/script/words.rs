@@ -1,4 +1,4 @@
-//! What is written down, in words that a person reads.
+//! The readable text of what is recorded.
 
 use std::{collections::BTreeSet, fmt::Write as _};
 

@@ -1,4 +1,4 @@
-//! When all faults are mended: does the election come to rest, and with whom?
+//! When all faults are repaired: does the election become stable, and with which leader?
 
 use std::time::Duration;
 

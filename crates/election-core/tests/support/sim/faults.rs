@@ -24,7 +24,7 @@ pub(crate) const WALL_ERROR: u64 = 2000;
 /// What no record looks like.
 pub(crate) const GARBAGE: &[u8] = b"{\"v\":1,\"spoiled";
 
-/// What is mended.
+/// The repair of a fault.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Healed {
     Cut,

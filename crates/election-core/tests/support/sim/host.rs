@@ -51,7 +51,7 @@ impl Clock {
 /// How this node reaches the ensemble.
 #[derive(Clone, Debug)]
 pub(crate) struct Network {
-    /// Nothing goes through.
+    /// No message gets through.
     pub(crate) cut: bool,
     /// Its server is cut off from the others, and has applied this much. Reads are answered, writes are stuck, and the
     /// other servers do not hear from the session.
@@ -64,8 +64,7 @@ pub(crate) struct Network {
     pub(crate) lag: Millis,
     /// How far it lags on a good day.
     pub(crate) usual_lag: Millis,
-    /// Its server answers what is written when it has come to that itself; else at once,
-    /// and has caught up with it.
+    /// Its server answers a write only after it has applied it. Otherwise it answers at once, and has caught up.
     pub(crate) answers_late: bool,
     /// How long a watch's reading takes at most.
     pub(crate) watch_delay: Millis,
@@ -74,7 +73,7 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// How late what is written is answered.
+    /// The delay of the answer to a write.
     pub(crate) fn late(&self) -> Millis {
         if self.answers_late { self.lag } else { 0 }
     }
@@ -217,7 +216,7 @@ impl Client {
         }
     }
 
-    /// Another connection: those over the last one prove nothing any more.
+    /// Another connection: heartbeats on the last one no longer prove anything.
     pub(crate) fn attach(&mut self, now: Time) {
         self.attached = now;
         self.heartbeats.clear();

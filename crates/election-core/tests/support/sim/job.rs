@@ -36,7 +36,7 @@ pub(crate) enum JobDue {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Job {
     pub(crate) phase: Phase,
-    /// Counts what was begun and ended: what was meant for an earlier run is void.
+    /// Counts starts and ends: events for an earlier run are ignored.
     pub(crate) run: u64,
     /// Which slot it leads, given in which term, to which ballot.
     pub(crate) slot: usize,

@@ -1,8 +1,7 @@
 //! A whole election in virtual time: members, their networks and jobs, an ensemble,
 //! operators, and faults, all from one seed.
 //!
-//! Everything that happens is on one agenda. What is under test is the engine
-//! alone; everything else here is as rude as the real world is allowed to be.
+//! All events are on one agenda. Only the engine is under test. The rest behaves as badly as the real world may.
 
 mod application;
 mod ending;
@@ -175,7 +174,7 @@ pub(crate) struct Sim {
     violation: Option<Violation>,
     settled: bool,
     last_good_elected: Option<Vec<u8>>,
-    /// Some clock was wrong by days: what is stamped with it is, too.
+    /// A clock was wrong by days, and so are the timestamps from it.
     wall_clocks_were_wrong: bool,
     /// The decision was deleted and not written again yet.
     deleted: Option<Deleted>,
@@ -508,7 +507,7 @@ impl Sim {
         match reason {
             EndReason::Left => {
                 self.summary.left += 1;
-                // One that it gave up expires by itself.
+                // A session that it gave up expires by itself.
                 if let Some(client) = process.client.filter(|c| c.link != host::Link::Over) {
                     self.after(2000, Due::Leftovers { host, session: client.session });
                 }

@@ -131,7 +131,7 @@ impl Sim {
         name
     }
 
-    /// What `dr-worker cancel` does. Between its two steps the request may be begun.
+    /// The steps of `dr-worker cancel`. Between the two the request may begin.
     fn cancel(&mut self, name: String, read: Option<i32>) {
         let path = self.paths.request(&name);
         let Some((request, version)) = self.read::<Request>(&path) else { return };
@@ -335,7 +335,7 @@ impl Sim {
         true
     }
 
-    /// What is remembered of takeovers and failures is forgotten.
+    /// The remembered takeovers and failures are cleared.
     pub(super) fn acknowledge(&mut self) {
         let path = self.paths.elected();
         let Some((elected, _)) = self.read::<Elected>(&path) else { return };

@@ -106,7 +106,7 @@ impl Sim {
         }
         for host in &mut self.hosts {
             host.net.minority = None;
-            // What had begun, or ended, is pending again.
+            // A request that had begun or ended is pending again.
             host.process.iter_mut().for_each(|process| process.requests.clear());
         }
         self.checks.fencing.clear();

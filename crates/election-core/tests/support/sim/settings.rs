@@ -55,7 +55,7 @@ pub(crate) enum Fault {
     UnseenBySite,
     /// An operator raises the base of the tokens.
     RaiseTokens,
-    /// A member wants something of itself.
+    /// A member resigns by itself.
     Resign,
     ResignBy,
     Abdicate,
@@ -146,7 +146,7 @@ impl Fault {
         ) || (kind != Kind::Elector && self == Self::DeleteBallot)
     }
 
-    /// Whether there is nothing that it could happen to without an elector.
+    /// Whether it can't happen without an elector.
     fn needs_an_elector(self) -> bool {
         matches!(
             self,
@@ -184,7 +184,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// The word that a command names it by.
+    /// Its name in a command.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Elector => "elector",
@@ -237,7 +237,7 @@ pub(crate) struct Settings {
     pub(crate) latency: Millis,
     pub(crate) lag: Millis,
     pub(crate) app: App,
-    /// How likely an operation comes to nothing even on a good day.
+    /// How likely an operation fails without a fault.
     pub(crate) loss: f64,
     /// Whether a second process with one id is started by mistake.
     pub(crate) twin: bool,
@@ -277,8 +277,8 @@ pub(crate) fn slots(rng: &mut Rng) -> usize {
     if rng.f64() < 0.8 { rng.usize(2..4) } else { rng.usize(4..=MAX_SLOTS) }
 }
 
-/// Mostly few, as in most elections; now and then as many as a whole fleet. For many slots
-/// mostly about as many as those.
+/// Mostly few, as in most elections; sometimes as many as a whole fleet. For many slots, about as many members as
+/// slots.
 fn members(slots: usize, rng: &mut Rng) -> usize {
     match rng.u8(0..100) {
         0..70 if slots > 3 => rng.usize(slots - 2..slots + 4),
@@ -305,7 +305,7 @@ impl Settings {
         let max_pause = rng.bool().then(|| ms(rng.u64(1000..20_000)));
         let fast = rng.f64() < 0.3;
         let several = kind == Kind::Elector && rng.bool();
-        // A run begins at 22:13:20 and mostly has no more than a few minutes.
+        // A run begins at 22:13:20 and mostly takes no more than a few minutes.
         let window: &[&str] = if rng.f64() < 0.3 { &["22:14-22:15"] } else { &[] };
         let failback_windows = Windows::read(window).expect("a window");
         let exclusion = ms(rng.u64(3000..30_000));
