@@ -119,7 +119,7 @@ pub async fn force(
 /// older token.
 ///
 /// # Errors
-/// When there is an elector, which must be [asked](ask) instead; when there is no leader; when ZooKeeper doesn't
+/// When there is an elector, which must be [asked](super::ask) instead; when there is no leader; when ZooKeeper doesn't
 /// answer.
 ///
 /// # Cancel safety
