@@ -1,4 +1,4 @@
-//! The name of this program: one that adds stages of its own goes by the name that it was started under.
+//! The name of this program. A program with stages of its own uses the name that it was started under.
 
 use std::{ffi::OsString, path::Path};
 

@@ -3,8 +3,7 @@
 /// A wall-clock time in milliseconds since the Unix epoch, as text in UTC to the
 /// second: `2026-11-05T14:30:00Z`.
 ///
-/// Written out, and not as 'for another 4 minutes', so that it is still right when
-/// the sentence is read later.
+/// It is a time and not 'for another 4 minutes', so that the sentence is still right when it is read later.
 pub fn utc(unix_ms: u64) -> String {
     const DAY: u64 = 24 * 60 * 60;
     let seconds = unix_ms / 1000;
@@ -33,9 +32,8 @@ pub fn utc(unix_ms: u64) -> String {
 
 /// Hours of the week, in UTC: when something may happen.
 ///
-/// As text: `Sat,Sun 02:00-04:00`, `Mon-Fri 23:30-01:00`, or `02:00-04:00` for every day. The
-/// end does not belong to it, `24:00` is midnight, and an end that is not after the
-/// beginning lies on the next day.
+/// As text: `Sat,Sun 02:00-04:00`, `Mon-Fri 23:30-01:00`, or `02:00-04:00` for every day. The end is exclusive. `24:00`
+/// is midnight. An end that is not after the beginning is on the next day.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Windows(Vec<Window>);
 
@@ -48,7 +46,7 @@ struct Window {
     text: String,
 }
 
-/// Why a text is no window; says what would be one.
+/// Why a text is not a window, with the accepted format.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{text:?} {why}; valid are days and hours in UTC, such as \"Sat,Sun 02:00-04:00\", \"Mon-Fri 23:30-01:00\" or \"02:00-04:00\""
@@ -64,10 +62,10 @@ const MINUTE_MS: u64 = 60_000;
 const DAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
 
 impl Windows {
-    /// Reads each window; none means at any time.
+    /// Reads each window. No window means at any time.
     ///
     /// # Errors
-    /// The first text that is no window.
+    /// The first text that is not a window.
     pub fn read<T: AsRef<str>>(texts: &[T]) -> Result<Self, NoWindow> {
         texts.iter().map(|text| Window::read(text.as_ref())).collect::<Result<_, _>>().map(Self)
     }
@@ -93,7 +91,7 @@ impl Windows {
         self.open_from(unix_ms) == unix_ms
     }
 
-    /// When that changes next after `unix_ms`; never where a window is open all week.
+    /// The next time after `unix_ms` at which that changes. `None` if a window is open all week.
     pub fn changes_after(&self, unix_ms: u64) -> Option<u64> {
         if self.0.is_empty() {
             return None;
@@ -119,14 +117,14 @@ impl Windows {
     }
 }
 
-/// How many minutes after Monday 00:00 a time is.
+/// The minutes between Monday 00:00 and this time.
 fn week_minute(unix_ms: u64) -> u32 {
     // The epoch began on a Thursday.
     u32::try_from((unix_ms / MINUTE_MS + 3 * u64::from(DAY)) % u64::from(WEEK)).unwrap_or(0)
 }
 
 impl Window {
-    /// In how many minutes it closes, if it is open at this minute of the week.
+    /// In how many minutes the window closes, if it is open at this minute of the week.
     fn closes_in(&self, now: u32) -> Option<u32> {
         let since = self.opens.iter().map(|opens| (now + WEEK - opens) % WEEK);
         since.filter_map(|since| self.length.checked_sub(since)).filter(|left| *left > 0).max()
@@ -239,7 +237,7 @@ mod tests {
         assert_eq!(Windows::read(&["24x7"]).unwrap_err().text, "24x7");
     }
 
-    /// What is said to be open is, and nothing before it was.
+    /// A window is open at the returned time and was not open before it.
     #[test]
     fn every_minute_of_two_weeks() {
         let windows =
@@ -292,7 +290,7 @@ mod tests {
         ];
         for (texts, expected) in cases {
             let windows = Windows::read(texts).unwrap();
-            // Seconds are of no account.
+            // Seconds are ignored.
             for now in [THURSDAY, THURSDAY + 59_999] {
                 assert_eq!(windows.changes_after(now).map(utc).as_deref(), expected, "{texts:?}");
             }

@@ -1,5 +1,5 @@
-//! What an elector makes of an election and why, and what would become of it under other circumstances; by the elector's
-//! own code, from what anybody can read.
+//! What an elector decides about an election and why, and what it would decide under other circumstances. It runs the
+//! elector's own code on records that every client can read.
 
 pub use crate::engine::{
     Bound, Explanation, NextStep, Obstacle, Played, Proposal, Prospect, Seen, Simulation, SlotExplanation,

@@ -46,10 +46,10 @@ macro_rules! name {
         pub struct $name(String);
 
         impl $name {
-            /// Takes a name that ZooKeeper can hold as one path element.
+            /// A name that ZooKeeper can hold as one path element.
             ///
             /// # Errors
-            /// When it is empty, too long, or contains a character that doesn't fit.
+            /// When it is empty, too long, or contains a character that is not allowed.
             pub fn new(name: impl Into<String>) -> Result<Self, InvalidName> {
                 let name = name.into();
                 check($kind, &name)?;
@@ -103,7 +103,7 @@ macro_rules! name {
 }
 
 name! {
-    /// The unique id of a member: the same before and after a restart.
+    /// The unique id of a member. A restart keeps it.
     MemberId, "the member id"
 }
 name! {
@@ -111,7 +111,7 @@ name! {
     SiteId, "the site"
 }
 
-/// The site of members that name none: `default`.
+/// The site of members that configure none: `default`.
 impl Default for SiteId {
     fn default() -> Self {
         Self("default".to_owned())
@@ -120,14 +120,13 @@ impl Default for SiteId {
 
 /// A member's ballot: the name of its ephemeral sequential znode.
 ///
-/// It names one incarnation of a member: a restarted process has the same
-/// [`MemberId`] and another ballot. Ballots are ordered by their sequence number,
-/// and the lowest living one is the elector's.
+/// It names one incarnation of a member: a restarted process has the same [`MemberId`] and another ballot. Ballots are
+/// ordered by their sequence number. The member with the lowest living ballot is the elector.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Ballot(String);
 
 impl Ballot {
-    /// Takes the name of a sequential znode: ten digits after anything that ends in none.
+    /// Accepts the name of a sequential znode: any text that does not end in a digit, then ten digits.
     ///
     /// # Errors
     /// When the name doesn't end in the digits that ZooKeeper appends.
@@ -144,7 +143,7 @@ impl Ballot {
         Ok(Self(name))
     }
 
-    /// None where the counter has wrapped, after 2^31 znodes: a negative number has a sign of its own.
+    /// `None` if the counter has wrapped, after 2^31 znodes: a negative number begins with a minus sign.
     fn sequence_of(name: &str) -> Option<i64> {
         let digits = name.get(name.len().checked_sub(10)?..)?;
         let before = &name[..name.len() - 10];
@@ -222,7 +221,7 @@ mod tests {
         }
         assert!(Ballot::new("guid-123").is_err());
         assert!(Ballot::new("0000000001").is_err());
-        // As ZooKeeper writes them once its counter has wrapped.
+        // The names that ZooKeeper writes after its counter has wrapped.
         for wrapped in
             ["g--2147483648", "g--2000000000", "g--000000001", "g__lock__-2000000000", "g-2147483648"]
         {

@@ -1,6 +1,6 @@
 //! Internals: the engine without I/O, for programs that run it themselves, such as a simulation.
 //!
-//! **Not covered by semantic versioning.** An application needs none of it.
+//! **Not covered by semantic versioning.** An application does not need it.
 
 #[cfg(feature = "mutants")]
 pub use crate::engine::Rule;

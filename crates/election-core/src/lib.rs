@@ -17,7 +17,7 @@ mod runtime;
 pub mod strategy;
 mod time;
 
-/// What is said of this crate elsewhere, for its snippets to be compiled.
+/// The pages elsewhere that describe this crate, so that their snippets are compiled.
 #[cfg(all(doctest, feature = "runtime"))]
 mod guides {
     #[doc = include_str!("../../../README.md")]

@@ -27,7 +27,7 @@ impl Paths {
     /// The paths of the election at `path`, such as `/app/greetings`.
     ///
     /// # Errors
-    /// When it is no absolute path of ZooKeeper.
+    /// When it is not an absolute path of ZooKeeper.
     pub fn at(path: &str) -> Result<Self, InvalidName> {
         let (root, election) = path
             .rsplit_once('/')
@@ -65,7 +65,7 @@ impl Paths {
         format!("{}/election/{ballot}", self.base)
     }
 
-    /// What a ballot is made from: ZooKeeper appends its number to this.
+    /// The prefix of a ballot: ZooKeeper appends its number to this.
     pub fn ballot_prefix(&self, guid: &str) -> String {
         format!("{}/election/{guid}-", self.base)
     }
@@ -75,11 +75,11 @@ impl Paths {
         format!("{}/leader/elected", self.base)
     }
 
-    /// The leader znode of `slot`: `leader/current` for the first, which in most
-    /// elections is the only one, and `leader/current-1` and so on for the others.
+    /// The leader znode of `slot`: `leader/current` for the first, which in most elections is the only one, and
+    /// `leader/current-1` and so on for the others.
     ///
-    /// A slot has the same leader znode however many there are, so that an election that grows
-    /// or shrinks never has two znodes for one leadership.
+    /// A slot has the same leader znode for any number of slots, so an election that grows or shrinks never has two
+    /// znodes for one leadership.
     pub fn leader_znode(&self, slot: usize) -> String {
         match slot {
             0 => format!("{}/leader/current", self.base),
@@ -99,12 +99,12 @@ impl Paths {
         format!("{}/leader", self.base)
     }
 
-    /// The parent of all candidates in the queue, where the recipe is one.
+    /// The parent of all candidates in the queue, with the recipe `queue`.
     pub fn queue(&self) -> String {
         format!("{}/queue", self.base)
     }
 
-    /// Standing orders.
+    /// The standing orders.
     pub fn control(&self) -> String {
         format!("{}/control", self.base)
     }
@@ -119,7 +119,7 @@ impl Paths {
         format!("{}/requests/{name}", self.base)
     }
 
-    /// What a request is made from.
+    /// The prefix of a request.
     pub fn request_prefix(&self) -> String {
         format!("{}/requests/r-", self.base)
     }
@@ -129,7 +129,7 @@ impl Paths {
         format!("{}/history", self.base)
     }
 
-    /// What an entry of the history is made from.
+    /// The prefix of an entry of the history.
     pub fn history_prefix(&self) -> String {
         format!("{}/history/h-", self.base)
     }

@@ -60,7 +60,7 @@ pub struct Round<'a> {
     pub exclusions: &'a [Exclusion],
     /// Recent failures.
     pub trouble: &'a Trouble,
-    /// Standing orders.
+    /// The standing orders.
     pub control: &'a Control,
 }
 

@@ -7,20 +7,20 @@ use std::{
     time::Duration,
 };
 
-/// How far the wall clocks of members may be apart, in milliseconds. What is stamped further in the
-/// future was stamped by a clock that was wrong, and must hold nobody up until that time has come.
+/// How far the wall clocks of members may be apart, in milliseconds. A later time than that is from a wrong clock, and
+/// must not delay a decision until then.
 pub(crate) const APART_MS: u64 = 10_000;
 
-/// So far ahead that no deadline of a process comes near it.
+/// Later than every deadline of a process.
 pub(crate) const FAR: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
-/// Whether `at_ms` lies within the last `window`, both by wall clocks.
+/// Whether `at_ms` is within the last `window`, both by wall clocks.
 pub(crate) fn is_within(at_ms: u64, window: Duration, now_ms: u64) -> bool {
     let window = u64::try_from(window.as_millis()).unwrap_or(u64::MAX);
     at_ms <= now_ms.saturating_add(APART_MS) && at_ms.saturating_add(window) > now_ms
 }
 
-/// A duration for people: `250ms`, `1.5s`, `15s`, `1m`, `2h 5m`. Rounded to what matters at its size.
+/// A duration as text: `250ms`, `1.5s`, `15s`, `1m`, `2h 5m`. Rounded to the relevant digits.
 pub fn in_words(span: Duration) -> String {
     let ms = (span.as_nanos() + 500_000) / 1_000_000;
     let tenths = (ms + 50) / 100;
@@ -39,8 +39,7 @@ pub fn in_words(span: Duration) -> String {
     }
 }
 
-/// A moment on the runtime's steady clock, as the time since an origin that only
-/// has to stay the same while the process lives.
+/// A moment on the runtime's steady clock, as the time since an origin. The origin is constant while the process lives.
 ///
 /// The runtime feeds `CLOCK_BOOTTIME`, a simulation its virtual clock.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -65,7 +64,7 @@ impl Time {
         self.0
     }
 
-    /// The time that has passed since `earlier`, zero if that lies ahead.
+    /// The time that has passed since `earlier`; zero if `earlier` is later.
     pub const fn since(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)
     }
@@ -88,9 +87,8 @@ impl ops::Sub<Duration> for Time {
 }
 
 impl Hash for Time {
-    /// As one 128-bit number, which nothing else is written as: so a hasher that knows what
-    /// time it is can take moments relative to that, and a model checker sees that two
-    /// states which differ in the hour alone are one.
+    /// Writes one 128-bit number, and nothing else is written as one. A hasher that knows the present time can thus
+    /// make moments relative to it, and a model checker treats two states as one if they differ only in the time.
     fn hash<H: Hasher>(&self, to: &mut H) {
         to.write_u128(self.0.as_nanos());
     }
@@ -102,11 +100,10 @@ impl fmt::Debug for Time {
     }
 }
 
-/// The two clocks that come in with every event.
+/// The two clocks that are part of every event.
 ///
-/// Deadlines are kept on `time`; `unix_ms` only stamps what is written for others
-/// to read (an exclusion's end, the time of a decision), so a wrong wall clock
-/// can make an exclusion too long or too short, and never two leaders.
+/// Deadlines use `time`. `unix_ms` only stamps records for others (an exclusion's end, the time of a decision). A wrong
+/// wall clock can make an exclusion too long or too short, but never causes two leaders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Now {
     /// The steady clock.

@@ -1,10 +1,8 @@
 //! Elections in virtual time, thousands of them, each from one seed.
 //!
-//! `SIM_SEEDS=100000 cargo test --release -p election-core --no-default-features --test simulation` is the long
-//! form, and `SIM_FIRST` the first of those seeds;
-//! `SIM_SEED=42 cargo test -p election-core --test simulation elector -- --nocapture`
-//! replays one, and shows all that happens in it; `queue` and `single` are the recipes
-//! beside `elector`.
+//! `SIM_SEEDS=100000 cargo test --release -p election-core --no-default-features --test simulation` is the long form,
+//! and `SIM_FIRST` the first of those seeds; `SIM_SEED=42 cargo test -p election-core --test simulation elector --
+//! --nocapture` replays one, and prints all its events. The other recipes are `queue` and `single`.
 
 #[allow(dead_code, reason = "shared with the model checker, which needs all of it")]
 #[path = "support/invariants/mod.rs"]

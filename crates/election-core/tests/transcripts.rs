@@ -1,13 +1,12 @@
-//! What the engine does, as transcripts: what happens goes in, what it does comes
-//! out. The best place to begin with; start with `transcripts/first_election.txt`.
+//! The engine's behaviour as transcripts: events in, actions out. They are a good introduction; begin with
+//! `transcripts/first_election.txt`.
 //!
-//! Each file is a script: a line is played, and under `----` stands everything that
-//! happened then, up to the next empty line. `x <- ...` is told to a member,
-//! `x -> ...` is an operation that reached the ensemble, `x: ...` is what a member
-//! does or says. Ballots are written as `#` and their number.
+//! Each file is a script. A line is played. All events that followed are under `----`, up to the next empty line. `x <-
+//! ...` is an input of a member, `x -> ...` is an operation that reached the ensemble, and `x: ...` is an action or
+//! note of a member. Ballots are written as `#` and their number.
 //!
-//! `TRANSCRIPTS=write cargo test -p election-core --test transcripts` records them
-//! anew; read the difference before you keep it.
+//! `TRANSCRIPTS=write cargo test -p election-core --test transcripts` records them again. Read the difference before
+//! you keep it.
 
 #[path = "support/script/mod.rs"]
 mod script;

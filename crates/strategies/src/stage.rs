@@ -73,7 +73,7 @@ pub struct Standing {
 }
 
 impl Standing {
-    /// Its place: 0 for the best. Equal candidates share one.
+    /// Its rank: 0 for the best. Equal candidates share one.
     pub fn place(self) -> usize {
         self.place
     }

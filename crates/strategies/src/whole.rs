@@ -21,7 +21,7 @@ pub(crate) struct Whole {
 #[derive(Default)]
 pub(crate) struct Answer {
     order: BTreeMap<Ballot, (usize, Ranked)>,
-    /// Whether it says of any candidate which comparisons its reasons are of.
+    /// Whether it reports for any candidate the comparisons behind its reasons.
     compares: bool,
     pub(crate) refused: Vec<Refused>,
     pub(crate) worth_waiting: Option<String>,

@@ -3,7 +3,7 @@
 /// The longest text of a member or an operator that a reason repeats, in characters.
 const MAX_QUOTE: usize = 200;
 
-/// `first`, `second`, .. for a place counted from 0.
+/// `first`, `second`, .. for a rank counted from 0.
 pub(crate) fn ordinal(place: usize) -> String {
     const WORDS: [&str; 10] =
         ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"];

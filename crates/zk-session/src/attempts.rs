@@ -185,7 +185,7 @@ impl Attempts<'_> {
         }
     }
 
-    /// A quorum round trip. It needs no place: see [`driver::barrier`].
+    /// A quorum round trip. It needs no permit: see [`driver::barrier`].
     pub(crate) async fn barrier(&mut self) -> Result<(), OpError> {
         loop {
             self.wait_until_open().await?;

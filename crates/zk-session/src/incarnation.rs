@@ -22,10 +22,10 @@ use crate::node::{Epoch, SessionId};
 use crate::state::{Deadline, InactiveReason};
 use crate::time::{BootTime, sleep_until};
 
-/// How many requests of operations are under way at one time. A server answers a session's requests in order, so a
+/// How many requests of operations are in progress at one time. A server answers a session's requests in order, so a
 /// heartbeat waits for all that were sent before it: with tens of thousands of them, for longer than a lease lasts. The
-/// session's own heartbeats and probes need no place. A higher limit would not be faster: far fewer requests keep a server
-/// busy.
+/// session's own heartbeats and probes need no permit. A higher limit would not be faster: far fewer requests keep a
+/// server busy.
 pub(crate) const PLACES: usize = 512;
 
 /// One ZooKeeper session: what is done through this value is done on that session, or not at all.

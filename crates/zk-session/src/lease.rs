@@ -8,7 +8,7 @@
 //! answer to a ping of the leader, which pings every half a tick.
 //!
 //! # The rules
-//! The session was alive at the leader, and its timeout began anew, no earlier than
+//! The session was alive at the leader, and its timeout began again, no earlier than
 //! 1. the sending of the connect request that **made** it: the leader tracks a session from the moment at which it
 //!    prepares its creation, and the answer comes only once a quorum has agreed;
 //! 2. the sending of the connect request that **re-attached** it, once a heartbeat is acknowledged over that
@@ -270,10 +270,10 @@ mod tests {
     #[test]
     fn a_clock_that_is_slewed_shortens_the_lease_and_a_suspended_machine_does_not_lengthen_it() {
         let history = history();
-        // 4.6 s have passed, and the clock says 4.2.
+        // 4.6 s have passed, and the clock shows 4.2.
         let slow = Moment::at(at(4200), Duration::from_millis(4600));
         assert_eq!(history.valid_until(slow), at(SPAN - 400));
-        // It ran too fast, or the machine was suspended for a second: what it says has passed.
+        // It ran too fast, or the machine was suspended for a second: the time that it shows has passed.
         let fast = Moment::at(at(5000), Duration::from_millis(4000));
         assert_eq!(history.valid_until(fast), at(SPAN));
     }

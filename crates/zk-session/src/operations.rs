@@ -110,7 +110,7 @@ impl Incarnation {
     ///
     /// # Cancel safety
     /// Dropped before it has answered, its outcome is unknown: it was done once or not at all, and nothing repeats it. A
-    /// znode that was created nevertheless is to be found by what `recovery` goes by.
+    /// znode that was created nevertheless can be found by the means of `recovery`.
     pub async fn create_sequential(
         &self,
         prefix: &str,

@@ -23,11 +23,11 @@ enum Step {
 impl Incarnation {
     /// Deletes a znode and everything below it.
     ///
-    /// This is no transaction: the znodes are deleted one by one, the lowest first, and others may see a part of the tree.
-    /// What is created below meanwhile is deleted, too. When it returns `Ok`, the tree that existed when the operation
-    /// began is gone, possibly deleted by others. A tree that others have created in its place is left alone, as far as
-    /// that can be seen: between a read and a deletion others may act. A deletion whose answer was lost is repeated, and
-    /// only while the same tree exists.
+    /// This is no transaction: the znodes are deleted one by one, the lowest first, and others may see a part of the
+    /// tree. Znodes that are created below meanwhile are deleted, too. When it returns `Ok`, the tree that existed when
+    /// the operation began is gone, possibly deleted by others. A new tree at the same path is not deleted, as far as
+    /// that can be detected: between a read and a deletion others may act. A deletion whose answer was lost is
+    /// repeated, and only while the same tree exists.
     ///
     /// Each step, not the whole, is bounded by the operation timeout. A timeout that was set by
     /// [`with_timeout`](Self::with_timeout) bounds the whole.

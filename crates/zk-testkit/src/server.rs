@@ -254,7 +254,7 @@ impl Server {
         }
     }
 
-    /// Lets go of the process without ending it.
+    /// Releases the process without ending it.
     pub(crate) fn forget(&self) {
         let mut process = self.process();
         if let Some(Process::Child(child)) = process.as_ref() {

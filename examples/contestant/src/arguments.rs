@@ -3,7 +3,7 @@ use std::time::Duration;
 use clap::{Parser, ValueEnum};
 use zk_session::DriverKind;
 
-/// Candidates of elections that say when they lead. The protocol stands in the README.
+/// Candidates of elections that print when they lead. The README describes the protocol.
 #[derive(Clone, Debug, Parser)]
 #[command(version)]
 pub(crate) struct Arguments {
@@ -19,10 +19,10 @@ pub(crate) struct Arguments {
     /// How many candidates.
     #[arg(long, default_value_t = 1)]
     pub(crate) n: usize,
-    /// Whether they stand in one election or each in its own, and on how many sessions.
+    /// Whether they are candidates in one election or each in its own, and on how many sessions.
     #[arg(long, value_enum, default_value_t = Mode::Cand)]
     pub(crate) mode: Mode,
-    /// Candidate 0 stands first and never leads; under the recipe `elector`, it decides.
+    /// Candidate 0 joins first and never leads; with the recipe `elector`, it decides.
     #[arg(long)]
     pub(crate) witness: bool,
     /// Sets this process's names apart from another's.
@@ -59,7 +59,7 @@ pub(crate) enum RecipeName {
     Elector,
     /// The first in line leads.
     Queue,
-    /// Whoever creates the one znode leads.
+    /// The candidate that creates the one znode leads.
     Single,
 }
 
@@ -97,7 +97,7 @@ impl Arguments {
         }
     }
 
-    /// The parent and the name of the election that candidate `i` stands in.
+    /// The parent and the name of candidate `i`'s election.
     pub(crate) fn election(&self, i: usize) -> (String, String) {
         let path = self.path.trim_end_matches('/');
         match self.mode {

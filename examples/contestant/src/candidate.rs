@@ -1,4 +1,4 @@
-//! One candidate: its part in an election, and what it says of it.
+//! One candidate: its part in an election, and its lines of output.
 
 use std::{
     sync::{
@@ -22,17 +22,17 @@ use crate::{
     out,
 };
 
-/// Where all of them stand: this is not about sites.
+/// The site of all candidates: this is not about sites.
 const SITE: &str = "here";
 
-/// A candidate, and its part in the election while it takes part.
+/// A candidate, and its part in the election while it has one.
 pub(crate) struct Candidate {
     number: usize,
     session: Session,
     config: ElectionConfig,
     election: Option<Election>,
     releasing: Arc<AtomicBool>,
-    /// What was released and is not yet.
+    /// The leadership whose release was requested and is not complete.
     leaving: Option<JoinHandle<()>>,
 }
 
@@ -48,7 +48,7 @@ impl Candidate {
         Ok(Self { number, session, config, election: None, releasing: Arc::default(), leaving: None })
     }
 
-    /// Joins its election, once it has left it.
+    /// Joins its election again after it has left.
     pub(crate) async fn join(&mut self) {
         if self.election.is_some() {
             return out::error(&format!("candidate {} takes part already", self.number));
@@ -61,15 +61,15 @@ impl Candidate {
         self.election = Some(Election::join(self.session.clone(), self.config.clone(), voice));
     }
 
-    /// Waits until it stands in its election.
+    /// Waits until it is a candidate in its election.
     pub(crate) async fn enrolled(&self) {
         let Some(election) = &self.election else { return };
         let mut status = election.status();
-        // It ends when the election does; then nobody waits for it any more.
+        // It ends when the election does, and is then no longer awaited.
         let _ = status.wait_for(|status| status.ballot.is_some()).await;
     }
 
-    /// Gives up leadership, and its part in the election.
+    /// Releases leadership, and leaves the election.
     pub(crate) fn release(&mut self) {
         let Some(election) = self.election.take() else {
             return out::error(&format!("candidate {} does not take part", self.number));
@@ -83,7 +83,7 @@ impl Candidate {
         }));
     }
 
-    /// Takes part no more, and says nothing of it.
+    /// Leaves the election without a line of output.
     pub(crate) async fn leave(&mut self) {
         self.releasing.store(true, Ordering::SeqCst);
         if let Some(election) = self.election.take() {
@@ -111,7 +111,7 @@ fn recipe(arguments: &Arguments) -> anyhow::Result<Recipe> {
     })
 }
 
-/// Nothing slows a change of leadership down here: that is what is measured.
+/// This handler does not delay a change of leadership, because that is what is measured.
 fn policy(arguments: &Arguments) -> Policy {
     Policy::default().with(|policy| {
         // There is no work to end.
@@ -122,7 +122,7 @@ fn policy(arguments: &Arguments) -> Policy {
     })
 }
 
-/// Says when it leads.
+/// Prints a line when it leads.
 struct Voice {
     number: usize,
     releasing: Arc<AtomicBool>,

@@ -1,4 +1,4 @@
-//! From the first session to the last word.
+//! From the first session to the end.
 
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ use crate::{
     out,
 };
 
-/// How long to wait for ZooKeeper to hear that a session has ended.
+/// How long to wait until ZooKeeper has ended a session.
 const FAREWELL: Duration = Duration::from_millis(500);
 
-/// How many connect at the same time: a busy server takes hundreds, and answers too late.
+/// How many connect at the same time. A busy server accepts hundreds, and answers too late.
 const CONNECTING: usize = 32;
 
-/// A word from outside.
+/// A command from standard input.
 enum Command {
     Go,
     Release(usize),
@@ -30,7 +30,7 @@ enum Command {
     Quit,
 }
 
-/// Takes part until it is told to quit, its standard input ends, or a signal comes.
+/// Runs until the line `quit`, the end of its standard input, or a signal.
 pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;
@@ -127,7 +127,7 @@ impl Contest {
         found
     }
 
-    /// Everyone leaves at once, then the sessions end.
+    /// All candidates leave at once, then the sessions end.
     async fn end(self) {
         let mut leaving = JoinSet::new();
         for mut candidate in self.candidates {
@@ -144,7 +144,7 @@ impl Contest {
     }
 }
 
-/// The next command; what is none is answered with ERR. The end of the input is `quit`.
+/// The next command. An unknown one is answered with ERR. The end of the input is `quit`.
 async fn next(input: &mut Lines<BufReader<Stdin>>) -> anyhow::Result<Command> {
     loop {
         let Some(line) = input.next_line().await.context("standard input")? else {

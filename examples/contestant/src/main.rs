@@ -1,6 +1,5 @@
-//! `contestant`: candidates of elections that say when they lead, one line each on
-//! standard output, so that a program outside can measure them beside other
-//! implementations. The README is the protocol.
+//! `contestant`: candidates of elections that print one line on standard output when they lead, so that another program
+//! can measure them beside other implementations. The README describes the protocol.
 
 #![forbid(unsafe_code)]
 
@@ -25,7 +24,7 @@ fn main() -> ExitCode {
         }
     };
     let result = runtime.block_on(contest::run(arguments));
-    // What a client crate still does in the background must hold up nobody.
+    // Background work of a client crate must not delay the exit.
     runtime.shutdown_background();
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,4 +1,4 @@
-//! What is said: one line at a time, flushed, stamped with CLOCK_MONOTONIC.
+//! The output: one line at a time, flushed, stamped with CLOCK_MONOTONIC.
 
 use std::io::{Write as _, stdout};
 
@@ -11,8 +11,7 @@ fn now() -> i128 {
 }
 
 fn line(text: &str) {
-    // The lock is held over the flush, so that no two lines mix. Nobody may be
-    // listening any more; then there is nobody to tell.
+    // The lock is held over the flush, so that no two lines mix. The reader may have gone; the error is then ignored.
     let mut out = stdout().lock();
     let _ = writeln!(out, "{text}");
     let _ = out.flush();

@@ -7,7 +7,7 @@ mod support;
 use nix::sys::signal::Signal;
 use support::{Contestant, Server};
 
-/// Three candidates of one election: leadership goes round, and everyone can come back.
+/// Three candidates of one election: leadership passes through all, and each can join again.
 fn candidates(recipe: &str) {
     let server = Server::start();
     let mut one = Contestant::start(
@@ -53,7 +53,7 @@ fn candidates(recipe: &str) {
     assert!(other.ended().0.success());
 }
 
-/// A process that stands still past its session has lost, and says so when it wakes.
+/// A process that is frozen past its session has lost leadership, and reports it when it wakes.
 fn frozen(recipe: &str) {
     let server = Server::start();
     let start = |prefix| {
@@ -138,7 +138,7 @@ macro_rules! with_every_recipe {
 
 with_every_recipe!(candidates, frozen, multi, many);
 
-/// What is wrong is said, and ends nothing that goes well.
+/// Errors are reported, and do not end what works.
 #[test]
 fn words_that_mean_nothing_are_answered() {
     let server = Server::start();

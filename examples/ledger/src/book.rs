@@ -10,11 +10,11 @@ use crate::output::say;
 use crate::stop::StopRequest;
 use crate::store::{self, Booking, Claim, Store, StoreError};
 
-/// Pause between two tries while somebody else holds the store's lock.
+/// Pause between two tries while another process holds the store's lock.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
-/// Books every order that is not booked yet. Returns when it is asked to stop,
-/// or, if so wanted, when there is nothing left to book.
+/// Books every order that is not booked yet. Returns when it is asked to stop, or, if so requested, when all are
+/// booked.
 pub(crate) fn run(arguments: &RunArguments) -> Result<(), Failure> {
     let mut turn = Turn {
         stop: StopRequest::listen()?,
@@ -55,8 +55,7 @@ impl Turn<'_> {
         let address = &arguments.store.address;
         let mut store = self.patiently(|| store::open(address))?;
 
-        // The claim comes before everything else. What is read after it stays
-        // true: whoever led before can no longer add to it.
+        // The claim comes first. What is read after it stays true: an earlier leader can no longer add to it.
         self.claim(store.as_mut())?;
         let orders = orders::read(&arguments.orders)?;
         let booked = self.patiently(|| store.booked())?;
@@ -113,8 +112,8 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// Repeats what failed only because the store was locked, until a stop is
-    /// asked for or patience ends. Between two tries it holds nothing.
+    /// Repeats a step that failed only because the store was locked, until a stop is requested or patience ends.
+    /// Between two tries it holds no lock.
     fn patiently<T>(&mut self, mut work: impl FnMut() -> Result<T, StoreError>) -> Result<T, Ended> {
         let started = Instant::now();
         loop {

@@ -1,8 +1,7 @@
-//! `ledger check`: does the store hold what the orders say, and nothing else?
+//! `ledger check`: does the store hold exactly what the orders require?
 //!
-//! It trusts no trigger and no constraint of the store: it recomputes everything
-//! from the orders and from the records, so that a fence with a hole in it is
-//! found as well.
+//! It does not rely on any trigger or constraint of the store: it recomputes everything from the orders and the
+//! records, so that a defective fence is found as well.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -30,7 +29,7 @@ pub(crate) fn run(orders: &Path, address: &StoreAddress, output: Output) -> Resu
     if report.ok { Ok(()) } else { Err(Failure::CheckFailed { problems: report.problems.len() }) }
 }
 
-/// What a check found. `ok` exactly if `problems` is empty.
+/// The result of a check. `ok` exactly if `problems` is empty.
 #[derive(Debug, Serialize)]
 struct Report {
     ok: bool,
@@ -42,7 +41,7 @@ struct Report {
     lost: usize,
     /// Entries beyond the first of an order.
     twice: usize,
-    /// Entries that no order asks for.
+    /// Entries without an order.
     unknown: usize,
     /// Entries whose account, currency or amount is not the order's.
     altered: usize,
@@ -54,7 +53,7 @@ struct Report {
     late_accepted: usize,
     /// Late writes that the store refused.
     refused: Refused,
-    /// Who booked how many, oldest token first.
+    /// The number of bookings of each leadership, oldest token first.
     leaderships: Vec<Share>,
     /// One sentence for each kind of fault.
     problems: Vec<String>,
@@ -231,7 +230,7 @@ fn check_numbers(snapshot: &Snapshot, faults: &mut Faults) {
     for (expected, entry) in (1_i64..).zip(&snapshot.entries) {
         if entry.number != expected {
             faults.numbers.push(format!("{} where {expected} was due", entry.number));
-            // All that follow are out of step as well.
+            // All entries after it are out of step as well.
             break;
         }
     }

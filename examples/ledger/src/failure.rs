@@ -31,8 +31,7 @@ pub(crate) enum Failure {
     /// with this token can't succeed.
     #[error("deposed: the store has seen token {seen}, mine is {mine}; {what} was refused")]
     Deposed { seen: i64, mine: i64, what: String },
-    /// The same token in the hand of somebody else: two leaders were given one
-    /// token, which no election does.
+    /// Another leader uses the same token: two leaders got one token, which no election does.
     #[error(
         "refused: token {token} is claimed by member {holder:?}, and I am {member:?}; \
          a token belongs to one leadership, so look where this one came from"
@@ -53,7 +52,7 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// The exit code that tells a supervisor what happened.
+    /// The exit code for a supervisor.
     pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
             Self::CheckFailed { .. } => 1,

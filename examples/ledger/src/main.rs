@@ -1,6 +1,5 @@
-//! `ledger`: a job that books each order of a file exactly once, and the
-//! reference for how a program uses its fencing token. The README says why it
-//! is built the way it is.
+//! `ledger`: a job that books each order of a file exactly once, and the reference for the use of a fencing token in a
+//! program. The README has the reasons for its design.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Orders: what is to be booked, and the file they come in.
+//! Orders, and their file format.
 
 use std::collections::HashMap;
 use std::io;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Order {
-    /// Unique in the file; what 'exactly once' is about.
+    /// Unique in the file. 'Exactly once' refers to it.
     pub(crate) order_id: String,
     /// Day of the order, `YYYY-MM-DD`.
     pub(crate) ordered_on: String,
@@ -27,7 +27,7 @@ pub(crate) struct Order {
     pub(crate) currency: String,
 }
 
-/// Why a file can't be read as orders. Nothing of it is booked then.
+/// Why a file can't be read as orders. Nothing is booked then.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OrdersError {
     #[error("{}: can't be opened: {source}", path.display())]

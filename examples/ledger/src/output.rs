@@ -1,4 +1,4 @@
-//! Words go to standard error, results to standard output.
+//! Messages go to standard error, results to standard output.
 
 use std::fmt::Arguments;
 use std::io::{self, Write as _};
@@ -9,9 +9,8 @@ use crate::failure::Failure;
 
 /// Writes one line to standard error.
 ///
-/// Unlike `eprintln!` it survives that nobody reads any more: a worker that is
-/// killed takes the other end of the pipe with it, and the booking at hand must
-/// still end in order.
+/// Unlike `eprintln!` it does not fail if the reader has gone. A worker that is killed closes the other end of the
+/// pipe, and the booking in progress must still end in order.
 pub(crate) fn say(words: Arguments<'_>) {
     let _ = writeln!(io::stderr().lock(), "{words}");
 }

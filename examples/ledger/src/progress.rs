@@ -8,12 +8,12 @@ use crate::store::{self, Progress, Store, StoreAddress, StoreError};
 
 const POLL: Duration = Duration::from_millis(25);
 
-/// Prints how far the ledger is.
+/// Prints the ledger's progress.
 pub(crate) fn status(address: &StoreAddress) -> Result<(), Failure> {
     print_json(&store::open_existing(address)?.progress()?)
 }
 
-/// Waits until so many orders are booked, then prints the status.
+/// Waits until this many orders are booked, then prints the status.
 pub(crate) fn wait(address: &StoreAddress, wanted: u64, timeout: Duration) -> Result<(), Failure> {
     let started = Instant::now();
     let mut opened = None;
@@ -29,8 +29,7 @@ pub(crate) fn wait(address: &StoreAddress, wanted: u64, timeout: Duration) -> Re
     }
 }
 
-/// The progress; that of an empty ledger while there is none, or none that can
-/// be read at this moment.
+/// The progress. If there is no ledger, or it can't be read at this moment, that of an empty ledger.
 fn look(address: &StoreAddress, opened: &mut Option<Box<dyn Store>>) -> Result<Progress, StoreError> {
     let store = match opened {
         Some(store) => store,

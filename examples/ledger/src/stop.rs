@@ -1,4 +1,4 @@
-//! Being asked to stop, without a signal handler.
+//! A requested stop, without a signal handler.
 
 use std::time::{Duration, Instant};
 
@@ -11,11 +11,10 @@ use std::os::fd::AsFd as _;
 
 use crate::failure::Failure;
 
-/// SIGTERM and SIGINT as something to wait for.
+/// SIGTERM and SIGINT as an event to wait for.
 ///
-/// Both signals are blocked and read from a file descriptor, so that they never
-/// interrupt a booking: they are looked at between two bookings, and a pause
-/// between bookings ends at once when one comes.
+/// Both signals are blocked and read from a file descriptor, so that they never interrupt a booking: they are read
+/// between two bookings, and a pause between bookings ends at once when one comes.
 #[derive(Debug)]
 pub(crate) struct StopRequest {
     signals: SignalFd,
@@ -23,8 +22,7 @@ pub(crate) struct StopRequest {
 }
 
 impl StopRequest {
-    /// Starts to collect the signals. To be called before any other thread is
-    /// started: threads inherit the mask.
+    /// Starts to collect the signals. Call it before any other thread is started: threads inherit the mask.
     pub(crate) fn listen() -> Result<Self, Failure> {
         let internal = |errno: Errno| Failure::Internal(format!("signals can't be set up: {errno}"));
         let mut mask = SigSet::empty();
@@ -36,7 +34,7 @@ impl StopRequest {
         Ok(Self { signals, seen: None })
     }
 
-    /// The name of the signal that asked to stop, if one has come.
+    /// The name of the received signal, if one has come.
     pub(crate) fn requested(&mut self) -> Option<&'static str> {
         if self.seen.is_none()
             && let Ok(Some(info)) = self.signals.read_signal()
@@ -46,10 +44,10 @@ impl StopRequest {
         self.seen
     }
 
-    /// Waits for a signal for so long, or without end. True: stop.
+    /// Waits for a signal for this long, or without limit. Returns true to stop.
     ///
-    /// A process that was frozen here waits on for what was left when it was
-    /// frozen, or less; nothing rests on the length of this pause.
+    /// A process that was frozen here waits for the rest of the time, or less. Correctness does not depend on the
+    /// length of this pause.
     pub(crate) fn wait(&mut self, at_most: Option<Duration>) -> bool {
         let started = Instant::now();
         loop {
@@ -61,7 +59,7 @@ impl StopRequest {
                 return false;
             }
             let mut descriptors = [PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)];
-            // Interrupted, or failed: the loop looks again either way.
+            // Interrupted, or failed: the loop checks again in both cases.
             let _ = ppoll(&mut descriptors, left.map(TimeSpec::from_duration), None);
         }
     }

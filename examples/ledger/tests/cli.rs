@@ -1,5 +1,4 @@
-//! The command line: what it takes from the environment, and what it says to bad
-//! input.
+//! The command line: its environment variables, and its messages for invalid input.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

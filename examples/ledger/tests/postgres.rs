@@ -1,7 +1,6 @@
-//! The suite over a real PostgreSQL server, which the tests start themselves,
-//! and what is PostgreSQL's alone.
+//! The suite over a real PostgreSQL server, which the tests start themselves, and the tests for PostgreSQL alone.
 //!
-//! Without a server's programs they are skipped, loudly; with CI=true they fail.
+//! Without a server's programs they are skipped with a message; with CI=true they fail.
 
 #![cfg(feature = "postgres")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -17,7 +16,7 @@ use server::Server;
 use suite::process::Ledger;
 use suite::{Bench, Place, wait_until};
 
-/// Runs a scenario with the means to make databases, or says why not.
+/// Runs a scenario with a function that creates databases, or prints why not.
 fn with_server(scenario: impl FnOnce(&dyn Fn() -> Database)) {
     match Server::shared() {
         Ok(server) => scenario(&|| Database::new(&server)),
@@ -62,8 +61,7 @@ impl Place for Database {
     }
 }
 
-/// No statement leaves a lock behind: wherever a writer is frozen, its successor
-/// is not kept waiting.
+/// No statement leaves a lock: if a writer is frozen at any point, its successor does not wait.
 #[test]
 fn a_writer_frozen_anywhere_does_not_delay_the_successor() {
     with_server(|database| {
@@ -81,9 +79,8 @@ fn a_writer_frozen_anywhere_does_not_delay_the_successor() {
     });
 }
 
-/// The check and the write are one: a claim that comes while a booking is under
-/// way waits for it, and then knows of it. A program that reads before it claims
-/// would not.
+/// The check and the write are one step: a claim during a booking waits for it, and then sees it. A program that reads
+/// before it claims would not.
 #[test]
 fn a_claim_waits_for_a_booking_that_was_accepted() {
     with_server(|database| {
@@ -115,8 +112,7 @@ fn a_claim_waits_for_a_booking_that_was_accepted() {
     });
 }
 
-/// A client may come with any isolation level; one whose snapshot is older than
-/// the claim must not book on the strength of it.
+/// A client may use any isolation level. One whose snapshot is older than the claim must not book because of it.
 #[test]
 fn an_old_snapshot_does_not_hide_a_newer_claim() {
     with_server(|database| {

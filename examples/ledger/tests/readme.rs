@@ -1,4 +1,4 @@
-//! What the README shows is true: its commands run, its SQL is what the stores use.
+//! The README is true: its commands run, its SQL is what the stores use.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

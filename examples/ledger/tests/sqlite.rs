@@ -1,4 +1,4 @@
-//! The suite over SQLite, and what is SQLite's alone.
+//! The suite over SQLite, and the tests for SQLite alone.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -57,8 +57,8 @@ impl Place for Database {
     }
 }
 
-/// Frozen inside its transaction, a process keeps the file's write lock. Its
-/// successor must wait for it: until it wakes, or is killed.
+/// A process that is frozen inside its transaction keeps the file's write lock. Its successor must wait until it wakes
+/// or is killed.
 #[test]
 fn a_writer_frozen_inside_its_transaction_delays_the_successor_until_it_is_killed() {
     let bench = Bench::new(Database::new(), 10_000);
@@ -87,7 +87,7 @@ fn a_writer_frozen_inside_its_transaction_delays_the_successor_until_it_is_kille
     assert_eq!(report["refused"]["bookings"], 0);
 }
 
-/// A program that waits for a lock is still one that can be stopped.
+/// A program that waits for a lock can still be stopped.
 #[test]
 fn a_stop_request_ends_the_wait_for_a_locked_file() {
     let bench = Bench::new(Database::new(), 10);

@@ -7,7 +7,7 @@ pub use patch_window::PatchWindow;
 
 use strategies::{Registry, registry::RegistryError};
 
-/// What `my-worker` has beside the stages that are built in.
+/// The stages of `my-worker` besides the built-in ones.
 ///
 /// # Errors
 /// Never, unless a later version has a built-in stage of the same name.

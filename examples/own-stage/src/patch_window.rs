@@ -7,21 +7,21 @@ use election_core::{
 };
 use strategies::{Comparison, Filter, Standing, registry::OwnStage, spec::Table};
 
-/// Members whose hosts are being patched, or will be soon, go behind the others: a host that may restart at any
-/// moment is a poor one to lead from.
+/// Ranks members whose hosts are being patched, or soon will be, behind the others: such a host may restart at any
+/// time.
 ///
-/// When a host is patched its worker says in an attribute: a window such as `Sun 02:00-04:00`, in UTC, or
-/// several with semicolons between.
+/// A host's worker publishes the times in an attribute: a window such as `Sun 02:00-04:00`, in UTC, or several windows
+/// separated by semicolons.
 #[derive(Clone, Debug)]
 pub struct PatchWindow {
     attribute: String,
     ahead: Duration,
 }
 
-/// What is known of a host's windows.
+/// The state of a host's windows.
 enum Patched {
     Never,
-    /// Its attribute is no window.
+    /// Its attribute is not a window.
     Unknown,
     /// Now, until then if the window ever ends; milliseconds since the Unix epoch.
     Until(Option<u64>),
@@ -35,8 +35,8 @@ impl PatchWindow {
     /// The name of the stage.
     pub const NAME: &'static str = "patch-window";
 
-    /// Makes the stage of its settings: `attribute`, "patch_window" by default; `ahead`, how long before a window
-    /// opens it counts already; and `refuse`, whether such a member can't lead at all.
+    /// Makes the stage from its settings: `attribute`, "patch_window" by default; `ahead`, how long before a window
+    /// opens the member already counts as in it; and `refuse`, whether such a member can't lead at all.
     pub fn read(settings: &mut Table<'_, '_>) -> Option<OwnStage> {
         let attribute = settings.text("attribute").unwrap_or_else(|| "patch_window".to_owned());
         let stage = Self { attribute, ahead: settings.duration("ahead").unwrap_or_default() };
@@ -48,7 +48,7 @@ impl PatchWindow {
     }
 
     fn patched(&self, candidate: &MemberRecord, round: &Round<'_>) -> Patched {
-        // The clock is the round's: a stage that looked at another one would be no pure function.
+        // The clock is the round's: a stage with another clock would not be a pure function.
         let now = round.unix_ms;
         let Some(text) = candidate.attributes.get(&self.attribute) else { return Patched::Never };
         let texts: Vec<_> = text.split(';').map(str::trim).collect();
@@ -92,8 +92,8 @@ impl Comparison for PatchWindow {
     }
 }
 
-/// With `refuse`. What it rests on passes by itself (`Ground::State`, the default): a leader in its window makes
-/// room with the patience of any move to a better member.
+/// With `refuse`. Its ground passes by itself (`Ground::State`, the default): a leader in its window is replaced with
+/// the delay of any move to a better member.
 impl Filter for PatchWindow {
     fn name(&self) -> &'static str {
         Self::NAME

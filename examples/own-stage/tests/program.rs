@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 /// A worker's configuration with this pipeline.
 fn my_worker(pipeline: &str, verb: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_my-worker"));
-    // No file of this machine.
+    // It reads no file of this machine.
     command.args(["--config", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/worker.toml")]);
     command.args(["--set", &format!("policy.pipeline={pipeline}")]).args(verb);
     command.output().unwrap()

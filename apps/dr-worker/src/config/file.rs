@@ -8,7 +8,7 @@ use toml_edit::{ImDocument, Item, TableLike};
 /// Line and column, both counted from 1, the column in characters.
 pub(super) type Place = (usize, usize);
 
-/// The places of a key and its value.
+/// The positions of a key and its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Places {
     pub(super) key: Place,

@@ -131,8 +131,7 @@ pub(super) fn merge(sources: &Sources, problems: &mut Vec<Problem>) -> Node {
     }
 }
 
-/// Whether a setting `key=value` is one of a policy: that of all jobs, or of one; or one that a job's policy
-/// goes by.
+/// Whether a setting `key=value` is one of a policy, of all jobs or of one, or one that a job's policy uses.
 pub fn is_of_policy(set: &str) -> bool {
     let key = set.split_once('=').map_or(set, |(key, _)| key);
     let Ok(keys) = toml_edit::Key::parse(key.trim()) else { return false };

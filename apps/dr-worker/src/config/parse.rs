@@ -13,7 +13,7 @@ use super::tree::{Node, Origin, Value};
 #[derive(Debug)]
 pub(super) struct Mismatch {
     pub(super) message: String,
-    /// The exact place, if it is inside the value.
+    /// The exact position, if it is inside the value.
     pub(super) at: Option<Origin>,
 }
 

@@ -53,7 +53,7 @@ impl Findings {
 pub(super) struct Section<'a> {
     path: String,
     table: BTreeMap<String, Node>,
-    /// The place of the table, if it is set.
+    /// The position of the table, if it is set.
     origin: Origin,
     /// The source of keys that are not set here.
     unset: Origin,

@@ -9,7 +9,7 @@ use zk_session::LeaseTiming;
 use super::*;
 use crate::config::ReadyProbe;
 
-/// A worker's configuration that is complete and says nothing more.
+/// A minimal complete configuration of a worker.
 const SMALL: &str = r#"[node]
 id = "east-1"
 site = "east"
@@ -501,7 +501,7 @@ fn the_examples_in_the_sample_file_are_valid_and_every_key_occurs() {
     let none_here = ["job.orders.ready.after", "policy.strategy"];
     let is_here = |key: &str| !key.starts_with(other_policy) && !none_here.contains(&key);
     for (key, _) in findings.asked.iter().filter(|(key, _)| is_here(key)) {
-        // Of what doesn't go together, one may stand with the job.
+        // Of two keys that exclude each other, one may be set for the job.
         let jobs = format!("job.orders.{key}");
         let is_it = |s: &Shown| (s.key == *key || s.key == jobs) && matches!(s.origin, Origin::File { .. });
         let set = findings.shown.iter().any(is_it);

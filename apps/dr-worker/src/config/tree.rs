@@ -54,9 +54,9 @@ impl fmt::Display for Origin {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Node {
     pub(super) value: Value,
-    /// The place of the value.
+    /// The position of the value.
     pub(super) origin: Origin,
-    /// The place of its key.
+    /// The position of its key.
     pub(super) key_origin: Origin,
 }
 

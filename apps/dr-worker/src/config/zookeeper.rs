@@ -32,7 +32,7 @@ pub struct ZooKeeperConfig {
 }
 
 impl ZooKeeperConfig {
-    /// Whether the servers can tell this worker from others.
+    /// Whether this worker authenticates itself to the servers.
     pub fn has_credentials(&self) -> bool {
         has_credentials(self.auth.as_ref(), self.tls.as_ref())
     }

@@ -78,7 +78,7 @@ fn plain(text: &str) -> String {
     plain.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
 }
 
-/// What stands under this command in the guide.
+/// The output of this command in the guide.
 #[track_caller]
 fn assert_in_guide(command: &str, text: &str) {
     let expected = format!("```console\n$ {command}\n{}\n```", plain(text));

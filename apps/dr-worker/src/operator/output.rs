@@ -29,7 +29,7 @@ pub(super) enum Output {
     Json,
 }
 
-/// Prints an error: as text on standard error, and with JSON output also on standard output, in place of the result.
+/// Prints an error: as text on standard error, and with JSON output also on standard output, instead of the result.
 pub(super) fn print_error(error: &Error, how: Output) {
     let message = error.to_string();
     let message = mask(&message);

@@ -98,7 +98,7 @@ impl Underway<'_> {
         }
     }
 
-    /// Takes the decision in place of the elector.
+    /// Takes the decision instead of the elector.
     async fn decide_from_here(&self, waits: bool, how: Output) -> Result<(), Error> {
         let snapshot = self.operator.observer().await?.snapshot(&self.paths).await?;
         let slot = match snapshot.slot_for(&self.filed.request) {

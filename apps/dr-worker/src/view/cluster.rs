@@ -100,7 +100,7 @@ pub struct Member {
     pub address: Option<String>,
     /// The address of its HTTP endpoints.
     pub http: Option<String>,
-    /// Its place in the line of succession: 1 is next; the best of the lines of several slots.
+    /// Its position in the line of succession: 1 is next; the best of the lines of several slots.
     pub next: Option<usize>,
     /// Whether it is the elector.
     pub elector: bool,
@@ -301,8 +301,8 @@ fn leader_of(snapshot: &Snapshot, slot: usize) -> Option<Current> {
     Some(leader)
 }
 
-/// The slot that a member leads or is elected for: the leader znode comes first, for a member
-/// lets go of one before it takes another.
+/// The slot that a member leads or is elected for. The leader znode has priority, because a member releases one before
+/// it creates another.
 fn place_of(ballot: &Ballot, elected: Option<&Elected>, leader_znodes: &[Option<&Current>]) -> Option<usize> {
     let holds = leader_znodes
         .iter()

@@ -1,4 +1,4 @@
-//! Reading elections in which a znode alone settles who leads.
+//! Reads elections in which a znode alone determines the leader.
 
 use zk_session::OpError;
 
@@ -15,7 +15,7 @@ use crate::{
 };
 
 impl Observer {
-    /// By which recipe somebody stands in the election now; `None` if nobody does.
+    /// The recipe of the election's present candidates; `None` if there are no candidates.
     ///
     /// # Errors
     /// When ZooKeeper doesn't answer.
@@ -30,13 +30,13 @@ impl Observer {
         }
         let path = paths.leader_znode(0);
         let single = self.read(&path).await?.is_some_and(|node| {
-            // A leader under an elector says more of itself than a contender does.
+            // The record of a leader under an elector has more fields than that of a contender.
             Current::decode(&path, &node.data).is_err() && Contender::decode(&path, &node.data).is_ok()
         });
         Ok(single.then_some(Layout::Single))
     }
 
-    /// By which recipe the election is held, or was last; `None` if there is no election.
+    /// The recipe of the election, now or last; `None` if there is no election.
     ///
     /// # Errors
     /// When ZooKeeper doesn't answer.
@@ -54,7 +54,7 @@ impl Observer {
         Ok(found.map(|(_, layout)| layout))
     }
 
-    /// Reads an election without an elector: those who stand, the first one first.
+    /// Reads an election without an elector: its candidates, in the order of the queue.
     pub(super) async fn contest(&self, paths: &Paths, layout: Layout) -> Result<Snapshot, ReadError> {
         let mut snapshot = Snapshot { layout, ..Snapshot::default() };
         for (index, (path, ballot, node)) in self.holders(paths, layout).await?.into_iter().enumerate() {
@@ -93,7 +93,7 @@ impl Observer {
     }
 }
 
-/// Where the znode of a leader without an elector is.
+/// The path of the leader znode in an election without an elector.
 pub(super) fn leader_znode_of(paths: &Paths, layout: Layout, ballot: &Ballot) -> String {
     match layout {
         Layout::Queue => format!("{}/{ballot}", paths.queue()),
@@ -112,7 +112,7 @@ fn as_member(contender: Contender, ballot: Ballot) -> MemberRecord {
         priority: 1,
         attributes: Default::default(),
         measured: Default::default(),
-        // Whoever is not steps out of the contest.
+        // An unhealthy member leaves the contest.
         health: Health::Unchecked,
         site_health: None,
         policy: String::new(),

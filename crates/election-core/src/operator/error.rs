@@ -1,13 +1,13 @@
-//! Why what an operator asks for is not done.
+//! Why an operator's command was not carried out.
 
 use zk_session::OpError;
 
 use crate::{engine::NoSuchToken, record::RecordError, runtime::ReadError};
 
-/// How many times a step is tried again after losing a race.
+/// How many times a step is repeated after it has lost a race.
 pub(in crate::operator) const TRIES: u32 = 50;
 
-/// Whether a compare-and-set lost a race, or has an unknown outcome: what stands there now tells.
+/// Whether a compare-and-set lost a race or has an unknown outcome. Reading the znode again then shows its state.
 pub(in crate::operator) const fn is_worth_another_look(error: &OpError) -> bool {
     matches!(
         error,
@@ -23,10 +23,10 @@ pub(in crate::operator) fn too_many_races() -> OperatorError {
     OperatorError::Refused(format!("gave up after losing {TRIES} races; try again"))
 }
 
-/// Why an operator's wish was not carried out.
+/// Why an operator's command was not carried out.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum OperatorError {
-    /// ZooKeeper did not answer as it should.
+    /// ZooKeeper did not answer as expected.
     #[error(transparent)]
     Session(#[from] OpError),
     /// The election could not be read.
@@ -38,10 +38,10 @@ pub enum OperatorError {
     /// No resource can have seen such a token.
     #[error(transparent)]
     Token(#[from] NoSuchToken),
-    /// It can't be done; why, in words.
+    /// It can't be done. The text has the reason.
     #[error("{0}")]
     Refused(String),
-    /// It can't be done now; why, and what ends that, in words.
+    /// It can't be done now. The text has the reason and what ends that state.
     #[error("{0}")]
     NotNow(String),
     /// The session was closed.

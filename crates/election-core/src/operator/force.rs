@@ -1,4 +1,4 @@
-//! What an operator does without an elector: force a failover, take the leader znode away, raise the tokens.
+//! What an operator does without an elector: force a failover, delete the leader znode, raise the tokens.
 
 use zk_session::{BootTime, CreateMode, OpError, Session};
 
@@ -20,9 +20,9 @@ use crate::{
     time::in_words,
 };
 
-/// Carries out a forced failover itself, up to naming the next leader: for when no
-/// elector does. An elector that does the same at the same time does no harm, for
-/// each step is a compare-and-set. Nothing is begun after `until`, or once the request was withdrawn.
+/// Carries out a forced failover itself, up to naming the next leader, for an election whose elector does not. An
+/// elector may do the same at the same time: each step is a compare-and-set. No step begins after `until`, or after the
+/// request was withdrawn.
 ///
 /// # Errors
 /// When it can't be done, or ZooKeeper doesn't answer.
@@ -114,19 +114,21 @@ pub async fn force(
     Err(too_many_races())
 }
 
-/// Takes the place from whoever leads an election without an elector, and from nobody who has
-/// come after it; what follows is the recipe's. Until the old leader has noticed, two may act, and
-/// the resource must refuse the older.
+/// Deletes the leader znode of an election without an elector, but not that of a later leader. The recipe then
+/// determines the next leader. Two members may act until the old leader has noticed, and the resource must refuse the
+/// older token.
 ///
 /// # Errors
-/// When there is an elector, whom to [`ask`]; when nobody leads; when ZooKeeper doesn't answer.
+/// When there is an elector, which must be [asked](super::ask) instead; when there is no leader; when ZooKeeper doesn't
+/// answer.
 ///
 /// # Cancel safety
-/// Not cancel safe: whether the place was taken is not known then.
+/// Not cancel safe: the outcome is then unknown.
 pub async fn vacate(session: &Session, paths: &Paths) -> Result<Current, OperatorError> {
     for _ in 0..TRIES {
         let incarnation = session.active().await?;
-        // Before the place: if that is created anew meanwhile, the count is too low, and nothing is deleted.
+        // Read before the leader znode: if that is created again meanwhile, the count is too low, and nothing is
+        // deleted.
         let counter = incarnation.get(&paths.leader()).await?.map_or(0, |counter| counter.stat.version);
         let snapshot = Observer::new(incarnation.clone()).snapshot(paths).await?;
         if snapshot.layout == Layout::Elector {
@@ -144,7 +146,7 @@ pub async fn vacate(session: &Session, paths: &Paths) -> Result<Current, Operato
         };
         match deleted {
             Ok(()) => return Ok(leader_znode.record),
-            // It has just become READY, or has gone by itself.
+            // It has just become READY, or has been deleted already.
             Err(OpError::BadVersion { .. } | OpError::NoNode { .. }) => {}
             Err(error) => return Err(error.into()),
         }
@@ -152,26 +154,25 @@ pub async fn vacate(session: &Session, paths: &Paths) -> Result<Current, Operato
     Err(too_many_races())
 }
 
-/// How the base of the tokens was raised.
+/// The result of raising the base of the tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Raised {
-    /// By this term, in which whoever was named takes its office up anew.
+    /// By this term, in which the named member acquires leadership again.
     InTerm(u64),
-    /// Every later token is above that already.
+    /// Every later token is above it already.
     Already,
 }
 
-/// Makes every leadership from now on have a token above `above`: for after the ensemble
-/// was restored from a copy, where zxids go back, and the tokens with them. Ask the
-/// resource for the newest token that it has seen. Works while nobody takes part, and
-/// before anybody ever has.
+/// Makes the token of every leadership from now on greater than `above`. Use it after the ensemble was restored from a
+/// copy: the zxids are lower then, and so are the tokens. Ask the resource for the newest token that it has seen. It
+/// needs no running member, and no earlier leadership.
 ///
 /// # Errors
-/// When no resource can have seen such a token, when there is no elector in this
-/// election, when the decision can't be read, or ZooKeeper doesn't answer.
+/// When no resource can have seen such a token, when there is no elector in this election, when the decision can't be
+/// read, or ZooKeeper doesn't answer.
 ///
 /// # Cancel safety
-/// May have been carried out or not; doing it again does no harm.
+/// May have been carried out or not. Repeating it is safe.
 pub async fn raise_tokens(
     session: &Session,
     paths: &Paths,
@@ -193,7 +194,7 @@ pub async fn raise_tokens(
             version = Some(node.version);
         }
         let base = elected.as_ref().map_or(0, |e| e.token_base);
-        // What can't be read has a token all the same, but whose is not known.
+        // An unreadable leader znode still has a token. Its member is unknown.
         let slots = elected.as_ref().map_or(1, |e| e.slots.len()).clamp(1, MAX_SLOTS);
         let mut tokens = Vec::new();
         for path in (0..slots).map(|slot| paths.leader_znode(slot)) {

@@ -1,9 +1,9 @@
 //! Ephemerals that no living member owns.
 //!
-//! A session's ephemerals go with it, all at once. Servers have been seen to keep some of them for ever
-//! (ZOOKEEPER-2355, ZOOKEEPER-4837): a lowest ballot without an elector, a leader's place without a leader, a record that
-//! keeps its member from rejoining. A living member has its ballot and its record, so what is there
-//! without the other two is reported. The znodes of the recipes without an elector stand alone, and don't tell.
+//! A session's ephemerals are deleted together at its end. Servers are known to have kept some of them for ever
+//! (ZOOKEEPER-2355, ZOOKEEPER-4837): a lowest ballot without an elector, a leader znode without a leader, a record that
+//! keeps its member from rejoining. A living member has its ballot and its record, so an ephemeral without the other
+//! two is reported. The recipes without an elector have one znode for each member, so it can't be checked there.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -20,7 +20,7 @@ use crate::{
     time::is_within,
 };
 
-/// A member that has just joined has its ballot, and is about to write its record.
+/// A member that has just joined has its ballot, and will write its record soon.
 const YOUNG: Duration = Duration::from_secs(5);
 
 /// An ephemeral that no living member owns. See [`Problem::Ghost`](super::Problem::Ghost).
@@ -29,7 +29,7 @@ const YOUNG: Duration = Duration::from_secs(5);
 pub struct Ghost {
     /// The znode.
     pub path: String,
-    /// Whose it says that it is.
+    /// The member that it names.
     pub member: Option<MemberId>,
     /// The session that it belongs to.
     pub session: SessionId,
@@ -38,10 +38,10 @@ pub struct Ghost {
     czxid: i64,
 }
 
-/// What may be a ghost: the znode, whose it says that it is, and under which ballot.
+/// A possible ghost: the znode, the member that it names, and its ballot.
 type Suspect = (String, Option<MemberId>, Ballot);
 
-/// Those of what was read that stand alone, looked at once more.
+/// The ephemerals without the other two, read once more.
 pub(super) async fn find(
     observer: &Observer,
     paths: &Paths,
@@ -82,7 +82,7 @@ async fn look(
     }
     match observer.member(paths, &ballot).await {
         Ok(None) => {}
-        // It lives, or has a record that can't be read, which is said elsewhere.
+        // The member lives, or its record can't be read, which is reported elsewhere.
         Ok(Some(_)) | Err(ReadError::Record(_)) => return Ok(None),
         Err(error) => return Err(error),
     }
@@ -92,17 +92,17 @@ async fn look(
     Ok(Some(Ghost { path, member, session, created_ms, czxid: node.stat.czxid }))
 }
 
-/// Removes a ghost; `false` if it has gone by itself. A member that lives after all stands anew, and ends its work
-/// before if it leads.
+/// Removes a ghost. Returns `false` if it has been deleted already. If the member lives after all, it ends its work if
+/// it leads, and rejoins.
 ///
 /// # Errors
 /// When ZooKeeper doesn't answer, or refuses.
 ///
 /// # Cancel safety
-/// May have been carried out or not; doing it again does no harm.
+/// May have been carried out or not. Repeating it is safe.
 pub async fn remove_ghost(session: &Session, paths: &Paths, ghost: &Ghost) -> Result<bool, OperatorError> {
     let session = session.active().await?;
-    // Before the place: nobody gets one while the decision has this version, but whoever is named by it.
+    // Read before the leader znode: while the decision has this version, only the member that it names can create one.
     let elected = session.get(&paths.elected()).await?;
     let Some(node) = session.get(&ghost.path).await?.filter(|node| node.stat.czxid == ghost.czxid) else {
         return Ok(false);

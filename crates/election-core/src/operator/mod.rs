@@ -1,4 +1,4 @@
-//! What an operator does with elections from outside: read them, ask, give standing orders, and force.
+//! An operator's commands to elections: read them, file requests, change standing orders, and force steps.
 
 mod contests;
 mod error;

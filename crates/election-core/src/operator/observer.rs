@@ -14,23 +14,23 @@ use crate::{
     runtime::{ReadError, operations::tree},
 };
 
-/// An election as it was read at one moment; several reads, so no transaction.
+/// An election as read at one time. It takes several reads, which are not a transaction.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Snapshot {
-    /// By which recipe the election is held.
+    /// The recipe of the election.
     pub layout: Layout,
-    /// The living members, lowest ballot first. Of the recipe `single` only the leader.
+    /// The living members, lowest ballot first. With the recipe `single`, only the leader.
     pub members: Vec<MemberRecord>,
-    /// The latest transaction that any of their records is from; 0 where there is no elector.
+    /// The latest transaction that wrote one of their records; 0 if there is no elector.
     pub newest_zxid: i64,
-    /// The lowest living ballot: the elector's, where there is one.
+    /// The lowest living ballot: the elector's, if there is an elector.
     pub lowest: Option<Ballot>,
     /// The decision.
     pub elected: Option<Decision>,
-    /// The leader znodes, by slot: as many as the decision has, one before the first.
+    /// The leader znodes, by slot: as many as the decision has slots; one before the first decision.
     pub leader_znodes: Vec<Option<LeaderZnode>>,
-    /// The standing orders, the default where there are none.
+    /// The standing orders; the default if there are none.
     pub control: Control,
     /// The operators' requests, oldest first.
     pub requests: Vec<FiledRequest>,
@@ -41,7 +41,7 @@ pub struct Snapshot {
 /// The decision, and the metadata of its znode.
 #[derive(Clone, Debug)]
 pub struct Decision {
-    /// What was decided.
+    /// The decision.
     pub record: Elected,
     /// The version of the data.
     pub version: i32,
@@ -67,7 +67,7 @@ impl Snapshot {
         self.members.iter().find(|m| m.ballot == *lowest).map(|m| &m.member)
     }
 
-    /// What was decided.
+    /// The decision.
     pub fn decided(&self) -> Option<&Elected> {
         self.elected.as_ref().map(|decision| &decision.record)
     }
@@ -77,7 +77,7 @@ impl Snapshot {
         self.leader_znodes.get(slot)?.as_ref()
     }
 
-    /// What of it an elector goes by, to be explained.
+    /// The part of it that an elector uses, as input for `explain`.
     pub fn seen(&self) -> Seen {
         Seen {
             members: self.members.clone(),
@@ -148,12 +148,12 @@ impl Observer {
         Ok(found)
     }
 
-    /// Reads one election whole. Records that can't be used are listed, not fatal.
+    /// Reads a whole election. Records that can't be used are listed and are no error.
     ///
     /// # Errors
     /// When ZooKeeper doesn't answer, or there is no such election.
     pub async fn snapshot(&self, paths: &Paths) -> Result<Snapshot, ReadError> {
-        // What this server has not heard of yet would be missing.
+        // The server may lag behind.
         self.session.barrier().await?;
         match self.layout(paths).await? {
             None => return Err(ReadError::NoElection(paths.base().to_owned())),
@@ -211,7 +211,7 @@ impl Observer {
         Ok((record.ballot == *ballot).then_some(record))
     }
 
-    /// The leaderships that are kept, oldest first; entries that can't be used apart.
+    /// The kept leaderships, oldest first, and the entries that can't be used.
     ///
     /// # Errors
     /// When ZooKeeper doesn't answer.

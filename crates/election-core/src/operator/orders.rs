@@ -1,5 +1,4 @@
-//! Standing orders: what operators say once and what goes until they say otherwise; and their
-//! word that they have looked at what went wrong.
+//! Standing orders, which hold until an operator changes them, and the acknowledgement of failures.
 
 use zk_session::{CreateMode, Session};
 
@@ -20,29 +19,27 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Ordered {
-    /// As they stood.
+    /// Before the change.
     pub before: Control,
-    /// As they stand.
+    /// After the change.
     pub after: Control,
 }
 
 impl Ordered {
-    /// Whether there was anything to change.
+    /// Whether the change made a difference.
     pub fn is_news(&self) -> bool {
         self.before != self.after
     }
 }
 
-/// Changes the standing orders of an election by compare-and-set: `change` is made on what
-/// stands there, again after every lost race. Works while nobody takes part.
+/// Changes the standing orders of an election by compare-and-set. `change` is applied to the present orders, and again
+/// after every lost race. It needs no running member.
 ///
 /// # Errors
-/// When there is no such election, when nobody decides in it, when the orders can't be read,
-/// or ZooKeeper doesn't answer.
+/// When there is no such election, when it has no elector, when the orders can't be read, or ZooKeeper doesn't answer.
 ///
 /// # Cancel safety
-/// May have been carried out or not; doing it again does no harm if `change` is the same
-/// twice as once.
+/// May have been carried out or not. Repeating it is safe if `change` is idempotent.
 pub async fn order(
     session: &Session,
     paths: &Paths,
@@ -52,7 +49,7 @@ pub async fn order(
     let path = paths.control();
     for _ in 0..TRIES {
         let incarnation = session.active().await?;
-        // What this server has not heard of yet would be undone.
+        // The server may lag behind, and orders that it has not seen would be undone.
         incarnation.barrier().await?;
         let observer = Observer::new(incarnation.clone());
         check_layout(&observer, paths).await?;
@@ -83,27 +80,28 @@ pub async fn order(
     Err(too_many_races())
 }
 
-/// What was remembered against an election, and the decision in which that stood.
+/// The failures that were remembered, and the decision that contained them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Acknowledged {
-    /// The decision as it was.
+    /// The decision before.
     pub before: Elected,
-    /// What is forgotten now.
+    /// What was cleared.
     pub released: Released,
-    /// The decision as it is now.
+    /// The decision after.
     pub after: Elected,
 }
 
-/// Forgets this of what is remembered, by compare-and-set on the decision: a hold ends, members that failed are as good as
-/// others again, sites are gone back to. The term stays, and who leads leads on. `None` if nothing of it is remembered.
+/// Clears these remembered failures by compare-and-set on the decision. A hold ends, failed members rank like others
+/// again, and leadership may return to failed sites. The term and the leader stay. `None` if none of these failures is
+/// remembered.
 ///
 /// # Errors
-/// When there is no such election, when nobody decides in it, when the decision can't be read,
-/// or ZooKeeper doesn't answer.
+/// When there is no such election, when it has no elector, when the decision can't be read, or ZooKeeper doesn't
+/// answer.
 ///
 /// # Cancel safety
-/// May have been carried out or not; doing it again does no harm.
+/// May have been carried out or not. Repeating it is safe.
 pub async fn acknowledge(
     session: &Session,
     paths: &Paths,
@@ -128,15 +126,15 @@ pub async fn acknowledge(
     Err(too_many_races())
 }
 
-/// Says of a site that it has not failed, by compare-and-set on the decision: what its own members say is not heeded until
-/// they agree. Whether there was anything to say that against. A site that an operator has declared to have failed is no
-/// matter of this, see [`Control::failed_sites`].
+/// Declares that a site has not failed, by compare-and-set on the decision. The reports of its own members are ignored
+/// until they agree. Returns whether there was such a report to overrule. It does not affect a site that an operator
+/// has declared failed, see [`Control::failed_sites`].
 ///
 /// # Errors
 /// As for [`acknowledge`].
 ///
 /// # Cancel safety
-/// May have been carried out or not; doing it again does no harm.
+/// May have been carried out or not. Repeating it is safe.
 pub async fn overrule_site(
     session: &Session,
     paths: &Paths,
@@ -165,7 +163,7 @@ pub async fn overrule_site(
     Err(too_many_races())
 }
 
-/// Only an elector heeds them.
+/// Only an elector obeys standing orders.
 async fn check_layout(observer: &Observer, paths: &Paths) -> Result<(), OperatorError> {
     match observer.layout(paths).await? {
         None => Err(ReadError::NoElection(paths.base().to_owned()).into()),

@@ -1,4 +1,4 @@
-//! What is wrong with an election that its members can't, or don't yet, mend.
+//! What is wrong with an election that its members can't repair, or have not repaired yet.
 
 use super::{
     ghosts::{self, Ghost},
@@ -16,28 +16,27 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Problem {
-    /// A znode whose session is over, in the way of an elector, a leader or a member.
+    /// A znode whose session is over and which blocks an elector, a leader or a member.
     /// [`remove_ghost`](super::remove_ghost) removes it.
     Ghost(Ghost),
-    /// The decision has been deleted, or replaced by an older one. The elector writes it anew, above
-    /// what members have seen, by itself.
+    /// The decision has been deleted, or replaced by an older one. The elector writes a new one by itself, above what
+    /// members have seen.
     OldDecision(OldDecision),
-    /// A leader's fencing token is older than one that was given before, so a resource that has seen
-    /// that one refuses the leader. Where there is an elector,
-    /// [`raise_tokens`](super::raise_tokens) mends it.
+    /// A leader's fencing token is older than an earlier one, so a resource that has seen the earlier one refuses the
+    /// leader. In an election with an elector, [`raise_tokens`](super::raise_tokens) repairs it.
     LowToken {
-        /// Which leader's.
+        /// The slot of the leader.
         slot: usize,
         /// Its token.
         token: u64,
-        /// The newest that was given for the slot, as far as the history is kept.
+        /// The newest token of the slot, in the history that is kept.
         newest: u64,
     },
-    /// Members were configured with another policy than the elector, so that the next one may decide otherwise.
+    /// Members are configured with another policy than the elector, so the next elector may decide otherwise.
     OtherPolicy {
         /// The elector.
         elector: MemberId,
-        /// They.
+        /// The members with another policy.
         members: Vec<MemberId>,
     },
 }
@@ -45,7 +44,7 @@ pub enum Problem {
 /// A decision that is missing, or older than what members have seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OldDecision {
-    /// The term of the decision; none where it is missing.
+    /// The term of the decision; `None` if the decision is missing.
     pub term: Option<u64>,
     /// The latest term that members have seen.
     pub seen: u64,
@@ -54,8 +53,8 @@ pub struct OldDecision {
 }
 
 impl Observer {
-    /// What is wrong with the election of this snapshot. What the snapshot shows is looked at once more,
-    /// for all may be well by now.
+    /// What is wrong with the election of this snapshot. Problems in the snapshot are read once more, because they may
+    /// have ended by now.
     ///
     /// Three reads, and one for each entry of the history.
     ///
@@ -71,13 +70,13 @@ impl Observer {
         }
         problems.extend(other_policy(snapshot));
         if let Some(old) = old_decision(snapshot) {
-            // The term that follows has tokens above all that was seen.
+            // The next term will have tokens above all that members have seen.
             problems.push(Problem::OldDecision(old));
             return Ok(problems);
         }
         let (history, _) = self.history(paths).await?;
         if low_tokens(snapshot, &history).next().is_some() {
-            // A leader that has come since the snapshot may be in the history already.
+            // A leader that is newer than the snapshot may be in the history already.
             problems.extend(low_tokens(&self.snapshot(paths).await?, &history));
         }
         Ok(problems)
@@ -101,7 +100,7 @@ fn old_decision(snapshot: &Snapshot) -> Option<OldDecision> {
     };
     let remembered = snapshot.members.iter().filter_map(|member| member.remembers);
     let remembered = remembered.filter(is_newer).map(|seen| (seen.term, seen.token));
-    // Nobody comes to lead before there is a decision.
+    // A member acquires leadership only after a decision.
     let leader_znodes = snapshot.leader_znodes.iter().enumerate().filter(|_| snapshot.elected.is_none());
     let led = leader_znodes.filter_map(|(slot, leader_znode)| {
         Some((leader_znode.as_ref()?.record.term, snapshot.fencing_token(slot).unwrap_or(0)))
@@ -167,7 +166,7 @@ mod tests {
             Some(OldDecision { term: Some(3), seen: 57, token: 88 })
         );
         assert_eq!(old(None, vec![], seen()), Some(OldDecision { term: None, seen: 57, token: 88 }));
-        // A leader in office has had a decision, and says what it was.
+        // A leader has seen a decision, and its leader znode has the term.
         let led = Some(OldDecision { term: None, seen: 58, token: 66 });
         assert_eq!(old(None, vec![Some(leader_znode(58))], json!(null)), led);
     }
@@ -195,7 +194,7 @@ mod tests {
 
     #[test]
     fn a_decision_that_has_caught_up_is_not_old() {
-        // The member has not taken back what it remembers, or can't, for it stands still.
+        // The member has not removed its memory yet, or can't because it is frozen.
         assert_eq!(old(Some(decision(58)), vec![], json!({ "term": 57, "mzxid": 60, "token": 88 })), None);
         assert_eq!(old(Some(decision(58)), vec![Some(leader_znode(58))], json!(null)), None);
         // Before the first decision.

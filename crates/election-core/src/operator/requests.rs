@@ -30,18 +30,18 @@ pub fn new_request(
     Request { from, force, reason, ..request }
 }
 
-/// Puts a request where the elector finds it.
+/// Files a request for the elector.
 ///
 /// # Errors
-/// When ZooKeeper doesn't answer, or there is no such election; [`OperatorError::NotNow`] when the mode forbids what
-/// is asked for, or another request about the same leader is open.
+/// When ZooKeeper doesn't answer, or there is no such election; [`OperatorError::NotNow`] when the mode forbids the
+/// request, or another request about the same leader is open.
 pub async fn ask(session: &Session, paths: &Paths, request: Request) -> Result<FiledRequest, OperatorError> {
     let incarnation = session.active().await?;
     let observer = Observer::new(incarnation.clone());
     if observer.read(&paths.election()).await?.is_none() {
         return Err(ReadError::NoElection(paths.base().to_owned()).into());
     }
-    // This server may not have heard yet of an order that was just given.
+    // The server may lag behind a recent order.
     incarnation.barrier().await?;
     let seen = observer.snapshot(paths).await?;
     let leader_znodes: Vec<_> = seen.leader_znodes.iter().map(|o| o.as_ref().map(|o| &o.record)).collect();
@@ -52,7 +52,7 @@ pub async fn ask(session: &Session, paths: &Paths, request: Request) -> Result<F
     }
     let prefix = paths.request_prefix();
     let data = request.encode(&prefix)?;
-    // The request's id makes the data unique, so a lost reply makes no second one.
+    // The request's id makes the data unique, so a lost reply does not cause a second request.
     incarnation.create_parents(&prefix).await?;
     let created =
         incarnation.create_sequential(&prefix, data, CreateMode::Persistent, Recovery::Data).await?;
@@ -60,11 +60,11 @@ pub async fn ask(session: &Session, paths: &Paths, request: Request) -> Result<F
     Ok(FiledRequest { which: RequestRef { czxid: created.stat.czxid, name }, request })
 }
 
-/// Waits until a request has ended, or until `deadline`; the request as it stands
-/// then. `progress` hears of each change.
+/// Waits until a request has ended, or until `deadline`. Returns the request as it is then. `progress` is called for
+/// each change.
 ///
 /// # Errors
-/// When the request can't be read or is not there any more.
+/// When the request can't be read or no longer exists.
 ///
 /// # Cancel safety
 /// Cancel safe: the request goes on.
@@ -83,7 +83,7 @@ pub async fn follow(
             seen = watch.next() => seen?,
             () = sleep_until(deadline) => return Ok(last),
         };
-        // Another one can have its name, once `requests` was deleted.
+        // Another request can have its name after `requests` was deleted.
         let Some(node) = seen.value.filter(|node| node.stat.czxid == which.czxid) else {
             return Err(OperatorError::Refused(format!("the request {path} is not there any more")));
         };
@@ -102,10 +102,10 @@ pub async fn follow(
 /// The request that has this name now.
 ///
 /// # Errors
-/// When ZooKeeper doesn't answer, the request can't be read, or there is none.
+/// When ZooKeeper doesn't answer, the request can't be read, or does not exist.
 pub async fn request(session: &Session, paths: &Paths, name: &str) -> Result<FiledRequest, OperatorError> {
     let incarnation = session.active().await?;
-    // It may have been made a moment ago, over another server.
+    // It may have been created recently, through another server.
     incarnation.barrier().await?;
     let path = paths.request(name);
     let Some(node) = Observer::new(incarnation).read(&path).await? else {
@@ -115,24 +115,24 @@ pub async fn request(session: &Session, paths: &Paths, name: &str) -> Result<Fil
     Ok(FiledRequest { which, request: Request::decode(&path, &node.data)? })
 }
 
-/// What became of a request that was to be withdrawn.
+/// The outcome of a withdrawal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Withdrawal {
     /// It will never be begun.
     Withdrawn(Request),
-    /// It had begun or ended before, as its state says.
+    /// It had begun or ended before, as its state shows.
     TooLate(Request),
 }
 
-/// Withdraws a request, by compare-and-set on it, while it is pending. The decision that begins a request is written
-/// in one transaction with it, so a request is either begun or withdrawn. `why` is for the records:
-/// who withdraws it, and the reason.
+/// Withdraws a request, by compare-and-set on it, while it is pending. The decision that begins a request is written in
+/// one transaction with it, so a request is either begun or withdrawn. `why` is recorded: who withdraws it, and the
+/// reason.
 ///
 /// # Errors
-/// When ZooKeeper doesn't answer, or the request can't be read or is not there any more.
+/// When ZooKeeper doesn't answer, or the request can't be read or no longer exists.
 ///
 /// # Cancel safety
-/// May have been carried out or not; doing it again does no harm.
+/// May have been carried out or not. Repeating it is safe.
 pub async fn cancel(
     session: &Session,
     paths: &Paths,
@@ -151,7 +151,7 @@ pub async fn cancel(
         };
         let request = Request::decode(&path, &node.data)?;
         if request.state != RequestState::Pending {
-            // A lost reply.
+            // The reply was lost.
             let own = written.as_ref() == Some(&request.state);
             return Ok(if own { Withdrawal::Withdrawn(request) } else { Withdrawal::TooLate(request) });
         }
@@ -176,6 +176,5 @@ pub async fn cancel(
     Err(too_many_races())
 }
 
-/// How long an operator's request may wait for an elector before it is said that
-/// none seems to be there.
+/// How long an operator's request may wait for an elector before the operator is informed that there seems to be none.
 pub const ELECTOR_PATIENCE: Duration = Duration::from_secs(15);

@@ -2,45 +2,42 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Why a decision is taken.
+/// The cause of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Cause {
-    /// Nobody has been named yet.
+    /// No member has been named yet.
     Startup,
-    /// A candidate appeared where there was none.
+    /// The first candidate has joined after a time without candidates.
     MemberJoined,
-    /// The one who was named has vanished.
+    /// The named member has vanished.
     LeaderLost,
-    /// The one who was named is not fit any more.
+    /// The named member is no longer fit to lead.
     Unhealthy,
-    /// The site of the one who was named has failed as a whole: an operator says so, or most of its
-    /// own members.
+    /// The site of the named member has failed as a whole, as declared by an operator or by most of its own members.
     SiteFailed,
-    /// Enough members have lost the one who was in office; the resource is fenced.
+    /// Enough members can't reach the leader; the resource is fenced.
     Suspected,
-    /// The one who was named did not take over in time, or failed to.
+    /// The named member did not take over in time, or its takeover failed.
     TakeoverFailed,
     /// The work of the leader could not be kept running.
     WorkFailed,
-    /// The leader gave up by its own wish, or its work was finished.
+    /// The leader resigned, or its work was finished.
     Resigned,
-    /// The leader was asked to leave, as by a signal to its process.
+    /// The leader was asked to leave, for example by a signal to its process.
     LeaderShutdown,
-    /// An operator planned it.
+    /// An operator requested a switchover.
     Switchover,
-    /// An operator forced it.
+    /// An operator forced a failover.
     Failover,
-    /// Somebody else is better by enough, for long enough.
+    /// Another candidate has been better by enough, for long enough.
     BetterCandidate,
-    /// An operator has raised the base of the tokens; whoever leads takes its office up
-    /// anew.
+    /// An operator has raised the base of the tokens; the leader acquires leadership again.
     TokensRaised,
     /// The number of slots has been changed.
     SlotsChanged,
-    /// An operator's standing order, or the configuration, says that the one who was
-    /// named is not to lead.
+    /// By an operator's standing order or the configuration, the named member must not lead.
     StandingOrder,
 }
 
@@ -65,7 +62,7 @@ impl Cause {
         Self::StandingOrder,
     ];
 
-    /// The word for it in records, metrics and the job's environment.
+    /// Its name in records, metrics and the job's environment.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Startup => "startup",
@@ -87,8 +84,8 @@ impl Cause {
         }
     }
 
-    /// Whether the leader before is to be counted as failed, so that a policy of
-    /// 'another site than the failed leader's' applies.
+    /// Whether the previous leader counts as failed, so that a policy of 'another site than the failed leader's'
+    /// applies.
     pub const fn is_failure(self) -> bool {
         matches!(
             self,

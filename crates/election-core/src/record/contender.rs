@@ -3,43 +3,42 @@ use serde::{Deserialize, Serialize};
 use super::{Current, Status, format::VERSION};
 use crate::ids::{Ballot, MemberId, SiteId};
 
-/// What a contender says of itself in its znode, where a znode alone settles who
-/// leads: in the queue, or in the one place that there is.
+/// The record in a contender's znode, in a recipe where a znode alone determines the leader: the contender's znode in
+/// the queue, or the only leader znode.
 ///
-/// What the znode says already does not stand here a second time: its number in the
-/// queue is in its name, and its czxid is the fencing token.
+/// It omits what the znode itself contains: the number in the queue is in the znode's name, and the fencing token is
+/// its czxid.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Contender {
     /// Format version.
     pub v: u32,
-    /// Who stands here.
+    /// The contender.
     pub member: MemberId,
-    /// Where it stands.
+    /// Its site.
     pub site: SiteId,
-    /// How far it is.
+    /// Its progress.
     pub status: ContenderStatus,
-    /// How others reach this node.
+    /// The address at which others reach this node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// Where its HTTP endpoints are, as `host:port`.
+    /// The address of its HTTP endpoints, as `host:port`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<String>,
     /// The software that it runs.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub software: String,
-    /// Since when it stands here, in milliseconds since the Unix epoch.
+    /// When it became a contender, in milliseconds since the Unix epoch.
     pub since_ms: u64,
     /// When it became READY, in milliseconds since the Unix epoch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready_ms: Option<u64>,
 }
 
-/// How far a contender is. The first in a queue takes over, whether or not it has
-/// come to say so.
+/// A contender's progress. The first in a queue takes over even if its record is not written yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ContenderStatus {
-    /// Standing in line.
+    /// Waiting in the queue.
     #[serde(rename = "WAITING")]
     Waiting,
     /// Taking over.
@@ -51,7 +50,7 @@ pub enum ContenderStatus {
 }
 
 impl Contender {
-    /// This contender as the leader: its term is its fencing token.
+    /// This contender as the leader. Its term is its fencing token.
     pub fn to_current(&self, ballot: Ballot, czxid: i64) -> Current {
         Current {
             slot: 0,

@@ -5,40 +5,40 @@ use serde::{Deserialize, Serialize};
 use super::format::{VERSION, is_zero, version};
 use crate::ids::SiteId;
 
-/// Standing orders of the operators, in `control`. Absent means: none.
+/// The standing orders of the operators, in `control`. No record means no orders.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
 #[non_exhaustive]
 pub struct Control {
     /// Format version.
     #[serde(default = "version")]
     pub v: u32,
-    /// Whether the elector decides on its own.
+    /// Whether the elector decides without an operator.
     #[serde(default)]
     pub mode: Mode,
-    /// Sites that nobody is to lead from.
+    /// Sites that may not have a leader.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub drained: Vec<SiteId>,
-    /// Sites that have failed, as an operator says: nobody is to lead from them, and whoever
-    /// does makes room as after a failure.
+    /// Sites that an operator has declared failed. No member may lead there, and a leader there is replaced as after a
+    /// failure.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed_sites: Vec<FailedSite>,
-    /// A site that goes before the configured order.
+    /// A site that is preferred to the configured order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preferred_site: Option<SiteId>,
     /// The sites, most preferred first, instead of the configured order; empty: as configured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub site_order: Vec<SiteId>,
-    /// The mode in which a pause found the election, and which its end restores.
+    /// The mode before a pause, restored when the pause ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused_in: Option<Mode>,
-    /// Terms whose leader is not to be followed by somebody better: until the next change of
-    /// leader, that is. A slot counts by the term in which it was decided.
+    /// Terms whose leader is not replaced by a better candidate, until the next change of leader. The term of a slot is
+    /// that in which it was decided.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stay: Vec<u64>,
-    /// Moves to another site that an operator has confirmed, where the policy asks for that.
+    /// Moves to another site that an operator has confirmed, for a policy that requires confirmation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub confirmed: Vec<Confirmed>,
-    /// Who gave the latest order.
+    /// The author of the latest order.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub changed_by: String,
     /// When, in milliseconds since the Unix epoch.
@@ -69,27 +69,28 @@ impl Default for Control {
     }
 }
 
-/// An operator's word that leadership may move by itself to a site.
+/// An operator's confirmation that leadership may move to a site automatically.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
 pub struct Confirmed {
-    /// From whoever leads in this term, until the next change of leader: a slot counts by the term in which it was decided.
+    /// From the leader of this term, until the next change of leader. The term of a slot is that in which it was
+    /// decided.
     pub term: u64,
-    /// To which site.
+    /// The site.
     pub site: SiteId,
-    /// Who said so.
+    /// The author of the confirmation.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub by: String,
 }
 
-/// A site that has failed by an operator's word.
+/// A site that an operator has declared failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
 pub struct FailedSite {
-    /// Which.
+    /// The site.
     pub site: SiteId,
-    /// Why, in the operator's words.
+    /// The operator's reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Who said so.
+    /// The operator.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub by: String,
     /// When, in milliseconds since the Unix epoch.
@@ -97,21 +98,21 @@ pub struct FailedSite {
     pub at_ms: u64,
 }
 
-/// Whether the elector decides on its own.
+/// Whether the elector decides without an operator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
-    /// It does.
+    /// The elector decides.
     #[default]
     Auto,
-    /// Only what an operator asks for is carried out.
+    /// Only operators' requests are carried out.
     Manual,
-    /// Nothing is carried out; it is only said what would be.
+    /// Nothing is carried out. The elector only reports what it would decide.
     Observe,
 }
 
 impl Mode {
-    /// The word for it in records and commands.
+    /// Its name in records and commands.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Auto => "auto",

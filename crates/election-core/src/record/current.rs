@@ -2,30 +2,30 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{Ballot, MemberId, SiteId};
 
-/// The leader's own place, `leader/current` or that of another slot: ephemeral, made by the leader's session.
+/// A leader znode, `leader/current` or that of another slot. It is ephemeral and created by the leader's session.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Current {
     /// Format version.
     pub v: u32,
-    /// Who holds it.
+    /// The leader.
     pub member: MemberId,
-    /// Which incarnation of it.
+    /// Its incarnation.
     pub ballot: Ballot,
-    /// Where it stands.
+    /// Its site.
     pub site: SiteId,
-    /// Which slot it leads.
+    /// The slot that it leads.
     #[serde(default, skip_serializing_if = "super::format::is_first")]
     pub slot: usize,
-    /// The term that it was created for. A successor that has not committed yet
-    /// writes the term that it is going to commit.
+    /// The term for which it was created. A successor that has not committed yet writes the term that it is going to
+    /// commit.
     pub term: u64,
-    /// How far it is.
+    /// The leader's progress.
     pub status: Status,
-    /// Where the work can be reached.
+    /// The address of the work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,
-    /// The fencing token of this leadership, once it is READY.
+    /// The fencing token of this leadership, set when it is READY.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fencing_token: Option<u64>,
     /// When it was created, in milliseconds since the Unix epoch.
@@ -35,7 +35,7 @@ pub struct Current {
     pub ready_ms: Option<u64>,
 }
 
-/// How far the one in office is.
+/// A leader's progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Status {
     /// Taking over.

@@ -11,7 +11,7 @@ use crate::{
     time::APART_MS,
 };
 
-/// The decision in `leader/elected`. Written by compare-and-set only.
+/// The decision in `leader/elected`. It is written by compare-and-set only.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
 #[non_exhaustive]
 pub struct Elected {
@@ -19,97 +19,96 @@ pub struct Elected {
     pub v: u32,
     /// Grows by one with each decision.
     pub term: u64,
-    /// Who should lead each slot, why, and who follows.
+    /// The named leader of each slot, the reason, and the line of succession.
     pub slots: Vec<Slot>,
-    /// Who may not be named for a while.
+    /// The members that may not be named for a while.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exclusions: Vec<Exclusion>,
-    /// Which members have failed lately, oldest first.
+    /// Members that have failed recently, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<Failure>,
-    /// Which sites have failed as a whole lately, oldest first.
+    /// Sites that have failed as a whole recently, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub site_failures: Vec<SiteFailure>,
-    /// When each site lost a leader lately, by site, in milliseconds since the Unix epoch: not where that was planned or an
-    /// operator's doing.
+    /// When each site lost a leader recently, in milliseconds since the Unix epoch. Planned moves and operators'
+    /// commands do not count.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub losses: BTreeMap<SiteId, Vec<u64>>,
-    /// Up to when an operator has looked at what went wrong, in milliseconds since the Unix epoch: failures of the job until
-    /// then hold up no takeover.
+    /// The time of the latest acknowledgement by an operator, in milliseconds since the Unix epoch. Failures of the job
+    /// until then do not delay a takeover.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub acknowledged_at_ms: u64,
-    /// The youngest member when this term began: one that is younger has joined since.
+    /// The youngest member when this term began. A younger member has joined since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub youngest: Option<Ballot>,
-    /// Added to the czxid to make the fencing token. Only an operator raises it, after
-    /// the ensemble was restored from a copy.
+    /// Added to the czxid to make the fencing token. Only an operator raises it, after the ensemble was restored from a
+    /// copy.
     #[serde(default)]
     pub token_base: u64,
-    /// Who wrote it: a member, or an operator.
+    /// The author: a member or an operator.
     pub decided_by: String,
-    /// The creation of the latest request that has been decided, in this term or in one before:
-    /// what was created at or before that is never decided a second time.
+    /// The czxid of the latest request that has been decided, in this term or an earlier one. A request with this czxid
+    /// or a lower one is never decided again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_request: Option<i64>,
 }
 
-/// What a decision may hold at the most, so that it fits into [`MAX_RECORD`](super::MAX_RECORD) whatever
-/// the names and however many members and slots there are: a record that outgrew its limit would stop the
-/// election for good.
+/// The most that a decision may hold, so that it fits into [`MAX_RECORD`](super::MAX_RECORD) with any names and any
+/// number of members and slots. A record above its limit would stop the election permanently.
 pub(crate) mod most {
     /// Bytes of the sentences of all slots together, and of one.
     const SENTENCES: usize = 2560;
     const SENTENCE: usize = 500;
     /// Bytes of any other reason.
     pub(super) const REASON: usize = 100;
-    /// Bytes of the name of whoever decided.
+    /// Bytes of the author's name.
     pub(super) const NAME: usize = crate::ids::MAX_NAME;
     pub(super) const EXCLUSIONS: usize = 14;
     pub(super) const FAILURES: usize = 15;
     pub(crate) const SITE_FAILURES: usize = 8;
-    /// Sites whose losses are remembered, and times of each: more make the patience with it no longer.
+    /// Sites whose losses are remembered, and times of each. More would not delay the return to a site any longer.
     pub(super) const LOSERS: usize = 8;
     pub(super) const LOSSES: usize = 8;
-    /// Of all slots together, but no more than this of one.
+    /// Of all slots together, and the limit for one slot.
     const ATTEMPTS: usize = 160;
     const SLOT_ATTEMPTS: usize = 50;
-    /// Moves for standing orders: of all slots together, but no more than this of one.
+    /// Moves for standing orders, of all slots together, and the limit for one slot.
     const OBEYED: usize = 80;
     const SLOT_OBEYED: usize = 10;
-    /// Of one slot: more can hardly vanish at once.
+    /// Of one slot. More members hardly vanish at once.
     pub(crate) const LINE: usize = 8;
     /// Of all slots together, but at least two of each.
     const LINES: usize = 32;
 
-    /// How long a sentence may be where there are so many slots.
+    /// The longest sentence with this number of slots.
     pub(super) fn sentence(slots: usize) -> usize {
         (SENTENCES / slots.max(1)).min(SENTENCE)
     }
 
-    /// How many who follow are named for each of so many slots.
+    /// The longest line of succession of each slot with this number of slots.
     pub(super) fn line(slots: usize) -> usize {
         (LINES / slots.max(1)).clamp(2, LINE)
     }
 
-    /// How many attempts are kept of each of so many slots.
+    /// How many attempts of each slot are kept with this number of slots.
     pub(crate) fn attempts(slots: usize) -> usize {
         (ATTEMPTS / slots.max(1)).min(SLOT_ATTEMPTS)
     }
 
-    /// How many moves for standing orders are kept of each of so many slots.
+    /// How many moves for standing orders of each slot are kept with this number of slots.
     pub(crate) fn obeyed(slots: usize) -> usize {
         (OBEYED / slots.max(1)).min(SLOT_OBEYED)
     }
 }
 
-/// Keeps the newest.
+/// Keeps the newest entries.
 fn keep_last<T>(all: &mut Vec<T>, most: usize) {
     let surplus = all.len().saturating_sub(most);
     all.drain(..surplus);
 }
 
 impl Elected {
-    /// The same, no larger than a decision may be: the newest of everything, the rest of what is long left out.
+    /// The same decision, shortened to the limits: the newest entries of each list, and the beginning of long texts.
     #[must_use]
     pub(crate) fn bounded(mut self) -> Self {
         shorten(&mut self.decided_by, most::NAME);
@@ -140,72 +139,71 @@ impl Elected {
 
     // ---- its slots ----
 
-    /// Who is named for `slot`.
+    /// The member that is named for `slot`.
     pub fn named(&self, slot: usize) -> Option<&Named> {
         self.slots.get(slot)?.named.as_ref()
     }
 
-    /// Everyone who is named, with the slot that it is named for.
+    /// All named members, each with its slot.
     pub fn leaders(&self) -> impl Iterator<Item = (usize, &Named)> {
         self.slots.iter().enumerate().filter_map(|(slot, s)| Some((slot, s.named.as_ref()?)))
     }
 
-    /// The slot that `ballot` is named for: one at most.
+    /// The slot for which `ballot` is named. There is at most one.
     pub fn slot_of(&self, ballot: &Ballot) -> Option<usize> {
         self.leaders().find(|(_, named)| named.ballot == *ballot).map(|(slot, _)| slot)
     }
 
-    /// The term in which `slot` was decided. A leader goes by this, and not by the
-    /// record's own term, which grows with the decisions about other slots, too.
+    /// The term in which `slot` was decided. A leader uses this term and not the record's own term, which also grows
+    /// with the decisions about other slots.
     pub fn term_of(&self, slot: usize) -> u64 {
         self.given(slot).map_or(self.term, |given| given.term)
     }
 
-    /// What was decided of `slot`, if there is such a slot: now, or when a decision was about it last.
+    /// The latest decision about `slot`, if the slot exists.
     pub fn given(&self, slot: usize) -> Option<&Given> {
         self.slots.get(slot).map(|slot| &slot.given)
     }
 
-    /// What was decided in this very term; none where that only took slots away.
+    /// The decision of this term; `None` if the term only removed slots.
     pub fn latest(&self) -> Option<&Given> {
         self.slots.iter().map(|slot| &slot.given).find(|given| given.term == self.term)
     }
 
-    /// Why this term began.
+    /// The cause of this term.
     pub fn cause(&self) -> Cause {
         self.latest().map_or(Cause::SlotsChanged, |given| given.cause)
     }
 
-    /// The decision of this term in words.
+    /// The sentence of this term's decision.
     pub fn sentence(&self) -> String {
         let slots = self.slots.len();
         self.latest().map_or_else(|| format!("there are {slots} slots now"), |given| given.sentence.clone())
     }
 
-    /// The slot that the latest decision for this request was about, unless a later one
-    /// was about the same slot.
+    /// The slot of the latest decision for this request, unless a later decision was about the same slot.
     pub fn slot_for(&self, request: &RequestRef) -> Option<usize> {
         self.slots.iter().position(|slot| slot.given.request.as_ref() == Some(request))
     }
 
-    /// Who follows if the leader of `slot` vanishes, first in line first.
+    /// The line of succession of `slot`, first in line first.
     pub fn line_of(&self, slot: usize) -> &[Named] {
         self.slots.get(slot).map_or(&[], |slot| &slot.succession)
     }
 
-    /// The place of `ballot` in the line of `slot`.
+    /// The position of `ballot` in the line of succession of `slot`.
     pub fn place_in_line(&self, slot: usize, ballot: &Ballot) -> Option<usize> {
         self.line_of(slot).iter().position(|n| n.ballot == *ballot)
     }
 
-    /// Who leads `slot` now, or who led it before.
+    /// The present leader of `slot`, or the last one.
     pub(crate) fn led_before(&self, slot: usize) -> Option<Previous> {
         self.slots.get(slot).and_then(Slot::led_before)
     }
 
     // ---- what is remembered ----
 
-    /// When a decision that nobody ordered was taken, for whichever slot.
+    /// The times of all decisions that no operator requested, of all slots.
     pub fn all_attempts(&self) -> impl Iterator<Item = u64> {
         self.slots.iter().flat_map(|slot| &slot.attempts).copied()
     }
@@ -220,16 +218,16 @@ impl Elected {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
 #[non_exhaustive]
 pub struct Exclusion {
-    /// Whose.
+    /// The member.
     pub member: MemberId,
-    /// Which incarnation: a repaired restart is somebody else.
+    /// Its incarnation. A repaired member that restarts is not excluded.
     pub ballot: Ballot,
-    /// Since when, in milliseconds since the Unix epoch.
+    /// The beginning, in milliseconds since the Unix epoch.
     #[serde(default)]
     pub since_ms: u64,
-    /// Until when, in milliseconds since the Unix epoch.
+    /// The end, in milliseconds since the Unix epoch.
     pub until_ms: u64,
-    /// Why, in words.
+    /// The reason, as text.
     pub reason: String,
 }
 
@@ -239,25 +237,24 @@ impl Exclusion {
         Self { member, ballot, since_ms: 0, until_ms, reason }
     }
 
-    /// Whether it holds at `unix_ms`. One that begins in the future was stamped by a clock that was
-    /// wrong, and does not.
+    /// Whether it holds at `unix_ms`. An exclusion that begins in the future is from a wrong clock, and does not hold.
     pub fn holds_at(&self, unix_ms: u64) -> bool {
         self.since_ms <= unix_ms.saturating_add(APART_MS) && unix_ms < self.until_ms
     }
 }
 
-/// A leadership that a member could not take over or keep up.
+/// A leadership that a member could not take over or maintain.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
 #[non_exhaustive]
 pub struct Failure {
-    /// Whose: the id, so that a restart does not forget it.
+    /// The member's id, so that a restart does not clear it.
     pub member: MemberId,
     /// When, in milliseconds since the Unix epoch.
     pub at_ms: u64,
-    /// The word for the [`Cause`] of the decision that followed; any text, for a later program
-    /// may know more of them.
+    /// The name of the [`Cause`] of the decision that followed. It is text because a later version may have more
+    /// causes.
     pub cause: String,
-    /// The term that it could not take over or keep up.
+    /// The term of the leadership.
     #[serde(default)]
     pub term: u64,
 }
@@ -273,16 +270,16 @@ impl Failure {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
 #[non_exhaustive]
 pub struct SiteFailure {
-    /// Which.
+    /// The site.
     pub site: SiteId,
-    /// When that was noticed, in milliseconds since the Unix epoch.
+    /// When the failure was noticed, in milliseconds since the Unix epoch.
     pub at_ms: u64,
-    /// Why, in words.
+    /// The reason, as text.
     pub why: String,
-    /// Whether it is over.
+    /// Whether the failure is over.
     #[serde(default)]
     pub over: bool,
-    /// Who has said against the members of the site that it has not failed: that holds until they agree.
+    /// The operator who declared that the site has not failed, against its own members. It holds until they agree.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overruled: Option<String>,
 }
@@ -303,9 +300,8 @@ mod tests {
         Named { member, ballot: Ballot::new(ballot).unwrap(), site }
     }
 
-    /// Sixteen slots, names as long as they can be, ten thousand members who have all failed and are all next in line,
-    /// and sentences that tell all of that, in characters that JSON doubles.
-    /// All of it, or as the dice say.
+    /// Sixteen slots, names of the maximum length, ten thousand members that have all failed and are all next in line,
+    /// and sentences that contain all of them, in characters that JSON doubles. All of it, or a random part.
     fn as_large_as_can_be(rng: &mut fastrand::Rng, all: bool) -> Elected {
         let many = if all { 10_000 } else { rng.usize(0..=10_000) };
         let size = |rng: &mut fastrand::Rng, most: usize| if all { most } else { rng.usize(0..=most) };
@@ -410,7 +406,7 @@ mod tests {
             token_base,
             last_request: None,
         };
-        // The ensemble was restored, the term was reached again, and written later than what is remembered.
+        // The ensemble was restored. The term was reached again, by a later transaction than the remembered one.
         let before = Elected { token_base: base - 1, ..elected.clone() };
         assert!(remembered(base).is_newer_than(&before, 6));
         assert!(!remembered(base).is_newer_than(&elected, 6));

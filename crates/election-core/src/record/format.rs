@@ -4,20 +4,18 @@ use serde::{Serialize, de::DeserializeOwned};
 
 /// The largest record that is read or written, in bytes.
 ///
-/// Far below ZooKeeper's limit of 1 MiB for a whole packet; a member's record has
-/// a few hundred bytes.
+/// It is far below ZooKeeper's limit of 1 MiB for a packet. A member's record has a few hundred bytes.
 pub const MAX_RECORD: usize = 64 * 1024;
 
-/// The format that records are written in, and the only one that is read.
+/// The format of all written records, and the only one that is read.
 pub const VERSION: u32 = 1;
 
-#[allow(clippy::trivially_copy_pass_by_ref)] // serde wants it so
+#[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
 pub(super) const fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// A record that can't be used. It takes its znode out of account and never
-/// stops a process.
+/// A record that can't be used. Its znode is ignored; no process stops for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error, Hash)]
 #[error("the record at {path} can't be used: {why}")]
 pub struct RecordError {
@@ -29,13 +27,13 @@ pub struct RecordError {
 
 /// A record in a znode.
 pub trait Record: Serialize + DeserializeOwned {
-    /// The format version that the record says it has.
+    /// The format version in the record.
     fn version(&self) -> u32;
 
     /// Reads a record.
     ///
     /// # Errors
-    /// When it is too large, no such JSON, or of another format.
+    /// When it is too large, not valid JSON for this record, or of another format.
     fn decode(path: &str, data: &[u8]) -> Result<Self, RecordError> {
         let error = |why: String| RecordError { path: path.to_owned(), why };
         if data.len() > MAX_RECORD {
@@ -65,7 +63,7 @@ pub trait Record: Serialize + DeserializeOwned {
     }
 }
 
-/// Cuts a text for people to so many bytes. What would take more bytes in JSON than here is left out.
+/// Shortens a text to this many bytes. Characters that would take more bytes in JSON are omitted.
 pub(crate) fn shorten(text: &mut String, most: usize) {
     text.retain(|c| !c.is_control());
     if text.len() > most {
@@ -79,7 +77,7 @@ pub(super) fn version() -> u32 {
     VERSION
 }
 
-/// The first slot is the only one of most elections: it goes without saying.
+/// The first slot is the only one of most elections, so it is not written.
 #[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
 pub(super) fn is_first(slot: &usize) -> bool {
     *slot == 0

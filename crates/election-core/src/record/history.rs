@@ -3,7 +3,7 @@ use serde::{Deserialize, Serialize};
 use super::{Cause, Previous};
 use crate::ids::{Ballot, MemberId, SiteId};
 
-/// One leadership, in `history/h-<seq>`; written by the leader once it is READY.
+/// One leadership, in `history/h-<seq>`. The leader writes it when it is READY.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
 #[non_exhaustive]
 pub struct HistoryEntry {
@@ -11,22 +11,22 @@ pub struct HistoryEntry {
     pub v: u32,
     /// The term.
     pub term: u64,
-    /// Who leads.
+    /// The leader.
     pub member: MemberId,
-    /// Which incarnation of it.
+    /// Its incarnation.
     pub ballot: Ballot,
-    /// Where it stands.
+    /// Its site.
     pub site: SiteId,
-    /// Which slot it leads.
+    /// The slot that it leads.
     #[serde(default, skip_serializing_if = "super::format::is_first")]
     pub slot: usize,
     /// The fencing token of this leadership.
     pub fencing_token: u64,
-    /// Why leadership changed.
+    /// The cause of the change.
     pub cause: Cause,
-    /// The decision in words.
+    /// The decision's sentence.
     pub sentence: String,
-    /// Who led before.
+    /// The previous leader.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous: Option<Previous>,
     /// When it became READY, in milliseconds since the Unix epoch.
@@ -36,18 +36,18 @@ pub struct HistoryEntry {
     pub phases: Phases,
 }
 
-/// How long each phase of a change took, in milliseconds; measured on up to two
-/// wall clocks, so only as good as their agreement.
+/// How long each phase of a change took, in milliseconds. Up to two wall clocks are involved, so the times are only as
+/// accurate as their agreement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Hash)]
 #[non_exhaustive]
 pub struct Phases {
-    /// From the notice that there is something to decide to the decision.
+    /// From the event that required a decision to the decision.
     #[serde(default)]
     pub decide_ms: u64,
-    /// From the decision until the old leader's place was free.
+    /// From the decision until the old leader's znode was deleted.
     #[serde(default)]
     pub release_ms: u64,
-    /// From then until the new leader held it.
+    /// From then until the new leader created its znode.
     #[serde(default)]
     pub acquire_ms: u64,
     /// From then until it was READY.

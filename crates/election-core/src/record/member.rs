@@ -11,74 +11,73 @@ use super::{
 };
 use crate::ids::{Ballot, MemberId, SiteId};
 
-/// What a member says of itself in `nodes/<member>`.
+/// A member's record, in `nodes/<member>`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
 #[non_exhaustive]
 pub struct MemberRecord {
     /// Format version.
     pub v: u32,
-    /// Its id, the same after a restart.
+    /// Its id. A restart keeps it.
     pub member: MemberId,
-    /// Where it stands.
+    /// Its site.
     pub site: SiteId,
-    /// Its ballot: which incarnation this is.
+    /// Its ballot, which identifies this incarnation.
     pub ballot: Ballot,
-    /// How others reach this node.
+    /// The address at which others reach this node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// Where its HTTP endpoints are, as `host:port`.
+    /// The address of its HTTP endpoints, as `host:port`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<String>,
-    /// Higher is preferred; 0 or less never leads unless an operator names it.
+    /// Higher is preferred. A member with 0 or less leads only if an operator names it.
     #[serde(default = "one")]
     pub priority: i64,
     /// Free attributes for policies.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub attributes: BTreeMap<String, String>,
-    /// Which of these are measured: they waver, as what is configured doesn't.
+    /// Which of these are measured and can thus fluctuate, unlike configured ones.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub measured: BTreeSet<String>,
-    /// Whether it is fit to lead; left out while nothing checks it.
+    /// Whether it is fit to lead. Omitted if nothing checks it.
     #[serde(default, skip_serializing_if = "Health::is_unchecked")]
     pub health: Health,
-    /// Whether its whole site is fit, as far as it can tell; none if it does not look.
+    /// Whether its whole site is fit, as far as it can determine; `None` if it does not check.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub site_health: Option<Health>,
-    /// A fingerprint of the policy that it decides by when it is the elector; empty if it doesn't say.
+    /// A fingerprint of the policy that it applies as the elector; empty if it is not published.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub policy: String,
     /// The software that it runs.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub software: String,
-    /// The timeout that its session was granted, in milliseconds: how long another process of this id has to wait.
+    /// The granted session timeout, in milliseconds. Another process with this id has to wait that long.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub session_timeout_ms: u64,
     /// When this incarnation joined, in milliseconds since the Unix epoch.
     #[serde(default)]
     pub joined_ms: u64,
-    /// The last leadership that it could not take over or keep up.
+    /// The last leadership that it could not take over or maintain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gave_up: Option<GaveUp>,
-    /// Why it does not stand, if it doesn't: then it is not named, even if nobody else is
-    /// left.
+    /// Why it is not a candidate, if it is not. It is then not named, even if no other member is left.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub withdrawn: Option<String>,
-    /// Whether it is about to leave: what it leads is handed over, and it is not named.
+    /// Whether it is about to leave. Its leadership is handed over, and it is not named.
     #[serde(default, skip_serializing_if = "is_false")]
     pub leaving: bool,
-    /// The latest term that it has prepared for while a leader that leaves worked on.
+    /// The latest term for which it has prepared while a leaving leader continued to work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prepared: Option<u64>,
-    /// Why it does not hand over as planned, if it doesn't.
+    /// Why it blocks planned moves, if it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holds: Option<String>,
-    /// Whom this member has not reached for a while, by ballot.
+    /// The members that it has not reached for a while, by ballot.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unreached: Vec<Unreached>,
-    /// How far away others are from it.
+    /// Its round trips to others.
     #[serde(default, skip_serializing_if = "RoundTrips::is_empty")]
     pub round_trips: RoundTrips,
-    /// The latest that it has seen, while the decision is missing or older than that.
+    /// The latest decision that it has seen, while the decision is missing or older.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remembers: Option<Remembered>,
 }
@@ -96,22 +95,22 @@ pub struct Remembered {
     /// The base of the tokens in the decision.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub token_base: u64,
-    /// The creation of the latest request that was decided, if there was any.
+    /// The czxid of the latest request that was decided, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_request: Option<i64>,
 }
 
 impl Remembered {
-    /// Whether it was decided after `elected`, which was written by the transaction `mzxid`: in a
-    /// later term, or before the ensemble's transactions began anew with tokens that would be too low.
-    /// Every decision keeps the base of the tokens, so one with a lower base knew nothing of this.
+    /// Whether it is newer than `elected`, which was written by the transaction `mzxid`: in a later term, or before the
+    /// ensemble's transaction ids began again with tokens that would be too low. Every decision keeps the base of the
+    /// tokens, so a decision with a lower base did not know this one.
     pub fn is_newer_than(&self, elected: &Elected, mzxid: i64) -> bool {
         elected.term < self.term
             || elected.token_base < self.token_base
             || (mzxid < self.mzxid && elected.token_base < self.token)
     }
 
-    /// The latest of both.
+    /// The later of both.
     pub(crate) fn or_newer(self, other: Self) -> Self {
         Self {
             term: self.term.max(other.term),
@@ -123,18 +122,17 @@ impl Remembered {
     }
 }
 
-/// Round trips that a member has measured, smoothed, in microseconds. What is not in here
-/// has not been measured, or has not answered.
+/// A member's measured round trips, smoothed, in microseconds. A missing entry was not measured, or had no answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Hash)]
 #[non_exhaustive]
 pub struct RoundTrips {
     /// To the other members.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub peers: BTreeMap<MemberId, u32>,
-    /// To ZooKeeper: the session's own.
+    /// To ZooKeeper, on the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zookeeper: Option<u32>,
-    /// To whatever else is of account, by the name that the policy has for it.
+    /// To other relevant targets, by their name in the policy.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub targets: BTreeMap<String, u32>,
 }
@@ -146,17 +144,17 @@ impl RoundTrips {
     }
 }
 
-/// A member that another one can't reach.
+/// A member that another member can't reach.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
 pub struct Unreached {
-    /// Which incarnation of it.
+    /// Its incarnation.
     pub ballot: Ballot,
-    /// Since when, in milliseconds since the Unix epoch.
+    /// The beginning, in milliseconds since the Unix epoch.
     pub since_ms: u64,
 }
 
-/// A leadership that a member could not take over or keep up, or did not want any longer. It is
-/// said here so that the elector needn't wait for a timeout to name the next.
+/// A leadership that a member could not take over or maintain, or gave up. It is published so that the elector can name
+/// the next leader without waiting for a timeout.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
 #[non_exhaustive]
 pub struct GaveUp {
@@ -164,7 +162,7 @@ pub struct GaveUp {
     pub term: u64,
     /// `takeover-failed`, `work-failed` or `resigned`.
     pub cause: Cause,
-    /// Why, in words.
+    /// The reason, as text.
     pub reason: String,
     /// When, in milliseconds since the Unix epoch.
     pub at_ms: u64,
@@ -178,22 +176,22 @@ fn one() -> i64 {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Hash)]
 #[serde(tag = "state", rename_all = "kebab-case")]
 pub enum Health {
-    /// Nothing checks it, and it counts as fit.
+    /// Nothing checks it, so it counts as fit.
     #[default]
     Unchecked,
-    /// It is: a check or the program has found so.
+    /// A check or the program has found it fit.
     Healthy,
-    /// It is checked, and the first answer has not come yet. It is not named while that is so; a leader leads on.
+    /// It is checked, and there is no result yet. Until then it is not named, but a leader continues to lead.
     Unknown,
-    /// It is not.
+    /// It is not fit.
     Unhealthy {
-        /// Why, in words.
+        /// The reason, as text.
         reason: String,
     },
 }
 
 impl fmt::Display for Health {
-    /// `unchecked`, `healthy`, `unknown`, or the reason why it is not (`unhealthy` where it gives none).
+    /// `unchecked`, `healthy`, `unknown`, or the reason why it is not fit (`unhealthy` if there is none).
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Unchecked => "unchecked",
@@ -206,7 +204,7 @@ impl fmt::Display for Health {
 }
 
 impl Health {
-    /// Whether the member may be named: it has been found fit, or nothing checks it.
+    /// Whether the member may be named: it was found fit, or nothing checks it.
     pub fn is_fit(&self) -> bool {
         matches!(self, Self::Healthy | Self::Unchecked)
     }
@@ -216,7 +214,7 @@ impl Health {
         *self == Self::Unchecked
     }
 
-    /// The same with a reason that fits into a record.
+    /// The same, with the reason shortened to fit into a record.
     pub(crate) fn bounded(mut self) -> Self {
         if let Self::Unhealthy { reason } = &mut self {
             shorten(reason, 500);

@@ -1,11 +1,11 @@
-//! What is in the znodes: JSON that an operator can read with any client.
+//! The contents of the znodes: JSON that an operator can read with any client.
 //!
-//! Every record carries its format version `v`, ignores fields it doesn't know,
-//! is bounded in size, and refuses garbage with an error that names the path.
+//! Every record contains its format version `v`. A reader ignores unknown fields, limits the size, and rejects invalid
+//! records with an error that names the path.
 //!
-//! There is one format. A field that an older program can do without needs no new one: programs of both
-//! versions work in one election, and are replaced one after the other. A record of a later format can't be used
-//! by this program: its election then stays as it is until a newer program decides.
+//! There is one format. A field that an older program can ignore does not need a new format: programs of both versions
+//! work in one election, and can be replaced one after the other. This program can't use a record of a later format.
+//! Its election then does not change until a newer program decides.
 
 mod cause;
 mod contender;

@@ -2,30 +2,30 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{Ballot, MemberId, SiteId};
 
-/// A member that is named, by its ballot.
+/// A named member, by its ballot.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Named {
     /// Its id.
     pub member: MemberId,
-    /// Which incarnation of it.
+    /// Its incarnation.
     pub ballot: Ballot,
-    /// Where it stands.
+    /// Its site.
     pub site: SiteId,
 }
 
-/// The leader before.
+/// The previous leader.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Previous {
     /// Its id.
     pub member: MemberId,
-    /// Which incarnation of it.
+    /// Its incarnation.
     pub ballot: Ballot,
-    /// Where it stood.
+    /// Its site.
     pub site: SiteId,
 }
 
 impl Named {
-    /// This member as the one that led before.
+    /// This member as the previous leader.
     pub fn as_previous(&self) -> Previous {
         Previous { member: self.member.clone(), ballot: self.ballot.clone(), site: self.site.clone() }
     }

@@ -1,4 +1,4 @@
-//! A member that leads where it asks to: campaign, lead, resign.
+//! A member that leads on request: campaign, lead, resign.
 
 use std::{
     fmt,
@@ -17,10 +17,10 @@ use super::{
 };
 use crate::engine::Role;
 
-/// A member that leads when it asks to.
+/// A member that leads on request.
 ///
-/// Between campaigns it is no candidate, as after [`Election::withdraw`]. Dropped, it leaves the election once the
-/// leadership that it has given out is dropped as well.
+/// Between campaigns it is not a candidate, as after [`Election::withdraw`]. When it is dropped, it leaves the election
+/// after its leadership has been dropped as well.
 #[derive(Debug)]
 pub struct Candidate {
     session: Session,
@@ -31,7 +31,7 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// A candidate over a session, which other elections can share. Nothing is written before it campaigns.
+    /// A candidate on a session, which other elections can share. Nothing is written before it campaigns.
     pub fn new(session: &Session, config: ElectionConfig) -> Self {
         Self {
             session: session.clone(),
@@ -46,10 +46,10 @@ impl Candidate {
     /// Must be called in a tokio runtime, on which the election runs.
     ///
     /// # Errors
-    /// When this member's part in the election is over; it stays over.
+    /// When this member's part in the election has ended, which is final.
     ///
     /// # Cancel safety
-    /// Cancel safe: without a campaign this member is no candidate, and resigns if it has just been named.
+    /// Cancel safe: without a campaign this member is not a candidate. If it has just been named, it resigns.
     pub async fn campaign(&mut self) -> Result<Leadership, Ended> {
         let (sender, receiver) = oneshot::channel();
         *self.desk.waiting() = Some(sender);
@@ -67,19 +67,19 @@ impl Candidate {
         Ok(leadership)
     }
 
-    /// Campaigns, and does `work` while this member leads. Where leadership is lost, `work` is dropped at its next
-    /// `await`, and the campaign begins anew; so `work` begins again with each leadership. Returns once it has
-    /// finished, after which this member is no candidate.
+    /// Campaigns, and runs `work` while this member leads. If leadership is lost, `work` is dropped at its next
+    /// `await`, and the campaign begins again. `work` thus starts again with each leadership. Returns when `work` has
+    /// finished; this member is then not a candidate.
     ///
-    /// What `work` has spawned goes on after it was dropped, and so does code that never awaits: use a
-    /// [`Handler`] for work that takes more than dropping to end.
+    /// Tasks that `work` has spawned continue after it was dropped, and so does code that never awaits. If the work
+    /// needs more than being dropped to end, use a [`Handler`].
     ///
     /// # Errors
-    /// [`RunError::Failed`] when `work` has failed, which counts as a failure of this member;
-    /// [`RunError::Ended`] when its part in the election is over.
+    /// [`RunError::Failed`] when `work` has failed, which counts as a failure of this member; [`RunError::Ended`] when
+    /// its part in the election has ended.
     ///
     /// # Cancel safety
-    /// Cancel safe, as `work` is: it is dropped, then this member resigns.
+    /// Cancel safe if `work` is: `work` is dropped, then this member resigns.
     pub async fn run_while_leading<T, E: fmt::Display>(
         &mut self,
         mut work: impl AsyncFnMut(&Leadership) -> Result<T, E>,
@@ -98,7 +98,7 @@ impl Candidate {
         }
     }
 
-    /// This member's part in the election, for all that its handle offers; none before the first campaign.
+    /// The handle on this member's part in the election; `None` before the first campaign.
     pub fn election(&self) -> Option<&Election> {
         self.election.as_ref()
     }
@@ -116,29 +116,29 @@ impl Candidate {
     }
 }
 
-/// Why [`Candidate::run_while_leading`] has ended without a result.
+/// Why [`Candidate::run_while_leading`] ended without a result.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError<E> {
     /// The work has failed.
     #[error("the work of the leader failed: {0}")]
     Failed(E),
-    /// This member's part in the election is over.
+    /// This member's part in the election has ended.
     #[error(transparent)]
     Ended(Ended),
 }
 
-/// Where a campaign waits for a leadership, and where that is handed back.
+/// Where a campaign waits for a leadership, and where the leadership is returned.
 #[derive(Debug, Default)]
 struct Desk {
     waiting: Mutex<Option<oneshot::Sender<Leadership>>>,
-    /// Whether a leadership has been given out.
+    /// Whether a leadership is in use.
     is_out: watch::Sender<bool>,
     election: OnceLock<WeakElection>,
 }
 
 impl Desk {
     fn waiting(&self) -> MutexGuard<'_, Option<oneshot::Sender<Leadership>>> {
-        // Nothing that can panic is done under it.
+        // No code under this lock can panic.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -151,7 +151,7 @@ impl Desk {
 #[derive(Debug)]
 pub(super) struct Hold {
     desk: Arc<Desk>,
-    /// Who drops the candidate leads on.
+    /// A dropped candidate still has its leadership.
     election: Option<Election>,
     back: Option<oneshot::Sender<Result<(), Failure>>>,
     outcome: Result<(), Failure>,
@@ -167,10 +167,10 @@ impl Drop for Hold {
 }
 
 impl Leadership {
-    /// Resigns, and waits until leadership is released. Dropping it resigns without waiting.
+    /// Resigns, and waits until leadership is released. Dropping it resigns too, but does not wait.
     ///
     /// # Cancel safety
-    /// Cancel safe: resigning goes on.
+    /// Cancel safe: the resignation continues.
     pub async fn resign(self) {
         let election = self.hold.as_ref().and_then(|hold| hold.election.clone());
         drop(self);
@@ -207,7 +207,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Leads by giving leadership out, and has stopped when it was handed back.
+/// Leads by returning a leadership from the campaign, and has stopped when that leadership is returned.
 struct AtDesk(Arc<Desk>);
 
 impl Handler for AtDesk {
@@ -222,7 +222,7 @@ impl Handler for AtDesk {
         desk.is_out.send_replace(true);
         let hold =
             Hold { desk: Arc::clone(desk), election: desk.election(), back: Some(back), outcome: Ok(()) };
-        // If the campaign was dropped meanwhile, so is this.
+        // If the campaign was dropped meanwhile, the leadership is dropped too.
         drop(waiting.send(Leadership { hold: Some(hold), ..leadership.lent() }));
         handed_back.await.unwrap_or(Ok(()))
     }

@@ -2,7 +2,7 @@
 
 use tokio::sync::watch;
 
-/// A value and its changes. What it returns is a copy: nothing is locked while a caller looks at it.
+/// A value and its changes. Its methods return copies, so a caller does not hold a lock.
 #[derive(Clone, Debug)]
 pub struct Changes<T>(watch::Receiver<T>);
 
@@ -11,13 +11,13 @@ impl<T: Clone> Changes<T> {
         Self(receiver)
     }
 
-    /// The value now.
+    /// The present value.
     pub fn now(&self) -> T {
         self.0.borrow().clone()
     }
 
-    /// The next value that differs from the one seen last; values in between may be left out. `None` when there
-    /// will be no other one.
+    /// The next value that differs from the one seen last. Values in between may be omitted. `None` when the value is
+    /// final.
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is lost.
@@ -26,7 +26,8 @@ impl<T: Clone> Changes<T> {
         Some(self.0.borrow_and_update().clone())
     }
 
-    /// Waits until `fits` holds for the value, now or after a change. `None` when it never will.
+    /// Waits until `fits` holds for the value, now or after a change. `None` when the value is final and it does not
+    /// hold.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -35,7 +36,8 @@ impl<T: Clone> Changes<T> {
     }
 }
 
-/// For code that selects over tokio's own. Hold no `borrow()` of it for longer than a comparison: it blocks the election.
+/// For code that needs tokio's own type. Do not hold a `borrow()` of it for longer than a comparison: it blocks the
+/// election.
 impl<T> From<Changes<T>> for watch::Receiver<T> {
     fn from(changes: Changes<T>) -> Self {
         changes.0

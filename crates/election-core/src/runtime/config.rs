@@ -1,4 +1,4 @@
-//! What to join, as which member, and how it behaves.
+//! The election, the member, and the settings.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::{
     strategy::Strategy,
 };
 
-/// What to join, as which member, and how it behaves. All members of an election need the same recipe and policy.
+/// The election, the member, and the settings. All members of an election need the same recipe and policy.
 ///
 /// ```
 /// # use election_core::{ElectionConfig, Policy};
@@ -65,7 +65,7 @@ impl ElectionConfig {
         Ok(Self::new(Paths::at(path)?, Profile::new(MemberId::new(member)?), recipe))
     }
 
-    /// In which site this member runs; `default` if it is not set.
+    /// The site of this member; `default` if it is not set.
     pub fn site(mut self, site: SiteId) -> Self {
         self.engine.member.site = site;
         self
@@ -77,13 +77,13 @@ impl ElectionConfig {
         self
     }
 
-    /// What to do about what a former process of this member has left behind.
+    /// How to treat the znodes of a former process of this member.
     pub fn leftovers(mut self, leftovers: Leftovers) -> Self {
         self.engine.leftovers = leftovers;
         self
     }
 
-    /// Where the election keeps its znodes.
+    /// The paths of the election's znodes.
     pub fn paths(&self) -> &Paths {
         &self.engine.paths
     }

@@ -20,20 +20,20 @@ use crate::{
     record::{Health, RoundTrips},
 };
 
-/// How long what a member measures may be, as JSON in bytes.
+/// The size limit of a member's measured attributes, in bytes of JSON.
 pub const MAX_ATTRIBUTES: usize = 16 * 1024;
 
-/// A member says more of itself than its record should hold.
+/// A member's measured attributes exceed the size limit of its record.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "what is measured has {bytes} bytes as JSON, more than {MAX_ATTRIBUTES}; publish fewer or shorter ones"
 )]
 pub struct AttributesTooLong {
-    /// How long they are.
+    /// Their size.
     pub bytes: usize,
 }
 
-/// Why this member's part in an election is over.
+/// Why this member's part in an election has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Ended {
@@ -46,19 +46,19 @@ pub enum Ended {
         /// The znode that the other one holds.
         path: String,
     },
-    /// The session was closed under it.
+    /// The session was closed.
     SessionClosed,
-    /// The servers are none on which anybody can lead.
+    /// No member can lead with these servers' settings.
     NoLease(NoLease),
-    /// The work can't surely end before its lease does, by what the servers granted to the first session.
+    /// With the first session's granted timeout, the work might not end before its lease does.
     StopBudgetTooLong(StopBudgetTooLong),
-    /// A call of the application panicked. Nothing was released, for nobody knows
-    /// what still runs; the process should end.
+    /// A call of the application panicked. Leadership is not released, because the state of the work is unknown. The
+    /// process should exit.
     HandlerPanicked {
-        /// Which call.
+        /// The call.
         call: &'static str,
     },
-    /// The engine's own task panicked: a bug. The process should end.
+    /// The engine's own task panicked, which is a bug. The process should exit.
     EnginePanicked,
 }
 
@@ -81,7 +81,7 @@ impl fmt::Display for Ended {
     }
 }
 
-/// [`Policy::stop_budget`] does not fit a session.
+/// [`Policy::stop_budget`] is too long for the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the stop budget of {stop_budget:?} does not fit a session timeout of {:?} with a tick time of {:?}: leases have {:?} \
@@ -89,17 +89,17 @@ impl fmt::Display for Ended {
     timing.session_timeout, timing.tick_time, timing.shortest_lease()
 )]
 pub struct StopBudgetTooLong {
-    /// How long the work may need to end.
+    /// How long the work may take to end.
     pub stop_budget: Duration,
-    /// Of the session.
+    /// The session's timing.
     pub timing: LeaseTiming,
 }
 
 impl StopBudgetTooLong {
-    /// Checks that work which takes `stop_budget` to end has ended before its lease does.
+    /// Checks that work which takes `stop_budget` to end always ends before its lease does.
     ///
     /// # Errors
-    /// If it may not have.
+    /// When it might not.
     pub fn check(stop_budget: Duration, timing: LeaseTiming) -> Result<(), Self> {
         if stop_budget < timing.shortest_lease() { Ok(()) } else { Err(Self { stop_budget, timing }) }
     }
@@ -107,8 +107,7 @@ impl StopBudgetTooLong {
 
 /// A handle on this member's part in an election. Cheap to clone.
 ///
-/// When the last handle is dropped the member leaves: the work is stopped, and
-/// leadership released after it.
+/// When the last handle is dropped the member leaves: the work is stopped, then leadership is released.
 #[derive(Clone)]
 pub struct Election {
     handle: Arc<Handle>,
@@ -122,7 +121,7 @@ struct Handle {
     holds: Mutex<Holds>,
 }
 
-/// The reasons not to hand over, in the order that they came in.
+/// The reasons to block planned moves, oldest first.
 #[derive(Debug, Default)]
 struct Holds {
     next: u64,
@@ -136,11 +135,11 @@ impl Drop for Handle {
 }
 
 impl Election {
-    /// Joins an election over a session, which other elections can share.
+    /// Joins an election on a session, which other elections can share.
     ///
-    /// Returns at once; what follows is to be seen in [`status`](Self::status). It [`ended`](Self::ended) with the
-    /// first session if nobody can lead on that: [`Ended::NoLease`], [`Ended::StopBudgetTooLong`].
-    /// Must be called in a tokio runtime, which the election lives on.
+    /// Returns at once. [`status`](Self::status) shows the progress. The election has [`ended`](Self::ended) with the
+    /// first session if no member can lead on it: [`Ended::NoLease`], [`Ended::StopBudgetTooLong`]. Must be called in a
+    /// tokio runtime, on which the election runs.
     pub fn join<H: Handler>(session: Session, config: ElectionConfig, handler: H) -> Self {
         let name = config.paths().name().to_owned();
         let engine = Engine::new(config.into_engine(), now());
@@ -176,48 +175,43 @@ impl Election {
         WeakElection(Arc::downgrade(&self.handle))
     }
 
-    /// Reports whether this member is fit to lead, with the reason if it is not. At any time, as often as the program
-    /// likes: it returns at once, the latest report counts, and only a change is a write to ZooKeeper. Nothing is
-    /// awaited, thus nothing can be cancelled half way. A report that comes after the election has [`ended`](Self::ended)
-    /// is dropped.
+    /// Reports whether this member is fit to lead, with the reason if it is not. It can be called at any time and
+    /// returns at once. The latest report counts, and only a change is written to ZooKeeper. A report after the
+    /// election has [`ended`](Self::ended) is ignored.
     ///
-    /// - [`Health::Unhealthy`]: it is not elected. A leader makes room, with the cause
-    ///   [`Unhealthy`](crate::record::Cause::Unhealthy), as soon as another member may lead, and leads on until then. The
-    ///   reason is shortened to 500 bytes, and shown by whatever lists the members.
-    /// - [`Health::Healthy`]: it is elected as before.
-    /// - [`Health::Unknown`]: no check has been answered yet. It is not elected; a leader leads on. For a member that is
-    ///   to be so from the beginning, set [`Profile::health`]: this method may come too late for the first decision.
+    /// - [`Health::Unhealthy`]: it is not elected. A leader is replaced, with the cause
+    ///   [`Unhealthy`](crate::record::Cause::Unhealthy), as soon as another member may lead, and continues to lead
+    ///   until then. The reason is shortened to 500 bytes, and shown in every list of the members.
+    /// - [`Health::Healthy`]: it can be elected.
+    /// - [`Health::Unknown`]: there is no result of a check yet. It is not elected, but a leader continues to lead. To
+    ///   start a member in this state, set [`Profile::health`]: this method may be too late for the first decision.
     ///
-    /// It is [`Health::Unchecked`] until the first report. With the recipes `queue` and `single` nothing is published: a
-    /// member that is not fit withdraws its znode, and a leader that is not gives up leadership, whether another one
-    /// follows or not.
+    /// It is [`Health::Unchecked`] until the first report. With the recipes `queue` and `single` nothing is published:
+    /// an unfit member withdraws its znode, and an unfit leader resigns even if there is no other candidate.
     pub fn set_health(&self, health: Health) {
         let _ = self.handle.events.send(Event::Health(health));
     }
 
-    /// Says whether the whole site of this member is fit, as far as it can tell: whether its
-    /// uplink stands, say, or its storage. When most of the living members of a site say that it is
-    /// not, nobody leads there. `None` for one that does not look, which counts as a member that
-    /// does not say so.
+    /// Reports whether the whole site of this member is fit, as far as it can determine, for example by the site's
+    /// uplink or storage. If most of the living members of a site report it as unfit, no member leads there. `None`
+    /// means that this member does not check. It then counts as a member that does not report the site as unfit.
     ///
-    /// Each change is a write to ZooKeeper. The recipes without an elector publish none.
+    /// Each change is a write to ZooKeeper. With the recipes without an elector nothing is published.
     pub fn set_site_health(&self, health: Option<Health>) {
         let _ = self.handle.events.send(Event::SiteHealth(health));
     }
 
-    /// Says what was measured of this member, such as a score or a lag: attributes that a policy may go by,
-    /// before those of [`Profile::attributes`] that have the same names. These are all of them: what was said
-    /// before is forgotten.
+    /// Reports measured attributes of this member, such as a score or a lag, for use in a policy. They override the
+    /// [`Profile::attributes`] of the same names. Each call replaces all attributes of the call before.
     ///
-    /// What is measured wavers, so whatever a policy makes of it waits as any move to somebody better does, where
-    /// what is configured can move leadership at once.
+    /// Measurements fluctuate, so a policy's response to them is delayed like any move to a better candidate.
+    /// Configured attributes can move leadership at once.
     ///
-    /// Each change is a write to ZooKeeper that every member's elector reads, so smooth what
-    /// wavers, and say it only when it has changed by enough. The recipes without an elector
-    /// publish none.
+    /// Each change is a write to ZooKeeper that every member's elector reads. Smooth fluctuating values, and report
+    /// only relevant changes. With the recipes without an elector nothing is published.
     ///
     /// # Errors
-    /// When they are longer than [`MAX_ATTRIBUTES`] in JSON; then nothing has changed.
+    /// When they are longer than [`MAX_ATTRIBUTES`] in JSON. The former attributes then remain.
     pub fn set_measured(&self, measured: BTreeMap<String, String>) -> Result<(), AttributesTooLong> {
         let bytes = serde_json::to_vec(&measured).map_or(usize::MAX, |json| json.len());
         if bytes > MAX_ATTRIBUTES {
@@ -227,11 +221,11 @@ impl Election {
         Ok(())
     }
 
-    /// Says how far away others are from this member, as it has measured and smoothed it; what
-    /// a policy may go by. Each change is a write, as for [`set_measured`](Self::set_measured).
+    /// Reports the round trips from this member to others, measured and smoothed, for use in a policy. Each change is a
+    /// write, as for [`set_measured`](Self::set_measured).
     ///
     /// # Errors
-    /// When they are longer than [`MAX_ATTRIBUTES`] in JSON; then nothing has changed.
+    /// When they are longer than [`MAX_ATTRIBUTES`] in JSON. The former ones then remain.
     pub fn set_round_trips(&self, round_trips: RoundTrips) -> Result<(), AttributesTooLong> {
         let bytes = serde_json::to_vec(&round_trips).map_or(usize::MAX, |json| json.len());
         if bytes > MAX_ATTRIBUTES {
@@ -241,11 +235,10 @@ impl Election {
         Ok(())
     }
 
-    /// Says which of the other members did not answer in a round of probes, by ballot:
-    /// what [`Policy::fast_failover`] rests on. To be said after each round, also when
-    /// nothing has changed, a few times within [`Policy::suspect_after`]. How they are
-    /// probed is up to the application; the network that matters is the one between
-    /// the members, not the way to ZooKeeper.
+    /// Reports the other members that did not answer in a round of probes, by ballot. [`Policy::fast_failover`] is
+    /// based on these reports. Call it after each round, also without a change, several times within
+    /// [`Policy::suspect_after`]. The application determines how to probe. Probe the network between the members, not
+    /// the route to ZooKeeper.
     pub fn probed(&self, unanswered: BTreeSet<Ballot>) {
         let _ = self.handle.events.send(Event::Probed { unanswered });
     }
@@ -294,29 +287,30 @@ impl Election {
         let _ = self.handle.events.send(Event::Wish(wish));
     }
 
-    /// Leaves: leadership is handed over, the work stopped, the ballot withdrawn.
+    /// Leaves: leadership is handed over, the work is stopped, and the ballot is deleted.
     ///
-    /// A leader works on until another member is named, for 2 s at most, and has prepared, for
-    /// [`Policy::acquire_timeout`](crate::engine::Policy::acquire_timeout) at most; that is a planned move (its cause is
-    /// `leader-shutdown`), and counts as no failure. In the recipes `queue` and `single`, and without a connection, it stops
-    /// at once.
+    /// A leader continues to work until another member is named, for 2 s at most, and that member has prepared, for
+    /// [`Policy::acquire_timeout`](crate::engine::Policy::acquire_timeout) at most. This is a planned move with the
+    /// cause `leader-shutdown`, and does not count as a failure. With the recipes `queue` and `single`, and without a
+    /// connection, the leader stops at once.
     ///
-    /// Without a connection it ends soon after the work has; what is left in
-    /// ZooKeeper then goes with the session.
+    /// Without a connection it returns soon after the work has ended. The remaining znodes are deleted at the end of
+    /// the session.
     ///
     /// # Cancel safety
-    /// Cancel safe: once begun, leaving goes on.
+    /// Cancel safe: once begun, leaving continues.
     pub async fn leave(&self) -> Ended {
         let _ = self.handle.events.send(Event::Leave { hand_over: true });
         self.ended().await
     }
 
-    /// Leaves as [`leave`](Self::leave) does, without waiting for the next leader: also where that wait has begun.
+    /// Leaves as [`leave`](Self::leave) does, but does not wait for the next leader. It also ends a wait that has
+    /// begun.
     pub fn leave_at_once(&self) {
         let _ = self.handle.events.send(Event::Leave { hand_over: false });
     }
 
-    /// Waits until this member's part is over.
+    /// Waits until this member's part has ended.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -331,7 +325,7 @@ impl Election {
 
 impl Handle {
     fn holds(&self) -> MutexGuard<'_, Holds> {
-        // Nothing that can panic is done under it.
+        // No code under this lock can panic.
         self.holds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -346,7 +340,7 @@ impl WeakElection {
     }
 }
 
-/// Planned moves of leadership are blocked while this lives. From [`Election::block_switchover`].
+/// Blocks planned moves of leadership while it lives. From [`Election::block_switchover`].
 #[derive(Debug)]
 pub struct SwitchoverBlock {
     /// The guard does not keep the election running.

@@ -1,18 +1,18 @@
-//! Who is first in a queue, for those who don't stand in it.
+//! The first candidate in a queue, for observers that are not in it.
 
 use zk_session::{BootTime, Closed, DataWatch, Incarnation, OpError, Session, sleep_until};
 
 use super::leaders::{RETRY, Seen};
 use crate::{engine::QueueFormat, paths::Paths};
 
-/// The znode of whoever is first in a queue of this crate's own format, and its changes.
+/// The znode of the first candidate in a queue of this crate's own format, and its changes.
 ///
-/// Watched is that znode alone, as the member behind it does: nobody can come before it,
-/// so only its end makes another one first. While nobody stands, the queue is watched.
+/// Only that znode is watched: no other candidate can come before it, so only its end makes another one first. While
+/// the queue is empty, the queue is watched.
 pub(super) struct First {
     session: Session,
     queue: String,
-    /// The first one, as far as is known.
+    /// The first candidate that is known.
     first: Option<(String, DataWatch)>,
     told_empty: bool,
 }
@@ -22,8 +22,8 @@ impl First {
         Self { session: session.clone(), queue: paths.queue(), first: None, told_empty: false }
     }
 
-    /// The path and the znode of the first one: now at the first call, later when it has
-    /// changed or another one is first. `None` once when nobody stands.
+    /// The path and the znode of the first candidate. The first call returns the present one; later calls wait for a
+    /// change. `None` is returned once when the queue becomes empty.
     pub(super) async fn next(&mut self) -> Result<Seen, Closed> {
         loop {
             if let Some((path, watch)) = &mut self.first {
@@ -54,13 +54,13 @@ impl First {
     }
 
     async fn look(&self, session: &Incarnation) -> Result<Option<String>, OpError> {
-        // A server that lags would name one that has gone.
+        // A server that lags could return a deleted znode.
         session.barrier().await?;
         let names = session.children(&self.queue).await?.map(|c| c.names).unwrap_or_default();
         Ok(QueueFormat::Native.order(&names).first().map(|name| format!("{}/{name}", self.queue)))
     }
 
-    /// Returns when somebody stands.
+    /// Returns when there is a candidate.
     async fn somebody(&self) -> Result<(), Closed> {
         let mut watch = self.session.watch_children(self.queue.clone());
         loop {

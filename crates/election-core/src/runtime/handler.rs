@@ -1,4 +1,4 @@
-//! What an application does with leadership.
+//! The application's side of a leadership.
 
 use std::{fmt, future::Future};
 
@@ -11,84 +11,77 @@ use crate::{
     record::{Cause, Current, Phases},
 };
 
-/// An application that leads, while this member does.
+/// An application that leads while this member is the leader.
 ///
-/// The calls for one leadership come in this order: `prepare`, `takeover`, `lead`,
-/// `stop`. Whatever was begun is stopped: after the first `prepare`, `stop` is
-/// called exactly once for each leadership, at any point, and the future of the
-/// call that was running is dropped before. Leadership is released when `stop` has
-/// returned, and not before.
+/// The calls for one leadership have this order: `prepare`, `takeover`, `lead`, `stop`. After the first `prepare`,
+/// `stop` is called exactly once for each leadership, at any time. The future of the call in progress is dropped before
+/// that. Leadership is released only after `stop` has returned.
 ///
-/// A panic in any of them ends the election with
-/// [`Ended::HandlerPanicked`](super::Ended::HandlerPanicked) and *without* a
-/// release: what still runs is then unknown.
+/// A panic in a call ends the election with [`Ended::HandlerPanicked`](super::Ended::HandlerPanicked) and *without* a
+/// release, because the state of the work is then unknown.
 pub trait Handler: Send + Sync + 'static {
-    /// Gets ready to take over. May overlap the old leader's stop, so it must not
-    /// touch what the leader alone may touch.
+    /// Prepares to take over. It may overlap the old leader's stop, so it must not use what only the leader may use.
     fn prepare(&self, nomination: &Nomination) -> impl Future<Output = Result<(), Failure>> + Send {
         let _ = nomination;
         async { Ok(()) }
     }
 
-    /// Takes over. READY is announced once it returns.
+    /// Takes over. READY is announced after it returns.
     ///
-    /// The first thing to do with the fencing token is to claim it at the resource,
-    /// before anything is read there.
+    /// First claim the fencing token at the resource, before anything is read there.
     fn takeover(&self, leadership: &Leadership) -> impl Future<Output = Result<(), Failure>> + Send;
 
-    /// Leads. Leadership is given up when this returns: as after
-    /// [`resign`](super::Election::resign) if the work is finished.
+    /// Leads. Leadership is released after it returns. `Ok` means that the work is finished, and has the effect of
+    /// [`resign`](super::Election::resign).
     ///
     /// # Errors
-    /// When the work can't be kept up, which counts as a failure of this member.
+    /// When the work can't continue, which counts as a failure of this member.
     fn lead(&self, leadership: &Leadership) -> impl Future<Output = Result<(), Failure>> + Send;
 
-    /// Ends everything that was begun. When it returns, nothing may be running any
-    /// more; by [`StopOrder::by`] everything must have ended.
+    /// Ends all work. Nothing may be running when it returns. All work must have ended by [`StopOrder::by`].
     fn stop(&self, order: &StopOrder) -> impl Future<Output = ()> + Send;
 
-    /// Another member, or none, leads `slot` (0, unless the election has
-    /// several). Intermediate leaders may be left out; the calls come one after the other.
+    /// The leader of `slot` has changed, or `slot` has no leader. `slot` is 0 unless the election has several.
+    /// Intermediate leaders may be omitted. The calls do not overlap.
     fn leader_changed(&self, slot: usize, leader: Option<&Current>) -> impl Future<Output = ()> + Send {
         let _ = (slot, leader);
         async {}
     }
 
-    /// Something happened that is worth a metric. Called on the election's own task: it must return at once, and must
-    /// not panic.
+    /// A metric should change. It is called on the election's own task, so it must return at once and must not panic.
     fn observe(&self, event: ElectionEvent) {
         let _ = event;
     }
 }
 
-/// What happened in an election, for metrics.
+/// An event in an election, for metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ElectionEvent {
-    /// This member, as the elector, decided nothing for this reason.
+    /// This member, as the elector, did not decide, for this reason.
     Skipped(Reason),
     /// A takeover by this member failed.
     TakeoverFailed,
     /// This member became READY.
     Ready {
-        /// Why leadership changed.
+        /// The cause of the change.
         cause: Cause,
         /// How long each phase took.
         phases: Phases,
     },
 }
 
-/// Why an application could not do what it was asked.
+/// Why an application could not carry out a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure(String);
 
 impl Failure {
-    /// A failure, in words for operators.
+    /// A failure with its reason, for operators.
     pub fn new(why: impl Into<String>) -> Self {
         Self(why.into())
     }
 
-    /// The words.
+    /// The reason.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -114,20 +107,20 @@ impl<E: std::error::Error> From<E> for Failure {
 
 /// Leadership that has been acquired: its term, its fencing token, and until when it lasts.
 ///
-/// [`Candidate::campaign`](super::Candidate::campaign) returns one, which resigns when it is dropped. A [`Handler`] is
-/// lent one for the time of each call.
+/// [`Candidate::campaign`](super::Candidate::campaign) returns a leadership that resigns when it is dropped. A
+/// [`Handler`] borrows one during each call.
 #[derive(Debug)]
 pub struct Leadership {
     pub(super) nomination: Nomination,
     pub(super) fencing_token: u64,
     pub(super) work_until: watch::Receiver<BootTime>,
     pub(super) stop: watch::Receiver<Option<StopReason>>,
-    /// Releases leadership when it is dropped, where it is owned.
+    /// Releases leadership when it is dropped. Only an owned leadership has one.
     pub(super) hold: Option<Hold>,
 }
 
 impl Leadership {
-    /// The same, without what releases it.
+    /// The same leadership, without the release when it is dropped.
     pub(super) fn lent(&self) -> Self {
         Self {
             nomination: self.nomination.clone(),
@@ -138,7 +131,7 @@ impl Leadership {
         }
     }
 
-    /// Why this member was named, and who led before.
+    /// Why this member was named, and the previous leader.
     pub fn nomination(&self) -> &Nomination {
         &self.nomination
     }
@@ -148,30 +141,31 @@ impl Leadership {
         self.nomination.term
     }
 
-    /// Which of the election's slots; 0 where it has only one.
+    /// The slot; 0 if the election has only one.
     pub fn slot(&self) -> usize {
         self.nomination.slot
     }
 
-    /// Grows with every leadership of a slot. Pass it to every resource that the work writes to, and have the
-    /// resource refuse older ones; a resource that several slots write to keeps the tokens of each slot apart.
+    /// The fencing token. It grows with every leadership of a slot. Pass it to every resource that the work writes to,
+    /// and make the resource refuse older tokens. A resource that several slots write to must check the tokens of each
+    /// slot separately.
     pub fn fencing_token(&self) -> u64 {
         self.fencing_token
     }
 
-    /// Until when the work may go on, renewed while the session is proved alive.
+    /// Until when the work may continue. It is renewed while the session is proved alive.
     pub fn work_until(&self) -> Changes<BootTime> {
         Changes::new(self.work_until.clone())
     }
 
-    /// Whether the work may go on *now*. A process can be frozen between this and
-    /// what it does next; the fencing token is for that.
+    /// Whether the work may continue *now*. The process can freeze between this check and its next step. The fencing
+    /// token protects against that.
     pub fn is_valid(&self) -> bool {
         self.stop.borrow().is_none() && BootTime::now() < *self.work_until.borrow()
     }
 
-    /// Waits until leadership ends: this member resigned, another one was named, or the lease nears its end. The work
-    /// must have ended by [`work_until`](Self::work_until), and leadership is not released before it has.
+    /// Waits until leadership ends: this member resigned, another member was named, or the lease nears its end. The
+    /// work must end by [`work_until`](Self::work_until). Leadership is not released before the work has ended.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -179,7 +173,7 @@ impl Leadership {
         let mut stop = self.stop.clone();
         match stop.wait_for(Option::is_some).await {
             Ok(reason) => reason.clone().unwrap_or(StopReason::LeaseEnds),
-            // The election is over, its last task with it.
+            // The election has ended, and its last task with it.
             Err(_) => StopReason::SessionOver,
         }
     }
@@ -199,28 +193,27 @@ impl StopOrder {
         self.term
     }
 
-    /// Why. It can become more urgent meanwhile.
+    /// The reason. It can become more urgent later.
     pub fn reason(&self) -> StopReason {
         self.reason.borrow().clone()
     }
 
-    /// By when everything must have ended, as known now. It moves on while the lease
-    /// is still renewed.
+    /// The present deadline by which all work must have ended. It moves on while the lease is still renewed.
     pub fn by(&self) -> BootTime {
         *self.deadline.borrow()
     }
 
-    /// By when everything must have ended, and its changes.
+    /// The deadline by which all work must have ended, and its changes.
     pub fn deadline(&self) -> Changes<BootTime> {
         Changes::new(self.deadline.clone())
     }
 
-    /// Whether there is time for an orderly stop: no other member can be leading yet.
+    /// Whether there is time for an orderly stop, because no other member can be leading yet.
     pub fn is_orderly(&self) -> bool {
         !self.reason.borrow().is_urgent()
     }
 
-    /// Waits until there is no time for an orderly stop any more.
+    /// Waits until there is no longer time for an orderly stop.
     ///
     /// # Cancel safety
     /// Cancel safe.

@@ -1,4 +1,4 @@
-//! A member that leads whenever it can, and tells whether it does.
+//! A member that leads whenever it can, and reports whether it leads.
 
 use zk_session::Session;
 
@@ -10,19 +10,19 @@ use super::{
     status::ElectionStatus,
 };
 
-/// A member that leads whenever it can: ask it before each piece of work that only the leader may do.
+/// A member that leads whenever it can. Ask it before each piece of work that only the leader may do.
 ///
-/// Nothing waits for that work to end: by the time that it has, another member may lead. For work that takes longer than
-/// [`Policy::stop_budget`](crate::Policy::stop_budget) use a [`Candidate`](super::Candidate) or a [`Handler`], and pass
-/// the [fencing token](Self::fencing_token) to what the work writes to in any case.
+/// It does not wait for that work to end: another member may lead by then. For work that takes longer than
+/// [`Policy::stop_budget`](crate::Policy::stop_budget) use a [`Candidate`](super::Candidate) or a [`Handler`]. In any
+/// case pass the [fencing token](Self::fencing_token) to what the work writes to.
 #[derive(Clone, Debug)]
 pub struct Latch {
     election: Election,
 }
 
 impl Latch {
-    /// Joins an election over a session, which other elections can share. Must be called in a tokio runtime, on which
-    /// the election runs.
+    /// Joins an election on a session, which other elections can share. Must be called in a tokio runtime, on which the
+    /// election runs.
     pub fn join(session: &Session, config: ElectionConfig) -> Self {
         Self { election: Election::join(session.clone(), config, Idle) }
     }
@@ -37,10 +37,10 @@ impl Latch {
         self.election.token_while_leading()
     }
 
-    /// Waits until this member is the leader; its fencing token.
+    /// Waits until this member is the leader, and returns its fencing token.
     ///
     /// # Errors
-    /// When this member's part in the election is over.
+    /// When this member's part in the election has ended.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -61,7 +61,7 @@ impl Latch {
         self.election.status()
     }
 
-    /// This member's part in the election, for all that its handle offers.
+    /// The handle on this member's part in the election.
     pub fn election(&self) -> &Election {
         &self.election
     }
@@ -69,13 +69,13 @@ impl Latch {
     /// Leaves the election, and waits until leadership is released.
     ///
     /// # Cancel safety
-    /// Cancel safe: once begun, leaving goes on.
+    /// Cancel safe: once begun, leaving continues.
     pub async fn close(&self) -> Ended {
         self.election.leave().await
     }
 }
 
-/// Has nothing of its own to start or to stop.
+/// Has no work of its own.
 struct Idle;
 
 impl Handler for Idle {

@@ -1,4 +1,4 @@
-//! Following who leads, without standing in the election.
+//! Following the leaders of an election without being a candidate.
 
 use std::{
     collections::BTreeMap,
@@ -25,70 +25,66 @@ use crate::{
     record::{Contender, Current, Elected, MAX_SLOTS, Record, Status},
 };
 
-/// After how long something that could not be read is read again.
+/// The delay before a failed read is repeated.
 pub(super) const RETRY: Duration = Duration::from_millis(200);
 
-/// A leadership as others see it.
+/// A leadership as seen by others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Leader {
-    /// Who leads.
+    /// The leader.
     pub member: MemberId,
-    /// Where it stands.
+    /// Its site.
     pub site: SiteId,
-    /// Which of the election's slots it leads; 0 where there is only one.
+    /// The slot that it leads; 0 if the election has only one.
     pub slot: usize,
-    /// In which term.
+    /// Its term.
     pub term: u64,
-    /// With which fencing token: newer than those of all leaderships of the slot before.
+    /// Its fencing token, newer than those of all earlier leaderships of the slot.
     pub fencing_token: u64,
-    /// Where its work can be reached.
+    /// The address of its work.
     pub endpoint: Option<String>,
     /// When it became READY, in milliseconds since the Unix epoch.
     pub ready_ms: Option<u64>,
 }
 
-/// Who leads a slot now.
+/// The present leader of a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeaderChange {
-    /// Which slot; 0 where there is only one.
+    /// The slot; 0 if there is only one.
     pub slot: usize,
-    /// Who serves; `None` while nobody does: the place is free, or whoever holds it
-    /// still takes over.
+    /// The READY leader. `None` if there is no leader znode, or its member is still taking over.
     pub leader: Option<Leader>,
-    /// The election has begun anew: its tokens are older than those told before. Somebody has
-    /// deleted it, or the ensemble was restored from a copy or wiped, and no member remembers what
-    /// was. What has seen a newer token refuses this leader, until an operator raises the base of
-    /// the tokens.
+    /// The election has begun again: its tokens are older than those reported before. Either it was deleted, or the
+    /// ensemble was restored from a copy or wiped, and no member remembers the earlier state. A resource that has seen
+    /// a newer token refuses this leader until an operator raises the base of the tokens.
     pub began_anew: bool,
 }
 
-/// A stream of who leads an election: for clients that want to find the leader, or the leaders of all slots where there
-/// are several. It costs two watches, and one more for each further slot; in a queue one, of the first member. No lease,
-/// and nothing that the members notice.
+/// A stream of an election's leaders, for clients that want to find the leader, or the leaders of all slots. It needs
+/// two watches, and one more for each further slot; in a queue one, of the first member. It needs no lease and does not
+/// affect the members.
 ///
-/// The stream never goes back, whatever a server that lags behind answers: once a leadership
-/// was seen, one of its slot with an older token is reported only where a quorum says that it is
-/// the present one, as an election that [began anew](LeaderChange::began_anew). What it reports
-/// can be late, though: the leader may have gone since. A program that writes to something on the
-/// leader's behalf passes the fencing token along.
+/// The stream never goes back, even if a server lags behind. After a leadership was seen, one of its slot with an older
+/// token is reported only if a quorum confirms that it is the present one, as an election that [began
+/// again](LeaderChange::began_anew). A report can be late: the leader may have gone since. A program that writes to a
+/// resource on the leader's behalf passes the fencing token along.
 ///
-/// The first item is the present leader of slot 0, at once or soon after; those of other slots follow once they have had
-/// a leader. Leaderships between the last one reported and the newest may be left out. A slot that was taken away has no
-/// leader.
+/// The first item is the present leader of slot 0, at once or soon after. Those of other slots follow when they have
+/// had a leader. Leaderships between the last reported one and the newest may be omitted. A removed slot has no leader.
 ///
-/// While the connection is lost nothing is reported; the stream goes on by itself on
-/// another server and, when the session is over, on the next one. It ends when the session is closed.
+/// While the connection is lost nothing is reported. The stream continues by itself on another server and, when the
+/// session is over, on the next session. It ends when the session is closed.
 pub struct Leaders {
-    /// Behind a lock that is never taken: it can't be shared between threads without.
+    /// The lock is never taken. Without it the stream could not be shared between threads.
     changes: Mutex<BoxStream<'static, LeaderChange>>,
     last: BTreeMap<usize, Leader>,
 }
 
 impl Leaders {
-    /// Follows an election of the recipe `elector` or `single` over a session, which
-    /// may be shared. There need not be such an election yet.
+    /// Follows an election of the recipe `elector` or `single` on a session, which may be shared. The election need not
+    /// exist yet.
     pub fn follow(session: &Session, paths: Paths) -> Self {
         Self::of(Follower {
             session: session.clone(),
@@ -98,8 +94,8 @@ impl Leaders {
         })
     }
 
-    /// Follows an election of the recipe `queue`, in this crate's own format; in other
-    /// formats no member says whether it serves. There need not be such an election yet.
+    /// Follows an election of the recipe `queue`, in this crate's own format. In other formats no member reports
+    /// whether it is READY. The election need not exist yet.
     pub fn follow_queue(session: &Session, paths: Paths) -> Self {
         let first = Source::Queue(First::new(session, &paths));
         let slots = BTreeMap::from([(0, Slot::at(first))]);
@@ -121,12 +117,12 @@ impl Leaders {
         StreamExt::next(self).await
     }
 
-    /// The leader of this slot, as reported last.
+    /// The last reported leader of this slot.
     pub fn last(&self, slot: usize) -> Option<&Leader> {
         self.last.get(&slot)
     }
 
-    /// All leaders, as reported last, lowest slot first.
+    /// All last reported leaders, lowest slot first.
     pub fn all(&self) -> impl Iterator<Item = &Leader> {
         self.last.values()
     }
@@ -155,40 +151,39 @@ impl fmt::Debug for Leaders {
     }
 }
 
-/// What makes the stream.
+/// The source of the stream.
 #[derive(Debug)]
 struct Follower {
     session: Session,
     paths: Paths,
-    /// Which places there are, where there can be several.
+    /// The names of the leader znodes, if there can be several.
     children: Option<Awaited<ChildrenWatch, Observed<Option<Children>>>>,
     slots: BTreeMap<usize, Slot>,
 }
 
-/// One slot, from when its place was there first; the first one in any case.
+/// One slot, from the first appearance of its leader znode. Slot 0 always exists.
 #[derive(Debug)]
 struct Slot {
     source: Awaited<Source, Seen>,
-    /// What was seen and is not told yet, kept here so that nothing is lost to a caller
-    /// who doesn't wait for it.
+    /// A value that was read and is not reported yet. It is kept here so that a cancelled call loses nothing.
     pending: Option<Seen>,
-    /// The session that the last value was read on.
+    /// The session on which the last value was read.
     epoch: Option<Epoch>,
     newest: u64,
-    /// Its tokens are older than before, which has not been told yet.
+    /// Its tokens are older than before, which is not reported yet.
     began_anew: bool,
     told: Option<Option<Leader>>,
 }
 
-/// What was seen of a place, on which session.
+/// The state of a leader znode, and the session on which it was read.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
     pub(super) epoch: Epoch,
-    /// The path and the znode of whoever holds it.
+    /// The path and the data of the leader znode.
     pub(super) holder: Option<(String, Node)>,
 }
 
-/// Where the holder of a place is found.
+/// The source of a slot's leader znode.
 enum Source {
     /// At this path.
     Znode(String, DataWatch),
@@ -241,7 +236,7 @@ impl Follower {
         }
     }
 
-    /// Waits until something is seen at one of the places, or another place.
+    /// Waits for a change of a leader znode or of their number.
     async fn look(&mut self) -> Result<(), Closed> {
         poll_fn(|context| {
             while let Some(Poll::Ready(seen)) = self.children.as_mut().map(|children| children.poll(context))
@@ -266,8 +261,7 @@ impl Follower {
         .await
     }
 
-    /// Who holds the place, by its record, and with which token. An older token than the one before
-    /// is what a quorum says.
+    /// The leader by its record, with its token. A token that is older than the last one is confirmed by a quorum.
     async fn read_on(
         &self,
         session: &Incarnation,
@@ -275,7 +269,7 @@ impl Follower {
         seen: &Seen,
     ) -> Result<Option<(Current, u64)>, ReadError> {
         let (epoch, newest) = self.slots.get(&slot).map_or((None, 0), |s| (s.epoch, s.newest));
-        // Another session can begin on a server that lags behind the last one's.
+        // The new session's server may lag behind the last one's.
         let again = epoch.is_some_and(|epoch| epoch != seen.epoch);
         let found = self.read(session, slot, seen, again).await?;
         match found {
@@ -306,7 +300,7 @@ impl Follower {
         let czxid = node.stat.czxid;
         let current = match Current::decode(&path, &node.data) {
             Ok(current) => current,
-            // Without an elector it says nothing of a term.
+            // A record without an elector has no term.
             Err(error) => match (Contender::decode(&path, &node.data), Ballot::new("single-0000000000")) {
                 (Ok(contender), Ok(ballot)) => {
                     let current = contender.to_current(ballot, czxid);
@@ -328,13 +322,13 @@ impl Follower {
         Ok(Some((current, token)))
     }
 
-    /// What is to be told of it, if it is news.
+    /// The change to report, if there is one.
     fn judge(&mut self, slot: usize, epoch: Epoch, found: Option<(Current, u64)>) -> Option<LeaderChange> {
         let known = self.slots.get_mut(&slot)?;
         known.pending = None;
         known.epoch = Some(epoch);
         let serving = found.filter(|(current, _)| current.status == Status::Ready);
-        // Before that the token rests on the decision, which can be missing for a moment.
+        // Before READY the token depends on the decision, which can be missing for a moment.
         if let Some((_, token)) = &serving {
             known.began_anew |= *token < known.newest;
             known.newest = *token;
@@ -359,14 +353,13 @@ impl Follower {
 
 type Next<W, T> = Pin<Box<dyn Future<Output = (W, Result<T, Closed>)> + Send>>;
 
-/// A watch and its next value, to be polled beside others: what was begun is kept until
-/// it has come.
+/// A watch and its next value, to be polled beside others. A wait that has begun is kept until its value arrives.
 struct Awaited<W, T> {
-    /// Behind a lock that nobody takes, for it can't be shared without.
+    /// The lock is never taken. Without it the value could not be shared between threads.
     next: Mutex<Next<W, T>>,
 }
 
-/// What can be waited for again and again.
+/// A source of values that can be awaited repeatedly.
 trait Watching<T>: Sized {
     fn value(self) -> impl Future<Output = (Self, Result<T, Closed>)> + Send + 'static;
 }

@@ -1,10 +1,8 @@
 //! The tokio side: runs the engine on a `zk-session`, and an application under it.
 //!
-//! One task per election owns the engine. Session states, leases, what durable
-//! watches read, outcomes of operations and the application's answers all arrive
-//! on its one queue; what the engine asks for is carried out in tasks of its own.
-//! So nothing that the application or ZooKeeper does can keep the engine from
-//! hearing of the next thing.
+//! One task per election owns the engine. Session states, leases, the results of durable watches, outcomes of
+//! operations and the application's answers all arrive on its one queue. The engine's actions are carried out in tasks
+//! of their own. So neither the application nor ZooKeeper can delay the engine's next event.
 mod candidate;
 mod changes;
 mod config;
@@ -40,7 +38,7 @@ pub(crate) fn now() -> Now {
 }
 
 /// The wall clock, in milliseconds since the Unix epoch.
-#[allow(clippy::disallowed_methods)] // the one place where it is read
+#[allow(clippy::disallowed_methods)] // the only read of it
 pub(crate) fn unix_ms() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX))

@@ -28,7 +28,7 @@ pub(super) async fn perform(session: &Incarnation, request: Request) -> Outcome 
     }
 }
 
-/// What a transaction is about.
+/// The request that a transaction carries out.
 fn first_of(request: &Request) -> &Request {
     match request {
         Request::Together { request, .. } => request,
@@ -72,7 +72,7 @@ fn outcome_of(error: OpError) -> Outcome {
     }
 }
 
-/// What is done together, as one transaction: the checks first, what is asked for last.
+/// The operations of one transaction: the checks first, the requested operation last.
 fn transaction(request: &Request) -> Option<Vec<MultiOp>> {
     Some(match request {
         Request::Create { path, data, ephemeral } => {
@@ -94,7 +94,7 @@ fn transaction(request: &Request) -> Option<Vec<MultiOp>> {
     })
 }
 
-/// Does all of it or nothing; [`OpError::BadVersion`] if what comes before the last does not hold.
+/// Performs all operations or none. [`OpError::BadVersion`] if a condition before the last operation is not met.
 async fn all_or_none(session: &Incarnation, request: &Request) -> Result<Outcome, OpError> {
     let Some(group) = transaction(request) else {
         return Ok(Outcome::NotApplied(format!("there is no such transaction: {request:?}")));
@@ -104,7 +104,7 @@ async fn all_or_none(session: &Incarnation, request: &Request) -> Result<Outcome
         Err(OpError::NoNode { path }) if path != target => return Err(OpError::BadVersion { path }),
         done => done?,
     };
-    // One transaction: what it set, it set when it created the rest.
+    // One transaction: its set belongs to the same transaction as its create.
     let set = done.iter().find_map(|result| match result {
         MultiResult::Set { stat } => *stat,
         _ => None,
@@ -133,7 +133,7 @@ async fn create_counted(
     let group = [MultiOp::set(counter, "", None), MultiOp::create(path, data, CreateMode::Ephemeral)];
     let done = session.multi(group).await?;
     Ok(match done.first() {
-        // One transaction: what set the counter created the znode.
+        // One transaction: the set of the counter belongs to the create of the znode.
         Some(MultiResult::Set { stat: Some(stat) }) => {
             Outcome::Counted { czxid: stat.mzxid, count: stat.version }
         }
@@ -141,7 +141,7 @@ async fn create_counted(
     })
 }
 
-/// Deletes `path` in this version while `unchanged` has that one.
+/// Deletes this version of `path` if `unchanged` still has its version.
 pub(crate) async fn delete_while(
     session: &Incarnation,
     path: &str,
@@ -158,8 +158,8 @@ pub(crate) async fn delete_while(
     all_or_none(session, &request).await.map(drop)
 }
 
-/// Writes a decision over the one that has this version, or as the first, and with it the request that it
-/// begins: none of both if either has changed.
+/// Writes a decision over this version, or as the first one, together with the request that it begins. Neither is
+/// written if either has changed.
 pub(crate) async fn begin(
     session: &Incarnation,
     decision: (&str, Vec<u8>, Option<i32>),
@@ -192,10 +192,10 @@ pub(crate) fn to_node(node: zk_session::Node) -> Node {
     }
 }
 
-/// The children of a znode with their data; those that vanish meanwhile are left out.
+/// The children of a znode with their data. Children that vanish meanwhile are omitted.
 pub(crate) async fn tree(session: &Incarnation, parent: &str) -> Result<BTreeMap<String, Node>, OpError> {
     let names = session.children(parent).await?.map(|c| c.names).unwrap_or_default();
-    // Together, for one after the other takes a round trip each.
+    // In parallel, because reading them in sequence takes a round trip each.
     let nodes = try_join_all(names.into_iter().map(async |name| {
         let node = session.get(&format!("{parent}/{name}")).await?;
         Ok::<_, OpError>(node.map(|node| (name, to_node(node))))
@@ -210,10 +210,10 @@ fn mode(ephemeral: bool) -> CreateMode {
 /// Why an election could not be read.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ReadError {
-    /// ZooKeeper did not answer as it should.
+    /// ZooKeeper did not answer as expected.
     #[error(transparent)]
     Session(#[from] OpError),
-    /// There is no such election.
+    /// The election does not exist.
     #[error("there is no election at {0}")]
     NoElection(String),
     /// A record can't be used.

@@ -19,10 +19,10 @@ use crate::engine::{
     Action, AppEvent, EndReason, Engine, Event, Level, Note, NoteKind, OpId, Outcome, Request,
 };
 
-/// How long a member that leaves waits for ZooKeeper once its work has ended.
+/// How long a leaving member waits for ZooKeeper after its work has ended.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// How many events are handled before the status is told anew.
+/// How many events are handled before the status is published again.
 const BATCH: usize = 64;
 
 pub(super) struct Runner<H> {
@@ -44,9 +44,9 @@ pub(super) struct Runner<H> {
     lease: Option<(LeaseKeeper, watch::Receiver<Option<Lease>>)>,
     leave_by: Option<BootTime>,
     leaving: bool,
-    /// Why it leaves, if that was not asked for.
+    /// Why it leaves, if the caller did not ask for it.
     refusal: Option<Ended>,
-    /// It has taken part with a session.
+    /// It has taken part on a session.
     fitted: bool,
     end: Option<Ended>,
 }
@@ -150,7 +150,7 @@ impl<H: Handler> Runner<H> {
             }
         };
         tokio::select! {
-            // The session first: an event that was read on a session that is over means nothing.
+            // The session first: an event that was read on an ended session is meaningless.
             biased;
             changed = states.changed() => Woken::Session(changed.is_ok()),
             () = self.turn.come() => Woken::Turn,
@@ -180,7 +180,7 @@ impl<H: Handler> Runner<H> {
     fn session_changed(&mut self, state: &SessionState) {
         if matches!(state, SessionState::Closed) {
             self.session_over();
-            // Work that is still running is stopped first; its lease ends soon.
+            // Work that is still running is stopped first. Its lease ends soon.
             if self.engine.is_clear() {
                 self.end.get_or_insert(Ended::SessionClosed);
             }
@@ -209,11 +209,10 @@ impl<H: Handler> Runner<H> {
     }
 
     fn session_started(&mut self, state: &SessionState) {
-        // Tied to it before anything is begun on it: no new session while work of
-        // this one may run.
+        // The pin comes before the first action on it, so that no new session begins while work of this one may run.
         let Some(pin) = self.session.pin() else { return };
         if Some(pin.epoch()) != state.epoch() {
-            // It has moved on already; the next state tells.
+            // The session has moved on already. The next state will report it.
             return;
         }
         let incarnation = pin.incarnation().clone();
@@ -237,8 +236,8 @@ impl<H: Handler> Runner<H> {
         self.lease_changed();
     }
 
-    /// Whether anybody can lead on it. Servers that grant less than they did end nothing: the work is given less time,
-    /// and leadership is given up more easily.
+    /// Whether a member can lead on it. If the servers grant less than before, the election continues: the work gets
+    /// less time, and leadership is given up sooner.
     fn fits(&mut self, incarnation: &Incarnation) -> Result<(), Ended> {
         incarnation.leases().map_err(Ended::NoLease)?;
         let timing = incarnation.lease_timing();
@@ -267,12 +266,12 @@ impl<H: Handler> Runner<H> {
         }
     }
 
-    /// What follows from the engine's state rather than from an action.
+    /// Consequences of the engine's state rather than of an action.
     fn settle(&mut self) {
         if self.incarnation.as_ref().is_none_or(Incarnation::is_over) && self.engine.is_clear() {
             self.pin = None;
         }
-        // It stands, or waits for something else than an answer.
+        // It is a candidate, or waits for something other than an answer.
         if self.turn.has_come()
             && self.incarnation.is_some()
             && (self.under_way == 0 || self.engine.ballot().is_some())

@@ -1,4 +1,4 @@
-//! What an election looks like from outside.
+//! A member's view of an election.
 
 use zk_session::BootTime;
 
@@ -9,35 +9,34 @@ use crate::{
     record::{Current, Elected, Health},
 };
 
-/// What a member is doing in an election, and what it has read last.
+/// What a member is doing in an election, and its latest reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ElectionStatus {
     /// What this member is doing.
     pub role: Role,
-    /// Its ballot, once it is a candidate.
+    /// Its ballot, if it is a candidate.
     pub ballot: Option<Ballot>,
     /// Whether its ballot is the lowest.
     pub is_elector: bool,
-    /// The term in which the slot was decided that this member leads, or is on its way to
-    /// or from, and of the latest decision otherwise; while that can't be read the term of
-    /// the leader; 0 before the first.
+    /// The term of the decision about the slot that this member leads, takes over or releases. Otherwise the term of
+    /// the latest decision, or of the leader while the decision can't be read. 0 before the first decision.
     pub term: u64,
-    /// The fencing token of the leadership that this member holds.
+    /// The fencing token of this member's leadership.
     pub fencing_token: Option<u64>,
-    /// The decision as last read.
+    /// The latest read of the decision.
     pub elected: Option<Elected>,
-    /// The leaders, by slot, as last read.
+    /// The latest read of the leaders, by slot.
     pub leaders: Vec<Option<Current>>,
-    /// The slot that this member leads, or is on its way to or from.
+    /// The slot that this member leads, takes over or releases.
     pub slot: Option<usize>,
-    /// Until when a leader's work may go on.
+    /// Until when a leader's work may continue.
     pub work_until: Option<BootTime>,
-    /// Whether this member is fit to lead, by its last report.
+    /// Whether this member is fit to lead, by its latest report.
     pub health: Health,
-    /// What is being done, or why nothing is, in words.
+    /// The present step, or why there is none, as text.
     pub note: String,
-    /// Why this member, as the elector, decides nothing.
+    /// Why this member, as the elector, does not decide.
     pub skipped: Option<Skipped>,
 }
 
@@ -51,7 +50,7 @@ impl ElectionStatus {
             role: engine.role(),
             ballot: engine.ballot(),
             is_elector: engine.is_elector(),
-            // A leader that goes on while `elected` holds garbage still has its term.
+            // A leader that continues while `elected` is invalid still has its term.
             term: engine.elected().map(term_of).or(latest).unwrap_or(0),
             fencing_token: engine.fencing_token(),
             elected: engine.elected().cloned(),

@@ -1,9 +1,8 @@
-//! Few elections of one session begin at the same time.
+//! Limits how many elections of one session begin at the same time.
 //!
-//! Thousands of elections that share a session begin together: when they are opened, and
-//! with each new session. All at once, each of their steps would wait for one step of all
-//! the others, until the first requests are given up. In turn, those that have begun come
-//! to their end, and what is waited for is the turn alone.
+//! Thousands of elections that share a session begin together: when they are opened, and with each new session. If all
+//! began at once, each step of one would wait for a step of all others, until the first requests time out. With turns,
+//! an election that has begun also completes its start, and only the turn is waited for.
 
 use std::{
     collections::BTreeMap,
@@ -15,11 +14,10 @@ use std::{
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use zk_session::SessionId;
 
-/// How many begin at the same time on one session: enough that a distant ensemble, whose
-/// answers take long, has something to do.
+/// How many begin at the same time on one session: enough to keep a distant ensemble with long round trips busy.
 const AT_ONCE: usize = 256;
 
-/// The places of each session on which an election begins.
+/// The permits of each session on which an election begins.
 static SESSIONS: Mutex<BTreeMap<i64, Weak<Semaphore>>> = Mutex::new(BTreeMap::new());
 
 type Permit = OwnedSemaphorePermit;
@@ -27,16 +25,16 @@ type Permit = OwnedSemaphorePermit;
 /// The turn of one election.
 #[derive(Default)]
 pub(super) enum Turn {
-    /// It has begun, or there is nothing to begin on.
+    /// It has begun, or there is no session to begin on.
     #[default]
     Over,
     Waits(SessionId, Pin<Box<dyn Future<Output = Option<Permit>> + Send>>),
-    /// Until the place is dropped.
+    /// Until the permit is dropped.
     Has(SessionId, #[allow(dead_code, reason = "held, and dropped")] Option<Permit>),
 }
 
 impl Turn {
-    /// Whether an election may begin on that session; if not, [`come`](Self::come) tells when.
+    /// Whether an election may begin on that session. If not, [`come`](Self::come) returns when it may.
     pub(super) fn take(&mut self, on: SessionId) -> bool {
         match self {
             Self::Has(session, _) if *session == on => return true,
@@ -57,14 +55,14 @@ impl Turn {
         }
     }
 
-    /// Returns when the turn has come. Cancel safe.
+    /// Returns when it is this election's turn. Cancel safe.
     pub(super) async fn come(&mut self) {
         let Self::Waits(session, permit) = self else { return pending().await };
         let (permit, session) = (permit.as_mut().await, *session);
         *self = Self::Has(session, permit);
     }
 
-    /// It is the next one's turn.
+    /// Ends this election's turn.
     pub(super) fn pass_on(&mut self) {
         *self = Self::Over;
     }
@@ -75,7 +73,7 @@ impl Turn {
 }
 
 fn permits(session: SessionId) -> Arc<Semaphore> {
-    // Nothing that can panic is done under it.
+    // No code under this lock can panic.
     let mut sessions = SESSIONS.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(permits) = sessions.get(&session.0).and_then(Weak::upgrade) {
         return permits;

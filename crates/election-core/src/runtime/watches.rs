@@ -1,4 +1,4 @@
-//! The engine's watches: one task each, telling what it reads.
+//! The engine's watches: one task for each, which reports what it reads.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -15,25 +15,23 @@ use zk_session::{Epoch, Session};
 use super::operations::to_node;
 use crate::engine::{Event, Node, Watched};
 
-/// How long a member that only looks on waits, at the most, until it reads what has changed; the
-/// least is half of it. A change of leadership changes the decision and the leader znode several
-/// times within moments: read once at the end, it costs each of many members two small reads, and
-/// the servers get them spread out.
+/// The longest delay before a passive member reads a change. The shortest is half of it. A change of leadership changes
+/// the decision and the leader znode several times within moments. One read at the end costs each of many members two
+/// small reads, and spreads the reads of all members over time.
 const COALESCED: Duration = Duration::from_millis(250);
 
 /// The watches that are armed now, all for one session.
 ///
-/// The session's watches survive a new session by themselves; they are begun anew
-/// nevertheless, so that nothing that was read before the engine knew of the new
-/// session is missed by it.
+/// The session's watches survive a new session by themselves. They are begun again nevertheless, so that the engine
+/// does not miss a read from before it knew of the new session.
 #[derive(Debug)]
 pub(super) struct Watches {
     session: Session,
     epoch: u64,
     armed: HashMap<Watched, Armed>,
-    /// How many were armed so far.
+    /// How many have been armed so far.
     count: u64,
-    /// What was read, and by which of them.
+    /// The results, each with the number of its watch.
     sender: mpsc::UnboundedSender<(u64, Event)>,
     read: mpsc::UnboundedReceiver<(u64, Event)>,
     tasks: JoinSet<()>,
@@ -55,8 +53,8 @@ impl Watches {
         Self { session, epoch: 0, armed, count: 0, sender, read, tasks, coalesced }
     }
 
-    /// What was read next. What a watch read that was given up meanwhile is left out: the engine arms one anew because
-    /// it relies on that no more.
+    /// The next result. Results of a watch that was removed meanwhile are omitted: the engine no longer relies on them,
+    /// and arms a new watch when it does.
     pub(super) async fn next(&mut self) -> Event {
         loop {
             let Some((number, event)) = self.read.recv().await else { return std::future::pending().await };
@@ -66,13 +64,13 @@ impl Watches {
         }
     }
 
-    /// Whether changes of who leads are read a moment later, several at once. As soon as that is over
-    /// what has changed is read.
+    /// Whether changes of the leaders are read a moment later, several at once. When this ends, pending changes are
+    /// read at once.
     pub(super) fn coalesce(&self, coalesced: bool) {
         self.coalesced.send_if_modified(|known| std::mem::replace(known, coalesced) != coalesced);
     }
 
-    /// Watches exactly this set. `reports_leaders` selects what may be read [coalesced](Self::coalesce).
+    /// Watches exactly this set. `reports_leaders` selects the watches whose reads may be [coalesced](Self::coalesce).
     pub(super) fn set(&mut self, epoch: u64, set: &[Watched], reports_leaders: impl Fn(&Watched) -> bool) {
         if epoch != self.epoch {
             self.clear();
@@ -110,14 +108,14 @@ impl Watches {
     }
 }
 
-/// Where a watch puts what it has read.
+/// The receiver of a watch's results.
 struct Reader {
     number: u64,
     sender: mpsc::UnboundedSender<(u64, Event)>,
 }
 
 impl Reader {
-    /// Whether it is still wanted.
+    /// Reports a result. Returns whether the watch is still wanted.
     fn has_read(&self, event: Event) -> bool {
         self.sender.send((self.number, event)).is_ok()
     }
@@ -139,7 +137,7 @@ async fn node(session: Session, path: String, reader: Reader, mut coalesced: Opt
     }
 }
 
-/// What one child was read to hold.
+/// The last read of one child.
 type Child = (String, Epoch, Option<Node>);
 
 async fn tree(session: Session, parent: String, reader: Reader) {
@@ -154,7 +152,7 @@ async fn tree(session: Session, parent: String, reader: Reader) {
             seen = watch.next() => {
                 let Ok(seen) = seen else { return };
                 if epoch != Some(seen.epoch) {
-                    // Another session: what was read on the former one is no longer taken for known.
+                    // After a change of session, what was read on the former one is no longer known.
                     epoch = Some(seen.epoch);
                     tasks.abort_all();
                     armed.clear();

@@ -22,7 +22,7 @@ pub(super) struct Work<H> {
     call: Option<Call>,
     stop: Option<watch::Sender<StopReason>>,
     work_until: watch::Sender<BootTime>,
-    /// Tells the leadership that it has ended.
+    /// Notifies the leadership of its end.
     lost: watch::Sender<Option<StopReason>>,
     leadership: Option<Leadership>,
     term: u64,
@@ -31,7 +31,7 @@ pub(super) struct Work<H> {
 }
 
 impl<H: Handler> Work<H> {
-    /// `panics` hears the name of a call that panicked.
+    /// `panics` receives the name of a call that panicked.
     pub(super) fn new(
         handler: H,
         events: mpsc::UnboundedSender<Event>,
@@ -113,7 +113,7 @@ impl<H: Handler> Work<H> {
         self.work_until.send_replace(until);
     }
 
-    /// Stops whatever was begun; said again, it makes the stop more urgent.
+    /// Stops the work. A repeated call makes the stop more urgent.
     pub(super) fn stop(&mut self, reason: StopReason) {
         self.lost.send_replace(Some(reason.clone()));
         if let Some(stop) = &self.stop {
@@ -128,7 +128,7 @@ impl<H: Handler> Work<H> {
         self.begin("stop", async move {
             if let Some(running) = running {
                 running.abort.abort();
-                // Dropped, whatever it was doing, before anything is stopped.
+                // The call in progress is dropped before anything is stopped.
                 let _ = running.reporter.await;
             }
             handler.stop(&order).await;
@@ -136,7 +136,7 @@ impl<H: Handler> Work<H> {
         });
     }
 
-    /// The engine has heard that everything stopped.
+    /// The engine knows that all work has stopped.
     pub(super) fn stopped(&mut self) {
         self.stop = None;
         self.leadership = None;
@@ -174,10 +174,10 @@ impl<H> Drop for Work<H> {
     }
 }
 
-/// Who is in office, by slot.
+/// The leaders, by slot.
 type Leaders = BTreeMap<usize, Option<Current>>;
 
-/// Tells the application of each slot whose leader is another one than it was told of.
+/// Notifies the application of each slot whose leader differs from the one that it was notified of.
 async fn tell<H: Handler>(handler: Arc<H>, mut changes: watch::Receiver<Leaders>) {
     let mut told = Leaders::new();
     while changes.changed().await.is_ok() {
@@ -191,7 +191,7 @@ async fn tell<H: Handler>(handler: Arc<H>, mut changes: watch::Receiver<Leaders>
     }
 }
 
-/// A call under way, and the task that reports how it ended.
+/// A call in progress, and the task that reports its end.
 struct Call {
     abort: AbortHandle,
     reporter: JoinHandle<()>,

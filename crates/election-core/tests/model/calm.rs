@@ -1,12 +1,12 @@
-//! Does somebody lead in the end, and does every request of an operator end? From a state on
-//! faults stop, and everything that can happen does, in a fixed and fair order.
+//! Is there a leader in the end, and does every request of an operator end? From a given state on, faults stop, and all
+//! possible events happen, in a fixed and fair order.
 //!
-//! That is asked twice. At first whatever went wrong is repaired: processes start again, machines and
-//! connections come back. Then, of states in which a member is dead, frozen or cut off, nothing is:
-//! those members never return, and the survivors must do without them.
+//! The check is made twice. In the first, everything is repaired: processes start again, machines and connections come
+//! back. The second is for states in which a member is dead, frozen or cut off. There nothing is repaired: those
+//! members never return, and the survivors must continue without them.
 //!
-//! The checker asks this of every state that it reaches. A path that ends well makes
-//! all states on it good, so most questions are answered after a few steps.
+//! The checker makes this check from every state that it reaches. If a path ends well, all states on it are good, so
+//! most checks end after a few steps.
 
 use std::{
     collections::HashSet,
@@ -32,7 +32,7 @@ const STEPS: usize = 800;
 /// More ticks than all timeouts of a recovery together.
 const TICKS: u32 = 30;
 
-/// States from which it is known that somebody leads in the end.
+/// States which are known to have a leader in the end.
 #[derive(Debug, Default)]
 pub(crate) struct Good(Mutex<HashSet<u64>>);
 
@@ -41,12 +41,12 @@ impl Good {
         self.0.lock().is_ok_and(|known| known.contains(&fingerprint))
     }
 
-    /// Whether somebody leads in the end, from `world` on, when all come back.
+    /// Whether there is a leader in the end, from `world` on, if all members come back.
     pub(crate) fn leads(&self, setting: &Setting, world: &World) -> bool {
         self.ends_well(setting, world, 0)
     }
 
-    /// The same when those who are lost never come back, if there is a survivor who may lead.
+    /// The same if the lost members never come back, provided that there is a survivor that may lead.
     pub(crate) fn survivors_lead(&self, setting: &Setting, world: &World) -> bool {
         let lost = world.casualties();
         lost == 0 || !world.has_candidate(setting, lost) || self.ends_well(setting, world, lost)
@@ -69,8 +69,8 @@ impl Good {
     }
 }
 
-/// Lets everything happen that can, without a fault; `known` says of a state that it
-/// ends well. The last state stands in `World::settle`.
+/// Lets all possible events happen, without a fault. `known` returns whether a state is known to end well. The last
+/// state is in `World::settle`.
 fn run(setting: &Setting, world: &World, lost: u8, mut known: impl FnMut(&World) -> bool) -> bool {
     let mut calm = world.clone();
     calm.calm = true;
@@ -95,7 +95,7 @@ fn run(setting: &Setting, world: &World, lost: u8, mut known: impl FnMut(&World)
     false
 }
 
-/// How it goes on from a state that does not end well.
+/// How the path continues from a state that does not end well.
 pub(crate) fn goes_on(setting: &Setting, world: &World, lost: u8) -> Vec<(World, Option<Move>)> {
     const ENOUGH: usize = 40;
     let mut path = Vec::new();
@@ -128,7 +128,7 @@ impl World {
         self.members.iter().enumerate().map(|(m, member)| u8::from(lost(member)) << m).sum()
     }
 
-    /// Whether somebody who is not lost may lead, now or once it has started.
+    /// Whether a member that is not lost may lead, now or once it has started.
     fn has_candidate(&self, setting: &Setting, lost: u8) -> bool {
         self.members.iter().enumerate().any(|(m, member)| {
             let leaves = member.process.as_ref().is_some_and(|process| process.leaving);
@@ -147,7 +147,7 @@ impl World {
             && children(&self.server.tree, &requests).all(ended)
     }
 
-    /// The next thing that happens when nothing goes wrong any more.
+    /// The next event when there are no further faults.
     fn next_calm(&self, setting: &Setting) -> Option<Step> {
         let mut moves = Vec::new();
         self.moves(setting, &mut moves);
@@ -156,11 +156,11 @@ impl World {
             .into_iter()
             .map(|m| m.step)
             .find(|step| !matches!(step, Step::GiveUp(m) if !self.is_lost(*m)));
-        // One leads, and nothing is due but what an elector writes once it has a lease again.
+        // There is a leader, and nothing is due except an elector's write once it has a lease again.
         next.or_else(|| (self.is_led(setting) && !self.is_well(setting)).then_some(Step::Tick))
     }
 
-    /// Starts everybody, and waits until one leads and time changes nothing any more.
+    /// Starts all members, and waits until there is a leader and time changes nothing further.
     pub(crate) fn settle(&mut self, setting: &Setting) {
         self.calm = true;
         for _ in 0..STEPS {

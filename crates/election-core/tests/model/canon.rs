@@ -1,19 +1,18 @@
-//! When two states are one: a hash that forgets what nobody can tell apart.
+//! When two states are equal: a hash that omits what no part of the system can distinguish.
 //!
-//! Moments are taken relative to the present, and those that lie further back than
-//! any timeout count as equally old. Transactions are replaced by their order, for
-//! nobody compares them in another way. Operations are numbered from the first on.
-//! The engine's own `Hash` writes each of the three in a form of its own.
+//! Times are relative to the present, and all times that are further back than any timeout are equal. Transactions are
+//! replaced by their order, because they are only compared. Operations are numbered from the first on. The engine's own
+//! `Hash` writes each of the three in a distinct form.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// The first transaction; whatever is as large, and smaller than [`WALL`], is one.
+/// The first transaction. A number from here to [`WALL`] is a transaction.
 pub(crate) const FIRST_ZXID: i64 = 1 << 32;
 
-/// What is larger is the wall clock's.
+/// A larger number is a wall-clock time.
 const WALL: u64 = 1 << 40;
 
-/// How a state is told from another.
+/// What distinguishes a state from another.
 #[derive(Debug)]
 pub(crate) struct Canon {
     now: i128,

@@ -15,10 +15,10 @@ use crate::{
 
 type Holds = fn(&Election, &World) -> bool;
 
-/// What is asked of the survivors.
+/// The property that is checked for the survivors.
 pub(crate) const SURVIVORS: &str = "the survivors elect";
 
-/// Every invariant, as the word before the colon of its sentence.
+/// Every invariant, by the part of its sentence before the colon.
 const INVARIANTS: [(&str, Holds); 14] = [
     ("at most one", |_, w| w.keeps("at most one")),
     ("fencing", |_, w| w.keeps("fencing")),
@@ -53,7 +53,7 @@ pub(crate) struct Report {
     pub(crate) seconds: f64,
     /// Every state that can be reached was looked at.
     pub(crate) complete: bool,
-    /// What is wrong, and how it came to that.
+    /// The failure, and the path to it.
     pub(crate) found: Option<Found>,
 }
 
@@ -163,7 +163,7 @@ fn report(setting: &Setting, checker: &impl Checker<Election>, seconds: f64, mos
 }
 
 impl World {
-    /// A word on every member, for a trace.
+    /// A short text about every member, for a trace.
     pub(crate) fn glance(&self, setting: &Setting) -> String {
         let words = self.members.iter().enumerate().map(|(m, member)| {
             let name = setting.members[m].0;

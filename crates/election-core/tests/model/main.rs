@@ -1,7 +1,7 @@
-//! The engine, checked: every state that can be reached with a bounded number of faults,
-//! and of things that happen out of turn.
+//! The engine in a model checker: every state that can be reached with a bounded number of faults, and of events out of
+//! order.
 //!
-//! `docs/model.md` says what is modelled, how time passes, and in which orders things happen.
+//! `docs/model.md` describes what is modelled, how time passes, and in which orders events happen.
 
 mod calm;
 mod canon;

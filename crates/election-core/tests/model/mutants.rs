@@ -1,8 +1,8 @@
-//! One rule switched off at a time: the checker must find each that is missing.
+//! Each rule is switched off alone: the checker must find a failure for each missing rule.
 //!
-//! A rule of which the checker misses nothing is a second line: something else prevents
-//! what it is for, and the reason says what. Those are looked for in the same way, so
-//! that a rule which becomes the first line is noticed.
+//! If the checker finds no failure without a rule, the rule is a second line: something else prevents the same failure,
+//! and the recorded reason names it. Second lines are checked in the same way, so that a rule which becomes the first
+//! line is noticed.
 
 use election_core::internals::Rule;
 
@@ -53,16 +53,16 @@ pub(crate) const ALL: [Rule; 34] = [
     Rule::DoubtedFirst,
 ];
 
-/// What stands outside the engine.
+/// The rules outside the engine.
 const OUTSIDE: [Outside; 5] =
     [Outside::Claim, Outside::Tokens, Outside::SessionPin, Outside::Guard, Outside::Heartbeats];
 
 /// What becomes of an election without a rule.
 #[derive(Debug)]
 enum Without {
-    /// This does not hold any more, in this run.
+    /// This promise is broken in this run.
     Breaks(&'static str, Setting),
-    /// It is a second line: nothing is wrong in this run, and why.
+    /// It is a second line: no promise is broken in this run, with the reason.
     Holds(&'static str, Setting),
 }
 
@@ -183,7 +183,7 @@ fn without_elsewhere() -> Vec<(&'static str, Without)> {
     ]
 }
 
-/// The same for what stands outside the engine.
+/// The same for the rules outside the engine.
 fn without_outside(rule: Outside) -> Without {
     use Fault::{Crash, Cut, Freeze, Minority};
     let setting =
@@ -216,8 +216,8 @@ fn verify(rule: &str, without: Without) -> Result<(), String> {
     }
 }
 
-/// The survivors' question must be able to fail by itself: without the commit, the last one that is
-/// left never becomes READY.
+/// The check for the survivors must be able to fail by itself: without the commit, the last survivor never becomes
+/// READY.
 #[test]
 fn survivors_that_do_not_elect_are_found() {
     let new = Setting::new("", 1, 0, &[Fault::Crash, Fault::Freeze]);
@@ -227,8 +227,8 @@ fn survivors_that_do_not_elect_are_found() {
     assert_eq!(verify("none", Holds("all rules hold", Setting { without: None, ..setting })), Ok(()));
 }
 
-/// Each rule is missed, or said to be a second line. `MODEL_RULE=Reread MODEL_TRACE=1` looks
-/// at one, and shows what goes wrong.
+/// Without each rule there is a failure, or the rule is listed as a second line. `MODEL_RULE=Reread MODEL_TRACE=1`
+/// checks one rule and shows the failure.
 #[test]
 fn each_rule_is_missed() {
     let only = std::env::var("MODEL_RULE").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A path through the states in words.
+//! A path through the states as text.
 
 use election_core::{
     internals::{Outcome, Request, Watched},

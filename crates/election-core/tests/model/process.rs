@@ -15,7 +15,7 @@ pub(crate) struct Member {
     /// Counts processes.
     pub(crate) life: u64,
     pub(crate) process: Option<Process>,
-    /// Everything on it stands still: worker, guard and job.
+    /// The machine is frozen: worker, guard and job.
     pub(crate) frozen: bool,
 }
 
@@ -39,16 +39,16 @@ pub(crate) struct Client {
     pub(crate) sent: VecDeque<(OpId, Request)>,
     /// On their way back.
     pub(crate) replies: VecDeque<(OpId, Outcome)>,
-    /// What is watched, and what was told of it last.
+    /// The watched znodes, and the last report of each watch.
     pub(crate) watched: Vec<(Watched, Option<Told>)>,
     /// What it has read, and what has not reached the engine yet: later readings and outcomes overtake it.
     pub(crate) late: Option<Event>,
     /// What its server has, if that lags.
     pub(crate) view: Option<Tree>,
-    /// Its server is cut off from the others: reads are answered, writes are stuck,
-    /// and nobody hears of the session.
+    /// Its server is cut off from the others: reads are answered, writes are stuck, and the other servers do not hear
+    /// from the session.
     pub(crate) minority: bool,
-    /// Until when the lease lasts that was told last.
+    /// The end of the lease that was last reported.
     pub(crate) lease: Option<Time>,
     /// When it last heard from the ensemble.
     pub(crate) heard: Time,
@@ -57,14 +57,14 @@ pub(crate) struct Client {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Link {
     Connected,
-    /// Nothing comes through any more, and the client hasn't noticed.
+    /// No message gets through, and the client hasn't noticed.
     Silent,
     /// It has noticed.
     Paused,
     Over,
 }
 
-/// What a watch has told: creation and last change of each znode, by name.
+/// A watch's report: creation and last change of each znode, by name.
 pub(crate) type Told = BTreeMap<String, (i64, i64)>;
 
 /// The application, and its guard.
@@ -149,7 +149,7 @@ impl Client {
         }
     }
 
-    /// Whatever is under way comes to nothing, or to nothing known.
+    /// All requests in progress fail, or their outcome is unknown.
     pub(crate) fn lose(&mut self) {
         let unknown = || Outcome::Unknown("the connection was lost".to_owned());
         let ops: Vec<_> =

@@ -4,7 +4,7 @@ use election_core::record::RequestKind;
 
 use crate::settings::{Ask, Fault, Kind, Setting, Start, THREE, THREE_TWO_EAST};
 
-/// Whatever can go wrong by itself.
+/// All faults that can happen by themselves.
 pub(crate) const ANY: &[Fault] = &[
     Fault::Crash,
     Fault::Freeze,
@@ -51,7 +51,7 @@ pub(crate) const RACE: Setting = Setting {
     ..Setting::new("a race of three", 2, 1, &[Fault::Lag, Fault::JobEnds])
 };
 
-/// The same where a member leaves, the one that the switchover names as well.
+/// The same if a member leaves, including the one that the switchover names.
 const LEAVES: Setting =
     Setting { name: "a race of three, one leaves", kinds: &[Fault::Lag, Fault::Leave], ..RACE };
 
@@ -89,7 +89,7 @@ pub(crate) const SINGLE_LATE: Setting = Setting {
     ..Setting::new("single, a reading arrives late", 1, 0, &[Fault::Late])
 };
 
-/// Those of an ordinary test run: each takes seconds.
+/// The runs of an ordinary test: each takes seconds.
 pub(crate) fn short() -> Vec<Setting> {
     use Fault::{Crash, Freeze, Lag, Reset};
     vec![
@@ -122,7 +122,7 @@ pub(crate) fn short() -> Vec<Setting> {
     ]
 }
 
-/// Those of `cargo xtask model` besides: each takes minutes.
+/// The further runs of `cargo xtask model`: each takes minutes.
 pub(crate) fn long() -> Vec<Setting> {
     use Fault::{Crash, Cut, Freeze, Lag, Leave, Minority, Reset};
     vec![

@@ -1,5 +1,5 @@
-//! ZooKeeper as far as an election can tell: znodes, sessions with their ephemerals,
-//! versions, sequential names, and views that lag behind.
+//! ZooKeeper as visible to an election: znodes, sessions with their ephemerals, versions, sequential names, and views
+//! that lag behind.
 
 use std::{collections::BTreeMap, sync::Arc};
 

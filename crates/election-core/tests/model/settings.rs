@@ -13,18 +13,17 @@ use election_core::{
 
 use crate::strategy::SiteOrder;
 
-/// A unit of time: longer than any retry, so that what is to be tried again is tried
-/// again when time passes.
+/// A unit of time. It is longer than any retry, so every pending retry happens when time passes.
 pub(crate) const TICK: Duration = Duration::from_secs(4);
 
-/// After so many ticks without a word of it a session may expire.
+/// After this many ticks without a message a session may expire.
 pub(crate) const TIMEOUT: u32 = 4;
 
 /// A lease lasts a tick less: the margin.
 pub(crate) const LEASE: u32 = TIMEOUT - 1;
 
-/// The longest timeout of the engine: a phase's, or the wait for a namesake's session.
-/// What is longer ago counts as so long ago.
+/// The longest timeout of the engine: a phase's, or the wait for the session of a process with the same id. All longer
+/// times count as this one.
 pub(crate) const MEMORY: u32 = 5;
 
 /// What can go wrong, or is asked for, and when a run of the checker allows it.
@@ -32,9 +31,9 @@ pub(crate) const MEMORY: u32 = 5;
 pub(crate) enum Fault {
     /// The process dies, with its job. It may start again at any time.
     Crash,
-    /// The machine stands still, and goes on at any time.
+    /// The machine freezes, and continues at any time.
     Freeze,
-    /// Nothing comes through any more; the client notices at any time.
+    /// No message gets through; the client notices at any time.
     Cut,
     /// The connection is lost, and that is noticed at once.
     Reset,
@@ -87,7 +86,7 @@ impl Ask {
     }
 }
 
-/// What stands outside the engine, and can be left out to see that it is missed.
+/// The rules outside the engine, which can be left out to check that a failure follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outside {
     /// A job claims its token at the resource before it reads anything.
@@ -125,32 +124,32 @@ pub(crate) struct Setting {
     pub(crate) start: Start,
     /// How many faults may happen in one run of the system.
     pub(crate) faults: u8,
-    /// How often something may overtake what is to happen before it.
+    /// How often an event may overtake an earlier one.
     pub(crate) overtakes: u8,
     pub(crate) kinds: &'static [Fault],
     /// Each kind of fault happens once at most.
     pub(crate) once: bool,
-    /// A race of members: one that is frozen or lags comes back between any two steps of others, and
-    /// what it sent arrives between any two, without an overtake; and nothing overtakes but a
-    /// member's watch what else that member has to do.
+    /// A race of members. A member that is frozen or lags comes back between any two steps of others, and its messages
+    /// arrive between any two, without counting as an overtake. Only a member's watch may overtake that member's other
+    /// events.
     pub(crate) race: bool,
     /// If there are any, the faults are these, in this order: a fault and its member.
     pub(crate) script: &'static [(Fault, usize)],
     /// What operators ask for, one after the other, at any time.
     pub(crate) asks: &'static [Ask],
     pub(crate) leftovers: Leftovers,
-    /// Members whose job never gets further than taking over.
+    /// Members whose job never completes a takeover.
     pub(crate) broken: &'static [&'static str],
-    /// Members that can't reach a leader may put it out of office.
+    /// Members that can't reach a leader may end its leadership.
     pub(crate) suspicion: bool,
-    /// The ensemble was restored from a copy: the resource has seen newer tokens than any
-    /// czxid to come, and an operator has raised the base.
+    /// The ensemble was restored from a copy: the resource has seen newer tokens than any later czxid, and an operator
+    /// has raised the base.
     pub(crate) restored: bool,
     pub(crate) without: Option<Rule>,
     pub(crate) without_outside: Option<Outside>,
-    /// Whether to look, from every state, whether somebody leads in the end.
+    /// Whether to check, from every state, that there is a leader in the end.
     pub(crate) liveness: bool,
-    /// The same where nobody who is dead, frozen or cut off comes back.
+    /// The same without the return of a dead, frozen or cut off member.
     pub(crate) survivors: bool,
 }
 

@@ -22,7 +22,7 @@ pub(crate) enum Step {
     Serve(usize),
     /// The oldest reply reaches it.
     Reply(usize),
-    /// One of its watches reads, and tells.
+    /// One of its watches reads, and reports.
     Tell(usize, usize),
     /// Its job answers.
     Answer(usize),
@@ -44,9 +44,9 @@ pub(crate) enum Step {
     CatchUp(usize),
     /// What it has read before arrives.
     Arrive(usize),
-    /// [`Fault::Late`]: one of its watches reads, or else its oldest reply has come, and that arrives later.
+    /// [`Fault::Late`]: one of its watches reads, or its oldest reply has come, and the result arrives later.
     Hold(usize, Option<usize>),
-    /// Its machine goes on.
+    /// Its machine continues.
     Thaw(usize),
     /// Its process is started.
     Start(usize),
@@ -59,7 +59,7 @@ pub(crate) enum Step {
     Fault(Fault, usize),
 }
 
-/// A step, and whether it overtakes what is to happen before it.
+/// A step, and whether it overtakes an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Move {
     pub(crate) step: Step,
@@ -108,13 +108,13 @@ impl World {
         moves.extend(faults.into_iter().map(Move::in_turn));
     }
 
-    /// Whether nothing is on its way.
+    /// Whether there are no messages in transit.
     pub(crate) fn is_quiet(&self, setting: &Setting) -> bool {
         (0..self.members.len()).all(|m| self.due(setting, m).is_empty())
     }
 
-    /// What is on its way to or from a member, or due there, in the order in which it
-    /// happens where nothing overtakes anything. It is faster than a tick.
+    /// The messages from or to a member and its due events, in their order without an overtake. It takes less than a
+    /// tick.
     pub(crate) fn due(&self, setting: &Setting, m: usize) -> Vec<Step> {
         let mut steps = Vec::new();
         let member = &self.members[m];
@@ -161,8 +161,8 @@ impl World {
         steps
     }
 
-    /// What happens at any time, or never, where something is wrong; and that time passes
-    /// where nothing is on its way.
+    /// Events that happen at any time or never, after a fault; and the passing of time if there are no messages in
+    /// transit.
     fn patient(&self, setting: &Setting, quiet: bool, steps: &mut Vec<Step>) {
         for (m, member) in self.members.iter().enumerate() {
             let returns = !self.is_lost(m);
@@ -207,7 +207,7 @@ impl World {
                 steps.push(Step::Expire(*session));
             }
         }
-        // One leads, all is well, and nothing is going to happen any more: the end.
+        // There is a leader, all is well, and there are no further events: the end.
         let ended = steps.is_empty() && self.is_led(setting);
         let late = |m: &Arc<Member>| m.runs() && m.client().is_some_and(|c| c.late.is_some());
         let quiet = quiet && !self.members.iter().any(late);
@@ -316,7 +316,7 @@ impl World {
         }
         self.dull(setting);
         self.judge(setting);
-        // Who was at it goes on until nothing is left.
+        // The member whose turn it is continues until it has no further steps.
         self.turn = match step.member() {
             _ if self.is_quiet(setting) => 0,
             Some(m) => m,
@@ -337,7 +337,7 @@ impl World {
             let runs = self.members[m].runs() && self.members[m].link() == Some(Link::Connected);
             let Some(client) = self.member(m).client_mut() else { return };
             if !reads && client.view.is_some() {
-                // Whoever has written sees all that was written before.
+                // A client that has written sees everything that was written before.
                 client.view = None;
             }
             client.replies.push_back((op, applied.outcome));
@@ -346,7 +346,7 @@ impl World {
         for path in applied.changed {
             self.changed(setting, &path);
         }
-        // Where nothing that matters can come between, reading and learning are one.
+        // If no relevant step can come between, reading and reporting are one step.
         if lone {
             self.reply(setting, m);
         }
@@ -411,7 +411,7 @@ impl World {
         }
     }
 
-    /// What nobody reacts to happens at once.
+    /// Events without a reaction happen at once.
     fn dull(&mut self, setting: &Setting) {
         let fails = setting.kinds.iter().any(|k| matches!(k, Fault::JobFails | Fault::JobHangs));
         for m in 0..self.members.len() {
@@ -604,7 +604,7 @@ impl World {
             && leaders.into_iter().all(|(m, process)| self.holds(setting, m, process).is_some())
     }
 
-    /// This leader works, its znode is there and says so, and the decision names it, where there is one.
+    /// This leader works, its znode exists and names it, and so does the decision, if there is one.
     fn holds(&self, setting: &Setting, m: usize, process: &Process) -> Option<()> {
         let slot = process.engine.slot()?;
         let current = self.current(setting, slot)?;
@@ -651,7 +651,7 @@ fn can(fault: Fault, member: &Member) -> bool {
     }
 }
 
-/// What a watch would tell: creation and last change of what it looks at.
+/// What a watch would report: creation and last change of what it watches.
 fn read(tree: &Tree, watched: &Watched) -> Told {
     match watched {
         Watched::Node(path) => {
@@ -664,8 +664,8 @@ fn read(tree: &Tree, watched: &Watched) -> Told {
 }
 
 impl Step {
-    /// Of the [patient](World::patient) ones: what comes between any two steps of others, and is no
-    /// overtaking. In a race, what a member does that is frozen or lags.
+    /// Of the [patient](World::patient) ones, the events between any two steps of others that are no overtake. In a
+    /// race, the events of a member that is frozen or lags.
     fn straggles(&self, setting: &Setting) -> bool {
         match self {
             Self::Arrive(_) => true,

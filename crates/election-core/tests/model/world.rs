@@ -50,7 +50,7 @@ const RESTORED: u64 = 1 << 36;
 pub(crate) struct Store {
     /// The highest token that it has seen.
     pub(crate) highest: u64,
-    /// The highest token of somebody who has read, and builds on what was read.
+    /// The highest token of a leader that has read the resource and uses what it read.
     pub(crate) read_by: u64,
 }
 
@@ -89,9 +89,9 @@ pub(crate) struct World {
     /// By slot.
     pub(crate) stores: Vec<Store>,
     pub(crate) past: Arc<Past>,
-    /// Whose steps come first.
+    /// The member whose steps come first.
     pub(crate) turn: usize,
-    /// How often something may still overtake what is to happen before it.
+    /// How often an event may still overtake an earlier one.
     pub(crate) overtakes: u8,
     /// How many faults may still happen.
     pub(crate) faults: u8,
@@ -101,9 +101,9 @@ pub(crate) struct World {
     pub(crate) asked: u8,
     /// What does not hold.
     pub(crate) broken: Option<String>,
-    /// Faults have stopped: nothing new goes wrong.
+    /// Faults have stopped: there are no new ones.
     pub(crate) calm: bool,
-    /// Members that don't come back, a bit each, where only the survivors' calm is looked at.
+    /// Members that don't come back, one bit each, in the check of the survivors.
     pub(crate) lost: u8,
 }
 
@@ -255,7 +255,7 @@ impl World {
                 let fenced = fencing.granted(setting.exclusive(), m, life, token);
                 let led = match setting.recipe {
                     Kind::Elector => past.mandates.enters(setting.exclusive(), slot, term, &grant.ballot),
-                    // Nothing is decided.
+                    // There is no decision.
                     Kind::Queue | Kind::Single => Ok(()),
                 };
                 self.require(fenced.and(led));
@@ -317,7 +317,7 @@ impl World {
             let outcome = Outcome::NotApplied("the session is over".to_owned());
             return self.feed(setting, m, Event::Done { op, outcome });
         };
-        // Nobody else looks at the history.
+        // No other part reads the history.
         let outcome = match &request {
             Request::CreateSequential { prefix, ephemeral: false, .. } => {
                 Outcome::Created { path: prefix.clone(), czxid: 0 }
@@ -509,7 +509,7 @@ impl World {
         Elected::decode(&path, &self.server.get(&path)?.data).ok()
     }
 
-    /// What the leader znode of a slot says; in the queue, that of the first one.
+    /// The record in the leader znode of a slot; in the queue, that of the first candidate.
     pub(crate) fn current(&self, setting: &Setting, slot: usize) -> Option<Current> {
         let path = setting.paths().leader_znode(slot);
         if setting.recipe == Kind::Elector {
@@ -555,7 +555,7 @@ impl World {
         }
     }
 
-    /// Whether terms and tokens go on above what somebody remembers who was there when all was deleted.
+    /// Whether terms and tokens continue above what a member remembers that was there when all was deleted.
     pub(crate) fn is_remembered(&self, setting: &Setting) -> bool {
         let Remembered { term, token_base, by } = &self.past.remembered;
         let lives = |(m, life): &(usize, u64)| {
@@ -607,7 +607,7 @@ impl World {
             let verdict = at_most_one::check(setting.exclusive(), me, others);
             self.require(verdict);
         }
-        // Whoever acts, on a machine that stands still as well, may be about to write.
+        // Every acting member may be about to write, including one on a frozen machine.
         for m in everyone {
             let job = self.members[m].process.as_ref().map(|p| &p.job);
             let Some((slot, token)) = job.and_then(|job| Some((job.slot, job.token?))) else { continue };
@@ -623,7 +623,7 @@ impl World {
     }
 }
 
-/// Whoever is put out of office was lost by enough others.
+/// A leader whose leadership was ended was lost by enough others.
 fn witnessed(setting: &Setting, elected: &Elected, lost: &BTreeMap<Ballot, BTreeSet<usize>>) -> Verdict {
     let suspect = match (elected.latest().and_then(|given| given.previous.as_ref()), elected.named(0)) {
         (Some(suspect), None) if elected.cause() == Cause::Suspected => &suspect.ballot,

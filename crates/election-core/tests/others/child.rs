@@ -1,4 +1,4 @@
-//! A contender of somebody else's in a process of its own.
+//! A contender of another implementation, in a process of its own.
 
 use std::{
     io::{BufRead as _, BufReader, Read, Write as _},
@@ -13,7 +13,7 @@ use zk_session::BootTime;
 
 use super::SOON;
 
-/// A process that obeys words and says lines; killed when it is dropped.
+/// A process that reads commands and prints lines. It is killed when it is dropped.
 pub(crate) struct Other {
     what: &'static str,
     child: Child,
@@ -28,7 +28,7 @@ impl Other {
         Self::listen(what, child, output)
     }
 
-    /// One that says its lines on standard error.
+    /// A process that prints its lines on standard error.
     pub(crate) fn start_on_stderr(what: &'static str, command: &mut Command) -> Self {
         let mut child = spawn(what, command.stdout(Stdio::null()).stderr(Stdio::piped()));
         let output = child.stderr.take().unwrap();
@@ -65,7 +65,7 @@ impl Other {
         }
     }
 
-    /// It says nothing: it does not lead.
+    /// It prints nothing: it does not lead.
     pub(crate) fn is_silent(&mut self) {
         match self.lines.recv_timeout(Duration::ZERO) {
             Ok(said) => panic!("{} says {said:?}", self.what),

@@ -34,10 +34,10 @@ fn server_kind() -> ServerKind {
     }
 }
 
-/// The root, and the name, whose path is the queue in the formats of others.
+/// The root, and the name, whose path is the queue in the formats of other implementations.
 const ELECTION: (&str, &str) = ("/theirs", "election");
 
-/// A server, a path, and who stands there.
+/// A server, a path, and the candidates there.
 struct Stand {
     runtime: Runtime,
     server: Servers,
@@ -46,7 +46,7 @@ struct Stand {
     format: QueueFormat,
 }
 
-/// Whoever can lead.
+/// A process or client that can lead.
 enum Contender {
     Ours(Box<Ours>),
     Other(Other),
@@ -107,7 +107,7 @@ impl Stand {
         self.runtime.block_on(self.observer.active()).unwrap()
     }
 
-    /// Those who stand, by what their znodes hold, in no order.
+    /// The candidates, from the data of their znodes, in no order.
     fn standing(&self) -> Vec<String> {
         let session = self.live();
         self.runtime.block_on(async {
@@ -122,7 +122,7 @@ impl Stand {
         })
     }
 
-    /// It stands behind everyone who does already.
+    /// It joins behind all present candidates.
     fn join(&self, who: &mut Contender) {
         let before = self.standing().len();
         match who {
@@ -161,8 +161,8 @@ impl Stand {
         std::fs::remove_file(self.lock_file()).unwrap();
     }
 
-    /// Everyone stands; then leadership goes round, in this order of standing, each one
-    /// standing again behind the others as soon as it has led.
+    /// All join. Then leadership passes from each to the next, in the order of joining. Each one joins again behind the
+    /// others as soon as it has led.
     fn goes_round(&self, all: &mut [Contender], times: usize) {
         for who in &mut *all {
             self.join(who);
@@ -221,7 +221,7 @@ fn leadership_goes_round_between_ours_and_kazoos() {
     grow(&all[1]);
 }
 
-/// kazoo can stand in a latch of Curator's if its lock is given the names of one.
+/// kazoo can be a candidate in a latch of Curator's if its lock is given the names of one.
 #[test]
 fn leadership_goes_round_between_ours_curators_and_kazoos() {
     let (Some(python), stand) = (python(), Stand::new(QueueFormat::LeaderLatch)) else { return };
@@ -230,14 +230,14 @@ fn leadership_goes_round_between_ours_curators_and_kazoos() {
     stand.goes_round(&mut all, 1);
     // And the other way round.
     let mut others = [stand.ours("c"), stand.curator(&class_path), stand.kazoo(python)];
-    // The leader last, so that nobody else comes to lead meanwhile.
+    // The leader last, so that no other candidate leads meanwhile.
     for who in all.iter_mut().rev() {
         stand.leave(who);
     }
     stand.goes_round(&mut others, 2);
 }
 
-/// Whoever dies is followed by the next once its session is over.
+/// When a leader dies, the next one leads once the session is over.
 #[test]
 fn whoever_dies_is_followed() {
     let (Some(python), stand) = (python(), Stand::new(QueueFormat::LeaderLatch)) else { return };
@@ -273,11 +273,11 @@ fn ours_stop_before_theirs_begin() {
     stand.join(&mut curator);
     stand.leads(&mut ours);
     proxy.black_hole(true);
-    // It says TWO instead if it finds the other one at work.
+    // It prints TWO instead if it finds the other one at work.
     stand.leads(&mut curator);
 }
 
-/// Whoever gives up in the middle of the queue makes nobody lead.
+/// A candidate that leaves the middle of the queue causes no other one to lead.
 #[test]
 fn whoever_gives_up_is_passed_over() {
     let Some(python) = python() else { return };

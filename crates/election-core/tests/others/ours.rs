@@ -78,8 +78,8 @@ pub(crate) fn process(hosts: &str, format: QueueFormat, lock_file: &Path) -> Com
     command
 }
 
-/// Does nothing unless it was started by [`process`]. It speaks on standard error, for the
-/// test harness does so on the other.
+/// Does nothing unless it was started by [`process`]. It uses standard error, because the test harness uses standard
+/// output.
 #[test]
 fn a_process_of_its_own() {
     let Ok(role) = env::var(ROLE) else { return };

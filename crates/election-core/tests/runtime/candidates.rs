@@ -69,7 +69,7 @@ async fn dropped_leadership_passes_on() {
     }
 }
 
-/// Ownership is what counts: nobody else leads while a program has not let go.
+/// Ownership counts: no other member leads until a program has released its leadership.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leadership_is_not_released_while_it_is_held() {
     let world = World::start(DriverKind::Native).await;
@@ -132,7 +132,7 @@ async fn work_runs_while_its_member_leads() {
     let cause = || one.election().unwrap().status().now().elected.map(|elected| elected.cause());
     wait_for("the failure is recorded", SOON, || cause() == Some(Cause::WorkFailed)).await;
 
-    // Lost and acquired again: the work begins anew.
+    // Lost and acquired again: the work starts again.
     let runs = AtomicU32::new(0);
     let session = world.session(None).await;
     let mut two = Candidate::new(&session, config(&world, "two", recipe.clone()));

@@ -1,4 +1,4 @@
-//! An administrator deletes what an election rests on, with all sessions alive: everything comes back by itself.
+//! An administrator deletes znodes of an election while all sessions are alive. The election recovers by itself.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use super::{
     members::{Member, World, wait_for},
 };
 
-/// What is deleted with all below it, of what lies under the election.
+/// The znodes under the election that are deleted with all their descendants.
 const PARTS: [&str; 6] = ["", "/leader", "/nodes", "/election", "/history", "/leader/current"];
 
-/// As `deleteall` does: members can be quicker to make it anew, and then the last znode is not empty.
+/// Deletes as `deleteall` does. Members can create znodes again meanwhile, and then the last znode is not empty.
 async fn delete(world: &World, part: &str) {
     let session = world.operator().active().await.unwrap();
     match session.delete_recursive(&format!("{}{part}", world.paths().base())).await {
@@ -26,7 +26,7 @@ async fn delete(world: &World, part: &str) {
     }
 }
 
-/// Waits until exactly one leads and holds the place with its token; answers the token.
+/// Waits until exactly one member leads and its leader znode has its token. Returns the token.
 async fn token_of_the_leader(world: &World, members: &[Member], after: &str) -> u64 {
     let deadline = BootTime::now() + SOON;
     loop {
@@ -89,7 +89,7 @@ async fn raise_tokens(world: &World) {
     operator::raise_tokens(world.operator(), world.paths(), BASE, "the test").await.unwrap();
 }
 
-/// Where nobody remembers what was, tokens begin anew: followers are told so.
+/// If no member remembers the earlier state, tokens begin again, and followers are notified.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn followers_are_told_of_an_election_that_began_anew() {
     let world = World::start(DriverKind::Native).await;
@@ -106,8 +106,8 @@ async fn followers_are_told_of_an_election_that_began_anew() {
     assert!(second.began_anew && second.leader.is_some_and(|leader| leader.fencing_token < BASE));
 }
 
-/// Where nobody remembers what was, the history may still have it: a resource that has seen the newer token
-/// refuses the leader, and an operator is told so until the base is raised.
+/// If no member remembers the earlier state, the history may still contain it. A resource that has seen the newer token
+/// refuses the leader, and the problem is reported until an operator raises the base.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_token_below_those_of_the_history_is_reported() {
     let world = World::start(DriverKind::Native).await;
@@ -139,7 +139,7 @@ async fn a_token_below_those_of_the_history_is_reported() {
     assert_eq!(world.problems().await, []);
 }
 
-/// Every recipe's tokens rise by themselves, so nothing is reported.
+/// The tokens of every recipe rise by themselves, so no problem is reported.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn changes_of_leadership_are_no_problem() {
     for recipe in [Recipe::Queue(QueueFormat::Native), Recipe::Single] {

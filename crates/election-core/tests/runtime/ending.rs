@@ -32,12 +32,12 @@ struct End {
     reason: StopReason,
     /// Whether `lead` had been dropped when `stop` was called.
     lead_was_dropped: bool,
-    /// Whether the place was still held when the work had ended.
+    /// Whether the leader znode still existed when the work had ended.
     held_to_the_end: bool,
     at: BootTime,
 }
 
-/// A job whose end takes a while, and that looks at its own place when it has ended.
+/// A job whose end takes a while, and which then reads its own leader znode.
 struct Job {
     witness: Session,
     paths: Paths,
@@ -45,7 +45,7 @@ struct Job {
     ends: Arc<Mutex<Vec<End>>>,
 }
 
-/// Says that `lead` runs, until it is dropped.
+/// Reports that `lead` runs, until it is dropped.
 struct Leading<'a>(&'a AtomicBool);
 
 impl Drop for Leading<'_> {
@@ -130,7 +130,7 @@ async fn by_a_wish(world: &World) {
     assert_eq!(stage.the_end().reason, StopReason::Resigned("the disk is to be changed".to_owned()));
     let elected = west.status().now().elected.unwrap();
     assert!(elected.sentence().contains("the disk is to be changed"), "{}", elected.sentence());
-    // It stands: when nobody else may lead it is named again.
+    // It is a candidate: if no other member may lead, it is named again.
     west.resign("mine too");
     wait_for("somebody leads again", SOON, || {
         let leads = |election: &Election| election.status().now().leads_now();
@@ -279,7 +279,7 @@ impl Handler for Clumsy {
     }
 }
 
-/// Nobody knows what still runs, so the election ends and says so, whichever call it was.
+/// The state of the work is unknown, so the election ends and reports it, for each of the calls.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_panic_in_any_call_ends_the_election() {
     let world = World::start(DriverKind::Native).await;
@@ -294,8 +294,8 @@ async fn a_panic_in_any_call_ends_the_election() {
     }
 }
 
-/// Where sessions end with their connections no lease is given, so nobody can lead: whoever joins leaves at once and says
-/// why.
+/// If sessions end with their connections no lease is granted, so no member can lead. A member that joins leaves at
+/// once with the reason.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_election_ends_where_no_lease_is_given() {
     for driver in DriverKind::ALL {

@@ -14,7 +14,7 @@ use super::{
     members::{Member, World, wait_for},
 };
 
-/// The probes of some members, each of whom can't reach whoever is in this set.
+/// The probes of some members, none of which can reach a member in this set.
 struct Probes {
     lost: Arc<Mutex<BTreeSet<Ballot>>>,
     task: tokio::task::JoinHandle<()>,
@@ -89,8 +89,8 @@ async fn a_lost_host(world: &World) {
     assert_eq!(elected.term, 3, "{}", elected.sentence());
 }
 
-/// A leader that lives, and that its peers can't reach: it sees its place gone, and
-/// stops. What one site alone says costs nobody the office.
+/// A leader that lives and that its peers can't reach: its leader znode is deleted, and it stops. Reports of one site
+/// alone do not end a leadership.
 async fn an_unseen_leader(world: &World) {
     let east = world.join("east-1", "east").await;
     wait_for("east-1 leads", SOON, || east.leads()).await;

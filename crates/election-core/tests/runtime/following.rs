@@ -1,4 +1,4 @@
-//! Who follows an election without standing in it.
+//! Following an election without being a candidate.
 
 use std::{
     sync::{Arc, Mutex},
@@ -17,7 +17,7 @@ use super::{
     members::{TICK, World, connect, wait_for},
 };
 
-/// Everything that one follower was told, in the order that it was told in.
+/// Everything that was reported to one follower, in order.
 #[derive(Clone, Default)]
 struct Told(Arc<Mutex<Vec<LeaderChange>>>);
 
@@ -53,7 +53,7 @@ impl Told {
         self.all().last().is_some_and(|last| last.as_ref().is_some_and(|l| l.member.as_str() == member))
     }
 
-    /// In each slot terms and tokens have only grown, and nothing was told twice.
+    /// In each slot terms and tokens only grow, and no change is reported twice.
     fn assert_forwards(&self) {
         let slots = self.0.lock().unwrap().iter().map(|change| change.slot).max().unwrap_or(0);
         for slot in 0..=slots {
@@ -70,7 +70,7 @@ impl Told {
     }
 }
 
-/// Term, token and endpoint of each leader, in their order, with nobody in between.
+/// Term, token and endpoint of each leader, in order, without a missing leader in between.
 async fn each_leader_is_told(world: &World) {
     let told = Told::follow(world.operator(), world.paths());
     wait_for("nobody leads yet", SOON, || told.all() == [None]).await;
@@ -97,8 +97,7 @@ async fn each_leader_is_told(world: &World) {
     assert!(!east.leads());
 }
 
-/// The follower's session ends while leadership moves: it goes on with a new one, and
-/// with what is newest.
+/// The follower's session ends while leadership moves. It continues with a new session and the newest state.
 async fn a_lost_session(world: &World) {
     let proxy = Proxy::start_many(world.addresses()).await.unwrap();
     let session = world.session(Some(&proxy)).await;
@@ -122,8 +121,8 @@ async fn a_lost_session(world: &World) {
     told.assert_forwards();
 }
 
-/// The leaders of both slots are told, each with its slot, term, token and endpoint. When
-/// one is replaced, nothing is told of the other.
+/// The leaders of both slots are reported, each with its slot, term, token and endpoint. When one is replaced, nothing
+/// is reported of the other.
 async fn all_slots_are_told(world: &World) {
     let told = Told::follow(world.operator(), world.paths());
     wait_for("nobody leads yet", SOON, || told.all() == [None]).await;
@@ -149,7 +148,7 @@ async fn all_slots_are_told(world: &World) {
     wait_for("the spare is told", SOON, || last(1).is_some_and(|l| l.member.as_str() == spare)).await;
     let after = last(1).unwrap();
     assert!(after.term > before[1].term && after.fencing_token > before[1].fencing_token, "{after:?}");
-    // And nothing new of the first slot.
+    // There is no further report of the first slot.
     assert_eq!(told.all().iter().flatten().count(), 1, "{:?}", told.all());
     told.assert_forwards();
     // Who begins to follow now finds both.
@@ -160,8 +159,8 @@ async fn all_slots_are_told(world: &World) {
     assert_eq!(late.all().cloned().collect::<Vec<_>>(), [before[0].clone(), after]);
 }
 
-/// In a queue too, from before there is one: whoever is first is told once it serves, and
-/// nobody else; those who come and go behind it are no news.
+/// The same in a queue, from before it exists. The first candidate is reported once it is READY, and no other one;
+/// changes behind it are not reported.
 async fn the_first_of_a_queue_is_told(world: &World) {
     let proxy = Proxy::start_many(world.addresses()).await.unwrap();
     let session = world.session(Some(&proxy)).await;
@@ -199,7 +198,7 @@ async fn the_first_of_a_queue_is_told(world: &World) {
     wait_for("nobody leads any more", SOON, || told.all().last() == Some(&None)).await;
     let five = stands("five").await;
     wait_for("five is told", SOON, || told.last_is("five")).await;
-    // Its place says READY a moment before it knows that this was written.
+    // Its leader znode is READY a moment before it knows that this was written.
     wait_for("five leads", SOON, || five.leads()).await;
     told.assert_forwards();
 }

@@ -30,7 +30,7 @@ async fn place(world: &World, ghost: &Incarnation, ballot: &Ballot) {
     ghost.create(&path, serde_json::to_vec(&current).unwrap(), CreateMode::Ephemeral).await.unwrap();
 }
 
-/// Of a member whose ballot has gone with its session.
+/// The record of a member whose ballot was deleted with its session.
 async fn record(world: &World, ghost: &Incarnation) {
     let path = world.paths().node(&"east-8".parse().unwrap());
     ghost.create_parents(&path).await.unwrap();
@@ -50,7 +50,7 @@ async fn ghosts_are_named_and_once_they_are_removed_somebody_leads() {
 
     let members = [world.join("east-1", "east").await, world.join("west-1", "west").await];
     wait_for("both stand", SOON, || members.iter().all(|m| m.status().ballot.is_some())).await;
-    // Once they are no newcomers any more.
+    // After the time in which they count as newcomers.
     let deadline = zk_session::BootTime::now() + SOON;
     let ghosts = loop {
         let problems = world.problems().await;

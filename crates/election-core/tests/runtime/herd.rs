@@ -7,8 +7,7 @@ use zk_testkit::Op;
 const FEW: usize = 12;
 const MORE: usize = 20;
 
-/// What who looks on waits at the least before it reads a change, so that changes in between
-/// cost nothing.
+/// The shortest delay before a passive member reads a change, so that changes in between cost no reads.
 const LEISURE: Duration = Duration::from_millis(125);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -22,8 +21,8 @@ async fn who_looks_on_reads_little_over_zookeeper_async() {
     who_looks_on_reads_little(DriverKind::ZookeeperAsync).await;
 }
 
-/// Whatever happens between others, and however many they are: a member that looks on
-/// reads two znodes of the same few bytes, now and then, and lists nothing.
+/// Independent of the other members and their number, a passive member occasionally reads two small znodes, and lists
+/// no children.
 async fn who_looks_on_reads_little(driver: DriverKind) {
     let world = &World::start(driver).await;
     let mut members = Vec::new();
@@ -60,7 +59,7 @@ async fn is_passive(world: &World, onlooker: &members::Member) {
     for leader in ["m2", "m3", "m2"] {
         world.ask(RequestKind::Switchover, Target::Member(leader.parse().unwrap()), false).await;
     }
-    // The decision written again as it stands, time and again: news to whoever reads each time.
+    // The decision is written again without a change, repeatedly. It is news for every member that reads each time.
     let operator = world.operator();
     let mut written = 0;
     while written < 200 {
@@ -68,7 +67,7 @@ async fn is_passive(world: &World, onlooker: &members::Member) {
         // The elector may be quicker.
         written += usize::from(operator.set(&elected, &node.data, Some(node.stat.version)).await.is_ok());
     }
-    // The last word reaches it.
+    // The last change reaches it.
     wait_for("the onlooker knows the leader", SOON, || {
         let status = onlooker.status();
         let term = status.elected.map(|e| e.term);

@@ -1,7 +1,7 @@
 //! The runtime over an ensemble of three servers, with either driver.
 //!
-//! Members live in this process, each with a session of its own, so that a member
-//! can be cut off or dropped while the others go on.
+//! All members are in this process, each with a session of its own, so that a member can be cut off or dropped while
+//! the others continue.
 
 #![allow(clippy::unwrap_used)] // a panic is how a test reports
 
@@ -55,7 +55,7 @@ macro_rules! over_both_drivers {
 }
 
 over_both_drivers! {
-    /// The preferred site leads, READY stands in the znode, the token is the czxid.
+    /// The preferred site leads, the leader znode is READY, the token is the czxid.
     async fn the_preferred_site_leads_first(world: &World) {
         let west = world.join("west-1", "west").await;
         let east = world.join("east-1", "east").await;
@@ -108,7 +108,7 @@ over_both_drivers! {
         world.no_overlap();
     }
 
-    /// A short loss of the connection costs nothing.
+    /// A short loss of the connection has no effect.
     async fn a_short_cut_costs_no_leadership(world: &World) {
         let east = world.join_through_proxy("east-1", "east").await;
         let _west = world.join("west-1", "west").await;
@@ -124,7 +124,7 @@ over_both_drivers! {
         assert_eq!((east.status().term, east.status().fencing_token), (term, token));
     }
 
-    /// A takeover that fails is taken over by the next, and says why.
+    /// After a takeover that fails the next member takes over, with the reason.
     async fn a_takeover_that_fails_goes_to_the_next(world: &World) {
         let east = world.join_with("east-1", "east", Fate::FailTakeover).await;
         let west = world.join("west-1", "west").await;
@@ -149,7 +149,7 @@ over_both_drivers! {
         let east = world.join("east-1", "east").await;
         let west = world.join("west-1", "west").await;
         wait_for("east-1 leads", SOON, || east.leads()).await;
-        // With nobody else there, it would be named once more.
+        // Without another member it would be named once more.
         wait_for("west-1 is next in line", SOON, || west.is_next()).await;
         east.end_work("it crashed too often");
         wait_for("west-1 leads", SOON, || west.leads()).await;
@@ -157,7 +157,7 @@ over_both_drivers! {
         world.no_overlap();
     }
 
-    /// A leader that does not let go is put out by force.
+    /// A leader that does not stop is replaced by force.
     async fn force_puts_out_a_leader_that_does_not_stop(world: &World) {
         let east = world.join_with("east-1", "east", Fate::HangStopUntilUrgent).await;
         let west = world.join("west-1", "west").await;
@@ -192,7 +192,7 @@ over_both_drivers! {
         assert_eq!(elected.term, 3, "vacated, then named: {}", elected.sentence());
     }
 
-    /// A member that is not healthy hands over, if somebody else can lead.
+    /// An unhealthy leader hands over, if another member can lead.
     async fn an_unhealthy_leader_is_replaced(world: &World) {
         let east = world.join("east-1", "east").await;
         let west = world.join("west-1", "west").await;
@@ -219,7 +219,7 @@ over_both_drivers! {
         assert_eq!(east.status().health, Health::Healthy);
         let members = world.snapshot().await.members;
         assert_eq!(members[0].health, Health::Healthy);
-        // A leader whose health is not known leads on.
+        // A leader whose health is unknown continues to lead.
         let term = east.status().term;
         east.election().set_health(Health::Unknown);
         let west = world.join("west-1", "west").await;
@@ -228,7 +228,7 @@ over_both_drivers! {
         world.no_overlap();
     }
 
-    /// What a member says of itself can change while it leads, and disturbs nothing.
+    /// A member's measured attributes can change while it leads, without any other effect.
     async fn what_is_measured_is_published(world: &World) {
         let east = world.join("east-1", "east").await;
         wait_for("east-1 leads", SOON, || east.leads()).await;
@@ -284,7 +284,7 @@ over_both_drivers! {
         assert!(first.leads());
     }
 
-    /// An administrator deletes the own ballot: the member stands anew.
+    /// An administrator deletes the member's own ballot: the member joins again.
     async fn a_deleted_ballot_is_no_zombie(world: &World) {
         let east = world.join("east-1", "east").await;
         wait_for("east-1 leads", SOON, || east.leads()).await;
@@ -298,7 +298,7 @@ over_both_drivers! {
         world.no_overlap();
     }
 
-    /// Garbage in the decision stops nobody, and mending it is enough.
+    /// An invalid decision stops no member, and its repair is sufficient.
     async fn garbage_in_the_decision_stops_nobody(world: &World) {
         let east = world.join("east-1", "east").await;
         let west = world.join("west-1", "west").await;
@@ -318,7 +318,7 @@ over_both_drivers! {
         wait_for("west-1 knows that it leads", SOON, || west.leads()).await;
     }
 
-    /// The history says who led when, and why.
+    /// The history shows who led when, and why.
     async fn the_history_is_kept(world: &World) {
         let east = world.join("east-1", "east").await;
         let _west = world.join("west-1", "west").await;

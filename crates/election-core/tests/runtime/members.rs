@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use zk_session::{BootTime, DriverKind, Session};
 use zk_testkit::{Ensemble, Proxy, ServerKind, Servers, TestServer};
 
-/// Waits for a condition; says what was awaited when it doesn't come true in time.
+/// Waits for a condition. If it is not met in time, the panic names it.
 pub(crate) async fn wait_for(what: &str, within: Duration, mut condition: impl FnMut() -> bool) {
     let deadline = BootTime::now() + within;
     while !condition() {
@@ -73,9 +73,8 @@ fn server_kind() -> ServerKind {
     }
 }
 
-/// The same servers for all tests of this process at a time, ended with the last of them.
-/// Those in this process are on a thread of their own, for they outlive the test that
-/// needs them first.
+/// The servers that all tests of this process share, ended with the last of them. Embedded servers have a thread of
+/// their own, because they outlive the test that starts them.
 async fn servers() -> Arc<Servers> {
     static SHARED: OnceLock<tokio::sync::Mutex<std::sync::Weak<Servers>>> = OnceLock::new();
     let mut shared = SHARED.get_or_init(Default::default).lock().await;
@@ -113,8 +112,7 @@ impl World {
         Self::start_as(driver, elector(), slots, false).await
     }
 
-    /// A world whose resource checks tokens, and whose sessions outlast their members
-    /// by far.
+    /// A world whose resource checks tokens, and whose sessions live much longer than their members.
     pub(crate) async fn start_fast(driver: DriverKind) -> Self {
         Self::start_as(driver, elector(), 1, true).await
     }
@@ -246,7 +244,7 @@ impl World {
         self.try_snapshot().await.unwrap()
     }
 
-    /// What is wrong with the election, as an operator's observer finds it.
+    /// The problems of the election, as reported by an operator's observer.
     pub(crate) async fn problems(&self) -> Vec<Problem> {
         let observer = Observer::new(self.operator.active().await.unwrap());
         let snapshot = observer.snapshot(&self.paths).await.unwrap();
@@ -301,7 +299,7 @@ impl World {
         }
     }
 
-    /// How often a member has begun to act, and how often it has stopped.
+    /// How often a member has started to act, and how often it has stopped.
     pub(crate) fn begun_and_stopped(&self, member: &str) -> (usize, usize) {
         let stints = self.stints.lock().unwrap();
         let of = stints.iter().filter(|s| s.member == member);

@@ -44,7 +44,7 @@ macro_rules! over_both_recipes {
     )*};
 }
 
-/// Stands, behind everyone who does already.
+/// Joins behind all present candidates.
 async fn join(world: &World, name: &str) -> Member {
     stands(world.join(name, "here").await).await
 }
@@ -55,8 +55,8 @@ async fn stands(member: Member) -> Member {
 }
 
 over_both_recipes! {
-    /// The first one leads; leaving hands over at once, with a higher token; whoever comes
-    /// back stands behind the others.
+    /// The first candidate leads. Leaving hands over at once, with a higher token. A member that returns joins behind
+    /// the others.
     async fn leadership_goes_round(world: &World) {
         let one = join(world, "one").await;
         wait_for("one leads", SOON, || one.leads()).await;
@@ -75,7 +75,7 @@ over_both_recipes! {
         world.no_overlap();
     }
 
-    /// Whoever waits can go without waking anybody to lead, and can go twice.
+    /// A waiting candidate can leave without causing another one to lead, and can leave twice.
     async fn whoever_waits_can_leave(world: &World) {
         let one = join(world, "one").await;
         wait_for("one leads", SOON, || one.leads()).await;
@@ -107,7 +107,7 @@ over_both_recipes! {
         world.no_overlap();
     }
 
-    /// A short loss of the connection costs nothing.
+    /// A short loss of the connection has no effect.
     async fn a_short_cut_costs_no_leadership(world: &World) {
         let one = stands(world.join_through_proxy("one", "here").await).await;
         wait_for("one leads", SOON, || one.leads()).await;
@@ -124,8 +124,7 @@ over_both_recipes! {
         world.no_overlap();
     }
 
-    /// A takeover that fails, or hangs, goes to the next; the one that failed rests, then
-    /// stands again.
+    /// If a takeover fails or hangs, the next candidate takes over. The failed one waits, then joins again.
     async fn a_takeover_that_fails_goes_to_the_next(world: &World) {
         for fate in [Fate::FailTakeover, Fate::HangTakeover] {
             let one = world.join_with("one", "here", fate).await;
@@ -149,14 +148,14 @@ over_both_recipes! {
         wait_for("one stands again", SOON, || one.status().role == Role::Standby).await;
         two.election().set_health(Health::Unhealthy { reason: "the disk is full".to_owned() });
         wait_for("two does not stand", SOON, || two.status().role == Role::Excluded).await;
-        // Else two may be well again, and in the single place, before one has moved.
+        // Otherwise two may be healthy again, with the recipe `single`, before one has moved.
         wait_for("one leads again", SOON, || one.leads()).await;
         two.election().set_health(Health::Healthy);
         wait_for("two stands again", SOON, || two.status().role == Role::Standby).await;
         world.no_overlap();
     }
 
-    /// An administrator deletes the leader's znode: it stops, and stands anew.
+    /// An administrator deletes the leader znode: the leader stops, and joins again.
     async fn a_deleted_place_is_no_zombie(world: &World) {
         let one = join(world, "one").await;
         wait_for("one leads", SOON, || one.leads()).await;

@@ -23,7 +23,7 @@ use super::{
 /// How many transactions the copy lacks.
 const LACKING: usize = 300;
 
-/// What a job writes to: it refuses whatever is older than what it has seen.
+/// The resource of a job. It refuses an older token than it has seen.
 #[derive(Clone, Debug, Default)]
 struct Store(Arc<Mutex<Seen>>);
 
@@ -73,8 +73,7 @@ struct Stage {
 }
 
 impl Stage {
-    /// A client that has seen a newer zxid than the server is turned away, so every part
-    /// of the test connects anew.
+    /// A client that has seen a newer zxid than the server is rejected, so every part of the test connects again.
     async fn session(&self) -> Session {
         connect(&self.ensemble.connect_string(), self.driver, Duration::from_secs(4)).await
     }
@@ -84,7 +83,7 @@ impl Stage {
         self.ensemble.wait_serving(SOON).await.unwrap();
     }
 
-    /// Somebody joins, and leads; answered with its token.
+    /// A member joins and leads. Returns its token.
     async fn lead(&self, member: &str) -> (Session, Election, u64) {
         let (session, election) = self.join(member).await;
         wait_for(&format!("{member} leads"), SOON, || election.status().now().leads_now()).await;
@@ -135,7 +134,7 @@ async fn a_restored_ensemble(driver: DriverKind) {
     copy(&data, &saved);
     stage.start_again().await;
 
-    // Life goes on, and the resource sees newer tokens.
+    // The job continues, and the resource sees newer tokens.
     let session = stage.session().await;
     for number in 0..LACKING {
         session.create(&format!("/life-{number}"), Vec::new(), CreateMode::Persistent).await.unwrap();
@@ -150,13 +149,13 @@ async fn a_restored_ensemble(driver: DriverKind) {
     copy(&saved, &data);
     stage.start_again().await;
 
-    // What is new goes back, and the resource refuses it.
+    // The newer state is lost, and the resource refuses the new token.
     let (session, election, third) = stage.lead("east-1").await;
     assert!(third < second, "zxids have not gone back: {third} after {second}");
     assert_eq!(stage.store.0.lock().unwrap().refused, [third]);
     assert_eq!(stage.store.accepted(), 2);
 
-    // An operator asks the resource, and says what it has seen.
+    // An operator asks the resource, and enters what it has seen.
     let operator = stage.session().await;
     let raised = operator::raise_tokens(&operator, &stage.paths, second, "the test").await.unwrap();
     let Raised::InTerm(term) = raised else { panic!("{raised:?}") };
@@ -175,7 +174,7 @@ async fn a_restored_ensemble(driver: DriverKind) {
     let absurd = operator::raise_tokens(&operator, &stage.paths, u64::MAX, "the test").await.unwrap_err();
     assert!(absurd.to_string().contains("no token"), "{absurd}");
 
-    // Every later leadership has the base, whoever decides it.
+    // Every later leadership uses the base, independent of the elector.
     let (next_session, next) = stage.join("east-2").await;
     wait_for("east-2 stands by", SOON, || next.status().now().ballot.is_some()).await;
     stage.end(session, election).await;

@@ -16,7 +16,7 @@ use super::{
 /// Three lead, two are spares.
 const SLOTS: usize = 3;
 
-/// A leadership as its holder knows it: whose, in which slot, term and token.
+/// A leadership as its holder knows it: member, slot, term and token.
 type Held = (String, usize, u64, u64);
 
 async fn five(world: &World) -> Vec<Member> {
@@ -47,9 +47,8 @@ fn held<'a>(members: impl IntoIterator<Item = &'a Member>) -> Vec<Held> {
     held
 }
 
-/// The leader of slot 1 is cut off until its session expires. A spare fills the slot; the
-/// two others keep their terms and tokens, and their work is never stopped. Whoever
-/// was lost comes back as a spare.
+/// The leader of slot 1 is cut off until its session expires. A spare fills the slot. The two others keep their terms
+/// and tokens, and their work is never stopped. The lost member comes back as a spare.
 async fn a_lost_leaders_slot_is_filled(driver: DriverKind) {
     let world = World::with_slots(driver, SLOTS).await;
     let members = five(&world).await;
@@ -116,7 +115,7 @@ async fn one_leader_of_several_is_replaced(driver: DriverKind) {
         let following = operator::follow(world.operator(), world.paths(), &filed.which, deadline, |_| {});
         following.await.unwrap().expect("the request is there").state
     };
-    // Which of the three is for the operator to say.
+    // The operator must specify which of the three.
     let state = ask(Outgoing::Only).await;
     let why = "say which leader is to be replaced";
     assert!(matches!(&state, RequestState::Failed { reason, .. } if reason.contains(why)), "{state:?}");

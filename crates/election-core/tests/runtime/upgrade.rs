@@ -37,7 +37,7 @@ async fn upgrade(world: &World) {
     // The elector can know that it is READY before the new leader itself does.
     wait_for("west-1 leads", SOON, || west.leads()).await;
 
-    // Of a decision that it can't read nobody makes anything: who leads leads on, and nothing is decided.
+    // If the decision can't be read, the members ignore it: the leader continues to lead, and nothing is decided.
     wait_for("east-1 is next in line", SOON, || east.is_next()).await;
     world.edit(&decision, "v", json!(2)).await;
     wait_for("the elector says so", SOON, || east.status().note.contains("its format is version 2")).await;
@@ -46,7 +46,7 @@ async fn upgrade(world: &World) {
     assert!(west.leads(), "leadership stays where it is");
     assert_eq!(world.request(&filed).await.state, RequestState::Pending);
 
-    // Once it can be read again the election goes on.
+    // When it can be read again the election continues.
     world.edit(&decision, "v", json!(1)).await;
     wait_for("east-1 leads", SOON, || east.leads()).await;
     world.no_overlap();

@@ -1,5 +1,5 @@
-//! A strategy small enough to be seen through: sites in order, another site than
-//! the one that failed, the incumbent before others of its site, oldest ballot.
+//! A simple strategy: sites in order, another site than the one that failed, the incumbent before others of its site,
+//! oldest ballot.
 
 use std::cmp::Reverse;
 
@@ -27,7 +27,7 @@ impl Strategy for Spread {
     }
 }
 
-/// Whoever has the most weight before anything else, then whoever is nearest to ZooKeeper.
+/// The highest weight first, then the shortest round trip to ZooKeeper.
 #[derive(Clone, Debug)]
 #[allow(dead_code, reason = "the model has neither")]
 pub(crate) struct Weighed(pub(crate) SiteOrder);
@@ -97,7 +97,7 @@ impl Strategy for SiteOrder {
                 }
             }
         }
-        // Where all had left, those who led last go first.
+        // If all had left, the last leaders go first.
         let last = round.previous.filter(|_| round.cause == Cause::Startup);
         fit.sort_by_key(|member| {
             let failed_site = round.failed.is_some_and(|failed| failed.site == member.site);

@@ -1,9 +1,8 @@
-//! An ensemble in memory, as far as an election can tell it from a real one.
+//! An ensemble in memory. An election can't distinguish it from a real one.
 //!
-//! Every transaction has a zxid and a time; every znode keeps its history, so that
-//! a read can be answered by a server that lags. Sessions expire no earlier than
-//! their timeout after the last touch that the ensemble's leader knows of, and take
-//! their ephemerals with them in one transaction.
+//! Every transaction has a zxid and a time. Every znode keeps its history, so that a server that lags can answer a
+//! read. Sessions expire no earlier than their timeout after the last touch that the ensemble's leader knows of. Their
+//! ephemerals are deleted with them in one transaction.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -76,12 +75,12 @@ impl Ensemble {
         }
     }
 
-    /// When the session expires, if nothing touches it before.
+    /// When the session expires if it is not touched before.
     pub(crate) fn expires_at(&self, session: i64) -> Option<Millis> {
         self.sessions.get(&session).filter(|s| !s.over).map(|s| s.touched + s.timeout)
     }
 
-    /// Another leader of the ensemble: every session's clock begins anew.
+    /// Another server leads the ensemble: every session's clock begins again.
     pub(crate) fn elect_leader(&mut self, now: Millis) {
         self.zxid = ((self.zxid >> 32) + 1) << 32;
         for session in self.sessions.values_mut() {
@@ -241,7 +240,7 @@ impl Ensemble {
         }
     }
 
-    /// The numbers of the children go on below zero, as after 2^31 of them.
+    /// The numbers of the children continue below zero, as after 2^31 of them.
     #[allow(dead_code, reason = "the transcripts need it")]
     pub(crate) fn wrap(&mut self, parent: &str) {
         self.children.insert(parent.to_owned(), i32::MIN);
@@ -317,7 +316,7 @@ impl Ensemble {
         self.znodes.iter().filter(|(_, history)| latest(history).is_some()).map(|(path, _)| path)
     }
 
-    /// Makes what is missing above a path; answers what was.
+    /// Creates the missing parents of a path. Returns the created ones.
     pub(crate) fn make_parents(&mut self, now: Millis, path: &str) -> Vec<String> {
         let missing: Vec<_> =
             with_ancestors(parent_of(path)).into_iter().filter(|path| self.get(path).is_none()).collect();
@@ -349,7 +348,7 @@ impl Ensemble {
     }
 }
 
-/// The clock of the servers, which has nothing to do with that of any host.
+/// The clock of the servers, independent of that of any host.
 fn stamp(now: Millis) -> i64 {
     1_000_000 + i64::try_from(now).unwrap_or(i64::MAX / 2)
 }

@@ -40,7 +40,7 @@ use crate::{
 ///
 /// In code it begins with [`for_sites`](Self::for_sites). As text it can be in any format that serde knows, with the
 /// [`KEYS`]; `docs/policies.md` explains each of them. Deserialization refuses stages that need [`Inputs`];
-/// [`read`](Self::read) does not, where it is told that there are some.
+/// [`read`](Self::read) accepts them if it gets these inputs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PolicySpec {
     /// The job that it is for.

@@ -13,7 +13,7 @@ use super::{
 /// One problem of a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
-    /// The steps to the value: keys, and places in arrays counted from 0.
+    /// The steps to the value: keys, and positions in arrays counted from 0.
     pub path: Vec<Step>,
     /// What is wrong and what would be valid.
     pub message: String,
@@ -72,7 +72,7 @@ pub(crate) struct Registered {
     pub(crate) strategies: BTreeMap<&'static str, Factory<OwnStrategy>>,
 }
 
-/// The problems so far, the place of the reader, what the members publish, and the registered stages and strategies.
+/// The problems so far, the position of the reader, what the members publish, and the registered stages and strategies.
 #[derive(Default)]
 pub(super) struct Findings {
     pub(super) wrong: Vec<Wrong>,

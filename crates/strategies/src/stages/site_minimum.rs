@@ -106,7 +106,7 @@ mod tests {
         View::of(west.into_iter().chain(also))
     }
 
-    /// How many of east are fit, as it is said of `east`.
+    /// The number of fit members of east, from the reason for `east`.
     fn count(view: &View) -> usize {
         SiteMinimum::fit(&"east".parse().unwrap(), &view.round()).count()
     }
@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(count(&view), 1);
         view.exclusions = vec![exclusion(1, view.unix_ms + 1)];
         assert_eq!(count(&view), 0);
-        // What is wrong with the whole site is for others to say.
+        // Problems of the whole site are reported by other stages.
         view.exclusions.clear();
         view.control.drained = sites(["east"]);
         assert_eq!(count(&view), 1);

@@ -18,7 +18,7 @@ pub struct SiteOrder {
     forbidden: Vec<SiteId>,
 }
 
-/// The place of a site.
+/// The rank of a site.
 #[derive(Clone, Copy)]
 enum Place {
     Preferred,
@@ -30,7 +30,7 @@ impl SiteOrder {
     /// The name of the stage.
     pub const NAME: &'static str = "site-order";
 
-    /// The most preferred site first. A site that is named twice counts at its first place.
+    /// The most preferred site first. A site that is named twice counts at its first position.
     pub fn new(sites: impl IntoIterator<Item = SiteId>) -> Self {
         Self { sites: sites.into_iter().collect(), forbidden: Vec::new() }
     }

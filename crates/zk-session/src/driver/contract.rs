@@ -29,8 +29,8 @@ pub(crate) type DriverResult<T> = Result<T, DriverError>;
 /// The outcome of a request. If the sender is gone, the driver has ended: perhaps applied.
 pub(crate) type Answer = oneshot::Receiver<DriverResult<Reply>>;
 
-/// A request's place among those that may be under way. Given back when the request has ended, however long ago its
-/// caller gave up.
+/// A request's permit; their number limits the requests in progress. It is returned when the request has ended, even if
+/// its caller gave up long before.
 pub(crate) type Place = OwnedSemaphorePermit;
 
 /// What a driver needs in order to make or resume a session.
@@ -141,8 +141,8 @@ pub(crate) async fn answered(answer: Answer, deadline: BootTime) -> DriverResult
     }
 }
 
-/// A quorum round trip: `Ok` once a request sent after the call has gone through the ensemble's log. It needs no place:
-/// leases depend on it.
+/// A quorum round trip: `Ok` once a request sent after the call has gone through the ensemble's log. It needs no
+/// permit: leases depend on it.
 pub(crate) async fn barrier(driver: &dyn Driver, deadline: BootTime) -> DriverResult<()> {
     let request = Request::Delete { path: BARRIER_PATH.into(), version: -1 };
     let answer = driver.send(&request, Along { heartbeat: true, ..Along::default() });

@@ -378,7 +378,7 @@ mod tests {
         for seconds in [2, 4, 10, 30, 60] {
             let timeout = Duration::from_secs(seconds);
             let patience = patience(timeout);
-            // Silence is noticed by a timer, and two head starts go by.
+            // Silence is noticed by a timer, and two head starts pass.
             let noticed = timeout * 3 / 10;
             let used = noticed + stagger(timeout) + head_start(timeout) * 2;
             let answered = used + patience.connect + patience.handshake;

@@ -401,7 +401,7 @@ async fn a_place_comes_back_with_the_answer_or_the_loss_of_the_connection(kind: 
     let places = Arc::new(Semaphore::new(2));
     for ends_by_a_cut in [false, true] {
         proxy.hold_replies(true);
-        // One of a kind that a client crate carries, one that goes past it, and one after them without a place, which
+        // One of a kind that a client crate carries, one that bypasses it, and one after them without a permit, which
         // shows that the driver has been at work since their callers left.
         let requests = [get("/", false), Request::Sync { path: "/".into() }, exists("/", false)];
         for (request, op) in requests.iter().zip([Op::GetData, Op::Sync, Op::Exists]) {

@@ -42,7 +42,7 @@ fn numbers_as_zookeeper_appends_them() {
 #[tokio::test]
 async fn past_the_local_deadline_nothing_is_sent() {
     let fake = Fake::new(GRANTED, [refused(ErrorCode::NO_NODE)]);
-    // As after a freeze: no event has come yet, only the clock tells.
+    // As after a freeze: no event has come yet, only the clock shows it.
     let frozen = fake.incarnation(TIMEOUT, BootTime::now() - GRANTED);
     assert_eq!(frozen.create("/a", "", CreateMode::Ephemeral).await, Err(OpError::SessionOver));
     assert_eq!(frozen.delete("/a", None).await, Err(OpError::SessionOver));
@@ -74,7 +74,7 @@ async fn a_barrier_that_is_refused_is_an_error_at_once_and_says_why() {
         OpError::Invalid { path: "/".to_owned(), reason: "somebody has created it".to_owned() }
     );
     assert_eq!(fake.asked(), 1);
-    // Nor does it tell what has become of a write whose answer was lost.
+    // Nor does it show the outcome of a write whose answer was lost.
     let script = [Ok(Reply::Stat(stat(0))), lost(), Err(DriverError::Invalid("no quorum".to_owned()))];
     let (_, session) = self::session(script);
     let error = session.delete("/a", None).await.unwrap_err();
@@ -86,7 +86,7 @@ async fn a_request_that_never_left_is_repeated_without_doubt() {
     let not_sent = || Err(DriverError::NotSent("not connected".to_owned()));
     let script = [not_sent(), not_sent(), refused(ErrorCode::NODE_EXISTS), node(b"", stat(SESSION.0))];
     let (fake, session) = session(script);
-    // Nothing of it was ever sent, so what stands there is from before.
+    // No part of it was ever sent, so the present data is from before.
     let error = session.create("/a", "", CreateMode::Ephemeral).await.unwrap_err();
     assert_eq!(error, OpError::NodeExists { path: "/a".to_owned(), owner: Some(SESSION.0) });
     assert_eq!(fake.asked(), 4);

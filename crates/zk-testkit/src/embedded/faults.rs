@@ -18,9 +18,9 @@ pub struct TestServerFaults<'a> {
 impl TestServerFaults<'_> {
     // Sessions and connections.
 
-    /// Ends a session as if its timeout had passed. Its ephemerals are deleted and its connection is closed.
-    /// Its client learns of it when it reconnects. Servers without a majority end no session; once they have a
-    /// majority again, the timeout of every session starts anew.
+    /// Ends a session as if its timeout had passed. Its ephemerals are deleted and its connection is closed. Its client
+    /// learns of it when it reconnects. Servers without a majority end no session; once they have a majority again, the
+    /// timeout of every session starts again.
     ///
     /// # Errors
     /// [`Error::NoSession`].

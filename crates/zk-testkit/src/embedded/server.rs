@@ -26,14 +26,12 @@ use crate::error::Context as _;
 /// its connections.
 ///
 /// # The three-server shape
-/// With [`servers(3)`](TestServerBuilder::servers) there are three ports and one log.
-/// Server 0 leads at first; the others carry the log out after it. Each answers
-/// reads from its own view, and passes writes on. A follower that is
-/// [isolated](TestServerFaults::isolate) answers reads and pings until the sync limit has passed, while the
-/// others expire its sessions. If the leader is isolated or [stopped](Self::stop), the last of the others
-/// becomes the leader, with all that was committed: every client is disconnected, and the timeout of every
-/// session starts anew. A server without a majority serves no client, or [answers
-/// reads](TestServerBuilder::read_only_mode).
+/// With [`servers(3)`](TestServerBuilder::servers) there are three ports and one log. Server 0 leads at first; the
+/// others write the log after it. Each answers reads from its own view, and forwards writes. A follower that is
+/// [isolated](TestServerFaults::isolate) answers reads and pings until the sync limit has passed, while the others
+/// expire its sessions. If the leader is isolated or [stopped](Self::stop), the last of the others becomes the leader,
+/// with all that was committed: every client is disconnected, and the timeout of every session starts again. A server
+/// without a majority serves no client, or [answers reads](TestServerBuilder::read_only_mode).
 #[derive(Debug)]
 pub struct TestServer {
     pub(super) shared: Arc<Shared>,

@@ -49,7 +49,7 @@ public final class Latches {
         }
         say("READY");
         while (input.readLine() != null) {
-            // Until it is killed, or nobody listens any more.
+            // Until it is killed, or the reader has gone.
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Who opens the elections: a process of its own each.
+//! The contenders that open the elections, each in a process of its own.
 
 use std::{path::Path, process::Stdio, time::Duration};
 
@@ -8,13 +8,13 @@ use tokio::{
     time::timeout,
 };
 
-/// For one line more, on a busy machine.
+/// The longest wait for one more line, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The session timeout that all ask for.
+/// The requested session timeout.
 const SESSION_MS: &str = "20000";
 
-/// Who can be measured.
+/// The contenders that can be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Elector,
@@ -24,7 +24,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// The one that the others are compared with comes last.
+    /// The reference for the ratios comes last.
     pub(crate) const ALL: [Self; 4] = [Self::Elector, Self::Queue, Self::Single, Self::Curator];
 
     pub(crate) const fn name(self) -> &'static str {
@@ -83,7 +83,7 @@ impl Contender {
         Ok(contender)
     }
 
-    /// Opens the elections; how long it takes until all are led.
+    /// Opens the elections. Returns how long it takes until all have a leader.
     pub(crate) async fn open(&mut self, elections: usize) -> Result<Duration, String> {
         let sent = self.input.write_all(b"go\n").await;
         sent.map_err(|error| format!("{}: {error}", self.name))?;
@@ -104,7 +104,7 @@ impl Contender {
         Ok(Duration::from_nanos(last.saturating_sub(begun)))
     }
 
-    /// The bytes of memory that are its own at the moment.
+    /// The memory that is the process's own, in bytes.
     pub(crate) fn resident(&self) -> Result<u64, String> {
         let pid = self.child.id().ok_or_else(|| format!("{} has ended", self.name))?;
         let path = format!("/proc/{pid}/status");
@@ -123,7 +123,7 @@ impl Contender {
         if word == wanted { Ok(at) } else { Err(format!("{} says {word} instead of {wanted}", self.name)) }
     }
 
-    /// The next line's word, and its time in nanoseconds.
+    /// The first word of the next line, and its time in nanoseconds.
     async fn line(&mut self) -> Result<(String, u64), String> {
         let line = match timeout(PATIENCE, self.lines.next_line()).await {
             Ok(Ok(Some(line))) => line,
@@ -141,7 +141,7 @@ impl Contender {
     }
 }
 
-/// Of Debian's jars, what Curator's recipes need.
+/// The jars of Debian that Curator's recipes need.
 const JARS: [&str; 14] = [
     "curator-recipes",
     "curator-framework",
@@ -164,7 +164,7 @@ fn class_path(classes: &Path) -> String {
     format!("{}:{}", classes.display(), jars.join(":"))
 }
 
-/// Compiles Curator's program; if it can't be, why.
+/// Compiles Curator's program, or returns why that is not possible.
 pub(crate) fn compile_curator(classes: &Path) -> Result<(), String> {
     let hint = "on Debian: apt-get install default-jdk-headless libcurator-recipes-java";
     if !Path::new("/usr/share/java/curator-recipes.jar").exists() {

@@ -4,8 +4,8 @@
 //! cargo xtask bench elections [-- [--elections N] [--idle SECONDS]]
 //! ```
 //!
-//! One process opens them all and leads them all, over a server of its own. What counts is
-//! the ratio to Curator's figure of the same run.
+//! One process opens and leads all of them, over a server of its own. The result is the ratio to Curator's figure of
+//! the same run.
 
 mod contender;
 
@@ -16,7 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
 use zk_testkit::Ensemble;
 
-/// The rate at which nothing more is being set up: what a heartbeat or two takes.
+/// The rate after the setup: a heartbeat or two.
 const QUIET_PER_SECOND: u64 = 20;
 
 struct Options {
@@ -24,7 +24,7 @@ struct Options {
     idle: Duration,
 }
 
-/// What one contender took.
+/// The costs of one contender.
 struct Figures {
     kind: Kind,
     until_all_lead: f64,
@@ -44,7 +44,7 @@ async fn main() -> ExitCode {
     };
     let Ok(mut terminate) = signal(SignalKind::terminate()) else { return ExitCode::FAILURE };
     tokio::select! {
-        // Dropped, the benchmark ends all that it has started.
+        // Dropping the benchmark ends all processes that it has started.
         _ = tokio::signal::ctrl_c() => {
             eprintln!("interrupted");
             ExitCode::from(130)
@@ -103,7 +103,7 @@ async fn measure(options: &Options) -> Result<Vec<Figures>, String> {
 }
 
 async fn one(kind: Kind, options: &Options, classes: &Path) -> Result<Figures, String> {
-    // As many znodes and watches as this need more than a test's server has.
+    // This many znodes and watches need more than a test's server has.
     let builder = Ensemble::builder().servers(1).tick_time(Duration::from_secs(2)).jvm_flag("-Xmx1g");
     let ensemble = builder.start().await.map_err(|error| error.to_string())?;
     let connect = ensemble.connect_string();
@@ -139,7 +139,7 @@ async fn one(kind: Kind, options: &Options, classes: &Path) -> Result<Figures, S
     })
 }
 
-/// A counter of the server's.
+/// A counter of the server.
 async fn count(ensemble: &Ensemble, name: &str) -> Result<u64, String> {
     let said = ensemble.admin(0, "mntr").await.map_err(|error| error.to_string())?;
     let value = said.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());

@@ -1,5 +1,5 @@
-//! The published algorithm's way to watch: every member watches the whole membership and
-//! the leader, and finds out by itself whether it is to lead. No lease, no take-over.
+//! The published algorithm's watches: every member watches the whole membership and the leader, and determines by
+//! itself whether it leads. There is no lease and no takeover.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use crate::members::Members;
 const PEERS: &str = "/everybody/peers";
 const LEADER: &str = "/everybody/leader";
 
-/// How many connect at the same time: a busy server takes hundreds, and answers too late.
+/// How many connect at the same time. A busy server accepts hundreds, and answers too late.
 const CONNECTING: usize = 32;
 
-/// For a leader to be there.
+/// The longest wait for a leader.
 const SOON: Duration = Duration::from_secs(60);
 
 pub(crate) struct Everybody {
@@ -110,7 +110,7 @@ impl Member {
     }
 }
 
-/// Leads once nobody is before it and nobody leads.
+/// Leads when there is no leader and no member before it.
 async fn watch(session: Session, name: String) {
     let number = |name: &str| name.rsplit('-').next().unwrap_or_default().to_owned();
     let (mut peers, mut leader) = (session.watch_children(PEERS), session.watch_data(LEADER));
@@ -131,7 +131,7 @@ async fn watch(session: Session, name: String) {
             && !is_led
             && let Ok(session) = session.active().await
         {
-            // Refused if somebody else was quicker; then the watch says so.
+            // Refused if another member was faster; the watch then reports it.
             let _ = session.create(LEADER, name.as_bytes(), CreateMode::Ephemeral).await;
         }
     }

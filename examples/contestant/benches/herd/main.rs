@@ -4,13 +4,13 @@
 //! cargo xtask bench herd [-- [--members N]... [--changes N]]
 //! ```
 //!
-//! All members are connected through a proxy that counts. Leaders give up, one after the
-//! other; each change is counted from that until nothing passes any more. Pings, and
-//! probes and heartbeats of sessions, come with time and not with changes, and are not counted.
+//! All members are connected through a proxy that counts. Leaders resign, one after the other. Each change is counted
+//! from the resignation until there are no more messages. Pings, probes and heartbeats of sessions depend on time and
+//! not on changes, and are not counted.
 //!
-//! Under the recipe `elector` the leader is often the elector, and goes together with it:
-//! then another member becomes the elector, and reads all members' records once. So that
-//! recipe is measured twice: with an elector that stands, and with one that leads.
+//! With the recipe `elector` the leader is often the elector, and leaves together with it. Another member then becomes
+//! the elector, and reads all members' records once. So that recipe is measured twice: with an elector that stays, and
+//! with one that leads.
 
 mod everybody;
 mod members;
@@ -26,10 +26,10 @@ use proxy::{Passed, Proxy};
 use tokio::signal::unix::{SignalKind, signal};
 use zk_testkit::Ensemble;
 
-/// Long enough for sessions of forty seconds, which seldom have anything to say by themselves.
+/// Long enough for sessions of forty seconds, which seldom send anything by themselves.
 const TICK: Duration = Duration::from_secs(2);
 
-/// After that, nothing more comes of a change.
+/// After that, a change has no further messages.
 const QUIET: Duration = Duration::from_millis(1500);
 
 struct Options {
@@ -37,11 +37,11 @@ struct Options {
     changes: usize,
 }
 
-/// Who stands in the election.
+/// The recipe of the election, and its elector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Ours(&'static str),
-    /// Under an elector that never leads: it stands while leaders change.
+    /// With an elector that never leads and stays while leaders change.
     UnderAnElector,
     Everybody,
 }
@@ -65,13 +65,13 @@ impl Kind {
     }
 }
 
-/// One change of leadership; of all figures the median over the changes.
+/// One change of leadership. All figures are the median of the changes.
 #[derive(Clone, Copy, Debug)]
 struct Change {
     requests: u64,
     events: u64,
     bytes: u64,
-    /// Of a member that neither led nor leads: the one in the middle.
+    /// The median of the members that led neither before nor after.
     bystander: Passed,
 }
 
@@ -86,7 +86,7 @@ async fn main() -> ExitCode {
     };
     let Ok(mut terminate) = signal(SignalKind::terminate()) else { return ExitCode::FAILURE };
     tokio::select! {
-        // Dropped, the benchmark ends all that it has started.
+        // Dropping the benchmark ends all processes that it has started.
         _ = tokio::signal::ctrl_c() => {
             eprintln!("interrupted");
             ExitCode::from(130)

@@ -1,11 +1,11 @@
 //! The members of one election, each with a session of its own.
 
-/// What is done to them.
+/// The commands to the members.
 pub(crate) trait Members {
-    /// The leader gives up, and takes part no more; who that was.
+    /// The leader resigns and leaves. Returns its number.
     async fn release(&mut self) -> Result<usize, String>;
 
-    /// It takes part again, behind everyone.
+    /// It joins again, behind all others.
     async fn rejoin(&mut self, member: usize) -> Result<(), String>;
 
     /// Ends them all.

@@ -10,7 +10,7 @@ use tokio::{
 
 use crate::members::Members;
 
-/// For one line more, on a busy machine.
+/// The longest wait for one more line, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Killed when dropped.
@@ -49,7 +49,7 @@ impl Ours {
         said.map_err(|error| format!("contestant: {error}"))
     }
 
-    /// Waits for a line, and passes over all others; the candidate that it is about.
+    /// Waits for a line and skips all others. Returns its candidate.
     async fn hear(&mut self, wanted: &str) -> Result<usize, String> {
         loop {
             let line = match timeout(PATIENCE, self.lines.next_line()).await {

@@ -1,4 +1,4 @@
-//! Between clients and a server, counting what passes on each connection.
+//! A proxy between clients and a server that counts the messages of each connection.
 
 use std::{
     collections::HashSet,
@@ -20,24 +20,23 @@ use tokio::{
     time::sleep,
 };
 
-/// What a ping and its answer are numbered.
+/// The xid of a ping and its answer.
 const PING: i32 = -2;
-/// What a watch's event is numbered.
+/// The xid of a watch's event.
 const EVENT: i32 = -1;
-/// Whether a znode is there; of the root, it is a session that looks whether anybody answers.
+/// Whether a znode exists; of the root, a session that checks whether a server answers.
 const EXISTS: i32 = 3;
 /// A deletion; of this znode, which never exists, it is the heartbeat of a lease.
 const DELETE: i32 = 2;
 const HEARTBEAT: &[u8] = b"/zk-session-barrier";
 
-/// For members to have nothing more to say.
+/// The time until members have no more to send.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How much of a frame is looked at.
+/// How much of a frame is read.
 const LOOKED_AT: usize = 64;
 
-/// What has passed on one connection, but for pings, probes and heartbeats: those come with time,
-/// not with a change.
+/// The messages of one connection, without pings, probes and heartbeats, which depend on time and not on a change.
 #[derive(Debug, Default)]
 struct Counters {
     requests: AtomicU64,
@@ -49,14 +48,14 @@ struct Counters {
     ended: AtomicBool,
 }
 
-/// What has passed on one connection up to a moment, or between two.
+/// The messages of one connection up to a time, or between two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Passed {
     pub(crate) requests: u64,
     pub(crate) events: u64,
     pub(crate) to_server: u64,
     pub(crate) to_client: u64,
-    /// The client has left it: who seeks a server tries one before its session begins.
+    /// The client has left it: a client that seeks a server tries one before its session begins.
     pub(crate) ended: bool,
 }
 
@@ -107,7 +106,7 @@ impl Proxy {
         self.address.to_string()
     }
 
-    /// What has passed on each connection, in the order of their coming.
+    /// The messages of each connection, in the order of the connections.
     pub(crate) fn passed(&self) -> Vec<Passed> {
         let connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
         connections
@@ -122,7 +121,7 @@ impl Proxy {
             .collect()
     }
 
-    /// Waits until nothing has passed for so long; what has passed by then.
+    /// Waits until there was no message for this long. Returns the messages so far.
     pub(crate) async fn quiet(&self, quiet: Duration) -> Result<Vec<Passed>, String> {
         let (mut last, begun) = (self.passed(), Instant::now());
         let mut since = begun;
@@ -195,7 +194,7 @@ async fn pass(
 #[derive(Default)]
 struct Frames {
     beginning: Vec<u8>,
-    /// Of the frame that has begun, what is not worth a look.
+    /// The part of the present frame that is skipped.
     rest: usize,
 }
 
@@ -221,7 +220,7 @@ impl Frames {
         }
     }
 
-    /// How long the frame is that has begun, with the length itself.
+    /// The length of the present frame, with the length field.
     fn whole(&self) -> usize {
         4 + usize::try_from(number(&self.beginning, 0)).unwrap_or(0)
     }

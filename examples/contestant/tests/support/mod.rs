@@ -1,4 +1,4 @@
-//! A contestant as a child process: words in, lines out.
+//! A contestant as a child process: commands in, lines out.
 
 use std::{
     io::{BufRead as _, BufReader, Write as _},
@@ -14,7 +14,7 @@ use nix::{
 };
 use zk_testkit::TestServer;
 
-/// Far more than anything here takes.
+/// Far longer than any step takes.
 const SOON: Duration = Duration::from_secs(30);
 
 const TICK: Duration = Duration::from_millis(500);
@@ -40,7 +40,7 @@ pub(crate) struct Contestant {
     child: Child,
     input: Option<ChildStdin>,
     lines: Receiver<String>,
-    /// What was read and not asked for yet.
+    /// Lines that were read and not requested yet.
     waiting: Vec<String>,
 }
 
@@ -79,7 +79,7 @@ impl Contestant {
         kill(Pid::from_raw(i32::try_from(self.child.id()).unwrap()), signal).unwrap();
     }
 
-    /// The first line that fits, which is taken out; what came before it stays.
+    /// Removes the first matching line. Earlier lines stay.
     pub(crate) fn hear(&mut self, what: &str) -> Line {
         self.hear_within(what, SOON).unwrap_or_else(|| panic!("no {what:?} came; {:?}", self.waiting))
     }
@@ -98,7 +98,7 @@ impl Contestant {
         }
     }
 
-    /// Waits for its end, and answers what it had still said.
+    /// Waits for its end, and returns the rest of its output.
     pub(crate) fn ended(mut self) -> (ExitStatus, Vec<String>) {
         let deadline = Instant::now() + SOON;
         loop {

@@ -1,9 +1,8 @@
-//! Where the ledger is kept, and what is asked of such a place.
+//! The stores of the ledger, and their common interface.
 //!
-//! The fence is in the store, not in this program: both stores refuse a claim
-//! with an older token and a booking whose token is not the one claimed, by
-//! triggers, for every client, and write down that they did. What this program
-//! adds is manners: it claims first, and takes a refusal for an answer.
+//! The fence is in the store, not in this program. By triggers and for every client, both stores refuse a claim with an
+//! older token and a booking whose token is not the claimed one, and record the refusal. This program follows the
+//! protocol: it claims first, and accepts a refusal.
 
 #[cfg(feature = "postgres")]
 mod postgres;
@@ -20,14 +19,12 @@ use serde::Serialize;
 use crate::leadership::Leadership;
 use crate::orders::Order;
 
-/// A place that keeps the ledger and fences its writers.
+/// A store that keeps the ledger and fences its writers.
 ///
-/// Every method is one transaction. After an error the outcome of a write may be
-/// unknown; repeating it is safe: a claim is idempotent, and an order that was
-/// booked after all is [`Booking::AlreadyBooked`].
+/// Every method is one transaction. After an error the outcome of a write may be unknown. Repeating it is safe: a claim
+/// is idempotent, and an order that was already booked is [`Booking::AlreadyBooked`].
 pub(crate) trait Store {
-    /// Tells the store that this leadership writes from now on. To be done
-    /// before anything is read.
+    /// Claims the store for this leadership. Call it before anything is read.
     fn claim(&mut self, leadership: &Leadership) -> Result<Claim, StoreError>;
 
     /// The ids of all booked orders.
@@ -36,10 +33,10 @@ pub(crate) trait Store {
     /// Books one order: its entry and its account's balance.
     fn book(&mut self, leadership: &Leadership, order: &Order) -> Result<Booking, StoreError>;
 
-    /// How far the ledger is.
+    /// The ledger's progress.
     fn progress(&mut self) -> Result<Progress, StoreError>;
 
-    /// All there is, as of one moment.
+    /// All data, as of one moment.
     fn snapshot(&mut self) -> Result<Snapshot, StoreError>;
 }
 
@@ -48,8 +45,7 @@ pub(crate) trait Store {
 pub(crate) enum Claim {
     /// Only writes under this token are accepted from now on.
     Granted,
-    /// The store holds on to this newer token, or to the same one of another
-    /// member; the refusal is on record there.
+    /// The store keeps this newer token, or the same one of another member. The refusal is recorded there.
     Refused { token: i64, member: String },
 }
 
@@ -57,22 +53,20 @@ pub(crate) enum Claim {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Booking {
     Booked,
-    /// An entry of this order is there: an earlier life of this process, under
-    /// the same token, got it in after this one had read.
+    /// An entry of this order exists: an earlier process with the same token booked it after this one had read.
     AlreadyBooked,
-    /// The token is not the claimed one, which is this; the refusal is on
-    /// record in the store.
+    /// The token is not the claimed one, which is this. The refusal is recorded in the store.
     Refused {
         token: i64,
     },
 }
 
-/// How far the ledger is, and under whom.
+/// The ledger's progress and its claim.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Progress {
     /// Orders booked.
     pub(crate) booked: u64,
-    /// The claimed token; 0 while nobody has claimed.
+    /// The claimed token; 0 before the first claim.
     pub(crate) token: i64,
     pub(crate) term: i64,
     pub(crate) member: String,
@@ -81,14 +75,14 @@ pub(crate) struct Progress {
     pub(crate) refused: Refused,
 }
 
-/// How often the store refused, by what was tried.
+/// The number of refusals, by kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Refused {
     pub(crate) claims: u64,
     pub(crate) bookings: u64,
 }
 
-/// All that a store holds.
+/// All data of a store.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Snapshot {
     /// In booking order.
@@ -130,18 +124,16 @@ pub(crate) struct ClaimRecord {
     pub(crate) site: String,
     /// When it was first made, UTC, RFC 3339, by the store's clock.
     pub(crate) claimed_at: String,
-    /// The number of entries at that moment: what has a higher number must bear
-    /// this token or a newer one.
+    /// The number of entries at that time. An entry with a higher number must have this token or a newer one.
     pub(crate) entries_before: i64,
 }
 
-/// Why a store could not do what was asked.
+/// Why a store could not carry out a request.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StoreError {
     #[error("{store}: there is no ledger yet; `ledger run` makes one")]
     Missing { store: String },
-    /// Another process holds a lock that is needed. Nothing was done; it may
-    /// work in a moment.
+    /// Another process holds a lock that is needed. Nothing was changed; a later try may succeed.
     #[error("{store}: locked by another process: {detail}")]
     Busy { store: String, detail: String },
     #[error("{store}: {}", in_full(.source.as_ref()))]
@@ -156,7 +148,7 @@ pub(crate) enum StoreError {
     Unsupported { store: String },
 }
 
-/// An error with its causes: a database's own words are often one level down.
+/// An error with its causes: a database's own message is often one level down.
 fn in_full(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -170,7 +162,7 @@ fn in_full(error: &(dyn Error + 'static)) -> String {
     text
 }
 
-/// Which store, and where.
+/// The kind of store, and its location.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum StoreAddress {
     /// A file on this host.
@@ -217,7 +209,7 @@ fn without_secrets(url: &str) -> String {
     }
 }
 
-/// Opens a store to write to it; makes the ledger's tables if they are not there.
+/// Opens a store to write to it. Creates the ledger's tables if they do not exist.
 pub(crate) fn open(address: &StoreAddress) -> Result<Box<dyn Store>, StoreError> {
     match address {
         StoreAddress::Sqlite(path) => Ok(Box::new(sqlite::Sqlite::create_or_open(path)?)),
@@ -230,7 +222,7 @@ pub(crate) fn open(address: &StoreAddress) -> Result<Box<dyn Store>, StoreError>
     }
 }
 
-/// Opens a store that is there already, to read it.
+/// Opens an existing store to read it.
 pub(crate) fn open_existing(address: &StoreAddress) -> Result<Box<dyn Store>, StoreError> {
     match address {
         StoreAddress::Sqlite(path) => Ok(Box::new(sqlite::Sqlite::open_existing(path)?)),

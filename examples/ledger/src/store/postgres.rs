@@ -1,9 +1,8 @@
 //! The ledger in a PostgreSQL database, in a schema of its own.
 //!
-//! A claim and a booking are one statement each, and the statement is the
-//! transaction: the server takes its lock, checks, writes and commits without
-//! another word from the client. So a process that is frozen, or cut off, at any
-//! point leaves no lock behind that its successor would have to wait for.
+//! A claim and a booking are one statement each, and the statement is the transaction: the server locks, checks, writes
+//! and commits without another message from the client. So a process that is frozen or cut off at any time leaves no
+//! lock that its successor would have to wait for.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -19,15 +18,14 @@ const SCHEMA: &str = include_str!("postgres.sql");
 /// Kept in `ledger.layout`.
 const LAYOUT: i64 = 1;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// A server that acknowledges nothing for so long is given up.
+/// The connection is given up if the server acknowledges nothing for this long.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Lock waits end with 'busy', and the caller repeats: it looks for a signal in
-/// between. Read committed is what the triggers are written for: each of their
-/// statements must see what was committed before it got its lock.
+/// Lock waits end with 'busy', and the caller repeats: it checks for a signal in between. The triggers require read
+/// committed: each of their statements must see what was committed before it got its lock.
 const SESSION: &str = "SET default_transaction_isolation = 'read committed';
                        SET lock_timeout = '1s';
                        SET idle_in_transaction_session_timeout = '5s'";
-/// Any number, the same in every process: serialises the making of the tables.
+/// Any number, the same in every process. It serialises the creation of the tables.
 const SCHEMA_LOCK: i64 = 0x6c65_6467_6572;
 
 /// A connection to the ledger.
@@ -37,15 +35,15 @@ pub(super) struct Postgres {
 }
 
 impl Postgres {
-    /// Connects, and makes the ledger's schema first if need be. `name` is for
-    /// messages: the address without its password.
+    /// Connects, and creates the ledger's schema if necessary. `name` is for messages: the address without its
+    /// password.
     pub(super) fn create_or_open(url: &str, name: String) -> Result<Self, StoreError> {
         let mut store = Self::connect(url, name)?;
         store.checked(Self::create_if_missing)?;
         store.with_known_layout()
     }
 
-    /// Connects to a database that holds a ledger, to read it.
+    /// Connects to a database with a ledger, to read it.
     pub(super) fn open_existing(url: &str, name: String) -> Result<Self, StoreError> {
         let mut store = Self::connect(url, name)?;
         if !store.checked(has_ledger)? {
@@ -77,8 +75,8 @@ impl Postgres {
     }
 
     fn create_if_missing(client: &mut Client) -> Result<(), postgres::Error> {
-        // Looked for first: creating needs rights that a job should not have to
-        // have, and would wait for the locks of those who work.
+        // Checked first: creating needs rights that a job should not need, and would wait for the locks of other
+        // processes.
         if has_ledger(client)? {
             return Ok(());
         }

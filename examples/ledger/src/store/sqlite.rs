@@ -1,9 +1,8 @@
 //! The ledger in an SQLite file.
 //!
-//! The file belongs to one host: the locks that order its writers don't reach
-//! over a network file system. A process that is frozen inside its transaction
-//! keeps the file's write lock until it wakes or is killed; a successor's claim
-//! waits for it. It can be delayed so, never fooled.
+//! The file belongs to one host: the locks that order its writers don't work over a network file system. A process that
+//! is frozen inside its transaction keeps the file's write lock until it wakes or is killed. A successor's claim waits
+//! for that. This delays the claim, and is safe.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -18,11 +17,10 @@ use crate::orders::Order;
 const SCHEMA: &str = include_str!("sqlite.sql");
 /// Kept in the file's `user_version`.
 const LAYOUT: i64 = 1;
-/// How long SQLite itself waits for a lock. Short: the caller repeats, and looks
-/// for a signal in between.
+/// How long SQLite itself waits for a lock. It is short because the caller repeats, and checks for a signal in between.
 const LOCK_WAIT: Duration = Duration::from_millis(250);
-/// How long to try to switch a file to write-ahead logging: for that one step
-/// SQLite answers 'busy' at once, whatever it was told about waiting.
+/// How long to try to switch a file to write-ahead logging. For that one step SQLite answers 'busy' at once,
+/// independent of its busy timeout.
 const SWITCH_WAIT: Duration = Duration::from_secs(10);
 
 /// An open ledger file.
@@ -32,7 +30,7 @@ pub(super) struct Sqlite {
 }
 
 impl Sqlite {
-    /// Opens the file, and makes it first if need be.
+    /// Opens the file, and creates it if necessary.
     pub(super) fn create_or_open(path: &Path) -> Result<Self, StoreError> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
         let mut store = Self::open(path, flags)?;
@@ -41,14 +39,13 @@ impl Sqlite {
         if layout == LAYOUT { Ok(store) } else { Err(store.other_layout(layout)) }
     }
 
-    /// Opens a file that holds a ledger, to read it.
+    /// Opens a file with a ledger, to read it.
     pub(super) fn open_existing(path: &Path) -> Result<Self, StoreError> {
         let missing = || StoreError::Missing { store: name(path) };
         if !path.exists() {
             return Err(missing());
         }
-        // Not read-only: the first to open a file after a crash has to write to
-        // it, to recover.
+        // Not read-only: the first process that opens a file after a crash has to write to it, to recover.
         let store = Self::open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
         match store.layout()? {
             0 => Err(missing()),
@@ -74,9 +71,9 @@ impl Sqlite {
         }
     }
 
-    /// Sets the file up for several processes, and makes the tables once.
+    /// Configures the file for several processes, and creates the tables once.
     fn prepare(&mut self) -> rusqlite::Result<()> {
-        // Readers don't block the writer then, nor the writer them.
+        // Readers then don't block the writer, and the writer does not block them.
         let started = Instant::now();
         loop {
             match self.connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(())) {
@@ -86,7 +83,7 @@ impl Sqlite {
                 result => break result?,
             }
         }
-        // What was answered 'booked' is on the disk, also after a power failure.
+        // A booking that was reported as booked is on the disk, even after a power failure.
         self.connection.pragma_update(None, "synchronous", "full")?;
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let layout: i64 = transaction.query_row("PRAGMA user_version", [], |row| row.get(0))?;
@@ -146,8 +143,8 @@ impl Store for Sqlite {
 }
 
 fn claim(connection: &mut Connection, leadership: &Leadership) -> rusqlite::Result<Claim> {
-    // Immediate: it has the write lock before it reads, so what it reads is not
-    // overtaken, and a busy file is waited for at the start, not found half-way.
+    // Immediate: it has the write lock before it reads, so the data that it reads does not change, and a busy file is
+    // waited for at the start and not half-way.
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let raised = transaction.execute(
         "UPDATE claim SET token = ?1, term = ?2, member = ?3, site = ?4",

@@ -1,4 +1,4 @@
-//! A PostgreSQL server of the tests' own: nothing of it is left when they end.
+//! A PostgreSQL server for the tests, which leaves nothing behind when they end.
 
 use std::fs::File;
 use std::os::unix::fs::chown;
@@ -13,8 +13,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, Uid, User};
 use postgres::{Client, NoTls};
 
-/// A running server that listens on a Unix socket in its own directory, so that
-/// no port can be taken by somebody else in between.
+/// A running server that listens on a Unix socket in its own directory, so that no other process can take its port
+/// meanwhile.
 pub struct Server {
     directory: tempfile::TempDir,
     databases: AtomicU32,
@@ -23,7 +23,7 @@ pub struct Server {
     keeper: Option<JoinHandle<()>>,
 }
 
-/// The server of those tests that run now: the first starts it, the last stops it.
+/// The server of the present tests: the first test starts it, the last one stops it.
 static SHARED: Mutex<Weak<Server>> = Mutex::new(Weak::new());
 
 impl Server {
@@ -67,7 +67,7 @@ impl Server {
         let mut command = account.command(&programs.join("postgres"));
         let log_file = File::create(&log).map_err(|error| error.to_string())?;
         command
-            // Nothing survives the test, so nothing needs to reach the disk.
+            // The data does not have to survive the test, so it does not have to reach the disk.
             .args(["-c", "fsync=off", "-c", "listen_addresses=", "-c", "max_connections=60", "-k"])
             .arg(directory.path())
             .arg("-D")
@@ -94,7 +94,7 @@ impl Server {
         Ok(())
     }
 
-    /// A new, empty database: its name.
+    /// Creates an empty database and returns its name.
     pub fn new_database(&self) -> String {
         let name = format!("test_{}", self.databases.fetch_add(1, Ordering::Relaxed));
         self.connect("postgres").unwrap().batch_execute(&format!("CREATE DATABASE {name}")).unwrap();
@@ -119,11 +119,10 @@ impl Drop for Server {
     }
 }
 
-/// Runs the server under a thread of its own, until the sender is dropped.
+/// Runs the server in a thread of its own, until the sender is dropped.
 ///
-/// The server is told to die with its parent, in case this process is killed;
-/// and for the kernel the parent is the thread that started it. A test's own
-/// thread ends before the server may.
+/// The server is set to die with its parent, in case this process is killed. For the kernel the parent is the thread
+/// that started it, and a test's own thread may end before the server.
 fn keep(mut command: Command) -> Result<(mpsc::Sender<()>, JoinHandle<()>), String> {
     let (stop, stopped) = mpsc::channel::<()>();
     let (report, started) = mpsc::channel();
@@ -152,7 +151,7 @@ fn end(mut server: Child) {
     let _ = server.wait();
 }
 
-/// Whom the server runs as: it refuses to be root.
+/// The user that the server runs as: it refuses to be root.
 enum ServerAccount {
     Mine,
     Other(User),

@@ -1,4 +1,4 @@
-//! Who gets to write.
+//! The right to write.
 
 use super::{Bench, Place};
 

@@ -7,7 +7,7 @@ use nix::sys::signal::Signal;
 use super::{Bench, Place};
 
 const LIVES: u32 = 20;
-/// More than the lives can book in their time at the pace they are given.
+/// More orders than the processes can book in their time at their pace.
 const ORDERS: u32 = 6_000;
 
 pub fn killed_at_any_instant_it_resumes_where_it_was<P: Place>(place: impl Fn() -> P) {
@@ -24,8 +24,8 @@ pub fn killed_at_any_instant_it_resumes_where_it_was<P: Place>(place: impl Fn() 
         // A restart within the leadership, or the start of the next one.
         token += i64::from(random.bool());
         let life = bench.start(token, &["--pace", "200us"]);
-        // Half of them are killed while they book, half wherever they are after
-        // so long. Not to win a race: the instant is what is tried out.
+        // Half of them are killed while they book, half at any point after this time. It is not to win a race: the
+        // instant is what is tested.
         let at_most = if number % 2 == 0 {
             life.wait_words("is claimed at");
             20_000

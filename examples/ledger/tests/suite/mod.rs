@@ -1,5 +1,4 @@
-//! What must hold over every store. `tests/sqlite.rs` and `tests/postgres.rs`
-//! bring the store; each scenario gets a fresh one.
+//! Tests for every store. `tests/sqlite.rs` and `tests/postgres.rs` provide the store; each scenario gets a new one.
 
 #![allow(dead_code, unreachable_pub, reason = "compiled into several test programs, which use parts of it")]
 
@@ -15,19 +14,18 @@ use std::time::{Duration, Instant};
 use process::Ledger;
 use serde_json::Value;
 
-/// Longer than anything here takes on a loaded machine.
+/// Longer than any step takes on a loaded machine.
 pub const DEADLINE: Duration = Duration::from_secs(120);
 
-/// An empty place for a ledger.
+/// An empty store for a ledger.
 pub trait Place {
     /// As for `--store`.
     fn address(&self) -> String;
 
-    /// Runs statements as a client would that has never heard of tokens. Gives
-    /// the rows that the last one changed.
+    /// Runs statements as a client without tokens. Returns the rows that the last one changed.
     fn execute(&self, statements: &str) -> Result<u64, String>;
 
-    /// Whether some process holds a lock that would keep a writer waiting.
+    /// Whether a process holds a lock that would delay a writer.
     fn is_locked(&self) -> bool {
         false
     }
@@ -89,7 +87,7 @@ impl<P: Place> Bench<P> {
         assert_eq!(ended.code, Some(0), "{}", ended.stderr);
     }
 
-    /// What `ledger check` says: its exit code and its report.
+    /// The result of `ledger check`: its exit code and its report.
     pub fn check(&self) -> (Option<i32>, Value) {
         let orders = self.orders.to_str().unwrap();
         let store = self.place.address();
@@ -100,7 +98,7 @@ impl<P: Place> Bench<P> {
         (ended.code, report)
     }
 
-    /// The ledger must be whole and right. Gives the report.
+    /// The ledger must be complete and correct. Returns the report.
     pub fn assert_right(&self) -> Value {
         let (code, report) = self.check();
         assert_eq!((code, &report["ok"]), (Some(0), &Value::Bool(true)), "{report:#}");
@@ -108,7 +106,7 @@ impl<P: Place> Bench<P> {
     }
 }
 
-/// Waits for a condition; fails when it doesn't come true in time.
+/// Waits for a condition; fails when it is not met in time.
 pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let started = Instant::now();
     while !condition() {
@@ -117,8 +115,7 @@ pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// One test per scenario. `$with` calls what it is given with a function that
-/// makes an empty place, if it has the means to make one.
+/// One test per scenario. `$with` calls its argument with a function that creates an empty store, if it can create one.
 macro_rules! over_a_store {
     ($with:expr; $($module:ident :: $scenario:ident),+ $(,)?) => {
         $(#[test]
@@ -129,7 +126,7 @@ macro_rules! over_a_store {
 }
 pub(crate) use over_a_store;
 
-/// Every scenario there is.
+/// All scenarios.
 macro_rules! whole_suite {
     ($with:expr) => {
         $crate::suite::over_a_store! { $with;

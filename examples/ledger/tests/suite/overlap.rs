@@ -1,4 +1,4 @@
-//! Two at once: what fencing is for.
+//! Two leaders at once: the purpose of fencing.
 
 use super::{Bench, Place, wait_until};
 
@@ -26,7 +26,7 @@ pub fn a_frozen_writer_is_refused_when_it_wakes<P: Place>(place: impl Fn() -> P)
     let bench = Bench::new(place(), ORDERS);
     let frozen = bench.start(1, &["--pace", "20ms"]);
     bench.wait_booked(10);
-    // Frozen inside a transaction it may hold a lock: another test's subject.
+    // Frozen inside a transaction it may hold a lock, which another test covers.
     wait_until("it is frozen between two transactions", || {
         frozen.freeze();
         let between = !bench.place.is_locked();
@@ -47,8 +47,8 @@ pub fn a_frozen_writer_is_refused_when_it_wakes<P: Place>(place: impl Fn() -> P)
     assert_eq!(shares(&report).len(), 2);
 }
 
-/// The worker restarts a job that died; what the first life had sent may still
-/// arrive. Both may book; the order's unique id keeps it to once.
+/// The worker restarts a job that died. Requests of the first process may still arrive. Both may book; the order's
+/// unique id makes it once.
 pub fn two_lives_under_one_token_book_nothing_twice<P: Place>(place: impl Fn() -> P) {
     let bench = Bench::new(place(), ORDERS);
     let options = ["--pace", "1ms", "--exit-when-done"];

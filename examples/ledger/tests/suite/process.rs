@@ -25,7 +25,7 @@ pub struct Ended {
 
 impl Ledger {
     pub fn spawn(arguments: &[&str]) -> Self {
-        // Files, not pipes: nothing needs to read along.
+        // Files, not pipes, so that no reader is needed.
         let (stdout, stderr) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
         let mut command = Command::new(env!("CARGO_BIN_EXE_ledger"));
         for variable in ["DR_TERM", "DR_FENCING_TOKEN", "DR_MEMBER", "DR_SITE", "LEDGER_STORE", "PGPASSWORD"]
@@ -46,7 +46,7 @@ impl Ledger {
         kill(Pid::from_raw(i32::try_from(self.child.id()).unwrap()), signal).unwrap();
     }
 
-    /// Sends SIGSTOP and waits until the process stands still.
+    /// Sends SIGSTOP and waits until the process is stopped.
     pub fn freeze(&self) {
         self.signal(Signal::SIGSTOP);
         wait_until("the process is frozen", || self.state() == 'T');
@@ -56,7 +56,7 @@ impl Ledger {
         self.signal(Signal::SIGCONT);
     }
 
-    /// Waits until SIGTERM would be noticed rather than deadly.
+    /// Waits until SIGTERM would be handled and not fatal.
     pub fn wait_listening(&self) {
         let term = 1_u64 << (Signal::SIGTERM as i32 - 1);
         wait_until("the program listens to signals", || {
@@ -70,7 +70,7 @@ impl Ledger {
         self.child.try_wait().unwrap().is_none()
     }
 
-    /// What it has written to standard error so far.
+    /// Its standard error so far.
     pub fn words(&self) -> String {
         text(&self.stderr)
     }
@@ -85,7 +85,7 @@ impl Ledger {
         self.ended()
     }
 
-    /// Kills it, wherever it is.
+    /// Kills it at any point.
     pub fn kill(mut self) -> Ended {
         self.child.kill().unwrap();
         self.ended()
@@ -113,8 +113,8 @@ impl Drop for Ledger {
     }
 }
 
-/// All of a file, through a descriptor with a position of its own: that of
-/// `file` is shared with the process that writes.
+/// All of a file, through a descriptor with a position of its own: the process that writes shares the position of
+/// `file`.
 fn text(file: &File) -> String {
     std::fs::read_to_string(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap()
 }

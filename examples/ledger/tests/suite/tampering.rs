@@ -1,5 +1,4 @@
-//! A check that can't fail is worth nothing: every fault it is there for is made
-//! here by hand, and must be named.
+//! The check can fail: every fault that it is for is made here by hand, and must be named.
 
 use nix::sys::signal::Signal;
 
@@ -20,7 +19,7 @@ struct Case<'a> {
     tampering: &'a str,
     /// The figure of the report that must show it, if one does.
     figure: Option<(&'a str, u64)>,
-    /// What a sentence of the report must say.
+    /// The expected part of a sentence in the report.
     sentence: &'a str,
 }
 

@@ -1,4 +1,4 @@
-//! Who should lead, as the configuration says it.
+//! The policy in the configuration.
 
 use election_core::record::Cause;
 use strategies::{
@@ -10,7 +10,7 @@ use strategies::{
 
 use super::*;
 
-/// The stages after those that stand in every pipeline, for this cause.
+/// The stages for this cause, without those of every pipeline.
 fn stages(policy: &PolicyConfig, cause: Cause) -> String {
     let pipeline = policy.pipeline();
     let stages = pipeline.for_cause(cause).stages().skip_while(|stage| *stage != "site-open").skip(1);
@@ -229,7 +229,7 @@ fn policies_name_other_jobs_that_there_are() {
         "worker.toml:12:1: job.bills.policy: it depends on the leader of \"bills\"",
         &["job itself"],
     );
-    // Each would make room for the other for ever, unless one of them waits for an operator.
+    // The jobs would displace each other for ever, unless one of them waits for an operator.
     let all = [by("a", "c", true), by("b", "a", true), by("c", "b", true)];
     let said = with(&all).problems();
     assert_eq!(said.len(), 1, "{said:?}");

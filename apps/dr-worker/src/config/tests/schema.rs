@@ -30,7 +30,7 @@ fn variants() -> Vec<String> {
 /// Defaults that depend on the node or on other keys.
 const DERIVED: [&str; 3] = ["node.id", "node.address", "zookeeper.acl"];
 
-/// The steps to a key; `*` stands for a name that the user chooses.
+/// The steps to a key; `*` represents a name that the user chooses.
 fn steps(key: &str) -> Vec<String> {
     let mut steps: Vec<_> = key.split('.').map(str::to_owned).collect();
     let chosen = match steps.first().map(String::as_str) {
@@ -170,7 +170,7 @@ fn schema() -> Json {
     schema
 }
 
-/// A value as it stands in a file.
+/// A value as written in a file.
 fn toml_value(text: &str) -> Json {
     json_of(&Node {
         value: Value::Text(text.to_owned()),

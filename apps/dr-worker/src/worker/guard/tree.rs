@@ -47,10 +47,10 @@ impl Process {
         }
     }
 
-    /// Whether none of its threads runs any more: it only waits to be reaped.
+    /// Whether all of its threads have ended and it only waits to be reaped.
     ///
     /// A process whose main thread has ended is also shown as a zombie while its other threads run. The number of
-    /// threads tells them apart.
+    /// threads distinguishes the two.
     pub(crate) fn is_dead(&self) -> bool {
         matches!(self.state, b'Z' | b'X') && self.threads <= 1
     }
@@ -360,7 +360,7 @@ mod tests {
         while !sweep.kill(root, &mut lingering).expect("readable") {
             std::thread::yield_now();
         }
-        // Nobody has reaped them.
+        // They are not reaped yet.
         let left = descendants(root).expect("readable");
         assert_eq!(left.len(), 2);
         assert!(left.iter().all(|&pid| is_dead(pid).expect("readable")));

@@ -1,5 +1,5 @@
-//! A bound on connections: idle ones are closed after a while, and the one that has been idle longest makes room for a
-//! new one. So `/leader` answers even if clients hold connections open, and descriptors are left for the guards of
+//! A bound on connections. Idle ones are closed after a while, and a new one replaces the one that has been idle
+//! longest. So `/leader` answers even if clients hold connections open, and descriptors are left for the guards of
 //! jobs.
 
 use std::{
@@ -104,7 +104,7 @@ impl Listener for Bounded {
     }
 }
 
-/// A connection that is closed when it is idle for too long, or when a new one needs its place.
+/// A connection that is closed when it is idle for too long, or when a new one replaces it.
 pub(super) struct Connection {
     stream: TcpStream,
     id: u64,

@@ -232,7 +232,7 @@ impl Guarded {
         let _ = self.socket.try_write(&encode(order));
     }
 
-    /// Sends a signal to the main process and its group, in place of a guard that does not.
+    /// Sends a signal to the main process and its group, instead of a guard that does not.
     pub(super) fn signal_directly(&self, signal: StopSignal) {
         if let Some(main) = self.main {
             let _ = killpg(main, signal.signal());

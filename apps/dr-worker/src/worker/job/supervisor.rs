@@ -32,8 +32,8 @@ use crate::{
     },
 };
 
-/// How long a guard may take to confirm a stop order, before the worker sends the stop signal in its place: a guard
-/// that hangs must not cost the job its stop timeout.
+/// How long a guard may take to confirm a stop order, before the worker sends the stop signal instead: a guard that
+/// hangs must not cost the job its stop timeout.
 const CONFIRM_WITHIN: Duration = Duration::from_millis(500);
 
 /// The outcome of a run of the job.

@@ -3,8 +3,8 @@
 //! Each guard writes a record before it starts its program, and removes it when no process is left
 //! ([`crate::worker::guard`]). So a record that is found while this worker holds the member's lock belongs to a guard
 //! that was killed. Its processes are recognised by their cgroup, by `DR_RUN` in their environment, by their session,
-//! or by their parent. A process without any of these marks can't be told from an unrelated one. But if the record
-//! excludes every unmarked process, all of the run is proved to be gone.
+//! or by their parent. A process without any of these marks can't be distinguished from an unrelated one. But if the
+//! record excludes every unmarked process, all of the run is proved to be gone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -11,7 +11,7 @@ pub(crate) enum Trouble {
     Cut,
     /// Its program writes, and the write may be under way for long.
     Write,
-    /// The takeover fails, and nothing is said of it.
+    /// The takeover fails without a report.
     Fails,
     /// The other one is preferred from now on.
     Move,
@@ -53,7 +53,7 @@ impl Event {
 }
 
 impl System {
-    /// What can happen when nothing goes wrong; timers last.
+    /// The possible events without a fault; timers last.
     pub(crate) fn next(&self) -> Vec<Event> {
         let mut events = Vec::new();
         for (m, member) in self.members.iter().enumerate() {
@@ -87,7 +87,7 @@ impl System {
                 events.push(Event::Expire(m));
             }
         }
-        // A former process's session, whatever has become of the new one.
+        // A former process's session, independent of the new one.
         for (session, m) in &self.sessions {
             if self.members[*m].session != *session && !events.contains(&Event::Expire(*m)) {
                 events.push(Event::Expire(*m));

@@ -1,8 +1,7 @@
-//! The published algorithm, to the letter, in the same checker: it must find what is wrong
-//! with it, and nothing once the rules that it lacks are in place.
+//! The published algorithm, unchanged, in the same checker. The checker must find its failures, and none after the
+//! missing rules are added.
 //!
-//! `docs/published-algorithm.md` has the traces, and a test fails where they are not those
-//! that are found now.
+//! `docs/published-algorithm.md` has the traces. A test fails if they differ from those found now.
 
 mod events;
 mod narrate;
@@ -24,7 +23,7 @@ struct Published {
     /// The member that is preferred at first.
     preferred: usize,
     troubles: &'static [Trouble],
-    /// What is looked for; everything without it.
+    /// The failure that is searched for; all failures if `None`.
     looks_for: Option<&'static str>,
 }
 
@@ -40,7 +39,7 @@ impl Model for Published {
 
     fn init_states(&self) -> Vec<System> {
         let begun = System::new(self.preferred, self.troubles);
-        // Nothing goes wrong until one leads.
+        // There are no faults until there is a leader.
         let settled = begun.when_nothing_goes_wrong(&self.has(), 100).pop();
         vec![settled.map_or(begun, |(_, system)| system)]
     }
@@ -69,7 +68,7 @@ impl Model for Published {
     }
 }
 
-/// What is wrong, and the shortest way to it.
+/// The failure, and the shortest path to it.
 type Found = Option<(&'static str, Vec<String>)>;
 
 fn check(run: Published) -> (usize, Found) {
@@ -114,8 +113,8 @@ fn in_full((what, steps): &(&str, Vec<String>)) -> String {
     text
 }
 
-/// As it is written: all promises break. Where the place outlives its session there is no
-/// failover at all, so for all but the last it is taken to be ephemeral.
+/// As published, it breaks all promises. If the leader znode outlives its session there is no failover at all, so the
+/// znode is assumed to be ephemeral for all promises but the last.
 #[test]
 fn to_the_letter() {
     use Trouble::{Crash, Cut, Freeze, Write};

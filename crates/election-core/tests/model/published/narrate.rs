@@ -1,4 +1,4 @@
-//! What happens, in words.
+//! The events, as text.
 
 use super::{
     events::{Event, Trouble},
@@ -6,13 +6,13 @@ use super::{
     system::{MEMBERS, Op, Place, System, Way},
 };
 
-/// Every step of a path in words.
+/// Every step of a path, as text.
 pub(super) fn tell(path: &[(System, Option<Event>)]) -> Vec<String> {
     let steps = path.windows(2).filter_map(|pair| Some((&pair[0].0, pair[0].1?, &pair[1].0)));
     steps.map(|(before, event, after)| in_words(before, event, after)).collect()
 }
 
-/// How it goes on where nobody leads in the end.
+/// How a path continues that has no leader in the end.
 pub(super) fn from_then_on(has: &dyn Fn(Remedy) -> bool, mut before: System) -> Vec<String> {
     const ENOUGH: usize = 24;
     let path = before.when_nothing_goes_wrong(has, 300);

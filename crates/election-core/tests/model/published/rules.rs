@@ -1,14 +1,13 @@
 //! The weak points of the published algorithm, and the rule that removes each.
 
-/// What the published algorithm does not say. Each is a rule of this crate, or of what
-/// stands around it.
+/// The rules that the published algorithm lacks. Each is a rule of this crate, or of the programs around it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Remedy {
-    /// V1: a place that this session owns is adopted.
+    /// V1: a leader znode that this session owns is adopted.
     Adopt,
     /// V2: work ends before the session can, by the local clock.
     Deadline,
-    /// V3: whoever wakes looks at its deadline first.
+    /// V3: a process that wakes checks its deadline first.
     DeadlineFirst,
     /// V4: only the owner deletes.
     OwnerDeletes,
@@ -16,13 +15,13 @@ pub(crate) enum Remedy {
     Tokens,
     /// V6: the token is shown to the resource before anything is read there.
     Claim,
-    /// V7: whoever is in office is an incarnation, not a name.
+    /// V7: the leader is an incarnation, not a name.
     Incarnation,
-    /// V8: the elector compares with its decision, not with who is in office.
+    /// V8: the elector compares with its decision, not with the present leader.
     CompareWithDecision,
     /// V9: the elector makes a pass after everything that happens.
     LevelTriggered,
-    /// V12: the place goes with the session.
+    /// V12: the leader znode is deleted with the session.
     Ephemeral,
     /// V14: stopping has a budget within the session's timeout, and is ended with it.
     StopBudget,
@@ -49,7 +48,7 @@ impl Remedy {
         Self::LastCandidate,
     ];
 
-    /// Its weak point, and the rule in words.
+    /// Its weak point, and the rule as text.
     pub(crate) const fn words(self) -> (&'static str, &'static str) {
         match self {
             Self::Adopt => ("V1", "a place that this session owns is adopted; its czxid is the token"),
@@ -72,7 +71,7 @@ impl Remedy {
         }
     }
 
-    /// A rule that hides what is wrong without this one, so that both must be missing.
+    /// A rule that hides the failure without this one, so that both must be missing.
     pub(crate) const fn covered_by(self) -> Option<Self> {
         match self {
             Self::CompareWithDecision => Some(Self::LevelTriggered),
@@ -80,7 +79,7 @@ impl Remedy {
         }
     }
 
-    /// What stands for it in this project, by the names of `docs/model.md`.
+    /// The corresponding rule of this project, by the names of `docs/model.md`.
     pub(crate) const fn in_the_engine(self) -> &'static str {
         match self {
             Self::Adopt => "In the engine: `AdoptOwnZnode`.",

@@ -1,8 +1,8 @@
-//! The published algorithm as it is written: an elector that writes whom it elects when
-//! the membership changes, a leader that stops when it is not elected any more, a
-//! candidate that waits for the leader's znode to go and creates it.
+//! The published algorithm, unchanged: an elector that writes whom it elects when the membership changes, a leader that
+//! stops when it is no longer elected, and a candidate that waits until the leader's znode is deleted and creates its
+//! own.
 //!
-//! Two members, A and B; whoever has the lowest ballot elects.
+//! Two members, A and B. The one with the lowest ballot is the elector.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -234,7 +234,7 @@ impl System {
                 }
                 Some(_) => {}
             },
-            // It sits there, and makes room when another is elected.
+            // It leads, and stops when another member is elected.
             Does::Nothing if seen.current.is_some_and(|p| p.session == member.session) => {
                 member.does = Does::Deletes;
                 return member.op = Some((Op::Delete, Way::Sent));
@@ -409,7 +409,7 @@ impl System {
         }
     }
 
-    /// Whether somebody leads once everything has happened that can.
+    /// Whether there is a leader after all possible events have happened.
     pub(crate) fn ends_well(&self, has: &dyn Fn(Remedy) -> bool) -> bool {
         let path = self.when_nothing_goes_wrong(has, 300);
         let last = path.last().map_or(self, |(_, last)| last);

@@ -1,11 +1,11 @@
-//! A successor steps in for a leader, never for somebody who is merely named.
+//! A successor steps in for a leader, never for a member that is only named.
 //!
-//! From the znodes alone 'gone' looks like 'named, and not there yet', and the
-//! released leader of a planned move may be first in the new line: without the
-//! memory of having seen the named one in office it would jump straight back in.
-//! A model checker has found that trace.
+//! In the znodes, 'gone' and 'named, but not leading yet' look the same, and the released leader of a planned move may
+//! be first in the new line. Without the memory of having seen the named member lead, the released leader would take
+//! over again at once. A model checker has found that trace.
 //!
-//! A successor has its place before the decision that names it; whoever an elector names has none in that term yet.
+//! A successor has its leader znode before the decision that names it. A member that an elector names has none in that
+//! term yet.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use election_core::{
 
 use super::Verdict;
 
-/// Who has ever held the place of a slot, in which term.
+/// Which member has ever held the leader znode of a slot, in which term.
 #[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct Tenures {
     held: BTreeSet<(usize, u64, Ballot)>,
@@ -30,7 +30,7 @@ impl Tenures {
         self.held.insert((slot, current.term, current.ballot.clone()));
     }
 
-    /// The decision was deleted, and is written again as somebody remembers it.
+    /// The decision was deleted, and is written again as a member remembers it.
     pub(crate) fn deleted(&mut self) {
         self.last = None;
     }

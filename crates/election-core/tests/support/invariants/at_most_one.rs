@@ -1,13 +1,12 @@
 //! At most one member acts as leader of a slot on a valid lease.
 //!
-//! Promised by the exclusive ephemeral and the lease rule, with `on_pause = stop`,
-//! and while nobody takes the place of a living leader by force. The failure that
-//! it excludes: two leaders after a partition between servers
+//! Promised by the exclusive ephemeral and the lease rule, with `on_pause = stop`, while the leader znode of a living
+//! leader is not deleted by force. The failure that it excludes: two leaders after a partition between servers
 //! (apache/curator#964, #980, #1137).
 
 use super::Verdict;
 
-/// Somebody who acts: the node, and the token.
+/// An acting member: the node, and the token.
 pub(crate) type Acting = (usize, u64);
 
 /// `now` acts; `others` is everyone else who does in the same

@@ -1,5 +1,5 @@
-//! Nobody is excluded for what another did: the one who is named is given its time
-//! from the moment the place is free, or its own.
+//! No member is excluded for another's failure: the time of the named member begins when the leader znode is free, or
+//! is its own.
 //!
 //! The failure: one timer for a whole takeover excludes the new leader because the
 //! old one was slow to stop (weak point V17 of the published algorithm).
@@ -11,7 +11,7 @@ use election_core::{
 
 use super::Verdict;
 
-/// Whether the one who is named for a slot could have taken its place.
+/// Whether the member that is named for a slot could have created its leader znode.
 #[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct Chances {
     term: u64,
@@ -20,7 +20,7 @@ pub(crate) struct Chances {
 }
 
 impl Chances {
-    /// The decision or the place has changed.
+    /// The decision or the leader znode has changed.
     pub(crate) fn stands(&mut self, slot: usize, elected: &Elected, current: Option<&Current>) -> Verdict {
         let named = elected.named(slot).map(|n| &n.ballot);
         let Some(given) = elected.given(slot) else { return Ok(()) };

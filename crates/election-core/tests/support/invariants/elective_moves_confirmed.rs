@@ -1,7 +1,6 @@
-//! Where the policy asks for an operator's word, leadership moves by itself to another site only after that.
+//! If the policy requires an operator's confirmation, leadership moves to another site automatically only after that.
 //!
-//! The failure: a failback while the people of the preferred site are still at work on it, which sends the service
-//! down a second time.
+//! The failure: a failback while the preferred site is still under repair, which interrupts the service a second time.
 
 use election_core::{
     Confirm,
@@ -20,7 +19,7 @@ impl ConfirmedMoves {
     }
 
     pub(crate) fn decided(&self, elected: &Elected, confirm: Confirm) -> Verdict {
-        // In an older format the same word stands for a standing order, which waits for nothing.
+        // In an older format the same word means a standing order, which needs no confirmation.
         let asks = confirm == Confirm::CrossSite;
         if !asks || elected.cause() != Cause::BetterCandidate {
             return Ok(());

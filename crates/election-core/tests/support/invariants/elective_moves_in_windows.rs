@@ -1,5 +1,4 @@
-//! Leadership moves by itself to another site only while a window is open, by the clock of
-//! whoever decides.
+//! Leadership moves to another site automatically only while a window is open, by the elector's clock.
 //!
 //! The failure: a failback at the worst hour of the day (weak point V23 of the published
 //! algorithm).

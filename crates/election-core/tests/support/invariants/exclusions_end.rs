@@ -7,8 +7,7 @@ use election_core::record::Elected;
 
 use super::Verdict;
 
-/// No exclusion lies further ahead than one span, counted by the wall clock of
-/// whoever wrote it.
+/// No exclusion ends later than one span from now, by the wall clock of its author.
 pub(crate) fn check(elected: &Elected, unix_ms: u64, exclusion_ms: u64, clock_error_ms: u64) -> Verdict {
     let latest = unix_ms + exclusion_ms + clock_error_ms;
     match elected.exclusions.iter().find(|e| e.until_ms > latest) {

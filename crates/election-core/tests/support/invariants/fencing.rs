@@ -1,8 +1,7 @@
-//! Each leadership has a token of its own, a newer one a higher one; and the
-//! resource accepts nothing older after something newer.
+//! Each leadership has a token of its own, higher than those before, and the resource accepts no older token after a
+//! newer one.
 //!
-//! Rests on the order of czxids. The failure: a controller's late write after the
-//! next one's (KAFKA-6082).
+//! It depends on the order of czxids. The failure: a controller's late write after the next one's (KAFKA-6082).
 
 use std::collections::BTreeMap;
 

@@ -1,11 +1,10 @@
-//! Who takes over in a term is the incarnation that this term's decision names, and
-//! terms in office only grow.
+//! The member that takes over in a term is the incarnation that this term's decision names, and the terms of leaders
+//! only grow.
 //!
-//! The failures: a restarted process takes a decision about its predecessor for its
-//! own (weak point V7 of the published algorithm); a leader that was superseded while
-//! it waited takes over under the old decision (V22, etcd-io/etcd#11456). Where the place
-//! of somebody alive may be taken, a process that stood still between reading the decision
-//! and acting on it can be late; then the resource refuses it.
+//! The failures: a restarted process takes a decision about its predecessor for its own (weak point V7 of the published
+//! algorithm); a leader that was superseded while it waited takes over under the old decision (V22,
+//! etcd-io/etcd#11456). If the leader znode of a living member may be deleted, a process that was frozen between
+//! reading the decision and acting on it can be late. The resource then refuses it.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! A site that has failed too often lately is not gone back to, unless an operator asks for it
-//! or nobody else is left: to go back and fail once more costs two moves.
+//! Leadership does not return to a site that has failed too often recently, unless an operator requests it or no other
+//! member is left. A return followed by one more failure costs two moves.
 
 use election_core::{
     Policy,
@@ -21,7 +21,7 @@ impl NeverBack {
         self.term = term;
     }
 
-    /// The decision has changed. What is written later in the same term may remember more.
+    /// The decision has changed. A later version of the same term may remember more.
     pub(crate) fn decided(&mut self, elected: &Elected, policy: &Policy) -> Verdict {
         if std::mem::replace(&mut self.term, elected.term) == elected.term {
             Ok(())
@@ -31,8 +31,8 @@ impl NeverBack {
     }
 }
 
-/// What the elector writes says by itself whether it goes back: the failures stand beside
-/// who is named. A successor steps in as it was put in line, maybe before the last failure.
+/// The elector's record alone shows a return: it contains the failures and the named members. A successor steps in by
+/// its position in the line, which may be older than the last failure.
 fn check(elected: &Elected, policy: &Policy) -> Verdict {
     let Some(slot) = elected.slots.iter().find(|slot| slot.given.term == elected.term) else { return Ok(()) };
     let (given, Some(named)) = (&slot.given, &slot.named) else { return Ok(()) };

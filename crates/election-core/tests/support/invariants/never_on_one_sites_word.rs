@@ -1,9 +1,8 @@
-//! Nobody is put out of office on the word of a single witness, nor of a single site
-//! where members stand in more than one.
+//! No leadership is ended on the report of a single witness, nor of a single site if there are members in more than
+//! one.
 //!
-//! A witness, or a whole site, that can't reach the leader may be what is cut off
-//! itself: a site that returns must not disturb the leader of the other
-//! (patroni/patroni#3314, #3359).
+//! A witness, or a whole site, that can't reach the leader may itself be cut off. A site that returns must not disturb
+//! the leader of the other site (patroni/patroni#3314, #3359).
 
 use std::collections::BTreeSet;
 
@@ -11,14 +10,14 @@ use election_core::{Ballot, SiteId};
 
 use super::Verdict;
 
-/// A node whose probes of the suspect went unanswered lately.
+/// A node whose recent probes of the suspect had no answer.
 #[derive(Debug)]
 pub(crate) struct Witness {
     pub(crate) host: usize,
     pub(crate) site: SiteId,
 }
 
-/// `suspect` is put out of office; `sites` are those with members.
+/// The leadership of `suspect` is ended. `sites` are those with members.
 pub(crate) fn check(suspect: &Ballot, witnesses: &[Witness], sites: &BTreeSet<SiteId>) -> Verdict {
     let hosts: Vec<_> = witnesses.iter().map(|w| w.host).collect();
     let from: BTreeSet<_> = witnesses.iter().map(|w| &w.site).collect();

@@ -1,5 +1,5 @@
-//! Nobody runs in circles: a bounded number of operations per second of virtual
-//! time, and never a wake-up that lies in the past.
+//! There are no endless loops: a bounded number of operations per second of virtual time, and never a wake-up in the
+//! past.
 //!
 //! The failures: millions of znodes in two hours after a reset race
 //! (apache/curator#1024, #1160), a thousand defeats per second (marathon #2557).

@@ -1,8 +1,7 @@
-//! Nobody stays in office whose job has ended: the member gives up leadership, and
-//! says why.
+//! A member whose job has ended does not stay the leader: it releases leadership, and reports why.
 //!
-//! The failures: a leader that does not abdicate (marathon#2509), one whose node is
-//! gone and that works on, or the other way round (apache/curator PR 195).
+//! The failures: a leader that does not resign (marathon#2509); a leader that continues to work without its node, or
+//! the opposite (apache/curator PR 195).
 
 use super::Verdict;
 use crate::zookeeper::Millis;

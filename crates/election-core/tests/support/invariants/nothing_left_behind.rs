@@ -1,5 +1,4 @@
-//! A member that has left leaves nothing behind, though its session lives on for
-//! other elections.
+//! A member that has left leaves no znode behind, even if its session continues for other elections.
 //!
 //! The failures: a leaked ephemeral locks a path (python-zk/kazoo#732), an orphan
 //! blocks all (apache/curator#566), leadership that was dropped and never deleted

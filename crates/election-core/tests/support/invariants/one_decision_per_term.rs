@@ -1,8 +1,7 @@
-//! A term is decided once: no two decisions of one term with different leaders
-//! ever stand, terms only grow, and each changes by one; but once a decision was deleted,
-//! terms may be left out.
+//! A term is decided once: there are never two decisions of one term with different leaders, terms only grow, and each
+//! change adds one. After a decision was deleted, terms may be omitted.
 //!
-//! Rests on compare-and-set on `leader/elected`.
+//! It depends on compare-and-set on `leader/elected`.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +9,7 @@ use election_core::record::{Elected, Named};
 
 use super::Verdict;
 
-/// Every decision that ever stood.
+/// All decisions so far.
 #[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct Decisions {
     named: BTreeMap<u64, Vec<Option<Named>>>,
@@ -41,8 +40,8 @@ impl Decisions {
         Ok(())
     }
 
-    /// The decision was deleted, and is written again as somebody remembers it: that can be an older
-    /// one, or the first, until who knows more has said so.
+    /// The decision was deleted, and is written again as a member remembers it. It can be an older one, or the first,
+    /// until a member that remembers a later one has published it.
     pub(crate) fn deleted(&mut self) {
         self.named.clear();
         self.leaps = true;

@@ -8,15 +8,15 @@
 use super::Verdict;
 use crate::zookeeper::Millis;
 
-/// How long one leader must stay for the election to have come to rest.
+/// How long one leader must stay until the election counts as stable.
 const REST: Millis = 4000;
 
 /// Waits for one leader.
 #[derive(Debug)]
 pub(crate) struct Calm {
-    /// By then the election must have come to rest.
+    /// The election must be stable by then.
     rests_by: Millis,
-    /// From then on leadership must not move any more, not even to somebody who is better.
+    /// From then on leadership must not move, not even to a better candidate.
     stays_from: Millis,
     /// How long the same must lead for the run to count as settled.
     stays: Millis,

@@ -1,9 +1,8 @@
-//! A process has one life at a time: no new session while anything of the former
-//! one runs, and what runs ends within the stop budget once the session is over.
+//! A process acts under one session at a time: no new session while work of the former one runs, and that work ends
+//! within the stop budget after the session is over.
 //!
-//! The failure: a frozen process wakes, makes a new session and stands again while
-//! its program still runs; a client that reconnects adopts its old node
-//! (apache/curator#1211).
+//! The failure: a frozen process wakes, creates a new session and is a candidate again while its program still runs; a
+//! client that reconnects adopts its old node (apache/curator#1211).
 
 use super::Verdict;
 use crate::zookeeper::Millis;

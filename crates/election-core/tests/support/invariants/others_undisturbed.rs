@@ -1,9 +1,8 @@
-//! What is decided of one slot disturbs nobody in another: a decision leaves all slots
-//! but its own as they are, and no leader stops because of a decision that left its
-//! slot as it was. And a member has one slot at most.
+//! A decision about one slot does not affect another: it leaves all other slots unchanged, and no leader stops because
+//! of a decision that left its slot unchanged. A member has one slot at most.
 //!
-//! Rests on the term that each slot keeps for itself. The failure: one lost leader of
-//! several, and the work of all of them is restarted.
+//! It depends on the term that each slot keeps for itself. The failure: one of several leaders is lost, and the work of
+//! all of them is restarted.
 
 use std::collections::BTreeMap;
 
@@ -17,11 +16,11 @@ use super::Verdict;
 /// A slot as a decision left it: since which term, and for whom.
 type Stand = (u64, Option<Ballot>);
 
-/// Every decision that ever stood, by term.
+/// All decisions so far, by term.
 #[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct Slots {
     stands: BTreeMap<u64, Vec<Stand>>,
-    /// Those from before one was deleted. Earlier terms can have followed later ones.
+    /// The decisions from before a deletion. Earlier terms may follow later ones there.
     deleted: Vec<Vec<Stand>>,
 }
 
@@ -42,7 +41,7 @@ pub(crate) fn loses(host: usize, is_there: bool) -> Verdict {
 }
 
 impl Slots {
-    /// A decision stands.
+    /// A decision was written.
     pub(crate) fn decided(&mut self, elected: &Elected) -> Verdict {
         let (term, now) = (elected.term, stands(elected));
         for (slot, named) in elected.leaders() {
@@ -73,14 +72,13 @@ impl Slots {
         Ok(())
     }
 
-    /// The decision was deleted: the next one begins anew.
+    /// The decision was deleted: the next one begins again.
     pub(crate) fn deleted(&mut self) {
         self.deleted.extend(std::mem::take(&mut self.stands).into_values());
     }
 
-    /// A leader of `slot` that it was given in `term` stops because it is not named any
-    /// more. One that leads on from a former session stops also when its present `own`
-    /// ballot is named.
+    /// A leader of `slot`, decided in `term`, stops because it is no longer named. A leader that continues from a
+    /// former session also stops when its present `own` ballot is named.
     pub(crate) fn stops(&self, slot: usize, term: u64, ballot: &Ballot, own: Option<&Ballot>) -> Verdict {
         let mine = Some((term, Some(ballot.clone())));
         let anew = |stands: &[Stand]| {

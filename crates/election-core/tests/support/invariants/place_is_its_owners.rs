@@ -1,13 +1,13 @@
-//! What stands in `leader/current` is of the session that made it.
+//! The record in `leader/current` is from the session that created it.
 //!
-//! The failure: READY is written onto the place of the next leader (weak point V25 of
-//! the published algorithm), which then looks like somebody else's.
+//! The failure: READY is written to the leader znode of the next leader (weak point V25 of the published algorithm),
+//! which then appears to belong to another member.
 
 use election_core::record::Current;
 
 use super::Verdict;
 
-/// `writer` is the member whose session owns the place that says `current`.
+/// `writer` is the member whose session owns the leader znode with the record `current`.
 pub(crate) fn check(current: &Current, writer: Option<&str>) -> Verdict {
     match writer {
         Some(writer) if writer != current.member.as_str() => Err(format!(

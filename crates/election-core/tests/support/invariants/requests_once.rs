@@ -1,8 +1,8 @@
-//! An operator's request is carried out at most once, and ends in a state that stays. None is begun
+//! An operator's request is carried out at most once, and its final state does not change. A request does not begin
 //! after its end, or after it was cancelled.
 //!
-//! The failure: the tool says 'failed' while the move goes on, and the operator
-//! repeats it (patroni/patroni#743). Or the operator has given up waiting, and the move is made later.
+//! The failure: the tool reports 'failed' while the move continues, and the operator repeats it (patroni/patroni#743).
+//! Or the operator has stopped waiting, and the move is made later.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,7 +23,7 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    /// The ensemble was restored from a copy with these: nobody knows any more what was decided.
+    /// The ensemble was restored from a copy with these requests. Later decisions are no longer known.
     pub(crate) fn restored(all: impl Iterator<Item = (RequestRef, Request)>) -> Self {
         let ended: BTreeMap<_, _> =
             all.filter(|(_, r)| r.state.is_final()).map(|(which, request)| (which, request.state)).collect();
@@ -31,13 +31,13 @@ impl Requests {
         Self { decided, ended, ..Self::default() }
     }
 
-    /// A decision that was in the copy: it begins nothing.
+    /// A decision of the copy, which begins no request.
     pub(crate) fn found(&mut self, elected: &Elected) {
         self.several |= elected.slots.len() > 1;
         self.carried(elected, |_| true);
     }
 
-    /// Notes what was decided of the slots in those terms.
+    /// Records the decisions about the slots in those terms.
     fn carried(&mut self, elected: &Elected, which_terms: impl Fn(u64) -> bool) {
         for given in elected.slots.iter().map(|slot| &slot.given).filter(|given| which_terms(given.term)) {
             if let Some(which) = &given.request {
@@ -62,8 +62,8 @@ impl Requests {
             ));
         }
         terms.insert(elected.term);
-        // Taking the place by force is a term of its own, and naming the next another;
-        // between the two, only other slots are decided.
+        // Deleting the leader znode by force is a term of its own, and naming the next leader is another; between the
+        // two, only other slots are decided.
         let (first, last) = (terms.first().copied().unwrap_or(0), terms.last().copied().unwrap_or(0));
         if terms.len() > 2 || (last - first > 1 && !self.several) {
             return Err(format!("requests once: {which:?} was decided in the terms {terms:?}"));
@@ -92,7 +92,7 @@ impl Requests {
         Ok(())
     }
 
-    /// A process asks for a request to be begun, so long after it has first read it.
+    /// A process wants to begin a request, this long after it first read it.
     pub(crate) fn begins(which: &RequestRef, request: &Request, after: Duration) -> Verdict {
         let valid_for = request.valid_for();
         if after >= valid_for {

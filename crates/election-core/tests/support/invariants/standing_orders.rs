@@ -1,8 +1,8 @@
-//! Whoever leads against a standing order makes room, and once: leadership goes to where
-//! the order does not forbid it, and orders that don't change move nothing twice.
+//! A leader against a standing order is replaced, and once: leadership moves to where the order allows it, and
+//! unchanged orders do not cause a second move.
 //!
-//! The failures: leadership stays in a site that is being shut down, and preference
-//! without hysteresis flaps (metallb/metallb#800).
+//! The failures: leadership stays in a site that is being shut down; preference without hysteresis flaps
+//! (metallb/metallb#800).
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,8 @@ use election_core::record::{Cause, Elected};
 
 use super::Verdict;
 
-/// The most such moves of one slot after the last order: one on what is known, one by a
-/// successor that was put in line before, and one more of it.
+/// The most such moves of one slot after the last order: one with the present knowledge, one by a successor that was in
+/// the line before, and one that follows from it.
 const MOST: u32 = 3;
 
 /// The moves for standing orders.
@@ -24,7 +24,7 @@ pub(crate) struct Obeyed {
 }
 
 impl Obeyed {
-    /// From now on nobody gives an order any more.
+    /// From now on there are no more orders.
     pub(crate) fn last_order(&mut self) {
         self.since = Some(BTreeMap::new());
     }

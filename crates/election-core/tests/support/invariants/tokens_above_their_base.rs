@@ -1,8 +1,8 @@
-//! Once an operator has raised the base of the tokens, every leadership of that term or
-//! a later one has a token above what was asked for.
+//! After an operator has raised the base of the tokens, every leadership of that term or a later one has a token above
+//! the requested number.
 //!
-//! Rests on the base standing in the decision, and on every later decision keeping it.
-//! The failure: an ensemble that was restored from a copy, whose zxids go back (V28).
+//! It depends on the base in the decision, which every later decision keeps. The failure: an ensemble that was restored
+//! from a copy, whose zxids go back (V28).
 
 use super::Verdict;
 

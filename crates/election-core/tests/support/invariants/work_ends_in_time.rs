@@ -1,13 +1,12 @@
-//! Work never outlives its lease: the worker is told to end it a whole stop budget
-//! before, so the guard's last resort is never what ends it, unless the worker
-//! itself was frozen.
+//! Work never outlives its lease: the worker gets the order to end it a whole stop budget before. So the guard has to
+//! end it only if the worker itself was frozen.
 //!
 //! The failure: expiry is noticed, and the holder is not interrupted
 //! (apache/curator#727, kubernetes/kubernetes#23731).
 
 use super::Verdict;
 
-/// The guard had to end work that nobody had asked to stop.
+/// The guard had to end work without an order to stop.
 pub(crate) fn killed(host: usize, worker_was_frozen: bool) -> Verdict {
     if worker_was_frozen {
         return Ok(());

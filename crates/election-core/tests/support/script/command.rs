@@ -1,4 +1,4 @@
-//! What a script may say.
+//! The commands of a script.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -29,7 +29,7 @@ impl Stage {
         match words {
             ["policy", settings @ ..] => settings.iter().try_for_each(|s| self.set_policy(s)),
             ["recipe", recipe] => self.set_recipe(recipe),
-            // For those that are started from now on.
+            // For members that start from now on.
             ["order", sites @ ..] => {
                 let sites: Result<Vec<_>, _> = sites.iter().map(|site| SiteId::new(*site)).collect();
                 self.recipe = Recipe::Elector(Arc::new(SiteOrder(sites.map_err(|e| e.to_string())?)));
@@ -231,7 +231,7 @@ impl Stage {
         }
     }
 
-    // ---- what a script says ----
+    // ---- the commands of a script ----
 
     fn set_policy(&mut self, setting: &str) -> Result<(), String> {
         let (key, value) = setting.split_once('=').ok_or("key=value")?;
@@ -528,7 +528,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Somebody else's session holds the place for a moment.
+    /// A foreign session holds the leader znode for a moment.
     fn foreign_place(&mut self) -> Result<(), String> {
         let session = self.zk.open(self.now_ms, 10_000);
         let path = self.paths.leader_znode(0);
@@ -552,7 +552,7 @@ impl Stage {
         let base = self.paths.base().to_owned();
         let parents =
             ["nodes", "election", "leader", "queue", "requests", "history"].map(|p| format!("{base}/{p}"));
-        // Somebody else's queue has nothing above it.
+        // The queue of another implementation has no znode above it.
         let foreign = matches!(self.recipe, Recipe::Queue(format) if format != QueueFormat::Native);
         let parents = foreign.then_some(base).into_iter().chain(parents);
         for parent in parents {

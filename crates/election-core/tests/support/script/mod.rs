@@ -1,5 +1,5 @@
-//! Plays a script against engines and an ensemble in memory, and writes down all
-//! that happens. Nothing is random, and time passes only when the script says so.
+//! Plays a script against engines and an ensemble in memory, and records all events. Nothing is random, and time passes
+//! only by commands of the script.
 
 mod command;
 mod words;
@@ -25,13 +25,13 @@ use words::{outcome_in_words, shorten, tokens, verb_and_path};
 /// The wall clock when a script begins.
 const UNIX_MS: u64 = 1_700_000_000_000;
 
-/// The timeout that the ensemble grants, unless a script says otherwise.
+/// The timeout that the ensemble grants, unless a script sets another one.
 const GRANTED: Duration = Duration::from_secs(10);
 
 /// So many steps without an end are a circle.
 const STEPS: usize = 5000;
 
-/// Creation and last change of what a watch has told, by name.
+/// Creation and last change of what a watch has reported, by name.
 type Versions = BTreeMap<String, (i64, i64)>;
 
 #[derive(Debug)]
@@ -40,13 +40,13 @@ struct Member {
     session: i64,
     epoch: u64,
     connected: bool,
-    /// Nothing reaches it, and it does nothing.
+    /// It receives nothing, and does nothing.
     frozen: bool,
     /// Its operations wait on their way to the ensemble.
     holds_operations: bool,
     /// Its watches have fired, and are not read yet.
     holds_watches: bool,
-    /// Those of these znodes alone have fired, and are not read yet.
+    /// Only the watches of these znodes have fired and are not read yet.
     unread: BTreeSet<String>,
     /// Its operations are applied, and the replies are on their way.
     holds_replies: bool,
@@ -236,7 +236,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Carries out everything that waits, until nothing is left to do.
+    /// Carries out all pending steps until there are none left.
     fn settle(&mut self) -> Result<(), String> {
         self.settle_some(None)
     }

@@ -1,4 +1,4 @@
-//! What is written down, in words that a person reads.
+//! The readable text of what is recorded.
 
 use std::{collections::BTreeSet, fmt::Write as _};
 
@@ -192,7 +192,7 @@ pub(super) fn verb_and_path(request: &Request) -> (&'static str, &str) {
     }
 }
 
-/// A ballot's name is long, and its number says all.
+/// A ballot's name is long, and its number is sufficient.
 pub(super) fn shorten(line: &str) -> String {
     let mut out = String::new();
     let mut rest = line;
@@ -209,7 +209,7 @@ pub(super) fn shorten(line: &str) -> String {
     out
 }
 
-/// Tokens are large numbers, and only their order says anything.
+/// Tokens are large numbers, and only their order matters.
 pub(super) fn tokens(line: &str) -> String {
     let mut out = String::new();
     let mut rest = line;

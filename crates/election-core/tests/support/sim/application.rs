@@ -116,7 +116,7 @@ impl Sim {
             // It has answered already; the two have crossed.
             Phase::Idle => return,
             Phase::Ended => now + 1,
-            // A second, more urgent word.
+            // A second, more urgent order.
             Phase::Stopping => job.stopped_at.unwrap_or(now).min(now + takes),
             _ => now + takes,
         };
@@ -140,7 +140,7 @@ impl Sim {
 
     pub(super) fn job_due(&mut self, host: usize, run: u64, what: JobDue) {
         let Some(job) = self.job(host) else { return };
-        // The guard looks by the clock, whatever else happens.
+        // The guard acts by the clock, independent of other events.
         if job.run != run && !matches!(what, JobDue::Guard) {
             return;
         }
@@ -223,8 +223,8 @@ impl Sim {
         self.job_later(host, next, JobDue::Acts);
     }
 
-    /// Everyone else who acts at this moment: a job acts until it has ended or its
-    /// guard has ended it, except on a machine that stands still.
+    /// All others that act at this moment. A job acts until it has ended or its guard has ended it, unless its machine
+    /// is frozen.
     fn check_alone(&mut self, host: usize) {
         let acting = |h: usize| {
             let other = &self.hosts[h];
@@ -235,7 +235,7 @@ impl Sim {
             job.token.map(|token| (job.slot, (h, token)))
         };
         let Some((slot, me)) = acting(host) else { return };
-        // The one exception is the one that was made room for, as long as it doesn't know.
+        // The exception is a leader that was deposed, as long as it does not know.
         let deposed = |other: u64| self.probing.has_deposed(other.min(me.1));
         let others = (0..self.hosts.len()).filter(|h| *h != host).filter_map(acting);
         let others = others.filter(|(other, _)| *other == slot).map(|(_, acting)| acting);
@@ -244,7 +244,7 @@ impl Sim {
         self.require(verdict);
     }
 
-    /// The guard ends whatever runs past the deadline.
+    /// The guard ends a job that runs past its deadline.
     fn guard(&mut self, host: usize) {
         let time = self.hosts[host].clock.time(self.now);
         let frozen_lately = self.frozen_lately(host);

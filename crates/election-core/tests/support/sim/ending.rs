@@ -1,4 +1,4 @@
-//! When all faults are mended: does the election come to rest, and with whom?
+//! When all faults are repaired: does the election become stable, and with which leader?
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use election_core::{
 use super::{Due, Sim, host::Host, job, settings};
 use crate::invariants::one_leader_in_the_end::Calm;
 
-/// Nobody who is better waits so long in a run.
+/// No better candidate waits that long in a run.
 const LONG: Duration = Duration::from_secs(600);
 
 impl Sim {
@@ -30,7 +30,7 @@ impl Sim {
             + ms(policy.max_takeovers.within) * slots
             + ms(policy.max_exclusion)
             + 30_000;
-        // Whoever is better, or whose site is no longer barred, may still follow.
+        // A better candidate, or one whose site is no longer barred, may still replace the leader.
         let window = settings::WINDOW_ENDS.saturating_sub(self.now);
         let window = if policy.failback_windows == Windows::default() { 0 } else { window };
         let moves = ms(policy.max_site_failures.within).max(window)
@@ -74,7 +74,7 @@ impl Sim {
                 return Err(format!("{} leads, and its job has ended", self.name(*leader)));
             }
         }
-        // Who hangs in a drained site, with nobody left to name, hangs on.
+        // A leader that hangs in a drained site without another candidate continues to hang.
         let busy = self.hosts.iter().filter(|h| self.settings.drained.as_ref() != Some(&h.site)).find(|h| {
             !matches!(role(h), None | Some(Role::Leader | Role::Standby | Role::Excluded)) || h.restarting
         });
@@ -90,7 +90,7 @@ impl Sim {
         }
     }
 
-    /// Its session owns the place.
+    /// Its session owns the leader znode.
     fn holds_the_place(&self, leader: usize) -> Result<Vec<usize>, String> {
         let session = self.hosts[leader].process.as_ref().and_then(|p| Some(p.client.as_ref()?.session));
         match self.zk.get(&self.place()) {
@@ -102,7 +102,7 @@ impl Sim {
         }
     }
 
-    /// They are named, stand in office and say READY; and every request has its outcome.
+    /// They are named, their leader znodes are READY, and every request has its outcome.
     fn are_leading(&self, leading: Vec<usize>) -> Result<Vec<usize>, String> {
         let read = |path: &str| self.zk.get(path).map(|n| n.data.clone()).unwrap_or_default();
         let is_closed = |h: &Host| self.settings.drained.as_ref() == Some(&h.site);
@@ -120,8 +120,8 @@ impl Sim {
             let slot = process.and_then(|p| p.engine.slot()).ok_or("a leader has a slot")?;
             let place = self.paths.leader_znode(slot);
             let Ok(current) = Current::decode(&place, &read(&place)) else {
-                // With the pause mode `keep` one leads on until another is named, and from a
-                // drained site nobody can be.
+                // With the pause mode `keep` a leader continues until another is named, and a member of a drained site
+                // can't be named.
                 if self.settings.drained.as_ref() == Some(&self.hosts[leader].site) {
                     continue;
                 }
@@ -139,7 +139,7 @@ impl Sim {
         leaders.sort_unstable();
         let slots = elected.slots.len();
         let living = self.hosts.iter().filter(|h| h.process.is_some()).count();
-        // Those of a drained site lead on while there is nobody else, and are not named anew.
+        // Leaders of a drained site continue while there is no other candidate, and are not named again.
         if !(slots.min(open)..=slots.min(living)).contains(&leaders.len()) {
             return Err(format!(
                 "{} members lead {slots} slots, and {living} live, {open} of them in open sites",
@@ -161,7 +161,7 @@ impl Sim {
         let requests = self.zk.tree_at(&self.paths.requests(), self.zk.zxid());
         for (name, node) in requests {
             let which = RequestRef { czxid: node.czxid, name: name.clone() };
-            // One whose leader has gone, with nobody left to follow, may still be fulfilled.
+            // A request whose leader has gone, without another candidate, may still be fulfilled.
             let waits =
                 elected.slot_for(&which).is_some_and(|slot| leaders.iter().all(|(led, _)| *led != slot));
             if let Ok(request) = Request::decode(&name, &node.data)
@@ -174,7 +174,7 @@ impl Sim {
         Ok(leaders.into_iter().map(|(_, leader)| leader).collect())
     }
 
-    /// The place of a slot, drawn by lot.
+    /// The leader znode of a random slot.
     pub(super) fn any_place(&mut self) -> String {
         if !self.has_elector() {
             return self.place();
@@ -186,7 +186,7 @@ impl Sim {
         matches!(self.settings.recipe, Recipe::Elector(_))
     }
 
-    /// Where the leader's znode is: in a queue, whoever was created first.
+    /// The path of the leader znode; in a queue, the oldest one.
     pub(super) fn place(&self) -> String {
         let Some(parent) = self.queue() else {
             return self.paths.leader_znode(0);

@@ -24,7 +24,7 @@ pub(crate) const WALL_ERROR: u64 = 2000;
 /// What no record looks like.
 pub(crate) const GARBAGE: &[u8] = b"{\"v\":1,\"spoiled";
 
-/// What is mended.
+/// The repair of a fault.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Healed {
     Cut,
@@ -41,7 +41,7 @@ pub(crate) enum Healed {
     Lag,
 }
 
-/// What a strategy may go by.
+/// Attributes that a strategy may use.
 pub(super) fn attributes(rng: &mut Rng) -> BTreeMap<String, String> {
     [("weight".to_owned(), rng.u8(0..4).to_string())].into()
 }
@@ -157,7 +157,7 @@ impl Sim {
                 let place = self.any_place();
                 self.spoil(&place, None);
             }
-            // For whoever starts from now on.
+            // For every process that starts from now on.
             Fault::Resize => {
                 let slots = settings::slots(&mut self.rng);
                 self.settings.policy.slots = self.rng.choice([1, slots]).unwrap_or(slots);
@@ -212,7 +212,7 @@ impl Sim {
         self.outage_ends();
         self.settings.loss = 0.0;
         if self.settings.twin {
-            // Somebody has found the second process.
+            // The second process was found.
             let twin = self.hosts.len() - 1;
             self.crash(twin);
             self.hosts[twin].retired = true;
@@ -290,7 +290,7 @@ impl Sim {
     /// The host's server lags by this from now on.
     fn lag(&mut self, host: usize, lag: Millis) {
         self.hosts[host].net.lag = lag;
-        // What it comes to only then, the watches tell then.
+        // The watches report only then what it applies only then.
         self.read_all_watches(host);
     }
 
@@ -316,8 +316,8 @@ impl Sim {
         }
     }
 
-    /// It goes on where it stood: first whatever the job was about to do, then
-    /// everything that has waited, all at once.
+    /// It continues from where it was frozen: first the next step of the job, then all events that have waited, at
+    /// once.
     pub(super) fn thaw(&mut self, host: usize) {
         let Some(frozen) = self.hosts[host].frozen.take() else {
             return;
@@ -443,7 +443,7 @@ impl Sim {
         self.changed(&gone);
     }
 
-    /// Somebody's hand slips; `repaired_after` for what only an operator can mend.
+    /// An accidental change. `repaired_after` is for what only an operator can repair.
     fn spoil(&mut self, path: &str, repaired_after: Option<Millis>) {
         let Some(node) = self.zk.get(path).cloned() else {
             return;

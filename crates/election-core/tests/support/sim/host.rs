@@ -51,10 +51,10 @@ impl Clock {
 /// How this node reaches the ensemble.
 #[derive(Clone, Debug)]
 pub(crate) struct Network {
-    /// Nothing goes through.
+    /// No message gets through.
     pub(crate) cut: bool,
-    /// Its server is cut off from the others, and has applied this much: reads are
-    /// answered, writes are stuck, and nobody hears of the session.
+    /// Its server is cut off from the others, and has applied this much. Reads are answered, writes are stuck, and the
+    /// other servers do not hear from the session.
     pub(crate) minority: Option<i64>,
     /// Who of its peers can't reach it, though ZooKeeper can.
     pub(crate) unseen: Unseen,
@@ -64,8 +64,7 @@ pub(crate) struct Network {
     pub(crate) lag: Millis,
     /// How far it lags on a good day.
     pub(crate) usual_lag: Millis,
-    /// Its server answers what is written when it has come to that itself; else at once,
-    /// and has caught up with it.
+    /// Its server answers a write only after it has applied it. Otherwise it answers at once, and has caught up.
     pub(crate) answers_late: bool,
     /// How long a watch's reading takes at most.
     pub(crate) watch_delay: Millis,
@@ -74,7 +73,7 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// How late what is written is answered.
+    /// The delay of the answer to a write.
     pub(crate) fn late(&self) -> Millis {
         if self.answers_late { self.lag } else { 0 }
     }
@@ -96,7 +95,7 @@ pub(crate) struct Host {
     pub(crate) policy: Policy,
     pub(crate) clock: Clock,
     pub(crate) net: Network,
-    /// Counts processes: what was meant for a dead one reaches nobody.
+    /// Counts processes: events for a dead process are not delivered.
     pub(crate) life: u64,
     pub(crate) process: Option<Process>,
     pub(crate) frozen: Option<Frozen>,
@@ -167,10 +166,10 @@ pub(crate) enum Link {
     Over,
 }
 
-/// What a watch has told last, and when that is delivered.
+/// The last report of a watch, and when it is delivered.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Told {
-    /// Which watch of this path it is: one that was given up tells nothing any more.
+    /// Which watch of this path it is: a removed watch no longer reports.
     pub(crate) watch: u64,
     pub(crate) value: Option<BTreeMap<String, (i64, i64)>>,
     /// It has fired, and could not be read without a connection.
@@ -217,7 +216,7 @@ impl Client {
         }
     }
 
-    /// Another connection: those over the last one prove nothing any more.
+    /// Another connection: heartbeats on the last one no longer prove anything.
     pub(crate) fn attach(&mut self, now: Time) {
         self.attached = now;
         self.heartbeats.clear();

@@ -1,4 +1,4 @@
-//! The application of a member: what a worker runs once it is told to lead.
+//! The application of a member: what a worker runs when it leads.
 
 use election_core::{Ballot, internals::Time};
 
@@ -11,8 +11,7 @@ pub(crate) enum Phase {
     TakingOver,
     Serving,
     Stopping,
-    /// It has ended by itself, or its guard has ended it, and nobody has asked for
-    /// that.
+    /// It has ended by itself, or its guard has ended it, without an order.
     Ended,
 }
 
@@ -37,7 +36,7 @@ pub(crate) enum JobDue {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Job {
     pub(crate) phase: Phase,
-    /// Counts what was begun and ended: what was meant for an earlier run is void.
+    /// Counts starts and ends: events for an earlier run are ignored.
     pub(crate) run: u64,
     /// Which slot it leads, given in which term, to which ballot.
     pub(crate) slot: usize,

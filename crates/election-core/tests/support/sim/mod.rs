@@ -1,8 +1,7 @@
 //! A whole election in virtual time: members, their networks and jobs, an ensemble,
 //! operators, and faults, all from one seed.
 //!
-//! Everything that happens is on one agenda. What is under test is the engine
-//! alone; everything else here is as rude as the real world is allowed to be.
+//! All events are on one agenda. Only the engine is under test. The rest behaves as badly as the real world may.
 
 mod application;
 mod ending;
@@ -175,11 +174,11 @@ pub(crate) struct Sim {
     violation: Option<Violation>,
     settled: bool,
     last_good_elected: Option<Vec<u8>>,
-    /// Some clock was wrong by days: what is stamped with it is, too.
+    /// A clock was wrong by days, and so are the timestamps from it.
     wall_clocks_were_wrong: bool,
-    /// The decision was deleted, and no other one stands yet.
+    /// The decision was deleted and not written again yet.
     deleted: Option<Deleted>,
-    /// Term and base of the tokens of the last decision that stood.
+    /// Term and base of the tokens of the last decision.
     newest: (u64, u64),
     restoring: Option<Restoring>,
     /// What was lost when the ensemble was restored from a copy.
@@ -508,7 +507,7 @@ impl Sim {
         match reason {
             EndReason::Left => {
                 self.summary.left += 1;
-                // One that it gave up expires by itself.
+                // A session that it gave up expires by itself.
                 if let Some(client) = process.client.filter(|c| c.link != host::Link::Over) {
                     self.after(2000, Due::Leftovers { host, session: client.session });
                 }
@@ -535,8 +534,7 @@ impl Sim {
 
     // ---- what has been committed ----
 
-    /// These paths have changed: whoever watches them is told, and what must hold
-    /// of their content is checked.
+    /// These paths have changed. Their watchers are notified, and the invariants of their content are checked.
     fn changed(&mut self, paths: &[String]) {
         for path in paths {
             self.check_written(path);

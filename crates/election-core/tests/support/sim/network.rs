@@ -74,7 +74,7 @@ pub(crate) enum ToClient {
         session: i64,
         heard: Time,
     },
-    /// The server says that the session is over.
+    /// The server reports that the session is over.
     Refused {
         session: i64,
     },
@@ -214,7 +214,7 @@ impl Sim {
 
     pub(super) fn expires(&mut self, session: i64) {
         if self.outage {
-            // Nobody expires anything; the clocks begin anew afterwards.
+            // No server expires sessions meanwhile. The clocks begin again afterwards.
             return self.after(1000, Due::Expires(session));
         }
         match self.zk.expires_at(session) {
@@ -230,7 +230,7 @@ impl Sim {
     pub(super) fn close(&mut self, session: i64) {
         let gone = self.zk.end(session, self.now);
         self.changed(&gone);
-        // A server that is connected tells its client.
+        // A connected server notifies its client.
         for host in 0..self.hosts.len() {
             let reachable = !self.hosts[host].net.cut && self.hosts[host].net.minority.is_none();
             if reachable
@@ -248,7 +248,7 @@ impl Sim {
             return;
         };
         if !client.started {
-            // Lost before anybody knew of it.
+            // Lost before the client knew of it.
             client.link = Link::Over;
             return self.later(host, 1, ToClient::Connect);
         }
@@ -288,7 +288,7 @@ impl Sim {
             return;
         }
         let (lives, newest) = (self.zk.lives(session), self.zk.newest());
-        // A server turns away whoever has seen more than it has, before it looks at the session.
+        // Before it looks at the session, a server rejects a client that has seen more than the server has.
         let turned_away = lives && self.client_of(host).is_some_and(|c| newest < c.seen);
         if unreachable || turned_away {
             let delay = self.rng.u64(50..400);
@@ -490,7 +490,7 @@ impl Sim {
         self.feed(host, Event::Lease { epoch, valid_until });
     }
 
-    /// Somebody wants a lease: what is proved already is known at once.
+    /// The engine requests a lease. What is proved already is known at once.
     pub(super) fn tell_lease(&mut self, host: usize) {
         let (timeout, now) = (self.settings.timeout, self.hosts[host].clock.time(self.now));
         let Some(client) = self.client_of(host).filter(|c| c.link != Link::Over) else { return };

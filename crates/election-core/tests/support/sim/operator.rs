@@ -1,5 +1,4 @@
-//! Operators and administrators: requests, standing orders, force from outside,
-//! and hands that slip.
+//! Operators and administrators: requests, standing orders, force from outside, and accidental changes.
 
 use election_core::{
     Recipe, explain, fencing_token,
@@ -13,8 +12,8 @@ use election_core::{
 use super::{Due, Sim, host};
 use crate::zookeeper::Applied;
 
-/// So many requests that nobody has answered yet make operators wait. Each of a
-/// backlog is decided in its turn, in more operations than `no_livelock` grants.
+/// With this many open requests, operators wait. Each request of a backlog is decided in turn, in more operations than
+/// `no_livelock` allows.
 const PATIENCE: usize = 8;
 
 /// Something that an operator does after a while.
@@ -43,7 +42,7 @@ pub(crate) enum Errand {
         version: Option<i32>,
     },
     Control(Control),
-    /// What stood there before somebody's hand slipped.
+    /// The data before an accidental change.
     Repair {
         path: String,
         data: Option<Vec<u8>>,
@@ -120,7 +119,7 @@ impl Sim {
         name
     }
 
-    /// What `dr-worker cancel` does. Between its two steps the request may be begun.
+    /// The steps of `dr-worker cancel`. Between the two the request may begin.
     fn cancel(&mut self, name: String, read: Option<i32>) {
         let path = self.paths.request(&name);
         let Some((mut request, version)) = self.read::<Request>(&path) else { return };
@@ -145,7 +144,7 @@ impl Sim {
                 self.step_force(name, tries, step, version, asked, seen);
             }
             Errand::Cancel { name, version } => self.cancel(name, version),
-            // What stands in the end stays.
+            // The last change is permanent.
             Errand::Control(_) if self.is_calm() => {}
             Errand::Control(control) => self.order(&control),
             Errand::Repair { path, data } => self.repair(&path, data),
@@ -269,7 +268,7 @@ impl Sim {
         self.write(&path, Some(data));
     }
 
-    /// Writes, whatever stands there.
+    /// Writes over any present data.
     pub(super) fn write(&mut self, path: &str, data: Option<Vec<u8>>) {
         match (self.zk.get(path).is_some(), data) {
             (true, Some(data)) => {
@@ -324,7 +323,7 @@ impl Sim {
         true
     }
 
-    /// What is remembered of takeovers and failures is forgotten.
+    /// The remembered takeovers and failures are cleared.
     pub(super) fn acknowledge(&mut self) {
         let path = self.paths.elected();
         let Some((elected, _)) = self.read::<Elected>(&path) else { return };

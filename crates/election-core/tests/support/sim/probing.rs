@@ -14,14 +14,14 @@ use crate::{
     zookeeper::Millis,
 };
 
-/// Who has said what, and whom it has cost the office.
+/// The reports of each member, and the leaderships that they have ended.
 #[derive(Debug, Default)]
 pub(crate) struct Probing {
-    /// When each node was last told that a ballot did not answer.
+    /// When each node last received the report that a ballot did not answer.
     unanswered: BTreeMap<(usize, Ballot), Millis>,
-    /// The tokens of leaderships that were ended on what others said.
+    /// The tokens of leaderships that were ended by the reports of others.
     deposed: BTreeSet<u64>,
-    /// Every base of the tokens that has stood in a decision.
+    /// Every base of the tokens in a decision so far.
     bases: BTreeSet<u64>,
     /// The latest term that was judged.
     judged: u64,
@@ -113,7 +113,7 @@ impl Sim {
         if let Some(place) = place
             && Current::decode("current", &place.data).is_ok_and(|c| c.ballot == suspect)
         {
-            // Its token rests on the decision that it took its office up by, not on this one.
+            // Its token depends on the decision by which it acquired leadership, not on this one.
             let czxid = u64::try_from(place.czxid).unwrap_or(0);
             let tokens: Vec<_> = self.probing.bases.iter().map(|base| czxid + base).collect();
             self.probing.deposed.extend(tokens);
@@ -134,7 +134,7 @@ impl Sim {
         self.require(verdict);
     }
 
-    /// Who stands in the election since before `since`: nobody can have missed it.
+    /// The members that have been there since before `since`, so all others know them.
     fn registered_for_long(&self, since: Millis) -> impl Iterator<Item = MemberRecord> {
         let before = self.zk.zxid_at(since);
         let nodes = self.zk.tree_at(&self.paths.nodes(), self.zk.zxid());

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// A store that refuses whatever is older than what it has accepted for the same slot.
+/// A store that refuses an older token than it has accepted for the same slot.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Resource {
     highest: BTreeMap<usize, u64>,

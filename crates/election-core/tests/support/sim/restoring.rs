@@ -1,11 +1,10 @@
-//! An ensemble that is restored from an older copy, all of it at once: what was written
-//! since is gone, who had a session then has it again, and zxids go back. The servers elect a
-//! leader, so zxids go on in the epoch after that of the copy. Where clients have seen no later epoch
-//! than that, whoever has a session in the copy resumes it, though what was written since is gone; a client that
-//! has seen more than the servers have is turned away until they have it, or its session is over.
+//! An ensemble that is restored from an older copy as a whole. Later writes are lost, the sessions of that time exist
+//! again, and zxids go back. The servers elect a leader, so zxids continue in the epoch after that of the copy. If
+//! clients have seen no later epoch than that, a client whose session is in the copy resumes it, although later writes
+//! are lost. A client that has seen more than the servers have is rejected until they have it, or its session is over.
 //!
-//! The resource forgets nothing. Whoever has seen the latest before makes the tokens go on
-//! above it; where nobody has who still runs, an operator must.
+//! The resource keeps its state. A member that has seen the latest state raises the tokens above it. If no such member
+//! still runs, an operator must raise them.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +16,7 @@ use crate::{
     zookeeper::{Ensemble, Millis},
 };
 
-/// What is to be restored once the ensemble has stood still for so long.
+/// What is restored after the ensemble has been down for a given time.
 #[derive(Debug)]
 pub(crate) struct Restoring {
     not_before: Millis,
@@ -46,7 +45,7 @@ pub(crate) struct Lost {
 }
 
 impl Sim {
-    /// Somebody makes a copy, and goes back to it after a while.
+    /// A copy is made, and restored after a while.
     pub(super) fn copy(&mut self) {
         let delay = self.rng.u64(0..30_000);
         self.after(delay, Due::Restore(Box::new(self.zk.clone())));
@@ -84,7 +83,7 @@ impl Sim {
         };
         let token = self.resource.newest();
         if lost.token < token {
-            // Somebody who had its lease still has entered after the ensemble was stopped.
+            // A member that still had its lease has entered after the ensemble was stopped.
             lost.token = token;
             lost.knowing.retain(|(host, life)| {
                 let host = &self.hosts[*host];
@@ -92,11 +91,11 @@ impl Sim {
                 host.life == *life && own == Some(token)
             });
         }
-        // Without an elector nobody raises tokens: there the number of its epochs must be kept.
+        // Without an elector there is no base of the tokens, so the number of the ensemble's epochs must be kept.
         let keeps_epoch = !self.has_elector() || self.rng.bool();
         let decision = |zk: &Ensemble| zk.get(&self.paths.elected()).map(|node| node.mzxid);
         if decision(&copy) == decision(&self.zk) {
-            // Members compare decisions, and this one is the latest: only a leader znode was made anew since.
+            // Members compare decisions, and this one is the latest: only a leader znode was created again since.
             lost.knowing.clear();
         }
         let (changed, revived) = self.zk.restore(*copy, keeps_epoch);
@@ -107,7 +106,7 @@ impl Sim {
         }
         for host in &mut self.hosts {
             host.net.minority = None;
-            // What had begun, or ended, is pending again.
+            // A request that had begun or ended is pending again.
             host.process.iter_mut().for_each(|process| process.requests.clear());
         }
         self.checks.fencing.clear();
@@ -146,16 +145,16 @@ impl Sim {
         self.deleted = Some(Deleted { last_request, readers });
     }
 
-    /// Whether nobody can know any more which requests were decided: the decision that said so was deleted
-    /// before anybody read it, or who read it has ended since.
+    /// Whether it is unknown by now which requests were decided: the decision with that information was deleted before
+    /// any member read it, or the members that read it have ended since.
     pub(super) fn forgets_requests(&self, deleted: &Deleted, elected: &Elected) -> bool {
         elected.last_request < deleted.last_request
             && !deleted.readers.iter().any(|reader| self.is_up(*reader))
     }
 
-    /// The next decision is made by one who remembers less than term `term`, or nothing: terms and tokens begin anew, and
-    /// the resource refuses them, until those who remember more have said so. Where none of them runs any more, an
-    /// operator must.
+    /// The author of the next decision remembers less than term `term`, or nothing. Terms and tokens begin again, and
+    /// the resource refuses them, until the members that remember more have published it. If none of them still runs,
+    /// an operator must.
     pub(super) fn forget(&mut self, term: u64) {
         let token = self.resource.newest();
         let knows = |host: &usize| {
@@ -163,7 +162,7 @@ impl Sim {
             remembered.is_some_and(|remembered| remembered.term >= term && remembered.token >= token)
         };
         self.lost = Some(Lost { token, knowing: self.hosts_that(knows), recalled: false });
-        // Nobody knows what was decided.
+        // It is unknown what was decided.
         self.checks.requests = Requests::default();
         self.checks.fencing.clear();
         self.checks.raised = Raised::default();
@@ -179,12 +178,12 @@ impl Sim {
         self.hosts[host].life == life && self.hosts[host].process.is_some()
     }
 
-    /// Whether the resource may refuse a token though nobody has had a newer one since.
+    /// Whether the resource may refuse a token although no member has had a newer one since.
     pub(super) fn is_lost(&self, token: u64) -> bool {
         self.lost.as_ref().is_some_and(|lost| token <= lost.token)
     }
 
-    /// An operator says what the resource has seen, where nobody else knows it any more.
+    /// An operator enters what the resource has seen, if no member knows it any longer.
     pub(super) fn recall_tokens(&mut self) {
         let is_known = |lost: &Lost| lost.recalled || lost.knowing.iter().any(|knowing| self.is_up(*knowing));
         let forgotten = self.lost.as_ref().is_some_and(|lost| !is_known(lost));

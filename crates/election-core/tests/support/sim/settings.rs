@@ -55,7 +55,7 @@ pub(crate) enum Fault {
     UnseenBySite,
     /// An operator raises the base of the tokens.
     RaiseTokens,
-    /// A member wants something of itself.
+    /// A member resigns by itself.
     Resign,
     ResignBy,
     Abdicate,
@@ -65,15 +65,15 @@ pub(crate) enum Fault {
     Ack,
     /// An operator confirms a move to another site, asked for or not.
     Confirm,
-    /// Members say that their whole site is unwell.
+    /// Members report their whole site as unfit.
     SiteUnwell,
-    /// An operator says that a site has failed, and later that it has not.
+    /// An operator declares a site failed, and later clears that.
     DeclareFailed,
     /// An administrator deletes the decision.
     DeleteElected,
     /// An administrator deletes any znode and all below it.
     DeleteTree,
-    /// Somebody sets the wall clock of a host wrong by days.
+    /// The wall clock of a host is set wrong by days.
     WallClock,
     /// A server lags by seconds, and is not cut off.
     LagServer,
@@ -137,8 +137,8 @@ impl Fault {
         Self::RoundTrips,
     ];
 
-    /// Whether two may act for a moment after it, by design: the place of a living
-    /// leader is taken from it. In a queue that can be anybody's znode.
+    /// Whether two members may act for a moment after it, by design: the leader znode of a living leader is deleted. In
+    /// a queue every znode can be that.
     fn takes_the_place(self, kind: Kind) -> bool {
         matches!(
             self,
@@ -146,7 +146,7 @@ impl Fault {
         ) || (kind != Kind::Elector && self == Self::DeleteBallot)
     }
 
-    /// Whether there is nothing that it could happen to without an elector.
+    /// Whether it can't happen without an elector.
     fn needs_an_elector(self) -> bool {
         matches!(
             self,
@@ -184,7 +184,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// The word that a command names it by.
+    /// Its name in a command.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Elector => "elector",
@@ -237,9 +237,9 @@ pub(crate) struct Settings {
     pub(crate) latency: Millis,
     pub(crate) lag: Millis,
     pub(crate) app: App,
-    /// How likely an operation comes to nothing even on a good day.
+    /// How likely an operation fails without a fault.
     pub(crate) loss: f64,
-    /// Whether somebody starts a second process of one id, by mistake.
+    /// Whether a second process with one id is started by mistake.
     pub(crate) twin: bool,
     /// How often members probe each other, where suspicion decides.
     pub(crate) probe_every: Option<Millis>,
@@ -277,8 +277,8 @@ pub(crate) fn slots(rng: &mut Rng) -> usize {
     if rng.f64() < 0.8 { rng.usize(2..4) } else { rng.usize(4..=MAX_SLOTS) }
 }
 
-/// Mostly few, as in most elections; now and then as many as a whole fleet. For many slots
-/// mostly about as many as those.
+/// Mostly few, as in most elections; sometimes as many as a whole fleet. For many slots, about as many members as
+/// slots.
 fn members(slots: usize, rng: &mut Rng) -> usize {
     match rng.u8(0..100) {
         0..70 if slots > 3 => rng.usize(slots - 2..slots + 4),
@@ -305,7 +305,7 @@ impl Settings {
         let max_pause = rng.bool().then(|| ms(rng.u64(1000..20_000)));
         let fast = rng.f64() < 0.3;
         let several = kind == Kind::Elector && rng.bool();
-        // A run begins at 22:13:20 and mostly has no more than a few minutes.
+        // A run begins at 22:13:20 and mostly takes no more than a few minutes.
         let window: &[&str] = if rng.f64() < 0.3 { &["22:14-22:15"] } else { &[] };
         let failback_windows = Windows::read(window).expect("a window");
         let exclusion = ms(rng.u64(3000..30_000));

@@ -84,7 +84,7 @@ fn text(data: &[u8]) -> String {
 }
 
 fn short(text: &str) -> String {
-    // Bytes as a list of numbers tell nobody anything.
+    // Bytes as a list of numbers are unreadable.
     let mut out = String::new();
     let mut rest = text;
     while let Some(at) = rest.find("data: [") {

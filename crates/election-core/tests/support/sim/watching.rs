@@ -1,5 +1,5 @@
-//! Watches as `zk-session` has them: read after every change and every gap, told
-//! if the value is another one than was told last.
+//! Watches as in `zk-session`: they read after every change and every gap, and report a value that differs from the
+//! last reported one.
 
 use std::collections::BTreeMap;
 
@@ -41,8 +41,8 @@ impl Sim {
         self.later(host, delay, ToClient::ReadWatch { epoch, watched });
     }
 
-    /// The client is connected again, and says what it watches. The server compares each znode's last change with
-    /// what the client has seen: it reports none that went back with an older copy of the ensemble.
+    /// The client is connected again, and sends its watches. The server compares each znode's last change with what the
+    /// client has seen. It does not report a znode that went back with an older copy of the ensemble.
     pub(super) fn arm_watches_again(&mut self, host: usize) {
         let lagging = self.zk.zxid_at(self.now.saturating_sub(self.hosts[host].net.lag));
         let Some(client) = self.hosts[host].process.as_ref().and_then(|p| p.client.as_ref()) else { return };
@@ -74,7 +74,7 @@ impl Sim {
         }
     }
 
-    /// Reads what is watched, and tells it if it differs from what was told last.
+    /// Reads what is watched, and reports it if it differs from the last report.
     pub(super) fn read_watch(&mut self, host: usize, epoch: Epoch, watched: &Watched) {
         let net = &self.hosts[host].net;
         let (cut, minority, lag, slow) = (net.cut, net.minority, net.lag, net.watch_delay);

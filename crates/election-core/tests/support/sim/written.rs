@@ -1,4 +1,4 @@
-//! What is written, as it is written: the promises that a record alone can break.
+//! The invariants of a single record, checked when it is written.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ impl Sim {
         }
     }
 
-    /// Whether a process may begin the request that it asks to be begun.
+    /// Whether a process may begin the request.
     pub(super) fn check_begun(&mut self, host: usize, asked: &internals::Request) {
         let internals::Request::While { request: asked, .. } = asked else { return };
         let internals::Request::Together { request: decision, path, data, .. } = &**asked else { return };
@@ -61,7 +61,7 @@ impl Sim {
             let knows_less = elected.term < before.0 || elected.token_base < before.1;
             let deleted = self.deleted.take();
             if deleted.as_ref().is_some_and(|deleted| self.forgets_requests(deleted, &elected)) {
-                // As after a restore: what is not answered yet may be decided once more.
+                // As after a restore: a request without an outcome may be decided once more.
                 self.checks.requests = Requests::restored(self.requests());
             }
             if deleted.is_some() && knows_less {

@@ -24,8 +24,8 @@ use super::wire::Wire;
 use crate::driver::{Along, Answer, Driver as _, DriverError, DriverResult};
 use crate::lock::lock;
 
-/// Requests that the client has at one time. Its run loop sends to its own channel of 64 places, and stops for ever when
-/// that is full.
+/// Requests that the client has at one time. Its run loop sends to its own channel with a capacity of 64, and stops for
+/// ever when that is full.
 const AT_ONE_TIME: usize = 48;
 
 /// Between checks of a client that has requests.

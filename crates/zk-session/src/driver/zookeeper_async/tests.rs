@@ -9,7 +9,7 @@ use crate::driver::{Answer, DriverError, DriverEvent};
 use crate::driver_kind::DriverKind;
 use crate::state::InactiveReason;
 
-/// What follows from a request, with a client of which `start` has the say.
+/// The result of a request, with a client that `start` controls.
 async fn ends_by<F>(
     start: impl FnOnce(mpsc::UnboundedSender<String>) -> F + Send + 'static,
     request: Option<&Request<'_>>,
@@ -56,7 +56,7 @@ async fn a_client_that_sits_on_requests_ends_the_session() {
     let request = Request::GetData { path: "/".into(), watch: false };
     let sits = |failed| async {
         let (client, local) = start_client(failed).await?;
-        // It speaks to nobody.
+        // It sends no requests.
         let _ = keep.send(local);
         Ok((client, Local { stream: silent, input: bytes::BytesMut::new() }))
     };

@@ -75,8 +75,8 @@ impl Cluster {
                 return self.reply(origin, Err(ErrorCode::NOT_READ_ONLY));
             }
         }
-        // What can't be read has its place in the log all the same; but 3.9 reads it before it gives it one,
-        // and 3.8 a `reconfig`.
+        // A request that can't be read still has a position in the log. But 3.9 reads it before it assigns one, and 3.8
+        // does so for a `reconfig`.
         let reads_first = header.op == OpCode::RECONFIG || is_newer;
         let is_logged = is_write(header.op) && (request.is_ok() || !reads_first);
         match request {

@@ -1,9 +1,8 @@
 //! A set in the order of Java's `HashSet`.
 //!
-//! Apache ZooKeeper lists children, a session's ephemerals and a client's
-//! identities in that order, and deletes ephemerals in it. Nobody should rely on
-//! it; but a server that lists names sorted would hide the mistakes of those who
-//! do, and one that lists them at random could not be compared with the original.
+//! Apache ZooKeeper lists children, a session's ephemerals and a client's identities in that order, and deletes
+//! ephemerals in it. No client should depend on it. But a server with sorted lists would hide the errors of clients
+//! that do, and one with random lists could not be compared with the original.
 
 /// Beyond it, long chains become trees in Java; here they stay chains, in the same order but for rare cases.
 const TREES_FROM: usize = 64;
