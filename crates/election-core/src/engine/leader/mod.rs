@@ -5,8 +5,8 @@
 //!             named, or first in line and the leader vanished
 //!   Idle    ─────────────────────────────▶ Acquiring ──▶ TakingOver ──▶ Announcing ──▶ Leading
 //!      ▲                                      │             │              │             │
-//!      │            place deleted             ▼             ▼              ▼             ▼
-//!      └──────────────── Releasing ◀───── Stopping ◀── moved away · lease near its end · place
+//!      │            znode deleted             ▼             ▼              ▼             ▼
+//!      └──────────────── Releasing ◀───── Stopping ◀── moved away · lease near its end · znode
 //!                                                       gone · session over · failed · leaving
 //! ```
 //! Whatever was begun is stopped, and confirmed to be stopped, before the leader znode
