@@ -1,4 +1,4 @@
-//! What an engine is made from.
+//! The input of an engine.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::{
     record::{Contender, ContenderStatus, Health, Record, RecordError, VERSION},
 };
 
-/// What a member publishes of itself.
+/// What a member publishes about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Profile {
@@ -17,16 +17,16 @@ pub struct Profile {
     pub member: MemberId,
     /// Where it runs.
     pub site: SiteId,
-    /// How others reach this node.
+    /// How others can connect to this node.
     pub address: Option<String>,
-    /// Where its HTTP endpoints are, as `host:port`.
+    /// Where it serves its HTTP endpoints, as `host:port`.
     pub http: Option<String>,
     /// Higher is preferred; 0 or less never leads unless an operator names it.
     pub priority: i64,
     /// Free attributes for policies.
     pub attributes: BTreeMap<String, String>,
-    /// A fingerprint of the policy and the strategy, by which it can be seen whether those of all members are
-    /// the same; empty if it doesn't say.
+    /// A fingerprint of the policy and the strategy, to compare the configurations of all members; empty if it is not
+    /// published.
     pub policy: String,
     /// The software that it runs.
     pub software: String,
@@ -58,7 +58,7 @@ impl Profile {
     }
 }
 
-/// What an engine is made from.
+/// The input of an engine.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Where the election keeps its znodes.
@@ -69,12 +69,12 @@ pub struct Config {
     pub policy: Policy,
     /// What to do about a former process of this member.
     pub leftovers: Leftovers,
-    /// How the leader is found.
+    /// How the leader is determined.
     pub recipe: Recipe,
 }
 
 impl Config {
-    /// What the own znode in a contest is to hold.
+    /// The content of the own znode in a contest.
     pub(in crate::engine) fn contender(
         &self,
         status: ContenderStatus,

@@ -1,4 +1,4 @@
-//! What of an engine decides what it does next, for a checker that merges states.
+//! The part of an engine's state that decides what it does next, for a checker that merges states.
 
 use std::hash::{Hash, Hasher};
 
@@ -8,10 +8,9 @@ use super::{
 };
 
 impl Hash for Engine {
-    /// Engines of one configuration that hash alike do alike from now on, given the same
-    /// events. What is only told (sentences, notes) is left out, and so are the number of
-    /// the next operation and the time of the last event: the next one brings its own.
-    /// Actions are to have been taken out before.
+    /// Engines of one configuration that hash alike behave alike from now on, given the same events. Left out is what
+    /// is only reported (sentences, notes), the number of the next operation, and the time of the last event: the
+    /// next event has its own time. Take out all actions before.
     fn hash<H: Hasher>(&self, to: &mut H) {
         // Each field by name, so that a new one can't be forgotten.
         let Self { core, course, leader, history } = self;

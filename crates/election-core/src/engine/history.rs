@@ -1,4 +1,4 @@
-//! The history: one entry for each leadership, and no more than a bound of them.
+//! The history: one entry for each leadership, and a bounded number of entries.
 
 use std::collections::VecDeque;
 
@@ -9,17 +9,16 @@ use super::{
 };
 use crate::record::{HistoryEntry, Record};
 
-/// Entries that a lost connection keeps from being written; more are dropped,
-/// oldest first.
+/// How many entries wait to be written while the connection is lost; beyond that, the oldest are dropped.
 const WAITING: usize = 16;
 
-/// What is still to be written down.
+/// What must still be written.
 #[derive(Clone, Debug, Default, Hash)]
 pub(in crate::engine) struct History {
     waiting: VecDeque<HistoryEntry>,
-    /// What is to be removed.
+    /// The entries to remove.
     surplus: Vec<String>,
-    /// What there is is to be read.
+    /// The existing entries must be read.
     lists: bool,
 }
 

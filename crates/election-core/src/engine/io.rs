@@ -1,4 +1,4 @@
-//! What comes in and what goes out.
+//! The inputs and the outputs of the engine.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,7 +14,7 @@ use crate::{
     time::Time,
 };
 
-/// Which session of this process: 1 for the first, then counting.
+/// The number of a session in this process: 1 for the first, then counting.
 pub type Epoch = u64;
 
 /// Names an operation between [`Action::Perform`] and [`Event::Done`].
@@ -22,18 +22,18 @@ pub type Epoch = u64;
 pub struct OpId(pub u64);
 
 impl Hash for OpId {
-    /// As a signed 128-bit number, which nothing else is written as: so a model checker can
-    /// number the operations that are under way from the first on.
+    /// As a signed 128-bit number, a type that nothing else here is hashed as. So a model checker can number the
+    /// operations under way from the first one.
     fn hash<H: Hasher>(&self, to: &mut H) {
         to.write_i128(i128::from(self.0));
     }
 }
 
-/// Something that happened.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
-    /// A new session is active. Only after everything of the former one has
-    /// stopped, see [`Engine::is_clear`](super::Engine::is_clear).
+    /// A new session is active. Only after everything on the former session has stopped, see
+    /// [`Engine::is_clear`](super::Engine::is_clear).
     SessionStarted {
         /// Which.
         epoch: Epoch,
@@ -42,7 +42,7 @@ pub enum Event {
         /// The timeout that the server granted.
         granted: Duration,
     },
-    /// The connection is lost; the session may live.
+    /// The connection is lost; the session may still live.
     SessionPaused {
         /// Which.
         epoch: Epoch,
@@ -52,30 +52,30 @@ pub enum Event {
         /// Which.
         epoch: Epoch,
     },
-    /// The session is over, with everything ephemeral of it.
+    /// The session is over, with all its ephemeral znodes.
     SessionOver {
         /// Which.
         epoch: Epoch,
     },
-    /// Until when the session is proved to be alive.
+    /// Until when the session is proved to live.
     Lease {
-        /// Of which session.
+        /// The session.
         epoch: Epoch,
-        /// Until when.
+        /// The end of the lease.
         valid_until: Time,
     },
-    /// What a watched znode holds, `None` when it is absent.
+    /// The content of a watched znode; `None` if it does not exist.
     Seen {
-        /// Read on which session.
+        /// The session on which it was read.
         epoch: Epoch,
         /// The path.
         path: String,
-        /// What is there.
+        /// The znode.
         node: Option<Node>,
     },
-    /// What the children of a watched znode hold, by name.
+    /// The contents of the children of a watched znode, by name.
     SeenTree {
-        /// Read on which session.
+        /// The session on which they were read.
         epoch: Epoch,
         /// The parent's path.
         parent: String,
@@ -84,63 +84,62 @@ pub enum Event {
     },
     /// An operation has ended.
     Done {
-        /// Which.
+        /// The operation.
         op: OpId,
-        /// How.
+        /// Its outcome.
         outcome: Outcome,
     },
-    /// The application answers.
+    /// A reply of the application.
     App(AppEvent),
     /// This member's health has changed.
     Health(Health),
-    /// What this member says of its whole site has changed.
+    /// What this member reports about its whole site has changed.
     SiteHealth(Option<Health>),
-    /// This member has measured anew how far away others are.
+    /// This member has measured the round trips to others again.
     RoundTrips(RoundTrips),
-    /// What this member measures of itself has changed: this is all of it. It goes before what is
-    /// configured under the same name.
+    /// This member's measurements of itself have changed: these are all of them. A measured attribute overrides a
+    /// configured one of the same name.
     Measured(BTreeMap<String, String>),
-    /// A round of probes of the other members has ended. Said after each round, also
-    /// when nothing has changed, and heeded only where
-    /// [`Policy::may_suspect`](super::Policy::may_suspect).
+    /// A round of probes of the other members has ended. Report it after each round, also when nothing has changed.
+    /// It is only used if [`Policy::may_suspect`](super::Policy::may_suspect).
     Probed {
-        /// Everyone who has not answered, by ballot.
+        /// All members that have not answered, by ballot.
         unanswered: BTreeSet<Ballot>,
     },
-    /// What this member wants of itself.
+    /// A wish of this member.
     Wish(Wish),
     /// Leave the election: stop the work, release, deregister.
     Leave {
-        /// Whether what it leads is handed over first, as far as somebody can be named: it works on until the next leader
-        /// has prepared, or [`Policy::acquire_timeout`](super::Policy::acquire_timeout) and two seconds have passed.
-        /// `false` ends such a wait.
+        /// Whether to hand over leadership first, as far as another member can be named: this member continues its
+        /// work until the next leader has prepared, or until
+        /// [`Policy::acquire_timeout`](super::Policy::acquire_timeout) and two seconds have passed. `false` ends such
+        /// a wait.
         hand_over: bool,
     },
     /// Time has passed; due at [`Engine::wakeup`](super::Engine::wakeup).
     Tick,
 }
 
-/// What a member wants of itself. Reasons are for people, and cut at 500 characters.
+/// A wish of a member about its own part. Reasons are for people, and are cut at 500 characters.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Wish {
-    /// To give up the leadership that it has, or is on its way to, if any. It stands
-    /// again: after [`Policy::exclusion`](super::Policy::exclusion), or as soon as nobody
-    /// else may lead.
+    /// To give up the leadership that it has, or is acquiring, if any. It may be named again after
+    /// [`Policy::exclusion`](super::Policy::exclusion), or as soon as no other member may lead.
     Resign {
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// To have ended the leadership that it has by then, its work included; or as soon as
-    /// the stop budget allows, if that is later. Says nothing of any later leadership.
+    /// To have ended the leadership that it has by this time, including its work; or as soon as the stop budget
+    /// allows, if that is later. It does not apply to a later leadership.
     ResignBy {
-        /// By when.
+        /// The deadline.
         by: Time,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// To give up leadership, and not to be named until it rejoins, even if no other member is left.
     Withdraw {
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// To be a candidate again.
@@ -148,21 +147,21 @@ pub enum Wish {
     /// Not to hand over as planned: switchovers are refused with this reason, and leadership does not move
     /// to a better member. Failovers and forced steps are not blocked.
     BlockSwitchover {
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// To hand over again.
+    /// To permit planned handovers again.
     AllowSwitchover,
 }
 
-/// What the application answers.
+/// A reply of the application.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum AppEvent {
-    /// `prepare` went well.
+    /// `prepare` succeeded.
     Prepared,
     /// `prepare` failed.
     PrepareFailed(String),
-    /// `takeover` went well: it serves.
+    /// `takeover` succeeded: the application serves.
     TakenOver,
     /// `takeover` failed.
     TakeoverFailed(String),
@@ -170,7 +169,7 @@ pub enum AppEvent {
     WorkFailed(String),
     /// The work is finished.
     WorkFinished,
-    /// Everything that was begun has ended.
+    /// Everything that was started has ended.
     Stopped,
 }
 
@@ -185,17 +184,17 @@ pub struct Node {
     pub czxid: i64,
     /// The transaction that last changed it.
     pub mzxid: i64,
-    /// The session that it lives with; 0 if it is persistent.
+    /// The session that owns it, if it is ephemeral; 0 if it is persistent.
     pub owner: i64,
     /// When it was created, by the clock of the servers, in milliseconds since the Unix epoch; 0 if that
     /// is not known.
     pub ctime_ms: i64,
-    /// When it was last changed, likewise.
+    /// When it was last changed, in the same unit.
     pub mtime_ms: i64,
 }
 
 impl Node {
-    /// As it was created by this member itself, when is not known.
+    /// As this member itself created it; the time is not known.
     pub(in crate::engine) const fn created(data: Vec<u8>, czxid: i64, owner: i64) -> Self {
         Self { data, version: 0, czxid, mzxid: czxid, owner, ctime_ms: 0, mtime_ms: 0 }
     }
@@ -215,7 +214,7 @@ pub enum Outcome {
     Counted {
         /// The transaction that created it.
         czxid: i64,
-        /// Which creation it is: the version of the znode that counts.
+        /// The number of the creation: the version of the znode that counts.
         count: i32,
     },
     /// Set; the data now has this version.
@@ -231,13 +230,13 @@ pub enum Outcome {
     Got(Option<Node>),
     /// The names of the children.
     Names(Vec<String>),
-    /// There is such a znode already.
+    /// The znode exists already.
     Exists,
-    /// There is no such znode.
+    /// The znode does not exist.
     Missing,
-    /// The version was another one.
+    /// The znode has another version.
     Stale,
-    /// It was certainly not applied: no connection in time, or refused.
+    /// It was certainly not applied: there was no connection in time, or it was refused.
     NotApplied(String),
     /// It may have been applied.
     Unknown(String),
@@ -246,30 +245,29 @@ pub enum Outcome {
 /// An operation on a znode.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Request {
-    /// Create a znode, and the persistent znodes above it where they are missing: not
-    /// made yet, or deleted.
+    /// Create a znode, and the persistent znodes above it if they are missing: not created yet, or deleted.
     Create {
         /// Its path.
         path: String,
         /// Its data.
         data: Vec<u8>,
-        /// Whether it lives with the session.
+        /// Whether it is ephemeral.
         ephemeral: bool,
     },
-    /// Create a sequential znode, and what is missing above it. `prefix` or `data` is unique,
-    /// so that a lost reply can be mended by looking for it.
+    /// Create a sequential znode, and the missing znodes above it. `prefix` or `data` is unique, so that the znode
+    /// can be found after a lost reply.
     CreateSequential {
         /// What the number is appended to.
         prefix: String,
         /// Its data.
         data: Vec<u8>,
-        /// Whether it lives with the session.
+        /// Whether it is ephemeral.
         ephemeral: bool,
-        /// Whether the prefix is what makes it unique; else the data.
+        /// Whether the prefix makes it unique; otherwise the data does.
         unique_prefix: bool,
     },
-    /// Create an ephemeral znode, and count that in the version of another one, both in one
-    /// transaction; and what is missing above it. Answered with [`Outcome::Counted`].
+    /// Create an ephemeral znode, and count the creation in the version of another one, both in one transaction; and
+    /// create the missing znodes above it. Answered with [`Outcome::Counted`].
     CreateCounted {
         /// Its path.
         path: String,
@@ -284,32 +282,31 @@ pub enum Request {
         path: String,
         /// Its data.
         data: Vec<u8>,
-        /// The version that must stand.
+        /// The version that it must have.
         version: i32,
     },
     /// Delete it in this version.
     Delete {
         /// Its path.
         path: String,
-        /// The version that must stand, or any.
+        /// The version that it must have, or `None` for any.
         version: Option<i32>,
     },
-    /// Delete it in this version, but only while another znode has that version: all
-    /// in one transaction, for the versions of every znode begin at 0, and a late
-    /// deletion could hit what stands there next. `Stale` if either version is another,
-    /// or the other znode is not there.
+    /// Delete it in this version, but only while another znode has that version, in one transaction. The versions of
+    /// every znode begin at 0, so a late deletion could otherwise delete the next znode at this path. `Stale` if
+    /// either version differs, or if the other znode does not exist.
     DeleteWhile {
         /// Its path.
         path: String,
-        /// The version that must stand.
+        /// The version that it must have.
         version: i32,
         /// The other znode.
         unchanged: String,
-        /// The version that must stand there.
+        /// The version that the other znode must have.
         unchanged_version: i32,
     },
-    /// Set or create one znode, and set another one of this version, in one transaction; `Stale` if the
-    /// other one has another version, or is not there. Answered as the first.
+    /// Set or create one znode, and set another one of this version, in one transaction; `Stale` if the other one has
+    /// another version, or does not exist. Answered like the first.
     Together {
         /// A [`Request::Set`] or a [`Request::Create`].
         request: Box<Request>,
@@ -317,30 +314,30 @@ pub enum Request {
         path: String,
         /// Its data.
         data: Vec<u8>,
-        /// The version that must stand there.
+        /// The version that the other znode must have.
         version: i32,
     },
-    /// Carry this out, but only while the znode `there` is there: both in one transaction; `Stale` if
-    /// it is not. For what sets or deletes.
+    /// Apply `request`, but only while the znode `there` exists: both in one transaction; `Stale` if it does not
+    /// exist. For requests that set or delete.
     While {
-        /// The znode that must be there.
+        /// The znode that must exist.
         there: String,
-        /// What is to be done.
+        /// The request to apply.
         request: Box<Request>,
     },
-    /// Read it.
+    /// Read a znode.
     Get {
         /// Its path.
         path: String,
     },
-    /// Read the names of its children.
+    /// Read the names of a znode's children.
     Children {
         /// Its path.
         path: String,
     },
 }
 
-/// Something to watch, durably: the runtime reads it at once and after every gap.
+/// A durable watch: the runtime reads it at once and after every gap.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Watched {
     /// One znode: [`Event::Seen`].
@@ -349,28 +346,27 @@ pub enum Watched {
     Tree(String),
 }
 
-/// Something that should happen.
+/// A command to the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Perform an operation on this session and no other; answer with [`Event::Done`].
     Perform {
         /// Its name.
         op: OpId,
-        /// On which session.
+        /// The session.
         epoch: Epoch,
-        /// What.
+        /// The request.
         request: Request,
     },
-    /// Watch exactly this, on this session. What is watched already goes on; once a
-    /// watch is given up it tells nothing more, so that nothing that it read before
-    /// can follow the first word of a later one.
+    /// Watch exactly this set, on this session. A watch that exists already continues. A watch that was given up
+    /// reports nothing more, so that no earlier result can follow the first result of a later watch.
     Watch {
-        /// On which session.
+        /// The session.
         epoch: Epoch,
-        /// What.
+        /// The znodes.
         set: Vec<Watched>,
     },
-    /// Keep the lease renewed by heartbeats, or let it go.
+    /// Keep the lease renewed by heartbeats, or stop renewing it.
     KeepLease(bool),
     /// Prepare to lead; answer with `Prepared` or `PrepareFailed`.
     Prepare(Nomination),
@@ -378,51 +374,51 @@ pub enum Action {
     TakeOver(Grant),
     /// READY is announced: lead on; answer with `WorkFailed` or `WorkFinished` if it ends.
     Lead,
-    /// The work may go on until then, and must have ended by then.
+    /// The work may continue until this time, and must have ended by then.
     WorkUntil(Time),
-    /// End whatever was begun, in time before the last `WorkUntil`; answer with `Stopped`.
+    /// End everything that was started, before the last `WorkUntil`; answer with `Stopped`.
     Stop(StopReason),
-    /// Another leader, or none, stands in the place of this slot.
+    /// The leader znode of this slot has another leader, or none.
     LeaderChanged(usize, Option<Current>),
-    /// Something worth a line in the log.
+    /// A note for the log.
     Note(Note),
     /// This member's part is over; nothing follows.
     End(EndReason),
 }
 
-/// Who is to lead, and why; known before the place is free.
+/// Which leadership a member is to acquire, and why; known before the leader znode is free.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Nomination {
-    /// Which slot it is to lead; 0 where there is only one.
+    /// The slot; 0 if there is only one.
     pub slot: usize,
     /// The term.
     pub term: u64,
     /// Why leadership changes.
     pub cause: Cause,
-    /// The decision in words.
+    /// The sentence of the decision.
     pub sentence: String,
-    /// Who led before.
+    /// The previous leader.
     pub previous: Option<Previous>,
 }
 
 /// Leadership that has been entered.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Grant {
-    /// How it came about.
+    /// Why this leadership came about.
     pub nomination: Nomination,
     /// The ballot that it was given to.
     pub ballot: Ballot,
     /// The fencing token.
     pub fencing_token: u64,
-    /// Until when the work may go on, as known now.
+    /// Until when the work may continue, as known now.
     pub work_until: Time,
 }
 
 /// Why the work must end.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum StopReason {
-    /// Somebody else, or another term, is named.
+    /// Another member, or another term, is named.
     NotNamed(String),
     /// The lease nears its end without a renewal.
     LeaseEnds,
@@ -434,19 +430,18 @@ pub enum StopReason {
     BallotLost,
     /// Taking over failed.
     TakeoverFailed(String),
-    /// The work could not be kept up.
+    /// The work could not be kept running.
     WorkFailed(String),
     /// The work is finished.
     WorkFinished,
-    /// It gives up by its own wish.
+    /// The member resigned by its own wish.
     Resigned(String),
     /// The member leaves the election.
     Leaving,
 }
 
 impl StopReason {
-    /// Whether somebody else may already be leading, so that nothing but ending
-    /// matters: no hooks, no patience.
+    /// Whether another member may already lead. Then the stop must not wait for anything, such as hooks.
     pub const fn is_urgent(&self) -> bool {
         matches!(self, Self::LeaseEnds | Self::SessionOver | Self::LeaderZnodeLost)
     }
@@ -469,10 +464,10 @@ impl std::fmt::Display for StopReason {
     }
 }
 
-/// Something worth a line in the log.
+/// A note for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// How loud.
+    /// The log level.
     pub level: Level,
     /// Machine-readable kind, for metrics.
     pub kind: NoteKind,
@@ -490,8 +485,8 @@ pub struct Skipped {
 }
 
 impl Skipped {
-    /// Whether a leader is missing and nobody is named for now: after too many takeovers, or failures of the job. It tries
-    /// again by itself.
+    /// Whether a leader is missing and no member is named for now: after too many takeovers, or failures of the job.
+    /// The elector tries again by itself.
     pub fn is_hold(&self) -> bool {
         matches!(self.reason, Reason::Held | Reason::Backoff)
     }
@@ -502,9 +497,9 @@ impl Skipped {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Reason {
-    /// What it goes by is still being read.
+    /// The elector's input is still being read.
     Reading,
-    /// A record that it goes by can't be used.
+    /// A record that the elector needs can't be used.
     Unreadable,
     /// No member decides.
     NoElector,
@@ -512,19 +507,19 @@ pub enum Reason {
     Observe,
     /// The mode is manual.
     Manual,
-    /// Somebody better may be about to join.
+    /// A better candidate may be about to join.
     StartupWait,
     /// All is as it should be.
     Steady,
     /// The member that is named has not created the leader znode yet.
     Acquire,
-    /// The former leader has not let go yet.
+    /// The former leader has not released leadership yet.
     Release,
-    /// It should have let go by now.
+    /// The former leader has not released leadership in time.
     ReleaseOverdue,
     /// The new leader is taking over.
     Takeover,
-    /// An operator told the leader to stay.
+    /// An operator has ordered the leader to stay.
     Stay,
     /// Another member has not been better for long enough.
     BetterAfter,
@@ -532,9 +527,9 @@ pub enum Reason {
     MinTenure,
     /// Leadership may not move to another site at this time.
     FailbackWindow,
-    /// An operator is to confirm the move.
+    /// An operator must confirm the move.
     Confirm,
-    /// The leader does not hand over now.
+    /// The leader blocks planned handovers now.
     HeldByLeader,
     /// No member may lead.
     Nobody,
@@ -593,19 +588,19 @@ impl std::fmt::Display for Reason {
     }
 }
 
-/// How loud a note is.
+/// The log level of a note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// As it should be.
     Info,
-    /// Somebody should look.
+    /// An operator must look at it.
     Warn,
 }
 
 /// What a note is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoteKind {
-    /// Standing in the election.
+    /// Joining or leaving the election.
     Registration,
     /// A decision was written.
     Decided,
@@ -635,7 +630,7 @@ pub enum EndReason {
     DuplicateMember {
         /// The id.
         member: MemberId,
-        /// The znode that the other one holds.
+        /// The znode that the other process holds.
         path: String,
     },
 }

@@ -1,4 +1,4 @@
-//! What entitles a member to lead, the one door from the recipe to the leader's side.
+//! What entitles a member to lead: the only path from the recipe to the leader's side.
 
 use super::{
     core::Core,
@@ -20,25 +20,25 @@ pub(in crate::engine) struct Mandate {
     pub(in crate::engine) by: By,
 }
 
-/// What a mandate rests on.
+/// The basis of a mandate.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(in crate::engine) enum By {
     /// The decision names this member.
     Decision,
-    /// It steps in and has not committed yet: for the leader with this ballot, named for the slot in this
-    /// term, that vanished.
+    /// It steps in and has not committed yet: for the leader with this ballot, which was named for the slot in this
+    /// term, and which vanished.
     Succession { term: u64, gone: Ballot },
     /// Its own znode is the leader znode: no candidate is before it.
     Contest,
 }
 
 impl Mandate {
-    /// As the decision has it for `slot`.
+    /// The mandate that the decision gives for `slot`.
     pub(in crate::engine) fn decided(elected: &Elected, slot: usize, ballot: Ballot) -> Option<Self> {
         Some(Self { nomination: nomination(elected, slot)?, ballot, by: By::Decision })
     }
 
-    /// To follow the member that is named for `slot`, and that has vanished.
+    /// The mandate to follow the member that is named for `slot`, and that has vanished.
     pub(in crate::engine) fn succession(elected: &Elected, slot: usize, ballot: Ballot) -> Option<Self> {
         let gone = elected.named(slot)?;
         let nomination = Nomination {
@@ -75,12 +75,11 @@ impl Core {
         }
     }
 
-    /// The slot to step in for: first in its line by ballot, its leader znode free, and the
-    /// one who is named for it seen there in this very term.
+    /// The slot to step in for: this member is first in its line by ballot, its leader znode is free, and the member
+    /// that is named for it was seen there in this very term.
     ///
-    /// Where several leaders vanish at once, one member can be first in line for each
-    /// of them. It takes the lowest slot; once that is committed it is in no line
-    /// any more, and the second in line is the first for the next slot.
+    /// If several leaders vanish at once, one member can be first in line for each of them. It takes the lowest slot.
+    /// Once that is committed it is in no line any more, and the second in line is the first for the next slot.
     fn lost_slot(&self, elected: &Elected, ballot: &Ballot) -> Option<usize> {
         let unix_ms = self.now.unix_ms;
         if elected.excluded(ballot, unix_ms).is_some() {
@@ -91,13 +90,13 @@ impl Core {
             elected.place_in_line(*slot, ballot) == Some(0)
                 && self.reading.has_vanished(elected, *slot, self.rules)
                 && check_limit(policy, Some(elected), *slot, Cause::LeaderLost, unix_ms).is_ok()
-                // Whether the job failed once more, and is to pause, only the elector knows.
+                // Only the elector knows whether the job failed once more and must pause.
                 && job_failures(policy, elected, unix_ms) == 0
         });
         lost.map(|(slot, _)| slot)
     }
 
-    /// Whether what is known still carries this mandate, or why it does not.
+    /// Whether what is known still supports this mandate, or why it does not.
     pub(in crate::engine) fn carries(&self, mandate: &Mandate) -> Result<(), String> {
         if let By::Contest = mandate.by {
             let own = self.own.seat.own.as_ref().map(OwnZnode::term);
@@ -119,12 +118,12 @@ impl Core {
             return Ok(());
         }
         if let By::Succession { term, gone } = &mandate.by {
-            // Named by the elector in this or another term while stepping in: the claim
-            // goes on under that.
+            // Named by the elector in this or another term while stepping in: the claim continues under that
+            // decision.
             if named {
                 return Ok(());
             }
-            // Nothing was decided of this slot yet, whatever was of others.
+            // Nothing was decided about this slot yet, though other slots may have changed.
             let waits = elected.named(slot).is_some_and(|n| n.ballot == *gone);
             if waits && elected.term_of(slot) == *term && elected.slot_of(&mandate.ballot).is_none() {
                 return Ok(());
@@ -133,8 +132,9 @@ impl Core {
         Err(moved_away(elected, slot))
     }
 
-    /// Whether all that a mandate, or a release, rests on was read since the connection was lost. The lease can be back before,
-    /// and the ensemble can be a copy in which another member is named, or holds the leader znode.
+    /// Whether all that a mandate, or a release, depends on was read since the connection was lost. The lease can
+    /// return before that, and the ensemble can be a copy in which another member is named, or holds the leader
+    /// znode.
     pub(in crate::engine) fn is_sure(&self, slot: usize) -> bool {
         let rereading = &self.reading.rereading;
         !rereading.doubts_decision() && !rereading.doubts_leader_znode(slot) && !self.own.seat.ranks_again
@@ -143,7 +143,7 @@ impl Core {
     /// What is added to the czxid to make the fencing token; unknown while the decision can't be read.
     pub(in crate::engine) fn token_base(&self) -> Option<u64> {
         match &self.reading.view.elected {
-            // Nothing is decided there.
+            // There is no decision in a contest.
             _ if self.is_contest() => Some(0),
             Known::Present(elected, _) => Some(elected.token_base),
             _ => None,
@@ -151,7 +151,7 @@ impl Core {
     }
 }
 
-/// What the decision says of `slot`.
+/// What the decision contains about `slot`.
 pub(in crate::engine) fn nomination(elected: &Elected, slot: usize) -> Option<Nomination> {
     let Given { term, cause, sentence, previous, .. } = elected.given(slot)?.clone();
     Some(Nomination { slot, term, cause, sentence, previous })

@@ -8,24 +8,24 @@
 //!   time           ──┘              poll_action() until None
 //! ```
 //!
-//! There is no clock, no randomness, no task and no lock in here: the caller that runs
-//! the engine says what happened and when, and carries out what it asks for. So
-//! the code that runs in production is the code that a simulation runs.
+//! The engine has no clock, no randomness, no task and no lock. The caller that runs the engine reports each event
+//! with its time, and carries out the actions that the engine requests. So the code that runs in production is the
+//! code that a simulation runs.
 //!
-//! - The [core](core::Core) has what all parts work with: the settings, the session, what was [read](reading), what this
-//!   member [is](own), the [operations](ops) under way, and the actions to be taken out. A part borrows the core and
-//!   nothing else of the engine.
+//! - The [core](core::Core) has the state that all parts use: the settings, the session, what was [read](reading),
+//!   what this member [is](own), the [operations](ops) under way, and the actions to be taken out. A part borrows the
+//!   core and nothing else of the engine.
 //! - The [course](course::Course) is how this member comes to lead. Under an elector that is its
-//!   [membership](course::membership), and the [elector] while its ballot is the lowest; else it is a
+//!   [membership](course::membership), and the [elector] while its ballot is the lowest; otherwise it is a
 //!   [contest](course::contest), in which a znode of its own becomes the leader znode.
-//! - The [leader](leader::Leader) is the leader's side. It goes by a [mandate], the only door to it.
-//! - The [history] has what is still to be written of leaderships.
+//! - The [leader](leader::Leader) is the leader's side. It uses a [mandate], the only path to it.
+//! - The [history] has the leaderships that must still be recorded.
 //!
-//! Each part is level-triggered: after every event each one looks at the whole state
-//! again and takes the next step, if none of its own is under way.
+//! Each part is level-triggered: after every event each part checks the whole state again and takes the next step, if
+//! none of its own is under way.
 //!
-//! Methods come in three kinds: [`Engine::handle`] puts something in,
-//! [`Engine::poll_action`] takes out what should be done, and the rest only look.
+//! There are three kinds of methods: [`Engine::handle`] takes an event, [`Engine::poll_action`] returns the next
+//! action, and the others only read.
 
 mod config;
 mod core;
@@ -99,7 +99,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// A member that has not begun yet.
+    /// A member that has not started yet.
     pub fn new(mut config: Config, now: Now) -> Self {
         config.policy.slots = config.policy.slots.clamp(1, MAX_SLOTS);
         let course = Course::of(&config.recipe);
@@ -108,7 +108,7 @@ impl Engine {
 
     // ---- in ----
 
-    /// Something happened. Follow it with [`Engine::poll_action`] until that is empty.
+    /// Takes an event. Call [`Engine::poll_action`] afterwards until it returns nothing.
     ///
     /// Time must not go backwards; an earlier `now` counts as the last one.
     pub fn handle(&mut self, now: Now, event: Event) {
@@ -117,7 +117,7 @@ impl Engine {
             return;
         }
         core.now = Now { time: core.now.time.max(now.time), unix_ms: now.unix_ms };
-        // The clock alone can end a leadership: a process that was frozen learns of its deadline before anything else.
+        // The clock alone can end a leadership: a process that was frozen checks its deadline before anything else.
         if core.rules.keep(Rule::DeadlineFirst) && self.leader.held().is_some() {
             self.leader.advance(core);
         }
@@ -173,14 +173,14 @@ impl Engine {
 
     // ---- out ----
 
-    /// The next thing that should happen.
+    /// The next action to carry out.
     pub fn poll_action(&mut self) -> Option<Action> {
         self.core.out.actions.pop_front()
     }
 
     // ---- to look at ----
 
-    /// When [`Event::Tick`] is due, if nothing happens before.
+    /// When [`Event::Tick`] is due, if there is no event before.
     pub fn wakeup(&self) -> Option<Time> {
         let core = &self.core;
         if core.ended {
@@ -191,7 +191,7 @@ impl Engine {
                 Some(until) if self.leader.state().heeds_lease_end() => Some(until - core.stop_budget()),
                 _ => None,
             };
-        // What needs the session waits for its events while it is paused or over.
+        // Steps that need the session wait for its events while it is paused or over.
         let active = core.session_is_active();
         [
             core.ops.wake().filter(|_| active),
@@ -205,8 +205,8 @@ impl Engine {
         .min()
     }
 
-    /// Whether a new session may be made: nothing that led, or was about to, on
-    /// the former one is still running. Else one process could hold two lives.
+    /// Whether a new session may be created: nothing that led, or was about to lead, on the former session still
+    /// runs. Otherwise one process could act under two sessions.
     pub fn is_clear(&self) -> bool {
         !self.core.own.duty.is_working || matches!(self.policy().on_pause, OnPause::Keep { .. })
     }
@@ -216,7 +216,7 @@ impl Engine {
         &self.core.config.policy
     }
 
-    /// Until when the work of a leader may go on.
+    /// Until when the work of a leader may continue.
     pub fn work_until(&self) -> Option<Time> {
         self.core.work_until()
     }
@@ -236,7 +236,7 @@ impl Engine {
         self.core.reading.view.elected.record()
     }
 
-    /// The latest that it has seen decided, while the decision is missing or older than that.
+    /// The latest decision that it has seen, while the decision in ZooKeeper is missing or older.
     pub fn remembers(&self) -> Option<crate::record::Remembered> {
         self.core.remembers()
     }
@@ -246,7 +246,7 @@ impl Engine {
         (0..self.core.slots_watched()).map(|slot| self.core.reading.view.leader(slot).record())
     }
 
-    /// The slot that this member leads, or is on its way to or from.
+    /// The slot that this member leads, is acquiring, or is releasing.
     pub fn slot(&self) -> Option<usize> {
         self.core.own.duty.slot
     }
@@ -256,7 +256,7 @@ impl Engine {
         self.leader.fencing_token()
     }
 
-    /// Whether this member is fit to lead, by its last report.
+    /// Whether this member is fit to lead, according to its last report.
     pub fn health(&self) -> &Health {
         &self.core.own.health
     }
@@ -271,12 +271,12 @@ impl Engine {
         self.core.out.skipped.as_ref()
     }
 
-    /// Whether this member is passive: other members lead, and it is neither named nor in a line, nor does it
-    /// decide. The decision and the leader znodes have no effect on it then, and may be read a moment later,
-    /// several changes at once.
+    /// Whether this member is passive: other members lead, and it is neither named nor in a line, nor does it decide.
+    /// The decision and the leader znodes have no effect on it then, and may be read a moment later, several changes
+    /// at once.
     ///
-    /// Nothing rests on how old that is: a watch can lag for other reasons as well. Read without delay as soon as
-    /// this is false.
+    /// Nothing depends on the age of what was read: a watch can lag for other reasons as well. Read without delay as
+    /// soon as this is false.
     pub fn is_passive(&self) -> bool {
         let core = &self.core;
         let seat = &core.own.seat;
@@ -284,7 +284,7 @@ impl Engine {
         else {
             return false;
         };
-        // While no member is named, it may be any member's turn.
+        // While no member is named, any member may be named next.
         let others = |slot| {
             elected.named(slot).is_some_and(|named| named.ballot != *ballot)
                 && elected.place_in_line(slot, ballot).is_none()
@@ -295,7 +295,7 @@ impl Engine {
             && !core.own.leaving.is_asked()
     }
 
-    /// Whether this shows who leads: the decision, or a leader znode.
+    /// Whether this znode contains who leads: the decision, or a leader znode.
     pub fn reports_leaders(&self, watched: &Watched) -> bool {
         let paths = &self.core.config.paths;
         matches!(watched, Watched::Node(path) if *path == paths.elected() || paths.slot_of(path).is_some())
@@ -385,7 +385,7 @@ impl Engine {
         self.course.advance(core, leader);
         leader.advance(core);
         leader.announce_again(core);
-        // The leader may have let go, of the last thing held maybe, or have entered another stage.
+        // The leader may have released the last thing that it held, or have entered another stage.
         if matches!(self.course, Course::Contest(_)) || core.own.leaving.is_asked() {
             self.course.advance(core, leader);
         }
@@ -402,14 +402,14 @@ impl Engine {
         self.settle_lease();
         let core = &mut self.core;
         let is_gone = self.leader.is_idle() && self.course.is_gone();
-        // A leader znode of this member can be back with an older copy of the ensemble.
+        // A leader znode of this member can return with an older copy of the ensemble.
         if core.own.leaving.is_asked() && is_gone && !core.reading.rereading.doubts_any_leader_znode() {
             core.end(EndReason::Left);
         }
     }
 
-    /// Members, requests and orders are read once more. Their watches may report nothing: where a znode went back with an
-    /// older copy of the ensemble, its last change is none that the servers take for news.
+    /// Reads members, requests and orders again. Their watches may report nothing: if a znode returned to an older
+    /// state with an older copy of the ensemble, the servers do not regard its last change as new.
     fn watch_membership_anew(&mut self) {
         let core = &mut self.core;
         let Some(epoch) = core.session_epoch().filter(|_| matches!(self.course, Course::Elector(_, Some(_))))
@@ -447,8 +447,8 @@ impl Engine {
         }
     }
 
-    /// A member that may have to act soon keeps the lease renewed: proving it takes a heartbeat
-    /// and a tick, which a takeover would otherwise wait for.
+    /// Keeps the lease renewed for a member that may have to act soon: proving the lease takes a heartbeat and a
+    /// tick, and a takeover would otherwise wait for them.
     fn settle_lease(&mut self) {
         let core = &mut self.core;
         let seat = &core.own.seat;
@@ -458,7 +458,7 @@ impl Engine {
             }
             _ => false,
         };
-        // Where suspicion decides, it is not known beforehand who acts.
+        // If suspicion decides, it is not known beforehand which member acts.
         let anyone = core.config.policy.may_suspect() && seat.ballot.is_some();
         let acts = core.own.duty.wants_lease || seat.is_lowest();
         let wants = acts || first_in_line || self.course.keeps_lease(core) || anyone;

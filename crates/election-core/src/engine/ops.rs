@@ -1,8 +1,8 @@
-//! The operations that are under way, all in one table, and when a part tries again.
+//! The operations that are under way, all in one table, and when a part retries.
 //!
-//! Each entry says which part of the engine waits for the outcome, and what for. A part that no longer
-//! needs an outcome [gives it up](Ops::give_up): the entry stays, since what was read still counts
-//! (see [`Rereading`](super::reading::rereading::Rereading)), but no part acts on it.
+//! Each entry contains which part of the engine waits for the outcome, and why. A part that no longer needs an
+//! outcome [gives it up](Ops::give_up): the entry remains, since what was read still counts (see
+//! [`Rereading`](super::reading::rereading::Rereading)), but no part acts on it.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -15,13 +15,13 @@ use crate::{
     time::Time,
 };
 
-/// How long a part waits before it tries again what could not be applied.
+/// How long a part waits before it retries an operation that could not be applied.
 pub(in crate::engine) const RETRY: Duration = Duration::from_millis(200);
 
-/// How long to wait where the numbers of sequential znodes are used up: an operator has to act.
+/// How long to wait if the numbers of sequential znodes are used up: an operator must act.
 pub(in crate::engine) const USED_UP: Duration = Duration::from_secs(30);
 
-/// A part of the engine that performs operations and tries again by itself.
+/// A part of the engine that performs operations and retries by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(in crate::engine) enum Part {
     Membership,
@@ -31,12 +31,12 @@ pub(in crate::engine) enum Part {
     History,
 }
 
-/// What an operation is for.
+/// The purpose of an operation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(in crate::engine) enum Pending {
-    /// The step that the membership is at.
+    /// The current step of the membership.
     Membership,
-    /// The step that the contest is at.
+    /// The current step of the contest.
     Contest,
     Elector(ElectorOp),
     Leader(LeaderOp),
@@ -50,7 +50,7 @@ pub(in crate::engine) enum Pending {
 /// An operation of the leader's side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::engine) enum LeaderOp {
-    /// Is the leader znode that is there a left-over of this very session?
+    /// Reads whether the leader znode is a left-over of this very session.
     Clean,
     /// The step of acquiring leadership.
     Acquire,
@@ -58,9 +58,9 @@ pub(in crate::engine) enum LeaderOp {
     LateCreation,
     /// READY is being written.
     Announce,
-    /// Is the own leader znode still there?
+    /// Reads whether the own leader znode still exists.
     Doubt,
-    /// The own leader znode is being written anew.
+    /// The own leader znode is being written again.
     Repair,
     /// The step of releasing leadership.
     Release,
@@ -70,9 +70,9 @@ pub(in crate::engine) enum LeaderOp {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(in crate::engine) enum ElectorOp {
     Check(IrreversibleStep, Check),
-    /// Over this version, if there was a decision; and the request that it begins.
+    /// Writes a decision over this version, if there was one; and the request that it begins.
     Decision(Box<Elected>, Option<i32>, Option<Begun>),
-    /// It could not be written, over this version if that was refused.
+    /// Reads the decision after it could not be written; over this version, if the write was refused.
     ReadElected(Option<i32>),
     Vacate(usize),
     ReadLeader(usize),
@@ -88,10 +88,9 @@ pub(in crate::engine) enum HistoryOp {
     Trim,
 }
 
-/// A step that can't be taken back, so that what it rests on is read once more before it
-/// is taken. Each znode is watched by itself: an elector that was frozen, or cut off for a
-/// moment, can see a decision that another member made meanwhile before it sees the leader znode
-/// or the members that this was made for.
+/// An irreversible step: what it depends on is read again before it is taken. Each znode has its own watch. So an
+/// elector that was frozen, or cut off for a moment, can see a decision that another member made meanwhile before it
+/// sees the leader znode or the members for which that decision was made.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(in crate::engine) enum IrreversibleStep {
     /// A request is refused.
@@ -100,22 +99,22 @@ pub(in crate::engine) enum IrreversibleStep {
     ForcedRemoval { slot: usize, decision: Option<i32>, leader: Option<Meta> },
 }
 
-/// What is read once more before an irreversible step, in this order.
+/// What is read again before an irreversible step, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::engine) enum Check {
     Elected,
-    /// The leader znode of this slot, and of all after it.
+    /// The leader znode of this slot, and those of all slots after it.
     Leader(usize),
     Members,
-    /// Where a request is refused: an order that was given before it may be what allows it.
+    /// If a request is refused: an order that was given before the request may permit it.
     Control,
 }
 
-/// A request that a decision begins, as it is from then on.
+/// A request that a decision begins, in its new state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(in crate::engine) struct Begun {
     pub(in crate::engine) name: String,
-    /// The version in which it was pending: withdrawing or ending it changes that.
+    /// The version in which it was pending: withdrawing or ending the request changes it.
     pub(in crate::engine) version: i32,
     pub(in crate::engine) request: Box<Request>,
 }
@@ -124,7 +123,7 @@ pub(in crate::engine) struct Begun {
 #[derive(Clone, Debug, Hash)]
 struct Op {
     pending: Pending,
-    /// Which of the watched znodes it reads, and what was known of that when it began.
+    /// Which of the watched znodes it reads, and what was known of that znode when the read began.
     reads: Option<(Znode, Meta)>,
 }
 
@@ -157,12 +156,12 @@ impl Ops {
         op
     }
 
-    /// The operation has ended: what it was for, and what it read.
+    /// The operation has ended: returns its purpose, and what it read.
     pub(in crate::engine) fn end(&mut self, op: OpId) -> Option<(Pending, Option<(Znode, Meta)>)> {
         self.under_way.remove(&op).map(|op| (op.pending, op.reads))
     }
 
-    /// The session is over, and everything with it.
+    /// The session is over, with all its operations.
     pub(in crate::engine) fn clear(&mut self) {
         self.under_way.clear();
         self.retry.clear();
@@ -188,12 +187,12 @@ impl Ops {
         self.under_way.values().any(|op| op.reads.is_some_and(|(read, _)| read == znode))
     }
 
-    /// The outcome of this is not needed any more.
+    /// The outcome of this operation is not needed any more.
     pub(in crate::engine) fn give_up(&mut self, gone: &Pending) {
         self.replace(gone, &Pending::GivenUp);
     }
 
-    /// Nothing that this part has begun is needed any more.
+    /// No operation of this part is needed any more.
     pub(in crate::engine) fn give_up_all(&mut self, part: Part) {
         for op in self.under_way.values_mut().filter(|op| op.pending.part() == Some(part)) {
             op.pending = Pending::GivenUp;
@@ -201,7 +200,7 @@ impl Ops {
         self.retry.remove(&part);
     }
 
-    /// What is being read of the watched znodes is no word on those that there are from now on.
+    /// Reads that are under way do not apply to the present znodes.
     pub(in crate::engine) fn forget_reads(&mut self) {
         for op in self.under_way.values_mut() {
             op.reads = None;
@@ -211,7 +210,7 @@ impl Ops {
         }
     }
 
-    /// What was begun for one thing is waited for by another one now.
+    /// Transfers the outcome of operations from one purpose to another.
     pub(in crate::engine) fn replace(&mut self, from: &Pending, to: &Pending) {
         for op in self.under_way.values_mut().filter(|op| op.pending == *from) {
             op.pending.clone_from(to);
@@ -220,12 +219,12 @@ impl Ops {
 
     // ---- trying again ----
 
-    /// This part tries again then.
+    /// This part retries at this time.
     pub(in crate::engine) fn retry(&mut self, part: Part, at: Time) {
         self.retry.insert(part, at);
     }
 
-    /// It need not wait any longer.
+    /// This part need not wait for its retry any longer.
     pub(in crate::engine) fn retry_now(&mut self, part: Part) {
         self.retry.remove(&part);
     }
@@ -234,7 +233,7 @@ impl Ops {
         self.retry.get(&part).is_some_and(|at| now < *at)
     }
 
-    /// Whether this part may go on now: it neither waits for an outcome nor to try again.
+    /// Whether this part may continue now: it neither waits for an outcome nor for a retry.
     pub(in crate::engine) fn is_free(&mut self, part: Part, now: Time) -> bool {
         let free = !self.is_busy(part) && !self.waits(part, now);
         if free {
@@ -243,7 +242,7 @@ impl Ops {
         free
     }
 
-    /// When the first part tries again: one that waits for an outcome goes on with that.
+    /// When the first part retries. A part that waits for an outcome continues with that outcome.
     pub(in crate::engine) fn wake(&self) -> Option<Time> {
         let idle = self.retry.iter().filter(|(part, _)| **part == Part::Leader || !self.is_busy(**part));
         idle.map(|(_, at)| *at).min()

@@ -1,5 +1,5 @@
-//! What this member says of itself and wants of itself, where it is in the election, and what it is at as a
-//! leader: what more than one part of the engine looks at.
+//! What this member reports about itself and its own wishes, its position in the election, and its work as a leader:
+//! the state that more than one part of the engine uses.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +25,7 @@ pub(super) struct Own {
     pub(super) gave_up: Option<GaveUp>,
     pub(super) wishes: Wishes,
     pub(super) leaving: Leaving,
-    /// The latest term that this member has prepared for while the leader before worked on.
+    /// The latest term for which this member has prepared while the leader before continued its work.
     pub(super) prepared_for: Option<u64>,
     pub(super) seat: Seat,
     pub(super) duty: Duty,
@@ -49,7 +49,7 @@ impl Own {
         }
     }
 
-    /// Why this member is unfit to lead by what is known of it.
+    /// Why this member is unfit to lead, as far as is known.
     pub(super) fn ill_health(&self) -> Option<String> {
         match &self.health {
             Health::Unhealthy { reason } => Some(format!("it is not healthy: {reason}")),
@@ -59,28 +59,28 @@ impl Own {
         }
     }
 
-    /// Why this member is no candidate now, if it isn't. That its health is not known yet ends no leadership.
+    /// Why this member is no candidate now, if it isn't. Unknown health ends no leadership.
     pub(super) fn no_candidate(&self) -> Option<String> {
         let unknown = || "its first health check has not been answered yet".to_owned();
         self.ill_health().or_else(|| (self.health == Health::Unknown).then(unknown))
     }
 }
 
-/// Where this member is in the election: its own ephemeral znode there. Kept by the membership or by the contest, whichever
-/// the recipe has.
+/// This member's position in the election: its own ephemeral znode there. Kept by the membership or by the contest,
+/// depending on the recipe.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Seat {
-    /// Its ballot, once that is in the election; none in a contest.
+    /// Its ballot, once the election contains it; `None` in a contest.
     pub(super) ballot: Option<Ballot>,
     /// The ballot before the own one, if there is any.
     pub(super) before: Option<Ballot>,
-    /// Whether the ballot before is known as it is now.
+    /// Whether the ballot before is known and up to date.
     pub(super) is_ranked: bool,
-    /// Whether the own ballot is still there is to be read.
+    /// Whether the ballots must be read, to check that the own one still exists.
     pub(super) lists_ballots: bool,
     /// Contest: the own znode.
     pub(super) own: Option<OwnZnode>,
-    /// Queue: whether this one is still the first is to be read before it leads.
+    /// Queue: whether the queue must be read before this member leads, to check that its znode is still the first.
     pub(super) ranks_again: bool,
 }
 
@@ -89,7 +89,7 @@ pub(super) struct Seat {
 pub(super) struct OwnZnode {
     pub(super) path: String,
     pub(super) node: Node,
-    /// Single: which creation of the leader znode it is.
+    /// Single: the number of the creation that made it.
     pub(super) count: Option<i32>,
 }
 
@@ -117,14 +117,14 @@ impl Seat {
     }
 }
 
-/// What this member is at as a leader, kept by the leader's side for those who must know.
+/// The state of this member as a leader, kept by the leader's side for the other parts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Duty {
-    /// The slot that it leads, or is on its way to or from.
+    /// The slot that it leads, is acquiring, or is releasing.
     pub(super) slot: Option<usize>,
-    /// Whether anything of the application runs.
+    /// Whether any work of the application runs.
     pub(super) is_working: bool,
-    /// Whether this member is on its way to lead, or leads.
+    /// Whether this member is about to lead, or leads.
     pub(super) wants_lease: bool,
     /// The leadership that is held.
     pub(super) held: Option<HeldDuty>,
@@ -137,7 +137,7 @@ impl Duty {
     }
 }
 
-/// A leadership that is held, in short.
+/// A summary of a leadership that is held.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct HeldDuty {
     pub(super) slot: usize,
@@ -150,19 +150,19 @@ pub(super) struct HeldDuty {
     pub(super) leads: bool,
 }
 
-/// What this member wants of itself.
+/// The wishes of this member about its own part.
 #[derive(Clone, Debug, Default, Hash)]
 pub(super) struct Wishes {
     /// Why it has withdrawn, if it has.
     pub(super) withdrawn: Option<String>,
-    /// Why it does not hand over as planned, if it doesn't.
+    /// Why it blocks planned handovers, if it does.
     pub(super) holds: Option<String>,
-    /// By when the leadership that it has is to have ended, and why.
+    /// When the leadership that it has must have ended, and why.
     pub(super) deadline: Option<(Time, String)>,
 }
 
 impl Wishes {
-    /// The deadline and what comes before it.
+    /// The earlier one of `until` and the deadline.
     pub(super) fn until(&self, until: Time) -> Time {
         self.deadline.as_ref().map_or(until, |(by, _)| until.min(*by))
     }
@@ -172,14 +172,14 @@ impl Wishes {
     }
 }
 
-/// Whether this member is to leave.
+/// Whether this member must leave.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) enum Leaving {
     #[default]
     No,
-    /// It was asked to then, and hands over first what it leads.
+    /// It was asked to leave at this time, and hands over its leadership first.
     HandingOver(Time),
-    /// Without waiting for a successor.
+    /// It leaves without waiting for a successor.
     AtOnce,
 }
 
@@ -189,22 +189,21 @@ impl Leaving {
     }
 }
 
-/// How many lost members a record names: more witnesses' words than these decide
-/// nothing that fewer don't.
+/// How many lost members a record names: the reports of further witnesses would not change a decision.
 const NAMED: usize = 32;
 
-/// Whom this member can't reach.
+/// The members that this member can't reach.
 #[derive(Clone, Debug, Default, Hash)]
 pub(super) struct Reach {
-    /// Since when no probe was answered.
+    /// Since when a member has answered no probe.
     failing: BTreeMap<Ballot, Now>,
-    /// Those for which that has lasted.
+    /// Those for which that has lasted long enough.
     lost: BTreeSet<Ballot>,
 }
 
 impl Reach {
-    /// A round of probes has ended. It is judged here and not when time has passed
-    /// since: a process that was frozen has lost no member, it has merely not asked.
+    /// A round of probes has ended. It is judged now, and not when time has passed since: a process that was frozen
+    /// has lost no member; it has only sent no probes.
     pub(super) fn told(&mut self, unanswered: &BTreeSet<Ballot>, policy: &Policy, now: Now) {
         self.failing.retain(|ballot, _| unanswered.contains(ballot));
         for ballot in unanswered {
@@ -219,7 +218,7 @@ impl Reach {
         self.lost.contains(ballot)
     }
 
-    /// What the own record says.
+    /// What the own record contains of this.
     pub(super) fn published(&self) -> Vec<Unreached> {
         let lost = self.failing.iter().filter(|(ballot, _)| self.lost.contains(*ballot));
         lost.take(NAMED)

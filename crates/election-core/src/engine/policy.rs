@@ -1,4 +1,4 @@
-//! The settings of one election, and the timing rule that they must fit.
+//! The settings of one election, and the timing rule that they must satisfy.
 
 use std::time::Duration;
 
@@ -13,52 +13,49 @@ pub struct Policy {
     pub slots: usize,
     /// What a leader does when its connection is lost.
     pub on_pause: OnPause,
-    /// How long the work may need to end, killing included. A leader begins to
-    /// stop this long before its lease ends. `None`: a tenth of the session timeout that
-    /// was granted, 2 s at most.
+    /// How long the work may need to end, including a kill. A leader begins to stop this long before its lease ends.
+    /// `None`: a tenth of the granted session timeout, at most 2 s.
     pub stop_budget: Option<Duration>,
     /// How long PROGRESS may last before the candidate is excluded.
     pub takeover_timeout: Duration,
-    /// How long the old leader may take to let go before that is reported.
+    /// How long the old leader may take to release leadership before that is reported.
     pub release_timeout: Duration,
-    /// How long the one who is named may take to create its place.
+    /// How long the named member may take to create its leader znode.
     pub acquire_timeout: Duration,
     /// How long a candidate that failed is excluded.
     pub exclusion: Duration,
-    /// The longest exclusion: it doubles with each failure that is remembered.
+    /// The longest exclusion: an exclusion doubles with each failure that is remembered.
     pub max_exclusion: Duration,
-    /// How long the failures of a member are remembered; zero for not at all.
+    /// How long the failures of a member are remembered; zero to remember none.
     pub penalty_window: Duration,
-    /// How often a site may fail as a whole before it is not gone back to.
+    /// How often a site may fail as a whole before leadership does not return to it.
     pub max_site_failures: SiteFailureLimit,
-    /// How long a site must have been without any member, after its leader was lost, to count as failed: one that is
-    /// merely restarted is back before.
+    /// How long a site must have been without any member, after its leader was lost, to count as failed. A site that
+    /// is only restarted returns earlier.
     pub site_gone_after: Duration,
-    /// How long a leader leads before a better member may follow, however it came to lead.
+    /// How long a leader leads before a better member may follow, regardless of how it came to lead.
     pub min_tenure: Duration,
-    /// How many decisions that nobody ordered may be taken for a slot in a window before that
-    /// slot holds still.
+    /// How many decisions without an order may be taken for a slot within a window before that slot is put on hold.
     pub max_takeovers: TakeoverLimit,
-    /// How long another member must have been better, without a break, before leadership moves to it by itself.
-    /// Twice as long for each time but the first that its site lost a leader within
-    /// [`penalty_window`](Self::penalty_window), up to that.
+    /// How long another member must have been better, without a break, before leadership moves to it by itself. The
+    /// time doubles for each time but the first that its site lost a leader within
+    /// [`penalty_window`](Self::penalty_window), up to that window.
     pub better_after: Duration,
-    /// When leadership may move by itself to another site; at any time if there are none.
+    /// When leadership may move to another site by itself; at any time if there are none.
     pub failback_windows: Windows,
-    /// What of that waits for an operator's word.
+    /// Which of these moves wait for an operator's confirmation.
     pub confirm: Confirm,
-    /// How long the very first decision waits when the strategy says that
-    /// somebody better may be about to join.
+    /// How long the very first decision waits when the strategy reports that a better candidate may be about to join.
     pub startup_wait: Duration,
     /// How many leaderships the history keeps.
     pub history_kept: usize,
-    /// Whether the resource refuses whoever comes with an older token than the newest
-    /// that it has seen. Only the job's owner can know that.
+    /// Whether the resource refuses a token that is older than the newest that it has seen. Only the job's owner can
+    /// know that.
     pub fenced: bool,
-    /// Whether a leader that enough members have lost makes room before its session
-    /// ends. Two may act for a moment then, so it does nothing unless `fenced`.
+    /// Whether a leader that enough members have lost is replaced before its session ends. Two leaders may act for a
+    /// moment then, so it has no effect unless `fenced`.
     pub fast_failover: bool,
-    /// How long a member must have gone unanswered before a witness says so.
+    /// How long a member must have been without an answer before a witness reports it.
     pub suspect_after: Duration,
 }
 
@@ -69,12 +66,12 @@ impl Policy {
         self
     }
 
-    /// Whether a leader can be put out of office on what its peers say.
+    /// Whether a leader can be deposed on the reports of other members.
     pub const fn may_suspect(&self) -> bool {
         self.fenced && self.fast_failover
     }
 
-    /// [`stop_budget`](Self::stop_budget) on a session of that timeout.
+    /// [`stop_budget`](Self::stop_budget) on a session with this timeout.
     pub fn stop_budget(&self, granted: Duration) -> Duration {
         self.stop_budget.unwrap_or_else(|| (granted / 10).min(Duration::from_secs(2)))
     }
@@ -111,41 +108,41 @@ impl Default for Policy {
 /// What a leader does when its connection is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnPause {
-    /// At most one leader: work on until the lease nears its end, then stop.
+    /// At most one leader: continue the work until the lease nears its end, then stop.
     Stop,
-    /// At least one leader: work on until another one is named, or for this long.
-    /// Two may lead meanwhile.
+    /// At least one leader: continue the work until another leader is named, or for this long. Two may lead
+    /// meanwhile.
     Keep {
-        /// The longest pause, or none.
+        /// The longest pause; `None` for no limit.
         max_pause: Option<Duration>,
     },
 }
 
-/// Which moves to a better member wait for an operator's word.
+/// Which moves to a better member wait for an operator's confirmation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Confirm {
     /// None.
     #[default]
     Never,
-    /// Those to another site: each is proposed, and made once [`Control::confirmed`](crate::record::Control::confirmed)
-    /// names the site for the term that the leader has.
+    /// Those to another site: each is proposed. It is made once
+    /// [`Control::confirmed`](crate::record::Control::confirmed) names the site for the leader's term.
     CrossSite,
 }
 
-/// How many takeovers within which time.
+/// A number of takeovers within a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TakeoverLimit {
-    /// So many.
+    /// The number.
     pub count: u32,
-    /// Within so long.
+    /// The time.
     pub within: Duration,
 }
 
-/// How often a site may fail within which time, before it is not gone back to.
+/// How often a site may fail within a time before leadership does not return to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SiteFailureLimit {
-    /// With so many failures it is not gone back to; 0 for no limit, and nothing is remembered.
+    /// At this number of failures leadership does not return to it; 0 for no limit, and no failure is remembered.
     pub count: u32,
-    /// Within so long.
+    /// The time.
     pub within: Duration,
 }

@@ -1,4 +1,4 @@
-//! What a member is doing, in a word.
+//! What a member is doing.
 
 use std::fmt;
 
@@ -7,22 +7,22 @@ use super::{Engine, leader::State};
 /// What a member is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// Not standing in the election (yet).
+    /// Not in the election (yet).
     Joining,
-    /// Standing by.
+    /// In the election, and not leading.
     Standby,
     /// Named, or in PROGRESS.
     TakingOver,
     /// READY.
     Leader,
-    /// Ending its work, or letting go.
+    /// Ending its work, or releasing leadership.
     SteppingDown,
     /// Not to be named for a while.
     Excluded,
 }
 
 impl Role {
-    /// The word for it.
+    /// Its name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Joining => "joining",

@@ -1,8 +1,7 @@
-//! The rules that the election rests on, by name.
+//! The named rules on which the election depends.
 //!
-//! With the feature `mutants` a test can switch one off, to see that something is
-//! amiss without it: a rule whose absence nobody notices is not tested. Otherwise
-//! [`Rules::keep`] is the constant `true`.
+//! With the feature `mutants` a test can switch one off, to see that a failure follows: a rule whose absence causes
+//! no failure in a test is not tested. Otherwise [`Rules::keep`] is the constant `true`.
 
 use crate::{
     ids::{Ballot, MemberId},
@@ -15,75 +14,75 @@ use crate::{
 pub enum Rule {
     /// A leader stops as its lease nears its end.
     Lease,
-    /// Whatever happens, the deadline is looked at first.
+    /// On every event, the deadline is checked first.
     DeadlineFirst,
-    /// Whoever is named is named by ballot, not by the member's id alone.
+    /// A member is named by ballot, not by its id alone.
     Ballots,
-    /// A place is one's own if this session owns it, whatever its record says.
+    /// A leader znode is the member's own if this session owns it, regardless of its record.
     OwnerChecked,
-    /// After a lost reply, a place that this session owns is adopted.
+    /// After a lost reply, a leader znode that this session owns is adopted.
     AdoptOwnZnode,
-    /// Whoever has created the place reads the decision again before anything else.
+    /// A member that has created the leader znode reads the decision again before anything else.
     Reread,
-    /// A successor makes it the decision before it acts.
+    /// A successor writes the decision before it acts.
     Commit,
-    /// A successor has itself seen the named member leading.
+    /// A successor has itself seen the named member lead.
     SeenLeading,
-    /// A successor reads the decision and the place anew before it creates anything.
+    /// A successor reads the decision and the leader znode again before it creates anything.
     SuccessorReads,
     /// A decision replaces the one that it was made from, and no other.
     CompareAndSet,
-    /// Exclusions stand in the decision, for the next elector to know.
+    /// The decision contains the exclusions, so that the next elector knows them.
     ExclusionsInDecision,
     /// Exclusions end.
     ExclusionsEnd,
     /// Exclusions are dropped rather than exclude the last candidate.
     LastCandidate,
-    /// What is deleted on the way out is read before if it may be another's.
+    /// A znode to be deleted on the way out is read first if it may be another member's.
     DeleteOwnOnly,
-    /// The elector decides on a valid lease only.
+    /// The elector decides only on a valid lease.
     ElectorLease,
     /// The elector makes a pass after every event, not only when the membership changes.
     LevelTriggered,
     /// A request that was decided, in this term or before, is not decided again.
     DecidedOnce,
-    /// A ballot whose creation was answered by nobody is looked for, and removed.
+    /// A ballot whose creation had no answer is searched for and removed.
     SweepBallots,
-    /// The place is let go once the work has ended, and not before.
+    /// The leader znode is released only after the work has ended.
     WorkEndsFirst,
-    /// The new leader's time runs while the place is free or its own.
+    /// The new leader's time runs while the leader znode is free or its own.
     TimerPerPhase,
-    /// Who does not take over in time is excluded.
+    /// A member that does not take over in time is excluded.
     TakeoverTimeout,
-    /// READY is written in the version of one's own place only.
+    /// READY is written only in the version of the own leader znode.
     ReadyOnOwnZnode,
-    /// A place is taken by force only from the ballot that is excluded.
+    /// A leader znode is removed by force only from the ballot that is excluded.
     VacateExcludedOnly,
-    /// A leader stops when somebody else, or another term, is named.
+    /// A leader stops when another member, or another term, is named.
     StandDown,
-    /// A leader is deposed on the word of more than one site only.
+    /// A leader is deposed only on the reports of more than one site.
     WitnessesOfTwoSites,
     /// A decision keeps the base of the tokens.
     TokenBaseKept,
     /// The next decision is above what any member has seen decided.
     Remembered,
-    /// A member says in its record what it remembers that is missing.
+    /// A member reports in its record what it remembers and ZooKeeper lacks.
     MemoryShared,
     /// A member is named for one slot at most.
     OneSlot,
     /// A decision leaves all slots but its own as they are.
     SlotsCarried,
-    /// A leader goes by the term in which its slot was decided.
+    /// A leader uses the term in which its slot was decided.
     TermOfSlot,
-    /// In the queue: when the one before has gone, the queue is read again before this one leads.
+    /// In the queue: after the znode before has gone, the queue is read again before this member leads.
     RanksAgain,
-    /// A watch's reading of the decision that is older than what is known changes nothing.
+    /// A result of a watch on the decision that is older than what is known changes nothing.
     OlderReadings,
     /// A leader znode that a watch reports lost is read again before its leader stops.
     DoubtedFirst,
 }
 
-/// Which rules hold: all of them, but for a test.
+/// Which rules are active: all of them, except in a test.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::engine) struct Rules {
     #[cfg(feature = "mutants")]
@@ -114,7 +113,7 @@ impl Rules {
         named.ballot == *ballot || (!self.keep(Rule::Ballots) && named.member == *member)
     }
 
-    /// The version that must stand where a decision is replaced; -1 is any.
+    /// The version that a decision must have to be replaced; -1 is any.
     pub(in crate::engine) fn version(self, version: i32) -> i32 {
         if self.keep(Rule::CompareAndSet) { version } else { -1 }
     }

@@ -1,4 +1,4 @@
-//! The session that everything rests on.
+//! The session on which everything depends.
 
 use std::time::Duration;
 

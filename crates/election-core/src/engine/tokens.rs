@@ -1,17 +1,15 @@
 //! The base of the fencing tokens, which an operator raises after the ensemble was
 //! restored from a copy.
 //!
-//! A token is a czxid plus this base, and zxids go back with a copy: what leads then
-//! gets tokens that were given out before, and a resource that refuses older tokens
-//! refuses it. So somebody who knows the newest token that a resource has seen says so
-//! here, and every later leadership has a newer one.
+//! A token is a czxid plus this base, and zxids decrease when a copy is restored. A leader then gets tokens that were
+//! given out before, and a resource that refuses older tokens refuses this leader. So an operator who knows the
+//! newest token that a resource has seen sets it here, and every later leadership has a newer one.
 
 use std::collections::BTreeMap;
 
 use crate::record::{Cause, Elected, Given, Slot, VERSION};
 
-/// The largest base. With any czxid on top the token still fits into 64 signed bits,
-/// which is what databases keep.
+/// The largest base. With any czxid added, the token still fits into 64 signed bits, the integer type of databases.
 pub const MAX_TOKEN_BASE: u64 = 1 << 62;
 
 /// Why the base can't be raised.
@@ -21,19 +19,18 @@ pub const MAX_TOKEN_BASE: u64 = 1 << 62;
      ask the resource for the newest token that it has seen"
 )]
 pub struct NoSuchToken {
-    /// What was asked for.
+    /// The requested minimum.
     pub above: u64,
 }
 
-/// The decision that raises the base, so that every leadership from then on has a token
-/// above `above`; `None` if that is so already. `lowest_token` is the lowest token of the
-/// leaders, if every slot has one.
+/// The decision that raises the base, so that every leadership from then on has a token above `above`; `None` if that
+/// is already so. `lowest_token` is the lowest token of the leaders, if every slot has one.
 ///
-/// It is the next term in all slots, naming whoever was named before: each takes its
-/// office up anew, for the token that it has may be too old.
+/// It is the next term in all slots, and names the same members as before. Each of them takes over again, since the
+/// token that it has may be too old.
 ///
 /// # Errors
-/// When the base would be too large.
+/// If the base would be too large.
 pub fn raise_tokens(
     elected: Option<&Elected>,
     lowest_token: Option<u64>,
@@ -78,7 +75,7 @@ pub fn raise_tokens(
     Ok(Some(self::above(elected, Above { term, token_base: above, sentence, by, unix_ms })))
 }
 
-/// What the next term in all slots is to be above.
+/// What the next term in all slots must exceed.
 pub(in crate::engine) struct Above<'a> {
     pub(in crate::engine) term: u64,
     pub(in crate::engine) token_base: u64,
@@ -87,11 +84,11 @@ pub(in crate::engine) struct Above<'a> {
     pub(in crate::engine) unix_ms: u64,
 }
 
-/// The next term in all slots, above what is said.
+/// The next term in all slots, above the given values.
 pub(in crate::engine) fn above(elected: &Elected, to: Above<'_>) -> Elected {
     let Above { term, token_base, sentence, by, unix_ms } = to;
     let term = elected.term.max(term) + 1;
-    // By who led before a slot that is being vacated is told from one that has no candidate.
+    // The previous leader distinguishes a slot that is being vacated from one that has no candidate.
     let anew = |slot: &Slot| Slot {
         given: Given {
             term,
@@ -146,7 +143,7 @@ mod tests {
         Slot::new(named, given)
     }
 
-    /// Whatever was under way in a slot goes on, in the next term.
+    /// What was under way in a slot continues in the next term.
     #[test]
     fn every_slot_begins_a_term_and_stays_what_it_was() {
         let mut elected = raise_tokens(None, None, 1, "ann", 1).unwrap().unwrap();

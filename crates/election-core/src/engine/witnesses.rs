@@ -1,4 +1,4 @@
-//! Which members have lost another one: see [`suspicion`](super::elector::suspicion).
+//! Which members have lost another member: see [`suspicion`](super::elector::suspicion).
 
 use std::collections::BTreeSet;
 

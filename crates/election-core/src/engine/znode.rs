@@ -17,15 +17,15 @@ pub(in crate::engine) enum Known<T> {
     /// It has not been read in this session.
     #[default]
     Unread,
-    /// It is not there.
+    /// It does not exist.
     Absent,
-    /// It is there and can't be used.
+    /// It exists and can't be used.
     Unreadable(RecordError, Meta),
-    /// It is there.
+    /// It exists.
     Present(T, Meta),
 }
 
-/// What ZooKeeper says of a znode.
+/// What ZooKeeper reports about a znode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::engine) struct Meta {
     pub(in crate::engine) version: i32,
@@ -67,8 +67,8 @@ impl<T> Known<T> {
         }
     }
 
-    /// Whether `node`, read by a watch, is older than what is known already: the
-    /// outcome of an own write can overtake a watch's reading.
+    /// Whether `node`, read by a watch, is older than what is known already: the outcome of an own write can be known
+    /// before a watch's result.
     pub(in crate::engine) fn is_newer_than(&self, node: Option<&Node>) -> bool {
         match (self.meta(), node) {
             (Some(known), Some(node)) => node.mzxid < known.mzxid,

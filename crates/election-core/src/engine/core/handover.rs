@@ -4,11 +4,11 @@
 //!   leader                       elector                          the next leader
 //!   asked to leave ── record ──▶ names another in the next term ─▶ prepares
 //!   leads on       ◀────────────────────── record ──────────────── has prepared
-//!   stops its work, lets go ─────────────────────────────────────▶ takes over
+//!   stops its work, releases ────────────────────────────────────▶ takes over
 //!   leaves
 //! ```
-//! The job is down only from its end here to its takeover there. Each wait has a limit: a member that is asked to leave
-//! leaves in the end, with a successor or without.
+//! The job is down only from its end on this member to its takeover on the next. Each wait has a limit: a member that
+//! is asked to leave finally leaves, with or without a successor.
 
 use std::time::Duration;
 
@@ -23,7 +23,8 @@ use crate::{
     time::Time,
 };
 
-/// How long a leader that is asked to leave waits for the decision that names another. It takes the elector one write.
+/// How long a leader that is asked to leave waits for the decision that names another member. The elector needs one
+/// write for it.
 const DECISION: Duration = Duration::from_secs(2);
 
 impl Core {
@@ -35,12 +36,12 @@ impl Core {
         };
     }
 
-    /// Whether it is worth waiting for the next leader still: to be named, or to have prepared.
+    /// Whether to wait for the next leader still: to be named, or to have prepared.
     pub(in crate::engine) fn hands_over(&self) -> bool {
         self.hands_over_until().is_some_and(|until| self.now.time < until)
     }
 
-    /// Until when that is so unless something happens.
+    /// Until when it waits without an event.
     pub(in crate::engine) fn hands_over_until(&self) -> Option<Time> {
         let Leaving::HandingOver(since) = self.own.leaving else { return None };
         if !self.session_is_active() || self.expects_no_successor() {
@@ -60,7 +61,7 @@ impl Core {
         (!is_ready).then(|| decided + self.config.policy.acquire_timeout)
     }
 
-    /// Whether this member, which leads and is to leave, works on though another one is named.
+    /// Whether this member, which leads and is to leave, continues its work though another member is named.
     pub(in crate::engine) fn works_on_for(&self, elected: &Elected) -> bool {
         let Some(held) = self.leads() else { return false };
         self.next_leader(held, elected).is_some() && self.hands_over()
@@ -71,7 +72,7 @@ impl Core {
         self.own.duty.held.as_ref().filter(|held| held.leads)
     }
 
-    /// Who is named because this leader leaves.
+    /// The member that is named because this leader leaves.
     fn next_leader<'a>(&self, held: &HeldDuty, elected: &'a Elected) -> Option<&'a Named> {
         let slot = held.slot;
         let given = elected.given(slot)?;
@@ -79,7 +80,7 @@ impl Core {
         elected.named(slot).filter(|_| follows && given.cause == Cause::LeaderShutdown)
     }
 
-    /// The record in which the next leader says that it has prepared, while that is waited for.
+    /// The record in which the next leader reports that it has prepared, while this member waits for that.
     pub(in crate::engine) fn record_of_next_leader(&self) -> Option<String> {
         let elected = self.reading.view.elected.record()?;
         let held = self.leads()?;
@@ -91,7 +92,7 @@ impl Core {
         self.reading.view.prepared = record.prepared.map(|term| (record.ballot.clone(), term));
     }
 
-    /// As far as this member knows: who is not the elector knows that there is another one.
+    /// As far as this member knows: a member that is not the elector knows that there is another one.
     fn expects_no_successor(&self) -> bool {
         let (true, Some(members)) = (self.own.seat.is_lowest(), &self.reading.view.members) else {
             return false;

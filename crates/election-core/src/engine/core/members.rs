@@ -1,4 +1,4 @@
-//! What this member is among the others.
+//! This member's part among the others.
 
 use std::collections::BTreeMap;
 
@@ -31,21 +31,21 @@ impl Core {
         elected.leaders().find(|(_, named)| self.is_me(named, ballot)).map(|(slot, _)| slot)
     }
 
-    /// What is configured, and what is measured before it.
+    /// The configured attributes, overridden by the measured ones.
     pub(in crate::engine) fn attributes(&self) -> BTreeMap<String, String> {
         let mut all = self.config.member.attributes.clone();
         all.extend(self.own.measured.clone());
         all
     }
 
-    /// Carried out only while the own ballot is there. A version names no life of a znode: once an administrator has
-    /// deleted the decision and it was written again, or a request and another one has got its name, a write that
-    /// comes late can meet the version that it asks for. The ballots are deleted with that tree, and a ballot's name
-    /// never comes again.
+    /// Makes a request that is applied only while the own ballot exists. A version does not identify one creation of
+    /// a znode. After an administrator has deleted the decision and it was written again, or after a request was
+    /// replaced by another one of the same name, a late write can find the version that it requires. The ballots are
+    /// deleted with that tree, and the name of a ballot is never used twice.
     ///
-    /// Where the decision alone is deleted, the ballots remain. What the elector has sent before arrives before what it
-    /// writes then, for it is one session. The commit of a successor that is on its way meanwhile can still meet
-    /// the version that it asks for; members remember the term that it replaced, and the next one is above both.
+    /// If only the decision is deleted, the ballots remain. Earlier writes of the elector are applied before its
+    /// later ones, since all are on one session. The commit of a successor that is under way meanwhile can still find
+    /// the version that it requires. Members remember the term that it replaced, and the next term is above both.
     pub(in crate::engine) fn as_candidate(&self, request: Request) -> Request {
         match &self.own.seat.ballot {
             Some(ballot) => {
@@ -55,13 +55,13 @@ impl Core {
         }
     }
 
-    /// The latest that it has seen decided, while the decision is missing or older than that.
+    /// The latest decision that it has seen, while the decision in ZooKeeper is missing or older.
     pub(in crate::engine) fn remembers(&self) -> Option<Remembered> {
         self.reading.remembers().filter(|_| self.rules.keep(Rule::MemoryShared))
     }
 
-    /// Whether this member decides: its ballot is the lowest, or it has lost the one
-    /// before its own.
+    /// Whether this member decides: its ballot is the lowest, or it has lost the member with the ballot before its
+    /// own.
     pub(in crate::engine) fn watches_membership(&self) -> bool {
         !self.is_contest() && (self.own.seat.is_lowest() || self.has_lost_its_predecessor())
     }
@@ -71,8 +71,7 @@ impl Core {
             && self.own.seat.predecessor().is_some_and(|before| self.own.reach.has_lost(before))
     }
 
-    /// Whether everyone with a lower ballot is a suspect, as far as the membership has
-    /// been read.
+    /// Whether every member with a lower ballot is a suspect, as far as the membership has been read.
     pub(in crate::engine) fn acts_for_the_elector(&self) -> bool {
         let (Some(mine), Some(members)) = (&self.own.seat.ballot, &self.reading.view.members) else {
             return false;

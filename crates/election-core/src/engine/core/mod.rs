@@ -1,5 +1,5 @@
-//! What every part of the engine works with: the settings, the session, what was read, what this member
-//! is, the operations under way, and the actions to be taken out. A part borrows it and nothing else of the engine.
+//! The state that every part of the engine uses: the settings, the session, what was read, what this member is, the
+//! operations under way, and the actions to be taken out. A part borrows the core and nothing else of the engine.
 
 mod handover;
 mod members;
@@ -36,11 +36,11 @@ pub(in crate::engine) struct Core {
     pub(in crate::engine) ended: bool,
 }
 
-/// The actions to be taken out, and what was reported last: parts are level-triggered and report the same again and again.
+/// The actions to be taken out, and what was reported last: parts are level-triggered and report the same repeatedly.
 #[derive(Clone, Debug, Default)]
 pub(in crate::engine) struct Outbox {
     pub(in crate::engine) actions: VecDeque<Action>,
-    /// The deadline that the guard of the work got last.
+    /// The last deadline that the guard of the work received.
     pub(in crate::engine) told_until: Option<Time>,
     pub(in crate::engine) keeps_lease: bool,
     pub(in crate::engine) watched: Vec<Watched>,
@@ -49,7 +49,7 @@ pub(in crate::engine) struct Outbox {
     pub(in crate::engine) last_note: Option<(NoteKind, String)>,
     /// Why this member, as the elector, decides nothing.
     pub(in crate::engine) skipped: Option<Skipped>,
-    /// What is being done, or why nothing is.
+    /// What is being done, or why nothing is done.
     pub(in crate::engine) sentence: String,
 }
 
@@ -75,7 +75,7 @@ impl Core {
         }
     }
 
-    /// Begins an operation on this session; whether that was possible.
+    /// Begins an operation on this session; returns whether that was possible.
     pub(in crate::engine) fn perform(&mut self, request: Request, pending: Pending) -> bool {
         if !self.session_is_active() {
             return false;
@@ -89,7 +89,7 @@ impl Core {
         true
     }
 
-    /// This member's part is over.
+    /// This member ends its part in the election.
     pub(in crate::engine) fn end(&mut self, reason: EndReason) {
         if !self.ended {
             self.ended = true;
@@ -97,7 +97,7 @@ impl Core {
         }
     }
 
-    /// This part tries again in a moment.
+    /// This part retries after a moment.
     pub(in crate::engine) fn retry(&mut self, part: Part) {
         self.ops.retry(part, self.now.time + RETRY);
     }

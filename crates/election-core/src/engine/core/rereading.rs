@@ -1,4 +1,4 @@
-//! Reading what is doubted: see [`Rereading`](crate::engine::reading::rereading::Rereading).
+//! Reads doubtful znodes again: see [`Rereading`](crate::engine::reading::rereading::Rereading).
 
 use super::Core;
 use crate::engine::{
@@ -8,8 +8,8 @@ use crate::engine::{
 };
 
 impl Core {
-    /// The connection was lost, and is back: what is known is read again. Where there was no leader znode, one of this
-    /// very session can be back, and a member that leaves has no watch on it any more.
+    /// The connection was lost, and has returned: what is known is read again. A leader znode of this session may
+    /// exist again where there was none, and a leaving member has no watch on it any more.
     pub(in crate::engine) fn doubt_all(&mut self) {
         let known = |engine: &Self, znode| engine.known(znode).is_some();
         if known(self, Znode::Decision) || (self.own.leaving.is_asked() && !self.is_contest()) {
@@ -31,7 +31,7 @@ impl Core {
         }
     }
 
-    /// The leader znode is another one from now on: earlier reports of watches and reads under way do not count.
+    /// The leader znode changes: earlier reports of watches, and reads under way, do not count any more.
     pub(in crate::engine) fn forget_rereading(&mut self) {
         self.reading.rereading = Default::default();
         self.ops.forget_reads();
@@ -49,7 +49,7 @@ impl Core {
         }
     }
 
-    /// The slot whose leader znode was read.
+    /// Returns the slot whose leader znode was read.
     #[must_use]
     pub(in crate::engine) fn reread_done(&mut self, znode: Znode, outcome: &Outcome) -> Option<usize> {
         let mut seen = None;
@@ -95,7 +95,7 @@ impl Core {
 
     // ---- own reads ----
 
-    /// What this path is of, where it is about to be read, and what is known of it.
+    /// What this path holds, if it is about to be read, and what is known of it.
     pub(super) fn reads(&self, path: &str) -> Option<(Znode, Meta)> {
         let is_decision = path == self.config.paths.elected();
         let slot = || {
@@ -109,8 +109,8 @@ impl Core {
         Some((znode, self.known(znode)?))
     }
 
-    /// An own read has ended: where the ensemble went back to an older state, the view follows. The slot whose leader
-    /// znode was seen anew then.
+    /// An own read has ended: if the ensemble returned to an older state, the view follows. Returns the slot whose
+    /// leader znode was taken into the view again.
     #[must_use]
     pub(in crate::engine) fn read_ended(
         &mut self,
@@ -136,7 +136,7 @@ impl Core {
         self.reading.forget_tenures();
         match znode {
             Znode::Decision => {
-                // What was read of the leader znodes is from another time than this.
+                // The leader znodes were read at another time than this decision.
                 for slot in 0..self.slots_watched() {
                     if self.reading.rereading.doubts_leader_znode(slot) {
                         self.reading.view.forget_leader_znode(slot);

@@ -1,4 +1,4 @@
-//! What was read goes into the view.
+//! Puts what was read into the view.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ impl Core {
         }
     }
 
-    /// What was read of the decision counts, whatever its age.
+    /// Takes what was read of the decision into the view, regardless of its age.
     pub(in crate::engine) fn take_elected(&mut self, node: Option<&Node>) {
         let path = self.config.paths.elected();
         self.know_elected(Known::read(&path, node));
@@ -51,7 +51,7 @@ impl Core {
         }
     }
 
-    /// What is known of the decision from now on.
+    /// Replaces what is known of the decision.
     pub(in crate::engine) fn know_elected(&mut self, known: Known<Elected>) {
         self.reading.memory.keep(&self.reading.view.elected);
         self.reading.memory.compare(&known);
@@ -79,8 +79,8 @@ impl Core {
         }
     }
 
-    /// How many leader znodes are watched: those of all slots that the decision has or is to
-    /// have, and the one that this member itself is not done with.
+    /// The number of leader znodes to watch: those of all slots that the decision has or will have, and the one that
+    /// this member itself has not finished with.
     pub(in crate::engine) fn slots_watched(&self) -> usize {
         if self.is_contest() {
             return 1;
@@ -88,14 +88,14 @@ impl Core {
         let decided = match &self.reading.view.elected {
             Known::Present(elected, _) => elected.slots.len(),
             Known::Absent => 0,
-            // As many as there were.
+            // As many as before.
             Known::Unread | Known::Unreadable(..) => self.reading.view.leaders().count(),
         };
         let own = self.own.duty.slot.map_or(0, |slot| slot + 1);
         decided.min(MAX_SLOTS).max(self.config.policy.slots).max(own)
     }
 
-    /// The slots from this one on are gone: nothing is read of them any more.
+    /// The slots from this one on are gone: their leader znodes are not read any more.
     pub(in crate::engine) fn forget_slots(&mut self, from: usize) {
         self.reading.view.forget_leader_znodes(from);
         self.reading.rereading.forget(from);
@@ -107,7 +107,7 @@ impl Core {
 
     // ---- the leader znode, by recipe ----
 
-    /// Whether a znode alone settles who leads.
+    /// Whether a znode alone decides who leads.
     pub(in crate::engine) fn is_contest(&self) -> bool {
         self.config.recipe.is_contest()
     }
@@ -123,13 +123,13 @@ impl Core {
     pub(in crate::engine) fn leader_znode_path(&self, slot: usize) -> String {
         match (&self.config.recipe, &self.own.seat.own) {
             (Recipe::Queue(_), Some(own)) => own.path.clone(),
-            // Nothing is held then, and the path is not used.
+            // No znode is held then, and the path is not used.
             (Recipe::Queue(format), None) => format.parent(&self.config.paths),
             _ => self.config.paths.leader_znode(slot),
         }
     }
 
-    /// Single: which creation of the leader znode the own one is.
+    /// Single: the number of the creation that made the own leader znode.
     pub(in crate::engine) fn creation_count(&self) -> Option<i32> {
         self.own.seat.own.as_ref().and_then(|own| own.count)
     }
@@ -142,7 +142,8 @@ impl Core {
         }
     }
 
-    /// Where nothing may be written into the leader znode, READY is known to this member alone.
+    /// Whether READY is announced. If nothing may be written into the leader znode, READY is known to this member
+    /// alone.
     pub(in crate::engine) fn announces(&self) -> bool {
         self.config.recipe.is_native()
     }
@@ -165,7 +166,7 @@ impl Core {
         }
     }
 
-    /// In a foreign format the leader znode holds nothing but a name: this member adds the rest of its own.
+    /// In a foreign format the leader znode holds only a name: this member adds the rest of its own record.
     fn own_leader_record(&self, path: &str, node: &Node) -> Option<Current> {
         let member = &self.config.member;
         let held = self.own.duty.held.as_ref();

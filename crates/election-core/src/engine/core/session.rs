@@ -1,5 +1,5 @@
-//! The session that everything rests on: whether it lives, how long its lease lasts,
-//! and until when work may go on with it.
+//! The session on which everything depends: whether it lives, how long its lease lasts, and until when work may
+//! continue on it.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::{
 };
 
 impl Core {
-    /// Until when the work of a leader may go on.
+    /// Until when the work of a leader may continue.
     pub(in crate::engine) fn work_until(&self) -> Option<Time> {
         self.lease_until().map(|until| self.own.wishes.until(until))
     }
@@ -25,7 +25,7 @@ impl Core {
         self.lease_until().filter(|until| self.own.wishes.until(*until) == *until)
     }
 
-    /// Until when the session lets it go on.
+    /// Until when the session permits the work to continue.
     pub(in crate::engine) fn lease_until(&self) -> Option<Time> {
         let session = self.session.as_ref()?;
         if !self.rules.keep(Rule::Lease) {
@@ -34,8 +34,7 @@ impl Core {
         match self.config.policy.on_pause {
             OnPause::Stop => session.lease,
             OnPause::Keep { max_pause } => {
-                // Never less than the lease: a short pause must not end what goes on
-                // between two heartbeats.
+                // Never less than the lease: a short pause must not end work that continues between two heartbeats.
                 let lease = session.lease?;
                 let from = session.paused_since.unwrap_or(self.now.time);
                 Some(lease.max(from + max_pause.unwrap_or(FAR)))
@@ -75,8 +74,8 @@ impl Core {
         self.session.as_ref().is_some_and(|s| !s.over && s.lease.is_some_and(|until| self.now.time < until))
     }
 
-    /// A new session is active. What leads on from the former one (`keep`) keeps its time: the pause goes on until another
-    /// one is named.
+    /// A new session is active. A leadership that continues from the former session (`keep`) keeps its time: its
+    /// pause continues until another member is named.
     pub(in crate::engine) fn session_started(&mut self, epoch: Epoch, id: i64, granted: Duration) {
         let keeps =
             matches!(self.config.policy.on_pause, OnPause::Keep { .. }) && self.own.duty.held.is_some();
@@ -86,7 +85,7 @@ impl Core {
         self.out.watched.clear();
     }
 
-    /// Whether this session was active until now.
+    /// Returns whether this session was active until now.
     pub(in crate::engine) fn session_paused(&mut self, epoch: Epoch) -> bool {
         let now = self.now.time;
         let Some(session) = self.session_of(epoch) else { return false };
@@ -95,14 +94,14 @@ impl Core {
         true
     }
 
-    /// Whether this session was paused, or active, until now.
+    /// Returns whether this session was paused, or active, until now.
     pub(in crate::engine) fn session_resumed(&mut self, epoch: Epoch) -> bool {
         let Some(session) = self.session_of(epoch) else { return false };
         session.paused_since = None;
         true
     }
 
-    /// The session is over, and all that was under way on it; whether it was not before.
+    /// The session is over, with every operation on it; returns whether it was not over before.
     pub(in crate::engine) fn session_over(&mut self, epoch: Epoch) -> bool {
         let now = self.now.time;
         let Some(session) = self.session_of(epoch) else { return false };
@@ -114,7 +113,7 @@ impl Core {
         true
     }
 
-    /// What was read on a session that is over counts no more.
+    /// What was read on an ended session does not count any more.
     pub(in crate::engine) fn forget_reading(&mut self) {
         self.reading.memory.keep(&self.reading.view.elected);
         self.reading.forget();
@@ -125,12 +124,12 @@ impl Core {
         let Some(session) = self.session_of(epoch) else {
             return;
         };
-        // It can shrink: a clock that is slewed takes from it.
+        // The lease can become shorter, if the clock is slewed.
         session.lease = Some(valid_until);
         self.tell_work_until();
     }
 
-    /// What the work's guard is to go by, after anything that may have moved it.
+    /// Reports the deadline to the work's guard, after anything that may have changed it.
     pub(in crate::engine) fn tell_work_until(&mut self) {
         if let (true, Some(until)) = (self.own.duty.is_working, self.work_until())
             && self.out.told_until != Some(until)
@@ -140,7 +139,7 @@ impl Core {
         }
     }
 
-    /// Why this leadership is to end now, where its deadline leaves just the time that a stop may take.
+    /// Why this leadership must end now: its deadline leaves just the time that a stop may take.
     pub(in crate::engine) fn resigns_by_now(&self) -> Option<String> {
         let (by, reason) = self.own.wishes.deadline.as_ref()?;
         (self.now.time + self.stop_budget() >= *by).then(|| reason.clone())

@@ -1,5 +1,5 @@
 //! A line of ephemeral sequential znodes, in which this member has one at most: the ballots of an election, and the
-//! znodes of a queue. How its own is made, found again, told from strays, and ranked.
+//! znodes of a queue. How the own znode is created, found again, distinguished from strays, and ranked.
 
 use crate::engine::{core::Core, io::Request, recipe::QueueFormat, rules::Rule};
 
@@ -8,31 +8,31 @@ pub(super) struct Line {
     parent: String,
     format: QueueFormat,
     session: i64,
-    /// Whether what this session has left behind is looked for.
+    /// Whether to look for znodes that this session has left behind.
     sweeps: bool,
 }
 
-/// Where the own znode is in its line.
+/// The position of the own znode in its line.
 pub(super) enum Rank<'n> {
-    /// It is not there.
+    /// It does not exist.
     Gone,
-    /// Another one of this session is there as well: a creation that was given up for lost.
+    /// Another znode of this session exists as well: a creation that was given up for lost.
     Stray(&'n str),
-    /// None is before it.
+    /// No znode is before it.
     First,
-    /// This one is right before it, and so many are altogether.
+    /// This znode is right before it, and this number are before it altogether.
     Behind(&'n str, usize),
 }
 
 impl Line {
-    /// The ballots. They are named as the znodes of a queue are.
+    /// The ballots. Their names have the format of a queue's znodes.
     pub(super) fn ballots(core: &Core) -> Self {
         let sweeps = core.rules.keep(Rule::SweepBallots);
         let parent = core.config.paths.election();
         Self { parent, format: QueueFormat::Native, session: core.session_id(), sweeps }
     }
 
-    /// The queue, where the recipe is one.
+    /// The queue, if the recipe has one.
     pub(super) fn queue(core: &Core) -> Option<Self> {
         let format = core.queue_format()?;
         let parent = format.parent(&core.config.paths);
@@ -55,40 +55,41 @@ impl Line {
         Request::Delete { path: self.path(name), version: None }
     }
 
-    /// Makes the own one, named after the attempt: a reply that was lost for one is never taken for another's.
+    /// Creates the own znode, named after the attempt, so that a lost reply for one attempt is never mistaken for
+    /// another's.
     pub(super) fn create(&self, attempt: u32, data: Vec<u8>) -> Request {
         let prefix = self.path(&self.format.stem(self.session, attempt));
         Request::CreateSequential { prefix, data, ephemeral: true, unique_prefix: true }
     }
 
-    /// Whether this name is of the attempt.
+    /// Whether this name belongs to the attempt.
     pub(super) fn is_of_attempt(&self, name: &str, attempt: u32) -> bool {
         name.starts_with(&self.format.stem(self.session, attempt))
     }
 
-    /// Those of `names` that this very session has made.
+    /// The names that this session has created.
     pub(super) fn own<'n>(&self, names: &'n [String]) -> impl Iterator<Item = &'n str> + Clone {
         let stem = self.format.session_stem(self.session);
         let sweeps = self.sweeps;
         names.iter().map(String::as_str).filter(move |name| sweeps && name.starts_with(&stem))
     }
 
-    /// Those of `names` that other sessions have made.
+    /// The names that other sessions have created.
     pub(super) fn others(&self, names: &[String]) -> Vec<String> {
         let stem = self.format.session_stem(self.session);
         names.iter().filter(|name| !name.starts_with(&stem)).cloned().collect()
     }
 
-    /// Whether none of `names` is before `own`.
+    /// Whether no name is before `own`.
     pub(super) fn is_first(&self, names: &[String], own: &str) -> bool {
         self.format.order(names).first() == Some(&own)
     }
 
-    /// Where `own` is among `names`.
+    /// The position of `own` among `names`.
     pub(super) fn rank<'n>(&self, names: &'n [String], own: &str) -> Rank<'n> {
         let order = self.format.order(names);
         let Some(place) = order.iter().position(|name| *name == own) else { return Rank::Gone };
-        // Seen only now: the creation of the own one came after theirs.
+        // Only seen now: its creation was applied after that of the own znode.
         if let Some(stray) = self.own(names).find(|name| *name != own) {
             return Rank::Stray(stray);
         }

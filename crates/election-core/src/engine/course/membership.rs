@@ -1,8 +1,7 @@
-//! The membership in the election: the ballot, the member's record, and the ballot
-//! before one's own.
+//! The membership in the election: the ballot, the member's record, and the ballot before the own one.
 //!
-//! The record under `nodes/<member>` is also what keeps two processes of one id
-//! apart, so it is looked at before a ballot is drawn.
+//! The record under `nodes/<member>` also distinguishes two processes of one id, so it is read before a ballot is
+//! drawn.
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
@@ -25,28 +24,28 @@ use crate::{
     time::Time,
 };
 
-/// How far a member is with joining the election.
+/// The progress of a member with joining the election.
 #[derive(Clone, Debug, Default, Hash)]
 pub(in crate::engine) struct Membership {
     step: MembershipStep,
-    /// Drawn ballots in this session: a new one each time, so that a reply lost
-    /// for one can't be taken for another's.
+    /// The number of ballots drawn in this session. Each has a new number, so that a lost reply for one ballot can't
+    /// be mistaken for another's.
     drawn: u32,
     /// The record as it is in ZooKeeper, with its version.
     stands: Option<(Vec<u8>, i32)>,
-    /// The record as it should be, and a fingerprint of what it was made from.
+    /// The record as it should be, and a fingerprint of its input.
     encoded: Option<(u64, Vec<u8>)>,
-    /// What a write of the own record under way carries.
+    /// The content of a write of the own record that is under way.
     written: Option<Vec<u8>>,
-    /// The ballot before one's own has gone: who is before it now?
+    /// The ballot before the own one has gone: the ballots must be ranked again.
     look_again: bool,
-    /// The own record is to be read without the watch.
+    /// The own record must be read without the watch.
     reads_record: bool,
     /// When this member began to wait for another one of the same id.
     waiting_since: Option<Time>,
-    /// The timeout that this other session was granted, by its record.
+    /// The timeout that this other session was granted, according to its record.
     former_timeout: Duration,
-    /// The session that its record was last written on.
+    /// The session on which its record was last written.
     registered_as: Option<i64>,
 }
 
@@ -55,16 +54,15 @@ enum MembershipStep {
     /// There is no session.
     #[default]
     Idle,
-    /// Looking for ballots that this very session has left behind: one whose
-    /// creation was not answered, or one that was given up. A lowest ballot without a member
-    /// would leave the election without an elector.
+    /// Looks for ballots that this very session has left behind: one whose creation had no answer, or one that was
+    /// given up. A lowest ballot without a member would leave the election without an elector.
     Sweep(Then),
     DropStray(String, Then),
     LookForNode,
-    /// Another session's record is in the way; it may expire.
+    /// Another session's record blocks joining; it may expire.
     AwaitNode,
-    /// The decision is read before the leader znode: while that decision is in force, no other leader znode
-    /// can be there in the version of the left-over one.
+    /// The decision is read before the leader znode: while that decision is in force, no other leader znode can have
+    /// the version of the left-over one.
     ReadElected {
         leftover: Leftover,
     },
@@ -85,15 +83,15 @@ enum MembershipStep {
     RemoveNode,
     DrawBallot,
     WriteNode(Ballot),
-    /// Finding the ballot before one's own.
+    /// Looks for the ballot before the own one.
     Rank,
     Candidate,
-    /// Leaving: the record goes first, then every ballot of this session.
+    /// Leaving: deletes the record first, then every ballot of this session.
     DropNode,
     Gone,
 }
 
-/// What follows once no stray ballot is left.
+/// The next step once no stray ballot is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Then {
     LookForNode,
@@ -127,17 +125,16 @@ impl Membership {
         *self = Self { step, registered_as: self.registered_as, ..Self::default() };
     }
 
-    /// The connection was lost and is back. Where that was a change of the
-    /// ensemble's leader, every session's clock begins anew: so does the wait for
-    /// another session's end.
+    /// The connection was lost and has returned. If the ensemble's leader changed, the clock of every session
+    /// restarts, and so does the wait for the end of another session.
     ///
-    /// And the ensemble may have been restored from an older copy meanwhile, with an older record, and ballots
-    /// that were gone.
+    /// The ensemble may also have been restored from an older copy meanwhile. That copy may contain an older record,
+    /// and ballots that were deleted.
     pub(in crate::engine) fn session_resumed(&mut self, core: &mut Core) {
         if self.waiting_since.is_some() {
             self.waiting_since = Some(core.now.time);
         }
-        // What was removed on the way out is back with an older copy of the ensemble.
+        // What was removed while leaving has returned with an older copy of the ensemble.
         let leaves = matches!(
             self.step,
             MembershipStep::Sweep(Then::Leave) | MembershipStep::DropStray(_, Then::Leave)
@@ -149,7 +146,7 @@ impl Membership {
         core.own.seat.lists_ballots = core.own.seat.is_lowest();
     }
 
-    /// What must be watched for it: the own record and ballot, the ballot before.
+    /// The znodes to watch for it: the own record and ballot, and the ballot before.
     pub(in crate::engine) fn watched(&self, core: &Core) -> Vec<Watched> {
         let paths = &core.config.paths;
         let seat = &core.own.seat;
@@ -161,7 +158,7 @@ impl Membership {
 
     // ---- one step at a time ----
 
-    /// Goes over to a step in which this member has no ballot in the election.
+    /// Changes to a step in which this member has no ballot in the election.
     fn leave_seat(&mut self, core: &mut Core, step: MembershipStep) {
         core.own.seat = Seat::default();
         self.step = step;
@@ -199,7 +196,8 @@ impl Membership {
                     }
                     None => Request::Delete { path, version: Some(version) },
                 };
-                // Versions begin anew where all was deleted. Its ballot, whose name never comes again, was deleted with it.
+                // Versions begin at 0 again if the whole tree was deleted. Then its ballot was deleted as well, and
+                // the name of a ballot is never used twice.
                 match leftover.ballot {
                     Some(ballot) => {
                         Request::While { there: paths.ballot(&ballot), request: Box::new(request) }
@@ -224,7 +222,7 @@ impl Membership {
                 None => return,
             },
             MembershipStep::Rank => {
-                // Cleared before it is read: what vanishes meanwhile is looked at again.
+                // Cleared before the read, so that a ballot that vanishes meanwhile is checked again.
                 self.look_again = false;
                 Line::ballots(core).list()
             }
@@ -239,9 +237,9 @@ impl Membership {
         core.perform(request, Pending::Membership);
     }
 
-    /// Turns towards leaving once nothing is held any more.
+    /// Begins to leave once nothing is held any more.
     fn advance_leaving(&mut self, core: &mut Core) -> bool {
-        // One that is named stays until another one is, so that the elector learns why it goes.
+        // A member that is named waits until another one is named, so that the elector learns why it leaves.
         if !core.own.duty.is_idle() || core.hands_over() {
             return false;
         }
@@ -253,9 +251,8 @@ impl Membership {
             | MembershipStep::Sweep(Then::Leave)
             | MembershipStep::DropStray(_, Then::Leave) => {}
             MembershipStep::Gone => return true,
-            // No ballot in the election (any more, or yet). A record, and after a creation without an
-            // answer a ballot, may still be there, and the session may live on for other
-            // elections.
+            // No ballot is in the election (any more, or yet). A record, and after a creation without an answer a
+            // ballot, may still exist, and the session may continue for other elections.
             MembershipStep::LookForNode if self.drawn > 0 => {}
             _ if self.drawn > 0 => self.step = MembershipStep::LookForNode,
             _ => {
@@ -312,7 +309,7 @@ impl Membership {
                 self.step = MembershipStep::Sweep(Then::LookForNode);
                 self.later(core, why);
             }
-            // Another process of this id was quicker, or a lost reply: look.
+            // Another process of this id was quicker, or the reply was lost: read the record.
             (MembershipStep::WriteNode(_), Outcome::Exists | Outcome::Unknown(_)) => {
                 self.step = MembershipStep::Sweep(Then::LookForNode)
             }
@@ -324,7 +321,7 @@ impl Membership {
                 }
             }
             (MembershipStep::Candidate, Outcome::Changed { version, .. }) => {
-                // A watch may have been quicker, and have reported what came after it already.
+                // A watch may have been quicker, and have reported a later state already.
                 if let (Some((_, known)), Some(written)) = (&self.stands, self.written.take())
                     && known < version
                 {
@@ -337,7 +334,7 @@ impl Membership {
             }
             (MembershipStep::Candidate, Outcome::Got(node)) => {
                 self.reads_record = false;
-                // Nothing was written meanwhile, so it counts even where the version went back.
+                // Nothing was written meanwhile, so the read counts even if the version went back.
                 self.stands = None;
                 let path = core.own_node();
                 self.saw(core, leader, &path, node.as_ref());
@@ -345,7 +342,7 @@ impl Membership {
             (MembershipStep::Candidate, Outcome::Missing) => {
                 self.ballot_lost(core, leader, "the own record is gone")
             }
-            // Another program wrote it, or the reply was lost, or the ensemble went back to an older copy.
+            // Another program wrote it, or the reply was lost, or the ensemble returned to an older copy.
             (MembershipStep::Candidate, Outcome::Stale | Outcome::Unknown(_)) => {
                 self.reads_record = true;
                 self.later(core, "the own record could not be written");
@@ -364,7 +361,7 @@ impl Membership {
     }
 
     fn found_node(&mut self, core: &mut Core, node: Option<&Node>) {
-        // Nothing needs a ballot any more, though a leader znode may still have to be removed.
+        // No ballot is needed any more, though a leader znode may still have to be removed.
         if core.own.leaving.is_asked() && !core.own.duty.wants_lease {
             let mine = node.is_some_and(|n| n.owner == core.session_id());
             self.step = if mine { MembershipStep::DropNode } else { MembershipStep::Sweep(Then::Leave) };
@@ -380,7 +377,7 @@ impl Membership {
         self.former_timeout = Duration::from_millis(former);
         let ballot = record.map(|r| r.ballot);
         if node.owner == core.session_id() {
-            // Written by this session for a ballot that is given up: begin anew.
+            // This session wrote it for a ballot that was given up: start again.
             self.step = MembershipStep::RemoveBallot { leftover: Leftover { ballot, owner: node.owner } };
         } else if core.config.leftovers == Leftovers::Remove || self.is_of_former_session(core, node) {
             let text = "removing what a former session of this member left behind".to_owned();
@@ -397,23 +394,23 @@ impl Membership {
         }
     }
 
-    /// Whether this very process wrote it, on a session that is over. Nothing of that leads any more.
+    /// Whether this very process wrote it, on a session that is over. Nothing of that session leads any more.
     fn is_of_former_session(&self, core: &Core, node: &Node) -> bool {
         self.registered_as == Some(node.owner) && core.own.duty.is_idle()
     }
 
-    /// Another session holds this member's record: has it had time to expire?
+    /// Whether another session that holds this member's record has had time to expire.
     fn check_duplicate(&mut self, core: &mut Core) {
         let Some(since) = self.waiting_since else {
             return;
         };
-        // It may have been granted more than this one.
+        // The other session may have been granted a longer timeout than this one.
         let granted = core.granted().max(self.former_timeout);
-        // Its work has ended before it ends.
+        // The work of this member ends before its part in the election ends.
         if !core.own.duty.is_idle() {
             return;
         }
-        // A whole timeout, and what the ensemble may need to expire it.
+        // A whole timeout, and the time that the ensemble may need to expire the session.
         let due = since + granted + (granted / 4).max(Duration::from_secs(2));
         if core.now.time < due {
             core.ops.retry(Part::Membership, due);
@@ -451,7 +448,7 @@ impl Membership {
         let name = path.rsplit('/').next().unwrap_or_default();
         match Ballot::new(name) {
             Ok(ballot) => self.step = MembershipStep::WriteNode(ballot),
-            // The counter of the parent has wrapped. What was drawn is swept away, before another try.
+            // The counter of the parent has wrapped. The drawn ballots are removed before another try.
             Err(error) => {
                 let parent = core.config.paths.election();
                 let text = format!(
@@ -487,7 +484,7 @@ impl Membership {
         self.step = match (Line::ballots(core).own(names).next(), then) {
             (Some(stray), then) => MembershipStep::DropStray(stray.to_owned(), then),
             (None, Then::LookForNode) => MembershipStep::LookForNode,
-            // What was removed may be back with an older copy of the ensemble.
+            // What was removed may have returned with an older copy of the ensemble.
             (None, Then::Leave) if std::mem::take(&mut self.reads_record) => MembershipStep::LookForNode,
             (None, Then::Leave) => MembershipStep::Gone,
         };
@@ -502,7 +499,7 @@ impl Membership {
         self.drawn = drawn;
     }
 
-    /// A watch has read the own record, the own ballot, or the one before.
+    /// A watch has read the own record, the own ballot, or the ballot before.
     pub(in crate::engine) fn saw(
         &mut self,
         core: &mut Core,
@@ -519,7 +516,7 @@ impl Membership {
         let Some(ballot) = &seat.ballot else { return };
         let is = |ballot: &Ballot| path == core.config.paths.ballot(ballot);
         match node {
-            // Gone, or another session's: the ballot alone makes no member.
+            // The record is gone, or another session's: a ballot without a record makes no member.
             None if is_record => self.ballot_lost(core, leader, "the own record is gone"),
             Some(node) if is_record && node.owner != core.session_id() => {
                 self.ballot_lost(core, leader, "the own record is another's");
@@ -582,7 +579,7 @@ impl Membership {
         }
     }
 
-    /// The write that brings the own record up to date, if it differs from what is there.
+    /// The write that brings the own record up to date, if it differs from the record in ZooKeeper.
     fn outdated_node(&mut self, core: &mut Core) -> Option<Request> {
         let ballot = core.own.seat.ballot.clone()?;
         let data = self.node_data(core, &ballot)?;
@@ -595,7 +592,7 @@ impl Membership {
     }
 }
 
-/// Of all that the own record is made from and that can change.
+/// A fingerprint of everything that can change in the own record.
 fn fingerprint(core: &Core, ballot: &Ballot) -> u64 {
     let (own, mut hasher) = (&core.own, DefaultHasher::new());
     (ballot, core.granted(), &own.measured, &own.health, &own.site_health, own.joined_ms).hash(&mut hasher);

@@ -21,7 +21,7 @@ use crate::{ids::Ballot, time::Time};
 pub(in crate::engine) enum Course {
     /// It is a member of the election with a ballot, and decides while that is the lowest.
     Elector(Membership, Option<Elector>),
-    /// A znode alone settles who leads.
+    /// A znode alone decides who leads.
     Contest(Contest),
 }
 
@@ -67,7 +67,7 @@ impl Course {
 
     // ---- taking the next steps ----
 
-    /// Towards being in the election, or out of it.
+    /// Takes the next step towards joining or leaving the election.
     pub(in crate::engine) fn advance(&mut self, core: &mut Core, leader: &mut Leader) {
         match self {
             Self::Elector(membership, _) => membership.advance(core),
@@ -82,7 +82,7 @@ impl Course {
         }
     }
 
-    /// A watch has read a znode of this member's own, or of the one before it.
+    /// A watch has read a znode of this member's own, or the znode before it.
     pub(in crate::engine) fn saw(
         &mut self,
         core: &mut Core,
@@ -98,7 +98,7 @@ impl Course {
 
     // ---- to look at ----
 
-    /// What must be watched for it.
+    /// The znodes to watch for it.
     pub(in crate::engine) fn watched(&self, core: &Core) -> Vec<Watched> {
         match self {
             Self::Elector(membership, _) => membership.watched(core),
@@ -106,7 +106,7 @@ impl Course {
         }
     }
 
-    /// Whether nothing of this member is left in the election.
+    /// Whether no znode of this member is left in the election.
     pub(in crate::engine) fn is_gone(&self) -> bool {
         match self {
             Self::Elector(membership, _) => membership.is_gone(),
@@ -121,7 +121,7 @@ impl Course {
         }
     }
 
-    /// When it goes on even if nothing happens, beside trying again.
+    /// When it continues even without an event, apart from retries.
     pub(in crate::engine) fn wake(&self, core: &Core) -> Option<Time> {
         match self {
             Self::Elector(_, elector) => elector.as_ref()?.wake(core),

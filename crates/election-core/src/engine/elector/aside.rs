@@ -1,4 +1,5 @@
-//! What is asked of the strategy goes into the [trace](super::trace::DecisionTrace), with everyone who was not even a candidate.
+//! Records what is asked of the strategy in the [trace](super::trace::DecisionTrace), together with the members that
+//! were not candidates.
 
 use super::question::Question;
 use crate::{
@@ -8,7 +9,7 @@ use crate::{
 };
 
 impl Question<'_> {
-    /// Notes down what was asked, and who was not even a candidate.
+    /// Records what was asked, and which members were not candidates.
     pub(in crate::engine) fn note(
         &self,
         slot: usize,
@@ -21,7 +22,7 @@ impl Question<'_> {
         }
     }
 
-    /// Who was not asked about, and why.
+    /// The members that were not asked about, and why.
     fn aside(&self, slot: usize, ranking: &Ranking, leaving: Option<&Ballot>) -> Vec<Refused> {
         let known = |m: &&MemberRecord| {
             let ranked = ranking.order.iter().any(|r| r.named.ballot == m.ballot);

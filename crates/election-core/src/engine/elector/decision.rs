@@ -1,5 +1,5 @@
-//! Who is named next: the strategy's ranking, the operator's wish, the exclusions,
-//! and the limit on takeovers, made into the next term.
+//! Who is named next: makes the next term from the strategy's ranking, the operator's request, the exclusions, and
+//! the limit on takeovers.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ impl Question<'_> {
         exclude: impl IntoIterator<Item = Exclusion>,
         ordered: Ordered<'_>,
     ) -> Result<Decided, Undecided> {
-        // An operator can ask for any slot of the policy.
+        // An operator can make a request for any slot of the policy.
         if self.elected.is_none() && self.slot >= self.policy.slots {
             let why = format!("there is no slot {}; they are 0 to {}", self.slot, self.policy.slots - 1);
             return Err(Undecided::TargetUnfit(why));
@@ -61,8 +61,8 @@ impl Question<'_> {
         Ok(Decided { elected, held })
     }
 
-    /// Makes as many slots as the policy wants, and names leaders for all new ones at
-    /// once: for the very first decision, and when the policy has been changed.
+    /// Makes as many slots as the policy wants, and names leaders for all new ones at once: for the very first
+    /// decision, and when the policy has changed.
     pub(in crate::engine) fn resize(&self, cause: Cause, what: &str) -> Result<Decided, Undecided> {
         let exclusions = self.living_exclusions();
         let known = self.elected.map_or(0, |e| e.slots.len());
@@ -122,8 +122,8 @@ impl Question<'_> {
         self.vacated(Cause::Failover, sentence, holder, exclusions, ordered)
     }
 
-    /// Names another one than `holder`, whom enough members have lost: at once if the
-    /// leader znode is free, else by vacating it first. Not if that would leave no leader.
+    /// Names another member than `holder`, which enough members have lost: at once if the leader znode is free, else
+    /// after vacating it. Does nothing if that would leave no leader.
     pub(in crate::engine) fn depose(
         &self,
         holder: &Named,
@@ -134,7 +134,7 @@ impl Question<'_> {
         let reason = || "enough members could not reach it".to_owned();
         let exclusions = suspects.iter().map(|named| self.penalty(named, Cause::Suspected, &reason()));
         let decided = self.decide(Cause::Suspected, what, exclusions, None)?;
-        // The exclusions were dropped: it is the last who may lead.
+        // The exclusions were dropped: the holder is the last member that may lead.
         let elected = &decided.elected;
         let stays = elected.named(self.slot) == Some(holder);
         if elected.excluded(&holder.ballot, self.unix_ms).is_none() || stays {
@@ -175,8 +175,8 @@ impl Question<'_> {
         self.name(Cause::LeaderLost, sentence, successor, self.living_exclusions(), None)
     }
 
-    /// Whether the named member was named by an operator's request. It is not looked at whether that named
-    /// the member: one that may lead without is as well off.
+    /// Whether the named member was named by an operator's request. Whether the request named that member is not
+    /// checked: a member that may lead without a request loses nothing by that.
     fn leads_by_order(&self) -> bool {
         let given = self.elected.and_then(|e| e.given(self.slot));
         given.is_some_and(|given| matches!(given.cause, Cause::Switchover | Cause::Failover))
@@ -203,7 +203,7 @@ impl Question<'_> {
         ranking
     }
 
-    /// Names this candidate of such a ranking, where an order forbids the incumbent to lead.
+    /// Names this candidate of such a ranking, since an order forbids the incumbent to lead.
     pub(in crate::engine) fn obey(&self, what: &str, chosen: &Ranked) -> Decided {
         let sentence = format!("{what}: {}", leads(chosen));
         let exclusions = self.living_exclusions();
@@ -211,7 +211,7 @@ impl Question<'_> {
         Decided { elected: Box::new(elected), held: self.check_obeyed().err() }
     }
 
-    /// An exclusion of `named` from now on, for so long.
+    /// An exclusion of `named` from now on, for this duration.
     pub(in crate::engine) fn exclusion_for(
         &self,
         named: &Named,
@@ -230,17 +230,17 @@ impl Question<'_> {
         }
     }
 
-    /// Who is to be left out because an operator moves leadership away from it.
+    /// The ballot to leave out because an operator moves leadership away from it.
     fn leaving(&self, ordered: Ordered<'_>) -> Option<Ballot> {
         ordered?;
-        // The holder of the leader znode, not the member that is named: that one may still be
-        // waiting for it, and is then as good a target as anyone.
+        // The holder of the leader znode, not the member that is named: the named member may still be waiting for the
+        // znode, and is then as good a target as any other.
         let holder = self.holders.get(self.slot).copied().flatten();
         holder.or_else(|| self.elected?.named(self.slot).map(|n| &n.ballot)).cloned()
     }
 
-    /// Who may be asked to lead `slot`, or a new one: a member has one slot at most, and
-    /// releases the leader znode of one before it gets another.
+    /// The members that may be asked to lead `slot`, or a new one. A member has one slot at most, and releases the
+    /// leader znode of one slot before it gets another.
     fn candidates(&self, slot: Option<usize>, leaving: Option<&Ballot>) -> Vec<MemberRecord> {
         let elsewhere =
             |ballot: &Ballot| self.rules.keep(Rule::OneSlot) && self.slot_taken_by(ballot, slot).is_some();
@@ -248,7 +248,7 @@ impl Question<'_> {
         self.standing().filter(free).cloned().collect()
     }
 
-    /// Who leads the slots other than `slot`, and lives.
+    /// The living leaders of the slots other than `slot`.
     fn others(&self, slot: Option<usize>) -> Vec<Named> {
         let leaders = self.elected.into_iter().flat_map(Elected::leaders);
         let others = leaders.filter(|(other, n)| Some(*other) != slot && self.lives(n));
@@ -343,7 +343,7 @@ impl Question<'_> {
         self.with_lines(next)
     }
 
-    /// What is decided of this slot in the next term.
+    /// The decision about this slot in the next term.
     fn given(&self, next: &Elected, cause: Cause, sentence: String, ordered: Ordered<'_>) -> Given {
         Given {
             term: next.term,
@@ -356,7 +356,7 @@ impl Question<'_> {
         }
     }
 
-    /// The next term, with all slots as they are but for what is remembered of this one.
+    /// The next term. All slots are kept as they are, except for what is remembered of this one.
     fn next_term(&self, cause: Cause, exclusions: Vec<Exclusion>, ordered: Ordered<'_>) -> Elected {
         let mut attempts = self.recent_attempts();
         if counts(cause) && ordered.is_none() && !self.is_vacated() {
@@ -381,13 +381,13 @@ impl Question<'_> {
                 .filter(|_| self.rules.keep(Rule::TokenBaseKept))
                 .unwrap_or(0),
             decided_by: self.decider.to_owned(),
-            // Another slot can have decided a later one meanwhile.
+            // Another slot may have decided a later request meanwhile.
             last_request: request.max(self.decided_up_to),
         };
         if !self.rules.keep(Rule::SlotsCarried) {
             next.slots.iter_mut().for_each(|slot| slot.given.term = next.term);
         }
-        // Slots that nothing is known of begin with this decision.
+        // Slots without any information begin with this decision.
         let unknown = "nothing is known of it".to_owned();
         let unknown = Given { request: None, ..self.given(&next, cause, unknown, None) };
         while next.slots.len() <= self.slot
@@ -401,7 +401,7 @@ impl Question<'_> {
     }
 }
 
-/// The cause of a decision that carries such a request out.
+/// The cause of a decision that carries out such a request.
 pub(in crate::engine) const fn cause_of(kind: RequestKind) -> Cause {
     match kind {
         RequestKind::Switchover => Cause::Switchover,
@@ -433,7 +433,7 @@ pub(in crate::engine) fn no_candidate(ranking: &Ranking) -> String {
     format!("no member may lead ({}){way_out}", reasons_of(ranking.refused.iter()))
 }
 
-/// What an operator can do about those that are refused.
+/// What an operator can do about these refusals.
 fn way_out<'a>(mut refused: impl Iterator<Item = &'a Refused>) -> &'static str {
     match refused.any(|r| r.ground == Ground::Loss) {
         true => "; `failover --accept-loss` names one who would lead with a loss",
@@ -441,7 +441,7 @@ fn way_out<'a>(mut refused: impl Iterator<Item = &'a Refused>) -> &'static str {
     }
 }
 
-/// The first few of them, and how many there are.
+/// The first few of them, and their number.
 fn reasons_of<'a>(refused: impl ExactSizeIterator<Item = &'a Refused>) -> String {
     const NAMED: usize = 5;
     let more = refused.len().saturating_sub(NAMED);

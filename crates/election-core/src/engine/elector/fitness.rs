@@ -1,5 +1,5 @@
-//! Whether the member that is named is fit to lead on: its own report, the reports on its
-//! site, and that it is there at all.
+//! Whether the named member is fit to lead on: its own report, the reports on its site, and whether it is present at
+//! all.
 
 use super::{
     pass::{At, Facts},
@@ -15,7 +15,7 @@ impl Facts<'_> {
     pub(in crate::engine) fn judged(&self, at: At<'_>, named: &Named, watchdog: &mut Watchdog) -> Verdict {
         let Some(member) = self.members.iter().find(|m| self.rules.same(named, &m.member, &m.ballot)) else {
             if self.is_spoiled(named) {
-                // Its session lives, and it writes its record anew.
+                // Its session lives, and it writes its record again.
                 return self.in_phase(at, named, watchdog);
             }
             return self.lost(at, named, watchdog);
@@ -40,7 +40,7 @@ impl Facts<'_> {
         self.in_phase(at, named, watchdog)
     }
 
-    /// The one who is named lives, and should not lead.
+    /// The named member lives, and should not lead.
     fn unfit(
         &self,
         at: At<'_>,
@@ -72,7 +72,7 @@ impl Facts<'_> {
         }
     }
 
-    /// The one who is named is not there any more.
+    /// The named member is not present any more.
     fn lost(&self, at: At<'_>, named: &Named, watchdog: &mut Watchdog) -> Verdict {
         if at.current.is_none() && self.memory.is_some_and(|memory| memory.left_with_all(&named.ballot)) {
             return self.begin_again(at, watchdog);
@@ -81,8 +81,9 @@ impl Facts<'_> {
         let question = self.question(at.slot, noticed);
         if let Some((current, _)) = at.current {
             let holder = self.members.iter().find(|m| m.ballot == current.ballot);
-            // A successor that has not committed yet is named, not fought. Its leader znode is of the term that it is
-            // about to write; one of an earlier term is a former leader's, who may be in line as well and has not released it yet.
+            // A successor that has not committed yet is named, not removed. Its leader znode has the term that it is
+            // about to write. A leader znode of an earlier term belongs to a former leader, which may be in line as
+            // well and has not released it yet.
             let succeeds = |h: &&MemberRecord| {
                 current.term > at.term && at.elected.place_in_line(at.slot, &h.ballot).is_some()
             };
@@ -92,7 +93,7 @@ impl Facts<'_> {
             }
         }
         let Named { member, site, .. } = named;
-        // A session that is closed and one that expires leave the same: nothing.
+        // A closed session and an expired session look the same: nothing is left.
         let what = match self.members.iter().any(|other| other.member == *member) {
             true => format!("{member} of site {site} was restarted"),
             false => format!("the session of {member} of site {site} ended"),

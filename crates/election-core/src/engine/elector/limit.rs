@@ -1,6 +1,6 @@
-//! How soon takeovers that were not ordered follow each other: a pause while the job fails on one member after another, and
-//! a hold after too many takeovers within a window. Both grow, and end by themselves: what is broken may be a dependency
-//! that comes back.
+//! How soon takeovers that were not ordered follow each other: a pause while the job fails on one member after
+//! another, and a hold after too many takeovers within a window. Both grow, and end by themselves: the cause may be a
+//! dependency that recovers.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::{
     time::{in_words, is_within},
 };
 
-/// As many takeovers as there are, to see what would become of an election without a limit.
+/// A limit that is never reached, to see what an election would do without a limit.
 pub(in crate::engine) const UNLIMITED: u32 = u32::MAX;
 
 /// The first hold after too many takeovers; the next is twice as long.
@@ -21,13 +21,13 @@ const FIRST_HOLD: Duration = Duration::from_secs(10);
 /// The pause before the third member is asked to run a job that has failed on two; the next is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
-/// No hold and no pause is longer.
+/// The longest hold, and the longest pause.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// For how long a move for a standing order counts against the limit on those.
+/// How long a move for a standing order counts against the limit on such moves.
 const OBEYED_WITHIN: Duration = Duration::from_secs(600);
 
-/// How soon one who was named because another one resigned can be followed if it resigns as well.
+/// How soon a member that was named after a resignation can be followed if it resigns as well.
 const PACE: Duration = Duration::from_secs(1);
 
 impl Question<'_> {
@@ -40,7 +40,7 @@ impl Question<'_> {
     pub(in crate::engine) fn check_limit(&self, cause: Cause) -> Result<(), Hold> {
         match cause {
             Cause::Resigned => self.check_pace(),
-            // Who comes and goes may be better each time that it comes: that is what the limit is for.
+            // A member that joins and leaves repeatedly may be better each time that it joins: the limit is for this.
             cause if counts(cause) && (cause == Cause::BetterCandidate || !self.has_new_member()) => {
                 check_limit(self.policy, self.elected, self.slot, cause, self.unix_ms)?;
                 if is_of_the_job(cause.as_str()) { self.check_pause() } else { Ok(()) }
@@ -49,9 +49,9 @@ impl Question<'_> {
         }
     }
 
-    /// Nothing is missing while somebody leads whom an order speaks against, and an order doesn't waver. Where leadership
-    /// moves for orders again and again all the same, they contradict each other: what members were configured with, or
-    /// what a script says.
+    /// A leader that an order forbids still leads, so no leadership is missing, and an order does not waver. If
+    /// leadership still moves for orders again and again, the orders contradict each other: in the members'
+    /// configurations, or in what a script sets.
     pub(in crate::engine) fn check_obeyed(&self) -> Result<(), Hold> {
         let recent = self.recent_obeyed();
         let allowed = most::obeyed(self.elected.map_or(1, |e| e.slots.len()));
@@ -81,8 +81,8 @@ impl Question<'_> {
         recent
     }
 
-    /// Whether a member has joined since the last decision, and may bring what was missing: another configuration, or a
-    /// program that was mended. Not the one who was named: a leader that crashes again and again joins each time.
+    /// Whether a member has joined since the last decision. It may bring what was missing: another configuration, or
+    /// a repaired program. The named member does not count: a leader that crashes repeatedly joins each time.
     fn has_new_member(&self) -> bool {
         let Some((elected, youngest)) = self.elected.and_then(|e| Some((e, e.youngest.as_ref()?))) else {
             return false;
@@ -91,7 +91,7 @@ impl Question<'_> {
         self.standing().any(|member| member.ballot > *youngest && Some(&member.member) != named)
     }
 
-    /// The first failure may well be the member's fault. Each further one on another points at the job.
+    /// The first failure may be the member's fault. Each further failure on another member points at the job.
     fn check_pause(&self) -> Result<(), Hold> {
         let before = self.elected.map_or(0, |elected| job_failures(self.policy, elected, self.unix_ms));
         let Some(doublings) = before.checked_sub(1) else { return Ok(()) };
@@ -111,7 +111,7 @@ impl Question<'_> {
         })
     }
 
-    /// A member that gives up by its own wish may do so as often as it likes, and not in a hot loop.
+    /// A member may resign as often as it wants, but not in a hot loop.
     fn check_pace(&self) -> Result<(), Hold> {
         let given =
             self.elected.and_then(|e| e.given(self.slot)).filter(|given| given.cause == Cause::Resigned);
@@ -128,9 +128,9 @@ impl Question<'_> {
     }
 }
 
-/// Whether a takeover of this slot that no operator requested may happen now. Each slot has a limit of its own: one
-/// whose leaders keep failing must not hold up another, and a site that is lost takes the leaders of many slots
-/// with it at once.
+/// Whether a takeover of this slot that no operator requested may happen now. Each slot has its own limit: a slot
+/// whose leaders keep failing must not delay another, and the loss of a site removes the leaders of many slots at
+/// once.
 pub(in crate::engine) fn check_limit(
     policy: &Policy,
     elected: Option<&Elected>,
@@ -139,7 +139,7 @@ pub(in crate::engine) fn check_limit(
     unix_ms: u64,
 ) -> Result<(), Hold> {
     let limit = policy.max_takeovers;
-    // The record has no more of them.
+    // The record keeps no more takeovers than this.
     let kept = most::attempts(elected.map_or(1, |e| e.slots.len()));
     let window = ms(limit.within);
     let all = elected.and_then(|e| e.slots.get(slot)).map_or(&[][..], |slot| &slot.attempts);
@@ -151,11 +151,11 @@ pub(in crate::engine) fn check_limit(
         return Ok(());
     }
     let until_ms = match cause {
-        // Nothing is missing, so nothing is tried.
+        // A leader is present, so no attempt is needed before the window ends.
         Cause::BetterCandidate => oldest.saturating_add(window),
-        // A limit of none is an operator's order.
+        // A limit of zero is an operator's order.
         _ if allowed == 0 => u64::MAX,
-        // A clock that is ahead makes no hold longer.
+        // A clock that is ahead does not lengthen a hold.
         _ => {
             let pause = ms(doubled(FIRST_HOLD, count - allowed).min(LONGEST));
             latest.min(unix_ms).saturating_add(pause).min(oldest.saturating_add(window))
@@ -176,7 +176,7 @@ pub(in crate::engine) fn check_limit(
     })
 }
 
-/// How often the job has failed lately, on whatever members.
+/// How often the job has failed recently, on any member.
 pub(in crate::engine) fn job_failures(policy: &Policy, elected: &Elected, unix_ms: u64) -> usize {
     let window = policy.max_takeovers.within;
     let recent = elected.failures.iter().filter(|failure| is_within(failure.at_ms, window, unix_ms));
@@ -184,7 +184,8 @@ pub(in crate::engine) fn job_failures(policy: &Policy, elected: &Elected, unix_m
 }
 
 impl Failure {
-    /// Whether it makes takeovers wait: it is the job's at least as much as the member's, and has not been acknowledged.
+    /// Whether it delays takeovers: the cause points at the job at least as much as at the member, and the failure
+    /// has not been acknowledged.
     pub(in crate::engine) fn holds_up(&self, elected: &Elected) -> bool {
         is_of_the_job(&self.cause) && self.at_ms > elected.acknowledged_at_ms
     }
@@ -195,7 +196,7 @@ fn is_of_the_job(cause: &str) -> bool {
     cause == Cause::TakeoverFailed.as_str() || cause == Cause::WorkFailed.as_str()
 }
 
-/// Whether a slot of the election holds still after too many takeovers, and until when all go on, in
+/// Whether any slot of the election is on hold after too many takeovers, and until when all of them continue, in
 /// milliseconds since the Unix epoch.
 pub fn held_until(policy: &Policy, elected: &Elected, unix_ms: u64) -> Option<u64> {
     let until = |slot| match check_limit(policy, Some(elected), slot, Cause::LeaderLost, unix_ms) {
@@ -205,8 +206,8 @@ pub fn held_until(policy: &Policy, elected: &Elected, unix_ms: u64) -> Option<u6
     (0..elected.slots.len()).filter_map(until).max()
 }
 
-/// Whether a decision counts against the limit on takeovers: those that were not ordered.
-/// Moves to a better candidate count, for it is they that flap.
+/// Whether a decision counts against the limit on takeovers: those that were not ordered. Moves to a better candidate
+/// count, since these are the moves that flap.
 pub(in crate::engine) const fn counts(cause: Cause) -> bool {
     !matches!(
         cause,

@@ -1,8 +1,9 @@
-//! Sites that lose their leaders: each loss is remembered in the decision for a while, and the more of them there are
-//! the longer a member of that site must have been the better one before leadership moves to it by itself. A link that
-//! flaps moves leadership away from its site each time, and not back.
+//! Sites that lose their leaders. Each loss is remembered in the decision for a while. The more losses a site has,
+//! the longer one of its members must have been the better one before leadership moves to it by itself. So a link
+//! that flaps moves leadership away from its site each time, but not back.
 //!
-//! After Pacemaker's failure counts, which make a node less attractive and expire; here what grows is the patience.
+//! Modelled on Pacemaker's failure counts, which make a node less attractive and expire; here the required time grows
+//! instead.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -17,26 +18,26 @@ use crate::{
     time::is_within,
 };
 
-/// Losses of one site so soon after each other have one cause, such as those of several slots, and count once. No longer than
-/// what it takes to be led from again.
+/// Losses of one site within this time have one cause, such as those of several slots, and count once. No longer than
+/// the time that the site needs to lead again.
 const ONE_CAUSE: Duration = Duration::from_secs(60);
 
-/// When each site lost a leader lately, in milliseconds since the Unix epoch.
+/// When each site lost a leader recently, in milliseconds since the Unix epoch.
 pub(in crate::engine) type Losses = BTreeMap<SiteId, Vec<u64>>;
 
 impl Question<'_> {
     /// The losses that count once a decision of this cause is taken.
     pub(in crate::engine) fn losses_after(&self, cause: Cause, ordered: Ordered<'_>) -> Losses {
         let known = self.elected.map(|e| &e.losses);
-        // What an operator does says nothing of the site, and the rest of a takeover that began with vacating the leader
-        // znode is not another loss.
+        // An operator's request says nothing about the site. The rest of a takeover that began with vacating the
+        // leader znode is not another loss.
         let is_loss = cause.is_failure() && ordered.is_none() && !self.is_vacated();
         let led = self.elected.and_then(|e| e.led_before(self.slot)).filter(|_| is_loss);
         with_loss(known.cloned().unwrap_or_default(), led.map(|led| led.site), self.policy, self.unix_ms)
     }
 }
 
-/// These losses, as far as they count still, and one more of this site.
+/// The losses that still count, and one more of this site.
 pub(in crate::engine) fn with_loss(
     mut losses: Losses,
     of: Option<SiteId>,
@@ -55,14 +56,14 @@ pub(in crate::engine) fn with_loss(
     losses
 }
 
-/// How often this site lost a leader lately.
+/// How often this site lost a leader recently.
 pub(in crate::engine) fn losses_of(policy: &Policy, elected: &Elected, site: &SiteId, unix_ms: u64) -> usize {
     let all = elected.losses.get(site).map_or(&[] as &[u64], Vec::as_slice);
     all.iter().filter(|at| is_within(**at, policy.penalty_window, unix_ms)).count()
 }
 
-/// For how long a member of this site must have been the better one: twice as long for each loss but the first, and no longer
-/// than losses are remembered.
+/// How long a member of this site must have been the better one: twice as long for each loss but the first, and no
+/// longer than losses are remembered.
 pub(in crate::engine) fn patience(
     policy: &Policy,
     elected: &Elected,
@@ -85,7 +86,7 @@ mod tests {
         Elected { losses, ..Elected::decode("/elected", json.as_bytes()).unwrap() }
     }
 
-    /// What becomes of losses of east at these minutes, and the patience with it at the last of them.
+    /// The number of losses of east that happened at these minutes, and the required time at the last of them.
     fn lost_at(minutes: &[u64]) -> (usize, Duration) {
         let (policy, east) = (Policy::default(), SiteId::new("east").unwrap());
         let lose = |losses, at: &u64| with_loss(losses, Some(east.clone()), &policy, *at * MINUTE);
@@ -104,7 +105,7 @@ mod tests {
         assert_eq!(lost_at(&[1000, 1045, 1090]), (3, minutes(120)));
         // A day later the first two are forgotten.
         assert_eq!(lost_at(&[1000, 1045, 1090, 2500]), (2, minutes(60)));
-        // Never longer than anything is remembered.
+        // Never longer than losses are remembered.
         let often: Vec<u64> = (0..20_u64).map(|n| 1000 + 15 * n).collect();
         assert_eq!(lost_at(&often).1, Policy::default().penalty_window);
     }

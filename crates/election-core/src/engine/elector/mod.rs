@@ -1,5 +1,5 @@
-//! The elector: what it decides, and how its verdicts are carried out: one operation at a time, and what
-//! follows from its outcome.
+//! The elector: what it decides, and how its verdicts are carried out. It performs one operation at a time; the
+//! outcome determines what follows.
 
 mod aside;
 pub(in crate::engine) mod decision;
@@ -35,16 +35,16 @@ use pass::{Decider, Facts};
 use verdict::{Act, Verdict, Wait};
 use watchdog::Watchdog;
 
-/// What a member keeps while it decides.
+/// The state that a member keeps while it is the elector.
 #[derive(Clone, Debug, Default, Hash)]
 pub(in crate::engine) struct Elector {
     watchdog: Watchdog,
-    /// For which step everything was just read once more.
+    /// The step for which everything was just read once more.
     checked: Option<IrreversibleStep>,
 }
 
 impl Elector {
-    /// Makes a pass, where this member is to decide and nothing keeps it from that.
+    /// Makes a pass, if this member is the elector and nothing prevents the pass.
     pub(in crate::engine) fn advance(this: &mut Option<Self>, core: &mut Core) {
         if !core.watches_membership() {
             if this.take().is_some() {
@@ -55,7 +55,7 @@ impl Elector {
             return;
         }
         if this.is_none() {
-            // Nothing read in an earlier time as the elector, or late, counts.
+            // What was read in an earlier time as the elector, or what arrives late, does not count.
             core.reading.view.forget_membership();
         }
         this.get_or_insert_default().decide(core);
@@ -70,7 +70,7 @@ impl Elector {
             core.session_is_active() && leased && (core.own.seat.is_lowest() || core.acts_for_the_elector());
         self.watchdog.begin();
         if !free || !may_act {
-            // The next pass is made when the wait is over, or with the next lease.
+            // The next pass is made when the wait ends, or with the next lease.
             return;
         }
         let Recipe::Elector(strategy) = &core.config.recipe else { return };
@@ -112,7 +112,7 @@ impl Elector {
                 return;
             }
         };
-        // It serves the pass that follows it, and none after that.
+        // The check is valid for the pass that follows it, and for no later pass.
         let checked = self.checked.take();
         if let Some(step) = irreversible_step(core, &act)
             && checked.as_ref() != Some(&step)
@@ -185,7 +185,7 @@ impl Elector {
                 decided(core, *elected, Meta { version: 0, czxid: *czxid, mzxid: *czxid, owner: 0 });
                 has_begun(core, begun, *czxid);
             }
-            // Lost the race, or an unknown outcome: read, then look again.
+            // The race was lost, or the outcome is unknown: read, then make another pass.
             (
                 ElectorOp::Decision(_, over, _),
                 Outcome::Stale | Outcome::Exists | Outcome::Missing | Outcome::Unknown(_),
@@ -222,7 +222,7 @@ impl Elector {
                 core.see_leader_znode(slot, node.as_ref());
                 return Some(slot);
             }
-            // Known before the watch brings it.
+            // The outcome is known before the watch reports it.
             (ElectorOp::Answer(name, request), Outcome::Changed { version, mzxid }) => {
                 core.reading.view.answered(&name, *request, *version, *mzxid);
             }
@@ -235,8 +235,8 @@ impl Elector {
         None
     }
 
-    /// One reading before an irreversible step. What differs from the view goes into it,
-    /// and the next pass may find that there is no reason for the step. The slot whose leader znode was read.
+    /// Takes the result of one read before an irreversible step. What differs from the view is put into the view, and
+    /// the next pass may find no reason for the step. Returns the slot whose leader znode was read.
     fn checked(
         &mut self,
         core: &mut Core,
@@ -297,8 +297,8 @@ fn later(core: &mut Core, why: &str) {
     core.retry(Part::Elector);
 }
 
-/// Writes a decision and the request that it begins together. So a request is either begun, or withdrawn or ended
-/// by another write: never both.
+/// Writes a decision and the request that it begins in one transaction. So a request is either begun, or withdrawn or
+/// ended by another write: never both.
 fn beginning(
     core: &Core,
     elected: &Elected,
@@ -316,7 +316,7 @@ fn beginning(
     Ok(Request::Together { request: Box::new(decision), path, data, version: begun.version })
 }
 
-/// What there is to check before this is done.
+/// What to check before this act.
 fn irreversible_step(core: &Core, act: &Act) -> Option<IrreversibleStep> {
     let removal = |slot: usize, decision: Option<i32>| {
         Some(IrreversibleStep::ForcedRemoval {
@@ -333,7 +333,7 @@ fn irreversible_step(core: &Core, act: &Act) -> Option<IrreversibleStep> {
     }
 }
 
-/// What was written together with a decision is known before the watch brings it.
+/// What was written together with a decision is known before the watch reports it.
 fn has_begun(core: &mut Core, begun: Option<Begun>, mzxid: i64) {
     if let Some(Begun { name, version, request }) = begun {
         core.reading.view.answered(&name, *request, version + 1, mzxid);
@@ -350,7 +350,7 @@ fn decided(core: &mut Core, elected: Elected, meta: Meta) {
         core.out.skipped = None;
         core.note(Level::Info, NoteKind::Decided, text);
     }
-    // A watch may have been quicker, and have read what came after it already.
+    // A watch may have been quicker, and have read a later state already.
     if core.reading.view.elected.meta().is_none_or(|known| known.mzxid <= meta.mzxid) {
         core.know_elected(Known::Present(elected, meta));
     }

@@ -1,8 +1,7 @@
 //! The elector's pass: from everything it has read to the one thing to do next.
 //!
-//! Level-triggered. Each pass looks at the whole state and compares the outcome
-//! with `leader/elected`, never with the leader znodes:
-//! compare-and-set, so that a stale elector loses the race and looks again.
+//! Level-triggered. Each pass looks at the whole state and compares the outcome with `leader/elected`, never with the
+//! leader znodes. The write is a compare-and-set, so a stale elector loses the race and makes another pass.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -29,10 +28,10 @@ use crate::{
     time::{Now, Time},
 };
 
-/// The standing orders where there are none.
+/// The standing orders if there are none.
 static NO_ORDERS: Control = Control::NONE;
 
-/// Who decides, when and by what.
+/// The elector, the time and the policy of a pass.
 #[derive(Clone, Copy)]
 pub(in crate::engine) struct Decider<'a> {
     pub(in crate::engine) now: Now,
@@ -42,7 +41,7 @@ pub(in crate::engine) struct Decider<'a> {
     pub(in crate::engine) rules: Rules,
 }
 
-/// Everything that a pass looks at.
+/// The input of a pass.
 #[derive(Clone)]
 pub(in crate::engine) struct Facts<'a> {
     pub(in crate::engine) now: Now,
@@ -52,24 +51,24 @@ pub(in crate::engine) struct Facts<'a> {
     pub(in crate::engine) elected: Option<(&'a Elected, Meta)>,
     /// The leader znodes, by slot.
     pub(in crate::engine) leaders: Vec<&'a Known<Current>>,
-    /// Who holds them.
+    /// The holders of the leader znodes.
     pub(in crate::engine) holders: Vec<Option<&'a Ballot>>,
     pub(in crate::engine) members: &'a [MemberRecord],
     pub(in crate::engine) requests: &'a [(FiledRequest, Meta)],
-    /// Until when requests may be begun, where that is known.
+    /// Until when each request may be begun, where that is known.
     pub(in crate::engine) ends: &'a BTreeMap<RequestRef, Time>,
     pub(in crate::engine) control: &'a Control,
-    /// The latest transaction that any member's record is from.
+    /// The latest transaction that wrote any member's record.
     pub(in crate::engine) newest_zxid: i64,
     pub(in crate::engine) unreadable: &'a [RecordError],
     pub(in crate::engine) rules: Rules,
-    /// What this member remembers; nothing for who only wants to know why.
+    /// What this member remembers; `None` for `explain`.
     pub(in crate::engine) memory: Option<&'a Memory>,
-    /// Only for `explain`: what is asked is recorded, and no line is brought up to date.
+    /// Only for `explain`: records what is asked, and disables the update of the lines of succession.
     pub(in crate::engine) trace: Option<&'a DecisionTrace>,
 }
 
-/// The slot that is looked at, and the decision that it is part of.
+/// The slot of this pass, and the decision that it is part of.
 #[derive(Clone, Copy)]
 pub(in crate::engine) struct At<'a> {
     pub(in crate::engine) slot: usize,
@@ -82,7 +81,7 @@ pub(in crate::engine) struct At<'a> {
 }
 
 impl<'a> Facts<'a> {
-    /// What there is to look at, or why nothing can be done before more has been read.
+    /// The input of a pass, or why nothing can be done before more has been read.
     pub(in crate::engine) fn of(
         decider: Decider<'a>,
         view: &'a View,
@@ -137,7 +136,7 @@ impl<'a> Facts<'a> {
         if self.control.mode == Mode::Observe {
             let nothing = quiet(Reason::Observe, "the mode is observe: nothing is decided");
             return match self.elected {
-                // A line that was decided before would still be followed.
+                // The line of succession of an earlier decision would still be used.
                 Some((elected, meta))
                     if elected.leaders().any(|(slot, _)| !elected.line_of(slot).is_empty()) =>
                 {
@@ -188,7 +187,7 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// Who holds the leader znode of `slot`.
+    /// The holder of the leader znode of `slot`.
     pub(in crate::engine) fn current(&self, slot: usize) -> Option<(&'a Current, Meta)> {
         match self.leaders.get(slot)? {
             Known::Present(current, meta) => Some((current, *meta)),
@@ -198,7 +197,7 @@ impl<'a> Facts<'a> {
 
     // ---- the states of the decision ----
 
-    /// No member has ever been named.
+    /// No member has been named yet.
     pub(in crate::engine) fn first(&self, watchdog: &mut Watchdog) -> Verdict {
         if let Some(Known::Unreadable(error, _)) =
             self.leaders.iter().find(|p| matches!(p, Known::Unreadable(..)))
@@ -222,7 +221,7 @@ impl<'a> Facts<'a> {
         self.at_startup(question, "the first decision", began, decide, None, watchdog)
     }
 
-    /// Decides when a better candidate may be about to join: waits a little for that, once.
+    /// Decides; if a better candidate may be about to join, waits for `startup_wait`, once.
     fn at_startup<'q>(
         &'q self,
         question: Question<'q>,
@@ -248,7 +247,7 @@ impl<'a> Facts<'a> {
         self.write(decide(), meta, watchdog)
     }
 
-    /// All members had left, and some are back: decides as at first, those who led last before all others.
+    /// All members had left, and some have returned: decides as at first, and prefers the previous leaders.
     pub(in crate::engine) fn begin_again(&self, at: At<'_>, watchdog: &mut Watchdog) -> Verdict {
         let noticed = watchdog.noticed(at.slot, at.term, "all-left", self.now);
         let began = watchdog.first_pass(self.now);
@@ -264,7 +263,7 @@ impl<'a> Facts<'a> {
         )
     }
 
-    /// There are to be more slots, or fewer.
+    /// The number of slots changes.
     pub(in crate::engine) fn resize(
         &self,
         elected: &Elected,
@@ -276,7 +275,7 @@ impl<'a> Facts<'a> {
         self.write(self.question(0, noticed).resize(Cause::SlotsChanged, &what), Some(meta), watchdog)
     }
 
-    /// The slot had no candidate so far.
+    /// The slot has had no candidate so far.
     fn empty(&self, at: At<'_>, watchdog: &mut Watchdog) -> Verdict {
         if self.control.mode == Mode::Manual {
             return self.until_asked(|auto, watchdog| auto.empty(at, watchdog), watchdog);
@@ -287,12 +286,12 @@ impl<'a> Facts<'a> {
         self.write(decided, Some(at.meta), watchdog)
     }
 
-    /// The leader znode has been, or is being, taken from a leader by force.
+    /// The leader znode has been, or is being, removed from its leader by force.
     fn vacated(&self, at: At<'_>, watchdog: &mut Watchdog) -> Verdict {
         let noticed = watchdog.noticed(at.slot, at.term, "vacated", self.now);
         if let Some((current, meta)) = at.current {
-            // The second step. The version alone proves nothing, for every znode
-            // begins at 0: the ballot recorded in it must be the excluded one.
+            // The second step. The version alone proves nothing, since every znode begins at version 0: the ballot
+            // recorded in it must be the excluded one.
             let excluded = at.elected.exclusions.iter().any(|e| e.ballot == current.ballot);
             if excluded || !self.rules.keep(Rule::VacateExcludedOnly) {
                 let (leader, decision) = (meta.version, at.meta.version);
@@ -310,7 +309,7 @@ impl<'a> Facts<'a> {
         let question = self.question(at.slot, noticed);
         let decided = question.decide(given.cause, "the leader znode was vacated", None, ordered);
         let decided = match (decided, ordered) {
-            // The target vanished after the leader znode was taken: a member must lead.
+            // The target vanished after the leader znode was removed: another member must lead.
             (Err(Undecided::TargetUnfit(_)), Some((which, request))) => {
                 let anyone = Request { to: Target::Any, ..request.clone() };
                 question.decide(given.cause, "the target has left meanwhile", None, Some((which, &anyone)))
@@ -323,7 +322,7 @@ impl<'a> Facts<'a> {
     fn named(&self, at: At<'_>, named: &Named, watchdog: &mut Watchdog) -> Verdict {
         if self.control.mode == Mode::Manual {
             let sentence = "the mode is manual: only what an operator asks for is carried out";
-            // There is no line in this mode, so that no successor steps in either.
+            // In this mode there is no line of succession, so no successor steps in either.
             let wait = self.unless_manual(
                 quiet(Reason::Manual, sentence),
                 |auto, watchdog| auto.named(at, named, watchdog),
@@ -336,7 +335,7 @@ impl<'a> Facts<'a> {
 
     // ---- helpers ----
 
-    /// No member is named before an operator asks for it.
+    /// No member is named until an operator requests it.
     fn until_asked(
         &self,
         otherwise: impl FnOnce(&Facts<'_>, &mut Watchdog) -> Verdict,
@@ -346,7 +345,7 @@ impl<'a> Facts<'a> {
         self.unless_manual(quiet(Reason::Manual, sentence), otherwise, watchdog).into()
     }
 
-    /// For who wants to know: what else would be in the way, and what would be decided, were the mode not manual.
+    /// For `explain`: what else would block the decision, and what would be decided in another mode than manual.
     fn unless_manual(
         &self,
         manual: Wait,
@@ -366,7 +365,7 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// For who wants to know: what would be decided.
+    /// For `explain`: what would be decided.
     pub(in crate::engine) fn would_decide(
         &self,
         decide: impl FnOnce() -> Result<Decided, Undecided>,
@@ -375,14 +374,14 @@ impl<'a> Facts<'a> {
         decide().ok().map(|decided| decided.elected)
     }
 
-    /// Whether this member acts for an elector that others have lost. That one may act as well, so
-    /// what the two might see differently, and not for what they know but for how they were
-    /// configured, is left to it: they would undo each other's decisions without end.
+    /// Whether this member acts for an elector that others have lost. That elector may act as well. So this member
+    /// leaves to it all that the two could see differently because of their configuration rather than their
+    /// knowledge: otherwise they would undo each other's decisions without end.
     fn stands_in(&self) -> bool {
         self.members.first().is_some_and(|lowest| lowest.member != *self.me)
     }
 
-    /// Whether the record of `named` is there, and can't be read.
+    /// Whether the record of `named` exists but can't be read.
     pub(in crate::engine) fn is_spoiled(&self, named: &Named) -> bool {
         let name = format!("/nodes/{}", named.member);
         self.unreadable.iter().any(|error| error.path.ends_with(&name))
@@ -403,7 +402,7 @@ impl<'a> Facts<'a> {
         self.write(question.decide(cause, what, exclusion, None), Some(at.meta), watchdog)
     }
 
-    /// What only waits, unless a line is to be brought up to date.
+    /// Waits, unless a line of succession needs an update.
     pub(in crate::engine) fn refresh(&self, elected: &Elected, meta: Meta, otherwise: Wait) -> Verdict {
         if self.trace.is_some() {
             return otherwise.into();
@@ -433,14 +432,14 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// Waits until a hold is over.
+    /// Waits until a hold ends.
     pub(in crate::engine) fn hold(&self, hold: Hold, watchdog: &mut Watchdog) -> Wait {
         let until = self.time_of(hold.until_ms);
         watchdog.wake_at(until);
         loud(hold.reason, hold.sentence).until(until)
     }
 
-    /// Wakes when the first exclusion ends; returns when that is.
+    /// Wakes when the first exclusion ends; returns that time.
     pub(in crate::engine) fn wake_at_exclusions_end(&self, watchdog: &mut Watchdog) -> Option<Time> {
         let exclusions = self.elected.iter().flat_map(|(e, _)| &e.exclusions);
         let living = exclusions.filter(|e| e.holds_at(self.now.unix_ms));
@@ -472,14 +471,14 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// Whose time runs in a phase.
+    /// The phase whose time runs.
     pub(in crate::engine) fn timer(&self, phase: Phase) -> Phase {
         if self.rules.keep(Rule::TimerPerPhase) { phase } else { Phase::Takeover }
     }
 }
 
-/// Of what is to be done for each slot, the one thing to do now: a decision before the
-/// refreshing of a line, the lowest slot first. Waits are reported for all slots.
+/// Selects the one thing to do now from the verdicts for all slots: a decision before the update of a line of
+/// succession, the lowest slot first. Waits are reported for all slots.
 fn most_urgent(elected: &Elected, verdicts: Vec<Verdict>) -> Verdict {
     let urgency = |act: &Act| match act {
         Act::Write(next, _) if next.term == elected.term => 1,
@@ -512,7 +511,7 @@ fn most_urgent(elected: &Elected, verdicts: Vec<Verdict>) -> Verdict {
     Verdict::Wait(Wait { reason, sentence: sentences.join("; "), loud, blockers, proposal: None })
 }
 
-/// A strategy that has waited long enough.
+/// A strategy for which the startup wait is over.
 #[derive(Debug)]
 struct Impatient<'a>(&'a dyn Strategy);
 

@@ -1,10 +1,9 @@
-//! Members that keep failing: each failure is remembered for a while, by the member's id, so
-//! that a restart forgets nothing, and in the decision, so that the next elector knows.
+//! Members that keep failing. Each failure is remembered for a while: by the member's id, so that a restart does not
+//! clear it, and in the decision, so that the next elector knows it.
 //!
-//! A member that has failed before is excluded for longer, and after a failure those with
-//! fewer of them go first (the strategy sees them in
-//! [`Trouble`](crate::strategy::Trouble)). An exclusion itself is still that of a ballot: one
-//! who was restarted may be named, if only after the others.
+//! A member that has failed before is excluded for longer. After a failure, members with fewer failures are preferred
+//! (the strategy sees them in [`Trouble`](crate::strategy::Trouble)). An exclusion itself is still that of a ballot: a
+//! member that was restarted may be named, after the others.
 
 use std::time::Duration;
 
@@ -18,7 +17,7 @@ use crate::{
 };
 
 impl Question<'_> {
-    /// What the strategy is to know of failures, for a decision of this cause.
+    /// What the strategy must know of failures, for a decision of this cause.
     pub(in crate::engine) fn trouble(&self, cause: Cause) -> Trouble {
         self.trouble_with(self.failures_after(cause))
     }
@@ -28,14 +27,14 @@ impl Question<'_> {
         Trouble { failures, failed_sites: self.failed_sites(), barred_sites: self.barred_sites() }
     }
 
-    /// Those of these failures that count still.
+    /// The failures among these that still count.
     pub(in crate::engine) fn living_failures(&self, all: &[Failure]) -> Vec<Failure> {
         let window = self.policy.penalty_window;
         all.iter().filter(|f| is_within(f.at_ms, window, self.unix_ms)).cloned().collect()
     }
 
-    /// The failures that count once a decision of this cause is taken: whom it blames has failed
-    /// once more.
+    /// The failures that count once a decision of this cause is taken: the member that it blames has failed once
+    /// more.
     pub(in crate::engine) fn failures_after(&self, cause: Cause) -> Vec<Failure> {
         let mut failures = self.living_failures(self.elected.map_or(&[], |e| &e.failures));
         // The rest of a takeover that began with vacating the leader znode is not another failure.
@@ -54,15 +53,15 @@ impl Question<'_> {
         failures
     }
 
-    /// An exclusion of one who has just given up or failed: twice as long for each failure before,
-    /// where this is one.
+    /// An exclusion of a member that has just given up or failed. If this is a failure, it is twice as long for each
+    /// failure before.
     pub(in crate::engine) fn penalty(&self, named: &Named, cause: Cause, reason: &str) -> Exclusion {
         let failures = self.living_failures(self.elected.map_or(&[], |e| &e.failures));
         let (span, reason) = self.excluded_for(&failures, &named.member, cause, reason);
         self.exclusion_for(named, reason, span)
     }
 
-    /// How long one who has given up or failed is excluded, after these failures, and the reason.
+    /// How long a member that has given up or failed is excluded, after these failures, and the reason.
     fn excluded_for(
         &self,
         before: &[Failure],
@@ -81,9 +80,9 @@ impl Question<'_> {
         }
     }
 
-    /// The decision with what members have given up since: who has is left out for a while, and who has failed is
-    /// remembered. Mostly the decision that follows says both; a successor may have been quicker, which
-    /// knows nothing of why leadership was free.
+    /// The decision with what members have given up since: a member that gave up is left out for a while, and a
+    /// failure is remembered. Mostly the next decision contains both. A successor may have been quicker, and does not
+    /// know why leadership was free.
     pub(in crate::engine) fn with_given_up(&self, elected: &Elected) -> Elected {
         let (mut exclusions, mut failures) = (self.living_exclusions(), elected.failures.clone());
         for member in self.members {
@@ -93,7 +92,7 @@ impl Question<'_> {
             let before = if is_remembered { Vec::new() } else { self.living_failures(&failures) };
             let reason = format!("{}: {}", gave_up.cause, gave_up.reason);
             let (span, reason) = self.excluded_for(&before, &member.member, gave_up.cause, &reason);
-            // Dropped exclusions of one who is named now must not come back.
+            // Dropped exclusions of a member that is named now must not return.
             let named = elected.slot_of(&member.ballot).is_some();
             let in_time = is_within(gave_up.at_ms, span, self.unix_ms);
             if !in_time || named || exclusions.iter().any(|e| e.ballot == member.ballot) {
@@ -115,8 +114,8 @@ impl Question<'_> {
     }
 }
 
-/// Whether a decision of this cause reports that the leader could not be kept. Not when it was
-/// lost: its host may have been restarted, or its network cut, and that says little of it.
+/// Whether a decision of this cause blames the leader. A leader that was lost is not blamed: its host may have been
+/// restarted, or its network cut.
 const fn blames(cause: Cause) -> bool {
     matches!(cause, Cause::TakeoverFailed | Cause::WorkFailed | Cause::Suspected | Cause::Unhealthy)
 }

@@ -20,15 +20,15 @@ use crate::{
     time::in_words,
 };
 
-/// Announcements are to the minute.
+/// Announced times are rounded to the minute.
 const MINUTE_MS: u64 = 60_000;
 
 impl Facts<'_> {
-    /// The member that is named is there, and acquires leadership.
+    /// The named member is present, and acquires leadership.
     pub(in crate::engine) fn in_phase(&self, at: At<'_>, named: &Named, watchdog: &mut Watchdog) -> Verdict {
         match at.current {
             None => self.acquiring(at, named, watchdog),
-            // The same member in an earlier term ends that first, as anyone would.
+            // The same member in an earlier term ends that leadership first, as any other leader would.
             Some((current, _))
                 if !self.rules.same(named, &current.member, &current.ballot) || current.term != at.term =>
             {
@@ -67,8 +67,8 @@ impl Facts<'_> {
             let what = format!("{} did not take over within {limit:?}", named.member);
             return self.exclude(at, Cause::TakeoverFailed, &what, what.clone(), watchdog);
         }
-        // Not the new leader's fault, so no member is excluded for it. Taking the leader
-        // znode would give up 'at most one', so that is left to an operator.
+        // This is not the new leader's fault, so no member is excluded for it. Removing the leader znode would break
+        // 'at most one leader', so that is left to an operator.
         loud(
             Reason::ReleaseOverdue,
             format!(
@@ -96,7 +96,7 @@ impl Facts<'_> {
         self.exclude(at, Cause::TakeoverFailed, &what, what.clone(), watchdog)
     }
 
-    /// All is as it was decided.
+    /// The state is as decided.
     fn serving(&self, at: At<'_>, named: &Named, current: &Current, watchdog: &mut Watchdog) -> Verdict {
         let tenure = watchdog.phase(at.slot, at.term, Phase::Serving, None, self.now);
         let question = self.question(at.slot, self.now.unix_ms);
@@ -139,7 +139,7 @@ impl Facts<'_> {
         self.refresh(at.elected, at.meta, wait)
     }
 
-    /// All that is in the way of a move to one that is better.
+    /// Everything that blocks a move to a better member.
     fn blockers(&self, at: At<'_>, named: &Named, better: &Ranked, outlook: &Outlook<'_>) -> Vec<Blocker> {
         let (leader, better) = (&named.member, &better.named);
         let policy = self.policy;
@@ -173,7 +173,7 @@ impl Facts<'_> {
         blockers
     }
 
-    /// The log line while the better one does not lead yet; none if it may.
+    /// The log line while the better member does not lead yet; `None` if it may lead.
     fn what_is_said(
         &self,
         current: &Current,
@@ -215,7 +215,7 @@ impl Facts<'_> {
         })
     }
 
-    /// The decision that the one that is better leads.
+    /// The decision that the better member leads.
     fn better_leads(
         &self,
         at: At<'_>,
@@ -230,8 +230,8 @@ impl Facts<'_> {
         self.question(at.slot, noticed_at_ms).decide(Cause::BetterCandidate, &what, None, None)
     }
 
-    /// When a better candidate would follow the leader, in milliseconds since the Unix
-    /// epoch, if it stays the better one: to another site within a window only.
+    /// When a better candidate would follow the leader, in milliseconds since the Unix epoch, if it remains the
+    /// better one. A move to another site waits for a window.
     fn moves_at(&self, named: &Named, better: &Named, wait: Duration) -> u64 {
         let ready = self.now.unix_ms.saturating_add(ms(wait));
         if better.site == named.site { ready } else { self.policy.failback_windows.open_from(ready) }
@@ -242,7 +242,7 @@ impl Facts<'_> {
         self.control.confirmed.iter().find(|confirmed| confirmed.term == term && confirmed.site == *site)
     }
 
-    /// Why it takes longer than usual to be better.
+    /// Why the better member must wait longer than usual.
     fn why_patient(&self, elected: &Elected, better: &Ranked) -> String {
         let site = &better.named.site;
         let times = losses_of(self.policy, elected, site, self.now.unix_ms);
@@ -253,9 +253,9 @@ impl Facts<'_> {
         )
     }
 
-    /// By an order or the configuration the leader is not to lead. It hands over to the best candidate at
-    /// once: an order does not waver, and the next leader is not refused by the same ranking, so nothing moves
-    /// back. Where the orders change all the time, such moves have a limit of their own.
+    /// An order or the configuration forbids the leader to lead. It hands over to the best candidate at once: an
+    /// order does not waver, and the same ranking does not refuse the next leader, so nothing moves back. If the
+    /// orders change all the time, such moves have their own limit.
     fn obeying(
         &self,
         at: At<'_>,
@@ -295,15 +295,15 @@ impl Facts<'_> {
     }
 }
 
-/// What is known of a move to one that is better.
+/// What is known of a move to a better member.
 struct Outlook<'a> {
     elected: &'a Elected,
     term: u64,
-    /// For how long it must have been better.
+    /// How long it must have been better.
     patience: Duration,
-    /// How long each reason to wait lasts still.
+    /// How long each reason to wait still lasts.
     waits: [(Reason, Duration); 3],
-    /// Whether an operator is to confirm it, and has not.
+    /// Whether an operator must confirm it, and has not done so.
     is_open: bool,
     confirmed: Option<&'a Confirmed>,
     /// When it may be made, or proposed, in milliseconds since the Unix epoch.
@@ -327,12 +327,12 @@ impl<'a> Outlook<'a> {
         let is_open = is_asked && confirmed.is_none();
         let longest = waits.into_iter().max().unwrap_or_default();
         let moves_at = match is_open {
-            // When it may be made is for the one to know who confirms it.
+            // The operator who confirms it decides when it may be made.
             true => now.unix_ms.saturating_add(ms(longest)),
             false => facts.moves_at(named, &better.named, longest),
         };
         let closed = Duration::from_millis(moves_at.saturating_sub(now.unix_ms));
-        // Before the other waits are over it is not known that it is the window that is missing.
+        // Until the other waits are over, it is not known whether the window is what is missing.
         let window = if closed > longest { closed } else { Duration::ZERO };
         let waits = [
             (Reason::BetterAfter, waits[0]),

@@ -1,4 +1,4 @@
-//! What a decision is made from.
+//! The input of a decision.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::{
     strategy::{Ground, Refused, Strategy},
 };
 
-/// What a decision is made from.
+/// The input of a decision.
 pub(in crate::engine) struct Question<'a> {
     pub(in crate::engine) unix_ms: u64,
     pub(in crate::engine) noticed_at_ms: u64,
@@ -22,14 +22,14 @@ pub(in crate::engine) struct Question<'a> {
     pub(in crate::engine) elected: Option<&'a Elected>,
     /// The creation of the latest request that was decided.
     pub(in crate::engine) decided_up_to: Option<i64>,
-    /// What the very first decision is to be above, if anything is known.
+    /// The term and token that the very first decision must exceed, if any are known.
     pub(in crate::engine) above: Option<Remembered>,
-    /// Which slot it is about.
+    /// The slot that the decision is about.
     pub(in crate::engine) slot: usize,
-    /// Who holds the leader znodes, by slot.
+    /// The holders of the leader znodes, by slot.
     pub(in crate::engine) holders: &'a [Option<&'a Ballot>],
     pub(in crate::engine) rules: Rules,
-    /// Where what is asked is recorded, for `explain`.
+    /// Where questions to the strategy are recorded, for `explain`.
     pub(in crate::engine) trace: Option<&'a DecisionTrace>,
 }
 
@@ -38,24 +38,24 @@ pub(in crate::engine) struct Question<'a> {
 pub(in crate::engine) enum Undecided {
     /// No member may lead.
     NoCandidate(String),
-    /// The operator's target may not lead, or is not there.
+    /// The operator's target may not lead, or is not present.
     TargetUnfit(String),
-    /// No member may lead, and none would be named now: it is on hold.
+    /// No member may lead, and none would be named now because of a hold.
     Held(Hold),
     /// A better candidate may be about to join.
     WorthWaiting(String),
 }
 
-/// Too many moves in too short a time: nothing is decided until then.
+/// Too many moves in too short a time: nothing is decided until the hold ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::engine) struct Hold {
     pub(in crate::engine) reason: Reason,
     pub(in crate::engine) sentence: String,
-    /// When there is room again, in milliseconds since the Unix epoch.
+    /// When the hold ends, in milliseconds since the Unix epoch.
     pub(in crate::engine) until_ms: u64,
 }
 
-/// A decision, and what holds it up.
+/// A decision, and what delays it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::engine) struct Decided {
     pub(in crate::engine) elected: Box<Elected>,
@@ -72,8 +72,8 @@ impl From<Elected> for Decided {
 pub(in crate::engine) type Ordered<'a> = Option<(&'a RequestRef, &'a Request)>;
 
 impl Question<'_> {
-    /// The leader znode is being vacated: naming the next belongs to the takeover that began
-    /// with that, so it is neither limited nor counted again.
+    /// Whether the leader znode is being vacated. Naming the next leader then belongs to the takeover that began with
+    /// vacating, so it is neither limited nor counted again.
     pub(in crate::engine) fn is_vacated(&self) -> bool {
         self.elected.is_some_and(|e| is_vacated(e, self.slot))
     }
@@ -87,7 +87,7 @@ impl Question<'_> {
         self.members.iter().any(|m| m.ballot == named.ballot)
     }
 
-    /// Everyone who may be asked at all.
+    /// All members that may be asked at all.
     pub(in crate::engine) fn standing(&self) -> impl Iterator<Item = &MemberRecord> {
         self.members.iter().filter(|m| m.withdrawn.is_none() && !m.leaving)
     }
@@ -104,18 +104,18 @@ impl Question<'_> {
         })
     }
 
-    /// Who leads the slot, or led it before.
+    /// The member that leads the slot, or that led it before.
     pub(in crate::engine) fn led_before(&self) -> Option<Previous> {
         self.elected?.led_before(self.slot)
     }
 }
 
-/// A sentence about one slot of so many.
+/// A sentence about one slot of this number of slots.
 pub(in crate::engine) fn about(slot: usize, slots: usize, sentence: String) -> String {
     if slots > 1 { format!("slot {slot}: {sentence}") } else { sentence }
 }
 
-/// So often twice as long.
+/// Doubles `span` this number of times.
 pub(in crate::engine) fn doubled(span: Duration, times: usize) -> Duration {
     let factor = u32::try_from(times).ok().and_then(|times| 1_u32.checked_shl(times)).unwrap_or(u32::MAX);
     span.saturating_mul(factor)

@@ -1,19 +1,18 @@
-//! What becomes of the operators' requests: which one is next, how it is carried
-//! out, what is written down of it, and when it is removed.
+//! The operators' requests: which one is next, how it is carried out, what is recorded of it, and when it is removed.
 //!
-//! A request is decided once: the decision that carries it out, or any later one,
-//! names it as the last that was looked at.
+//! A request is decided once: the decision that carries it out, or any later one, names it as the last request that
+//! was decided.
 //!
-//! It is begun by one transaction that writes the decision and the request, the latter only while it is pending
-//! in the version that was read. So a request that was cancelled, or has expired, is never begun, and one that
-//! was begun can't be cancelled any more.
+//! One transaction begins a request: it writes the decision and the request, and only while the request is pending in
+//! the version that was read. So a request that was cancelled, or has expired, is never begun, and a request that was
+//! begun can't be cancelled any more.
 //!
-//! How long it may be begun is a duration in its record ([`Request::valid_for`]), for the wall clocks of
-//! machines can be wrong by days. Each elector counts it on its steady clock, from when its process first read the request.
-//! What ZooKeeper's own times show to have passed before that is taken off: the creation of the request, and the
-//! latest change of any member's record or request. So a request that was left behind while no worker ran
-//! expires at once. If an elector takes over in the meantime, and nothing was written since, the whole duration is counted
-//! anew.
+//! How long it may be begun is a duration in its record ([`Request::valid_for`]), since the wall clocks of machines
+//! can be wrong by days. Each elector counts the duration on its steady clock, from when its process first read the
+//! request. It subtracts the time that ZooKeeper's own times prove to have passed before: from the creation of the
+//! request to the latest change of any member's record or request. So a request that was left behind while no worker
+//! ran expires at once. If an elector takes over in the meantime, and nothing was written since, the whole duration
+//! is counted again.
 
 use super::{
     decision::cause_of,
@@ -36,11 +35,11 @@ use crate::{
 const KEPT_REQUESTS: usize = 50;
 
 impl Facts<'_> {
-    /// Writes down what has become of requests that were decided.
+    /// Records the result of requests that were decided.
     pub(in crate::engine) fn settle_requests(&self) -> Option<Act> {
         let (elected, _) = self.elected?;
         for (FiledRequest { which, request }, meta) in self.requests {
-            // One that was accepted was decided, by a decision that may have been deleted.
+            // An accepted request was decided, by a decision that may have been deleted.
             let accepted = matches!(request.state, RequestState::Accepted { .. });
             let decided = accepted || Some(which.czxid) <= self.decided_up_to();
             if request.state.is_final() || !decided {
@@ -62,7 +61,7 @@ impl Facts<'_> {
         None
     }
 
-    /// Ends requests that can't be begun any more, and refuses what the mode forbids.
+    /// Ends requests that can't be begun any more, and refuses requests that the mode forbids.
     pub(in crate::engine) fn end_requests(&self, watchdog: &mut Watchdog) -> Option<Act> {
         for (FiledRequest { which, request }, meta) in self.undecided() {
             match self.ends.get(which) {
@@ -106,7 +105,7 @@ impl Facts<'_> {
         }
     }
 
-    /// Why the member with this ballot does not hand over as planned, if it doesn't.
+    /// Why the member with this ballot blocks planned handovers, if it does.
     pub(in crate::engine) fn holds(&self, ballot: &Ballot) -> Option<&str> {
         self.members.iter().find(|m| m.ballot == *ballot)?.holds.as_deref()
     }
@@ -125,9 +124,9 @@ impl Facts<'_> {
         slot_of(request, self.elected.map(|(e, _)| e), &leader_znodes)
     }
 
-    /// The creation of the latest request that was decided, by the decision or, where there is
-    /// none, as members remember it. One that is later than what is read now was counted before the
-    /// ensemble's transactions began anew.
+    /// The creation of the latest request that was decided, from the decision or, if there is none, from the members'
+    /// memory. A value that is later than what is read now was counted before the ensemble's transactions were
+    /// numbered from the start again.
     pub(in crate::engine) fn decided_up_to(&self) -> Option<i64> {
         match self.elected {
             Some((elected, meta)) => counted_by(elected.last_request, meta.mzxid),
@@ -151,7 +150,7 @@ impl Facts<'_> {
         })
     }
 
-    /// Why this request is not begun although it could be carried out: another one is.
+    /// Why this request is not begun although it could be carried out: another one has precedence.
     fn gives_way(&self, filed: &FiledRequest, slot: usize) -> Option<String> {
         let seen = Seen { elected: self.elected.map(|(e, _)| e), members: self.members };
         let others = self.requests.iter().map(|(other, _)| other).filter(|other| other.which != filed.which);
@@ -224,7 +223,7 @@ impl Facts<'_> {
         let holder =
             self.current(slot).filter(|(c, _)| decided.named(slot).is_some_and(|n| n.ballot != c.ballot));
         let decided = match holder {
-            // The first of three steps, each of which any elector can finish.
+            // The first of three steps. Any elector can finish each of them.
             Some((current, _)) if request.force => {
                 Box::new(question.vacate(&current.named(), Some((which, request))))
             }
@@ -255,8 +254,8 @@ pub(in crate::engine) fn forbidden(control: &Control) -> Option<String> {
     })
 }
 
-/// Why a request that is about to be made would be refused for the mode, or for another one that is still open: the
-/// elector would refuse it too, and the operator learns it at once. `requests` are all that there are.
+/// Why the elector would refuse a request that is about to be made, because of the mode or of another request that is
+/// still open. So the operator learns it at once. `requests` are all requests that exist.
 pub fn not_now(
     request: &Request,
     control: &Control,
@@ -268,7 +267,7 @@ pub fn not_now(
     if let Some(why) = forbidden(control) {
         return Some(why);
     }
-    // One that can't be carried out at all is refused with that reason.
+    // A request that can't be carried out at all is refused with that reason.
     let slot = slot_of(request, elected, leader_znodes).ok()?;
     let seen = Seen { elected, members };
     let mut open = requests.iter().filter(|filed| !filed.request.state.is_final());
@@ -279,17 +278,17 @@ pub fn not_now(
     })
 }
 
-/// What is known when one request is compared with another.
+/// The information for comparing one request with another.
 struct Seen<'a> {
     elected: Option<&'a Elected>,
     members: &'a [MemberRecord],
 }
 
 impl Seen<'_> {
-    /// Why `request` is not carried out while `open`, about the same leader, has not ended; `None` if it
-    /// overrides it. A switchover waits for any other request. A failover is for when things
-    /// go wrong, the request before it included: it gives way only to the same failover, while the member that was
-    /// named by that is there.
+    /// Why `request` is not carried out while `open`, about the same leader, has not ended; `None` if it overrides
+    /// `open`. A switchover waits for any other request. A failover is for failures, including a failure of the
+    /// request before it: it is refused only in favour of the same failover, while the member that was named by that
+    /// one is present.
     fn repeats(&self, open: &FiledRequest, request: &Request) -> Option<String> {
         let FiledRequest { which, request: other } = open;
         let named = self.elected.and_then(|e| e.named(e.slot_for(which)?));
@@ -317,12 +316,11 @@ pub(in crate::engine) fn counted_by(last_request: Option<i64>, newest: i64) -> O
     last_request.filter(|czxid| *czxid <= newest)
 }
 
-/// The slot that a request is about. With one slot there is nothing to say; with
-/// several a failover without a word is for the one that lacks a leader, and what
-/// could mean one or the other is refused.
+/// The slot that a request is about. With one slot it need not be given. With several slots, a failover without a
+/// slot is for the one that lacks a leader, and an ambiguous request is refused.
 ///
 /// # Errors
-/// A sentence that says why it could be none, or several.
+/// A sentence that reports why no slot, or more than one, fits the request.
 pub fn slot_of(
     request: &Request,
     elected: Option<&Elected>,

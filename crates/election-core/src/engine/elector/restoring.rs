@@ -1,5 +1,4 @@
-//! How an elector goes on above everything that members remember, where the decision is missing or old: see
-//! [`Memory`].
+//! How an elector continues above everything that members remember if the decision is missing or old: see [`Memory`].
 
 use super::pass::Facts;
 use crate::{
@@ -13,14 +12,14 @@ use crate::{
 };
 
 impl Facts<'_> {
-    /// The latest that any member remembers.
+    /// The latest decision that any member remembers.
     fn remembered(&self) -> Option<Remembered> {
         let members = self.members.iter().filter_map(|member| member.remembers);
         let own = self.memory.and_then(Memory::remembered);
         members.chain(own).reduce(Remembered::or_newer).filter(|_| self.rules.keep(Rule::Remembered))
     }
 
-    /// There is no decision: what was remembered of the last one, to be written again.
+    /// For a missing decision: the remembered one, to be written again.
     pub(in crate::engine) fn restored(&self) -> Option<Elected> {
         let latest = self.latest()?;
         let (decision, _) = self.memory?.decision.as_ref()?;
@@ -28,9 +27,9 @@ impl Facts<'_> {
             .then(|| Elected { token_base: decision.token_base.max(latest.token), ..decision.clone() })
     }
 
-    /// There is no decision: what the first one is to be above.
+    /// For a missing decision: what the first one must exceed.
     pub(in crate::engine) fn latest(&self) -> Option<Remembered> {
-        // While there is one, a successor's leader znode may be ahead of it.
+        // While there is a decision, a successor's leader znode may be ahead of it.
         let of_leader = |current: &Current| Remembered {
             term: current.term,
             mzxid: 0,
@@ -42,7 +41,7 @@ impl Facts<'_> {
         self.remembered().into_iter().chain(leading).reduce(Remembered::or_newer)
     }
 
-    /// The next decision, where the present one is older than what a member remembers.
+    /// The next decision, if the present one is older than what a member remembers.
     pub(in crate::engine) fn caught_up(&self, elected: &Elected, meta: Meta) -> Option<Elected> {
         let remembered = self.remembered().filter(|r| r.is_newer_than(elected, meta.mzxid))?;
         let sentence = format!(

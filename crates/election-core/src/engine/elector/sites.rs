@@ -1,11 +1,11 @@
-//! Sites as a whole: which have failed, and which have failed too often to be gone back to.
+//! Sites as a whole: which have failed, and which have failed too often for leadership to return.
 //!
-//! A site has failed when an operator declares it, or when most of its living members that know report
-//! it: then no member is named there, and a leader there hands over. A site has not failed where all sites report
-//! a failure, which has a common cause, nor where an operator overrules its members. A site whose members are
-//! all gone has failed as well, which only matters afterwards: each failure is remembered in the
-//! decision, and leadership does not go back to a site that has failed too often within a window while a
-//! member may lead elsewhere, until an operator acknowledges it.
+//! A site has failed when an operator declares it, or when most of its living members that know report it. Then no
+//! member is named there, and a leader there hands over. A site has not failed if all sites report a failure, which
+//! has a common cause, nor if an operator overrules its members. A site whose members are all gone has failed as
+//! well, which only matters afterwards. Each failure is remembered in the decision. Leadership does not return to a
+//! site that has failed too often within a window while a member may lead elsewhere, until an operator acknowledges
+//! it.
 
 use std::collections::BTreeMap;
 
@@ -23,9 +23,9 @@ use crate::{
     time::is_within,
 };
 
-/// Which sites have failed, and why: as declared by an operator, or as reported by most of their own
-/// living members that know. What fails in every site is none's fault: then there is nowhere better to be. Nor has a
-/// site failed whose members report it where an operator has overruled them ([`SiteFailure::overruled`]).
+/// Which sites have failed, and why: as declared by an operator, or as reported by most of their own living members
+/// that know. A failure that every site reports counts for no site, since no other site is better. A site has not
+/// failed either if its members report a failure and an operator has overruled them ([`SiteFailure::overruled`]).
 pub fn failed_sites(
     members: &[MemberRecord],
     control: &Control,
@@ -66,14 +66,14 @@ pub fn unwell_sites(members: &[MemberRecord]) -> Vec<SiteTrouble> {
     unwell.collect()
 }
 
-/// What the living members of a site report of it.
+/// What the living members of a site report about it.
 enum Word {
     Well,
     /// Most of those that know report that it has failed.
     Unwell(String),
-    /// None has a check.
+    /// No member has a check.
     NobodyLooks,
-    /// Those that have one have not been answered yet.
+    /// The members that have a check have no result yet.
     NobodyKnows,
 }
 
@@ -101,7 +101,8 @@ impl Word {
         }
     }
 
-    /// Whether leadership could be better off there, as far as is known: without a check in the whole site none is wanted.
+    /// Whether leadership could be better off there, as far as is known. A site in which no member has a check counts
+    /// as good.
     fn is_refuge(&self) -> bool {
         matches!(self, Self::Well | Self::NobodyLooks)
     }
@@ -114,7 +115,7 @@ fn by_site(members: &[MemberRecord]) -> BTreeMap<&SiteId, Vec<&MemberRecord>> {
     })
 }
 
-/// Which sites have failed too often to be gone back to.
+/// Which sites have failed too often for leadership to return.
 pub fn barred_sites(policy: &Policy, elected: Option<&Elected>, unix_ms: u64) -> Vec<SiteTrouble> {
     let limit = policy.max_site_failures;
     let living = living(policy, elected.map_or(&[], |e| &e.site_failures), unix_ms);
@@ -128,7 +129,7 @@ pub fn barred_sites(policy: &Policy, elected: Option<&Elected>, unix_ms: u64) ->
     barred.map(|(site, count)| SiteTrouble { site: site.clone(), why: why(count) }).collect()
 }
 
-/// Those of these failures that count still: one that goes on, and one that began within the window.
+/// The failures that still count: one that continues, and one that began within the window.
 fn living<'a>(policy: &Policy, all: &'a [SiteFailure], unix_ms: u64) -> Vec<&'a SiteFailure> {
     let window = policy.max_site_failures.within;
     all.iter().filter(|f| !f.over || is_within(f.at_ms, window, unix_ms)).collect()
@@ -140,8 +141,8 @@ impl Question<'_> {
         failed_sites(self.members, self.control, self.elected)
     }
 
-    /// The site that a forced failover is to move to though its own members report it as failed, and who asked: an
-    /// operator who forces leadership there knows better.
+    /// The site to which a forced failover moves leadership although its own members report it as failed, and who
+    /// requested that. The operator's judgement has precedence.
     pub(in crate::engine) fn overruled(&self, ordered: Ordered<'_>) -> Option<(SiteId, String)> {
         let (_, request) = ordered.filter(|(_, request)| request.force)?;
         let site = match &request.to {
@@ -152,7 +153,7 @@ impl Question<'_> {
         Some((site.clone(), request.by.clone()))
     }
 
-    /// The failures of sites once such a request has been decided.
+    /// The failures of sites after such a request has been decided.
     pub(in crate::engine) fn site_failures_after(&self, ordered: Ordered<'_>) -> Vec<SiteFailure> {
         let known = self.elected.map(|e| e.site_failures.clone()).unwrap_or_default();
         match self.overruled(ordered) {
@@ -161,7 +162,7 @@ impl Question<'_> {
         }
     }
 
-    /// Which sites have failed too often to be gone back to.
+    /// Which sites have failed too often for leadership to return.
     pub(in crate::engine) fn barred_sites(&self) -> Vec<SiteTrouble> {
         barred_sites(self.policy, self.elected, self.unix_ms)
     }
@@ -176,8 +177,8 @@ impl Facts<'_> {
             .map(|f| f.why)
     }
 
-    /// The decision with what is to be remembered of sites, if that is news. It waits until
-    /// nothing else is to be done: it is about later decisions.
+    /// The decision with what to remember of sites, if that is new. It waits until nothing else is to be done, since
+    /// it only matters for later decisions.
     pub(in crate::engine) fn remember_sites(
         &self,
         elected: &Elected,
@@ -209,7 +210,7 @@ impl Facts<'_> {
             return None;
         }
         let mut next: Vec<_> = living(self.policy, &next, self.now.unix_ms).into_iter().cloned().collect();
-        // An open one that was left out would be noted again and again.
+        // An open failure that was left out would be recorded again and again.
         while next.len() > most::SITE_FAILURES {
             let oldest = next.iter().position(|failure| failure.over).unwrap_or(0);
             next.remove(oldest);
@@ -218,8 +219,8 @@ impl Facts<'_> {
         Some(Act::Write(Box::new(elected), Some(meta.version)))
     }
 
-    /// The sites that a failure moved leadership away from, and that have had no member for a while. One that was
-    /// drained or handed over as planned before its members were ended has not failed.
+    /// The sites from which a failure moved leadership away, and which have had no member for a while. A site that
+    /// was drained, or that handed over as planned before its members ended, has not failed.
     fn gone(&self, elected: &Elected, watchdog: &mut Watchdog) -> Vec<SiteId> {
         let given = elected.slots.iter().map(|slot| &slot.given);
         let lost = given.filter(|given| given.cause.is_failure() && given.cause != Cause::Failover);
@@ -247,8 +248,8 @@ impl Facts<'_> {
     }
 }
 
-/// These failures, where an operator overrules the members of this site: until they agree, their reports do not
-/// count. Unchanged where they report nothing.
+/// These failures, after an operator overrules the members of this site: until the members agree, their reports do
+/// not count. Unchanged if they report nothing.
 pub(in crate::engine) fn overrule(
     mut failures: Vec<SiteFailure>,
     members: &[MemberRecord],
@@ -274,8 +275,8 @@ pub(in crate::engine) fn overrule(
     failures
 }
 
-/// The decision where an operator overrules the members of this site; `None` if they report nothing
-/// of the kind. It stays the same term.
+/// The decision after an operator overrules the members of this site; `None` if they report no failure. The term
+/// stays the same.
 pub fn overrule_site(
     elected: &Elected,
     members: &[MemberRecord],
@@ -316,7 +317,7 @@ mod tests {
         failed_sites(members, control, None).iter().map(|f| format!("{}: {}", f.site, f.why)).collect()
     }
 
-    /// Of these members of east, beside one of west that has no check.
+    /// The failed sites, given these members of east and one of west that has no check.
     fn of_east(says: &[&str]) -> Vec<String> {
         let east = says.iter().map(|says| member("e", "east", says));
         let members: Vec<_> = east.chain([member("w-1", "west", "")]).collect();
@@ -330,7 +331,7 @@ mod tests {
         assert_eq!(of_east(&["no power", "well", "unknown"]), [""; 0]);
         let two = of_east(&["no power", "no power", "well"]);
         assert_eq!(two, ["east: 2 of its 3 members say so: no power"]);
-        // Who doesn't know is no witness that all is well.
+        // A member that does not know is no witness that all is well.
         let one = of_east(&["no power", "", "unknown"]);
         assert_eq!(one, ["east: 1 of the 1 that know of its 3 members says so: no power"]);
     }
@@ -362,7 +363,7 @@ mod tests {
         assert_eq!(failed(&next), 0);
         assert_eq!(overrule_site(&next, &members, &east, "ann", 8), None);
         assert_eq!(overrule_site(&before, &members, &SiteId::new("west").unwrap(), "ann", 7), None);
-        // The next failure is another one.
+        // The next failure is a separate one.
         let mut over = next;
         over.site_failures[0].over = true;
         assert_eq!(failed(&over), 1);

@@ -1,5 +1,5 @@
-//! Who follows, decided before it is needed: the line of succession of each slot, how
-//! it is kept, and what a successor writes when it steps in.
+//! The successors, decided before they are needed: the line of succession of each slot, how it is kept, and what a
+//! successor writes when it steps in.
 
 use super::{
     losses::with_loss,
@@ -13,18 +13,17 @@ use crate::{
 };
 
 impl Question<'_> {
-    /// The same term with the line of succession, the exclusions and the failures as they should
-    /// be now, if they differ.
+    /// The same term with the line of succession, the exclusions and the failures brought up to date, if they differ.
     pub(in crate::engine) fn refresh(&self, elected: &Elected) -> Option<Elected> {
         elected.leaders().next()?;
         let next = self.with_given_up(elected);
-        // An exclusion that has merely run out goes with the next decision.
+        // An exclusion that has merely expired is removed with the next decision.
         let news = next.exclusions.iter().any(|e| !elected.exclusions.contains(e));
         let refreshed = self.with_lines(next);
         (news || refreshed.slots != elected.slots).then_some(refreshed)
     }
 
-    /// The same decision with the line of each slot as it should be.
+    /// The same decision with the line of each slot brought up to date.
     pub(in crate::engine) fn with_lines(&self, mut elected: Elected) -> Elected {
         let lines: Vec<_> = (0..elected.slots.len()).map(|slot| self.line(slot, &elected)).collect();
         for (slot, line) in elected.slots.iter_mut().zip(lines) {
@@ -33,7 +32,7 @@ impl Question<'_> {
         elected.bounded()
     }
 
-    /// Who follows if the leader of `slot` vanishes, ranked under that assumption.
+    /// The members that follow if the leader of `slot` vanishes, ranked under that assumption.
     fn line(&self, slot: usize, elected: &Elected) -> Option<Vec<Named>> {
         let leader = elected.named(slot)?;
         if self.control.mode != Mode::Auto {
@@ -60,8 +59,7 @@ impl Question<'_> {
     }
 }
 
-/// Commits a succession: what a successor writes before it acts. `remark` is what its strategy
-/// reports of it.
+/// Commits a succession: what a successor writes before it acts. `remark` is its strategy's remark about it.
 pub(in crate::engine) fn succeed(
     elected: &Elected,
     slot: usize,
@@ -79,7 +77,7 @@ pub(in crate::engine) fn succeed(
         decided_by: me.member.to_string(),
         ..elected.clone()
     };
-    // A member has one slot at most: it follows in no other any more.
+    // A member has one slot at most, so it is removed from the lines of all other slots.
     for slot in &mut next.slots {
         slot.succession.retain(|n| n.ballot != me.ballot);
     }
@@ -100,8 +98,8 @@ pub(in crate::engine) fn succeed(
     next.bounded()
 }
 
-/// Why a successor leads: the same sentence whether it commits itself or the elector finds its
-/// leader znode and confirms it, since which of the two comes first is a matter of milliseconds.
+/// Why a successor leads. The sentence is the same whether the successor commits itself or the elector finds its
+/// leader znode and confirms it, since which of the two happens first is a matter of milliseconds.
 pub(in crate::engine) fn sentence(gone: Option<&Named>, successor: &Named, remark: Option<String>) -> String {
     let whom = gone.map_or("the leader".to_owned(), |n| n.member.to_string());
     let remark = remark.map_or_else(String::new, |remark| format!(" ({remark})"));

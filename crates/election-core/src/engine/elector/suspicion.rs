@@ -1,20 +1,17 @@
-//! Faster than the session timeout, where that is safe: members report whom they can't
-//! reach, and a leader that enough of them have lost is replaced.
+//! Failover faster than the session timeout, where that is safe: members report which others they can't reach, and a
+//! leader that enough of them have lost is replaced.
 //!
-//! What the others see proves nothing about a leader: it may be alive, hold its
-//! session, and act. So this is for jobs whose resource refuses old tokens, and off
-//! unless [`Policy::fenced`] and [`Policy::fast_failover`] are set.
+//! The reports of others prove nothing about a leader: it may be alive, hold its session, and act. So this is for
+//! jobs whose resource refuses old tokens. It is off unless [`Policy::fenced`] and [`Policy::fast_failover`] are set.
 //!
-//! - A **witness** is a member other than the suspect. It publishes in its own record
-//!   whom it has not reached for `suspect_after`; nothing is written while nothing
-//!   changes, and no loss that is shorter.
+//! - A **witness** is a member other than the suspect. It publishes in its own record the members that it has not
+//!   reached for `suspect_after`. It writes nothing while nothing changes, and does not report a shorter loss.
 //! - A suspect is **deposed** if a majority of its witnesses have lost it, two at
 //!   least, and they are in more than one site where members are in more than one:
 //!   a single witness may have lost its own network, and so may a single site.
-//! - The elector may be lost with the leader. So a member that has lost the ballot
-//!   before its own looks at the membership, too, and **acts for the elector** while
-//!   every ballot below its own is a suspect in that same sense. Two electors at once
-//!   do no harm: whatever they write is a compare-and-set.
+//! - The elector may be lost together with the leader. So a member that has lost the ballot before its own reads the
+//!   membership too. It **acts for the elector** while every ballot below its own is a suspect in the same sense. Two
+//!   electors at once do no harm: each of their writes is a compare-and-set.
 
 use super::{
     pass::{At, Facts},
@@ -49,7 +46,7 @@ impl Facts<'_> {
         let names: Vec<_> = lost.iter().map(|m| m.member.as_str()).collect();
         let what = format!("{} is not reached by {}", holder.member, names.join(", "));
         let noticed = watchdog.noticed(at.slot, at.term, "suspected", self.now);
-        // Those that lead another slot are looked at there.
+        // Holders that lead another slot are checked there.
         let here = |named: &Named| at.elected.slot_of(&named.ballot).is_none_or(|slot| slot == at.slot);
         let suspects: Vec<_> = self.suspects().filter(here).collect();
         let question = self.question(at.slot, noticed);
@@ -79,7 +76,7 @@ impl Facts<'_> {
         }
     }
 
-    /// Everyone who would be deposed.
+    /// All members that would be deposed.
     fn suspects(&self) -> impl Iterator<Item = Named> {
         let all = self.members.iter();
         all.filter(|m| witnesses(self.members, &m.ballot, &m.site, self.rules).is_some())

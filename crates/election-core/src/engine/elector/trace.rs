@@ -1,4 +1,4 @@
-//! What an elector asks of the strategy in a pass, recorded for `explain`: an elector itself records nothing.
+//! What an elector asks of the strategy in a pass, recorded for `explain`. An elector itself records nothing.
 
 use std::cell::RefCell;
 
@@ -12,11 +12,11 @@ use crate::{
 pub(in crate::engine) struct Asked {
     pub(in crate::engine) slot: usize,
     pub(in crate::engine) cause: Cause,
-    /// The answer, with everyone who was not asked about among those who are refused.
+    /// The answer. Members that were not asked about are listed among the refused ones.
     pub(in crate::engine) ranking: Ranking,
 }
 
-/// The notes of one pass.
+/// The records of one pass.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct DecisionTrace {
     asked: RefCell<Vec<Asked>>,
@@ -29,7 +29,7 @@ impl DecisionTrace {
         self.asked.borrow_mut().push(Asked { slot, cause, ranking });
     }
 
-    /// All that was asked, in the order in which it was.
+    /// All questions, in the order in which they were asked.
     pub(in crate::engine) fn take_asked(&self) -> Vec<Asked> {
         self.asked.take()
     }

@@ -1,4 +1,4 @@
-//! What a pass comes to: the one thing to do next, or all that is in the way.
+//! The result of a pass: the one thing to do next, or everything that blocks it.
 
 use crate::{
     engine::{io::Reason, ops::Begun},
@@ -18,12 +18,12 @@ pub(in crate::engine) enum Verdict {
 pub(in crate::engine) enum Act {
     /// Compare-and-set `leader/elected`; `None` as version means create it.
     Write(Box<Elected>, Option<i32>),
-    /// The same, and with it the request that it begins: both or none.
+    /// The same, together with the request that it begins: both or neither.
     Begin(Box<Elected>, Option<i32>, Begun),
-    /// The same for this slot, and it removes a leader that does not know it yet.
+    /// The same for this slot. It removes a leader that does not know this yet.
     Depose(usize, Box<Elected>, Option<i32>),
-    /// Delete the leader znode of this slot in this version: it belongs to an excluded ballot.
-    /// Only while the decision has that version.
+    /// Delete the leader znode of this slot in this version: it belongs to an excluded ballot. Only while the
+    /// decision has that version.
     Vacate { slot: usize, leader: i32, decision: i32 },
     /// Compare-and-set a request.
     Answer(String, i32, Box<Request>),
@@ -33,31 +33,31 @@ pub(in crate::engine) enum Act {
     Trim(String),
 }
 
-/// Nothing is done now.
+/// No action now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::engine) struct Wait {
     pub(in crate::engine) reason: Reason,
     /// The log line.
     pub(in crate::engine) sentence: String,
-    /// Whether an operator should look.
+    /// Whether an operator must look at it.
     pub(in crate::engine) loud: bool,
-    /// All that is in the way; nothing where all is as it should be.
+    /// Everything that blocks a decision; empty if all is as it should be.
     pub(in crate::engine) blockers: Vec<Blocker>,
-    /// What would be decided otherwise, where that is asked for and known.
+    /// What would be decided without the blockers, if that was asked for and is known.
     pub(in crate::engine) proposal: Option<Box<Elected>>,
 }
 
-/// Something that is in the way of a decision.
+/// Something that blocks a decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::engine) struct Blocker {
     pub(in crate::engine) reason: Reason,
     pub(in crate::engine) sentence: String,
-    /// When it goes by itself.
+    /// When it ends by itself.
     pub(in crate::engine) until: Option<Time>,
 }
 
 impl Act {
-    /// The decision that is written, if one is.
+    /// The decision that is written, if any.
     pub(in crate::engine) fn into_decision(self) -> Option<Box<Elected>> {
         match self {
             Self::Write(elected, _) | Self::Begin(elected, ..) | Self::Depose(_, elected, _) => Some(elected),
@@ -73,7 +73,7 @@ impl Wait {
         Self { reason, sentence, loud, blockers, proposal: None }
     }
 
-    /// The same until then, or without an end that is known.
+    /// The same with its end, or without if that is not known.
     pub(in crate::engine) fn until(mut self, until: impl Into<Option<Time>>) -> Self {
         let until = until.into();
         for blocker in self.blockers.iter_mut().filter(|blocker| blocker.reason == self.reason) {
@@ -87,13 +87,13 @@ impl Wait {
         self.blockers.iter().find(|blocker| blocker.reason == self.reason)?.until
     }
 
-    /// The same, and what would be decided otherwise.
+    /// The same with what would be decided without the blockers.
     pub(in crate::engine) fn instead_of(mut self, proposal: Option<Box<Elected>>) -> Self {
         self.proposal = proposal;
         self
     }
 
-    /// The same, where all of this is in the way.
+    /// The same with these blockers.
     pub(in crate::engine) fn blocked_by(mut self, blockers: Vec<Blocker>) -> Self {
         self.blockers = blockers;
         self
@@ -106,12 +106,12 @@ impl From<Wait> for Verdict {
     }
 }
 
-/// As it should be, or on its way to that.
+/// As it should be, or becoming so.
 pub(in crate::engine) fn quiet(reason: Reason, sentence: impl Into<String>) -> Wait {
     Wait::new(reason, sentence.into(), false)
 }
 
-/// An operator should look.
+/// An operator must look at it.
 pub(in crate::engine) fn loud(reason: Reason, sentence: impl Into<String>) -> Wait {
     Wait::new(reason, sentence.into(), true)
 }

@@ -1,8 +1,8 @@
-//! The elector's memory: since when it has been waiting for what.
+//! The elector's memory: what it has been waiting for, and since when.
 //!
-//! The published algorithm has one timer for a whole takeover, which excludes the
-//! new leader for the old one's fault. Here each phase has its own, and the new
-//! leader's runs only while the leader znode is free or its own.
+//! The published algorithm has one timer for a whole takeover, which excludes the new leader when the old one is at
+//! fault. Here each phase has its own timer. The new leader's timer runs only while the leader znode is free or its
+//! own.
 
 use std::time::Duration;
 
@@ -11,20 +11,20 @@ use crate::{
     time::{Now, Time},
 };
 
-/// What an elector is waiting for.
+/// What an elector waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::engine) enum Phase {
     /// The old leader holds the leader znode.
     Release,
     /// The leader znode is free, and the member that is named has not created it.
     Acquire,
-    /// The one who is named holds it in PROGRESS.
+    /// The named member holds it in PROGRESS.
     Takeover,
     /// It is READY.
     Serving,
 }
 
-/// Since when something has been so, without a break.
+/// Since when a condition has held without a break.
 #[derive(Clone, Debug, Hash)]
 struct Since<K, T>(Option<(K, T)>);
 
@@ -46,8 +46,8 @@ impl<K: PartialEq, T: Copy> Since<K, T> {
     }
 }
 
-/// The elector's memory. It begins anew with each elector, so that a new one
-/// grants whole timeouts rather than guess what the former one has seen.
+/// The elector's memory. Each elector begins with an empty one: it grants whole timeouts, and does not guess what the
+/// former elector has seen.
 #[derive(Clone, Debug, Default, Hash)]
 pub(in crate::engine) struct Watchdog {
     slots: Vec<Memory>,
@@ -57,19 +57,18 @@ pub(in crate::engine) struct Watchdog {
     wake: Option<Time>,
 }
 
-/// What is remembered of one slot. All terms in here are those in which the slot was
-/// decided, so that what happens to other slots begins nothing anew.
+/// The memory of one slot. All terms in it are those in which the slot was decided, so a change of another slot
+/// restarts nothing.
 #[derive(Clone, Debug, Default, Hash)]
 struct Memory {
     phase: Option<Current>,
-    /// By the wall clock, for it is only reported.
+    /// By the wall clock, since it is only reported.
     trigger: Since<(u64, &'static str), u64>,
     better: Since<(u64, Ballot), Time>,
 }
 
-/// The phase of a term, and what earlier ones of that term have taken. A candidate
-/// that creates its leader znode and drops it again and again is given no more time than
-/// one that does neither.
+/// The phase of a term, and how long the earlier phases of that term have taken. A candidate that repeatedly creates
+/// and deletes its leader znode gets no more time than one that does neither.
 #[derive(Clone, Debug, Hash)]
 struct Current {
     term: u64,
@@ -79,8 +78,7 @@ struct Current {
 }
 
 impl Watchdog {
-    /// A slot has been in this phase since then, as far as the znodes report: for a member that has not
-    /// watched it.
+    /// Sets since when a slot has been in this phase, according to the znodes: for a member that has not watched it.
     pub(in crate::engine) fn assume(&mut self, slot: usize, term: u64, phase: Phase, since: Time) {
         self.slot(slot).phase = Some(Current { term, phase, since, spent: Vec::new() });
     }
@@ -107,7 +105,7 @@ impl Watchdog {
         &mut self.slots[slot]
     }
 
-    /// The term of a slot is in this phase; how long it has been in it altogether, and asks to
+    /// Records that the term of a slot is in this phase. Returns how long it has been in it altogether, and asks to
     /// be woken when `limit` is over.
     pub(in crate::engine) fn phase(
         &mut self,
@@ -140,12 +138,12 @@ impl Watchdog {
         took
     }
 
-    /// There is something to decide in `term`; when that was noticed first.
+    /// Records that there is something to decide in `term`; returns when that was first noticed.
     pub(in crate::engine) fn noticed(&mut self, slot: usize, term: u64, what: &'static str, now: Now) -> u64 {
         self.slot(slot).trigger.note((term, what), now.unix_ms)
     }
 
-    /// Another member is better; returns for how long.
+    /// Records that another member is better; returns for how long.
     pub(in crate::engine) fn better(
         &mut self,
         slot: usize,
@@ -157,12 +155,12 @@ impl Watchdog {
         now.time.since(since)
     }
 
-    /// No other member is better.
+    /// Records that no other member is better.
     pub(in crate::engine) fn no_better_candidate(&mut self, slot: usize) {
         self.slot(slot).better = Since(None);
     }
 
-    /// These sites have no member; since when each of them has had none.
+    /// Records that these sites have no member; returns since when each of them has had none.
     pub(in crate::engine) fn gone(&mut self, sites: Vec<SiteId>, now: Now) -> Vec<(SiteId, Time)> {
         let since =
             |site: &SiteId| self.gone.iter().find(|(known, _)| known == site).map(|(_, since)| *since);

@@ -1,11 +1,10 @@
-//! Why leadership is where it is: what an elector would ask, answer and wait for, from
-//! what anybody can read.
+//! Why leadership is where it is: what an elector would ask, answer and wait for, derived from what any client can
+//! read.
 //!
-//! There is no second opinion in here. The elector's own pass is made over what was read,
-//! with a [trace](super::elector::trace) of what it asks; and it says all that is in the way, and what it would
-//! decide otherwise.
-//! What only the elector's memory knows, since when it has seen something, is taken from
-//! the times in the records, or said to be unknown ([`Bound`]).
+//! This module has no rules of its own. It runs the elector's own pass over what was read, with a
+//! [trace](super::elector::trace) of what it asks. The pass returns everything that blocks a decision, and what it
+//! would decide without the blockers. What only the elector's memory contains (since when it has seen something) is
+//! taken from the times in the records, or reported as unknown ([`Bound`]).
 
 pub(in crate::engine) mod simulate;
 #[cfg(test)]
@@ -36,7 +35,7 @@ use crate::{
     time::{Now, Time},
 };
 
-/// An election under an elector as it was read at one moment.
+/// An election under an elector, as it was read at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     /// The living members, lowest ballot first.
@@ -55,59 +54,57 @@ pub struct Seen {
     pub unreadable: Vec<RecordError>,
 }
 
-/// What an elector makes of an election.
+/// What an elector decides about an election.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
-    /// By whose wall clock, in milliseconds since the Unix epoch.
+    /// When it was explained, by the caller's wall clock, in milliseconds since the Unix epoch.
     pub unix_ms: u64,
-    /// Who decides; nobody if no member stands, or the record of the one who does can't be
-    /// read.
+    /// The elector; `None` if no member is a candidate, or if the elector's record can't be read.
     pub elector: Option<MemberId>,
-    /// What is to be done next.
+    /// What must be done next.
     pub step: NextStep,
-    /// The lines of succession that are written are not those that an elector with this policy
-    /// would write: they are about to be brought up to date, or whoever decides has another
-    /// policy.
+    /// Whether an elector with this policy would write other lines of succession than those in the decision. They are
+    /// about to be brought up to date, or the elector has another policy.
     pub other_line: bool,
-    /// Slot by slot.
+    /// One explanation for each slot.
     pub slots: Vec<SlotExplanation>,
 }
 
 /// What an elector does next.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NextStep {
-    /// Whether it does anything but wait.
+    /// Whether it acts, rather than waits.
     pub acts: bool,
-    /// The word for it; of who waits, that of the [`Reason`].
+    /// The name of the action; for a wait, that of the [`Reason`].
     pub reason: &'static str,
     /// The sentence.
     pub sentence: String,
 }
 
-/// What an elector makes of one slot.
+/// What an elector decides about one slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlotExplanation {
     /// Counted from 0.
     pub slot: usize,
-    /// What is asked about it now.
+    /// The question that is asked about it now.
     pub question: Cause,
-    /// Who is named.
+    /// The member that is named.
     pub named: Option<Named>,
     /// The holder of the leader znode, and its status.
     pub leader: Option<(Named, Status)>,
-    /// Everyone who may lead it, best first, and everyone who may not, those included that
-    /// are not asked about: who does not stand, or has another slot.
+    /// All members that may lead it, best first, and all members that may not. The latter include members that are
+    /// not asked about: those that are not candidates, or have another slot.
     pub ranking: Ranking,
-    /// What would be decided if nothing stood in the way; nothing if it is as it should be.
+    /// What would be decided without the obstacles; `None` if the slot is as it should be.
     pub proposal: Option<Proposal>,
-    /// What stands in the way of that, or of knowing it.
+    /// What blocks that decision, or prevents knowing it.
     pub obstacles: Vec<Obstacle>,
 }
 
 /// A decision that has not been taken.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Proposal {
-    /// Who would be named; nobody while the place is being vacated.
+    /// The member that would be named; `None` while the leader znode is being vacated.
     pub named: Option<Named>,
     /// Why.
     pub cause: Cause,
@@ -122,27 +119,26 @@ pub struct Obstacle {
     pub reason: Reason,
     /// The sentence.
     pub sentence: String,
-    /// When it goes by itself, in milliseconds since the Unix epoch; never, if nothing
-    /// stands here.
+    /// When it ends by itself, in milliseconds since the Unix epoch; `None` for never.
     pub until_ms: Option<u64>,
     /// How well that time is known.
     pub bound: Bound,
 }
 
-/// How well a time is known to who has not watched the election.
+/// How well a time is known to a reader that has not watched the election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Bound {
-    /// It stands in the records.
+    /// The records contain it.
     Exactly,
-    /// Then at the earliest: an elector that took over meanwhile counts from when it did.
+    /// At this time or later: an elector that took over meanwhile counts from when it did.
     Earliest,
-    /// Then at the latest: the elector has counted for a while already.
+    /// At this time or earlier: the elector has counted for a while already.
     Latest,
 }
 
 impl Bound {
-    /// The words for it, before a time.
+    /// The words for it, written before a time.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Exactly => "at",
@@ -152,18 +148,18 @@ impl Bound {
     }
 }
 
-/// What an elector with this policy and strategy makes of what was `seen`, at `unix_ms` of
-/// the wall clock. Who decides is whoever has the lowest ballot, whoever asks.
+/// How an elector with this policy and strategy judges what was `seen`, at `unix_ms` of the wall clock. The
+/// elector is the member with the lowest ballot, regardless of the caller.
 ///
-/// Pure: the same answer to the same question.
+/// Pure: the same input gives the same result.
 pub fn explain(seen: &Seen, policy: &Policy, strategy: &dyn Strategy, unix_ms: u64) -> Explanation {
     Looker::new(seen, policy, strategy, unix_ms).explain()
 }
 
-/// Why nothing is decided of an election that nobody takes part in.
+/// Why nothing is decided in an election without members.
 const NO_MEMBER: &str = "nobody decides: no member is there";
 
-/// Whoever looks at an election with an elector's eyes.
+/// An election as an elector sees it.
 pub(in crate::engine) struct Looker<'a> {
     pub(in crate::engine) seen: &'a Seen,
     policy: &'a Policy,
@@ -180,12 +176,12 @@ impl<'a> Looker<'a> {
         unix_ms: u64,
     ) -> Self {
         let elector = seen.members.iter().find(|m| seen.lowest.as_ref() == Some(&m.ballot));
-        // A steady clock that began with the wall clock.
+        // A steady clock that starts together with the wall clock.
         let now = Now::new(Time::from_millis(unix_ms), unix_ms);
         Self { seen, policy, strategy, now, elector }
     }
 
-    /// The elector's verdict over everything, or why nobody decides.
+    /// The elector's verdict over all slots, or why no decision is made.
     pub(in crate::engine) fn verdict(&self) -> Verdict {
         if self.elector.is_none() {
             let unread = self.seen.lowest.is_some() && !self.seen.members.is_empty();
@@ -218,7 +214,7 @@ impl<'a> Looker<'a> {
         let (Some(elected), Ok(facts)) = (&self.seen.elected, self.facts(&view, &trace)) else {
             return false;
         };
-        // While a place is taken, or not yet, the lines are left as the decision had them.
+        // Until every named member is READY, the elector keeps the lines as the decision has them.
         let serves = |(slot, named): (usize, &Named)| {
             self.leader_znode(slot).is_some_and(|c| c.ballot == named.ballot && c.status == Status::Ready)
         };
@@ -226,13 +222,13 @@ impl<'a> Looker<'a> {
         kept && facts.question(0, self.now.unix_ms).refresh(elected).is_some()
     }
 
-    /// Those that there are, and those that there are to be.
+    /// The number of slots: those of the decision, or those of the policy if it has more.
     fn slots(&self) -> usize {
         let known = self.seen.elected.as_ref().map_or(0, |e| e.slots.len());
         known.max(self.policy.slots.clamp(1, MAX_SLOTS))
     }
 
-    /// What an elector makes of one slot, given its verdict over everything.
+    /// Explains one slot, given the elector's verdict over all slots.
     fn slot(&self, slot: usize, verdict: &Verdict) -> SlotExplanation {
         let mut view = self.seen.view(self.policy);
         let mut blockers = Vec::new();
@@ -248,7 +244,8 @@ impl<'a> Looker<'a> {
         let mut obstacles: Vec<_> = blockers.into_iter().map(|blocker| self.obstacle(blocker)).collect();
         let proposal = match self.look(slot, &view, &trace, self.memory()) {
             Verdict::Act(act) => {
-                // A step that is overdue by the records need not be so for an elector that has begun since.
+                // A step that is overdue according to the records may not be overdue for an elector that has begun
+                // since.
                 if let Verdict::Wait(Wait {
                     reason: reason @ (Reason::Acquire | Reason::Takeover),
                     sentence,
@@ -297,7 +294,7 @@ impl<'a> Looker<'a> {
     }
 
     fn facts<'b>(&'b self, view: &'b View, trace: &'b DecisionTrace) -> Result<Facts<'b>, Wait> {
-        // It has its id in what it writes, and nothing else depends on who it is.
+        // The elector's id is in what it writes; nothing else depends on the id.
         let me = self.elector.or(self.seen.members.first());
         let Some(me) = me else { return Err(loud(Reason::NoElector, NO_MEMBER)) };
         let decider = Decider {
@@ -310,8 +307,7 @@ impl<'a> Looker<'a> {
         Facts::of(decider, view, None, Some(trace))
     }
 
-    /// What an elector remembers that has seen everything of which the records tell when it
-    /// was.
+    /// The memory of an elector that has seen every event whose time is in the records.
     fn memory(&self) -> Watchdog {
         let mut watchdog = Watchdog::default();
         let Some(elected) = &self.seen.elected else { return watchdog };
@@ -328,8 +324,8 @@ impl<'a> Looker<'a> {
         watchdog
     }
 
-    /// The question that would be asked next of a slot of which nothing is asked now, once
-    /// whoever is named, or about to be, leads.
+    /// The question that would be asked next of a slot about which nothing is asked now, once the member that is
+    /// named, or about to be, leads.
     fn would_ask(&self, slot: usize, about_to_be: Option<&Named>) -> Asked {
         let (view, trace) = (self.seen.view(self.policy), DecisionTrace::default());
         if let Ok(facts) = self.facts(&view, &trace) {
@@ -401,7 +397,7 @@ fn proposal_of(slot: usize, next: Elected) -> Option<Proposal> {
     Some(Proposal { named, cause: given.cause, sentence: given.sentence })
 }
 
-/// How well the end of a wait is known to who has not watched it from its beginning.
+/// How well the end of a wait is known to a reader that has not watched it from its beginning.
 const fn bound_of(reason: Reason) -> Bound {
     match reason {
         Reason::BetterAfter | Reason::StartupWait => Bound::Latest,
@@ -411,7 +407,7 @@ const fn bound_of(reason: Reason) -> Bound {
 }
 
 impl Facts<'_> {
-    /// What is to be done about a slot, whether it has been decided already or is to be.
+    /// What must be done about a slot, whether it has been decided already or not yet.
     fn look_at_either(&self, slot: usize, watchdog: &mut Watchdog) -> Verdict {
         match self.elected {
             None => self.first(watchdog),
@@ -424,9 +420,9 @@ impl Facts<'_> {
 }
 
 impl Seen {
-    /// The same as an elector keeps it.
+    /// The same as the elector's view.
     pub(in crate::engine) fn view(&self, policy: &Policy) -> View {
-        // As new as can be.
+        // Newer than any other record.
         const ANY: Meta = Meta { version: 0, czxid: 0, mzxid: i64::MAX, owner: 0 };
         let unreadable = |end: &str| self.unreadable.iter().find(|error| error.path.ends_with(end)).cloned();
         let mut view = View::default();

@@ -1,9 +1,9 @@
-//! What would become of an election if some of its members vanished now, or its policy
-//! were another: played on what was read, by the elector's own code.
+//! What would happen in an election if some of its members vanished now, or if it had another policy. It is simulated
+//! on what was read, by the elector's own code.
 //!
-//! What happens at once is carried out step by step: the first in line takes over, the
-//! elector of the moment decides, each takeover goes well. What waits for a time, or for
-//! an operator, is not: it is explained, as [`explain`] does, where the play has ended.
+//! What happens at once is carried out step by step: the first in line takes over, the present elector decides, each
+//! takeover succeeds. What waits for a time, or for an operator, is not carried out: it is explained, as [`explain`]
+//! does, at the end of the simulation.
 
 use serde::Serialize;
 
@@ -22,41 +22,41 @@ use crate::{
     strategy::Strategy,
 };
 
-/// What would become of an election.
+/// The result of a simulation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Simulation {
-    /// As it is.
+    /// The election as it is.
     pub now: Explanation,
-    /// As the elector would find it right after the change.
+    /// The election as the elector would find it right after the change.
     pub then: Explanation,
-    /// Slot by slot.
+    /// One result for each slot.
     pub slots: Vec<Prospect>,
 }
 
-/// What would become of a slot.
+/// What would happen to a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Prospect {
     /// Counted from 0.
     pub slot: usize,
-    /// Who leads now, or is about to.
+    /// The member that leads now, or is about to.
     pub before: Option<Named>,
-    /// What is going to be decided about it as it is, sooner or later.
+    /// What will be decided about it without the change, sooner or later.
     pub otherwise: Option<Proposal>,
     /// What would be decided about it at once, in order.
     pub played: Vec<Played>,
-    /// Who would lead then.
+    /// The member that would lead then.
     pub leads: Option<Named>,
     /// What would be decided later.
     pub later: Option<Proposal>,
-    /// What that waits for, or what keeps anybody from leading.
+    /// What that waits for, or what prevents all members from leading.
     pub obstacles: Vec<Obstacle>,
-    /// Nothing would be decided that isn't going to be decided as it is.
+    /// Whether the change makes no difference: all that would be decided will also be decided without it.
     pub unchanged: bool,
 }
 
-/// One decision of the play.
+/// One decision of the simulation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Played {
@@ -66,15 +66,14 @@ pub struct Played {
     pub cause: Cause,
     /// The sentence that the decision would have.
     pub sentence: String,
-    /// Who would be named.
+    /// The member that would be named.
     pub named: Option<Named>,
 }
 
-/// What would become of what was `seen` at `unix_ms`, if everyone who is `gone` were gone
-/// with their sessions, and the policy and the strategy were those of `then` instead of
-/// those of `now`.
+/// What would happen in the election that was `seen` at `unix_ms`, if all members that are `gone` vanished with their
+/// sessions, and the policy and the strategy were those of `then` instead of those of `now`.
 ///
-/// Pure: the same answer to the same question.
+/// Pure: the same input gives the same result.
 pub fn simulate(
     seen: &Seen,
     gone: impl Fn(&MemberRecord) -> bool,
@@ -87,9 +86,8 @@ pub fn simulate(
     let found = explain(&changed, then.0, then.1, unix_ms);
     let slots = as_it_is.slots.len().max(found.slots.len());
     let mut played = vec![Vec::new(); slots];
-    // Each slot is vacated, decided and decided again at most, and what is to be remembered is
-    // written; a policy that went on and on
-    // would be a mistake that must not hang whoever asks.
+    // Each slot is vacated, decided and decided again at most, and what must be remembered is written. The bound
+    // protects the caller from a policy that never ends, which would be a bug.
     for _ in 0..=6 * slots + seen.requests.len() {
         let before = changed.elected.clone();
         if !(changed.step_in(seen, then.0, then.1, unix_ms) || changed.decide(then.0, then.1, unix_ms)) {
@@ -130,7 +128,7 @@ pub fn simulate(
 }
 
 impl Seen {
-    /// The same without these members, and without what goes with their sessions.
+    /// The same election without these members, and without the ephemeral znodes of their sessions.
     #[must_use]
     pub fn without(&self, gone: impl Fn(&MemberRecord) -> bool) -> Self {
         let mut rest = self.clone();
@@ -148,13 +146,13 @@ impl Seen {
         rest
     }
 
-    /// Who leads a slot, or is about to: the one who is named, if it lives.
+    /// The member that leads a slot, or is about to: the one that is named, if it lives.
     fn leads(&self, slot: usize) -> Option<Named> {
         let named = self.elected.as_ref()?.named(slot)?;
         self.members.iter().any(|m| m.ballot == named.ballot).then(|| named.clone())
     }
 
-    /// The first in line steps in for a leader that was seen in office, and is gone.
+    /// The first in line steps in for a leader that was seen to lead, and is gone.
     fn step_in(&mut self, before: &Self, policy: &Policy, strategy: &dyn Strategy, unix_ms: u64) -> bool {
         let Some(elected) = &self.elected else { return false };
         if self.control.mode != Mode::Auto {
@@ -179,7 +177,7 @@ impl Seen {
         true
     }
 
-    /// The elector decides what it decides at once.
+    /// The elector makes the decisions that it makes at once.
     fn decide(&mut self, policy: &Policy, strategy: &dyn Strategy, unix_ms: u64) -> bool {
         let Verdict::Act(act) = Looker::new(self, policy, strategy, unix_ms).verdict() else { return false };
         match act {
@@ -202,14 +200,13 @@ impl Seen {
         }
     }
 
-    /// A decision is written, whoever is in office for another term lets go, and whoever is
-    /// named takes over.
+    /// A decision is written, a leader of another term releases its leader znode, and the named member takes over.
     fn take_effect(&mut self, next: Elected, unix_ms: u64) {
         self.leader_znodes.resize(next.slots.len(), None);
         for (slot, named) in next.leaders() {
             let term = next.term_of(slot);
             let stays = |c: &Current| c.ballot == named.ballot && c.term == term;
-            // One that is gone, and that nobody has got to yet, takes nothing over.
+            // A member that is gone, and that no decision has replaced yet, does not take over.
             let lives = self.members.iter().any(|m| m.ballot == named.ballot);
             if lives && !self.leader_znodes[slot].as_ref().is_some_and(stays) {
                 self.leader_znodes[slot] = Some(Current {

@@ -1,4 +1,4 @@
-//! What is explained is what is done: random states, and an elector let loose on each.
+//! What is explained is what is done: random states, and an elector that runs on each.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
 use std::{collections::BTreeMap, time::Duration};
@@ -30,11 +30,11 @@ use crate::{
 const NOW_MS: u64 = 1_793_889_000_000;
 const SITES: [&str; 3] = ["east", "west", "north"];
 
-/// An order that means nothing, and is another one for each seed and after a failure.
+/// A random order. It is different for each seed and after a failure.
 #[derive(Debug)]
 struct Whim {
     seed: u64,
-    /// Nobody is better than who leads.
+    /// No member is better than the leader.
     sticky: bool,
 }
 
@@ -189,7 +189,7 @@ fn state(rng: &mut Rng) -> (Seen, Policy) {
     if let Some(elected) = &elected {
         for slot in 0..slots {
             let taken = |c: &Current| leader_znodes.iter().flatten().any(|other| other.ballot == c.ballot);
-            // A place is gone with its holder's session.
+            // A leader znode is gone with its holder's session.
             let lives = |c: &Current| members.iter().any(|m| m.ballot == c.ballot);
             leader_znodes[slot] = leader_znode(rng, elected, slot).filter(|c| !taken(c) && lives(c));
         }
@@ -223,7 +223,7 @@ fn whim(rng: &mut Rng) -> Whim {
     Whim { seed: rng.u64(..), sticky: rng.bool() }
 }
 
-/// Whoever explains does not know how long somebody has been better, nor since when the
+/// Whether the obstacle may have ended. `explain` does not know how long a member has been better, nor since when the
 /// elector has been one.
 fn may_be_over(obstacle: &Obstacle, unix_ms: u64) -> bool {
     match obstacle.bound {
@@ -243,8 +243,8 @@ fn check_members(seen: &Seen, told: &Explanation) {
     }
 }
 
-/// Lets an elector that has just begun make its passes, the time going on, until it decides
-/// or nothing will ever happen; and compares with what is explained before each.
+/// Lets a new elector make its passes while the time advances, until it decides or nothing more will happen. Compares
+/// each pass with what is explained before it.
 fn drive(mut seen: Seen, policy: &Policy, strategy: &Whim) -> &'static str {
     let mut watchdog = Watchdog::default();
     let mut passed = Duration::ZERO;
@@ -271,11 +271,11 @@ fn drive(mut seen: Seen, policy: &Policy, strategy: &Whim) -> &'static str {
         };
         match pass(now, &mut watchdog) {
             Verdict::Wait(Wait { reason, sentence, .. }) => {
-                // Nothing has happened since: what was said is not said again in other words.
+                // Nothing has happened since: the elector does not report the same wait in other words.
                 for later in [1, 2500, 7000].map(Duration::from_millis) {
                     let later =
                         Now::new(now.time + later, unix_ms + u64::try_from(later.as_millis()).unwrap());
-                    // An elector wakes a millisecond after what it waits for has ended.
+                    // An elector wakes a millisecond after the end of its wait.
                     let still = Duration::from_millis(1);
                     let ends = |e: &Exclusion| e.until_ms > unix_ms && e.until_ms <= later.unix_ms;
                     let news = seen.elected.as_ref().is_some_and(|e| e.exclusions.iter().any(ends));
@@ -286,13 +286,13 @@ fn drive(mut seen: Seen, policy: &Policy, strategy: &Whim) -> &'static str {
                         assert!(said, "{sentence}, and a moment later: {verdict:?}");
                     }
                 }
-                // A line that is to be kept hides what is waited for, for one pass.
-                // Nor does whoever explains know of an elector that has just begun to count.
+                // An update of a line of succession hides the wait for one pass. Nor does `explain` know of an
+                // elector that has just begun to count.
                 let is_new = sentence.contains("min-tenure");
                 for slot in told.slots.iter().filter(|s| s.proposal.is_some() && !is_new) {
                     assert!(!slot.obstacles.is_empty(), "{reason}: {sentence}, but: {slot:#?}");
                 }
-                // What is only put off can be told.
+                // A move that is only postponed can be reported.
                 if [Reason::MinTenure, Reason::BetterAfter].contains(&reason) {
                     let told_of = told.slots.iter().any(|s| s.proposal.is_some());
                     assert!(told_of, "{reason}: {sentence}, and yet nothing is to come: {told:#?}");
@@ -325,11 +325,11 @@ fn drive(mut seen: Seen, policy: &Policy, strategy: &Whim) -> &'static str {
                         told.obstacles.iter().all(|o| may_be_over(o, unix_ms)),
                         "it is done, but: {told:#?}"
                     );
-                    // A successor that stands in office already is confirmed unasked.
+                    // A successor that leads already is confirmed without a question to the strategy.
                     if let Some(named) = next.named(slot).filter(|_| told.question == proposal.cause) {
                         assert_eq!(told.ranking.first().map(|r| &r.named), Some(named), "{told:#?}");
                     }
-                    // What was promised at first has been kept, if it was about the same.
+                    // The first explanation was right, if it was about the same member.
                     let promised = &promised.slots[slot];
                     if promised.proposal.as_ref().and_then(|p| p.named.as_ref()) == next.named(slot) {
                         for o in promised.obstacles.iter().filter(|o| o.bound != Bound::Latest) {
@@ -393,7 +393,7 @@ fn what_is_simulated_is_possible() {
             moved += usize::from(!slot.played.is_empty());
             unchanged += usize::from(slot.unchanged);
         }
-        // Nobody gone, and nothing under way: nothing changes.
+        // No member is gone, and nothing is under way: nothing changes.
         let told = simulate(&seen, |_| false, with, with, NOW_MS);
         if !told.now.step.acts {
             assert!(told.slots.iter().all(|s| s.unchanged), "seed {seed}: {told:#?}");
@@ -402,8 +402,8 @@ fn what_is_simulated_is_possible() {
     assert!(moved > 100 && unchanged > 100, "{moved} moved, {unchanged} did not");
 }
 
-/// Two slots are lost at once: whoever is first in line steps into each of them, and what is gone holds no
-/// place meanwhile.
+/// Two slots are lost at once: the first in line steps into each of them, and a member that is gone holds no leader
+/// znode meanwhile.
 #[test]
 fn two_that_vanish_at_once_are_followed_one_by_one() {
     let mut rng = Rng::with_seed(1);

@@ -19,7 +19,7 @@ use crate::{
 const ACQUIRE: Pending = Pending::Leader(LeaderOp::Acquire);
 
 impl Leader {
-    /// Sets out to lead.
+    /// Begins to acquire leadership.
     pub(in crate::engine) fn claim(&mut self, core: &mut Core, mandate: Mandate) {
         let Nomination { slot, term, sentence, .. } = &mandate.nomination;
         let (slot, term) = (*slot, *term);
@@ -118,8 +118,8 @@ impl Leader {
         };
         let slot = mandate.nomination.slot;
         if elected.named(slot).is_some_and(|n| n.ballot == mandate.ballot) {
-            // The elector was quicker, and names this member. As for everyone who is
-            // named, the decision is read once more now that the leader znode is held.
+            // The elector was quicker, and names this member. As for every member that is named, the decision is read
+            // again now that the leader znode is held.
             return self.adopt_decision(core, AcquireStep::Rereading(znode));
         }
         let me = core.named(&mandate.ballot);
@@ -142,7 +142,7 @@ impl Leader {
         }
     }
 
-    /// The decision names this member: it goes on under that decision.
+    /// The decision names this member: the claim continues under that decision.
     fn adopt_decision(&mut self, core: &mut Core, then: AcquireStep) {
         let Some(elected) = core.reading.view.elected.record() else { return };
         let Some(adopted) = nomination(elected, self.slot) else { return };
@@ -157,18 +157,19 @@ impl Leader {
         self.advance_claim(core);
     }
 
-    /// Held, entitled and prepared: leadership is entered if the lease is good for the time that stopping needs and an
-    /// eighth of the session timeout.
+    /// Leadership that is held, entitled and prepared. It is entered if the lease covers the time that stopping needs
+    /// and an eighth of the session timeout.
     fn enter(&mut self, core: &mut Core, znode: HeldZnode) {
         let State::Acquiring(acquiring) = &self.state else { return };
         let mandate = &acquiring.mandate;
         let known = self.own_leader_znode(core).meta();
         let is_other = known.is_none_or(|m| m.czxid != znode.czxid);
-        // In a contest it is the same znode when it has been made anew, so it is only written anew, once it is entered.
+        // In a contest the znode is this member's candidacy, and is not created again: its record is only written
+        // again, after leadership is entered.
         if mandate.by != By::Contest {
-            // Its record was spoiled from outside: it is made anew.
+            // Its record was changed from outside: the leader znode is created again.
             let spoiled = self.is_spoiled_in(core, &znode, &mandate.ballot, mandate.nomination.term);
-            // Preparing may take long, or have no end: is it still there?
+            // Preparing may take long, or have no end: check whether the znode still exists.
             let gone = core.is_sure(self.slot) && is_other && *self.own_leader_znode(core) != Known::Unread;
             if spoiled.is_some() || gone {
                 self.set_step(AcquireStep::Looking);
@@ -179,11 +180,12 @@ impl Leader {
             return;
         }
         let Some(work_until) = core.work_until() else { return };
-        // What begins so late would be stopped before it is of any use, unless the lease is renewed in time.
+        // Leadership that begins so late would be stopped before it is of any use, unless the lease is renewed in
+        // time.
         if core.now.time + core.stop_budget() + core.granted() / 8 >= work_until {
             return;
         }
-        // The token rests on the decision. One that can't be read (any more) is waited for.
+        // The token depends on the decision. If the decision can't be read (any more), this waits for it.
         let Some(token_base) = core.token_base() else { return };
         if is_other {
             self.set_step(AcquireStep::Looking);
@@ -254,8 +256,8 @@ impl Leader {
         if began {
             let stopping = Stopping { reason: reason.clone(), epoch, hold, term, token: None };
             self.turn(core, State::Stopping(stopping));
-            // What was prepared touches nothing that only a leader may touch, so it has
-            // its whole budget, even before there is a lease.
+            // The preparation touches nothing that only a leader may touch, so it has its whole budget, even before
+            // there is a lease.
             let budget = core.now.time + core.stop_budget();
             let until = core.work_until().map_or(budget, |lease| lease.max(budget));
             core.out.told_until = Some(until);
@@ -263,7 +265,7 @@ impl Leader {
             core.out.push(Action::Stop(reason));
         } else {
             self.let_go(core, epoch, hold, term);
-            // Nothing else may happen for long.
+            // There may be no other event for a long time.
             self.advance_release(core);
         }
     }
@@ -304,7 +306,7 @@ impl Leader {
                     let why = "there is no decision any more".to_owned();
                     return self.give_up_claim(core, StopReason::NotNamed(why));
                 }
-                // The view has been brought up to date: whether it carries the mandate is looked at next.
+                // The view has been brought up to date: the next check is whether it carries the mandate.
                 if self.claim_is_uncommitted() {
                     AcquireStep::Committing(znode)
                 } else if znode.term != self.claimed_term() {
@@ -316,7 +318,7 @@ impl Leader {
             (AcquireStep::Committing(znode), Outcome::Changed { version, mzxid }) => {
                 return self.committed(core, znode, *version, *mzxid);
             }
-            // Lost the race, or an unknown outcome: the decision is read.
+            // The race was lost, or the outcome is unknown: the decision is read.
             (AcquireStep::Committing(znode), Outcome::Stale | Outcome::Missing | Outcome::Unknown(_)) => {
                 acquiring.written.take_if(|_| *outcome != Outcome::Stale);
                 AcquireStep::Rereading(znode)
@@ -338,7 +340,7 @@ impl Leader {
         self.advance(core);
     }
 
-    /// The leader znode was read after a lost reply, or since a watch had reported another one: the next step.
+    /// The leader znode was read after a lost reply, or after a watch reported another one: determines the next step.
     fn looked(&mut self, core: &mut Core, node: Option<&Node>) -> Result<AcquireStep, StopReason> {
         core.see_leader_znode(self.slot, node);
         if core.is_contest() {
@@ -357,7 +359,7 @@ impl Leader {
         }
     }
 
-    /// Whether the commit was refused over a decision that has not changed: the own ballot may be gone.
+    /// Whether the commit was refused although the decision has not changed: the own ballot may be gone.
     fn was_refused_over_the_same(&self, core: &Core) -> bool {
         let State::Acquiring(acquiring) = &self.state else { return false };
         let over = acquiring.written.as_ref().map(|(_, version)| *version);
@@ -368,8 +370,8 @@ impl Leader {
         matches!(&self.state, State::Acquiring(acquiring) if acquiring.mandate.is_succession())
     }
 
-    /// The leader znode was created: the decision is read again, on the same session,
-    /// before anything else. A successor has read it and commits.
+    /// The leader znode was created: the decision is read again, on the same session, before anything else. A
+    /// successor has read it and commits.
     fn after_creation(&self, core: &Core, znode: HeldZnode) -> AcquireStep {
         let rule = if self.claim_is_uncommitted() { Rule::Commit } else { Rule::Reread };
         match rule {
@@ -393,7 +395,7 @@ impl Leader {
         HeldZnode { czxid, version, term, free_ms, created_ms }
     }
 
-    /// What was just written is known before a watch reports it.
+    /// A write of this member is known before a watch reports it.
     fn know_own_leader_znode(&self, core: &mut Core, czxid: i64, version: i32, mzxid: i64) {
         let State::Acquiring(acquiring) = &self.state else { return };
         if let Some(data) = self.leader_record(core, &acquiring.mandate, Status::Progress, None) {
@@ -403,7 +405,7 @@ impl Leader {
         }
     }
 
-    /// Whether a leader znode that is there after a lost reply may be this claim's own.
+    /// Whether a leader znode that exists after a lost reply may be this claim's own.
     fn may_adopt(&self, core: &Core, node: &Node) -> bool {
         let path = core.leader_znode_path(self.slot);
         let says_so =
@@ -412,8 +414,8 @@ impl Leader {
         own && core.rules.keep(Rule::AdoptOwnZnode)
     }
 
-    /// A leader znode of this session after a lost reply: the creation was applied. One of
-    /// an earlier claim is never adopted, for that claim has ended.
+    /// A leader znode of this session after a lost reply: the creation was applied. A leader znode of an earlier
+    /// claim is never adopted, since that claim has ended.
     fn found_own_leader_znode(&mut self, core: &Core, node: &Node) -> Result<AcquireStep, StopReason> {
         let of_term = Current::decode(&core.leader_znode_path(self.slot), &node.data).ok().map(|c| c.term);
         let claimed = self.claimed_term();
@@ -427,7 +429,7 @@ impl Leader {
 
     fn committed(&mut self, core: &mut Core, znode: HeldZnode, version: i32, mzxid: i64) {
         let State::Acquiring(acquiring) = &mut self.state else { return };
-        // A watch may have been quicker, and have read what came after it already.
+        // A watch may have been quicker, and have read a later state already.
         if let (Some((written, _)), Known::Present(_, meta)) =
             (acquiring.written.take(), &core.reading.view.elected)
             && meta.mzxid < mzxid
@@ -438,7 +440,7 @@ impl Leader {
             core.note(Level::Info, NoteKind::Decided, text);
         }
         match core.carries(&acquiring.mandate) {
-            // Deleted since: what there is now is read.
+            // Deleted since: the present state is read.
             Ok(()) if core.reading.view.elected.record().is_none() => {
                 self.set_step(AcquireStep::Rereading(znode));
                 self.advance_claim(core);

@@ -15,7 +15,7 @@ use crate::{
 };
 
 impl Leader {
-    /// Looks whether leadership may go on.
+    /// Checks whether leadership may continue.
     pub(in crate::engine) fn check_held(&mut self, core: &mut Core) {
         let Some(held) = self.held() else { return };
         let leads = matches!(self.state, State::Leading(_));
@@ -43,7 +43,7 @@ impl Leader {
         self.repair_leader_znode(core);
     }
 
-    /// Why another member is to lead by now.
+    /// Why another member must lead now.
     fn is_moved(&self, core: &Core, held: &Held) -> Option<StopReason> {
         let mandate = &held.mandate;
         let orphaned = core.session_epoch() != Some(held.epoch);
@@ -59,16 +59,16 @@ impl Leader {
         if moved && core.rules.keep(Rule::StandDown) && !core.works_on_for(elected) {
             return Some(StopReason::NotNamed(moved_away(elected, slot)));
         }
-        // It leads on from a session that is over, and has been given another slot on
-        // the new one: it can have only one.
+        // It leads on from a session that is over, and has been given another slot on the new session: it can have
+        // only one.
         let other = other_ballot.and_then(|ballot| elected.slot_of(ballot))?;
         Some(StopReason::NotNamed(moved_away(elected, other)))
     }
 
     // ---- the own leader znode ----
 
-    /// A watch has read the leader znode. What it read may be older than an own write: one
-    /// that seems lost is read once more before anything is stopped.
+    /// A watch has read the leader znode. What it read may be older than an own write. A leader znode that seems lost
+    /// is read again before anything is stopped.
     pub(in crate::engine) fn saw_leader_znode(&mut self, core: &mut Core, slot: usize, node: Option<&Node>) {
         if slot != self.slot {
             return;
@@ -110,7 +110,8 @@ impl Leader {
         }
     }
 
-    /// Writes the own record anew if it was spoiled from outside: the elector can't decide anything while it can't be read.
+    /// Writes the own record again if it was changed from outside: the elector can't decide anything while the record
+    /// can't be read.
     fn repair_leader_znode(&mut self, core: &mut Core) {
         let (State::TakingOver(held) | State::Leading(held)) = &self.state else { return };
         if core.ops.leader_has(LeaderOp::Repair) {
@@ -128,9 +129,8 @@ impl Leader {
         }
     }
 
-    /// Whether the own leader znode has another content than it should, by a mistake of an administrator
-    /// or by a late write of a leader that was removed by force;
-    /// and in which version.
+    /// Whether the own leader znode has another content than it should, and in which version. The cause is a mistake
+    /// of an administrator, or a late write of a leader that was removed by force.
     pub(super) fn is_spoiled_in(
         &self,
         core: &Core,
@@ -140,7 +140,7 @@ impl Leader {
     ) -> Option<i32> {
         let (spoiled, meta) = match self.own_leader_znode(core) {
             Known::Unreadable(_, meta) => (true, meta),
-            // It holds nothing but a name, and that in a foreign format.
+            // It holds only a name, in a foreign format.
             Known::Present(..) if !core.announces() => return None,
             Known::Present(current, meta) => (current.ballot != *ballot || current.term != term, meta),
             Known::Unread | Known::Absent => return None,
@@ -162,7 +162,7 @@ impl Leader {
     pub(super) fn announce(&mut self, core: &mut Core) {
         let State::TakingOver(held) = &mut self.state else { return };
         self.announce_later = true;
-        // READY must not be written onto another's leader znode.
+        // READY must not be written into another member's leader znode.
         let known = core.reading.view.leader(self.slot).meta();
         let other = held.doubted || known.is_none_or(|m| m.czxid != held.znode.czxid);
         if other && core.rules.keep(Rule::ReadyOnOwnZnode) {
@@ -187,7 +187,7 @@ impl Leader {
         }
     }
 
-    /// READY could not be written, as the connection was lost: once more.
+    /// READY could not be written because the connection was lost: tries again.
     pub(in crate::engine) fn announce_again(&mut self, core: &mut Core) {
         if self.announce_later && core.session_is_active() && !core.ops.waits(Part::Leader, core.now.time) {
             self.announce(core);
@@ -206,8 +206,8 @@ impl Leader {
         if *outcome == Outcome::Missing {
             return self.stop(core, StopReason::LeaderZnodeLost);
         }
-        // Stale or unknown: it may have been written. The leader znode is read, and READY
-        // written again over whatever version is there.
+        // Stale or unknown: it may have been written. The leader znode is read, and READY is written again over the
+        // version found there.
         self.announce_later = true;
         core.retry(Part::Leader);
     }
@@ -260,7 +260,7 @@ impl Leader {
     }
 }
 
-/// Where READY is not written: what others would have read.
+/// If READY is not written: records what other members would have read.
 fn know_own_ready(core: &mut Core) {
     let Some(own) = core.own.seat.own.clone() else { return };
     let known = core.read_leader_record(&own.path, Some(&own.node));

@@ -1,16 +1,15 @@
-//! The leader's side: from being named, or being next in line, through PROGRESS
-//! and READY, to the release.
+//! The leader's side: from being named, or being next in line, through PROGRESS and READY, to the release.
 //!
 //! ```text
 //!             named, or first in line and the leader vanished
 //!   Idle    ─────────────────────────────▶ Acquiring ──▶ TakingOver ──▶ Announcing ──▶ Leading
 //!      ▲                                      │             │              │             │
-//!      │            place deleted             ▼             ▼              ▼             ▼
-//!      └──────────────── Releasing ◀───── Stopping ◀── moved away · lease near its end · place
+//!      │            znode deleted             ▼             ▼              ▼             ▼
+//!      └──────────────── Releasing ◀───── Stopping ◀── moved away · lease near its end · znode
 //!                                                       gone · session over · failed · leaving
 //! ```
-//! Whatever was begun is stopped, and confirmed to be stopped, before the leader znode
-//! is deleted: work never outlives its leadership.
+//! The application's work is stopped, and confirmed to be stopped, before the leader znode is deleted: work never
+//! outlives its leadership.
 
 mod acquire;
 mod held;
@@ -34,10 +33,9 @@ pub(in crate::engine) use state::{Stage, State};
 #[derive(Clone, Debug, Default, Hash)]
 pub(in crate::engine) struct Leader {
     state: State,
-    /// The slot that the state is about: a member has one at a time, and releases its leader znode
-    /// before it turns to another.
+    /// The slot of the state. A member has one at a time, and releases its leader znode before it turns to another.
     slot: usize,
-    /// The application serves; READY is still to be written.
+    /// The application serves; READY must still be written.
     announce_later: bool,
     /// A leadership that has just been announced, for the history.
     to_record: Option<HistoryEntry>,
@@ -61,7 +59,7 @@ impl Leader {
         self.held()?.ready_ms
     }
 
-    /// The fencing token of the leadership that is held, or being given up.
+    /// The fencing token of the leadership that is held, or is being given up.
     pub(in crate::engine) fn fencing_token(&self) -> Option<u64> {
         match &self.state {
             State::Stopping(stopping) => stopping.token,
@@ -69,7 +67,7 @@ impl Leader {
         }
     }
 
-    /// A leadership that has been announced since this was asked last.
+    /// A leadership that has been announced since the last call.
     pub(in crate::engine) fn take_entry(&mut self) -> Option<HistoryEntry> {
         self.to_record.take()
     }
@@ -90,7 +88,7 @@ impl Leader {
                 core.note(Level::Warn, NoteKind::TakeoverFailed, format!("taking over failed: {why}"));
                 self.stop(core, StopReason::TakeoverFailed(why));
             }
-            // Also before READY is written: that may have to wait for the connection.
+            // Also before READY is written: that write may have to wait for the connection.
             (AppEvent::WorkFailed(why), State::Leading(_) | State::Announcing(_) | State::TakingOver(_)) => {
                 self.record_giving_up(core, Cause::WorkFailed, &why);
                 core.note(Level::Warn, NoteKind::Leadership, format!("gives up leadership: {why}"));
@@ -101,7 +99,7 @@ impl Leader {
                 self.stop(core, StopReason::WorkFinished);
             }
             (AppEvent::Stopped, State::Stopping(_)) => self.stopped(core),
-            // An answer to something that was given up meanwhile.
+            // A reply to a step that was given up meanwhile.
             _ => {}
         }
         self.advance(core);
@@ -144,7 +142,7 @@ impl Leader {
 
     pub(in crate::engine) fn advance(&mut self, core: &mut Core) {
         if core.ops.waits(Part::Leader, core.now.time) {
-            // Deadlines don't wait for a retry.
+            // Deadlines do not wait for a retry.
             self.check_held(core);
             return;
         }
@@ -162,8 +160,7 @@ impl Leader {
         if !core.session_is_active() || core.is_contest() {
             return;
         }
-        // A left-over of this very session must go, and never be adopted: its
-        // leadership has ended.
+        // A left-over of this very session must be deleted, and never be adopted: its leadership has ended.
         let session = core.session_id();
         let owned = |(_, known): &(usize, &Known<Current>)| known.meta().is_some_and(|m| m.owner == session);
         let leftover = core.reading.view.leaders().find(owned).map(|(slot, _)| slot);
@@ -201,12 +198,12 @@ impl Leader {
 
     // ---- what is written ----
 
-    /// What was read there last.
+    /// The last read state of the own leader znode.
     fn own_leader_znode<'a>(&self, core: &'a Core) -> &'a Known<Current> {
         core.reading.view.leader(self.slot)
     }
 
-    /// The content of the own leader znode; none where it is too large, which is retried.
+    /// The content of the own leader znode; `None` if it is too large, which is retried.
     fn leader_record(
         &self,
         core: &mut Core,
@@ -264,7 +261,7 @@ impl Leader {
     }
 }
 
-/// The first step of a release where it is not known what is left.
+/// The first step of a release if it is not known what is left.
 fn look_before_release(core: &Core) -> ReleaseStep {
     match core.is_contest() {
         true => ReleaseStep::Look { unchanged: core.creation_count() },

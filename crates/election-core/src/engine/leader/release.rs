@@ -44,7 +44,7 @@ impl Leader {
         core.out.push(Action::Stop(reason));
     }
 
-    /// Ends whatever there is of a leadership: one that is held, or on its way.
+    /// Ends a leadership that is held, or is being acquired.
     pub(in crate::engine) fn end(&mut self, core: &mut Core, reason: StopReason) {
         if self.held().is_some() {
             self.stop(core, reason);
@@ -64,8 +64,8 @@ impl Leader {
         }
     }
 
-    /// A stop that is under way becomes urgent once the lease is not
-    /// renewed any more. The leader znode stays this member's to delete.
+    /// A stop that is under way becomes urgent once the lease is not renewed any more. Deleting the leader znode
+    /// remains this member's task.
     pub(in crate::engine) fn hasten_at_lease_end(&mut self, core: &mut Core) {
         let due = core.lease_ends_first().is_some_and(|until| core.now.time + core.stop_budget() >= until);
         if let State::Stopping(stopping) = &mut self.state
@@ -92,7 +92,7 @@ impl Leader {
 
     // ---- the leader znode ----
 
-    /// Nothing runs any more: whatever may be left of the own leader znode is removed.
+    /// Nothing runs any more: removes what may be left of the own leader znode.
     pub(super) fn let_go(&mut self, core: &mut Core, epoch: Epoch, hold: Hold, term: u64) {
         core.own.wishes.leadership_ended();
         let step = match hold {
@@ -106,9 +106,9 @@ impl Leader {
     }
 
     fn delete_or_look(&self, core: &Core, znode: HeldZnode, term: u64) -> ReleaseStep {
-        // Every znode's versions begin at 0, so the version alone doesn't distinguish
-        // the own leader znode from the next one's. Nor does what was known before a reconnect: in an older copy of
-        // the ensemble all numbers are given out again.
+        // The versions of every znode begin at 0, so the version alone does not distinguish the own leader znode from
+        // the next leader's. Nor does what was known before a reconnect: in an older copy of the ensemble, all
+        // numbers are given out again.
         let known = self.own_leader_znode(core).meta().is_some_and(|m| m.czxid == znode.czxid)
             && core.is_sure(self.slot);
         let version = znode.version;
@@ -122,8 +122,8 @@ impl Leader {
         }
     }
 
-    /// The version of the decision as it is known, if the own leader znode of term `term` can't
-    /// have been taken by force up to that: force begins with a term that names no leader.
+    /// The version of the known decision, if the own leader znode of term `term` can't have been removed by force up
+    /// to that decision: force begins with a term that names no leader.
     fn decision_that_took_nothing(&self, core: &Core, term: u64) -> Option<i32> {
         let Known::Present(elected, meta) = &core.reading.view.elected else { return None };
         let slot = self.slot;
@@ -179,7 +179,7 @@ impl Leader {
             ReleaseStep::Look { .. } => Request::Get { path },
         };
         let sent = core.perform(request, RELEASE);
-        // Much can happen until the connection is back.
+        // The state can change before the connection returns.
         if !sent && matches!(release.step, ReleaseStep::Delete { .. }) && core.rules.keep(Rule::DeleteOwnOnly)
         {
             release.step = look_before_release(core);
@@ -193,14 +193,14 @@ impl Leader {
         match (release.step, outcome) {
             (ReleaseStep::Delete { .. }, Outcome::Ok | Outcome::Missing) => {
                 core.note(Level::Info, NoteKind::Leadership, "has released leadership".to_owned());
-                // A watch may have been quicker, and have reported the next one already.
+                // A watch may have been quicker, and have reported the next leader znode already.
                 if self.own_leader_znode(core).meta().is_some_and(|m| m.owner == session) {
                     core.see_leader_znode(self.slot, None);
                 }
                 self.turn(core, State::Idle);
             }
-            // The leader znode is another one than was held: the ensemble went back to an older copy. The contest looks for
-            // what this session has left behind, and removes it.
+            // The leader znode is not the one that was held: the ensemble returned to an older copy. The contest
+            // searches for what this session has left behind, and removes it.
             (ReleaseStep::Delete { unchanged: Some(_), .. }, Outcome::Stale) if core.is_contest() => {
                 self.turn(core, State::Idle);
             }

@@ -1,4 +1,4 @@
-//! How far the leader's side is.
+//! The state of the leader's side.
 
 use crate::{
     engine::{
@@ -11,11 +11,10 @@ use crate::{
 
 #[derive(Clone, Debug, Default, Hash)]
 pub(in crate::engine) enum State {
-    /// Holding nothing, doing nothing.
+    /// Nothing is held, and nothing is being done.
     #[default]
     Idle,
-    /// Holding nothing, and asking whether the leader znode that is there is a
-    /// left-over of this very session.
+    /// Nothing is held. The leader znode is read, to see whether it is a left-over of this very session.
     Cleaning,
     Acquiring(Box<Acquiring>),
     TakingOver(Box<Held>),
@@ -32,7 +31,7 @@ pub(in crate::engine) struct Acquiring {
     pub(super) mandate: Mandate,
     pub(super) prepared: Prepared,
     pub(super) step: AcquireStep,
-    /// What the commit under way writes, and over which version.
+    /// The content of the commit under way, and the version that it replaces.
     pub(super) written: Option<(Box<Elected>, i32)>,
 }
 
@@ -45,20 +44,20 @@ pub(super) enum Prepared {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum AcquireStep {
-    /// A successor reads the decision, then the leader znode, both anew.
+    /// A successor reads the decision, then the leader znode, both again.
     ReadElected,
     ReadLeader,
-    /// The leader znode is another's.
+    /// The leader znode belongs to another member.
     Waiting,
     Creating,
-    /// After a lost reply: is it there, and whose?
+    /// After a lost reply: reads whether the leader znode exists, and whose it is.
     Looking,
-    /// It is held. Is the decision, read on this session, still the same?
+    /// It is held. Reads the decision on this session, to check that it is still the same.
     Rereading(HeldZnode),
-    /// A successor makes it the decision before it acts.
+    /// A successor writes the decision before it acts.
     Committing(HeldZnode),
-    /// It is held, and has another term than the decision, since another slot was
-    /// decided while this member stepped in: it is written anew.
+    /// It is held, and has another term than the decision, since another slot was decided while this member stepped
+    /// in: its record is written again.
     Restating(HeldZnode),
     /// Held and entitled.
     Entitled(HeldZnode),
@@ -84,7 +83,7 @@ pub(in crate::engine) struct Held {
     pub(in crate::engine) fencing_token: u64,
     pub(super) znode: HeldZnode,
     pub(in crate::engine) epoch: Epoch,
-    /// A watch reports that the leader znode is not this one any more; it is read once more.
+    /// A watch reports that the leader znode is not this one any more; it is read again.
     pub(super) doubted: bool,
     /// When it became READY, in milliseconds since the Unix epoch.
     pub(super) ready_ms: Option<u64>,
@@ -93,14 +92,14 @@ pub(in crate::engine) struct Held {
 #[derive(Clone, Debug, Hash)]
 pub(in crate::engine) struct Stopping {
     pub(super) reason: StopReason,
-    /// The session that it led on, and what is held there.
+    /// The session on which it led, and what is held there.
     pub(super) epoch: Epoch,
     pub(super) hold: Hold,
     pub(in crate::engine) term: u64,
     pub(in crate::engine) token: Option<u64>,
 }
 
-/// What may be left in ZooKeeper when leadership is given up.
+/// What may remain in ZooKeeper when leadership is given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Hold {
     Nothing,
@@ -119,22 +118,22 @@ pub(in crate::engine) struct Releasing {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum ReleaseStep {
-    /// Its creation is under way: what is not there yet can't be deleted.
+    /// Its creation is under way: a znode that does not exist yet can't be deleted.
     AwaitCreation,
-    /// In this version, and while the decision (in a contest the parent) has that one, if there is any.
+    /// In this version, and while the decision (in a contest the parent) has that version, if one is given.
     Delete {
         version: i32,
         unchanged: Option<i32>,
     },
-    /// The decision is read before the leader znode, so that this is known to be the own
-    /// one in every decision up to that.
+    /// The decision is read before the leader znode, so that the leader znode is known to be the own one in every
+    /// decision up to that.
     ReadElected,
     Look {
         unchanged: Option<i32>,
     },
 }
 
-/// What an application can take its time for.
+/// The stages for which an application may need time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::engine) enum Stage {
     Preparing,
@@ -156,7 +155,7 @@ impl State {
         }
     }
 
-    /// Whether anything of the application runs.
+    /// Whether any work of the application runs.
     fn is_working(&self) -> bool {
         match self {
             Self::TakingOver(_) | Self::Announcing(_) | Self::Leading(_) | Self::Stopping(_) => true,
@@ -165,7 +164,7 @@ impl State {
         }
     }
 
-    /// The same in short, for those who must know.
+    /// A summary for the other parts of the engine.
     pub(super) fn duty(&self, slot: usize) -> Duty {
         let held = self.held().map(|held| HeldDuty {
             slot: held.mandate.nomination.slot,
@@ -184,12 +183,12 @@ impl State {
         }
     }
 
-    /// Whether this member is on its way to lead, or leads.
+    /// Whether this member is about to lead, or leads.
     fn wants_lease(&self) -> bool {
         !matches!(self, Self::Idle | Self::Cleaning | Self::Releasing(_))
     }
 
-    /// Whether the end of the lease changes what is to be done.
+    /// Whether the end of the lease requires an action.
     pub(in crate::engine) fn heeds_lease_end(&self) -> bool {
         match self {
             Self::Stopping(stopping) => !stopping.reason.is_urgent(),
@@ -197,7 +196,7 @@ impl State {
         }
     }
 
-    /// What the application is being waited for.
+    /// The stage that the application must complete.
     pub(in crate::engine) fn stage(&self) -> Option<Stage> {
         match self {
             Self::Acquiring(acquiring) if acquiring.prepared == Prepared::Running => Some(Stage::Preparing),

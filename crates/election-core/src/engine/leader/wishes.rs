@@ -1,8 +1,7 @@
-//! What a member wants of itself: to resign, now or by a deadline, to be no candidate,
-//! to block planned moves.
+//! The member's own requests: to resign, now or by a deadline, to withdraw its candidacy, to block planned moves.
 //!
-//! However leadership ends, the work ends first, and is released after it: a wish is
-//! carried out like any other reason to stop.
+//! However leadership ends, the work ends first, and leadership is released after it. A wish is carried out like any
+//! other reason to stop.
 
 use super::{Leader, State};
 use crate::{
@@ -22,9 +21,9 @@ impl Leader {
         match wish {
             Wish::Resign { reason } => self.resign(core, short(reason)),
             Wish::ResignBy { by, reason } => {
-                // A later leadership has nothing to do with it.
+                // The deadline does not apply to a later leadership.
                 if self.held().is_some() {
-                    // A stop has its whole budget, however late it was asked for.
+                    // A stop has its whole budget, regardless of how late it was requested.
                     let by = by.max(core.now.time + core.stop_budget());
                     core.own.wishes.deadline = Some((by, short(reason)));
                     core.tell_work_until();
@@ -48,8 +47,8 @@ impl Leader {
         }
     }
 
-    /// A member that has withdrawn and is named all the same reports it, so that the elector
-    /// need not wait for it in vain.
+    /// A member that has withdrawn and is named nevertheless reports it, so that the elector does not wait for it in
+    /// vain.
     pub(in crate::engine) fn refuse_while_withdrawn(&self, core: &mut Core) {
         let (Some(reason), Some(ballot)) = (&core.own.wishes.withdrawn, &core.own.seat.ballot) else {
             return;

@@ -1,4 +1,4 @@
-//! An operator has looked at what went wrong: what was remembered of it is forgotten.
+//! An operator has acknowledged the failures: what was remembered of them is forgotten.
 
 use std::collections::BTreeMap;
 
@@ -7,21 +7,21 @@ use crate::{
     record::{Elected, Failure, SiteFailure},
 };
 
-/// What an acknowledgement is to forget.
+/// What an acknowledgement forgets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Forgotten {
-    /// What holds the election still: takeovers, moves for standing orders, the pauses of a job that keeps failing.
+    /// What keeps the election on hold: takeovers, moves for standing orders, the pauses of a job that keeps failing.
     pub hold: bool,
     /// The failures of members, which lengthen their exclusions.
     pub failures: bool,
-    /// The failures of sites and the leaders that they lost, which keep leadership from going back there, or slow it down.
+    /// The failures of sites and the leaders that they lost, which prevent or delay the return of leadership.
     pub sites: bool,
 }
 
 impl Forgotten {
-    /// What ends a hold, and no more.
+    /// What ends a hold, and nothing else.
     pub const HOLD: Self = Self { hold: true, failures: false, sites: false };
-    /// All that is remembered.
+    /// Everything that is remembered.
     pub const ALL: Self = Self { hold: true, failures: true, sites: true };
 }
 
@@ -29,24 +29,25 @@ impl Forgotten {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Released {
-    /// When takeovers that were not ordered happened lately, in milliseconds since the Unix epoch.
+    /// When takeovers that were not ordered happened recently, in milliseconds since the Unix epoch.
     pub takeovers: Vec<u64>,
-    /// When leadership moved for standing orders lately.
+    /// When leadership recently moved for standing orders.
     pub obeyed: Vec<u64>,
-    /// When the job failed lately: that stays remembered against the member unless its failures are forgotten as well.
+    /// When the job recently failed. A failure remains remembered against the member unless its failures are forgotten
+    /// as well.
     pub pauses: Vec<u64>,
     /// The failures of members.
     pub failures: Vec<Failure>,
-    /// The failures of sites; one that goes on is noticed anew.
+    /// The failures of sites; a failure that continues is noticed again.
     pub site_failures: Vec<SiteFailure>,
     /// When each site lost a leader.
     pub losses: BTreeMap<SiteId, Vec<u64>>,
 }
 
-/// The decision without what is to be forgotten, and what that was; `None` if nothing of it is remembered.
+/// The decision without what is forgotten, and what that was; `None` if nothing of it is remembered.
 ///
-/// It stays the same term, and who leads leads on. Exclusions that are in force run out by
-/// themselves: one can be part of taking a place by force.
+/// The term stays the same, and the leader continues to lead. Exclusions that are in force expire by themselves: an
+/// exclusion can be part of removing a leader znode by force.
 pub fn acknowledge(elected: &Elected, what: Forgotten) -> Option<(Elected, Released)> {
     let (mut next, mut released) = (elected.clone(), Released::default());
     if what.hold {

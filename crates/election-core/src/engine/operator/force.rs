@@ -1,5 +1,5 @@
-//! Forcing a failover from outside, when no elector does it: the same three steps,
-//! planned by the same code, for whoever can read and write the znodes.
+//! Forcing a failover from outside, when no elector does it: the same three steps, planned by the same code, for any
+//! client that can read and write the znodes.
 
 use crate::{
     engine::{
@@ -19,20 +19,19 @@ use crate::{
 /// The next step of a forced failover.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ForceStep {
-    /// Compare-and-set the decision, and in the same transaction the request, which is pending, to what it is
-    /// from then on: one that was cancelled meanwhile is not begun.
+    /// Compare-and-set the decision. In the same transaction, set the request, which must be pending, to its new
+    /// state: a request that was cancelled meanwhile is not begun.
     Begin(Box<Elected>, Box<Request>),
     /// Compare-and-set the decision.
     Write(Box<Elected>),
-    /// Delete the leader's place in this version, and only while the decision has the
-    /// version in which it was read.
+    /// Delete the leader znode in this version, and only while the decision has the version in which it was read.
     Vacate {
-        /// Which slot's.
+        /// The slot of the leader znode.
         slot: usize,
-        /// The version that must stand.
+        /// The version that it must have.
         version: i32,
     },
-    /// Somebody is named by this request, and the place is free or its own.
+    /// This request has named a member, and the leader znode is free or that member's own.
     Named,
     /// It can't be done.
     Refused(String),
@@ -45,13 +44,13 @@ pub struct ForcedFailover<'a> {
     pub filed: &'a FiledRequest,
     /// How the election behaves.
     pub policy: &'a Policy,
-    /// Who should lead.
+    /// The strategy: which member should lead.
     pub strategy: &'a dyn Strategy,
     /// The wall clock, in milliseconds since the Unix epoch.
     pub unix_ms: u64,
     /// The living members, lowest ballot first.
     pub members: &'a [MemberRecord],
-    /// The latest transaction that any member's record is from.
+    /// The latest transaction that wrote any member's record.
     pub newest_zxid: i64,
     /// The standing orders.
     pub control: &'a Control,
@@ -59,16 +58,17 @@ pub struct ForcedFailover<'a> {
     pub elected: Option<&'a Elected>,
     /// The leader znode of each slot, and the version of its record.
     pub current: &'a [Option<(&'a Current, i32)>],
-    /// The latest request that the caller has seen decided in an earlier step: a decision that was deleted is none to
-    /// begin anew.
+    /// The latest request that the caller has seen decided in an earlier step. With it, a request is not begun again
+    /// after its decision was deleted.
     pub seen: Option<i64>,
 }
 
 impl ForcedFailover<'_> {
     /// The next step.
     ///
-    /// Level-triggered: call it again after each step, and after every lost race, with what is read then, the request
-    /// included. Each step is a compare-and-set, so an elector that wakes up meanwhile and does the same does no harm.
+    /// Level-triggered: call it again after each step, and after every lost race, with what is read then, including
+    /// the request. Each step is a compare-and-set, so an elector that becomes active meanwhile and does the same
+    /// does no harm.
     pub fn next_step(&self) -> ForceStep {
         let &Self { filed, policy, strategy, unix_ms, members, newest_zxid, control, elected, current, seen } =
             self;
@@ -151,7 +151,7 @@ impl ForcedFailover<'_> {
             }
             Err(Undecided::Held(hold)) => return ForceStep::Refused(hold.sentence),
         };
-        // Without force a leader that lives is named away, and lets go by itself.
+        // Without force another member is named, and a leader that lives releases its leader znode by itself.
         let holder = current.filter(|(c, _)| decided.named(slot).is_some_and(|n| n.ballot != c.ballot));
         let decided = match holder.filter(|_| request.force) {
             Some((current, _)) => Box::new(question.vacate(&current.named(), ordered)),
@@ -193,7 +193,7 @@ mod tests {
         serde_json::from_value(member).unwrap()
     }
 
-    /// The next step where there is no decision, and one member remembers `remembered` as decided.
+    /// The next step if there is no decision, and one member remembers `remembered` as decided.
     fn step(remembered: Option<i64>, newest_zxid: i64, seen: Option<i64>) -> ForceStep {
         let mut member = member();
         member.remembers = remembered.map(|last| Remembered {
@@ -251,7 +251,7 @@ mod tests {
         assert!(matches!(step(2), ForceStep::Refused(_)));
     }
 
-    /// The decision that carried a request out can be deleted.
+    /// The decision that carried out a request can be deleted.
     #[test]
     fn a_request_that_was_decided_is_not_decided_again() {
         let writes = |step| matches!(step, ForceStep::Begin(..));
@@ -259,7 +259,7 @@ mod tests {
         assert!(writes(step(Some(FILED - 1), 30, Some(FILED - 1))));
         assert!(!writes(step(Some(FILED), 30, None)), "a member remembers that it was decided");
         assert!(!writes(step(None, 30, Some(FILED))), "this very command has decided it");
-        // Counted before the ensemble's transactions began anew.
+        // Counted before the ensemble's transactions were numbered from the start again.
         assert!(writes(step(Some(1 << 40), 30, None)));
     }
 }

@@ -1,16 +1,15 @@
-//! What this member has seen decided, for when the decision is deleted or the ensemble goes back to
-//! an older state.
+//! The decisions that this member has seen, for the case that the decision is deleted or the ensemble returns to an
+//! older state.
 //!
-//! Terms and tokens never go back: a resource that refuses older tokens would refuse every later
-//! leader. So each member keeps the latest decision and the newest token that it has seen. While the
-//! decision that it reads is missing or older, it reports it in its record, and the elector goes by the
-//! latest memory of all:
-//! - A decision that is missing is written again as it was remembered, so that no leader is
-//!   disturbed; where only its number is known, the first decision is above that.
-//! - One that is older than what any member remembers is followed by a term above all of it.
+//! Terms and tokens never decrease: a resource that refuses older tokens would refuse every later leader. So each
+//! member keeps the latest decision and the newest token that it has seen. While the decision that it reads is
+//! missing or older, it reports this memory in its record, and the elector uses the latest memory of all members:
+//! - A missing decision is written again as it was remembered, so that no leader is disturbed. If only its number is
+//!   known, the first decision exceeds that number.
+//! - A decision that is older than what any member remembers is followed by a term above all of it.
 //!
-//! In both cases the base of the tokens rises to the newest token, for zxids may have begun anew.
-//! If every member was restarted meanwhile, the memory is lost.
+//! In both cases the base of the tokens rises to the newest token, since zxids may have started again. If every
+//! member was restarted meanwhile, the memory is lost.
 
 use crate::{
     engine::znode::Known,
@@ -21,10 +20,10 @@ use crate::{
 /// What was seen, and may not be in ZooKeeper any more.
 #[derive(Clone, Debug, Default, Hash)]
 pub(in crate::engine) struct Memory {
-    /// The latest decision, once the view has it no more, and the transaction that wrote it.
+    /// The latest decision, after the view has lost it, and the transaction that wrote it.
     pub(in crate::engine) decision: Option<(Elected, i64)>,
-    /// The highest base of the tokens in any decision of the view before. A later term does not bring it along: who
-    /// decided that may have known nothing of it.
+    /// The highest base of the tokens in any earlier decision of the view. A later term need not include it: its
+    /// elector may not have known it.
     token_base: u64,
     /// The newest token that was seen.
     token: u64,
@@ -42,7 +41,7 @@ impl Memory {
         }
     }
 
-    /// The view has another decision: what it is not older than need not be kept.
+    /// The view has another decision: a remembered decision that is not newer is dropped.
     pub(in crate::engine) fn compare(&mut self, elected: &Known<Elected>) {
         if let (Some(remembered), Known::Present(elected, meta)) = (self.remembered(), elected)
             && !remembered.is_newer_than(elected, meta.mzxid)
@@ -51,20 +50,20 @@ impl Memory {
         }
     }
 
-    /// Whether this term's decision is the one that is kept.
+    /// Whether the decision of this term is the one that is kept.
     pub(in crate::engine) fn has(&self, term: u64) -> bool {
         self.decision.as_ref().is_some_and(|(kept, _)| kept.term == term)
     }
 
-    /// Listed all ballots with this own one, which is the lowest or not: what counts is the first time.
+    /// Records the first list of ballots that contains this own ballot, and whether it was the lowest.
     pub(in crate::engine) fn listed(&mut self, ballot: &Ballot, is_lowest: bool) {
         if self.joined.as_ref().is_none_or(|(known, _)| known != ballot) {
             self.joined = Some((ballot.clone(), is_lowest));
         }
     }
 
-    /// Whether the one with this ballot left before this member joined, as all others did: it did not fail beside
-    /// them, and its site may be back in a moment as well.
+    /// Whether the member with this ballot left before this member joined, as all others did. Then it did not fail
+    /// while others lived, and its site may return in a moment as well.
     pub(in crate::engine) fn left_with_all(&self, ballot: &Ballot) -> bool {
         self.joined.as_ref().is_some_and(|(mine, was_lowest)| *was_lowest && ballot < mine)
     }
@@ -73,7 +72,7 @@ impl Memory {
         self.token = self.token.max(token.unwrap_or(0));
     }
 
-    /// What is remembered and not in ZooKeeper any more, as far as this member knows.
+    /// What is remembered and is not in ZooKeeper any more, as far as this member knows.
     pub(in crate::engine) fn remembered(&self) -> Option<Remembered> {
         let (elected, mzxid) = self.decision.as_ref()?;
         Some(Remembered {

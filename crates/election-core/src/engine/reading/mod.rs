@@ -1,5 +1,5 @@
-//! What this member has read, and what it makes of that: the last known content of the znodes, the memory of what was
-//! decided, who was seen to lead, and what is to be read again.
+//! What this member has read, and what it derives from that: the last known content of the znodes, the memory of what
+//! was decided, which leaders were seen, and what must be read again.
 
 pub(in crate::engine) mod memory;
 pub(in crate::engine) mod rereading;
@@ -27,14 +27,14 @@ pub(in crate::engine) struct Reading {
 }
 
 impl Reading {
-    /// Nothing of it is known of a new session; what was decided stays remembered.
+    /// Forgets everything of a former session, except the memory of what was decided.
     pub(in crate::engine) fn forget(&mut self) {
         self.view = View::default();
     }
 
     // ---- what was decided ----
 
-    /// The latest that it has seen decided, while the decision is missing or older than that.
+    /// The latest decision that it has seen, while the decision in ZooKeeper is missing or older.
     pub(in crate::engine) fn remembers(&self) -> Option<Remembered> {
         let remembered = self.memory.remembered()?;
         match &self.view.elected {
@@ -58,14 +58,14 @@ impl Reading {
         }
     }
 
-    /// The memory ends with the session, and where the ensemble went back to an older state: terms are given out again
-    /// then.
+    /// Clears the memory: at the end of the session, and if the ensemble returned to an older state, in which terms
+    /// are given out again.
     pub(in crate::engine) fn forget_tenures(&mut self) {
         self.tenures.iter_mut().for_each(Tenure::forget);
     }
 
-    /// Whether the member that is named for `slot` was seen as its leader in this very term,
-    /// and its place has become free since.
+    /// Whether the member that is named for `slot` was seen as its leader in this very term, and its leader znode has
+    /// become free since.
     pub(in crate::engine) fn has_vanished(&self, elected: &Elected, slot: usize, rules: Rules) -> bool {
         let has_vanished = |named: &Named| {
             let tenure = self.tenures.get(slot);

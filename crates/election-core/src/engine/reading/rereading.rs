@@ -1,20 +1,19 @@
-//! Reading the decision and the leader znodes once more where nothing else would.
+//! Reads the decision and the leader znodes again where nothing else would.
 //!
-//! A watch reports each value that differs from the one it reported before. What this
-//! member reads itself, or knows from its own writes, can be a value that no watch
-//! ever reports: a leader znode that was created and is gone again before the watch came to
-//! read it. Nothing would then correct the view. So what differs from the watch's
-//! last report is read again, until both agree.
+//! A watch reports each value that differs from the one it reported before. What this member reads itself, or knows
+//! from its own writes, can be a value that no watch ever reports: for example a leader znode that was created, and
+//! deleted before the watch read it. Nothing would then correct the view. So what differs from the watch's last
+//! report is read again, until both agree.
 //!
-//! While the connection was lost, the ensemble can have been restored from an older copy: no reading
-//! of a znode is then ever as new as what is known of it, and the watch may tell nothing, for servers compare with
-//! what the client has seen. So all is read once after each reconnect, and the elector decides nothing before it
-//! has read the decision.
+//! While the connection was lost, the ensemble may have been restored from an older copy. Then no read of a znode is
+//! ever as new as what is known of it, and the watch may report nothing, since servers compare with what the client
+//! has seen. So everything is read once after each reconnect, and the elector decides nothing before it has read the
+//! decision.
 //!
-//! A watch's reading that is older than what is known changes nothing: an own write can have overtaken it. An own
-//! read counts whatever its age, if it was begun after the view came to know what it knows: servers answer a
-//! session's requests in order, and accept no client that has seen more than they have. So where its answer is
-//! older, the ensemble went back.
+//! A result of a watch that is older than what is known changes nothing: an own write may have overtaken it. An own
+//! read counts regardless of its age, if it was begun after the view learned what it knows: servers answer a
+//! session's requests in order, and accept no client that has seen more than they have. So an older answer means that
+//! the ensemble returned to an older state.
 
 use std::time::Duration;
 
@@ -30,7 +29,7 @@ use crate::{
 /// How long a watch may lag before the znode is read without it.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What the watches have reported, and where the view differs.
+/// What the watches have reported, and where the view differs from it.
 #[derive(Clone, Debug, Default, Hash)]
 pub(in crate::engine) struct Rereading {
     decision: Report,
@@ -40,8 +39,7 @@ pub(in crate::engine) struct Rereading {
 
 #[derive(Clone, Debug, Default, Hash)]
 struct Report {
-    /// Creation and last change of what the watch reported last; `None` before its
-    /// first report.
+    /// Creation and last change in the watch's last report; `None` before its first report.
     report: Option<Option<(i64, i64)>>,
     due: Option<Time>,
     /// It was not read since the connection was lost.
@@ -66,7 +64,7 @@ impl Rereading {
         std::iter::once((Znode::Decision, &self.decision)).chain(leader_znodes)
     }
 
-    /// What is to be read again, and when: not where that is done for another reason already.
+    /// What must be read again, and when. Leaves out what is being read already for another reason.
     fn to_read(&self, ops: &Ops) -> impl Iterator<Item = (Znode, Time)> {
         let waits = |(znode, report): (Znode, &Report)| {
             let under_way = ops.has(&Pending::Reread(znode)) || (report.doubted && ops.reads(znode));
@@ -75,39 +73,39 @@ impl Rereading {
         self.all().filter_map(waits)
     }
 
-    /// What is to be read again by now.
+    /// What must be read again by now.
     pub(in crate::engine) fn due(&self, ops: &Ops, now: Time) -> Vec<Znode> {
         self.to_read(ops).filter(|(_, due)| *due <= now).map(|(znode, _)| znode).collect()
     }
 
-    /// When something is to be read again.
+    /// When the next read is due.
     pub(in crate::engine) fn wake(&self, ops: &Ops) -> Option<Time> {
         self.to_read(ops).map(|(_, due)| due).min()
     }
 
-    /// It is not known whether this znode is still as it was read last.
+    /// Records that this znode may have changed since it was last read.
     pub(in crate::engine) fn doubt(&mut self, znode: Znode, now: Time) {
         let report = self.of(znode);
         report.doubted = true;
         report.due = Some(now);
     }
 
-    /// It is being read.
+    /// Records that the read has begun.
     pub(in crate::engine) fn begun(&mut self, znode: Znode) {
         self.of(znode).due = None;
     }
 
-    /// It was read.
+    /// Records that the znode was read.
     pub(in crate::engine) fn is_read(&mut self, znode: Znode) {
         self.of(znode).doubted = false;
     }
 
-    /// Whether the decision may be one that the ensemble does not know any more.
+    /// Whether the decision may be one that the ensemble does not contain any more.
     pub(in crate::engine) fn doubts_decision(&self) -> bool {
         self.decision.doubted
     }
 
-    /// Whether the leader znode of `slot` may be another one by now.
+    /// Whether the leader znode of `slot` may have changed by now.
     pub(in crate::engine) fn doubts_leader_znode(&self, slot: usize) -> bool {
         self.leader_znodes.get(slot).is_some_and(|report| report.doubted)
     }

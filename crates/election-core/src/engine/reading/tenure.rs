@@ -1,7 +1,8 @@
 //! The memory of which leaders were seen, for each slot.
 //!
-//! Without it, 'gone' looks like 'named, and not there yet'. It goes by the term in
-//! which the slot was decided, so that a decision about another slot leaves it alone.
+//! Without it, a leader that is gone could not be distinguished from a member that is named and has not acquired
+//! leadership yet. It uses the term in which the slot was decided, so that a decision about another slot does not
+//! change it.
 
 use crate::{engine::znode::Known, ids::Ballot, record::Current};
 
@@ -11,15 +12,15 @@ pub(in crate::engine) struct Tenure {
     /// The term and ballot that this member itself has seen in the leader znode. A new holder,
     /// another term or a new session clears it.
     seen: Option<(u64, Ballot)>,
-    /// The term and ballot whose place was seen to have become free.
+    /// The term and ballot whose leader znode was seen to have become free.
     vanished: Option<(u64, Ballot)>,
     /// When the leader znode was seen to be free, in milliseconds since the Unix epoch.
     free_since_ms: Option<u64>,
 }
 
 impl Tenure {
-    /// Looks at the leader znode once more, after the view has changed. `stands` is the term
-    /// of the slot, and who is named for it.
+    /// Updates the memory after the view has changed. `stands` is the term of the slot, and the member that is named
+    /// for it.
     pub(super) fn look(
         &mut self,
         stands: Option<(u64, Option<&Ballot>)>,
@@ -48,7 +49,8 @@ impl Tenure {
         self.vanished = self.vanished.take().filter(|(term, ballot)| is_named(*term, ballot));
     }
 
-    /// It ends with the session, and where the ensemble went back to an older state: terms are given out again then.
+    /// Clears the memory: at the end of the session, and if the ensemble returned to an older state, in which terms
+    /// are given out again.
     pub(super) fn forget(&mut self) {
         (self.seen, self.vanished) = (None, None);
     }

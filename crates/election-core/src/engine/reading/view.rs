@@ -1,4 +1,4 @@
-//! What this member has read: the last known content of the znodes it cares for.
+//! What this member has read: the last known content of the znodes that it uses.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,7 +18,7 @@ use crate::{
     time::{FAR, Time},
 };
 
-/// How long the end of a request is remembered that is not there any more: a server that lags may show it again.
+/// How long the end of a deleted request is remembered: a server that lags may show the request again.
 const REMEMBERED: Duration = Duration::from_secs(600);
 
 /// A transaction, and when it was made by the clock of the servers, in milliseconds since the Unix epoch.
@@ -33,7 +33,7 @@ impl Stamp {
         nodes.map(|node| Self { zxid: node.mzxid, ms: node.mtime_ms }).max().unwrap_or_default()
     }
 
-    /// How long before this one `node` was created, as far as that is known.
+    /// How long before this transaction `node` was created, as far as that is known.
     fn since_creation_of(self, czxid: i64, ctime_ms: i64) -> Duration {
         let known = czxid < self.zxid && ctime_ms > 0;
         let ms = if known { self.ms.saturating_sub(ctime_ms) } else { 0 };
@@ -48,16 +48,16 @@ pub(in crate::engine) struct View {
     /// The leader znodes, by slot.
     leaders: Vec<Known<Current>>,
     pub(in crate::engine) control: Known<Control>,
-    /// Lowest ballot first. Only the elector's.
+    /// Lowest ballot first. Only read by the elector.
     pub(in crate::engine) members: Option<Vec<MemberRecord>>,
-    /// The latest transaction that any of them is from.
+    /// The latest transaction that wrote any member's record.
     pub(in crate::engine) newest_zxid: i64,
     /// The names of all records under `nodes`, usable or not.
     pub(in crate::engine) member_nodes: BTreeSet<String>,
-    /// In the order of their creation. Only the elector's.
+    /// In the order of their creation. Only read by the elector.
     pub(in crate::engine) requests: Option<Vec<(FiledRequest, Meta)>>,
-    /// Until when each request that is pending may be begun. Kept while this member is no elector: the time that a
-    /// request is valid is counted once by each process.
+    /// Until when each pending request may be begun. Kept while this member is not the elector: each process counts
+    /// the validity of a request once.
     pub(in crate::engine) ends: BTreeMap<RequestRef, Time>,
     /// When each request was created, by the clock of the servers.
     filed_ms: BTreeMap<RequestRef, i64>,
@@ -66,7 +66,7 @@ pub(in crate::engine) struct View {
     requests_stamp: Stamp,
     /// Records among members and requests that can't be used.
     pub(in crate::engine) unreadable: Vec<RecordError>,
-    /// What the next leader has prepared for, while the own leadership is handed over: by its ballot, the term.
+    /// What the next leader has prepared for while this leader hands over: the next leader's ballot, and the term.
     pub(in crate::engine) prepared: Option<(Ballot, u64)>,
 }
 
@@ -81,7 +81,7 @@ impl View {
         self.leaders.iter().enumerate()
     }
 
-    /// The leader znode was read, and `seen` is what was made of it.
+    /// The leader znode was read; `seen` is the result.
     pub(in crate::engine) fn see_leader_znode(
         &mut self,
         slot: usize,
@@ -97,14 +97,14 @@ impl View {
         }
     }
 
-    /// What is known of this place counts no more.
+    /// What is known of this leader znode does not count any more.
     pub(in crate::engine) fn forget_leader_znode(&mut self, slot: usize) {
         if let Some(known) = self.leaders.get_mut(slot) {
             *known = Known::Unread;
         }
     }
 
-    /// Forgets the leader znodes of slots that there are not any more: they are not watched.
+    /// Forgets the leader znodes of slots that do not exist any more: they are not watched.
     pub(in crate::engine) fn forget_leader_znodes(&mut self, from: usize) {
         self.leaders.truncate(from);
     }
@@ -152,9 +152,9 @@ impl View {
         self.filed_ms = filed.filter(|(_, ctime_ms)| *ctime_ms > 0).collect();
     }
 
-    /// Counts how long each request is valid: from now on, if it was not known before, less what has passed
-    /// before by the servers' own times. A member that has just begun has written its record a moment
-    /// ago, so a request that was left behind while no member lived is known to be old.
+    /// Counts how long each request is valid: from now on, if it was not known before, minus the time that has passed
+    /// before according to the servers' own times. A member that has just started wrote its record a moment ago, so a
+    /// request that was left behind while no member lived is known to be old.
     pub(in crate::engine) fn count_validity(&mut self, now: Time) {
         let latest = self.members_stamp.max(self.requests_stamp);
         for (FiledRequest { which, request }, _) in self.requests.iter().flatten() {
@@ -162,7 +162,7 @@ impl View {
                 self.ends.remove(which);
                 continue;
             }
-            // So long that no process sees its end.
+            // So long that no process lives until its end.
             if request.valid_for() >= FAR {
                 continue;
             }
@@ -175,7 +175,7 @@ impl View {
         self.ends.retain(|_, end| now < *end + REMEMBERED);
     }
 
-    /// A request was answered by this member itself.
+    /// This member itself has answered a request.
     pub(in crate::engine) fn answered(&mut self, name: &str, request: Request, version: i32, mzxid: i64) {
         let mut requests = self.requests.iter_mut().flatten();
         if let Some((known, meta)) = requests.find(|(filed, _)| filed.which.name == name)
@@ -186,14 +186,14 @@ impl View {
         }
     }
 
-    /// A request was removed by this member itself.
+    /// This member itself has removed a request.
     pub(in crate::engine) fn trimmed(&mut self, name: &str) {
         if let Some(requests) = &mut self.requests {
             requests.retain(|(filed, _)| filed.which.name != name);
         }
     }
 
-    /// Forgets what only an elector keeps.
+    /// Forgets what only an elector reads.
     pub(in crate::engine) fn forget_membership(&mut self) {
         self.members = None;
         self.member_nodes.clear();

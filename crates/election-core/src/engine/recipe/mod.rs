@@ -1,4 +1,4 @@
-//! How the leader is found.
+//! How the leader is determined.
 
 mod names;
 
@@ -6,27 +6,25 @@ use std::sync::Arc;
 
 use crate::strategy::Strategy;
 
-/// How the leader is found. All members of an election must use the same.
+/// How the leader is determined. All members of an election must use the same recipe.
 #[derive(Clone, Debug)]
 pub enum Recipe {
     /// The member with the lowest ballot asks the strategy, and writes the decision.
     /// The only recipe with policies, a line of succession and operators' requests.
     Elector(Arc<dyn Strategy>),
-    /// Each candidate has an ephemeral sequential znode in a queue; the first one leads,
-    /// and everyone else watches the one before. No herd: one znode's end wakes one
-    /// member.
+    /// Each candidate has an ephemeral sequential znode in a queue. The first one leads, and every other one watches
+    /// the one before. No herd: the end of one znode wakes one member.
     Queue(QueueFormat),
-    /// There is one ephemeral znode, and the candidate that creates it leads. Each other one
-    /// watches it, and all try at once when it goes: for a few members.
+    /// There is one ephemeral znode, and the candidate that creates it leads. Every other candidate watches it, and
+    /// all try at once when it is deleted: for a few members.
     Single,
 }
 
-/// How the znodes of a queue are named, and what they hold.
+/// How the znodes of a queue are named, and what they contain.
 ///
-/// In a foreign format the path of the election (`<root>/<election>`) is
-/// the queue itself, with nothing of ours beside it: neither READY nor a history is
-/// written there. The promise of one leader at a time holds among members of this
-/// crate; the others lead by their own rules, and theirs know no lease.
+/// In a foreign format the path of the election (`<root>/<election>`) is the queue itself, and contains no other
+/// znodes of this crate: neither READY nor a history is written there. The guarantee of one leader at a time holds
+/// among members of this crate. The other participants lead by their own rules, which have no lease.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum QueueFormat {
     /// This crate's own.
@@ -40,21 +38,21 @@ pub enum QueueFormat {
     KazooElection,
 }
 
-/// What to do about what a former process of this member has left behind.
+/// What to do about the znodes that a former process of this member has left behind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Leftovers {
-    /// Wait until its session has expired; if it hasn't by then, the other one is
-    /// alive, and this is a duplicate.
+    /// Wait until its session has expired. If the session has not expired by then, the other process is alive, and
+    /// this is a duplicate.
     #[default]
     Wait,
-    /// Remove it: whoever set this has proof that no such process lives, nor any
-    /// of its work (a lock that both held). In the recipe `single` it is waited for all the
-    /// same, since its leader znode can't be told from the next leader's.
+    /// Remove them: set this only with proof that no such process lives, nor any of its work (for example a lock that
+    /// both processes take). The recipe `single` waits nevertheless, since the process's leader znode can't be
+    /// distinguished from the next leader's.
     Remove,
 }
 
 impl Recipe {
-    /// Its word in configuration and logs.
+    /// Its name in configuration and logs.
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Elector(_) => "elector",
@@ -63,7 +61,7 @@ impl Recipe {
         }
     }
 
-    /// Whether a znode alone settles who leads.
+    /// Whether a znode alone decides who leads.
     pub(in crate::engine) fn is_contest(&self) -> bool {
         !matches!(self, Self::Elector(_))
     }
@@ -75,7 +73,7 @@ impl Recipe {
 }
 
 impl QueueFormat {
-    /// Its word.
+    /// Its name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Native => "native",

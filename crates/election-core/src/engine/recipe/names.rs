@@ -1,16 +1,16 @@
-//! The names of a queue's znodes, and who is before whom: each format's own rule,
-//! since all candidates in one queue must agree.
+//! The names of a queue's znodes, and their order: each format has its own rule, since all candidates in one queue
+//! must agree.
 
 use super::QueueFormat;
 use crate::{ids::Ballot, paths::Paths};
 
-/// What Curator's `LeaderLatch` has before the number.
+/// The text before the number in a name of Curator's `LeaderLatch`.
 const LATCH: &str = "latch-";
-/// What kazoo's `Lock`, and so its `Election`, has before the number.
+/// The text before the number in a name of kazoo's `Lock`, and so of its `Election`.
 const LOCK: &str = "__lock__";
 
 impl Ballot {
-    /// The name of an incarnation whose place has none of its own: one made from its session.
+    /// The name of an incarnation whose leader znode has a fixed name: made from its session.
     pub(crate) fn of_session(session: i64) -> Option<Self> {
         Self::new(format!("s{session:016x}-{:010}", 0)).ok()
     }
@@ -25,9 +25,8 @@ impl QueueFormat {
         }
     }
 
-    /// What ZooKeeper appends its number to, for the `attempt`-th znode of a session:
-    /// another one each time, so that a reply that was lost for one is never taken
-    /// for another's.
+    /// The text to which ZooKeeper appends its number, for the `attempt`-th znode of a session. Each attempt has
+    /// another one, so that a lost reply for one attempt is never mistaken for another's.
     pub(in crate::engine) fn stem(self, session: i64, attempt: u32) -> String {
         let guid = format!("{session:016x}{attempt:016x}");
         match self {
@@ -44,7 +43,7 @@ impl QueueFormat {
         }
     }
 
-    /// How the names of all znodes of a session begin.
+    /// The prefix of the names of all znodes of a session.
     pub(in crate::engine) fn session_stem(self, session: i64) -> String {
         let id = format!("{session:016x}");
         match self {
@@ -54,7 +53,7 @@ impl QueueFormat {
         }
     }
 
-    /// Those of `names` that are in the queue, the first one first.
+    /// The names that are in the queue, the first one first.
     pub(crate) fn order(self, names: &[String]) -> Vec<&str> {
         let names = names.iter().map(String::as_str);
         match self {
@@ -64,13 +63,13 @@ impl QueueFormat {
                 ballots.sort_by(|(a, _), (b, _)| a.cmp(b));
                 ballots.into_iter().map(|(_, name)| name).collect()
             }
-            // Curator counts every child, and compares what follows the last "latch-" as text.
+            // Curator counts every child, and compares the text after the last "latch-".
             Self::LeaderLatch => {
                 let mut all: Vec<_> = names.collect();
                 all.sort_by_key(|name| name.rfind(LATCH).map_or(*name, |at| &name[at + LATCH.len()..]));
                 all
             }
-            // kazoo leaves out what does not end like a lock, and compares the numbers as text.
+            // kazoo leaves out names that do not end like a lock, and compares the numbers as text.
             Self::KazooElection => {
                 let mut locks: Vec<_> = names.filter_map(|name| Some((lock_number(name)?, name))).collect();
                 locks.sort_by_key(|(number, _)| *number);

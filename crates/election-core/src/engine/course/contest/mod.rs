@@ -2,41 +2,36 @@
 //!
 //! ```text
 //!   what was read ──┐                      ┌──▶ znode operations, watches
-//!   outcomes ───────┼──▶ Contest ── place ─┴──▶ Office ──▶ prepare, take over, lead, stop
+//!   outcomes ───────┼──▶ Contest ── znode ─┴──▶ Leader ──▶ prepare, take over, lead, stop
 //!   health, time ───┘       ▲                      │
-//!                           └──────── let go ──────┘
+//!                           └─────── released ─────┘
 //! ```
 //!
 //! The contest is this member's candidacy until a znode of its own is the leader znode: in the queue once no
-//! candidate is before it, in the single recipe once it has been created. It hands that znode to the
-//! [leader's side](crate::engine::leader) as a mandate. From then on everything is as it is under an elector:
-//! prepare, take over, READY, the lease and its end, stopping, and deleting the leader znode after
-//! that. When the leader's side is idle again, the contest begins anew with another znode.
+//! candidate is before it, in the single recipe once the znode has been created. The contest hands that znode to the
+//! [leader's side](crate::engine::leader) as a mandate. From then on everything is as under an elector: prepare, take
+//! over, READY, the lease and its end, stopping, and deleting the leader znode after that. When the leader's side is
+//! idle again, the contest starts again with another znode.
 //!
-//! **The fencing token is the czxid of the leader znode.** Single: each leadership is one creation of
-//! the znode, and creations are numbered by czxid. Queue: numbers are given out in the
-//! order of creation, and only the first one leads. When one leader follows another, its znode was either
-//! behind the former one already, or created after that: it was created later in both cases. A member that
-//! rejoins does so with a new znode, behind all others. A parent that was deleted and made again, which
-//! begins at number 0, had no child then, so all its znodes were created later
-//! than all before. Not covered: 2^31 znodes in one queue (the counter wraps),
-//! znodes that are made by hand, and an ensemble restored from a copy. There is
-//! no decision to count terms, so the token is also the term.
+//! **The fencing token is the czxid of the leader znode.** Single: each leadership is one creation of the znode, and
+//! creations are numbered by czxid. Queue: numbers are given out in the order of creation, and only the first znode
+//! leads. When one leader follows another, its znode was either behind the former one already, or created after that:
+//! in both cases it was created later. A member that rejoins does so with a new znode, behind all others. A parent
+//! that was deleted and created again numbers from 0. It had no child when it was deleted, so all its znodes were
+//! created later than all before. Not covered: 2^31 znodes in one queue (the counter wraps), znodes that are created
+//! by hand, and an ensemble restored from a copy. No decision counts terms, so the token is also the term.
 //!
+//! **The versions of each created znode begin at 0**, so the creations of the leader znode of the single recipe are
+//! counted. Each creation sets the parent, in the same transaction. A deletion is applied only while the parent has
+//! the version that the creation gave it. So a deletion that arrives late, or is retried, never removes the next
+//! leader's znode.
 //!
-//! **Versions begin at 0 in every life of a znode**, so the creations of the leader znode of the single recipe are
-//! counted: each creation sets the parent, in one transaction, and a deletion is applied
-//! only while the parent has the version that the creation gave it. So a deletion
-//! that comes late, or is retried, never removes the next leader's znode.
+//! **A znode without a member would block every candidate** as long as its session lives. So after a creation without
+//! an answer the contest searches for the znode, by the guid in its name or as this session's, and adopts it. Every
+//! other znode of this session is deleted before another one is created and before this member leaves.
 //!
-//! **A znode without a member behind it would block everyone** as long as its session
-//! lives. So a creation without an answer is looked for, by the guid in its name or
-//! as this session's, and adopted; and whatever else of this session is found is deleted, before
-//! another one is made and before this member is gone.
-//!
-//! No elector oversees a leader here, so it oversees itself: a takeover that takes too long
-//! is given up, and after a failure the member rejoins only after a pause, which doubles
-//! with each failure in a row.
+//! No elector oversees a leader here, so the leader oversees itself: it gives up a takeover that takes too long.
+//! After a failure the member rejoins only after a pause, which doubles with each failure in a row.
 
 mod oversight;
 mod steps;
@@ -61,23 +56,23 @@ use crate::{
 /// The first pause after a failure.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
-/// How far this member's candidacy is.
+/// The progress of this member's candidacy.
 #[derive(Clone, Debug, Default, Hash)]
 pub(in crate::engine) struct Contest {
     step: ContestStep,
-    /// Znodes that were begun to be created in this session.
+    /// The number of znodes whose creation was begun in this session.
     attempts: u32,
-    /// The last of them was not answered: if it is found, it is this member's.
+    /// The last creation had no answer: a znode of that attempt is this member's.
     unanswered: bool,
-    /// Queue: the path of the one before, and the content of its record.
+    /// Queue: the path of the znode before, and the content of its record.
     before: Option<Before>,
-    /// The one before has gone: who is before it now?
+    /// The znode before has gone: the queue must be ranked again.
     look_again: bool,
-    /// What of the own znode the creation under way writes.
+    /// The content of the own znode that the creation under way writes.
     written: Vec<u8>,
     failures: u32,
     join_at: Option<Time>,
-    /// Since when the application is at this.
+    /// What the application is doing, and since when.
     stage: Option<(Stage, Time)>,
     serving_since: Option<Time>,
     /// Another member was seen to lead, or to be before this one.
@@ -88,7 +83,7 @@ pub(in crate::engine) struct Contest {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Before {
     path: String,
-    /// It is the very first, as far as is known.
+    /// It is the first in the queue, as far as is known.
     first: bool,
     /// It was seen to have gone.
     gone: bool,
@@ -99,35 +94,35 @@ enum ContestStep {
     /// There is no session.
     #[default]
     Idle,
-    /// Looking for what a former process of this member has left in the queue.
+    /// Looks for znodes of a former process of this member in the queue.
     ListLeftovers,
     LookAtLeftover(Vec<String>),
     DropLeftover(String, Vec<String>),
-    /// Looking for znodes of this very session that belong to no candidacy.
+    /// Looks for znodes of this session that belong to no candidacy.
     Seek(Then),
     /// Found under the guid of a creation that was not answered.
     Adopt(String),
-    /// Single: the leader znode is this session's. Which creation is it? Read before the leader znode is once
-    /// more: if that one is newer, the count is too low, and nothing is deleted by it.
+    /// Single: the leader znode is this session's. Reads the count of its creation, before the leader znode is read
+    /// again: if the leader znode is newer, the count is too low, and nothing is deleted by it.
     Count(Then),
     Look(Then, i32),
     /// With its version and its count, if it is the leader znode.
     Drop(String, Option<(i32, i32)>, Then),
     Create,
-    /// Queue: who is before this one?
+    /// Queue: looks for the znode before the own one.
     Rank,
     /// Another candidate is before this one.
     Waiting,
     /// No candidate is before this one; the leader's side may still be busy with the former leadership.
     First,
-    /// The leader's side has it.
+    /// The leader's side has the znode.
     Leading,
     /// No candidate for a while.
     Pausing,
     Gone,
 }
 
-/// What follows once no znode is left that belongs to no candidacy.
+/// The next step once no znode is left that belongs to no candidacy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Then {
     Join,
@@ -136,7 +131,7 @@ enum Then {
 }
 
 impl Contest {
-    /// Begins anew, but for the memory of failures.
+    /// Starts again. Only the memory of failures is kept.
     fn reset(&mut self, core: &mut Core, step: ContestStep) {
         core.ops.give_up_all(Part::Contest);
         core.own.seat = Seat::default();
@@ -147,7 +142,7 @@ impl Contest {
         matches!(self.step, ContestStep::Idle | ContestStep::Gone)
     }
 
-    /// Whether no znode of this session can be there yet.
+    /// Whether no znode of this session can exist yet.
     fn is_preparing(&self) -> bool {
         matches!(
             self.step,
@@ -157,11 +152,11 @@ impl Contest {
 }
 
 impl Contest {
-    /// A session has begun: this member becomes a candidate, with nothing of a former session.
+    /// A session has begun: this member becomes a candidate. Nothing of a former session is kept.
     pub(in crate::engine) fn begin(&mut self, core: &mut Core) {
         let first = match (core.config.leftovers, core.queue_format()) {
             (Leftovers::Remove, Some(_)) => ContestStep::ListLeftovers,
-            // It is there most likely: a read, rather than a creation that is refused.
+            // The znode exists most likely: a read, rather than a creation that is refused.
             (Leftovers::Remove, None) => ContestStep::Seek(Then::Join),
             (Leftovers::Wait, _) => ContestStep::Create,
         };
@@ -171,8 +166,8 @@ impl Contest {
         }
     }
 
-    /// The connection was lost, and is back: with an older copy of the ensemble candidates may be back that were before
-    /// this one in the queue.
+    /// The connection was lost, and has returned. In an older copy of the ensemble, candidates can be present again
+    /// that were before this one in the queue.
     pub(in crate::engine) fn session_resumed(&mut self, core: &mut Core) {
         if core.queue_format().is_none() {
             return;
@@ -192,7 +187,7 @@ impl Contest {
         self.reset(core, ContestStep::Idle);
     }
 
-    /// When the contest goes on even if nothing happens, beside trying again.
+    /// When the contest continues even without an event, apart from retries.
     pub(in crate::engine) fn wake(&self, core: &Core) -> Option<Time> {
         let pauses = self.step == ContestStep::Pausing && core.session_is_active();
         let stand = self.join_at.filter(|at| pauses && *at > core.now.time);
@@ -200,8 +195,8 @@ impl Contest {
         [stand, stage].into_iter().flatten().min()
     }
 
-    /// The name of the own znode, once this member is a candidate; in the single recipe, where the
-    /// place has no name of its own, one made from its session.
+    /// The name of the own znode, once this member is a candidate. In the single recipe the leader znode has a fixed
+    /// name, so the name is made from the session.
     pub(in crate::engine) fn ballot(&self, core: &Core) -> Option<Ballot> {
         match (&self.step, &core.own.seat.own) {
             (_, Some(own)) => core.ballot_at(&own.path, own.node.owner),
@@ -221,8 +216,8 @@ impl Contest {
         )
     }
 
-    /// Whether this member may have to lead soon. Where that is not known, it may: proving
-    /// a lease takes a heartbeat and a tick, which a takeover would otherwise wait for.
+    /// Whether this member may have to lead soon. If that is not known, it may: proving a lease takes a heartbeat and
+    /// a tick, and a takeover would otherwise wait for them.
     pub(in crate::engine) fn keeps_lease(&self, core: &Core) -> bool {
         match self.step {
             ContestStep::Idle | ContestStep::Gone | ContestStep::Pausing => false,
@@ -248,7 +243,7 @@ impl Contest {
         watched
     }
 
-    /// A watch has read the own znode or the one before.
+    /// A watch has read the own znode or the znode before.
     pub(in crate::engine) fn saw(
         &mut self,
         core: &mut Core,
@@ -276,7 +271,7 @@ impl Contest {
         }
     }
 
-    /// The one before has changed: it leads now, or it has gone.
+    /// The znode before has changed: its member leads now, or the znode has gone.
     fn saw_before(&mut self, node: Option<&Node>) {
         let Some(before) = &mut self.before else { return };
         let Some(node) = node else {

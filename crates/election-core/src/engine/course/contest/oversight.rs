@@ -1,5 +1,5 @@
-//! Between the contest and the leader's side: handing over the own znode, overseeing the one
-//! who leads, and what follows once it has released leadership.
+//! Between the contest and the leader's side: handing over the own znode, overseeing the leader, and what follows
+//! once it has released leadership.
 
 use super::{Contest, ContestStep, FIRST_PAUSE, Then};
 use crate::{
@@ -70,8 +70,8 @@ impl Contest {
         self.end_former_life(core, leader);
     }
 
-    /// A leader that has led on over the end of its session (`keep`) leads until another one does,
-    /// or until it can take over anew: its token went with its znode.
+    /// A leader that has led on after the end of its session (`keep`) leads until another member does, or until it
+    /// can take over again: its token ended with its znode.
     fn end_former_life(&self, core: &mut Core, leader: &mut Leader) {
         let epoch = core.session_epoch();
         if epoch.is_none() || leader.held().is_none_or(|held| Some(held.epoch) == epoch) {
@@ -110,7 +110,7 @@ impl Contest {
         self.step = ContestStep::Seek(if failed { Then::Pause } else { Then::Join });
     }
 
-    /// After a failure others get their chance, and this one a rest.
+    /// After a failure this member pauses, so that others can lead.
     pub(super) fn pause_after_failure(&mut self, core: &mut Core, served_long: bool) -> bool {
         if served_long {
             self.failures = 0;

@@ -32,7 +32,7 @@ impl Contest {
         }
     }
 
-    /// Goes over to what the circumstances ask for; whether there is nothing to do but wait.
+    /// Changes to the step that the circumstances require. Returns whether it can only wait.
     fn turn(&mut self, core: &mut Core, leader: &mut Leader) -> bool {
         let idle = leader.is_idle();
         if core.own.leaving.is_asked() {
@@ -90,13 +90,13 @@ impl Contest {
         false
     }
 
-    /// Whether there is nothing to do but wait.
+    /// Returns whether it can only wait.
     fn go_on_waiting(&mut self, core: &mut Core) -> bool {
         self.has_waited = true;
         if core.queue_format().is_some() {
             let again = std::mem::take(&mut self.look_again);
             if again {
-                // Cleared before it is read: what vanishes meanwhile is looked at again.
+                // Cleared before the read, so that a znode that vanishes meanwhile is checked again.
                 self.step =
                     if core.rules.keep(Rule::RanksAgain) { ContestStep::Rank } else { ContestStep::First };
             }
@@ -216,7 +216,7 @@ impl Contest {
                 );
             }
             (ContestStep::Create, Outcome::Exists) => self.step = ContestStep::Seek(Then::Join),
-            // Whether it was created is unknown.
+            // It is unknown whether the znode was created.
             (ContestStep::Create, Outcome::Unknown(why)) => {
                 self.step = ContestStep::Seek(Then::Join);
                 later(core, why);
@@ -241,7 +241,7 @@ impl Contest {
         self.step = if names.is_empty() { ContestStep::Create } else { ContestStep::LookAtLeftover(names) };
     }
 
-    /// Whether another session made it for this member.
+    /// Whether another session created it for this member.
     fn is_of_this_member(&self, core: &Core, node: &Node) -> bool {
         let member = &core.config.member.member;
         let says = if core.config.recipe.is_native() {
@@ -257,8 +257,8 @@ impl Contest {
         node.owner == core.session_id() || member()
     }
 
-    /// What of this session stands in the queue: the last creation, if it was not
-    /// answered, is this member's; all else goes.
+    /// The znodes of this session in the queue. The last creation, if it had no answer, is this member's; all others
+    /// are deleted.
     fn sought_in_queue(&mut self, core: &mut Core, then: Then, names: &[String]) {
         let Some(queue) = Line::queue(core) else { return };
         let mut mine = queue.own(names);
@@ -275,7 +275,7 @@ impl Contest {
 
     fn sought_leader_znode(&mut self, core: &mut Core, then: Then, node: Option<&Node>) {
         core.see_leader_znode(0, node);
-        // Another session's is never deleted, not even that of a former process of this member.
+        // A znode of another session is never deleted, not even that of a former process of this member.
         match node {
             Some(node) if self.owns(core, node) => self.step = ContestStep::Count(then),
             Some(_) if then == Then::Join => {
@@ -334,7 +334,7 @@ impl Contest {
         };
     }
 
-    /// It was the first in the queue before the connection was lost.
+    /// The own znode was the first in the queue before the connection was lost.
     fn ranked_again(&mut self, core: &mut Core, leader: &mut Leader, names: &[String]) {
         core.own.seat.ranks_again = false;
         let (Some(queue), Some(own)) = (Line::queue(core), &core.own.seat.own) else { return };
@@ -344,14 +344,14 @@ impl Contest {
         }
     }
 
-    /// Where the own znode is in the queue.
+    /// The position of the own znode in the queue.
     fn ranked(&mut self, core: &mut Core, names: &[String]) {
         let (Some(queue), Some(own)) = (Line::queue(core), &core.own.seat.own) else { return };
         let own = own.name().to_owned();
         match queue.rank(names, &own) {
             Rank::Gone => self.own_lost(core, "the own znode in the queue is gone"),
             Rank::Stray(stray) => {
-                // It goes, and the own one is looked for again.
+                // The stray is deleted, and the own znode is searched for again.
                 self.unanswered = true;
                 core.own.seat.own = None;
                 let text = "a former znode of this session still stands in the queue".to_owned();
@@ -365,7 +365,7 @@ impl Contest {
             Rank::Behind(before, ahead) => {
                 let path = queue.path(before);
                 if self.before.as_ref().is_some_and(|known| known.gone && known.path == path) {
-                    // The server that was asked has not heard of it yet.
+                    // The server that was read does not know of the deletion yet.
                     self.look_again = true;
                     core.retry(Part::Contest);
                 } else {
