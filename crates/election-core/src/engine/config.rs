@@ -63,7 +63,7 @@ impl Profile {
 pub struct Config {
     /// Where the election keeps its znodes.
     pub paths: Paths,
-    /// Who this member is.
+    /// This member.
     pub member: Profile,
     /// How the election behaves.
     pub policy: Policy,

@@ -178,7 +178,7 @@ impl Engine {
         self.core.out.actions.pop_front()
     }
 
-    // ---- to look at ----
+    // ---- reading the state ----
 
     /// When [`Event::Tick`] is due, if there is no event before.
     pub fn wakeup(&self) -> Option<Time> {

@@ -96,7 +96,7 @@ impl Course {
         }
     }
 
-    // ---- to look at ----
+    // ---- reading the state ----
 
     /// The znodes to watch for it.
     pub(in crate::engine) fn watched(&self, core: &Core) -> Vec<Watched> {

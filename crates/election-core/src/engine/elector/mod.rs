@@ -39,7 +39,7 @@ use watchdog::Watchdog;
 #[derive(Clone, Debug, Default, Hash)]
 pub(in crate::engine) struct Elector {
     watchdog: Watchdog,
-    /// The step for which everything was just read once more.
+    /// The step for which everything was just read again.
     checked: Option<IrreversibleStep>,
 }
 

@@ -175,7 +175,7 @@ impl Leader {
         }
     }
 
-    /// Goes over to another state.
+    /// Changes to another state.
     fn turn(&mut self, core: &mut Core, state: State) {
         self.state = state;
         self.report(core);

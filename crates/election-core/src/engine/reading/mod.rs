@@ -46,7 +46,7 @@ impl Reading {
         }
     }
 
-    // ---- who was seen to lead ----
+    // ---- which leaders were seen ----
 
     /// Keeps the memory of which leaders were seen, after the view has changed.
     pub(in crate::engine) fn remember_tenures(&mut self, slots: usize, unix_ms: u64) {
