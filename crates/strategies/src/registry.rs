@@ -53,7 +53,8 @@ pub struct Registry {
 
 impl Registry {
     /// Adds a stage. The factory reads the settings from the table in which the policy names the stage, and returns
-    /// `None` after it has reported a problem. The stage's [`Filter::name`] and [`Comparison::name`] must be this name.
+    /// `None` after it has reported a problem. The stage's [`Filter::name`](crate::Filter::name) and
+    /// [`Comparison::name`](crate::Comparison::name) must be this name.
     ///
     /// # Errors
     /// The name is used by a built-in or registered stage or strategy, or is not valid.

@@ -4,7 +4,7 @@
 //!   run ──▶ http, probes, balance ──▶ state ──▶ job ──▶ guard
 //! ```
 //!
-//! Arrows are all the dependencies between them. [`run`] starts and ends the daemon. `state` is what a running worker
+//! Arrows are all the dependencies between them. `run` starts and ends the daemon. `state` is what a running worker
 //! knows of itself. [`job`] runs the programs of a job, each under a [`guard`].
 
 mod balance;

@@ -20,6 +20,9 @@ use crate::{
     record::{Health, RoundTrips},
 };
 
+#[cfg(doc)]
+use crate::{Policy, Profile};
+
 /// The size limit of a member's measured attributes, in bytes of JSON.
 pub const MAX_ATTRIBUTES: usize = 16 * 1024;
 
