@@ -244,7 +244,8 @@ impl Handler for AtDesk {
             );
             let _ = handed_back.await;
         }
-        if desk.waiting().is_none()
+        let waiting = desk.waiting();
+        if waiting.is_none()
             && let Some(election) = desk.election()
         {
             election.withdraw("it does not campaign");
