@@ -38,7 +38,9 @@ fn check(elected: &Elected, policy: &Policy) -> Verdict {
     let (given, Some(named)) = (&slot.given, &slot.named) else { return Ok(()) };
     let asked = matches!(given.cause, Cause::Switchover | Cause::Failover);
     let allowed = ["being first in line", "was in line", "nobody else was left"];
-    if asked || allowed.iter().any(|word| given.sentence.contains(word)) {
+    // A long sentence is cut, and its reason with it.
+    let is_cut = given.sentence.ends_with('…');
+    if asked || is_cut || allowed.iter().any(|word| given.sentence.contains(word)) {
         return Ok(());
     }
     let goes_back = given.previous.as_ref().is_some_and(|previous| previous.site != named.site);

@@ -51,11 +51,18 @@ impl Requests {
         self.several |= elected.slots.len() > 1;
         // A decision that is written again as it was remembered carries what was decided of each slot.
         self.carried(elected, |term| term < elected.term);
-        let Some(which) = elected.latest().and_then(|given| given.request.as_ref()) else {
+        // The first decision of several slots decides all of them.
+        let now = elected.slots.iter().map(|slot| &slot.given).filter(|given| given.term == elected.term);
+        let Some(which) = now.filter_map(|given| given.request.as_ref()).next() else {
             return Ok(());
         };
         let terms = self.decided.entry(which.clone()).or_default();
-        if let (true, Some(ended)) = (terms.is_empty(), self.ended.get(which)) {
+        // A decision that is written again, as it was remembered, has the term in which the request was done.
+        let ended = self
+            .ended
+            .get(which)
+            .filter(|ended| !matches!(ended, RequestState::Done { term, .. } if *term == elected.term));
+        if let (true, Some(ended)) = (terms.is_empty(), ended) {
             return Err(format!(
                 "requests once: {which:?} had ended as {ended:?}, and term {} begins it",
                 elected.term
