@@ -90,3 +90,27 @@ fn no_modules_or_folders_depend_on_each_other() -> anyhow::Result<()> {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     Ok(())
 }
+
+/// The parts of dr-worker, and what each must not use: config, then the views, then the worker, then the operator.
+#[test]
+fn the_parts_of_dr_worker_depend_one_way() -> anyhow::Result<()> {
+    let src = cargo::root().join("apps/dr-worker/src");
+    let edges = Sources::read(&src.join("lib.rs"))?.edges();
+    let mut wrong = Vec::new();
+    for (part, later) in [
+        ("config", &["view", "worker", "operator", "error", "connect"][..]),
+        ("view", &["worker", "operator"]),
+        ("worker", &["operator"]),
+    ] {
+        let is_in = |file: &Path, unit: &str| {
+            file.starts_with(src.join(unit)) || file == src.join(unit).with_extension("rs")
+        };
+        let mut own = edges.iter().filter(|edge| is_in(&edge.from, part)).peekable();
+        assert!(own.peek().is_some(), "no import in {part}");
+        wrong.extend(
+            own.filter(|edge| later.iter().any(|unit| is_in(&edge.to, unit))).map(ToString::to_string),
+        );
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    Ok(())
+}

@@ -19,16 +19,16 @@ pub(in crate::engine) struct Tenure {
 }
 
 impl Tenure {
-    /// Updates the memory after the view has changed. `stands` is the term of the slot, and the member that is named
+    /// Updates the memory after the view has changed. `decided` is the term of the slot, and the member that is named
     /// for it.
     pub(super) fn look(
         &mut self,
-        stands: Option<(u64, Option<&Ballot>)>,
+        decided: Option<(u64, Option<&Ballot>)>,
         leader: &Known<Current>,
         unix_ms: u64,
     ) {
-        let is_named = |term: u64, ballot: &Ballot| stands == Some((term, Some(ballot)));
-        match (leader, stands) {
+        let is_named = |term: u64, ballot: &Ballot| decided == Some((term, Some(ballot)));
+        match (leader, decided) {
             (Known::Present(current, _), Some(_)) => {
                 let serves = is_named(current.term, &current.ballot);
                 self.seen = serves.then(|| (current.term, current.ballot.clone()));

@@ -190,9 +190,9 @@ impl Contest {
     /// When the contest continues even without an event, apart from retries.
     pub(in crate::engine) fn wake(&self, core: &Core) -> Option<Time> {
         let pauses = self.step == ContestStep::Pausing && core.session_is_active();
-        let stand = self.join_at.filter(|at| pauses && *at > core.now.time);
+        let join = self.join_at.filter(|at| pauses && *at > core.now.time);
         let stage = self.stage.map(|(_, since)| since + core.config.policy.takeover_timeout);
-        [stand, stage].into_iter().flatten().min()
+        [join, stage].into_iter().flatten().min()
     }
 
     /// The name of the own znode, once this member is a candidate. In the single recipe the leader znode has a fixed
