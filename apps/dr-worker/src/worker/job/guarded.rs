@@ -122,6 +122,9 @@ pub(super) struct Guarded {
     /// Orders in one direction, reports in the other.
     socket: UnixStream,
     lines: Lines,
+    /// The guard has reported that no process of the tree is left, and is about to end itself.
+    is_tree_gone: bool,
+    /// The guard has ended too.
     is_gone: bool,
 }
 
@@ -167,8 +170,12 @@ impl Guarded {
             if self.is_gone {
                 return Report::Gone;
             }
+            if self.is_tree_gone {
+                self.reap().await;
+                continue;
+            }
             match self.lines.next() {
-                Ok(Some(Report::Gone)) => self.reap().await,
+                Ok(Some(Report::Gone)) => self.is_tree_gone = true,
                 Ok(Some(report)) => {
                     match report {
                         Report::Started { pid } => {
@@ -362,6 +369,7 @@ fn spawn(guards: &Guards, title: &str, output: Output) -> io::Result<Guarded> {
         record: None,
         socket,
         lines: Lines::default(),
+        is_tree_gone: false,
         is_gone: false,
     })
 }
