@@ -202,6 +202,7 @@ transcripts! {
     hold,
     future_format,
     history_is_bounded,
+    history_written_once,
     slots_first_election,
     slots_held_apart,
     slots_leader_lost,

@@ -1,4 +1,7 @@
 //! The history: one entry for each leadership, and a bounded number of entries.
+//!
+//! An entry is written when a leader becomes READY, perhaps just before its connection is lost. After a write whose
+//! outcome is unknown the latest entries are read, so that it is not written twice.
 
 use std::collections::VecDeque;
 
@@ -12,22 +15,50 @@ use crate::record::{HistoryEntry, Record};
 /// How many entries wait to be written while the connection is lost; beyond that, the oldest are dropped.
 const WAITING: usize = 16;
 
+/// How many entries are read to find one that may have been written: the latest, since it is written again soon.
+const SEARCHED: usize = 16;
+
+const WRITE: Pending = Pending::History(HistoryOp::Write);
+
 /// What must still be written.
 #[derive(Clone, Debug, Default, Hash)]
 pub(in crate::engine) struct History {
     waiting: VecDeque<HistoryEntry>,
+    /// The first one that waits may have been written.
+    doubt: Option<Doubt>,
     /// The entries to remove.
     surplus: Vec<String>,
     /// The existing entries must be read.
     lists: bool,
 }
 
+/// How to find out whether an entry was written.
+#[derive(Clone, Debug, Hash)]
+enum Doubt {
+    /// The names of the entries are needed.
+    Search,
+    /// These entries must still be read, the last one first.
+    Look(Vec<String>),
+}
+
 impl History {
     pub(in crate::engine) fn push(&mut self, entry: HistoryEntry) {
         if self.waiting.len() == WAITING {
-            self.waiting.pop_front();
+            self.pop();
         }
         self.waiting.push_back(entry);
+    }
+
+    fn pop(&mut self) {
+        self.waiting.pop_front();
+        self.doubt = None;
+    }
+
+    /// The session is over: call it while the operations are still known.
+    pub(in crate::engine) fn session_over(&mut self, core: &Core) {
+        if core.ops.has(&WRITE) {
+            self.doubt = Some(Doubt::Search);
+        }
     }
 
     pub(in crate::engine) fn advance(&mut self, core: &mut Core) {
@@ -35,10 +66,18 @@ impl History {
             return;
         }
         let paths = &core.config.paths;
-        let (op, request) = if let Some(entry) = self.waiting.front() {
+        if matches!(&self.doubt, Some(Doubt::Look(names)) if names.is_empty()) {
+            self.doubt = None;
+        }
+        let (op, request) = if let Some(Doubt::Look(names)) = &self.doubt {
+            let name = names.last().map_or("", String::as_str);
+            (HistoryOp::Look, Request::Get { path: format!("{}/{name}", paths.history()) })
+        } else if let Some(Doubt::Search) = self.doubt {
+            (HistoryOp::Search, Request::Children { path: paths.history() })
+        } else if let Some(entry) = self.waiting.front() {
             let prefix = paths.history_prefix();
             let Ok(data) = entry.encode(&prefix) else {
-                self.waiting.pop_front();
+                self.pop();
                 return;
             };
             let request = Request::CreateSequential { prefix, data, ephemeral: false, unique_prefix: false };
@@ -56,9 +95,25 @@ impl History {
 
     pub(in crate::engine) fn done(&mut self, core: &mut Core, op: HistoryOp, outcome: &Outcome) {
         match (op, outcome) {
-            (HistoryOp::Write, Outcome::Created { .. }) => {
-                self.waiting.pop_front();
-                self.lists = true;
+            (HistoryOp::Write, Outcome::Created { .. }) => self.written(),
+            (HistoryOp::Write, Outcome::Unknown(_)) => {
+                self.doubt = Some(Doubt::Search);
+                core.retry(Part::History);
+            }
+            (HistoryOp::Search, Outcome::Names(names)) => {
+                let mut names = names.clone();
+                names.sort_unstable();
+                names.drain(..names.len().saturating_sub(SEARCHED));
+                self.doubt = Some(Doubt::Look(names));
+            }
+            (HistoryOp::Look, Outcome::Got(node)) => {
+                let Some(Doubt::Look(names)) = &mut self.doubt else { return };
+                names.pop();
+                let path = core.config.paths.history();
+                let found = node.as_ref().and_then(|node| HistoryEntry::decode(&path, &node.data).ok());
+                if found.is_some_and(|found| self.waiting.front() == Some(&found)) {
+                    self.written();
+                }
             }
             (HistoryOp::List, Outcome::Names(names)) => {
                 self.lists = false;
@@ -73,5 +128,10 @@ impl History {
             }
             _ => core.retry(Part::History),
         }
+    }
+
+    fn written(&mut self) {
+        self.pop();
+        self.lists = true;
     }
 }

@@ -196,6 +196,7 @@ impl Engine {
         [
             core.ops.wake().filter(|_| active),
             self.course.wake(core),
+            self.leader.wake().filter(|_| active),
             core.reading.rereading.wake(&core.ops).filter(|_| active),
             core.hands_over_until().filter(|until| *until > core.now.time),
             stop_at,
@@ -316,6 +317,7 @@ impl Engine {
 
     fn session_over(&mut self, epoch: Epoch) {
         let core = &mut self.core;
+        self.history.session_over(core);
         if core.session_over(epoch) {
             self.course.session_over(core);
             self.leader.session_over(core);

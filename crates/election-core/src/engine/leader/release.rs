@@ -1,5 +1,7 @@
 //! How leadership ends: the work first, then the leader znode.
 
+use std::time::Duration;
+
 use super::{Leader, look_before_release, state::*};
 use crate::{
     engine::{
@@ -10,9 +12,13 @@ use crate::{
         znode::Known,
     },
     record::{Cause, GaveUp},
+    time::Time,
 };
 
 const RELEASE: Pending = Pending::Leader(LeaderOp::Release);
+
+/// How long a leader that gave up waits for the decision that names the next one. The elector needs one write for it.
+const DECISION: Duration = Duration::from_secs(1);
 
 impl Leader {
     // ---- the work ----
@@ -100,9 +106,33 @@ impl Leader {
             Hold::Nothing => None,
             Hold::Creating => Some(ReleaseStep::AwaitCreation),
             Hold::Unsure => Some(look_before_release(core)),
+            Hold::Znode(znode) if self.awaits_decision(core, term) => {
+                let until = core.now.time + DECISION;
+                Some(ReleaseStep::AwaitDecision { znode, term, until })
+            }
             Hold::Znode(znode) => Some(self.delete_or_look(core, znode, term)),
         };
         self.turn(core, step.map_or(State::Idle, |step| State::Releasing(Releasing { epoch, step })));
+    }
+
+    /// Whether this member gave up the leadership of term `term`, and the elector has not decided about it yet, while a
+    /// successor would step in as soon as the leader znode is free.
+    fn awaits_decision(&self, core: &Core, term: u64) -> bool {
+        let gave_up = core.own.gave_up.as_ref().is_some_and(|gave_up| gave_up.term == term);
+        let stands = core.reading.view.elected.record().is_some_and(|elected| {
+            elected.term_of(self.slot) == term && !elected.line_of(self.slot).is_empty()
+        });
+        gave_up && stands && !core.is_contest() && !core.own.leaving.is_asked()
+    }
+
+    /// When a wait for the decision ends.
+    pub(in crate::engine) fn wake(&self) -> Option<Time> {
+        match &self.state {
+            State::Releasing(Releasing { step: ReleaseStep::AwaitDecision { until, .. }, .. }) => {
+                Some(*until)
+            }
+            _ => None,
+        }
     }
 
     fn delete_or_look(&self, core: &Core, znode: HeldZnode, term: u64) -> ReleaseStep {
@@ -157,16 +187,25 @@ impl Leader {
     }
 
     pub(super) fn advance_release(&mut self, core: &mut Core) {
-        let State::Releasing(release) = &mut self.state else { return };
+        let State::Releasing(release) = &self.state else { return };
         if core.session_epoch() != Some(release.epoch) {
             return self.turn(core, State::Idle);
         }
         if core.ops.has(&RELEASE) {
             return;
         }
+        if let ReleaseStep::AwaitDecision { znode, term, until } = release.step {
+            if core.now.time < until && self.awaits_decision(core, term) {
+                return;
+            }
+            let step = self.delete_or_look(core, znode, term);
+            let State::Releasing(release) = &mut self.state else { return };
+            release.step = step;
+        }
+        let State::Releasing(release) = &mut self.state else { return };
         let path = core.leader_znode_path(self.slot);
         let request = match release.step {
-            ReleaseStep::AwaitCreation => return,
+            ReleaseStep::AwaitCreation | ReleaseStep::AwaitDecision { .. } => return,
             ReleaseStep::Delete { version, unchanged: Some(unchanged_version) } => {
                 let paths = &core.config.paths;
                 let unchanged = if core.is_contest() { paths.leader() } else { paths.elected() };
@@ -221,9 +260,8 @@ impl Leader {
                 core.see_leader_znode(self.slot, node.as_ref());
                 self.turn(core, State::Idle);
             }
-            (ReleaseStep::Look { .. } | ReleaseStep::ReadElected | ReleaseStep::AwaitCreation, _) => {
-                release.step = look;
-            }
+            (ReleaseStep::Look { .. } | ReleaseStep::ReadElected, _) => release.step = look,
+            (ReleaseStep::AwaitCreation | ReleaseStep::AwaitDecision { .. }, _) => {}
         }
         self.advance(core);
     }

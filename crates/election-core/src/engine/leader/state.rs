@@ -7,6 +7,7 @@ use crate::{
         own::{Duty, HeldDuty},
     },
     record::Elected,
+    time::Time,
 };
 
 #[derive(Clone, Debug, Default, Hash)]
@@ -120,6 +121,13 @@ pub(in crate::engine) struct Releasing {
 pub(super) enum ReleaseStep {
     /// Its creation is under way: a znode that does not exist yet can't be deleted.
     AwaitCreation,
+    /// This member gave up, and the elector is to name the next leader first: whoever is first in line would take the
+    /// free leader znode for that of a lost leader.
+    AwaitDecision {
+        znode: HeldZnode,
+        term: u64,
+        until: Time,
+    },
     /// In this version, and while the decision (in a contest the parent) has that version, if one is given.
     Delete {
         version: i32,
