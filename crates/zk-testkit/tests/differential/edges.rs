@@ -24,8 +24,9 @@ type Look = fn(SocketAddr) -> Vec<String>;
 #[test]
 fn the_edges_are_the_same() {
     let both = both(TICK);
-    let looks: [(&str, Look); 15] = [
+    let looks: [(&str, Look); 16] = [
         ("a check alone", a_check_alone),
+        ("a watch of the empty path", a_watch_of_the_empty_path),
         ("unknown requests", unknown_requests),
         ("identities that are refused", refused_identities),
         ("access lists without ids", missing_ids),
@@ -82,6 +83,17 @@ fn a_check_alone(address: SocketAddr) -> Vec<String> {
     client.ask(&Request::Delete { path: "/nothing".into(), version: -1 }).unwrap();
     seen.extend(seen_before_pong(&mut client));
     seen
+}
+
+fn a_watch_of_the_empty_path(address: SocketAddr) -> Vec<String> {
+    let mut client = client(address);
+    let persistent = vec!["".into()];
+    let (data, exist, child, recursive) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    client.ask(&Request::SetWatches { relative_zxid: 0, data, exist, child, persistent, recursive }).unwrap();
+    for kind in [1, 2, 3] {
+        client.ask(&Request::CheckWatches { path: "".into(), kind }).unwrap();
+    }
+    seen_before_pong(&mut client)
 }
 
 /// What answers a request that ends its connection.

@@ -118,8 +118,12 @@ impl Replica {
             }
             Request::CheckWatches { path, kind } => {
                 let (children, data, mode) = watch_kind(*kind, release)?;
-                // 3.8 looks at the parents too, and fails where there are none.
-                if release < Release::V3_9 && !path.is_empty() && !path.contains('/') {
+                // 3.8 looks at the path and its parents: it looks at nothing for the empty path, and fails where there
+                // is no parent.
+                if release < Release::V3_9 && path.is_empty() {
+                    return Err(ErrorCode::NO_WATCHER);
+                }
+                if release < Release::V3_9 && !path.contains('/') {
                     return Err(ErrorCode::MARSHALLING_ERROR);
                 }
                 let whose = (release >= Release::V3_9).then_some(watcher);
