@@ -347,10 +347,10 @@ pub(crate) struct Armed<T> {
 pub(crate) type ArmedOnce = Armed<oneshot::Receiver<WatchKind>>;
 
 impl ArmedOnce {
-    /// Ready when the watch has fired, or when its session is over, which drops the sender. Not to be called again after
-    /// that.
-    pub(crate) fn poll_fired(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        Pin::new(&mut self.news).poll(cx).map(drop)
+    /// Ready when the watch has fired, with what happened, or when its session is over, which drops the sender. Not to be
+    /// called again after that.
+    pub(crate) fn poll_fired(&mut self, cx: &mut Context<'_>) -> Poll<Option<WatchKind>> {
+        Pin::new(&mut self.news).poll(cx).map(Result::ok)
     }
 }
 

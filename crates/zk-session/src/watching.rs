@@ -2,7 +2,8 @@
 //!
 //! A watch of ZooKeeper fires once and is then gone; its session may end; its event may be lost with a connection. The
 //! streams here are level-triggered over it: after every event, read again and arm again in one step, and return the value
-//! if it differs. An event means nothing but that it is time to read.
+//! if it differs. An event means nothing but that it is time to read, with one exception: a deletion is returned at once,
+//! because the event says all that there is to know. The read follows.
 
 use std::fmt;
 use std::pin::Pin;
@@ -12,7 +13,7 @@ use std::time::Duration;
 
 use futures_core::Stream;
 use tracing::warn;
-use zk_proto::{ErrorCode, Reply, Request};
+use zk_proto::{ErrorCode, Reply, Request, WatchKind};
 
 use crate::attempts::Attempts;
 use crate::backoff::Backoff;
@@ -77,8 +78,9 @@ impl DataWatch {
     /// The next value: at the first call the present one, later the one after a change. `None` if the znode does not
     /// exist.
     ///
-    /// Values between the last one returned and the newest may be skipped. The newest is never missed. Within one session
-    /// the same state is never returned twice. In each new session the value is returned once, changed or not.
+    /// Values between the last one returned and the newest may be skipped. The newest is never missed. A deletion is
+    /// returned as soon as it is known. Within one session the same state is never returned twice. In each new session the
+    /// value is returned once, changed or not.
     ///
     /// If the znode can't be read, for example for lack of permission, that is logged and retried, with pauses of seconds.
     ///
@@ -117,8 +119,9 @@ impl ChildrenWatch {
     /// The next value: at the first call the present names of the children, later those after a change. `None` if the
     /// znode does not exist.
     ///
-    /// Values between the last one returned and the newest may be skipped. The newest is never missed. Within one session
-    /// the same state is never returned twice. In each new session the value is returned once, changed or not.
+    /// Values between the last one returned and the newest may be skipped. The newest is never missed. A deletion is
+    /// returned as soon as it is known. Within one session the same state is never returned twice. In each new session the
+    /// value is returned once, changed or not.
     ///
     /// If the children can't be read, for example for lack of permission, that is logged and retried, with pauses of
     /// seconds.
@@ -234,20 +237,36 @@ impl Watched for Children {
 struct Watch<T: Watched> {
     tries: Tries<(Option<T>, ArmedOnce)>,
     armed: Option<ArmedOnce>,
+    /// The last event was a deletion, so there is probably nothing to read.
+    deleted: bool,
     last: Option<(Epoch, Option<T::Seen>)>,
 }
 
 impl<T: Watched> Watch<T> {
     fn new(shared: Arc<Shared>, path: String) -> Self {
-        Self { tries: Tries::new(shared, path), armed: None, last: None }
+        Self { tries: Tries::new(shared, path), armed: None, deleted: false, last: None }
     }
 
     fn poll_changed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if let Some(armed) = &mut self.armed {
-            ready!(armed.poll_fired(cx));
-            self.armed = None;
-        }
-        Poll::Ready(())
+        self.poll_fired(cx).map(drop)
+    }
+
+    /// Ready when it is time to read; with the session if the reason is a deletion.
+    fn poll_fired(&mut self, cx: &mut Context<'_>) -> Poll<Option<Epoch>> {
+        let Some(armed) = &mut self.armed else { return Poll::Ready(None) };
+        let kind = ready!(armed.poll_fired(cx));
+        let epoch = armed.inner.epoch;
+        self.armed = None;
+        self.deleted = kind == Some(WatchKind::Deleted);
+        Poll::Ready(Some(epoch).filter(|_| self.deleted))
+    }
+
+    /// Whether this state was not returned yet.
+    fn is_news(&mut self, epoch: Epoch, value: Option<&T>) -> bool {
+        let seen = Some((epoch, value.map(T::seen)));
+        let news = self.last != seen;
+        self.last = seen;
+        news
     }
 }
 
@@ -256,13 +275,17 @@ impl<T: Watched> PollNext for Watch<T> {
 
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Self::Item, Closed>> {
         loop {
-            ready!(self.poll_changed(cx));
-            let (value, armed) = ready!(self.tries.poll(cx, read::<T>))?;
+            if let Some(epoch) = ready!(self.poll_fired(cx))
+                && self.is_news(epoch, None)
+            {
+                return Poll::Ready(Ok(Observed { epoch, value: None }));
+            }
+            let deleted = self.deleted;
+            let read = move |incarnation, path| read::<T>(incarnation, path, deleted);
+            let (value, armed) = ready!(self.tries.poll(cx, read))?;
             let epoch = armed.inner.epoch;
             self.armed = Some(armed);
-            let seen = Some((epoch, value.as_ref().map(T::seen)));
-            if self.last != seen {
-                self.last = seen;
+            if self.is_news(epoch, value.as_ref()) {
                 return Poll::Ready(Ok(Observed { epoch, value }));
             }
         }
@@ -337,18 +360,21 @@ impl<T: 'static> Tries<T> {
     }
 }
 
-/// Reads what is there and watches it, or watches for it to be created.
+/// Reads what is there and watches it, or watches for it to be created. The latter first if it is probably `absent`.
 async fn read<T: Watched>(
     incarnation: Incarnation,
     path: Arc<str>,
+    mut absent: bool,
 ) -> Result<(Option<T>, ArmedOnce), OpError> {
     let (absolute, mut attempts) = incarnation.begin(&path)?;
     let exists = Request::Exists { path: absolute.as_str().into(), watch: true };
     loop {
-        match attempts.read_and_watch(&T::request(&absolute), Inner::prepare_watch).await? {
-            (Ok(reply), armed) => return Ok((Some(T::take(&attempts, reply)?), armed)),
-            (Err(ErrorCode::NO_NODE), _) => {}
-            (Err(code), _) => return Err(attempts.refused(code)),
+        if !std::mem::take(&mut absent) {
+            match attempts.read_and_watch(&T::request(&absolute), Inner::prepare_watch).await? {
+                (Ok(reply), armed) => return Ok((Some(T::take(&attempts, reply)?), armed)),
+                (Err(ErrorCode::NO_NODE), _) => {}
+                (Err(code), _) => return Err(attempts.refused(code)),
+            }
         }
         match attempts.read_and_watch(&exists, Inner::prepare_watch).await? {
             // Created meanwhile.

@@ -124,12 +124,29 @@ impl Reader {
 async fn node(session: Session, path: String, reader: Reader, mut coalesced: Option<watch::Receiver<bool>>) {
     let mut watch = session.watch_data(path.clone());
     loop {
-        watch.changed().await;
-        if let Some(coalesced) = &mut coalesced {
-            let _ =
-                timeout(COALESCED.mul_f64(0.5 + fastrand::f64() / 2.0), coalesced.wait_for(|now| !now)).await;
-        }
-        let Ok(seen) = watch.next().await else { return };
+        let seen = match &mut coalesced {
+            None => watch.next().await,
+            Some(coalesced) if *coalesced.borrow() => {
+                let is_changed = tokio::select! {
+                    () = watch.changed() => true,
+                    ended = coalesced.wait_for(|now| !now) => ended.is_err(),
+                };
+                if !is_changed {
+                    continue;
+                }
+                let pause = COALESCED.mul_f64(0.5 + fastrand::f64() / 2.0);
+                let _ = timeout(pause, coalesced.wait_for(|now| !now)).await;
+                watch.next().await
+            }
+            Some(coalesced) => tokio::select! {
+                seen = watch.next() => seen,
+                begun = coalesced.wait_for(|now| *now) => match begun {
+                    Ok(_) => continue,
+                    Err(_) => return,
+                },
+            },
+        };
+        let Ok(seen) = seen else { return };
         let node = seen.value.map(to_node);
         if !reader.has_read(Event::Seen { epoch: seen.epoch.0, path: path.clone(), node }) {
             return;
