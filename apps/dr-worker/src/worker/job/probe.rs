@@ -16,6 +16,15 @@ use crate::config::{Check, JobSpec, ReadyProbe};
 /// How often the log reports why a job is not ready yet.
 const WORDS_INTERVAL: Duration = Duration::from_secs(10);
 
+/// The pause between the first two attempts of a readiness probe. It doubles up to the configured interval: a job that
+/// starts quickly is soon found to be ready.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+
+/// The pauses between the attempts of a readiness probe.
+fn pauses(interval: Duration) -> impl Iterator<Item = Duration> {
+    std::iter::successors(Some(FIRST_PAUSE.min(interval)), move |pause| Some((*pause * 2).min(interval)))
+}
+
 /// A probe of one run of a job.
 pub(super) struct Probe {
     pub(super) spec: Arc<JobSpec>,
@@ -43,6 +52,7 @@ impl Probe {
             | ReadyProbe::Tcp { interval, .. } => *interval,
         };
         let mut say_at = BootTime::now() + WORDS_INTERVAL;
+        let mut pauses = pauses(interval);
         loop {
             let began = tokio::time::Instant::now();
             let Err(reason) = self.attempt(&self.spec.ready).await else {
@@ -58,7 +68,7 @@ impl Probe {
             tokio::select! {
                 biased;
                 () = self.cancelled() => return false,
-                () = tokio::time::sleep_until(began + interval) => {}
+                () = tokio::time::sleep_until(began + pauses.next().unwrap_or(interval)) => {}
             }
         }
     }
@@ -248,5 +258,19 @@ async fn tcp(address: &str, timeout: Duration) -> Result<(), String> {
         Ok(Ok(_)) => Ok(()),
         Ok(Err(error)) => Err(format!("{address}: {error}")),
         Err(_) => Err(format!("{address}: no connection within {timeout:?}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attempts_are_frequent_at_first() {
+        let ms = |interval: u64, count| -> Vec<u128> {
+            pauses(Duration::from_millis(interval)).take(count).map(|pause| pause.as_millis()).collect()
+        };
+        assert_eq!(ms(500, 8), [10, 20, 40, 80, 160, 320, 500, 500]);
+        assert_eq!(ms(4, 2), [4, 4]);
     }
 }
