@@ -209,6 +209,8 @@ pub enum Outcome {
         path: String,
         /// The transaction that created it.
         czxid: i64,
+        /// The version of its data: 0 or 1.
+        version: i32,
     },
     /// Created, and counted.
     Counted {
@@ -317,11 +319,14 @@ pub enum Request {
         /// The version that the other znode must have.
         version: i32,
     },
-    /// Apply `request`, but only while the znode `there` exists: both in one transaction; `Stale` if it does not
-    /// exist. For requests that set or delete.
+    /// Apply `request`, but only while the znode `there` exists, in one transaction; `Stale` if it does not exist, or
+    /// has another version. For requests that create, set or delete. A znode that is created so may begin at version
+    /// 1: servers do not answer in which transaction a group has created it, so its data is set in that transaction.
     While {
         /// The znode that must exist.
         there: String,
+        /// The version that it must have, or `None` for any.
+        version: Option<i32>,
         /// The request to apply.
         request: Box<Request>,
     },

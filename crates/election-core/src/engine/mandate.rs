@@ -25,7 +25,7 @@ pub(in crate::engine) struct Mandate {
 pub(in crate::engine) enum By {
     /// The decision names this member.
     Decision,
-    /// It steps in and has not committed yet: for the leader with this ballot, which was named for the slot in this
+    /// It steps in, and the decision does not name it yet: for the leader with this ballot, which was named for the slot in this
     /// term, and which vanished.
     Succession { term: u64, gone: Ballot },
     /// Its own znode is the leader znode: no candidate is before it.

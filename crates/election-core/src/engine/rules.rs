@@ -22,14 +22,12 @@ pub enum Rule {
     OwnerChecked,
     /// After a lost reply, a leader znode that this session owns is adopted.
     AdoptOwnZnode,
-    /// A member that has created the leader znode reads the decision again before anything else.
-    Reread,
-    /// A successor writes the decision before it acts.
+    /// The leader znode is created only while the decision that names its creator is in force.
+    NamedAtCreation,
+    /// A successor writes the decision with the leader znode, in one transaction.
     Commit,
     /// A successor has itself seen the named member lead.
     SeenLeading,
-    /// A successor reads the decision and the leader znode again before it creates anything.
-    SuccessorReads,
     /// A decision replaces the one that it was made from, and no other.
     CompareAndSet,
     /// The decision contains the exclusions, so that the next elector knows them.

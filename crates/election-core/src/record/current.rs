@@ -17,8 +17,7 @@ pub struct Current {
     /// The slot that it leads.
     #[serde(default, skip_serializing_if = "super::format::is_first")]
     pub slot: usize,
-    /// The term for which it was created. A successor that has not committed yet writes the term that it is going to
-    /// commit.
+    /// The term for which it was created.
     pub term: u64,
     /// The leader's progress.
     pub status: Status,

@@ -75,8 +75,9 @@ fn outcome_of(error: OpError) -> Outcome {
 /// The operations of one transaction: the checks first, the requested operation last.
 fn transaction(request: &Request) -> Option<Vec<MultiOp>> {
     Some(match request {
+        // Servers before 3.9 do not answer in which transaction a group has created a znode, but do so for a set.
         Request::Create { path, data, ephemeral } => {
-            vec![MultiOp::create(path, data.clone(), mode(*ephemeral))]
+            vec![MultiOp::create(path, "", mode(*ephemeral)), MultiOp::set(path, data.clone(), 0)]
         }
         Request::Set { path, data, version } => vec![MultiOp::set(path, data.clone(), *version)],
         Request::Delete { path, version } => vec![MultiOp::delete(path, *version)],
@@ -87,8 +88,8 @@ fn transaction(request: &Request) -> Option<Vec<MultiOp>> {
             let other = MultiOp::set(path, data.clone(), *version);
             [other].into_iter().chain(transaction(request)?).collect()
         }
-        Request::While { there, request } => {
-            [MultiOp::check(there, None)].into_iter().chain(transaction(request)?).collect()
+        Request::While { there, version, request } => {
+            [MultiOp::check(there, *version)].into_iter().chain(transaction(request)?).collect()
         }
         _ => return None,
     })
@@ -104,22 +105,15 @@ async fn all_or_none(session: &Incarnation, request: &Request) -> Result<Outcome
         Err(OpError::NoNode { path }) if path != target => return Err(OpError::BadVersion { path }),
         done => done?,
     };
-    // One transaction: its set belongs to the same transaction as its create.
-    let set = done.iter().find_map(|result| match result {
-        MultiResult::Set { stat } => *stat,
-        _ => None,
-    });
-    Ok(match (done.last(), set) {
-        (Some(MultiResult::Set { stat: Some(stat) }), _) => {
+    let creates = done.iter().any(|result| matches!(result, MultiResult::Created { .. }));
+    Ok(match done.last() {
+        Some(MultiResult::Set { stat: Some(stat) }) if creates => {
+            Outcome::Created { path: target, czxid: stat.czxid, version: stat.version }
+        }
+        Some(MultiResult::Set { stat: Some(stat) }) => {
             Outcome::Changed { version: stat.version, mzxid: stat.mzxid }
         }
-        (Some(MultiResult::Created { stat: Some(stat) }), _) => {
-            Outcome::Created { path: target, czxid: stat.czxid }
-        }
-        (Some(MultiResult::Created { stat: None }), Some(set)) => {
-            Outcome::Created { path: target, czxid: set.mzxid }
-        }
-        (Some(MultiResult::Deleted), _) => Outcome::Ok,
+        Some(MultiResult::Deleted) => Outcome::Ok,
         _ => Outcome::Unknown("it was done, but what it made was not answered".to_owned()),
     })
 }
@@ -176,7 +170,8 @@ pub(crate) async fn begin(
 }
 
 fn created(created: Created) -> Outcome {
-    Outcome::Created { path: created.path, czxid: created.stat.czxid }
+    let Created { path, stat, .. } = created;
+    Outcome::Created { path, czxid: stat.czxid, version: stat.version }
 }
 
 pub(crate) fn to_node(node: zk_session::Node) -> Node {

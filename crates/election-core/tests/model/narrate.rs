@@ -162,7 +162,12 @@ fn asked(request: &Request) -> String {
         Request::Together { request, path, version, .. } => {
             format!("{}, and {} of version {version}", asked(request), short(path))
         }
-        Request::While { there, request } => format!("{} while {} is there", asked(request), short(there)),
+        Request::While { there, version: None, request } => {
+            format!("{} while {} is there", asked(request), short(there))
+        }
+        Request::While { there, version: Some(version), request } => {
+            format!("{} while {} has version {version}", asked(request), short(there))
+        }
         Request::Get { path } => format!("reads {}", short(path)),
         Request::Children { path } => format!("lists {}", short(path)),
     }

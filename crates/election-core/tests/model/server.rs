@@ -129,23 +129,24 @@ impl Server {
                 self.apply(session, view, &delete)
             }
             Request::Together { request, path, data, version } => {
-                if self.get(path).is_none_or(|node| node.version != *version) {
+                if self.check(path, Some(*version)).is_err() {
                     return read(Outcome::Stale);
                 }
-                let mut applied = self.apply(session, view, request);
+                let mut applied = self.apply_in_group(session, view, request);
                 if let (Outcome::Changed { .. } | Outcome::Created { .. }, Some(known)) =
                     (&applied.outcome, self.get(path).cloned())
                 {
                     // In the same transaction.
-                    let node = Node { data: data.clone(), version: version + 1, mzxid: self.zxid, ..known };
+                    let node =
+                        Node { data: data.clone(), version: known.version + 1, mzxid: self.zxid, ..known };
                     Arc::make_mut(&mut self.tree).insert(path.clone(), Arc::new(node));
                     applied.changed.push(path.clone());
                 }
                 applied
             }
-            Request::While { there, request } => match self.get(there) {
-                Some(_) => self.apply(session, view, request),
-                None => read(Outcome::Stale),
+            Request::While { there, version, request } => match self.check(there, *version) {
+                Ok(_) => self.apply_in_group(session, view, request),
+                Err(_) => read(Outcome::Stale),
             },
             Request::Delete { path, version } => match self.check(path, *version) {
                 Err(outcome) => read(outcome),
@@ -156,6 +157,20 @@ impl Server {
                 }
             },
         }
+    }
+
+    /// A creation in a group with other operations: its data is set in the same transaction.
+    fn apply_in_group(&mut self, session: i64, view: &Tree, request: &Request) -> Applied {
+        let mut applied = self.apply(session, view, request);
+        if let (Request::Create { .. }, Outcome::Created { path, version, .. }) =
+            (request, &mut applied.outcome)
+        {
+            *version = 1;
+            if let Some(node) = self.get(path).cloned() {
+                Arc::make_mut(&mut self.tree).insert(path.clone(), Arc::new(Node { version: 1, ..node }));
+            }
+        }
+        applied
     }
 
     /// Version -1 is any, as in ZooKeeper.
@@ -172,7 +187,7 @@ impl Server {
         let czxid = self.zxid;
         let node = node(data, 0, czxid, owner);
         Arc::make_mut(&mut self.tree).insert(path.to_owned(), Arc::new(node));
-        let outcome = Outcome::Created { path: path.to_owned(), czxid };
+        let outcome = Outcome::Created { path: path.to_owned(), czxid, version: 0 };
         Applied { outcome, changed: vec![path.to_owned()] }
     }
 }

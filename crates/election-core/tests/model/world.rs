@@ -320,7 +320,7 @@ impl World {
         // No other part reads the history.
         let outcome = match &request {
             Request::CreateSequential { prefix, ephemeral: false, .. } => {
-                Outcome::Created { path: prefix.clone(), czxid: 0 }
+                Outcome::Created { path: prefix.clone(), czxid: 0, version: 0 }
             }
             Request::Children { path } if path.ends_with("/history") => Outcome::Names(Vec::new()),
             _ => return client.sent.push_back((op, request)),

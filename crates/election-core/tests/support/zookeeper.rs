@@ -184,7 +184,7 @@ impl Ensemble {
                 let mut changed = self.make_parents(now, path);
                 let czxid = self.create(now, path, data.clone(), if *ephemeral { session } else { 0 });
                 changed.push(path.clone());
-                Applied { outcome: Outcome::Created { path: path.clone(), czxid }, changed }
+                Applied { outcome: Outcome::Created { path: path.clone(), czxid, version: 0 }, changed }
             }
             Request::CreateCounted { path, data, counter } => {
                 if self.get(path).is_some() {
@@ -203,7 +203,7 @@ impl Ensemble {
                 let owner = if *ephemeral { session } else { 0 };
                 let (path, czxid) = self.create_sequential(now, prefix, data.clone(), owner);
                 changed.push(path.clone());
-                Applied { outcome: Outcome::Created { path, czxid }, changed }
+                Applied { outcome: Outcome::Created { path, czxid, version: 0 }, changed }
             }
             Request::Set { path, data, version } => self.set(now, path, data.clone(), Some(*version)),
             Request::Delete { path, version } => self.delete(now, path, *version),
@@ -211,7 +211,7 @@ impl Ensemble {
                 if self.get(path).is_none_or(|node| node.version != *version) {
                     return Applied::refused(Outcome::Stale);
                 }
-                let mut applied = self.apply(now, session, view, request);
+                let mut applied = self.apply_in_group(now, session, view, request);
                 if let Outcome::Changed { .. } | Outcome::Created { .. } = applied.outcome {
                     // In the same transaction.
                     let (known, zxid) = (self.get(path).cloned(), self.zxid);
@@ -227,9 +227,11 @@ impl Ensemble {
                 }
                 applied
             }
-            Request::While { there, request } => match self.get(there) {
-                Some(_) => self.apply(now, session, view, request),
-                None => Applied::refused(Outcome::Stale),
+            Request::While { there, version, request } => match self.get(there) {
+                Some(node) if version.is_none_or(|version| version == node.version) => {
+                    self.apply_in_group(now, session, view, request)
+                }
+                _ => Applied::refused(Outcome::Stale),
             },
             Request::DeleteWhile { path, version, unchanged, unchanged_version } => {
                 match self.get(unchanged).map(|node| node.version) {
@@ -238,6 +240,19 @@ impl Ensemble {
                 }
             }
         }
+    }
+
+    /// A creation in a group with other operations: its data is set in the same transaction.
+    fn apply_in_group(&mut self, now: Millis, session: i64, view: i64, request: &Request) -> Applied {
+        let mut applied = self.apply(now, session, view, request);
+        if let (Request::Create { .. }, Outcome::Created { path, czxid, version }) =
+            (request, &mut applied.outcome)
+        {
+            *version = 1;
+            let created = self.get(path).map(|node| Node { version: 1, ..node.clone() });
+            self.put(path, *czxid, created);
+        }
+        applied
     }
 
     /// The numbers of the children continue below zero, as after 2^31 of them.

@@ -44,12 +44,13 @@ impl Core {
     /// deleted with that tree, and the name of a ballot is never used twice.
     ///
     /// If only the decision is deleted, the ballots remain. Earlier writes of the elector are applied before its
-    /// later ones, since all are on one session. The commit of a successor that is under way meanwhile can still find
+    /// later ones, since all are on one session. The claim of a successor that is under way meanwhile can still find
     /// the version that it requires. Members remember the term that it replaced, and the next term is above both.
     pub(in crate::engine) fn as_candidate(&self, request: Request) -> Request {
         match &self.own.seat.ballot {
             Some(ballot) => {
-                Request::While { there: self.config.paths.ballot(ballot), request: Box::new(request) }
+                let (there, request) = (self.config.paths.ballot(ballot), Box::new(request));
+                Request::While { there, version: None, request }
             }
             None => request,
         }

@@ -199,9 +199,11 @@ impl Membership {
                 // Versions begin at 0 again if the whole tree was deleted. Then its ballot was deleted as well, and
                 // the name of a ballot is never used twice.
                 match leftover.ballot {
-                    Some(ballot) => {
-                        Request::While { there: paths.ballot(&ballot), request: Box::new(request) }
-                    }
+                    Some(ballot) => Request::While {
+                        there: paths.ballot(&ballot),
+                        version: None,
+                        request: Box::new(request),
+                    },
                     None => request,
                 }
             }

@@ -6,7 +6,6 @@ use std::time::Duration;
 use super::{
     limit::counts,
     question::{Decided, Ordered, Question, Undecided, about, ms},
-    succession,
 };
 use crate::{
     engine::rules::Rule,
@@ -164,15 +163,6 @@ impl Question<'_> {
         let slot = &mut elected.slots[self.slot];
         (slot.named, slot.given) = (None, Given { previous: Some(holder.as_previous()), ..given });
         self.with_lines(elected)
-    }
-
-    /// Names the successor that has created the leader znode already, with the sentence that it would have used.
-    pub(in crate::engine) fn confirm(&self, successor: &Named) -> Elected {
-        let record = self.standing().find(|candidate| candidate.ballot == successor.ballot);
-        let remark = record.and_then(|record| self.strategy.remark(&record.attributes, Cause::LeaderLost));
-        let gone = self.elected.and_then(|elected| elected.named(self.slot));
-        let sentence = succession::sentence(gone, successor, remark);
-        self.name(Cause::LeaderLost, sentence, successor, self.living_exclusions(), None)
     }
 
     /// Whether the named member was named by an operator's request. Whether the request named that member is not

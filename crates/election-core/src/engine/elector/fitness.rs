@@ -1,14 +1,22 @@
 //! Whether the named member is fit to lead on: its own report, the reports on its site, and whether it is present at
 //! all.
 
+use std::time::Duration;
+
 use super::{
+    limit::{check_limit, job_failures},
     pass::{At, Facts},
     question::{Decided, Undecided},
-    verdict::{Act, Verdict, loud},
-    watchdog::Watchdog,
+    verdict::{Act, Verdict, loud, quiet},
+    watchdog::{Phase, Watchdog},
 };
-use crate::engine::io::Reason;
-use crate::record::{Cause, Health, MemberRecord, Named};
+use crate::{
+    engine::{io::Reason, reading::Reading},
+    record::{Cause, Health, Named},
+};
+
+/// How long the elector leaves a lost leader's slot to a living successor, which needs one write.
+const SUCCESSION: Duration = Duration::from_millis(250);
 
 impl Facts<'_> {
     /// What the member that is named reports of itself.
@@ -72,26 +80,39 @@ impl Facts<'_> {
         }
     }
 
+    /// The member that is about to step in by itself, as far as its elector can know: the elector does not compete
+    /// with it. Whatever makes it hesitate, [`SUCCESSION`] has an end.
+    fn steps_in<'e>(&self, at: At<'e>) -> Option<&'e Named> {
+        let (policy, unix_ms) = (self.policy, self.now.unix_ms);
+        let first = at.elected.line_of(at.slot).first()?;
+        let lives =
+            self.members.iter().any(|m| m.ballot == first.ballot && m.withdrawn.is_none() && !m.leaving);
+        let seen = self.reading?.has_vanished(at.elected, at.slot, self.rules);
+        let may = at.elected.excluded(&first.ballot, unix_ms).is_none()
+            && check_limit(policy, Some(at.elected), at.slot, Cause::LeaderLost, unix_ms).is_ok()
+            && job_failures(policy, at.elected, unix_ms) == 0;
+        Some(first).filter(|_| lives && seen && may)
+    }
+
     /// The named member is not present any more.
     fn lost(&self, at: At<'_>, named: &Named, watchdog: &mut Watchdog) -> Verdict {
-        if at.current.is_none() && self.memory.is_some_and(|memory| memory.left_with_all(&named.ballot)) {
+        let left_with_all = |reading: &Reading| reading.memory.left_with_all(&named.ballot);
+        if at.current.is_none() && self.reading.is_some_and(left_with_all) {
             return self.begin_again(at, watchdog);
+        }
+        if let Some(successor) = self.steps_in(at) {
+            let waited = watchdog.phase(at.slot, at.term, Phase::Succession, Some(SUCCESSION), self.now);
+            if waited < SUCCESSION {
+                let sentence = format!("{} is first in line and is to step in", successor.member);
+                return quiet(Reason::Acquire, sentence).until(self.now.time + (SUCCESSION - waited)).into();
+            }
+        }
+        // Each znode has its own watch: a successor has written the decision with its leader znode.
+        if at.current.is_some_and(|(current, _)| current.term > at.term) {
+            return quiet(Reason::Reading, "a later decision is being read").into();
         }
         let noticed = watchdog.noticed(at.slot, at.term, "lost", self.now);
         let question = self.question(at.slot, noticed);
-        if let Some((current, _)) = at.current {
-            let holder = self.members.iter().find(|m| m.ballot == current.ballot);
-            // A successor that has not committed yet is named, not removed. Its leader znode has the term that it is
-            // about to write. A leader znode of an earlier term belongs to a former leader, which may be in line as
-            // well and has not released it yet.
-            let succeeds = |h: &&MemberRecord| {
-                current.term > at.term && at.elected.place_in_line(at.slot, &h.ballot).is_some()
-            };
-            if let Some(holder) = holder.filter(succeeds) {
-                let confirmed = Box::new(question.confirm(&holder.named()));
-                return Verdict::Act(Act::Write(confirmed, Some(at.meta.version)));
-            }
-        }
         let Named { member, site, .. } = named;
         // A closed session and an expired session look the same: nothing is left.
         let what = match self.members.iter().any(|other| other.member == *member) {

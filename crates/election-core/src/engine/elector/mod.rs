@@ -82,7 +82,7 @@ impl Elector {
             rules: core.rules,
         };
         let reading = &core.reading;
-        let verdict = match Facts::of(decider, &reading.view, Some(&reading.memory), None) {
+        let verdict = match Facts::of(decider, &reading.view, Some(reading), None) {
             Ok(facts) => facts.pass(&mut self.watchdog),
             Err(wait) => wait.into(),
         };
@@ -181,8 +181,8 @@ impl Elector {
                 decided(core, *elected, Meta { version: *version, czxid, mzxid: *mzxid, owner: 0 });
                 has_begun(core, begun, *mzxid);
             }
-            (ElectorOp::Decision(elected, _, begun), Outcome::Created { czxid, .. }) => {
-                decided(core, *elected, Meta { version: 0, czxid: *czxid, mzxid: *czxid, owner: 0 });
+            (ElectorOp::Decision(elected, _, begun), Outcome::Created { czxid, version, .. }) => {
+                decided(core, *elected, Meta { version: *version, czxid: *czxid, mzxid: *czxid, owner: 0 });
                 has_begun(core, begun, *czxid);
             }
             // The race was lost, or the outcome is unknown: read, then make another pass.

@@ -15,7 +15,7 @@ use crate::{
     engine::{
         io::Reason,
         policy::Policy,
-        reading::{memory::Memory, view::View},
+        reading::{Reading, view::View},
         rules::{Rule, Rules},
         znode::{Known, Meta},
     },
@@ -62,8 +62,8 @@ pub(in crate::engine) struct Facts<'a> {
     pub(in crate::engine) newest_zxid: i64,
     pub(in crate::engine) unreadable: &'a [RecordError],
     pub(in crate::engine) rules: Rules,
-    /// What this member remembers; `None` for `explain`.
-    pub(in crate::engine) memory: Option<&'a Memory>,
+    /// What this member has seen and remembers; `None` for `explain`.
+    pub(in crate::engine) reading: Option<&'a Reading>,
     /// Only for `explain`: records what is asked, and disables the update of the lines of succession.
     pub(in crate::engine) trace: Option<&'a DecisionTrace>,
 }
@@ -85,7 +85,7 @@ impl<'a> Facts<'a> {
     pub(in crate::engine) fn of(
         decider: Decider<'a>,
         view: &'a View,
-        memory: Option<&'a Memory>,
+        reading: Option<&'a Reading>,
         trace: Option<&'a DecisionTrace>,
     ) -> Result<Self, Wait> {
         let Decider { now, me, policy, strategy, rules } = decider;
@@ -124,7 +124,7 @@ impl<'a> Facts<'a> {
             newest_zxid: view.newest_zxid,
             unreadable: &view.unreadable,
             rules,
-            memory,
+            reading,
             trace,
         })
     }

@@ -3,7 +3,6 @@
 use super::pass::Facts;
 use crate::{
     engine::{
-        reading::memory::Memory,
         rules::Rule,
         tokens::{Above, above},
         znode::Meta,
@@ -15,14 +14,14 @@ impl Facts<'_> {
     /// The latest decision that any member remembers.
     fn remembered(&self) -> Option<Remembered> {
         let members = self.members.iter().filter_map(|member| member.remembers);
-        let own = self.memory.and_then(Memory::remembered);
+        let own = self.reading.and_then(|reading| reading.memory.remembered());
         members.chain(own).reduce(Remembered::or_newer).filter(|_| self.rules.keep(Rule::Remembered))
     }
 
     /// For a missing decision: the remembered one, to be written again.
     pub(in crate::engine) fn restored(&self) -> Option<Elected> {
         let latest = self.latest()?;
-        let (decision, _) = self.memory?.decision.as_ref()?;
+        let (decision, _) = self.reading?.memory.decision.as_ref()?;
         (decision.term >= latest.term)
             .then(|| Elected { token_base: decision.token_base.max(latest.token), ..decision.clone() })
     }

@@ -98,9 +98,8 @@ pub(in crate::engine) fn succeed(
     next.bounded()
 }
 
-/// Why a successor leads. The sentence is the same whether the successor commits itself or the elector finds its
-/// leader znode and confirms it, since which of the two happens first is a matter of milliseconds.
-pub(in crate::engine) fn sentence(gone: Option<&Named>, successor: &Named, remark: Option<String>) -> String {
+/// Why a successor leads.
+fn sentence(gone: Option<&Named>, successor: &Named, remark: Option<String>) -> String {
     let whom = gone.map_or("the leader".to_owned(), |n| n.member.to_string());
     let remark = remark.map_or_else(String::new, |remark| format!(" ({remark})"));
     let Named { member, site, .. } = successor;

@@ -14,6 +14,8 @@ use crate::{
 /// What an elector waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::engine) enum Phase {
+    /// The leader is lost, and the first in line is to step in.
+    Succession,
     /// The old leader holds the leader znode.
     Release,
     /// The leader znode is free, and the member that is named has not created it.

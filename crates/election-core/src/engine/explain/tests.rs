@@ -16,7 +16,7 @@ use crate::{
         },
         io::Reason,
         policy::{Policy, TakeoverLimit},
-        reading::memory::Memory,
+        reading::Reading,
         rules::Rules,
     },
     ids::{Ballot, MemberId, SiteId},
@@ -259,12 +259,12 @@ fn drive(mut seen: Seen, policy: &Policy, strategy: &Whim) -> &'static str {
         let told = explain(&seen, policy, strategy, unix_ms);
         check_members(&seen, &told);
         let view = seen.view(policy);
-        let memory = Memory::default();
+        let reading = Reading::default();
         let pass = |now, watchdog: &mut Watchdog| {
             let rules = Rules::default();
             let decider = Decider { now, me: &me, policy, strategy, rules };
             watchdog.begin();
-            match Facts::of(decider, &view, Some(&memory), None) {
+            match Facts::of(decider, &view, Some(&reading), None) {
                 Ok(facts) => facts.pass(watchdog),
                 Err(wait) => wait.into(),
             }

@@ -28,14 +28,10 @@ impl Leader {
             By::Succession { .. } => {
                 let slots = core.reading.view.elected.record().map_or(1, |elected| elected.slots.len());
                 let of_slot = if slots > 1 { format!(" of slot {slot}") } else { String::new() };
-                let first = match core.rules.keep(Rule::SuccessorReads) {
-                    true => AcquireStep::ReadElected,
-                    false => AcquireStep::Creating,
-                };
                 let text = format!(
                     "steps in for term {term}: the leader znode{of_slot} is gone, and it is first in line"
                 );
-                (first, text)
+                (AcquireStep::Creating, text)
             }
             By::Contest => {
                 let Some(own) = &core.own.seat.own else { return };
@@ -45,7 +41,7 @@ impl Leader {
         };
         core.note(Level::Info, NoteKind::Leadership, text);
         self.slot = slot;
-        let acquiring = Acquiring { mandate, prepared: Prepared::No, step, written: None };
+        let acquiring = Acquiring { mandate, prepared: Prepared::No, step, over: None, written: None };
         self.turn(core, State::Acquiring(Box::new(acquiring)));
         self.advance_claim(core);
     }
@@ -72,15 +68,11 @@ impl Leader {
 
     fn take_step(&mut self, core: &mut Core) {
         let State::Acquiring(acquiring) = &self.state else { return };
-        let path = core.leader_znode_path(self.slot);
-        let progress = |this: &Self, core: &mut Core| {
-            this.leader_record(core, &acquiring.mandate, Status::Progress, None)
-        };
         let request = match acquiring.step {
             AcquireStep::ReadElected | AcquireStep::Rereading(_) => {
                 Request::Get { path: core.config.paths.elected() }
             }
-            AcquireStep::ReadLeader | AcquireStep::Looking => Request::Get { path },
+            AcquireStep::Looking => Request::Get { path: core.leader_znode_path(self.slot) },
             AcquireStep::Waiting => {
                 let session = core.session_id();
                 match self.own_leader_znode(core) {
@@ -95,62 +87,91 @@ impl Leader {
                 }
                 return self.advance_claim(core);
             }
-            AcquireStep::Creating => match progress(self, core) {
-                Some(data) => Request::Create { path, data, ephemeral: true },
+            AcquireStep::Creating => match self.creation(core) {
+                Some(request) => request,
                 None => return,
             },
-            AcquireStep::Restating(znode) => match progress(self, core) {
-                Some(data) => Request::Set { path, data, version: znode.version },
-                None => return,
-            },
-            AcquireStep::Committing(znode) => return self.commit(core, znode),
             AcquireStep::Entitled(znode) => return self.enter(core, znode),
         };
         core.perform(request, ACQUIRE);
     }
 
-    /// The successor's commit, by compare-and-set on the decision that it read.
-    fn commit(&mut self, core: &mut Core, znode: HeldZnode) {
-        let State::Acquiring(acquiring) = &mut self.state else { return };
-        let mandate = &mut acquiring.mandate;
-        let Known::Present(elected, meta) = &core.reading.view.elected else {
-            return self.give_up_claim(core, StopReason::NotNamed("the decision can't be read".to_owned()));
+    /// The creation of the leader znode. It is applied only while the decision is the one that gives the mandate; a
+    /// successor replaces that decision in the same transaction. So nothing is left behind if it is refused, and the
+    /// decision need not be read again afterwards.
+    fn creation(&mut self, core: &mut Core) -> Option<Request> {
+        let (elected, meta) = match &core.reading.view.elected {
+            Known::Present(elected, meta) => (elected, meta),
+            // Until it is written again.
+            Known::Unreadable(..) => return None,
+            Known::Absent | Known::Unread => {
+                self.set_step(AcquireStep::ReadElected);
+                self.advance_claim(core);
+                return None;
+            }
         };
-        let slot = mandate.nomination.slot;
-        if elected.named(slot).is_some_and(|n| n.ballot == mandate.ballot) {
-            // The elector was quicker, and names this member. As for every member that is named, the decision is read
-            // again now that the leader znode is held.
-            return self.adopt_decision(core, AcquireStep::Rereading(znode));
-        }
-        let me = core.named(&mandate.ballot);
-        let remark = match &core.config.recipe {
-            Recipe::Elector(strategy) => strategy.remark(&core.attributes(), Cause::LeaderLost),
-            _ => None,
-        };
-        let next = succeed(elected, slot, &me, remark, core.now.unix_ms, &core.config.policy);
-        let path = core.config.paths.elected();
         let version = core.rules.version(meta.version);
+        let State::Acquiring(acquiring) = &mut self.state else { return None };
+        acquiring.over = Some(version);
+        let next = match acquiring.mandate.by {
+            By::Succession { .. } => {
+                let slot = acquiring.mandate.nomination.slot;
+                if elected.named(slot).is_some_and(|named| named.ballot == acquiring.mandate.ballot) {
+                    // The elector was quicker, and names this member.
+                    self.adopt_decision(core);
+                    return None;
+                }
+                let me = core.named(&acquiring.mandate.ballot);
+                let remark = match &core.config.recipe {
+                    Recipe::Elector(strategy) => strategy.remark(&core.attributes(), Cause::LeaderLost),
+                    _ => None,
+                };
+                let next = succeed(elected, slot, &me, remark, core.now.unix_ms, &core.config.policy);
+                acquiring.mandate.nomination.term = next.term;
+                Some(next)
+            }
+            By::Decision | By::Contest => None,
+        };
+        let State::Acquiring(acquiring) = &self.state else { return None };
+        let data = self.leader_record(core, &acquiring.mandate, Status::Progress, None)?;
+        let create = Request::Create { path: core.leader_znode_path(self.slot), data, ephemeral: true };
+        let path = core.config.paths.elected();
+        let Some(next) = next else {
+            return Some(match core.rules.keep(Rule::NamedAtCreation) {
+                true => core.as_candidate(Request::While {
+                    there: path,
+                    version: Some(version),
+                    request: Box::new(create),
+                }),
+                false => create,
+            });
+        };
         match next.encode(&path) {
             Ok(data) => {
-                // Later than the term in the leader znode, if another slot was decided meanwhile.
-                mandate.nomination.term = next.term;
-                acquiring.written = Some((Box::new(next), version));
-                let request = core.as_candidate(Request::Set { path, data, version });
-                core.perform(request, ACQUIRE);
+                if let State::Acquiring(acquiring) = &mut self.state {
+                    acquiring.written = Some(Box::new(next));
+                }
+                Some(match core.rules.keep(Rule::Commit) {
+                    true => core.as_candidate(Request::Together {
+                        request: Box::new(create),
+                        path,
+                        data,
+                        version,
+                    }),
+                    false => create,
+                })
             }
-            Err(error) => self.give_up_claim(core, StopReason::NotNamed(error.to_string())),
+            Err(error) => {
+                self.give_up_claim(core, StopReason::NotNamed(error.to_string()));
+                None
+            }
         }
     }
 
     /// The decision names this member: the claim continues under that decision.
-    fn adopt_decision(&mut self, core: &mut Core, then: AcquireStep) {
-        let Some(elected) = core.reading.view.elected.record() else { return };
-        let Some(adopted) = nomination(elected, self.slot) else { return };
-        if let State::Acquiring(acquiring) = &mut self.state {
-            acquiring.step = match then {
-                AcquireStep::Entitled(znode) if znode.term != adopted.term => AcquireStep::Restating(znode),
-                then => then,
-            };
+    fn adopt_decision(&mut self, core: &mut Core) {
+        let adopted = core.reading.view.elected.record().and_then(|elected| nomination(elected, self.slot));
+        if let (State::Acquiring(acquiring), Some(adopted)) = (&mut self.state, adopted) {
             acquiring.mandate.nomination = adopted;
             acquiring.mandate.by = By::Decision;
         }
@@ -235,19 +256,13 @@ impl Leader {
     pub(in crate::engine) fn give_up_claim(&mut self, core: &mut Core, reason: StopReason) {
         let State::Acquiring(acquiring) = &self.state else { return };
         let hold = match acquiring.step {
-            AcquireStep::Rereading(znode)
-            | AcquireStep::Committing(znode)
-            | AcquireStep::Restating(znode)
-            | AcquireStep::Entitled(znode) => Hold::Znode(znode),
+            AcquireStep::Rereading(znode) | AcquireStep::Entitled(znode) => Hold::Znode(znode),
             AcquireStep::Creating if core.ops.has(&ACQUIRE) => {
                 core.ops.replace(&ACQUIRE, &Pending::Leader(LeaderOp::LateCreation));
                 Hold::Creating
             }
             AcquireStep::Looking => Hold::Unsure,
-            AcquireStep::Creating
-            | AcquireStep::Waiting
-            | AcquireStep::ReadElected
-            | AcquireStep::ReadLeader => Hold::Nothing,
+            AcquireStep::Creating | AcquireStep::Waiting | AcquireStep::ReadElected => Hold::Nothing,
         };
         core.ops.give_up(&ACQUIRE);
         let (term, began) = (acquiring.mandate.nomination.term, acquiring.prepared != Prepared::No);
@@ -271,64 +286,41 @@ impl Leader {
     }
 
     pub(super) fn acquire_done(&mut self, core: &mut Core, outcome: &Outcome) {
-        let State::Acquiring(acquiring) = &mut self.state else { return };
+        let State::Acquiring(acquiring) = &self.state else { return };
         let step = acquiring.step;
         let next = match (step, outcome) {
-            (AcquireStep::ReadElected, Outcome::Got(node)) => {
-                core.see_elected(node.as_ref());
-                AcquireStep::ReadLeader
-            }
-            (AcquireStep::ReadLeader, Outcome::Got(node)) => {
-                core.see_leader_znode(self.slot, node.as_ref());
-                if node.is_some() {
-                    let why = "the leader znode is held".to_owned();
-                    return self.give_up_claim(core, StopReason::NotNamed(why));
+            (AcquireStep::Creating, Outcome::Created { czxid, version, .. }) => {
+                let znode = self.znode(core, *czxid, *version, self.claimed_term());
+                self.know_own_leader_znode(core, &znode);
+                if self.claim_is_uncommitted() && core.rules.keep(Rule::Commit) {
+                    return self.committed(core, znode);
                 }
-                AcquireStep::Creating
-            }
-            (AcquireStep::Creating, Outcome::Created { czxid, .. }) => {
-                let znode = self.znode(core, *czxid, 0, self.claimed_term());
-                self.know_own_leader_znode(core, *czxid, 0, *czxid);
-                self.after_creation(core, znode)
+                AcquireStep::Entitled(znode)
             }
             (AcquireStep::Creating, Outcome::Exists | Outcome::Unknown(_)) => AcquireStep::Looking,
+            (AcquireStep::Creating, Outcome::Stale | Outcome::Missing) => AcquireStep::ReadElected,
+            (AcquireStep::ReadElected, Outcome::Got(node)) => {
+                core.see_elected(node.as_ref());
+                if self.was_refused_over_the_same(core) {
+                    core.own.seat.lists_ballots = true;
+                    core.retry(Part::Leader);
+                }
+                match (node, self.claim_is_uncommitted()) {
+                    (None, _) => return self.give_up_claim(core, no_decision()),
+                    (Some(_), true) => AcquireStep::Creating,
+                    (Some(_), false) => AcquireStep::Waiting,
+                }
+            }
             (AcquireStep::Looking, Outcome::Got(node)) => match self.looked(core, node.as_ref()) {
                 Ok(next) => next,
                 Err(reason) => return self.give_up_claim(core, reason),
             },
             (AcquireStep::Rereading(znode), Outcome::Got(node)) => {
                 core.see_elected(node.as_ref());
-                if self.was_refused_over_the_same(core) {
-                    core.own.seat.lists_ballots = true;
-                    core.retry(Part::Leader);
-                }
                 if node.is_none() {
-                    let why = "there is no decision any more".to_owned();
-                    return self.give_up_claim(core, StopReason::NotNamed(why));
+                    return self.give_up_claim(core, no_decision());
                 }
-                // The view has been brought up to date: the next check is whether it carries the mandate.
-                if self.claim_is_uncommitted() {
-                    AcquireStep::Committing(znode)
-                } else if znode.term != self.claimed_term() {
-                    AcquireStep::Restating(znode)
-                } else {
-                    AcquireStep::Entitled(znode)
-                }
-            }
-            (AcquireStep::Committing(znode), Outcome::Changed { version, mzxid }) => {
-                return self.committed(core, znode, *version, *mzxid);
-            }
-            // The race was lost, or the outcome is unknown: the decision is read.
-            (AcquireStep::Committing(znode), Outcome::Stale | Outcome::Missing | Outcome::Unknown(_)) => {
-                acquiring.written.take_if(|_| *outcome != Outcome::Stale);
-                AcquireStep::Rereading(znode)
-            }
-            (AcquireStep::Restating(znode), Outcome::Changed { version, mzxid }) => {
-                self.know_own_leader_znode(core, znode.czxid, *version, *mzxid);
-                AcquireStep::Entitled(HeldZnode { version: *version, term: self.claimed_term(), ..znode })
-            }
-            (AcquireStep::Restating(_), Outcome::Stale | Outcome::Missing | Outcome::Unknown(_)) => {
-                AcquireStep::Looking
+                return self.confirmed(core, znode);
             }
             (step, Outcome::NotApplied(_) | Outcome::Unknown(_)) => step,
             (step, _) => {
@@ -359,26 +351,15 @@ impl Leader {
         }
     }
 
-    /// Whether the commit was refused although the decision has not changed: the own ballot may be gone.
+    /// Whether the creation was refused although the decision has not changed: the own ballot may be gone.
     fn was_refused_over_the_same(&self, core: &Core) -> bool {
         let State::Acquiring(acquiring) = &self.state else { return false };
-        let over = acquiring.written.as_ref().map(|(_, version)| *version);
+        let over = acquiring.over;
         over.is_some() && over == core.reading.view.elected.meta().map(|known| known.version)
     }
 
     fn claim_is_uncommitted(&self) -> bool {
         matches!(&self.state, State::Acquiring(acquiring) if acquiring.mandate.is_succession())
-    }
-
-    /// The leader znode was created: the decision is read again, on the same session, before anything else. A
-    /// successor has read it and commits.
-    fn after_creation(&self, core: &Core, znode: HeldZnode) -> AcquireStep {
-        let rule = if self.claim_is_uncommitted() { Rule::Commit } else { Rule::Reread };
-        match rule {
-            rule if !core.rules.keep(rule) => AcquireStep::Entitled(znode),
-            Rule::Commit => AcquireStep::Committing(znode),
-            _ => AcquireStep::Rereading(znode),
-        }
     }
 
     /// The term that is being claimed.
@@ -396,11 +377,11 @@ impl Leader {
     }
 
     /// A write of this member is known before a watch reports it.
-    fn know_own_leader_znode(&self, core: &mut Core, czxid: i64, version: i32, mzxid: i64) {
+    fn know_own_leader_znode(&self, core: &mut Core, znode: &HeldZnode) {
         let State::Acquiring(acquiring) = &self.state else { return };
         if let Some(data) = self.leader_record(core, &acquiring.mandate, Status::Progress, None) {
             let owner = core.session_id();
-            let node = Node { version, mzxid, ..Node::created(data, czxid, owner) };
+            let node = Node { version: znode.version, ..Node::created(data, znode.czxid, owner) };
             core.see_leader_znode(self.slot, Some(&node));
         }
     }
@@ -421,32 +402,52 @@ impl Leader {
         let claimed = self.claimed_term();
         let znode = self.znode(core, node.czxid, node.version, claimed);
         if of_term == Some(claimed) {
-            return Ok(self.after_creation(core, znode));
+            return Ok(AcquireStep::Rereading(znode));
         }
         self.set_step(AcquireStep::Entitled(znode));
         Err(StopReason::NotNamed("its leader znode is one of an earlier claim".to_owned()))
     }
 
-    fn committed(&mut self, core: &mut Core, znode: HeldZnode, version: i32, mzxid: i64) {
+    /// The leader znode and the decision that names this successor were written, in one transaction.
+    fn committed(&mut self, core: &mut Core, znode: HeldZnode) {
         let State::Acquiring(acquiring) = &mut self.state else { return };
         // A watch may have been quicker, and have read a later state already.
-        if let (Some((written, _)), Known::Present(_, meta)) =
-            (acquiring.written.take(), &core.reading.view.elected)
-            && meta.mzxid < mzxid
+        if let (Some(written), Some(over), Known::Present(_, meta)) =
+            (acquiring.written.take(), acquiring.over, &core.reading.view.elected)
+            && meta.mzxid < znode.czxid
         {
-            let meta = Meta { version, mzxid, ..*meta };
+            let meta = Meta { version: over + 1, mzxid: znode.czxid, ..*meta };
             let text = format!("term {}: {}", written.term, written.sentence());
             core.know_elected(Known::Present(*written, meta));
             core.note(Level::Info, NoteKind::Decided, text);
         }
+        // Deleted since: the present state is read.
+        if core.reading.view.elected.record().is_none() {
+            self.set_step(AcquireStep::Rereading(znode));
+            return self.advance_claim(core);
+        }
+        self.confirmed(core, znode);
+    }
+
+    /// The leader znode is held. Checks that the known decision names this member in the term of the leader znode.
+    fn confirmed(&mut self, core: &mut Core, znode: HeldZnode) {
+        self.set_step(AcquireStep::Entitled(znode));
+        let State::Acquiring(acquiring) = &self.state else { return };
+        let names = core.reading.view.elected.record().is_some_and(|elected| {
+            let named = elected.named(self.slot).is_some_and(|n| core.is_me(n, &acquiring.mandate.ballot));
+            named && elected.term_of(self.slot) == znode.term
+        });
         match core.carries(&acquiring.mandate) {
-            // Deleted since: the present state is read.
-            Ok(()) if core.reading.view.elected.record().is_none() => {
-                self.set_step(AcquireStep::Rereading(znode));
-                self.advance_claim(core);
+            Ok(()) if names => self.adopt_decision(core),
+            Ok(()) => {
+                let why = format!("the decision does not name it in term {}", znode.term);
+                self.give_up_claim(core, StopReason::NotNamed(why));
             }
-            Ok(()) => self.adopt_decision(core, AcquireStep::Entitled(znode)),
             Err(why) => self.give_up_claim(core, StopReason::NotNamed(why)),
         }
     }
+}
+
+fn no_decision() -> StopReason {
+    StopReason::NotNamed("there is no decision any more".to_owned())
 }

@@ -163,9 +163,11 @@ impl Leader {
 
     /// The creation that was under way when the claim was given up has ended.
     pub(super) fn creation_done(&mut self, core: &mut Core, outcome: &Outcome) {
-        let created = |czxid| Hold::Znode(self.znode(core, czxid, 0, 0));
         match outcome {
-            Outcome::Created { czxid, .. } => self.may_be_left(core, created(*czxid)),
+            Outcome::Created { czxid, version, .. } => {
+                let created = Hold::Znode(self.znode(core, *czxid, *version, 0));
+                self.may_be_left(core, created);
+            }
             Outcome::Exists | Outcome::Unknown(_) => self.may_be_left(core, Hold::Unsure),
             _ => self.may_be_left(core, Hold::Nothing),
         }

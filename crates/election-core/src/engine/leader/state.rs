@@ -32,8 +32,10 @@ pub(in crate::engine) struct Acquiring {
     pub(super) mandate: Mandate,
     pub(super) prepared: Prepared,
     pub(super) step: AcquireStep,
-    /// The content of the commit under way, and the version that it replaces.
-    pub(super) written: Option<(Box<Elected>, i32)>,
+    /// The version of the decision on which the creation of the leader znode depends.
+    pub(super) over: Option<i32>,
+    /// The decision that a successor writes with it.
+    pub(super) written: Option<Box<Elected>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -45,21 +47,17 @@ pub(super) enum Prepared {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum AcquireStep {
-    /// A successor reads the decision, then the leader znode, both again.
-    ReadElected,
-    ReadLeader,
     /// The leader znode belongs to another member.
     Waiting,
+    /// Creates the leader znode, while the decision is the known one. A successor writes the next decision in the same
+    /// transaction.
     Creating,
-    /// After a lost reply: reads whether the leader znode exists, and whose it is.
+    /// The decision has changed: it is read.
+    ReadElected,
+    /// After a lost reply, or if the leader znode exists: reads whose it is.
     Looking,
-    /// It is held. Reads the decision on this session, to check that it is still the same.
+    /// It is held, by a creation whose reply was lost. Reads whether the decision still names this member.
     Rereading(HeldZnode),
-    /// A successor writes the decision before it acts.
-    Committing(HeldZnode),
-    /// It is held, and has another term than the decision, since another slot was decided while this member stepped
-    /// in: its record is written again.
-    Restating(HeldZnode),
     /// Held and entitled.
     Entitled(HeldZnode),
 }

@@ -39,7 +39,10 @@ impl Stage {
                 let other = format!("{} over version {version}", self.written(path, data));
                 format!("{}, and with it {other}", self.operation_in_words(request))
             }
-            Request::While { request, .. } => self.operation_in_words(request),
+            Request::While { version: Some(version), request, there } => {
+                format!("{} while {there} has version {version}", self.operation_in_words(request))
+            }
+            Request::While { version: None, request, .. } => self.operation_in_words(request),
             Request::Get { path } => format!("read {path}"),
             Request::Children { path } => format!("list {path}"),
         }

@@ -74,7 +74,10 @@ fn describe(request: &Request) -> String {
         Request::Together { request, path, data, version } => {
             format!("{}, and set {path} v{version} {}", describe(request), text(data))
         }
-        Request::While { there, request } => format!("while {there}: {}", describe(request)),
+        Request::While { there, version, request } => {
+            let version = version.map_or_else(String::new, |version| format!(" v{version}"));
+            format!("while {there}{version}: {}", describe(request))
+        }
         request => short(&format!("{request:?}")),
     }
 }

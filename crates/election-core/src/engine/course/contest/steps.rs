@@ -202,7 +202,7 @@ impl Contest {
             (ContestStep::Drop(_, _, then), Outcome::Ok | Outcome::Missing | Outcome::Stale) => {
                 self.step = ContestStep::Seek(then);
             }
-            (ContestStep::Create, Outcome::Created { path, czxid }) => {
+            (ContestStep::Create, Outcome::Created { path, czxid, .. }) => {
                 let (owner, data) = (core.session_id(), std::mem::take(&mut self.written));
                 let node = Node::created(data, *czxid, owner);
                 self.joins_with(core, OwnZnode { path: path.clone(), node, count: None });
