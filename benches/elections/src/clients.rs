@@ -7,6 +7,9 @@ use std::{
 
 use zk_session::{CreateMode, Session};
 
+/// New servers run slowly at first: so many writes by each client before the first that is measured.
+const WARM_UP: usize = 200;
+
 const SESSION_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Sessions with the native driver, one with each server.
@@ -14,13 +17,13 @@ pub struct Clients {
     sessions: Vec<Session>,
     addresses: Vec<SocketAddr>,
     tick: Duration,
-    /// The next server for [`of_next`](Self::of_next).
+    /// The server that was used last by [`next_server`](Self::next_server).
     turn: usize,
     written: u64,
 }
 
 impl Clients {
-    /// Connects to each server. `tick` is the servers' tickTime.
+    /// Connects to each server, and lets the servers warm up. `tick` is their tickTime.
     ///
     /// # Errors
     /// If a server can't be reached.
@@ -37,14 +40,12 @@ impl Clients {
             let created = first.create(&path(&format!("unit-{server}")), b"0", CreateMode::Ephemeral).await;
             created.map_err(|error| error.to_string())?;
         }
+        clients.round_trips(WARM_UP).await?;
         Ok(clients)
     }
 
     /// Another session with a server.
-    ///
-    /// # Errors
-    /// If it can't be reached.
-    pub async fn another(&self, server: usize) -> Result<Session, String> {
+    pub(crate) async fn another(&self, server: usize) -> Result<Session, String> {
         let address = self.addresses[server % self.addresses.len()];
         let builder =
             Session::builder(address.to_string()).session_timeout(SESSION_TIMEOUT).tick_time(self.tick);
@@ -57,8 +58,14 @@ impl Clients {
         &self.sessions[server % self.sessions.len()]
     }
 
+    /// The session with the next server.
+    pub fn of_next(&mut self) -> &Session {
+        let server = self.next_server();
+        self.of(server)
+    }
+
     /// The number of a server, another one with each call: which of them leads the ensemble makes a difference.
-    pub fn next_server(&mut self) -> usize {
+    pub(crate) fn next_server(&mut self) -> usize {
         self.turn = (self.turn + 1) % self.sessions.len();
         self.turn
     }

@@ -130,6 +130,21 @@ impl Contestant {
         std::mem::take(&mut self.all)
     }
 
+    /// Lets it end by itself: its candidates leave, its sessions are closed.
+    ///
+    /// # Errors
+    /// If it does not end, or fails.
+    pub async fn end(mut self) -> Result<(), String> {
+        self.say("quit").await?;
+        let name = &self.name;
+        match timeout(PATIENCE, self.child.wait()).await {
+            Ok(Ok(status)) if status.success() => Ok(()),
+            Ok(Ok(status)) => Err(format!("{name}: {status}")),
+            Ok(Err(error)) => Err(format!("{name}: {error}")),
+            Err(_) => Err(format!("{name} has not ended after {PATIENCE:?}")),
+        }
+    }
+
     /// Kills it, and waits for its end.
     pub async fn kill(mut self) {
         let _ = self.child.kill().await;

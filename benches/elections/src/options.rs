@@ -1,53 +1,23 @@
 //! The command line of the benchmarks of one change of leadership.
 
-use std::fmt;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-/// Who decides, and whether that member leads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Kind {
-    /// The recipe `elector`; the leader is the elector, and both roles move together.
-    Elector,
-    /// The recipe `elector` with an elector that never leads.
-    ElectorStays,
-    /// The recipe `queue`.
-    Queue,
-    /// The recipe `single`.
-    Single,
-}
+use crate::setting::{Kind, Setting};
 
-impl Kind {
-    /// The name of its recipe.
-    #[must_use]
-    pub fn recipe(self) -> &'static str {
-        match self {
-            Self::Elector | Self::ElectorStays => "elector",
-            Self::Queue => "queue",
-            Self::Single => "single",
-        }
-    }
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let value = self.to_possible_value();
-        f.pad(value.as_ref().map_or("", |value| value.get_name()))
-    }
-}
+/// The requested session timeout of the members.
+const SESSION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What these benchmarks have in common.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
-    /// Changes of leadership for each recipe and number of members.
+    /// Changes of leadership for each row.
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     pub runs: u32,
-    /// How many members, each with a session of its own; may be repeated [default: 3 30 300].
-    #[arg(long = "members", value_name = "N", value_parser = clap::value_parser!(u32).range(3..))]
-    pub members: Vec<u32>,
     /// May be repeated [default: all].
     #[arg(long = "recipe", value_name = "RECIPE", value_enum)]
-    pub kinds: Vec<Kind>,
+    kinds: Vec<Kind>,
     /// The ZooKeeper client of the members. W and the raw sequence are always measured over the native one.
     #[arg(long, default_value = "native", value_parser = ["native", "zookeeper-async"])]
     pub driver: String,
@@ -57,15 +27,37 @@ pub struct Options {
 }
 
 impl Options {
+    /// The chosen recipes.
+    #[must_use]
+    pub fn kinds(&self) -> Vec<Kind> {
+        if self.kinds.is_empty() { Kind::value_variants().to_vec() } else { self.kinds.clone() }
+    }
+
+    /// Members with these servers.
+    #[must_use]
+    pub fn setting(&self, program: &'static str, connect: String, tick: Duration) -> Setting {
+        Setting { program, connect, tick, session_timeout: SESSION_TIMEOUT, driver: self.driver.clone() }
+    }
+}
+
+/// The options of a benchmark with many members.
+#[derive(Clone, Debug, Args)]
+pub struct Crowd {
+    /// The others.
+    #[command(flatten)]
+    pub options: Options,
+    /// How many members, each with a session of its own; may be repeated [default: 3 30 300].
+    #[arg(long = "members", value_name = "N", value_parser = clap::value_parser!(u32).range(3..))]
+    members: Vec<u32>,
+}
+
+impl Crowd {
     /// Every recipe with every number of members.
     #[must_use]
     pub fn cases(&self) -> Vec<(Kind, usize)> {
-        let members: Vec<usize> = match self.members[..] {
-            [] => vec![3, 30, 300],
-            _ => self.members.iter().map(|members| *members as usize).collect(),
-        };
-        let kinds = if self.kinds.is_empty() { Kind::value_variants() } else { &self.kinds };
-        kinds.iter().flat_map(|kind| members.iter().map(|members| (*kind, *members))).collect()
+        let members = if self.members.is_empty() { &[3, 30, 300][..] } else { &self.members };
+        let kinds = self.options.kinds();
+        kinds.iter().flat_map(|kind| members.iter().map(|members| (*kind, *members as usize))).collect()
     }
 
     /// The first recipe and number of members: `elector` and 3 by default.
@@ -84,11 +76,11 @@ mod tests {
     #[derive(clap::Parser)]
     struct Line {
         #[command(flatten)]
-        options: Options,
+        crowd: Crowd,
     }
 
-    fn parse(words: &[&str]) -> Result<Options, clap::Error> {
-        Line::try_parse_from([&["bench", "--bench"], words].concat()).map(|line| line.options)
+    fn parse(words: &[&str]) -> Result<Crowd, clap::Error> {
+        Line::try_parse_from([&["bench", "--bench"], words].concat()).map(|line| line.crowd)
     }
 
     #[test]

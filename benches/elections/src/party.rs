@@ -3,12 +3,12 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use election_core::Paths;
-use tokio::{process::Command, time::timeout};
+use tokio::time::timeout;
 use zk_session::Session;
 
 use crate::{
     contestant::{Contestant, Line},
-    options::Kind,
+    setting::{Kind, Setting},
 };
 
 /// So long nothing may change before the next measurement: longer than passive members wait with their reads, and than a
@@ -16,46 +16,6 @@ use crate::{
 const QUIET: Duration = Duration::from_secs(1);
 /// The longest wait for that.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// How the members are started.
-#[derive(Clone, Debug)]
-pub struct Setting {
-    /// The path of the program `contestant`.
-    pub program: &'static str,
-    /// The servers.
-    pub connect: String,
-    /// Their tickTime.
-    pub tick: Duration,
-    /// The session timeout of the members.
-    pub session_timeout: Duration,
-    /// The name of their driver.
-    pub driver: String,
-}
-
-impl Setting {
-    /// The command for these members of the election at that path.
-    #[must_use]
-    pub fn command(&self, kind: Kind, members: usize, path: &str) -> Command {
-        let mut command = Command::new(self.program);
-        command.args([
-            "--connect",
-            &self.connect,
-            "--path",
-            path,
-            "--mode",
-            "cand",
-            "--recipe",
-            kind.recipe(),
-        ]);
-        command.args(["--session", &self.session_timeout.as_millis().to_string()]);
-        command.args(["--tick", &self.tick.as_millis().to_string()]);
-        command.args(["--driver", &self.driver, "--n", &members.to_string()]);
-        if kind == Kind::ElectorStays {
-            command.arg("--witness");
-        }
-        command
-    }
-}
 
 /// Members of one election, one of which leads.
 pub struct Party {
@@ -149,9 +109,27 @@ impl Party {
         let queue = self.paths.queue();
         let children = self.observer.children(&queue).await.map_err(|error| error.to_string())?;
         let names = children.map(|children| children.names).unwrap_or_default();
-        let number = |name: &String| name.rsplit('-').next().map(str::to_owned);
-        let first = names.iter().min_by_key(|name| number(name));
+        let first = by_number(names).into_iter().next();
         first.map(|name| format!("{queue}/{name}")).ok_or_else(|| format!("{queue} is empty"))
+    }
+
+    /// The member with the second-lowest ballot: the next elector and, among equals, the first in line. Of the recipe
+    /// `elector`.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub async fn next_in_line(&self) -> Result<usize, String> {
+        let parent = self.paths.election();
+        let children = self.observer.children(&parent).await.map_err(|error| error.to_string())?;
+        let names = children.map(|children| children.names).unwrap_or_default();
+        let second =
+            by_number(names).into_iter().nth(1).ok_or_else(|| format!("{parent} has no second ballot"))?;
+        let path = format!("{parent}/{second}");
+        let ballot = self.observer.get(&path).await.map_err(|error| error.to_string())?;
+        let data = ballot.map(|node| node.data).unwrap_or_default();
+        let text = String::from_utf8_lossy(&data);
+        let number = text.rsplit('-').next().and_then(|number| number.parse().ok());
+        number.ok_or_else(|| format!("{path} names no contestant: {text}"))
     }
 
     /// Waits until nothing has changed for a second.
@@ -187,4 +165,10 @@ impl Party {
 
 fn candidate(line: &Line) -> Result<usize, String> {
     line.candidate.ok_or_else(|| format!("{line:?} names no candidate"))
+}
+
+/// Sequential znodes, in the order in which they were created.
+fn by_number(mut names: Vec<String>) -> Vec<String> {
+    names.sort_by_key(|name| name.rsplit('-').next().map(str::to_owned));
+    names
 }

@@ -13,12 +13,11 @@ use std::{process::ExitCode, time::Duration};
 
 use clap::Parser;
 use election_bench::{
-    Clients, Line, Message, Moment, Options, Party, Setting, Table, Times, Watched, ensemble, raw, run,
+    Clients, Crowd, Line, Message, Moment, Party, Table, Times, Watched, ensemble, raw, run,
     timeline::{Mark, Timeline},
 };
 
 const TICK: Duration = Duration::from_millis(500);
-const SESSION_TIMEOUT: Duration = Duration::from_secs(10);
 /// The writes by each client, and the raw sequences, before each change.
 const WRITES: usize = 10;
 const RAW: usize = 2;
@@ -29,7 +28,7 @@ const BEFORE: Duration = Duration::from_millis(5);
 #[derive(Debug, Parser)]
 struct Arguments {
     #[command(flatten)]
-    options: Options,
+    crowd: Crowd,
     /// Print every request of one change: of the one with the median duration.
     #[arg(long)]
     timeline: bool,
@@ -37,18 +36,8 @@ struct Arguments {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let Arguments { options, timeline } = Arguments::parse();
-    if timeline { run(print_timeline(&options)).await } else { run(measure(&options)).await }
-}
-
-fn setting(options: &Options, connect: String) -> Setting {
-    Setting {
-        program: env!("CARGO_BIN_EXE_contestant"),
-        connect,
-        tick: TICK,
-        session_timeout: SESSION_TIMEOUT,
-        driver: options.driver.clone(),
-    }
+    let Arguments { crowd, timeline } = Arguments::parse();
+    if timeline { run(print_timeline(&crowd)).await } else { run(measure(&crowd)).await }
 }
 
 /// The steps of one change.
@@ -71,12 +60,13 @@ async fn change(party: &mut Party) -> Result<Change, String> {
     Ok(Change { old, new: party.leader(), asked, stopped, leads: leads.at, ready: ready.at })
 }
 
-async fn measure(options: &Options) -> Result<(), String> {
+async fn measure(crowd: &Crowd) -> Result<(), String> {
+    let options = &crowd.options;
     let ensemble = ensemble(TICK).await?;
     let mut clients = Clients::connect(&ensemble.addresses(), TICK).await?;
-    let setting = setting(options, ensemble.connect_string());
+    let setting = options.setting(env!("CARGO_BIN_EXE_contestant"), ensemble.connect_string(), TICK);
     let mut table = Table::default();
-    for (kind, members) in options.cases() {
+    for (kind, members) in crowd.cases() {
         eprintln!("{kind}, {members} members");
         let mut party = Party::gather(&setting, kind, members, clients.of(0).clone()).await?;
         let (mut unit, mut raws, mut changes) = (Vec::new(), Vec::new(), Vec::new());
@@ -118,18 +108,19 @@ async fn measure(options: &Options) -> Result<(), String> {
         "planned changes of leadership: {} for each row, driver {}, three servers of one host, tick {TICK:?}",
         options.runs, options.driver
     );
-    println!("{table}");
+    println!("{table}\nthe 99th percentile of fewer than 100 times is the longest");
     ensemble.end();
     Ok(())
 }
 
-async fn print_timeline(options: &Options) -> Result<(), String> {
-    let (kind, members) = options.first_case();
+async fn print_timeline(crowd: &Crowd) -> Result<(), String> {
+    let options = &crowd.options;
+    let (kind, members) = crowd.first_case();
     let ensemble = ensemble(TICK).await?;
     let mut watched = Watched::start(&ensemble.addresses()).await?;
     // Through the proxies too, so that W is that of the members.
     let mut clients = Clients::connect(&watched.addresses(), TICK).await?;
-    let setting = setting(options, watched.connect_string());
+    let setting = options.setting(env!("CARGO_BIN_EXE_contestant"), watched.connect_string(), TICK);
     eprintln!("{kind}, {members} members");
     let mut party = Party::gather(&setting, kind, members, clients.of(0).clone()).await?;
     let mut unit = Vec::new();

@@ -58,8 +58,8 @@ impl Contest {
     async fn take_part(&mut self, arguments: &Arguments) -> anyhow::Result<()> {
         let mut input = BufReader::new(tokio::io::stdin()).lines();
         self.connect(arguments).await?;
+        out::say("CONNECTED");
         if arguments.mode == Mode::Many {
-            out::say("CONNECTED");
             loop {
                 match next(&mut input).await? {
                     Command::Go => break,
