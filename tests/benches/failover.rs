@@ -1,7 +1,7 @@
 //! How long a change of leadership takes, from its cause to the next job's first act, on this machine:
 //!
 //! ```text
-//! cargo xtask bench failover [-- [--runs N] [--driver native|zookeeper-async]]
+//! cargo xtask bench failover [--runs N] [--driver native|zookeeper-async]
 //! ```
 //!
 //! Where it may create network namespaces, it also cuts leaders' hosts off, by dropping packets, and measures fast

@@ -83,8 +83,8 @@ pub(crate) struct DemoArgs {
 pub(crate) struct BenchArgs {
     /// The benchmark's name; by default all.
     pub(crate) name: Option<String>,
-    /// Arguments of the benchmark.
-    #[arg(last = true)]
+    /// Arguments of the benchmark, such as `--help`.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) args: Vec<String>,
 }
 

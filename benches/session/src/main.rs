@@ -1,7 +1,7 @@
 //! The cost of a session on this machine, compared with a bare socket, the client crate that carries it, and kazoo:
 //!
 //! ```text
-//! cargo xtask bench session [-- [--rounds N] [--slice MS] [--sessions N] [--client NAME]...]
+//! cargo xtask bench session [--rounds N] [--slice MS] [--sessions N] [--client NAME]...
 //! ```
 //!
 //! Figures differ between machines, and change while other programs run. So all clients are measured in one run and in

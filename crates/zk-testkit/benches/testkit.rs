@@ -1,7 +1,7 @@
 //! What the embedded server costs beside Apache ZooKeeper, on this machine:
 //!
 //! ```text
-//! cargo xtask bench testkit [-- [--rounds N]]
+//! cargo xtask bench testkit [--rounds N]
 //! ```
 //!
 //! Until it answers, operations each second, memory. Figures of another machine mean

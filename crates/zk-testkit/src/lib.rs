@@ -26,6 +26,6 @@ pub use ensemble_faults::EnsembleFaults;
 pub use error::Error;
 pub use network::{Host, Network};
 pub use ports::PortReservation;
-pub use proxy::{Loss, Lost, Op, Proxy, Which};
+pub use proxy::{Loss, Lost, Op, PassedFrame, Proxy, Sender, Which};
 pub use server::Server;
 pub use servers::{ServerKind, Servers};

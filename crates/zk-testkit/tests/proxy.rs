@@ -11,7 +11,7 @@ use support::RawClient;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
-use zk_testkit::{Ensemble, Op, Proxy, Which};
+use zk_testkit::{Ensemble, Op, Proxy, Sender, Which};
 
 const SOON: Duration = Duration::from_secs(20);
 /// For what must not come. Longer than a reply over loopback ever takes.
@@ -44,6 +44,31 @@ async fn requests_and_replies_pass() {
     assert_eq!(proxy.connections(), 1);
     drop(client);
     proxy.wait_connections(0, SOON).await.unwrap();
+}
+
+#[tokio::test]
+async fn frames_are_recorded_in_their_order_with_their_connection() {
+    let proxy = proxy().await;
+    let unrecorded = RawClient::connect(proxy.addr()).await.unwrap();
+    assert_eq!(proxy.take_record(), []);
+    proxy.record();
+    let begun = Instant::now();
+    let mut client = RawClient::connect(proxy.addr()).await.unwrap();
+    assert!(!client.exists("/recorded").await.unwrap());
+    let frames = proxy.take_record();
+    let senders: Vec<_> = frames.iter().map(|frame| (frame.connection, frame.sender)).collect();
+    assert_eq!(
+        senders,
+        [Sender::Client, Sender::Server].repeat(2).iter().map(|s| (1, *s)).collect::<Vec<_>>()
+    );
+    assert!(frames.is_sorted_by_key(|frame| frame.at) && frames[0].at >= begun);
+    let header = zk_proto::RequestHeader::decode(&frames[2].bytes).unwrap();
+    assert_eq!(header.op, zk_proto::OpCode::EXISTS);
+    let reply = zk_proto::ReplyHeader::decode(&frames[3].bytes).unwrap();
+    assert_eq!((reply.xid, reply.error), (header.xid, zk_proto::ErrorCode::NO_NODE));
+    // They are taken once.
+    assert_eq!(proxy.take_record(), []);
+    drop(unrecorded);
 }
 
 #[tokio::test]

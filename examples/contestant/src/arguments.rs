@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
-use zk_session::DriverKind;
+use zk_session::{DriverKind, Session, SessionBuilder};
 
 /// Candidates of elections that print when they lead. The README describes the protocol.
 #[derive(Clone, Debug, Parser)]
@@ -86,15 +86,23 @@ impl Arguments {
         Duration::from_millis(self.session)
     }
 
-    pub(crate) fn tick(&self) -> Duration {
+    fn tick(&self) -> Duration {
         Duration::from_millis(self.tick.unwrap_or_else(|| (self.session / 2).min(2000)))
     }
 
-    pub(crate) fn driver(&self) -> DriverKind {
+    fn driver(&self) -> DriverKind {
         match self.driver {
             Driver::Native => DriverKind::Native,
             Driver::ZookeeperAsync => DriverKind::ZookeeperAsync,
         }
+    }
+
+    /// A session of these settings.
+    pub(crate) fn session(&self) -> SessionBuilder {
+        Session::builder(self.connect.clone())
+            .session_timeout(self.session_timeout())
+            .tick_time(self.tick())
+            .driver(self.driver())
     }
 
     /// The parent and the name of candidate `i`'s election.

@@ -8,14 +8,14 @@ use std::{
     time::Duration,
 };
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use election_core::{
     Election, ElectionConfig, Failure, Handler, Leadership, Paths, Policy, Profile, QueueFormat, Recipe,
     StopOrder, TakeoverLimit,
 };
 use strategies::{OnLeaderFailure, PolicySpec};
 use tokio::task::JoinHandle;
-use zk_session::Session;
+use zk_session::{Session, SessionBuilder};
 
 use crate::{
     arguments::{Arguments, Format, RecipeName},
@@ -29,6 +29,8 @@ const SITE: &str = "here";
 pub(crate) struct Candidate {
     number: usize,
     session: Session,
+    /// For another session, after the present one has ended.
+    builder: SessionBuilder,
     config: ElectionConfig,
     election: Option<Election>,
     releasing: Arc<AtomicBool>,
@@ -38,6 +40,7 @@ pub(crate) struct Candidate {
 
 impl Candidate {
     pub(crate) fn new(number: usize, session: Session, arguments: &Arguments) -> anyhow::Result<Self> {
+        let builder = arguments.session();
         let (root, name) = arguments.election(number);
         let mut member = Profile::new(arguments.member(number).parse()?).in_site(SITE.parse()?);
         if arguments.witness && number == 0 {
@@ -45,7 +48,15 @@ impl Candidate {
         }
         let paths = Paths::new(&root, &name).with_context(|| format!("--path {}", arguments.path))?;
         let config = ElectionConfig::new(paths, member, recipe(arguments)?).policy(policy(arguments));
-        Ok(Self { number, session, config, election: None, releasing: Arc::default(), leaving: None })
+        Ok(Self {
+            number,
+            session,
+            builder,
+            config,
+            election: None,
+            releasing: Arc::default(),
+            leaving: None,
+        })
     }
 
     /// Joins its election again after it has left.
@@ -81,6 +92,31 @@ impl Candidate {
             election.leave().await;
             out::say_of("RELEASED", number);
         }));
+    }
+
+    /// Ends as a process does that is killed: without another word to the servers. Returns its session, re-attached, for
+    /// the caller to close: that is what the servers do after the session timeout.
+    pub(crate) async fn crash(&mut self) -> anyhow::Result<Session> {
+        let Some(election) = self.election.take() else {
+            bail!("candidate {} does not take part", self.number);
+        };
+        self.releasing.store(true, Ordering::SeqCst);
+        let ticket = self.session.clone().hand_over().await.context("it has no session now")?;
+        drop(election);
+        self.builder.clone().resume(ticket).connect().await.context("its session can't be ended")
+    }
+
+    /// Gets another session after a crash.
+    pub(crate) async fn reconnect(&mut self) -> anyhow::Result<Session> {
+        self.session = self.builder.clone().connect().await.context("it gets no other session")?;
+        Ok(self.session.clone())
+    }
+
+    /// Prints the id of its session.
+    pub(crate) fn say_session(&self) {
+        if let Some(incarnation) = self.session.incarnation() {
+            out::say_of(&format!("SESSION {:x}", incarnation.session_id().0), self.number);
+        }
     }
 
     /// Leaves the election without a line of output.
@@ -140,8 +176,7 @@ impl Handler for Voice {
     }
 
     async fn stop(&self, _: &StopOrder) {
-        if !self.releasing.load(Ordering::SeqCst) {
-            out::say_of("LOST", self.number);
-        }
+        let word = if self.releasing.load(Ordering::SeqCst) { "STOPPED" } else { "LOST" };
+        out::say_of(word, self.number);
     }
 }

@@ -19,6 +19,9 @@ use crate::{
 /// How long to wait until ZooKeeper has ended a session.
 const FAREWELL: Duration = Duration::from_millis(500);
 
+/// How long the end of a crashed candidate's session may take.
+const CLOSING: Duration = Duration::from_secs(10);
+
 /// How many connect at the same time. A busy server accepts hundreds, and answers too late.
 const CONNECTING: usize = 32;
 
@@ -27,6 +30,7 @@ enum Command {
     Go,
     Release(usize),
     Rejoin(usize),
+    Crash(Vec<usize>),
     Quit,
 }
 
@@ -54,13 +58,15 @@ impl Contest {
     async fn take_part(&mut self, arguments: &Arguments) -> anyhow::Result<()> {
         let mut input = BufReader::new(tokio::io::stdin()).lines();
         self.connect(arguments).await?;
+        out::say("CONNECTED");
         if arguments.mode == Mode::Many {
-            out::say("CONNECTED");
             loop {
                 match next(&mut input).await? {
                     Command::Go => break,
                     Command::Quit => return Ok(()),
-                    Command::Release(_) | Command::Rejoin(_) => out::error("nothing is begun before `go`"),
+                    Command::Release(_) | Command::Rejoin(_) | Command::Crash(_) => {
+                        out::error("nothing is begun before `go`")
+                    }
                 }
             }
             out::say("START");
@@ -79,6 +85,9 @@ impl Contest {
         for candidate in &self.candidates {
             candidate.enrolled().await;
         }
+        for candidate in &self.candidates {
+            candidate.say_session();
+        }
         out::say("READY");
         loop {
             match next(&mut input).await? {
@@ -91,8 +100,13 @@ impl Contest {
                 Command::Rejoin(number) => {
                     if let Some(candidate) = self.candidate(number) {
                         candidate.join().await;
+                        candidate.enrolled().await;
+                        candidate.say_session();
+                        out::say_of("ENROLLED", number);
                     }
                 }
+                // Several at once: `crash 0 1`.
+                Command::Crash(numbers) => self.crash(&numbers).await?,
                 Command::Quit => return Ok(()),
             }
         }
@@ -107,14 +121,37 @@ impl Contest {
             {
                 self.sessions.push(connected?.with_context(|| format!("--connect {}", arguments.connect))?);
             }
-            let builder = Session::builder(arguments.connect.clone())
-                .session_timeout(arguments.session_timeout())
-                .tick_time(arguments.tick())
-                .driver(arguments.driver());
-            connecting.spawn(builder.connect());
+            connecting.spawn(arguments.session().connect());
         }
         while let Some(connected) = connecting.join_next().await {
             self.sessions.push(connected?.with_context(|| format!("--connect {}", arguments.connect))?);
+        }
+        Ok(())
+    }
+
+    /// Crashes some at once, and gives each another session.
+    async fn crash(&mut self, numbers: &[usize]) -> anyhow::Result<()> {
+        let mut left = Vec::new();
+        for &number in numbers {
+            let Some(candidate) = self.candidate(number) else { continue };
+            match candidate.crash().await {
+                Ok(session) => left.push((number, session)),
+                Err(error) => out::error(&format!("{error:#}")),
+            }
+        }
+        let mut closing = JoinSet::new();
+        for (number, session) in left {
+            out::say_of("CRASH", number);
+            closing.spawn(async move {
+                session.close(CLOSING).await;
+                number
+            });
+        }
+        while let Some(closed) = closing.join_next().await {
+            if let Some(candidate) = self.candidate(closed?) {
+                let session = candidate.reconnect().await?;
+                self.sessions.push(session);
+            }
         }
         Ok(())
     }
@@ -158,7 +195,12 @@ async fn next(input: &mut Lines<BufReader<Stdin>>) -> anyhow::Result<Command> {
             (["quit"], _) => return Ok(Command::Quit),
             (["release", _], Some(number)) => return Ok(Command::Release(number)),
             (["rejoin", _], Some(number)) => return Ok(Command::Rejoin(number)),
-            _ => out::error(&format!("no such command: {line}; there are go, release I, rejoin I, quit")),
+            (["crash", candidates @ ..], Some(_)) => {
+                return Ok(Command::Crash(candidates.iter().filter_map(|word| word.parse().ok()).collect()));
+            }
+            _ => out::error(&format!(
+                "no such command: {line}; there are go, release I, rejoin I, crash I..., quit"
+            )),
         }
     }
 }

@@ -53,6 +53,32 @@ fn candidates(recipe: &str) {
     assert!(other.ended().0.success());
 }
 
+/// Candidates that crash lose leadership when their sessions end, and can join again with other sessions.
+fn crashed(recipe: &str) {
+    let server = Server::start();
+    let rest = ["--n", "3", "--mode", "cand", "--recipe", recipe];
+    let mut all = Contestant::start(&server.connect(), "/bench/crashed", &rest);
+    let first = all.hear("ANNOUNCED").candidate.unwrap();
+    all.hear("LEADER");
+    all.hear("READY");
+    let idle = (0..3).find(|candidate| *candidate != first).unwrap();
+    all.say(&format!("crash {first} {idle}"));
+    let next = all.hear("LEADER");
+    assert_eq!(next.candidate, Some(3 - first - idle), "the others are gone");
+    let mut gone: Vec<_> = (0..2).map(|_| all.hear("CRASH").candidate.unwrap()).collect();
+    gone.sort_unstable();
+    assert_eq!(gone, [first.min(idle), first.max(idle)]);
+    assert!(all.hear_within("LOST", std::time::Duration::ZERO).is_none(), "who has crashed says nothing");
+    all.say(&format!("crash {first}"));
+    all.hear("ERR");
+    all.say(&format!("rejoin {first}"));
+    assert_eq!(all.hear("ENROLLED").candidate, Some(first));
+    all.say(&format!("crash {}", 3 - first - idle));
+    assert_eq!(all.hear("LEADER").candidate, Some(first));
+    all.say("quit");
+    assert!(all.ended().0.success());
+}
+
 /// A process that is frozen past its session has lost leadership, and reports it when it wakes.
 fn frozen(recipe: &str) {
     let server = Server::start();
@@ -136,7 +162,7 @@ macro_rules! with_every_recipe {
     )*};
 }
 
-with_every_recipe!(candidates, frozen, multi, many);
+with_every_recipe!(candidates, crashed, frozen, multi, many);
 
 /// Errors are reported, and do not end what works.
 #[test]
@@ -151,7 +177,7 @@ fn words_that_mean_nothing_are_answered() {
     }
     one.say("go");
     one.hear("LEADER");
-    for word in ["go", "release 7", "release", "rejoin 0"] {
+    for word in ["go", "release 7", "release", "rejoin 0", "crash", "crash x", "crash 7"] {
         one.say(word);
         one.hear("ERR");
     }

@@ -8,7 +8,7 @@ use zk_proto::{OpCode, ReplyHeader, Request, RequestHeader, frame_length};
 /// bytes of something else: text (a four-letter word, the answer to one) or TLS.
 const LONGEST: usize = 64 << 20;
 /// The length in front of a frame.
-const PREFIX: usize = 4;
+pub(super) const PREFIX: usize = 4;
 
 /// A request that a client can make. Pings, authentication and the setting again
 /// of watches after a reconnect are the client library's own and not among them.

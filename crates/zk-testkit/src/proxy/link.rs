@@ -11,6 +11,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
 use super::frame::{Asked, Op, Piece, Pieces, reply_xid};
+use super::record::{Record, Sender};
 use super::rule::{FaultKind, MatchedFault, Rules};
 
 /// What a server may send ahead of what is passed on; beyond that its connection fills up.
@@ -33,6 +34,7 @@ pub(crate) struct Shared {
     pub(crate) rules: Rules,
     pub(crate) seen: Mutex<HashMap<Op, u64>>,
     pub(crate) accepted: Mutex<Vec<std::time::Instant>>,
+    pub(crate) record: Record,
     /// The task of each connection has another reference to it.
     pub(crate) connected: Arc<()>,
     pub(crate) targets: Vec<SocketAddr>,
@@ -63,13 +65,13 @@ impl From<std::io::Error> for Reset {
 /// Passes everything on until both sides have ended, or a fault strikes.
 ///
 /// Dropping the future at any point resets both connections.
-pub(crate) async fn run(client: TcpStream, shared: &Shared) {
+pub(crate) async fn run(client: TcpStream, number: usize, shared: &Shared) {
     let mut client = Wire::new(client);
     shared.open(|gate| gate.black_hole).await;
     let Some(mut server) = connect(&shared.targets).await else {
         return;
     };
-    let link = Link::default();
+    let link = Link { number, ..Link::default() };
     let ended = {
         let (from_client, to_client) = client.stream.split();
         let (from_server, to_server) = server.stream.split();
@@ -112,6 +114,8 @@ impl Drop for Wire {
 /// State that the two directions of one connection share.
 #[derive(Default)]
 struct Link {
+    /// Which of the proxy's connections, from 0.
+    number: usize,
     /// The request whose reply is to be lost.
     fault: Mutex<Option<MatchedFault>>,
     /// The server has closed, and the close was passed to the client.
@@ -128,6 +132,7 @@ impl Link {
         let mut pieces = Pieces::new(from, shared.framed);
         let mut handshake = true;
         while let Some(piece) = pieces.next().await? {
+            shared.record.add(self.number, Sender::Client, &piece);
             shared.open(|gate| gate.black_hole || gate.hold_requests).await;
             match &piece {
                 // The first frame opens the session and has no number.
@@ -162,6 +167,7 @@ impl Link {
         let (sender, mut delayed) = mpsc::channel(DELAYED);
         let arrive = async move {
             while let Some(piece) = pieces.next().await? {
+                shared.record.add(self.number, Sender::Server, &piece);
                 let due = Instant::now() + shared.gate.borrow().delay;
                 if sender.send((due, piece)).await.is_err() {
                     break;

@@ -2,6 +2,7 @@
 
 mod frame;
 mod link;
+mod record;
 mod rule;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -13,12 +14,14 @@ use tokio::task::{JoinHandle, JoinSet};
 
 pub(crate) use frame::Asked;
 pub use frame::Op;
+pub use record::{PassedFrame, Sender};
 pub use rule::{Loss, Lost, Which};
 
 use crate::door::Door;
 use crate::error::Context as _;
 use crate::{Error, PortReservation};
 use link::{Gate, Shared};
+use record::Record;
 pub(crate) use rule::{FaultKind, MatchedFault, Rules};
 
 /// How often the count of connections is looked at while one is awaited.
@@ -78,6 +81,7 @@ impl Proxy {
             rules: Rules::default(),
             seen: Mutex::default(),
             accepted: Mutex::default(),
+            record: Record::default(),
             connected: Arc::default(),
             targets,
             framed,
@@ -134,6 +138,21 @@ impl Proxy {
     pub fn seen(&self, op: Op) -> u64 {
         let seen = self.shared.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.get(&op).copied().unwrap_or(0)
+    }
+
+    /// Keeps every frame that passes from now on, until it is [taken](Self::take_record). Begin before the first client
+    /// connects: the frame that names the session of a connection is its first.
+    ///
+    /// It costs the memory of the frames.
+    pub fn record(&self) {
+        self.shared.record.begin();
+    }
+
+    /// The frames that have passed since the last call, in the order in which the proxy has read them. Empty unless it
+    /// [records](Self::record).
+    #[must_use]
+    pub fn take_record(&self) -> Vec<PassedFrame> {
+        self.shared.record.take()
     }
 
     /// Resets all connections, and returns their number. When it returns they are gone, and no byte of theirs
@@ -233,10 +252,14 @@ impl Acceptor {
     fn link(&mut self, client: tokio::net::TcpStream) {
         let shared = Arc::clone(&self.shared);
         let connected = Arc::clone(&shared.connected);
-        shared.accepted.lock().unwrap_or_else(PoisonError::into_inner).push(Instant::now());
+        let number = {
+            let mut accepted = shared.accepted.lock().unwrap_or_else(PoisonError::into_inner);
+            accepted.push(Instant::now());
+            accepted.len() - 1
+        };
         self.links.spawn(async move {
             let _connected = connected;
-            link::run(client, &shared).await;
+            link::run(client, number, &shared).await;
         });
     }
 }

@@ -1,7 +1,7 @@
 //! What one change of leadership costs the servers, by the number of members:
 //!
 //! ```text
-//! cargo xtask bench herd [-- [--members N]... [--changes N]]
+//! cargo xtask bench herd [--members N]... [--changes N] [--recipe RECIPE]... [--driver DRIVER]
 //! ```
 //!
 //! All members are connected through a proxy that counts. Leaders resign, one after the other. Each change is counted
@@ -15,15 +15,16 @@
 mod everybody;
 mod members;
 mod ours;
-mod proxy;
+mod passed;
 
-use std::{process::ExitCode, time::Duration};
+use std::{fmt, process::ExitCode, time::Duration};
 
+use clap::Parser;
+use election_bench::{Kind, Setting, Watched, run};
 use everybody::Everybody;
 use members::Members;
 use ours::Ours;
-use proxy::{Passed, Proxy};
-use tokio::signal::unix::{SignalKind, signal};
+use passed::{Counter, Passed};
 use zk_testkit::Ensemble;
 
 /// Long enough for sessions of forty seconds, which seldom send anything by themselves.
@@ -32,35 +33,51 @@ const TICK: Duration = Duration::from_secs(2);
 /// After that, a change has no further messages.
 const QUIET: Duration = Duration::from_millis(1500);
 
-struct Options {
-    members: Vec<usize>,
-    changes: usize,
+/// The session timeout of the members.
+const SESSION_TIMEOUT: Duration = Duration::from_secs(40);
+
+/// Counts what one change of leadership costs the servers.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// How many members; may be repeated [default: 10 100 500].
+    #[arg(long = "members", value_name = "N", value_parser = clap::value_parser!(u32).range(3..))]
+    members: Vec<u32>,
+    /// Only members with this recipe; may be repeated [default: all, and members that watch each other].
+    #[arg(long = "recipe", value_name = "RECIPE", value_enum)]
+    kinds: Vec<Kind>,
+    /// Changes of leadership for each recipe and number of members.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    changes: u32,
+    /// The ZooKeeper client of the members.
+    #[arg(long, default_value = "native", value_parser = ["native", "zookeeper-async"])]
+    driver: String,
+    /// Cargo's own.
+    #[arg(long, hide = true)]
+    bench: bool,
 }
 
-/// The recipe of the election, and its elector.
+/// Who watches what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Ours(&'static str),
-    /// With an elector that never leads and stays while leaders change.
-    UnderAnElector,
+enum Group {
+    Ours(Kind),
     Everybody,
 }
 
-impl Kind {
+impl Group {
     const ALL: [Self; 5] = [
-        Self::UnderAnElector,
-        Self::Ours("elector"),
-        Self::Ours("queue"),
-        Self::Ours("single"),
+        Self::Ours(Kind::ElectorStays),
+        Self::Ours(Kind::Elector),
+        Self::Ours(Kind::Queue),
+        Self::Ours(Kind::Single),
         Self::Everybody,
     ];
+}
 
-    fn name(self) -> String {
+impl fmt::Display for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::UnderAnElector => "recipe elector, which stands".to_owned(),
-            Self::Ours("elector") => "recipe elector, which leads".to_owned(),
-            Self::Ours(recipe) => format!("recipe {recipe}"),
-            Self::Everybody => "everybody watches all".to_owned(),
+            Self::Ours(kind) => write!(f, "{kind}"),
+            Self::Everybody => f.write_str("everybody watches all"),
         }
     }
 }
@@ -77,79 +94,37 @@ struct Change {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let options = match parse(std::env::args().skip(1)) {
-        Ok(options) => options,
-        Err(wrong) => {
-            eprintln!("{wrong}");
-            return ExitCode::from(64);
-        }
-    };
-    let Ok(mut terminate) = signal(SignalKind::terminate()) else { return ExitCode::FAILURE };
-    tokio::select! {
-        // Dropping the benchmark ends all processes that it has started.
-        _ = tokio::signal::ctrl_c() => {
-            eprintln!("interrupted");
-            ExitCode::from(130)
-        }
-        _ = terminate.recv() => {
-            eprintln!("terminated");
-            ExitCode::from(143)
-        }
-        measured = measure(&options) => match measured {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("{error}");
-                ExitCode::FAILURE
-            }
-        }
-    }
+    run(measure(&Arguments::parse())).await
 }
 
-fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
-    let mut options = Options { members: Vec::new(), changes: 5 };
-    while let Some(arg) = args.next() {
-        let mut number = |least: usize| {
-            let value = args.next().ok_or_else(|| format!("{arg} needs a value"))?;
-            let number: usize = value.parse().map_err(|error| format!("{arg} {value}: {error}"))?;
-            if number < least { Err(format!("{arg} {number}: at least {least}")) } else { Ok(number) }
-        };
-        match arg.as_str() {
-            // Cargo's own.
-            "--bench" => {}
-            "--members" => options.members.push(number(3)?),
-            "--changes" => options.changes = number(1)?,
-            other => return Err(format!("no such option: {other}; there are --members N and --changes N")),
-        }
-    }
-    if options.members.is_empty() {
-        options.members = vec![10, 100, 500];
-    }
-    Ok(options)
-}
-
-async fn measure(options: &Options) -> Result<(), String> {
+async fn measure(arguments: &Arguments) -> Result<(), String> {
+    let members = if arguments.members.is_empty() { &[10, 100, 500][..] } else { &arguments.members };
     let mut table = Vec::new();
-    for kind in Kind::ALL {
-        for &number in &options.members {
-            eprintln!("{}, {number} members", kind.name());
-            table.push((kind, number, one(kind, number, options.changes).await?));
+    let is_chosen = |group: &Group| match group {
+        Group::Ours(kind) => arguments.kinds.is_empty() || arguments.kinds.contains(kind),
+        Group::Everybody => arguments.kinds.is_empty(),
+    };
+    for group in Group::ALL.into_iter().filter(is_chosen) {
+        for &number in members {
+            eprintln!("{group}, {number} members");
+            table.push((group, number, one(group, number as usize, arguments).await?));
         }
     }
     println!(
         "one change of leadership, the median of {}; requests and bytes at the servers",
-        options.changes
+        arguments.changes
     );
     println!(
         "{:30}{:>8}{:>10}{:>8}{:>10}   each member that only looks on:     all others:",
         "", "members", "requests", "events", "bytes"
     );
     println!("{:66}   {:>10}{:>8}{:>10}{:>14}", "", "requests", "events", "bytes", "requests");
-    for (kind, number, change) in table {
+    for (group, number, change) in table {
         let Change { requests, events, bytes, bystander } = change;
-        let others = requests.saturating_sub(number as u64 * bystander.requests);
+        let others = requests.saturating_sub(u64::from(number) * bystander.requests);
         println!(
             "{:30}{number:>8}{requests:>10}{events:>8}{bytes:>10}   {:>10}{:>8}{:>10}{others:>14}",
-            kind.name(),
+            group.to_string(),
             bystander.requests,
             bystander.events,
             bystander.to_client
@@ -158,36 +133,36 @@ async fn measure(options: &Options) -> Result<(), String> {
     Ok(())
 }
 
-async fn one(kind: Kind, number: usize, changes: usize) -> Result<Change, String> {
+async fn one(group: Group, number: usize, arguments: &Arguments) -> Result<Change, String> {
     let ensemble = Ensemble::builder().servers(1).tick_time(TICK).jvm_flag("-Xmx512m").start().await;
     let ensemble = ensemble.map_err(|error| error.to_string())?;
-    let server = ensemble.addresses()[0];
-    let proxy = Proxy::start(server).await.map_err(|error| error.to_string())?;
-    let change = match kind {
-        Kind::Ours(recipe) => {
-            let members = Ours::start(recipe, false, &proxy.address(), number).await?;
-            change_all(members, &proxy, changes).await?
+    let watched = Watched::start(&ensemble.addresses()).await?;
+    let connect = watched.connect_string();
+    let (counter, changes) = (Counter::new(watched), arguments.changes);
+    let change = match group {
+        Group::Ours(kind) => {
+            let setting = Setting {
+                program: env!("CARGO_BIN_EXE_contestant"),
+                connect,
+                tick: TICK,
+                session_timeout: SESSION_TIMEOUT,
+                driver: arguments.driver.clone(),
+            };
+            change_all(Ours::start(&setting, kind, number).await?, counter, changes).await?
         }
-        Kind::UnderAnElector => {
-            let members = Ours::start("elector", true, &proxy.address(), number).await?;
-            change_all(members, &proxy, changes).await?
-        }
-        Kind::Everybody => {
-            let members = Everybody::start(&proxy.address(), number).await?;
-            change_all(members, &proxy, changes).await?
-        }
+        Group::Everybody => change_all(Everybody::start(&connect, number).await?, counter, changes).await?,
     };
     ensemble.end();
     Ok(change)
 }
 
-async fn change_all(mut members: impl Members, proxy: &Proxy, changes: usize) -> Result<Change, String> {
+async fn change_all(mut members: impl Members, mut counter: Counter, changes: u32) -> Result<Change, String> {
     let mut all = Vec::new();
     for _ in 0..changes {
-        let before = proxy.quiet(QUIET).await?;
+        // Whatever came before is not counted.
+        counter.quiet(QUIET).await?;
         let old = members.release().await?;
-        let after = proxy.quiet(QUIET).await?;
-        all.push(change(&before, &after));
+        all.push(change(&counter.quiet(QUIET).await?));
         members.rejoin(old).await?;
     }
     members.end().await;
@@ -201,18 +176,11 @@ async fn change_all(mut members: impl Members, proxy: &Proxy, changes: usize) ->
             events: of(|c| c.bystander.events),
             to_server: of(|c| c.bystander.to_server),
             to_client: of(|c| c.bystander.to_client),
-            ended: false,
         },
     })
 }
 
-fn change(before: &[Passed], after: &[Passed]) -> Change {
-    let each: Vec<_> = after
-        .iter()
-        .enumerate()
-        .filter(|(_, now)| !now.ended)
-        .map(|(at, now)| now.since(before.get(at).copied().unwrap_or_default()))
-        .collect();
+fn change(each: &[Passed]) -> Change {
     let sum = |of: fn(&Passed) -> u64| each.iter().map(of).sum();
     let middle = |of: fn(&Passed) -> u64| median(each.iter().map(of).collect());
     Change {
@@ -224,7 +192,6 @@ fn change(before: &[Passed], after: &[Passed]) -> Change {
             events: middle(|p| p.events),
             to_server: middle(|p| p.to_server),
             to_client: middle(|p| p.to_client),
-            ended: false,
         },
     }
 }

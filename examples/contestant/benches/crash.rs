@@ -1,0 +1,138 @@
+//! An unplanned change of leadership: the leader's session ends, and the next member leads.
+//!
+//! ```text
+//! cargo xtask bench crash [--runs N] [--members N]... [--recipe RECIPE]... [--driver DRIVER]
+//! ```
+//!
+//! Time runs from the moment at which another client hears that the leader znode is deleted: what comes before that is
+//! the session timeout. The table shows each time as a multiple of W, one quorum write of the ensemble, and of the raw
+//! sequence: a session is closed, and another client hears of it and creates the znode. Both are measured in turn with the
+//! crashes.
+//!
+//! With the recipe `elector` the leader is the elector too. In a second series the first in line is lost with it: then the
+//! third member has to become the elector and to decide.
+
+use std::{process::ExitCode, time::Duration};
+
+use clap::Parser;
+use election_bench::{Clients, Crowd, Kind, Moment, Party, Table, Times, ensemble, raw, run};
+use tokio::time::timeout;
+use zk_session::DataWatch;
+
+const TICK: Duration = Duration::from_millis(500);
+/// The writes by each client, and the raw sequences, before each crash.
+const WRITES: usize = 10;
+const RAW: usize = 2;
+/// The longest wait for the end of a session.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Measures changes of leadership after a crash.
+#[derive(Debug, Parser)]
+struct Arguments {
+    #[command(flatten)]
+    crowd: Crowd,
+}
+
+/// Who is lost at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lost {
+    Leader,
+    LeaderAndNext,
+}
+
+impl Lost {
+    /// What is lost with that recipe.
+    fn of(kind: Kind) -> &'static [Self] {
+        match kind {
+            Kind::Elector => &[Self::Leader, Self::LeaderAndNext],
+            _ => &[Self::Leader],
+        }
+    }
+
+    fn text(self, kind: Kind) -> &'static str {
+        match (self, kind) {
+            (Self::Leader, Kind::Elector) => "leader and elector",
+            (Self::Leader, _) => "leader",
+            (Self::LeaderAndNext, _) => "leader, elector, next",
+        }
+    }
+}
+
+/// The steps of one change.
+struct Change {
+    gone: Moment,
+    leads: Moment,
+    ready: Moment,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let Arguments { crowd } = Arguments::parse();
+    run(measure(&crowd)).await
+}
+
+async fn measure(crowd: &Crowd) -> Result<(), String> {
+    let options = &crowd.options;
+    let ensemble = ensemble(TICK).await?;
+    let mut clients = Clients::connect(&ensemble.addresses(), TICK).await?;
+    let setting = options.setting(env!("CARGO_BIN_EXE_contestant"), ensemble.connect_string(), TICK);
+    let mut table = Table::default();
+    for (kind, members) in crowd.cases() {
+        let mut party = Party::gather(&setting, kind, members, clients.of(0).clone()).await?;
+        for &lost in Lost::of(kind) {
+            eprintln!("{kind}, {members} members; lost: {}", lost.text(kind));
+            let (mut unit, mut raws, mut changes) = (Vec::new(), Vec::new(), Vec::new());
+            for number in 1..=options.runs {
+                unit.extend(clients.round_trips(WRITES).await?);
+                for _ in 0..RAW {
+                    raws.push(raw::crash(&mut clients).await?);
+                }
+                let change = crash(&mut party, &mut clients, lost).await?;
+                eprintln!(
+                    "  {number}/{}: leading after {:.1?}, READY after {:.1?}",
+                    options.runs,
+                    change.leads.since(change.gone),
+                    change.ready.since(change.gone)
+                );
+                changes.push(change);
+            }
+            let (unit, raws) = (Times::of(unit), Times::of(raws));
+            let case = format!("{kind:13} N={members:<4} {:21}", lost.text(kind));
+            table.references(&case, &unit, &raws);
+            for (what, to) in [
+                ("deleted -> leading", (|change| change.leads) as fn(&Change) -> Moment),
+                ("deleted -> READY", |change| change.ready),
+            ] {
+                let times = changes.iter().map(|change| to(change).since(change.gone)).collect();
+                table.add(format!("{case}  {what}"), Times::of(times), &unit, &raws);
+            }
+        }
+        party.end().await;
+    }
+    println!(
+        "leaders whose session ends: {} for each row, driver {}, three servers of one host, tick {TICK:?}",
+        options.runs, options.driver
+    );
+    println!("{table}\nthe 99th percentile of fewer than 100 times is the longest");
+    ensemble.end();
+    Ok(())
+}
+
+async fn crash(party: &mut Party, clients: &mut Clients, lost: Lost) -> Result<Change, String> {
+    let mut watch: DataWatch = clients.of_next().watch_data(party.leader_znode().await?);
+    while watch.next().await.map_err(|error| error.to_string())?.value.is_none() {}
+    let mut members = vec![party.leader()];
+    if lost == Lost::LeaderAndNext {
+        members.push(party.next_in_line().await?);
+    }
+    let words: Vec<_> = members.iter().map(usize::to_string).collect();
+    party.contestant().say(&format!("crash {}", words.join(" "))).await?;
+    timeout(PATIENCE, watch.changed()).await.map_err(|_| format!("no session has ended in {PATIENCE:?}"))?;
+    let gone = Moment::now();
+    let [leads, ready] = party.next_leader().await?;
+    if leads.at < gone && gone.since(leads.at) > Duration::from_millis(50) {
+        return Err(format!("{leads:?} before the leader znode was gone, at {gone:?}"));
+    }
+    party.rejoin(&members).await?;
+    Ok(Change { gone, leads: leads.at, ready: ready.at })
+}
