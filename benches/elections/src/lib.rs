@@ -5,7 +5,8 @@
 //! same without an election engine ([`raw`]), and prints its times as multiples of both.
 //!
 //! The candidates are those of the program `contestant`, which prints a line for each of its steps ([`Contestant`]).
-//! [`Party`] leads a group of them; [`Watched`] places a recording proxy before each server, and [`timeline`] prints what it has recorded.
+//! [`Party`] leads a group of them; [`Watched`] places a recording proxy before each server, and [`timeline`] prints what
+//! it has recorded.
 
 #![forbid(unsafe_code)]
 
