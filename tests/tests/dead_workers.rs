@@ -1,9 +1,9 @@
 //! A worker that dies on a living host costs the time to end its job, and not the session timeout.
 #![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
 
-use std::time::Duration;
+use std::collections::BTreeMap;
 
-use e2e::{Cluster, Driver, JOB, SOON, Setup};
+use e2e::{Cluster, Driver, JOB, SOON, Setup, wait_for};
 use zk_session::BootTime;
 
 e2e::with_both_drivers!(
@@ -34,7 +34,7 @@ async fn the_job_moves_at_once(driver: Driver, recipe: &str) {
         .set("zookeeper.session_timeout", "10s");
     let mut cluster = Cluster::of(setup).await;
     let mut old = cluster.settled().await;
-    let mut all = Vec::new();
+    let (mut all, mut closed) = (Vec::new(), BTreeMap::new());
     for _ in 0..ROUNDS {
         cluster.acts(old.token).await;
         let killed = BootTime::now();
@@ -43,13 +43,22 @@ async fn the_job_moves_at_once(driver: Driver, recipe: &str) {
         let acting = cluster.acts(new.token).await;
         all.push(acting.from.duration_since(killed));
         assert_ne!(new.member, old.member);
+        wait_for(
+            "the guard's word that it has closed the session, which had not ended by itself",
+            SOON,
+            async || {
+                let log = cluster.worker(&old.member).log_text();
+                *closed.entry(old.member.clone()).or_insert(0) =
+                    log.matches("left: its session is closed").count();
+                if closed.values().sum::<usize>() == all.len() { Ok(()) } else { Err(format!("{closed:?}")) }
+            },
+        )
+        .await;
         cluster.worker(&old.member).start();
         cluster.standing_by(1).await;
         old = new;
     }
     println!("{driver}, {recipe}: the next job of {JOB} acted {all:?} after SIGKILL");
-    // Half a second on a machine with nothing else to do.
-    assert!(all.iter().all(|took| *took < Duration::from_secs(5)), "{all:?}");
     cluster.journal().assert_one_at_a_time();
     cluster.end().await;
 }
