@@ -179,6 +179,16 @@ impl Worker {
         self.is_frozen = false;
     }
 
+    /// SIGKILL to the worker and its guards, so that none of them sees another's end: as if its host were lost.
+    pub fn kill_with_guards(&mut self) {
+        // Stopped first, so that it starts no more of them.
+        self.freeze();
+        let guards = self.guards();
+        guards.iter().copied().for_each(process::freeze_pid);
+        guards.into_iter().for_each(process::kill_pid);
+        self.kill();
+    }
+
     /// SIGSTOP to the worker alone; returns when it has stopped.
     pub fn freeze(&mut self) {
         process::freeze_pid(self.pid());

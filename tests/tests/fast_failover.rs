@@ -42,7 +42,7 @@ async fn a_lost_worker_is_replaced_before_its_session_ends(driver: Driver) {
     let first = cluster.settled().await;
     all_stand(&mut cluster).await;
     let lost = BootTime::now();
-    cluster.worker(&first.member).kill();
+    cluster.worker(&first.member).kill_with_guards();
     let second = cluster.successor_of(&first, MOVED_WITHIN).await;
     println!("{driver}: {} leads {:?} after SIGKILL", second.member, BootTime::now().duration_since(lost));
     let node = format!("orders/nodes/{}", first.member);
@@ -67,7 +67,7 @@ async fn where_the_job_is_not_fenced_the_session_ends_first(driver: Driver) {
     let mut cluster = Cluster::of(setup(driver).set("job.orders.fenced", false)).await;
     let first = cluster.settled().await;
     all_stand(&mut cluster).await;
-    cluster.worker(&first.member).kill();
+    cluster.worker(&first.member).kill_with_guards();
     let second = cluster.successor_of(&first, MOVED_WITHIN).await;
     let elected = cluster.znodes().await.decision("orders").await;
     assert_eq!(elected["cause"], "leader-lost", "{elected:#}");

@@ -1,20 +1,86 @@
 //! Opens a session as configured.
 
-use std::{fs, os::unix::fs::PermissionsExt as _};
+use std::{fs, os::unix::fs::PermissionsExt as _, path::PathBuf};
 
-use zk_session::{Acl, Session};
+use serde::{Deserialize, Serialize};
+use zk_session::{Acl, Session, SessionBuilder, TlsOptions};
 
 use crate::{
     config::{Access, Auth, Scheme, ZooKeeperConfig},
     error::Error,
 };
 
+/// How another process of this program reaches the servers as this one: by the same files, never by their contents.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Servers {
+    connect: String,
+    auth: Option<Auth>,
+    #[serde(with = "TlsFiles")]
+    tls: Option<TlsOptions>,
+}
+
+/// [`TlsOptions`], as they are passed on.
+#[derive(Serialize, Deserialize)]
+struct TlsFiles {
+    ca_file: PathBuf,
+    cert_file: Option<PathBuf>,
+    key_file: Option<PathBuf>,
+}
+
+impl TlsFiles {
+    fn serialize<S: serde::Serializer>(tls: &Option<TlsOptions>, to: S) -> Result<S::Ok, S::Error> {
+        let files = tls.clone().map(|TlsOptions { ca_file, cert_file, key_file }| TlsFiles {
+            ca_file,
+            cert_file,
+            key_file,
+        });
+        Serialize::serialize(&files, to)
+    }
+
+    fn deserialize<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<TlsOptions>, D::Error> {
+        let files: Option<TlsFiles> = Deserialize::deserialize(from)?;
+        Ok(files.map(|TlsFiles { ca_file, cert_file, key_file }| TlsOptions { ca_file, cert_file, key_file }))
+    }
+}
+
+impl Servers {
+    pub(crate) fn of(config: &ZooKeeperConfig) -> Servers {
+        let ZooKeeperConfig { connect, auth, tls, .. } = config.clone();
+        Servers { connect, auth, tls }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn example(auth: Option<Auth>, tls: Option<TlsOptions>) -> Servers {
+        Servers { connect: "zk1:2181,zk2:2181".to_owned(), auth, tls }
+    }
+
+    /// A session with these servers, with the credentials that the files contain now.
+    ///
+    /// # Errors
+    /// If the credentials can't be read.
+    pub(crate) fn builder(&self) -> Result<SessionBuilder, Error> {
+        let mut builder = Session::builder(&self.connect);
+        if let Some(auth) = &self.auth {
+            let (user, password) = credentials(auth)?;
+            builder = match auth.scheme {
+                Scheme::Digest => builder.auth(auth.scheme.as_str(), format!("{user}:{password}").as_str()),
+                Scheme::Sasl => builder.sasl_digest(user, password.as_str()),
+            };
+        }
+        if let Some(tls) = &self.tls {
+            builder = builder.tls(tls.clone());
+        }
+        Ok(builder)
+    }
+}
+
 /// Connects, within the configured time.
 ///
 /// # Errors
 /// If no server made a session in time, or a configured value can't be used.
 pub(crate) async fn connect(config: &ZooKeeperConfig) -> Result<Session, Error> {
-    let mut builder = Session::builder(&config.connect)
+    let builder = Servers::of(config)
+        .builder()?
         .session_timeout(config.session_timeout)
         .connect_timeout(config.connect_timeout)
         .tick_time(config.tick_time)
@@ -23,16 +89,6 @@ pub(crate) async fn connect(config: &ZooKeeperConfig) -> Result<Session, Error> 
             Access::Creator => Acl::CreatorAll,
             Access::Open => Acl::Open,
         });
-    if let Some(auth) = &config.auth {
-        let (user, password) = credentials(auth)?;
-        builder = match auth.scheme {
-            Scheme::Digest => builder.auth(auth.scheme.as_str(), format!("{user}:{password}").as_str()),
-            Scheme::Sasl => builder.sasl_digest(user, password.as_str()),
-        };
-    }
-    if let Some(tls) = &config.tls {
-        builder = builder.tls(tls.clone());
-    }
     Ok(builder.connect().await?)
 }
 

@@ -69,6 +69,7 @@ fn add(total: &mut Summary, one: &Summary) {
     total.left += one.left;
     total.unknown += one.unknown;
     total.guard_kills += one.guard_kills;
+    total.closed_by_guards += one.closed_by_guards;
     total.suspected += one.suspected;
     total.stand_ins += one.stand_ins;
     total.raised += one.raised;
@@ -95,6 +96,7 @@ fn check_coverage(kind: Kind, total: &Summary) {
         ("ensembles that were restored from a copy", total.restored),
         ("operations of unknown outcome", total.unknown),
         ("jobs that their guard ended", total.guard_kills),
+        ("sessions of dead workers that their guards closed", total.closed_by_guards),
     ];
     let with_an_elector = [
         ("leaderships of other slots than the first", total.other_slots),

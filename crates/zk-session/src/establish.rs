@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tracing::debug;
-use zk_proto::Purpose;
+use zk_proto::{Purpose, Ticket};
 
 use crate::backoff::Backoff;
+use crate::close::CloseOutcome;
 use crate::driver::{self, ConnectFailure, ConnectSpec, Connected, DriverEvent};
 use crate::error::{ConnectError, HostFailure};
 use crate::hosts::Server;
@@ -40,11 +41,34 @@ pub(crate) async fn establish(
     epoch: Epoch,
     deadline: BootTime,
 ) -> Result<Made, ConnectError> {
+    persist(shared, deadline, || attempt(shared, purpose.clone(), epoch, deadline)).await
+}
+
+/// Closes a session that another process has left behind. Retries until `deadline` to reach a server, and asks once.
+pub(crate) async fn close(
+    shared: &Shared,
+    ticket: Ticket,
+    deadline: BootTime,
+) -> Result<CloseOutcome, ConnectError> {
+    let attempt = || {
+        let (resolver, settings) = (Arc::clone(&shared.resolver), Arc::clone(&shared.settings));
+        let purpose = Purpose::Resume(ticket.clone());
+        Box::pin(driver::close(ConnectSpec { purpose, resolver, settings, deadline }))
+    };
+    persist(shared, deadline, attempt).await
+}
+
+/// Repeats an attempt until `deadline`.
+async fn persist<T, F: Future<Output = Result<T, ConnectFailure>>>(
+    shared: &Shared,
+    deadline: BootTime,
+    attempt: impl Fn() -> F,
+) -> Result<T, ConnectError> {
     let started = BootTime::now();
     let mut backoff = BACKOFF;
     let mut said: HashMap<Server, String> = HashMap::new();
     loop {
-        match attempt(shared, purpose.clone(), epoch, deadline).await {
+        match attempt().await {
             Ok(made) => return Ok(made),
             Err(ConnectFailure::Final(error)) => return Err(error),
             Err(ConnectFailure::Unavailable(reasons)) => {

@@ -14,7 +14,7 @@ use crate::close::CloseOutcome;
 use crate::config::{SaslDigest, Settings, TlsOptions};
 use crate::driver_kind::DriverKind;
 use crate::error::{Closed, ConnectError, OpError};
-use crate::establish::establish;
+use crate::establish::{self, establish};
 use crate::held::HeldEphemeral;
 use crate::hosts::ConnectString;
 use crate::incarnation::{Bound, Incarnation, SessionPin};
@@ -148,6 +148,30 @@ impl SessionBuilder {
         // The supervisor's first act. If the session ends at this moment, the supervisor makes the next one.
         let _ = within(deadline, session.shared.active()).await;
         Ok(session)
+    }
+
+    /// Closes a session that a process has left behind when it died, so that nobody waits for its timeout. The session is
+    /// resumed for this request alone: no other one is made, and nothing else is done on it.
+    ///
+    /// **Only for a process that is certainly dead**, and whose work has ended: a living one loses the session. Servers,
+    /// credentials and TLS are those of this builder; the driver does not matter.
+    ///
+    /// It tries to reach a server for `within_time`. [`CloseOutcome::Sent`] and [`CloseOutcome::Unknown`] are possible, as
+    /// they are of [`Session::close`]: then the session ends by its timeout, if it was not closed.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect). [`ConnectError::Expired`] if the session is over already, or the password is wrong.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: the session may have been closed.
+    pub async fn close_left_behind(
+        self,
+        ticket: Ticket,
+        within_time: Duration,
+    ) -> Result<CloseOutcome, ConnectError> {
+        let shared = Shared::new(self.settings)?;
+        let closing = establish::close(&shared, ticket, BootTime::now() + within_time);
+        closing.instrument(shared.span.clone()).await
     }
 }
 

@@ -21,6 +21,7 @@ on_each_server!(
     a_session_is_handed_over_to_another_process,
     another_process_hands_its_session_over_to_this_one,
     the_session_of_a_killed_process_is_closed_at_once,
+    without_a_server_nothing_is_closed_in_the_time_that_is_given,
     a_ticket_of_an_expired_session_says_so,
     whoever_had_the_session_before_loses_it,
     what_is_under_way_while_it_is_handed_over_ends_known_or_unknown,
@@ -188,12 +189,29 @@ async fn the_session_of_a_killed_process_is_closed_at_once(driver: DriverKind) {
     other.child.kill().await.unwrap();
     let killed = Instant::now();
     assert!(observer.get("/mine").await.unwrap().is_some());
-    let session = bed.builder().resume(ticket).connect().await.unwrap();
-    assert_eq!(session.close(PATIENCE).await, CloseOutcome::Acknowledged);
+    let closed = bed.builder().close_left_behind(ticket.clone(), PATIENCE).await;
+    assert_eq!(closed, Ok(CloseOutcome::Acknowledged));
     eventually("the ephemeral is gone", async || observer.get("/mine").await.unwrap().is_none()).await;
     let took = killed.elapsed();
     println!("gone after {took:?} of {timeout:?}");
     assert!(took < timeout / 2, "{took:?} of {timeout:?}");
+    // Once more there is nothing to do.
+    let again = bed.builder().close_left_behind(ticket, PATIENCE).await;
+    assert_eq!(again, Err(ConnectError::Expired));
+}
+
+async fn without_a_server_nothing_is_closed_in_the_time_that_is_given(driver: DriverKind) {
+    let bed = Bed::start(driver).await;
+    let session = bed.session().await;
+    let ticket = session.incarnation().unwrap().ticket();
+    bed.proxy.refuse(true).await.unwrap();
+    let began = Instant::now();
+    let refused = bed.builder().close_left_behind(ticket, Duration::from_millis(500)).await;
+    assert!(matches!(refused, Err(ConnectError::Unreachable { .. })), "{refused:?}");
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(3), "{took:?}");
+    bed.proxy.refuse(false).await.unwrap();
+    session.barrier().await.unwrap();
 }
 
 async fn a_ticket_of_an_expired_session_says_so(driver: DriverKind) {
@@ -208,8 +226,11 @@ async fn a_ticket_of_an_expired_session_says_so(driver: DriverKind) {
     let session = bed.session().await;
     let mut wrong = session.incarnation().unwrap().ticket();
     wrong.password[0] ^= 1;
-    let refused = bed.builder().resume(wrong).connect().await;
+    let refused = bed.builder().resume(wrong.clone()).connect().await;
     assert_eq!(refused.err(), Some(ConnectError::Expired));
+    // Nor does it close the session.
+    let refused = bed.builder().close_left_behind(wrong, PATIENCE).await;
+    assert_eq!(refused, Err(ConnectError::Expired));
     assert!(began.elapsed() < Duration::from_secs(10), "at once, and not by the connect timeout");
     session.barrier().await.unwrap();
 }

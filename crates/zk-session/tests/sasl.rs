@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use common::{Captured, PATIENCE, TICK, builder};
 use tempfile::TempDir;
-use zk_session::{Acl, ConnectError, CreateMode, DriverKind, OpError, Secret, SessionBuilder};
+use zk_session::{Acl, CloseOutcome, ConnectError, CreateMode, DriverKind, OpError, Secret, SessionBuilder};
 use zk_testkit::{Ensemble, Proxy};
 
 struct SaslBed {
@@ -81,4 +81,21 @@ async fn a_wrong_password_no_user_and_no_sasl_at_all_are_an_error_at_once() {
     assert!(log.text().contains("session is active"), "nothing was captured, so this proves nothing");
     log.assert_without("hunter2");
     log.assert_without("wrong-secret");
+}
+
+#[tokio::test]
+async fn a_session_that_was_left_behind_is_closed_by_its_user_alone() {
+    let bed = SaslBed::start().await;
+    let user = || bed.builder().sasl_digest("operator", Secret::from("hunter2"));
+    let (left, observer) = (user().connect().await.unwrap(), user().connect().await.unwrap());
+    left.create("/mine", "", CreateMode::Ephemeral).await.unwrap();
+    let ticket = left.hand_over().await.unwrap();
+    let closed = bed.builder().close_left_behind(ticket.clone(), PATIENCE).await;
+    assert_ne!(closed, Ok(CloseOutcome::Acknowledged), "without credentials");
+    observer.barrier().await.unwrap();
+    assert!(observer.get("/mine").await.unwrap().is_some());
+    let closed = user().close_left_behind(ticket, PATIENCE).await;
+    assert_eq!(closed, Ok(CloseOutcome::Acknowledged));
+    observer.barrier().await.unwrap();
+    assert_eq!(observer.get("/mine").await.unwrap(), None);
 }

@@ -11,7 +11,9 @@ use std::time::Instant;
 
 use common::{PATIENCE, TICK, TIMEOUT};
 use tempfile::TempDir;
-use zk_session::{Acl, ConnectError, CreateMode, DriverKind, OpError, Session, SessionBuilder, TlsOptions};
+use zk_session::{
+    Acl, CloseOutcome, ConnectError, CreateMode, DriverKind, OpError, Session, SessionBuilder, TlsOptions,
+};
 use zk_testkit::{Ensemble, Proxy, TestServer};
 
 /// Certificates made for one test.
@@ -215,4 +217,19 @@ async fn files_that_are_no_use_are_named() {
         assert!(matches!(&error, ConnectError::Tls { reason } if reason.contains(file)), "{error}");
         assert!(started.elapsed() < PATIENCE / 3);
     }
+}
+
+#[tokio::test]
+async fn a_session_that_was_left_behind_is_closed_over_tls() {
+    let bed = TlsBed::start("need", "TLSv1.2").await;
+    let user = || bed.builder(bed.pki.options("ca", Some("client")));
+    let (left, observer) = (user().connect().await.unwrap(), user().connect().await.unwrap());
+    left.create("/mine", "", CreateMode::Ephemeral).await.unwrap();
+    let ticket = left.hand_over().await.unwrap();
+    let closed = bed.builder(bed.pki.options("ca", None)).close_left_behind(ticket.clone(), PATIENCE).await;
+    assert!(matches!(closed, Err(ConnectError::Tls { .. })), "without a certificate: {closed:?}");
+    let closed = user().close_left_behind(ticket, PATIENCE).await;
+    assert_eq!(closed, Ok(CloseOutcome::Acknowledged));
+    observer.barrier().await.unwrap();
+    assert_eq!(observer.get("/mine").await.unwrap(), None);
 }

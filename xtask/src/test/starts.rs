@@ -41,12 +41,13 @@ const BY_RELEASE: [(&str, &str, &str); 8] = [
 
 /// The others: they test the client's side of the protocol, whose server's side those above cover. `namespaces` repeats for
 /// minutes what `partition` does once.
-const ON_ANY: [(&str, &str); 5] = [
+const ON_ANY: [(&str, &str); 6] = [
     (
         "e2e",
-        "bad_configuration balance deployment duplicates election explain fast_failover frozen health latency measure operator \
+        "bad_configuration balance dead_workers deployment duplicates election explain fast_failover frozen health latency measure operator \
          other_jobs outages own_stage processes recipes slots spoiled_znodes weeks",
     ),
+    ("dr-worker", "dead_workers"),
     ("election-tests", "others runtime"),
     ("session-bench", "small"),
     (

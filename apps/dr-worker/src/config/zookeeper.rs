@@ -1,5 +1,6 @@
 use std::{path::PathBuf, time::Duration};
 
+use serde::{Deserialize, Serialize};
 use zk_session::{DriverKind, TlsOptions};
 
 use super::{
@@ -70,7 +71,7 @@ impl Parse for DriverKind {
 }
 
 /// `[zookeeper.auth]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Auth {
     /// The scheme of the credentials.
     pub scheme: Scheme,
@@ -80,6 +81,7 @@ pub struct Auth {
 
 choice! {
     /// A scheme of credentials.
+    #[derive(Serialize, Deserialize)]
     pub enum Scheme {
         /// `user:password`, in the file as plain text.
         Digest = "digest",

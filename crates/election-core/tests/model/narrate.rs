@@ -114,6 +114,7 @@ fn in_words(setting: &Setting, world: &World, step: Step) -> String {
         Step::Tick => "time passes".to_owned(),
         Step::Fault(fault, m) => match fault {
             Fault::Crash => format!("{} DIES", name(m)),
+            Fault::Kill => format!("{} IS KILLED, its guard lives", name(m)),
             Fault::Freeze => format!("{} STANDS STILL", name(m)),
             Fault::Cut => format!("{} IS CUT OFF", name(m)),
             Fault::Reset => format!("{} LOSES ITS CONNECTION", name(m)),

@@ -91,10 +91,11 @@ pub(crate) const SINGLE_LATE: Setting = Setting {
 
 /// The runs of an ordinary test: each takes seconds.
 pub(crate) fn short() -> Vec<Setting> {
-    use Fault::{Crash, Freeze, Lag, Reset};
+    use Fault::{Crash, Freeze, Kill, Lag, Reset};
     vec![
         Setting::new("a fault, out of turn", 1, 1, ANY),
         Setting::new("a process dies twice", 2, 0, &[Crash]),
+        Setting::new("sessions of killed workers are closed", 2, 0, &[Kill]),
         Setting::new("a server lags, a connection is lost", 2, 0, &[Lag, Reset]),
         Setting::new("two jobs that fail", 2, 0, JOB),
         Setting { start: Start::Nothing, ..Setting::new("a fault at the start", 1, 0, &[Reset, Freeze]) },
@@ -116,6 +117,12 @@ pub(crate) fn short() -> Vec<Setting> {
         QUEUE_OF_THREE,
         SINGLE,
         SINGLE_LATE,
+        Setting {
+            kinds: &[Kill],
+            name: "queue of three, a session is closed, out of turn",
+            ..QUEUE_OF_THREE
+        },
+        Setting { kinds: &[Kill], name: "single, a session is closed, out of turn", ..SINGLE },
         SLOTS,
         DELETED,
         LATE,
@@ -124,13 +131,18 @@ pub(crate) fn short() -> Vec<Setting> {
 
 /// The further runs of `cargo xtask model`: each takes minutes.
 pub(crate) fn long() -> Vec<Setting> {
-    use Fault::{Crash, Cut, Freeze, Lag, Leave, Minority, Reset};
+    use Fault::{Crash, Cut, Freeze, Kill, Lag, Leave, Minority, Reset};
     vec![
         Setting::new("a fault, twice out of turn", 1, 2, ANY),
         Setting::new("processes die or stand still", 2, 0, &[Crash, Freeze]),
         Setting::new("servers and connections", 2, 0, &[Reset, Minority, Lag]),
         Setting::new("connections and processes", 2, 0, &[Cut, Crash]),
         Setting::new("a process dies twice, out of turn", 2, 1, &[Crash]),
+        Setting::new("sessions of killed workers are closed, out of turn", 2, 1, &[Kill]),
+        Setting {
+            members: THREE,
+            ..Setting::new("three members, a session is closed, a death", 2, 0, &[Kill, Crash])
+        },
         Setting::new("a machine stands still twice, out of turn", 2, 1, &[Freeze]),
         Setting { start: Start::Nothing, ..Setting::new("any fault at the start", 1, 0, ANY) },
         Setting { asks: MOVE, ..Setting::new("a switchover and any fault", 1, 0, ANY) },

@@ -6,6 +6,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use election_core::internals::{Node, Outcome, Request, Time};
 
 use crate::canon::FIRST_ZXID;
+use crate::settings::{TICK, TIMEOUT};
 
 /// All znodes at one moment. A member whose server lags keeps an older one.
 pub(crate) type Tree = Arc<BTreeMap<String, Arc<Node>>>;
@@ -53,6 +54,11 @@ impl Server {
         if let Some(touched) = self.sessions.get_mut(&session) {
             *touched = now;
         }
+    }
+
+    /// A session may be closed from now on, and is closed before time passes twice.
+    pub(crate) fn may_close(&mut self, session: i64, now: Time) {
+        self.touch(session, Time::from_origin(now.since_origin() - TICK * TIMEOUT));
     }
 
     /// Ends a session, and everything ephemeral of it in one transaction.

@@ -31,6 +31,9 @@ pub(crate) const MEMORY: u32 = 5;
 pub(crate) enum Fault {
     /// The process dies, with its job. It may start again at any time.
     Crash,
+    /// The worker dies, its guard ends the job, and then closes the session, at any time before it would expire. The worker
+    /// may start again at any time.
+    Kill,
     /// The machine freezes, and continues at any time.
     Freeze,
     /// No message gets through; the client notices at any time.

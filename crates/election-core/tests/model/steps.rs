@@ -524,6 +524,12 @@ impl World {
         }
         match fault {
             Fault::Crash => self.member(m).process = None,
+            Fault::Kill => {
+                let session = self.member(m).client().map(|client| client.session);
+                self.member(m).process = None;
+                let now = self.now;
+                session.into_iter().for_each(|session| self.server().may_close(session, now));
+            }
             Fault::Freeze => self.member(m).frozen = true,
             Fault::Cut => {
                 if let Some(client) = self.member(m).client_mut() {
@@ -640,7 +646,7 @@ fn can(fault: Fault, member: &Member) -> bool {
     let Some(process) = &member.process else { return false };
     let job = &process.job;
     match fault {
-        Fault::Crash | Fault::Freeze => true,
+        Fault::Crash | Fault::Kill | Fault::Freeze => true,
         Fault::Cut | Fault::Reset | Fault::Minority => connected,
         Fault::Lag => connected && member.client().is_some_and(|c| c.view.is_none()),
         Fault::JobFails => matches!(job.answers, Some(Answer::Prepared | Answer::TakenOver)),

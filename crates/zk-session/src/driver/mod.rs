@@ -15,6 +15,7 @@
 
 use std::sync::Arc;
 
+use crate::close::CloseOutcome;
 use crate::driver_kind::DriverKind;
 #[cfg(not(feature = "zookeeper-async"))]
 use crate::error::ConnectError;
@@ -55,4 +56,13 @@ pub(crate) async fn connect(spec: ConnectSpec) -> Result<Connected, ConnectFailu
         #[cfg(not(feature = "zookeeper-async"))]
         driver => Err(ConnectFailure::Final(ConnectError::DriverNotBuilt { driver })),
     }
+}
+
+/// Resumes a session for nothing but to close it. Both drivers keep their sessions on `wire`, so this closes those of both.
+///
+/// Answers by `spec.deadline`. Cancel safe.
+pub(crate) async fn close(spec: ConnectSpec) -> Result<CloseOutcome, ConnectFailure> {
+    let deadline = spec.deadline;
+    let (wire, _events, _) = wire::connect(spec).await?;
+    Ok(wire.close(deadline).await)
 }

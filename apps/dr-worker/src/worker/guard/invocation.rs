@@ -7,6 +7,9 @@ pub(crate) const SELF_EXE: &str = "/proc/self/exe";
 /// user could reopen a pipe through `/proc` and give orders, but not a socket.
 pub(crate) const OVER_STDIN: &str = "--over-stdin";
 
+/// The option of the process that closes the session of a dead worker. The session comes on standard input.
+pub(super) const CLOSE_SESSION: &str = "--close-session";
+
 /// The verb of a guard.
 pub(crate) const VERB: &str = "guard";
 

@@ -26,6 +26,7 @@ use super::plan::{Plan, Step};
 use super::protocol::{Exit, Launch, Lines, Lingering, Order, Report, Why, encode};
 use super::record::Record;
 use super::relay::Relay;
+use super::session::WorkerSession;
 use super::tree;
 
 /// The pause between two rounds of SIGKILL, unless a death wakes the guard earlier.
@@ -51,13 +52,18 @@ pub(super) fn run() -> ExitCode {
     };
     let guarded = Wakers::new()
         .map_err(|error| format!("the guard can't set itself up: {error}"))
-        .and_then(|wakers| Keeper::start(&launch, orders, wakers));
+        .and_then(|wakers| Keeper::start(&launch, &mut orders, wakers));
     match guarded {
         Ok(keeper) => keeper.guard(),
         Err(error) => {
             report(&Report::Failed { error });
             report(&Report::Gone);
         }
+    }
+    if let (Some(lock), Some(record), Some(session)) =
+        (launch.lock, &launch.record, orders.session_of_the_dead())
+    {
+        lock.release(record, &session);
     }
     ExitCode::SUCCESS
 }
@@ -80,13 +86,13 @@ impl Note {
     }
 }
 
-struct Keeper {
+struct Keeper<'a> {
     plan: Plan,
     main: Main,
     stop_signal: Signal,
     cgroup: Option<Cgroup>,
     note: Note,
-    orders: Orders,
+    orders: &'a mut Orders,
     relay: Option<Relay>,
     wakers: Wakers,
     /// When to report processes that survive SIGKILL.
@@ -103,8 +109,8 @@ enum Main {
     Ended,
 }
 
-impl Keeper {
-    fn start(launch: &Launch, orders: Orders, wakers: Wakers) -> Result<Keeper, String> {
+impl<'a> Keeper<'a> {
+    fn start(launch: &Launch, orders: &'a mut Orders, wakers: Wakers) -> Result<Keeper<'a>, String> {
         let plan = Plan::new(Duration::from_millis(launch.stop_timeout_ms), launch.until.into());
         if BootTime::now() >= plan.start_by() {
             return Err(NO_TIME.to_owned());
@@ -206,12 +212,13 @@ impl Keeper {
     fn take_orders(&mut self, now: BootTime) {
         self.orders.drain();
         loop {
-            match self.orders.lines.next() {
+            match self.orders.next() {
                 Ok(Some(Order::Until(until))) => self.plan.renew(until.into()),
                 Ok(Some(Order::Stop { by })) => self.plan.stop(now, Some(by.into()), Why::Order),
-                // A worker that sends an invalid order counts as gone.
-                Ok(Some(Order::Start(_))) | Err(_) => {
+                // A worker that sends an invalid order counts as gone. `Orders::next` returns no order about the session.
+                Ok(Some(Order::Start(_) | Order::Session(_))) | Err(_) => {
                     self.orders.open = false;
+                    self.orders.session = None;
                     break;
                 }
                 Ok(None) => break,
@@ -330,6 +337,8 @@ impl Keeper {
 struct Orders {
     lines: Lines,
     open: bool,
+    /// The worker's session, by the last order about it.
+    session: Option<WorkerSession>,
 }
 
 impl Orders {
@@ -337,12 +346,29 @@ impl Orders {
     fn first(&mut self) -> Result<Option<Order>, super::protocol::Garbled> {
         self.open = true;
         while self.open {
-            if let Some(order) = self.lines.next()? {
+            if let Some(order) = self.next()? {
                 return Ok(Some(order));
             }
             self.read();
         }
         Ok(None)
+    }
+
+    /// The next order that was read whole. Those about the session are carried out on the way.
+    fn next(&mut self) -> Result<Option<Order>, super::protocol::Garbled> {
+        loop {
+            match self.lines.next()? {
+                Some(Order::Session(session)) => self.session = session,
+                other => return Ok(other),
+            }
+        }
+    }
+
+    /// The worker's session, if the socket is closed by now.
+    fn session_of_the_dead(&mut self) -> Option<WorkerSession> {
+        self.drain();
+        while self.next().ok()?.is_some() {}
+        self.session.take().filter(|_| !self.open)
     }
 
     /// Reads what is available without waiting.

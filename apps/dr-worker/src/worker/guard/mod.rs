@@ -13,10 +13,13 @@
 //! * is the subreaper of the job's tree: every process that the job forks stays its descendant, and the tree is gone
 //!   when the kernel reports that no child is left (`ECHILD`);
 //! * passes the job's output on to the worker, and drops it instead of waiting;
-//! * keeps the worker's lock file locked until the tree is gone (it holds the descriptor and never uses it);
+//! * keeps the worker's lock file locked until the tree is gone;
 //! * records the run in a file before it starts the program, and removes the file when no process is left;
 //! * ends the job if it is itself killed (by the parent-death signal of the job's main process; the worker ends the
 //!   rest of the tree, see [`crate::worker::job`]).
+//!
+//! The last guard of a dead worker has the worker's ZooKeeper session closed, so that the other members do not wait for its
+//! timeout: `last`.
 //!
 //! It outlives the worker by design, so it sets no parent-death signal for itself. It stays in the worker's session, in
 //! its own process group, so that Ctrl-C reaches the worker alone.
@@ -26,23 +29,27 @@
 //! guard's record ([`crate::worker::job::sweep`]). `docs/processes.md` lists every case.
 
 pub(crate) mod cgroup;
+mod closing;
 mod invocation;
 mod keeper;
+mod last;
 mod launch;
 pub(crate) mod plan;
 pub(crate) mod protocol;
 pub(crate) mod record;
 mod relay;
+pub(crate) mod session;
 pub(crate) mod tree;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
 pub(crate) use invocation::{OVER_STDIN, SELF_EXE, VERB};
+pub(crate) use last::HeldLock;
 pub use protocol::{Exit, Why};
 
 use crate::program::program;
-use invocation::{EXEC, EXIT_USAGE};
+use invocation::{CLOSE_SESSION, EXEC, EXIT_USAGE};
 
 /// `dr-worker guard ARGS`: runs a guard to its end. `args` are the arguments after the verb.
 ///
@@ -51,6 +58,7 @@ pub fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     match args.next() {
         Some(option) if option == EXEC => launch::exec_stage(args),
         Some(option) if option == OVER_STDIN => keeper::run(),
+        Some(option) if option == CLOSE_SESSION => closing::run(),
         _ => {
             let program = program();
             eprintln!("{program} {VERB}: started by `{program} run` for each job, not by hand");

@@ -15,6 +15,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use zk_session::BootTime;
 
+use super::last::HeldLock;
+use super::session::WorkerSession;
 use crate::config::StopSignal;
 
 /// The longest line: an order carries the job's command and environment, which the kernel limits to some megabytes.
@@ -24,12 +26,14 @@ const MAX_LINE: usize = 8 << 20;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Order {
-    /// The first line, and only the first: what to run.
+    /// Once, and before the next two: what to run.
     Start(Launch),
     /// The lease now ends here.
     Until(Millis),
     /// Stop the job: the stop signal first, and gone `by`.
     Stop { by: Millis },
+    /// The worker's ZooKeeper session is this one from now on; `None` while there is none to be closed. At any time.
+    Session(Option<WorkerSession>),
 }
 
 /// What a guard runs, and under which conditions.
@@ -47,6 +51,8 @@ pub(crate) struct Launch {
     pub(crate) cgroup: Option<PathBuf>,
     /// The file of the record of this run.
     pub(crate) record: Option<PathBuf>,
+    /// The member's lock, if the worker has one.
+    pub(crate) lock: Option<HeldLock>,
     /// Whether the guard's standard output is a pipe to the worker, to which the guard passes on the program's output.
     /// Otherwise the program inherits the guard's output.
     pub(crate) relays_output: bool,
@@ -251,12 +257,14 @@ mod tests {
                 until: Millis(77),
                 cgroup: None,
                 record: Some("/var/lib/run".into()),
+                lock: Some(HeldLock { worker: 42, fd: 7 }),
                 relays_output: true,
                 open_files: Some(1024),
                 no_new_privileges: true,
             }),
             Order::Until(Millis(1)),
             Order::Stop { by: Millis(u64::MAX) },
+            Order::Session(None),
         ];
         let stream: Vec<u8> = orders.iter().flat_map(encode).collect();
         for chunk in [1, 2, 7, stream.len()] {

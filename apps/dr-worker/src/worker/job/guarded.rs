@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use nix::unistd::Pid;
 use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
+use tokio::sync::watch;
 use zk_session::BootTime;
 
 use super::{
@@ -24,8 +25,9 @@ use crate::{
     config::StopSignal,
     program::program,
     worker::guard::{
-        OVER_STDIN, SELF_EXE, VERB, cgroup,
+        HeldLock, OVER_STDIN, SELF_EXE, VERB, cgroup,
         protocol::{Launch, Lines, Lingering, Order, Report, encode},
+        session::WorkerSession,
         tree::Sweep,
     },
 };
@@ -48,11 +50,12 @@ pub struct Guards {
     exe: PathBuf,
     lock: Option<StateLock>,
     cgroup: Option<PathBuf>,
+    session: Option<watch::Receiver<Option<WorkerSession>>>,
 }
 
 impl Default for Guards {
     fn default() -> Self {
-        Guards { exe: SELF_EXE.into(), lock: None, cgroup: None }
+        Guards { exe: SELF_EXE.into(), lock: None, cgroup: None, session: None }
     }
 }
 
@@ -83,6 +86,14 @@ impl Guards {
     #[must_use]
     pub fn cgroup(mut self, dir: impl Into<PathBuf>) -> Guards {
         self.cgroup = Some(dir.into());
+        self
+    }
+
+    /// Each guard knows the worker's present session, so that the last one can close it if the worker dies. It takes a lock
+    /// as well ([`Guards::lock`]).
+    #[must_use]
+    pub(crate) fn session(mut self, session: watch::Receiver<Option<WorkerSession>>) -> Guards {
+        self.session = Some(session);
         self
     }
 
@@ -119,6 +130,8 @@ pub(super) struct Guarded {
     session: Option<Pid>,
     cgroup: Option<PathBuf>,
     record: Option<PathBuf>,
+    /// The worker's session, for the guard; `None` if it can't change any more.
+    worker_session: Option<watch::Receiver<Option<WorkerSession>>>,
     /// Orders in one direction, reports in the other.
     socket: UnixStream,
     lines: Lines,
@@ -143,15 +156,17 @@ impl Guarded {
         mut launch: Launch,
         output: Output,
     ) -> Result<Guarded, String> {
-        let mut guarded = spawn(guards, title, output)
+        let (mut guarded, lock) = spawn(guards, title, output)
             .map_err(|error| format!("can't start a guard ({}): {error}", guards.exe.display()))?;
+        launch.lock = lock.map(|fd| HeldLock { worker: Pid::this().as_raw(), fd });
         launch.record = guards.lock.as_ref().map(StateLock::new_record);
         guarded.record.clone_from(&launch.record);
         guarded.cgroup.clone_from(&launch.cgroup);
-        let order = encode(&Order::Start(launch));
+        let mut orders = guarded.session_order().map(|order| encode(&order)).unwrap_or_default();
+        orders.extend(encode(&Order::Start(launch)));
         // An order that is longer than the socket's buffer is written as fast as the guard reads. Half an order starts
         // nothing.
-        match tokio::time::timeout(START_WITHIN, guarded.socket.write_all(&order)).await {
+        match tokio::time::timeout(START_WITHIN, guarded.socket.write_all(&orders)).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => return Err(format!("can't send orders to the guard: {error}")),
             Err(_) => return Err(format!("the guard has not read its orders within {START_WITHIN:?}")),
@@ -210,7 +225,18 @@ impl Guarded {
     async fn read(&mut self) -> io::Result<()> {
         let mut buffer = [0; 4096];
         loop {
-            self.socket.readable().await?;
+            tokio::select! {
+                ready = self.socket.readable() => ready?,
+                changed = changed(&mut self.worker_session) => {
+                    if changed.is_err() {
+                        self.worker_session = None;
+                    }
+                    if let Some(order) = self.session_order() {
+                        self.order(&order);
+                    }
+                    continue;
+                }
+            }
             match self.socket.try_read(&mut buffer) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(count) => {
@@ -231,6 +257,11 @@ impl Guarded {
     /// Orders the guard to stop the tree, gone `by`.
     pub(super) fn stop(&mut self, by: BootTime) {
         self.order(&Order::Stop { by: by.into() });
+    }
+
+    fn session_order(&mut self) -> Option<Order> {
+        let session = self.worker_session.as_mut()?.borrow_and_update().clone();
+        Some(Order::Session(session))
     }
 
     /// The socket takes such a short line completely or not at all. If the guard hangs and the socket is full, the
@@ -322,16 +353,25 @@ impl Guarded {
 
 impl Drop for Guarded {
     fn drop(&mut self) {
-        // The socket is closed, so the guard ends its tree and itself, and the runtime reaps it. It may be frozen by a
-        // `destroy` that was dropped, so it is continued. Its pid stays registered: removed too early, the guard would
-        // be treated as an orphan.
+        // The socket is closed, so the guard ends its tree and itself, and the runtime reaps it. This worker lives, and keeps
+        // its session. The guard may be frozen by a `destroy` that was dropped, so it is continued. Its pid stays
+        // registered: removed too early, the guard would be treated as an orphan.
         if !self.is_gone && self.guard.id().is_some() {
+            self.order(&Order::Session(None));
             let _ = kill(self.guard_pid, Signal::SIGCONT);
         }
     }
 }
 
-fn spawn(guards: &Guards, title: &str, output: Output) -> io::Result<Guarded> {
+async fn changed<T>(value: &mut Option<watch::Receiver<T>>) -> Result<(), watch::error::RecvError> {
+    match value {
+        Some(value) => value.changed().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Starts a guard. Also returns the number under which it has the lock.
+fn spawn(guards: &Guards, title: &str, output: Output) -> io::Result<(Guarded, Option<RawFd>)> {
     let (socket, guards_end) = std::os::unix::net::UnixStream::pair()?;
     socket.set_nonblocking(true)?;
     let socket = UnixStream::from_std(socket)?;
@@ -347,10 +387,13 @@ fn spawn(guards: &Guards, title: &str, output: Output) -> io::Result<Guarded> {
     if let Some(stderr) = output.stderr {
         command.stderr(Stdio::from(stderr));
     }
+    let mut has_lock = None;
     if let Some(lock) = &guards.lock {
         // Passed on under its own number: a chosen one could be that of the pipe that reports a failed `exec`.
         let file: Arc<File> = lock.file();
-        command.preserved_fds(vec![file.try_clone()?.into()]);
+        let file = file.try_clone()?;
+        has_lock = Some(file.as_raw_fd());
+        command.preserved_fds(vec![file.into()]);
     }
     let registry = GuardRegistry::lock();
     let guard = command.spawn()?;
@@ -360,18 +403,20 @@ fn spawn(guards: &Guards, title: &str, output: Output) -> io::Result<Guarded> {
         .map(Pid::from_raw)
         .ok_or_else(|| io::Error::other("the guard has no process id"))?;
     registry.register(pid);
-    Ok(Guarded {
+    let guarded = Guarded {
         guard,
         guard_pid: pid,
         main: None,
         session: None,
         cgroup: None,
         record: None,
+        worker_session: guards.session.clone(),
         socket,
         lines: Lines::default(),
         is_tree_gone: false,
         is_gone: false,
-    })
+    };
+    Ok((guarded, has_lock))
 }
 
 /// Sends SIGKILL to the processes that a sweep has found.

@@ -419,6 +419,7 @@ impl Supervisor {
             until: (*self.work_until.borrow_and_update()).into(),
             cgroup: self.guards.cgroup_of(&self.spec.name),
             record: None,
+            lock: None,
             relays_output: true,
             open_files: limit_of_programs(),
             no_new_privileges: renounces_privileges(self.spec.no_new_privileges),

@@ -17,10 +17,11 @@ use super::{
     measure,
     measured::Measured,
     memory::Memory,
-    site_check, watch,
+    session, site_check, watch,
 };
 use crate::{
     config::{self, Config, HostPort, JobConfig},
+    connect::Servers,
     error::Error,
     view::access_problem,
     worker::{
@@ -46,7 +47,8 @@ pub(super) async fn join(
         tracing::warn!(?granted, asked = ?config.zookeeper.session_timeout, "the servers granted another session timeout than asked for");
     }
     config.check_timing(incarnation.lease_timing())?;
-    let mut guards = Guards::new().lock(lock.clone());
+    let known = session::known(session, Servers::of(&config.zookeeper), background);
+    let mut guards = Guards::new().lock(lock.clone()).session(known);
     if let Some(cgroup) = job::delegated_cgroup() {
         tracing::info!(cgroup = %cgroup.display(), "each job gets its own cgroup");
         guards = guards.cgroup(cgroup);

@@ -15,6 +15,7 @@ mod led;
 mod measure;
 mod measured;
 mod memory;
+mod session;
 mod site_check;
 mod watch;
 
@@ -46,8 +47,8 @@ const FAREWELL: Duration = Duration::from_secs(2);
 /// How long to wait for processes of an earlier worker to end.
 const SWEEP_WITHIN: Duration = Duration::from_secs(2);
 
-/// How long a job may take to stop after a panic.
-const LAST_ORDERS: Duration = Duration::from_secs(1);
+/// How long the last lines of the log may take after a panic.
+const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// Runs the daemon until a signal ends it.
 ///
@@ -156,7 +157,7 @@ impl Running {
                         Err(Error::Setting { key: "zookeeper.connect", message: no_lease.to_string() })
                     }
                     Ended::SessionClosed => Err(Error::Internal(Ended::SessionClosed.to_string())),
-                    panicked => self.abort(&panicked).await,
+                    panicked => Self::abort(&panicked),
                 }
             }
         };
@@ -197,16 +198,11 @@ impl Running {
         }
     }
 
-    /// The state of this process is unknown after a panic: it stops its jobs, and aborts without releasing anything.
-    /// The next leader waits for the session to expire.
-    async fn abort(&self, why: &Ended) -> ! {
+    /// The state of this process is unknown after a panic, so it ends without releasing anything, as if it were killed. The
+    /// guards end the jobs, and the last one has the session closed.
+    fn abort(why: &Ended) -> ! {
         tracing::error!(%why, "aborting this process");
-        let by = BootTime::now() + LAST_ORDERS;
-        for job in self.worker.jobs() {
-            // The guards kill jobs that are not gone by then.
-            let _ = tokio::time::timeout(LAST_ORDERS, job.slot.end(by)).await;
-        }
-        logging::flush(LAST_ORDERS);
+        logging::flush(LAST_LINES);
         process::abort()
     }
 }

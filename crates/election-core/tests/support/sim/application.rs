@@ -181,20 +181,8 @@ impl Sim {
         }
     }
 
-    fn check_undisturbed(&mut self, host: usize) {
-        let Some(job) = self.job(host).cloned() else { return };
-        if let (Some(_), Some((term, ballot))) = (job.token, &job.given) {
-            let own = self.hosts[host].process.as_ref().and_then(|p| p.engine.ballot());
-            let verdict = self.checks.slots.stops(job.slot, *term, ballot, own.as_ref());
-            self.require(verdict);
-        }
-    }
-
-    fn job_acts(&mut self, host: usize) {
-        let Some((slot, Some(token))) = self.job(host).map(|j| (j.slot, j.token)) else {
-            return;
-        };
-        let until = self.job(host).and_then(|j| j.work_until);
+    /// The job writes to the resource. Whether that accepts it.
+    pub(super) fn writes(&mut self, host: usize, slot: usize, token: u64, until: Option<Time>) -> bool {
         let time = self.hosts[host].clock.time(self.now);
         let valid = until.is_some_and(|until| time < until);
         if valid {
@@ -210,7 +198,24 @@ impl Sim {
             self.checks.fencing(slot).refused(promised, host, token)
         };
         self.require(verdict);
-        if !accepted {
+        accepted
+    }
+
+    fn check_undisturbed(&mut self, host: usize) {
+        let Some(job) = self.job(host).cloned() else { return };
+        if let (Some(_), Some((term, ballot))) = (job.token, &job.given) {
+            let own = self.hosts[host].process.as_ref().and_then(|p| p.engine.ballot());
+            let verdict = self.checks.slots.stops(job.slot, *term, ballot, own.as_ref());
+            self.require(verdict);
+        }
+    }
+
+    fn job_acts(&mut self, host: usize) {
+        let Some((slot, Some(token))) = self.job(host).map(|j| (j.slot, j.token)) else {
+            return;
+        };
+        let until = self.job(host).and_then(|j| j.work_until);
+        if !self.writes(host, slot, token, until) {
             let why = "the resource refuses the token".to_owned();
             match self.job(host).map(|j| j.phase) {
                 Some(Phase::TakingOver) => self.job_later(host, 1, JobDue::TakeoverFails(why)),
@@ -225,13 +230,14 @@ impl Sim {
 
     /// All others that act at this moment. A job acts until it has ended or its guard has ended it, unless its machine
     /// is frozen.
-    fn check_alone(&mut self, host: usize) {
+    pub(super) fn check_alone(&mut self, host: usize) {
         let acting = |h: usize| {
             let other = &self.hosts[h];
             if other.frozen.is_some_and(|f| f.whole) {
                 return None;
             }
-            let job = &other.process.as_ref()?.job;
+            let guarded = other.guarded.as_ref().map(|guarded| &guarded.job);
+            let job = other.process.as_ref().map(|process| &process.job).or(guarded)?;
             job.token.map(|token| (job.slot, (h, token)))
         };
         let Some((slot, me)) = acting(host) else { return };

@@ -65,6 +65,7 @@ impl Sim {
         match fault {
             Fault::Crash => self.crash_for(host, lasts),
             Fault::CrashSite => of_site.into_iter().for_each(|h| self.crash_for(h, lasts)),
+            Fault::KillWorker => self.kill_worker(host, lasts),
             Fault::Leave => self.leave(host),
             Fault::Cut => self.cut(host, lasts),
             Fault::CutSite => of_site.into_iter().for_each(|h| self.cut(h, lasts)),

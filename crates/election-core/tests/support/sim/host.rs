@@ -102,8 +102,19 @@ pub(crate) struct Host {
     pub(crate) backlog: VecDeque<Due>,
     /// Whether a restart is under way.
     pub(crate) restarting: bool,
+    /// What a dead worker has left to its guard.
+    pub(crate) guarded: Option<Guarded>,
     /// It never starts again.
     pub(crate) retired: bool,
+}
+
+/// The job of a dead worker, until its guard has ended it.
+#[derive(Clone, Debug)]
+pub(crate) struct Guarded {
+    pub(crate) job: Job,
+    pub(crate) session: Option<i64>,
+    /// How long the worker is down after that.
+    pub(crate) restart_after: Millis,
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -6,6 +6,7 @@
 mod application;
 mod ending;
 mod faults;
+mod guarded;
 mod host;
 mod job;
 mod network;
@@ -50,6 +51,10 @@ pub(crate) enum Due {
     Worker(usize, u64, ToWorker),
     /// For the job and its guard.
     Job(usize, u64, u64, JobDue),
+    /// For the job of a dead worker, and its guard.
+    Guarded(usize, guarded::ToGuarded),
+    /// The guard of a dead worker closes its session.
+    Closes(usize, i64),
     /// A message reaches the server.
     Arrives(network::Message),
     /// The ensemble's leader learns that a session was heard of.
@@ -110,6 +115,7 @@ pub(crate) struct Summary {
     pub(crate) left: u64,
     pub(crate) unknown: u64,
     pub(crate) guard_kills: u64,
+    pub(crate) closed_by_guards: u64,
     pub(crate) suspected: u64,
     pub(crate) stand_ins: u64,
     pub(crate) raised: u64,
@@ -326,6 +332,8 @@ impl Sim {
                     self.job_due(host, run, what);
                 }
             }
+            Due::Guarded(host, what) => self.guarded(host, what),
+            Due::Closes(host, session) => self.closes(host, session),
             Due::Arrives(message) => self.arrives(message),
             Due::Touch { session, at } => self.zk.touch(session, at),
             Due::Expires(session) => self.expires(session),
@@ -359,6 +367,10 @@ impl Sim {
     fn start(&mut self, host: usize) {
         self.hosts[host].restarting = false;
         if self.hosts[host].process.is_some() || self.hosts[host].retired {
+            return;
+        }
+        // The guard has the lock, and starts it.
+        if self.hosts[host].guarded.is_some() {
             return;
         }
         let target = &self.hosts[host];
@@ -583,6 +595,7 @@ fn new_host(number: usize, settings: &Settings, rng: &mut Rng) -> Host {
         frozen: None,
         backlog: VecDeque::new(),
         restarting: false,
+        guarded: None,
         retired: false,
     }
 }

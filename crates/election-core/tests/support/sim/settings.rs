@@ -21,6 +21,8 @@ pub(crate) const WINDOW_ENDS: Millis = 100_000;
 pub(crate) enum Fault {
     Crash,
     CrashSite,
+    /// A worker dies and its host lives: its guard ends the job, and has the session closed.
+    KillWorker,
     Leave,
     Cut,
     CutSite,
@@ -86,9 +88,10 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    const ALL: [Self; 48] = [
+    const ALL: [Self; 49] = [
         Self::Crash,
         Self::CrashSite,
+        Self::KillWorker,
         Self::Leave,
         Self::Cut,
         Self::CutSite,

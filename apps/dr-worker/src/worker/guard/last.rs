@@ -1,0 +1,178 @@
+//! The last guard of a dead worker has the worker's ZooKeeper session closed.
+//!
+//! Otherwise the other members wait for the session's timeout, because over the network a dead worker looks like one that is
+//! cut off. On its host the difference can be proved. The session is closed only if all of this holds:
+//!
+//! * The socket to the worker is closed, and the worker is no longer the parent of this process: the kernel gives a process
+//!   another parent when no thread of its parent can run any more.
+//! * No other process has the member's lock. The worker has it, each of its guards (from before it is started until no process
+//!   of its job is left), and the next worker. So no guard has a job, or is about to start one.
+//! * The directory of records is empty. A guard that was killed leaves a record there, and perhaps processes of its job.
+//!
+//! In any other case nothing is done, and the session ends by its timeout.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _};
+use std::os::fd::RawFd;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use nix::unistd::{self, Pid};
+use serde::{Deserialize, Serialize};
+use zk_session::BootTime;
+
+use super::closing;
+use super::session::WorkerSession;
+
+/// How long to wait for the end of the worker: a process that is killed closes its descriptors one after the other, and its
+/// threads end after that.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The first pause between two attempts; it doubles up to the longest one, because a worker can have a thousand guards.
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+
+/// The member's lock, as a guard has it from its worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct HeldLock {
+    /// The worker's process id.
+    pub(crate) worker: i32,
+    /// The descriptor.
+    pub(crate) fd: RawFd,
+}
+
+impl HeldLock {
+    /// Gives up the lock, and has the session closed if no other process had it. `record` was the record of this guard's run.
+    /// Call it when no process of the run is left and the socket is closed.
+    pub(super) fn release(self, record: &Path, session: &WorkerSession) {
+        // After an error the timeout ends the session.
+        let _ = self.try_to_close(record, session);
+    }
+
+    fn try_to_close(self, record: &Path, session: &WorkerSession) -> io::Result<()> {
+        // The same file, even if its name is another one's by now, with a lock of its own.
+        let file = OpenOptions::new().read(true).write(true).open(format!("/proc/self/fd/{}", self.fd))?;
+        unistd::close(self.fd)?;
+        if self.is_last(&file)? && is_empty(record)? {
+            closing::start(session)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until the worker is dead and `file` is locked by this process alone. True for one guard of a worker.
+    fn is_last(self, file: &File) -> io::Result<bool> {
+        let by = BootTime::now() + PATIENCE;
+        let mut pause = FIRST_PAUSE;
+        while Pid::parent().as_raw() == self.worker || file.try_lock().is_err() {
+            if BootTime::now() >= by {
+                return Ok(false);
+            }
+            thread::sleep(pause);
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+        // Others that have waited get the lock after this one.
+        let mut written = String::new();
+        file.take(32).read_to_string(&mut written)?;
+        if written.trim() != self.worker.to_string() {
+            return Ok(false);
+        }
+        file.set_len(0)?;
+        Ok(true)
+    }
+}
+
+/// Whether no record is left beside the one that was `record`.
+fn is_empty(record: &Path) -> io::Result<bool> {
+    let dir = record.parent().ok_or(io::ErrorKind::NotFound)?;
+    Ok(fs::read_dir(dir)?.next().is_none())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::IntoRawFd;
+    use std::path::PathBuf;
+
+    use super::*;
+
+    /// A process id that no process has, so that its owner counts as dead.
+    const DEAD: i32 = i32::MAX;
+
+    /// A state directory in which a worker has the lock.
+    struct State {
+        dir: tempfile::TempDir,
+        lock: File,
+    }
+
+    impl State {
+        fn of(worker: i32) -> State {
+            let dir = tempfile::tempdir().expect("tempdir");
+            fs::create_dir(dir.path().join("runs")).expect("a directory");
+            fs::write(dir.path().join("lock"), format!("{worker}\n")).expect("the worker's pid");
+            let lock = File::open(dir.path().join("lock")).expect("the file");
+            lock.try_lock().expect("free");
+            State { dir, lock }
+        }
+
+        /// As a guard inherits it.
+        fn guard(&self, worker: i32) -> HeldLock {
+            HeldLock { worker, fd: self.lock.try_clone().expect("dup").into_raw_fd() }
+        }
+
+        fn record(&self) -> PathBuf {
+            self.dir.path().join("runs/one")
+        }
+    }
+
+    /// As `try_to_close`, without the process that it starts.
+    fn is_to_close(guard: HeldLock, record: &Path) -> bool {
+        let file = OpenOptions::new().read(true).write(true).open(format!("/proc/self/fd/{}", guard.fd));
+        unistd::close(guard.fd).expect("open");
+        guard.is_last(&file.expect("the same file")).expect("no error") && is_empty(record).expect("readable")
+    }
+
+    #[test]
+    fn one_guard_alone_closes_and_it_is_the_last() {
+        let state = State::of(DEAD);
+        let (first, second) = (state.guard(DEAD), state.guard(DEAD));
+        let record = state.record();
+        drop(state.lock);
+        assert!(!is_to_close(first, &record), "the second one has its job yet");
+        assert!(is_to_close(second, &record));
+        let late = File::open(state.dir.path().join("lock")).expect("the file").into_raw_fd();
+        assert!(!is_to_close(HeldLock { worker: DEAD, fd: late }, &record), "another one has done it");
+    }
+
+    #[test]
+    fn the_session_of_a_worker_that_lives_is_not_closed() {
+        // The socket is closed, and the lock is free.
+        let worker = Pid::parent().as_raw();
+        let state = State::of(worker);
+        let (guard, record) = (state.guard(worker), state.record());
+        drop(state.lock);
+        assert!(!is_to_close(guard, &record));
+    }
+
+    #[test]
+    fn the_session_is_not_closed_while_the_worker_or_the_next_one_has_the_lock() {
+        let state = State::of(DEAD);
+        assert!(!is_to_close(state.guard(DEAD), &state.record()));
+    }
+
+    #[test]
+    fn the_session_is_not_closed_after_the_next_worker_had_the_lock() {
+        let state = State::of(DEAD - 1);
+        let (guard, record) = (state.guard(DEAD), state.record());
+        drop(state.lock);
+        assert!(!is_to_close(guard, &record));
+    }
+
+    #[test]
+    fn the_session_is_not_closed_while_there_is_the_record_of_a_killed_guard() {
+        let state = State::of(DEAD);
+        let (guard, record) = (state.guard(DEAD), state.record());
+        fs::write(state.dir.path().join("runs/of-a-killed-guard"), "").expect("a record");
+        drop(state.lock);
+        assert!(!is_to_close(guard, &record));
+    }
+}
