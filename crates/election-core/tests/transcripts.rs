@@ -146,6 +146,7 @@ transcripts! {
     decision_deleted_unseen,
     leader_deleted,
     everything_deleted,
+    exclusions_that_have_no_room,
     base_known_to_one,
     requests_deleted,
     hold_after_too_many_takeovers,

@@ -63,7 +63,7 @@ pub(crate) mod most {
     pub(super) const REASON: usize = 100;
     /// Bytes of the author's name.
     pub(super) const NAME: usize = crate::ids::MAX_NAME;
-    pub(super) const EXCLUSIONS: usize = 14;
+    pub(crate) const EXCLUSIONS: usize = 14;
     pub(super) const FAILURES: usize = 15;
     pub(crate) const SITE_FAILURES: usize = 8;
     /// Sites whose losses are remembered, and times of each. More would not delay the return to a site any longer.
@@ -107,12 +107,20 @@ fn keep_last<T>(all: &mut Vec<T>, most: usize) {
     all.drain(..surplus);
 }
 
+/// Keeps the exclusions that began last, as many as a decision has room for.
+pub(crate) fn keep_newest(exclusions: &mut Vec<Exclusion>) {
+    while exclusions.len() > most::EXCLUSIONS {
+        let oldest = exclusions.iter().enumerate().min_by_key(|(_, e)| e.since_ms).map(|(at, _)| at);
+        oldest.map(|at| exclusions.remove(at));
+    }
+}
+
 impl Elected {
     /// The same decision, shortened to the limits: the newest entries of each list, and the beginning of long texts.
     #[must_use]
     pub(crate) fn bounded(mut self) -> Self {
         shorten(&mut self.decided_by, most::NAME);
-        keep_last(&mut self.exclusions, most::EXCLUSIONS);
+        keep_newest(&mut self.exclusions);
         self.exclusions.iter_mut().for_each(|e| shorten(&mut e.reason, most::REASON));
         keep_last(&mut self.failures, most::FAILURES);
         self.failures.iter_mut().for_each(|f| shorten(&mut f.cause, most::REASON));

@@ -11,7 +11,7 @@ use super::question::{Question, doubled, ms};
 use crate::{
     engine::rules::Rule,
     ids::MemberId,
-    record::{Cause, Elected, Exclusion, Failure, Named},
+    record::{Cause, Elected, Exclusion, Failure, Named, keep_newest, most},
     strategy::Trouble,
     time::is_within,
 };
@@ -95,7 +95,10 @@ impl Question<'_> {
             // Dropped exclusions of a member that is named now must not return.
             let named = elected.slot_of(&member.ballot).is_some();
             let in_time = is_within(gave_up.at_ms, span, self.unix_ms);
-            if !in_time || named || exclusions.iter().any(|e| e.ballot == member.ballot) {
+            // One that was dropped for want of room would drop another one, and so on without end.
+            let is_full = exclusions.len() >= most::EXCLUSIONS;
+            let has_room = !is_full || exclusions.iter().any(|e| e.since_ms < gave_up.at_ms);
+            if !in_time || named || !has_room || exclusions.iter().any(|e| e.ballot == member.ballot) {
                 continue;
             }
             exclusions.push(Exclusion {
@@ -105,6 +108,7 @@ impl Question<'_> {
                 until_ms: gave_up.at_ms.saturating_add(ms(span)),
                 reason,
             });
+            keep_newest(&mut exclusions);
             if blames(gave_up.cause) && !is_remembered && !self.policy.penalty_window.is_zero() {
                 let (member, cause) = (member.member.clone(), gave_up.cause.as_str().to_owned());
                 failures.push(Failure { member, at_ms: gave_up.at_ms, cause, term: gave_up.term });
