@@ -248,7 +248,8 @@ impl<T: Watched> Watch<T> {
     }
 
     fn poll_changed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        self.poll_fired(cx).map(drop)
+        // Whoever waits before the read may find another znode there.
+        self.poll_fired(cx).map(|_| self.deleted = false)
     }
 
     /// Ready when it is time to read; with the session if the reason is a deletion.

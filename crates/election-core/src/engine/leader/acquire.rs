@@ -99,7 +99,13 @@ impl Leader {
     /// The creation of the leader znode. It is applied only while the decision is the one that gives the mandate; a
     /// successor replaces that decision in the same transaction. So nothing is left behind if it is refused, and the
     /// decision need not be read again afterwards.
+    ///
+    /// After a reconnect the known decision is read first: in an ensemble that was restored from a copy, another one can
+    /// have its version.
     fn creation(&mut self, core: &mut Core) -> Option<Request> {
+        if !core.is_sure(self.slot) {
+            return None;
+        }
         let (elected, meta) = match &core.reading.view.elected {
             Known::Present(elected, meta) => (elected, meta),
             // Until it is written again.
