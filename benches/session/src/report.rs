@@ -67,7 +67,7 @@ impl Report {
         let (socket, beneath) = (spread(to(Some(Kind::Socket))), spread(to(kind.beneath())));
         let kazoo = to(Some(Kind::Kazoo)).map_or(String::new(), |[_, middle, _]| format!("{middle:.2}"));
         let [_, middle, _] = quartiles(all);
-        writeln!(f, "  {kind:26}{:12}{middle:>10.0}{socket:>26}{beneath:>26}{kazoo:>10}", figure.name)
+        writeln!(f, "  {kind:26}{:12}{middle:>10.0} {socket:>26} {beneath:>26} {kazoo:>10}", figure.name)
     }
 
     /// The results of the least disturbed slices. On a shared machine these are more significant than the median.
@@ -84,7 +84,7 @@ impl Report {
         };
         let (socket, beneath, kazoo) =
             (to(Some(Kind::Socket), 3), to(kind.beneath(), 3), to(Some(Kind::Kazoo), 2));
-        writeln!(f, "  {kind:26}{:12}{own:>10.0}{socket:>26}{beneath:>26}{kazoo:>10}", "best tenth")
+        writeln!(f, "  {kind:26}{:12}{own:>10.0} {socket:>26} {beneath:>26} {kazoo:>10}", "best tenth")
     }
 
     fn by_round(&self, load: Load, figure: Figure, kind: Kind) -> Vec<Option<f64>> {
@@ -107,7 +107,7 @@ impl fmt::Display for Report {
         )?;
         for load in Load::ALL {
             let [socket, beneath, kazoo] = ["to the socket", "to the driver", "to kazoo"];
-            writeln!(f, "\n{load}\n  {:48}{socket:>26}{beneath:>26}{kazoo:>10}", "")?;
+            writeln!(f, "\n{load}\n  {:48} {socket:>26} {beneath:>26} {kazoo:>10}", "")?;
             for figure in FIGURES {
                 for kind in Kind::all() {
                     self.line(f, load, figure, kind)?;
