@@ -18,8 +18,9 @@ use std::time::Duration;
 use common::{Bed, PATIENCE, eventually, soon, wait_for, wait_state};
 use tokio::sync::Notify;
 use zk_session::{
-    AclEntry, BootTime, ChangeKind, CloseOutcome, CreateMode, DriverKind, Epoch, HeldStatus, Id, Incarnation,
-    MultiOp, OpError, ReadOp, Reconfiguration, Recovery, Session, SessionState, permission, sleep_until,
+    AclEntry, BootTime, ChangeKind, CloseOutcome, ConnectError, CreateMode, DriverKind, Epoch, HeldStatus,
+    Id, Incarnation, MultiOp, OpError, ReadOp, Reconfiguration, Recovery, Session, SessionState, permission,
+    sleep_until,
 };
 
 on_each_server!(
@@ -164,6 +165,10 @@ fn table() -> Vec<(&'static str, Check)> {
     let mut table: Vec<_> = operations.into_iter().flatten().collect();
     table.extend([
         ("SessionBuilder::connect", Check::Other(|rig, stop| Box::pin(connect(rig, stop)))),
+        (
+            "SessionBuilder::close_left_behind",
+            Check::Other(|rig, stop| Box::pin(close_left_behind(rig, stop))),
+        ),
         ("Session::active", Check::Other(|rig, stop| Box::pin(active(rig, stop)))),
         ("Session::close", Check::Other(|rig, stop| Box::pin(close(rig, stop)))),
         ("Session::hand_over", Check::Other(|rig, stop| Box::pin(hand_over(rig, stop)))),
@@ -310,6 +315,26 @@ async fn connect(rig: &Rig, stop: Stop) -> bool {
     // Only the one of this test is left.
     rig.bed.proxy.wait_connections(1, PATIENCE).await.unwrap();
     ended
+}
+
+async fn close_left_behind(rig: &Rig, stop: Stop) -> bool {
+    let session = rig.bed.session().await;
+    let mine = path(rig, "left-behind", stop);
+    session.create(&mine, "", CreateMode::Ephemeral).await.unwrap();
+    let ticket = session.hand_over().await.unwrap();
+    let closed = stop.apply(rig.bed.builder().close_left_behind(ticket.clone(), PATIENCE)).await;
+    match &closed {
+        Some(outcome) => assert_eq!(*outcome, Ok(CloseOutcome::Acknowledged)),
+        // It may have been closed, or not.
+        None => {
+            let again = rig.bed.builder().close_left_behind(ticket, PATIENCE).await;
+            let gone = [Ok(CloseOutcome::Acknowledged), Err(ConnectError::Expired)];
+            assert!(gone.contains(&again), "{again:?}");
+        }
+    }
+    eventually("its end", || async { rig.session.get(&mine).await == Ok(None) }).await;
+    rig.bed.proxy.wait_connections(1, PATIENCE).await.unwrap();
+    closed.is_some()
 }
 
 async fn active(rig: &Rig, stop: Stop) -> bool {
