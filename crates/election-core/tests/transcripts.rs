@@ -162,6 +162,7 @@ transcripts! {
     shutdown_without_an_elector,
     shutdown_in_mid_takeover,
     leave_in_mid_claim,
+    predecessor_comes_back_and_goes,
     predecessor_that_did_not_lead,
     named_again_while_stopping,
     cut_off_elector,

@@ -311,7 +311,7 @@ impl Engine {
         }
         self.course.session_resumed(core);
         core.doubt_all();
-        self.watch_membership_anew();
+        self.watch_anew();
         self.core.tell_work_until();
     }
 
@@ -410,18 +410,23 @@ impl Engine {
         }
     }
 
-    /// Reads members, requests and orders again. Their watches may report nothing: if a znode returned to an older
-    /// state with an older copy of the ensemble, the servers do not regard its last change as new.
-    fn watch_membership_anew(&mut self) {
+    /// Watches the predecessor anew, and the elector members, requests and orders. The old watches may report nothing:
+    /// if a znode returned to an older state with an older copy of the ensemble, the servers do not regard its last
+    /// change as new; and a predecessor that was reported gone, was listed again from the copy, and has gone since is
+    /// no news to its watch.
+    fn watch_anew(&mut self) {
         let core = &mut self.core;
-        let Some(epoch) = core.session_epoch().filter(|_| matches!(self.course, Course::Elector(_, Some(_))))
-        else {
+        let Some(epoch) = core.session_epoch() else { return };
+        let mut anew: Vec<_> = self.course.predecessor(core).into_iter().collect();
+        if let Course::Elector(_, Some(_)) = self.course {
+            core.reading.view.forget_membership();
+            let paths = &core.config.paths;
+            anew.push(Watched::Node(paths.control()));
+            anew.extend([paths.nodes(), paths.requests()].map(Watched::Tree));
+        }
+        if !core.out.watched.iter().any(|watched| anew.contains(watched)) {
             return;
-        };
-        core.reading.view.forget_membership();
-        let paths = &core.config.paths;
-        let anew =
-            [Watched::Node(paths.control()), Watched::Tree(paths.nodes()), Watched::Tree(paths.requests())];
+        }
         core.out.watched.retain(|watched| !anew.contains(watched));
         core.out.push(Action::Watch { epoch, set: core.out.watched.clone() });
     }

@@ -106,6 +106,15 @@ impl Course {
         }
     }
 
+    /// The watch on the znode right before the own one.
+    pub(in crate::engine) fn predecessor(&self, core: &Core) -> Option<Watched> {
+        let path = match self {
+            Self::Elector(..) => core.own.seat.before.as_ref().map(|ballot| core.config.paths.ballot(ballot)),
+            Self::Contest(contest) => contest.predecessor(),
+        };
+        path.map(Watched::Node)
+    }
+
     /// Whether no znode of this member is left in the election.
     pub(in crate::engine) fn is_gone(&self) -> bool {
         match self {

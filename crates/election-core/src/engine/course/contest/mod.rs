@@ -228,6 +228,11 @@ impl Contest {
         }
     }
 
+    /// Queue: the path of the znode before.
+    pub(in crate::engine) fn predecessor(&self) -> Option<String> {
+        self.before.as_ref().map(|before| before.path.clone())
+    }
+
     pub(in crate::engine) fn watched(&self, core: &Core) -> Vec<Watched> {
         let mut watched = Vec::new();
         match core.config.recipe {
@@ -236,7 +241,7 @@ impl Contest {
             }
             Recipe::Queue(_) => {
                 watched.extend(core.own.seat.own.iter().map(|own| Watched::Node(own.path.clone())));
-                watched.extend(self.before.iter().map(|before| Watched::Node(before.path.clone())));
+                watched.extend(self.predecessor().map(Watched::Node));
             }
             _ => {}
         }
