@@ -308,7 +308,8 @@ pub enum Request {
         unchanged_version: i32,
     },
     /// Set or create one znode, and set another one of this version, in one transaction; `Stale` if the other one has
-    /// another version, or does not exist. Answered like the first.
+    /// another version, or does not exist. Answered like the first; for the version of a created znode see
+    /// [`Request::While`].
     Together {
         /// A [`Request::Set`] or a [`Request::Create`].
         request: Box<Request>,

@@ -1,12 +1,6 @@
 //! What entitles a member to lead: the only path from the recipe to the leader's side.
 
-use super::{
-    core::Core,
-    elector::limit::{check_limit, job_failures},
-    io::Nomination,
-    own::OwnZnode,
-    znode::Known,
-};
+use super::{core::Core, elector::succession::may_succeed, io::Nomination, own::OwnZnode, znode::Known};
 use crate::{
     ids::Ballot,
     record::{Cause, Elected, Given},
@@ -25,8 +19,8 @@ pub(in crate::engine) struct Mandate {
 pub(in crate::engine) enum By {
     /// The decision names this member.
     Decision,
-    /// It steps in, and the decision does not name it yet: for the leader with this ballot, which was named for the slot in this
-    /// term, and which vanished.
+    /// It steps in, and the decision does not name it yet: for the leader with this ballot, which was named for the
+    /// slot in this term, and which vanished.
     Succession { term: u64, gone: Ballot },
     /// Its own znode is the leader znode: no candidate is before it.
     Contest,
@@ -81,17 +75,11 @@ impl Core {
     /// If several leaders vanish at once, one member can be first in line for each of them. It takes the lowest slot.
     /// Once that is committed it is in no line any more, and the second in line is the first for the next slot.
     fn lost_slot(&self, elected: &Elected, ballot: &Ballot) -> Option<usize> {
-        let unix_ms = self.now.unix_ms;
-        if elected.excluded(ballot, unix_ms).is_some() {
-            return None;
-        }
-        let policy = &self.config.policy;
+        let (policy, unix_ms) = (&self.config.policy, self.now.unix_ms);
         let lost = elected.leaders().find(|(slot, _)| {
             elected.place_in_line(*slot, ballot) == Some(0)
                 && self.reading.has_vanished(elected, *slot, self.rules)
-                && check_limit(policy, Some(elected), *slot, Cause::LeaderLost, unix_ms).is_ok()
-                // Only the elector knows whether the job failed once more and must pause.
-                && job_failures(policy, elected, unix_ms) == 0
+                && may_succeed(elected, *slot, ballot, policy, unix_ms)
         });
         lost.map(|(slot, _)| slot)
     }

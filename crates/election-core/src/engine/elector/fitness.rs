@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use super::{
-    limit::{check_limit, job_failures},
     pass::{At, Facts},
     question::{Decided, Undecided},
+    succession::may_succeed,
     verdict::{Act, Verdict, loud, quiet},
     watchdog::{Phase, Watchdog},
 };
@@ -83,14 +83,11 @@ impl Facts<'_> {
     /// The member that is about to step in by itself, as far as its elector can know: the elector does not compete
     /// with it. Whatever makes it hesitate, [`SUCCESSION`] has an end.
     fn steps_in<'e>(&self, at: At<'e>) -> Option<&'e Named> {
-        let (policy, unix_ms) = (self.policy, self.now.unix_ms);
         let first = at.elected.line_of(at.slot).first()?;
         let lives =
             self.members.iter().any(|m| m.ballot == first.ballot && m.withdrawn.is_none() && !m.leaving);
         let seen = self.reading?.has_vanished(at.elected, at.slot, self.rules);
-        let may = at.elected.excluded(&first.ballot, unix_ms).is_none()
-            && check_limit(policy, Some(at.elected), at.slot, Cause::LeaderLost, unix_ms).is_ok()
-            && job_failures(policy, at.elected, unix_ms) == 0;
+        let may = may_succeed(at.elected, at.slot, &first.ballot, self.policy, self.now.unix_ms);
         Some(first).filter(|_| lives && seen && may)
     }
 

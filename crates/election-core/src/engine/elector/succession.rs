@@ -2,11 +2,13 @@
 //! successor writes when it steps in.
 
 use super::{
+    limit::{check_limit, job_failures},
     losses::with_loss,
     question::{Question, about},
 };
 use crate::{
     engine::policy::Policy,
+    ids::Ballot,
     record::{Cause, Elected, Given, Mode, Named, most},
     strategy::Round,
     time::is_within,
@@ -57,6 +59,20 @@ impl Question<'_> {
         });
         Some(ranking.order.into_iter().map(|r| r.named).take(most::LINE).collect())
     }
+}
+
+/// Whether the decision lets the member with this ballot step in for the leader of `slot`, by the line alone.
+pub(in crate::engine) fn may_succeed(
+    elected: &Elected,
+    slot: usize,
+    ballot: &Ballot,
+    policy: &Policy,
+    unix_ms: u64,
+) -> bool {
+    elected.excluded(ballot, unix_ms).is_none()
+        && check_limit(policy, Some(elected), slot, Cause::LeaderLost, unix_ms).is_ok()
+        // Only the elector knows whether the job failed once more and must pause.
+        && job_failures(policy, elected, unix_ms) == 0
 }
 
 /// Commits a succession: what a successor writes before it acts. `remark` is its strategy's remark about it.

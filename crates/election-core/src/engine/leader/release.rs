@@ -119,10 +119,10 @@ impl Leader {
     /// successor would step in as soon as the leader znode is free.
     fn awaits_decision(&self, core: &Core, term: u64) -> bool {
         let gave_up = core.own.gave_up.as_ref().is_some_and(|gave_up| gave_up.term == term);
-        let stands = core.reading.view.elected.record().is_some_and(|elected| {
+        let is_undecided = core.reading.view.elected.record().is_some_and(|elected| {
             elected.term_of(self.slot) == term && !elected.line_of(self.slot).is_empty()
         });
-        gave_up && stands && !core.is_contest() && !core.own.leaving.is_asked()
+        gave_up && is_undecided && !core.is_contest() && !core.own.leaving.is_asked()
     }
 
     /// When a wait for the decision ends.
