@@ -293,6 +293,12 @@ impl Sim {
             // An earlier copy may be of before a deletion.
             let data = if path == self.paths.elected() { self.last_good_elected.clone() } else { data };
             self.trace.line(self.now, || format!("    operator: repairs {path}"));
+            if let (true, Some(data)) = (path == self.paths.elected(), &data)
+                && let Ok(elected) = Elected::decode(path, data)
+            {
+                // It was decided before, perhaps before the ensemble was restored, and begins no request.
+                self.checks.requests.found(&elected);
+            }
             self.write(path, data);
         }
     }
