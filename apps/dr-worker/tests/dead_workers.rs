@@ -13,7 +13,7 @@ use std::{
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use support::{Running, dr_worker, set, until};
-use zk_testkit::TestServer;
+use zk_testkit::{Proxy, TestServer};
 
 /// So long that a session which ends by its timeout is a failure of the test.
 const TIMEOUT: &str = "60s";
@@ -125,6 +125,15 @@ impl Stage {
     }
 }
 
+/// Whether a signal was sent to the process and has not arrived. None is left for a process that has ended.
+fn has_pending_signals(pid: Pid) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    let has_ended = field("State:").is_none_or(|state| state.starts_with(['Z', 'X']));
+    let is_set = |name: &str| field(name).is_some_and(|bits| bits.trim_matches('0') != "");
+    !has_ended && (is_set("SigPnd:") || is_set("ShdPnd:"))
+}
+
 impl Drop for Stage {
     fn drop(&mut self) {
         let _inside = self.runtime.enter();
@@ -173,7 +182,7 @@ fn it_is_closed_however_the_worker_dies() {
         for signal in signals {
             worker.signal(*signal);
             // Two pending signals of a kind are one.
-            std::thread::sleep(Duration::from_millis(50));
+            until("it has arrived", || !has_pending_signals(worker.pid()));
         }
         worker.ended();
         let took = stage.is_closed(&["orders"], killed);
@@ -272,14 +281,19 @@ fn it_is_not_closed_when_a_guard_was_killed_as_well() {
 #[test]
 fn it_is_closed_as_soon_as_a_server_can_be_reached() {
     let stage = Stage::new();
-    let (mut worker, _) = stage.worker(&[stage.job("orders", STOPS_AT_ONCE)]);
+    let server = stage.server().addresses()[0];
+    let proxy = stage.runtime.block_on(Proxy::start(server)).expect("a proxy");
+    let connect = format!("zookeeper.connect={}", proxy.addr());
+    let (mut worker, _) = stage.worker_of(&[connect, stage.job("orders", STOPS_AT_ONCE)]);
     until("the job runs", || stage.lives("orders"));
-    stage.runtime.block_on(stage.server().stop(0)).expect("it runs");
+    proxy.black_hole(true);
+    let accepted = proxy.accepted().len();
     worker.signal(Signal::SIGKILL);
     worker.ended();
     until("the job is gone", || !stage.lives("orders"));
-    std::thread::sleep(Duration::from_millis(500));
-    stage.runtime.block_on(stage.server().start_server(0)).expect("it starts");
+    until("it is tried", || proxy.accepted().len() > accepted);
+    assert_eq!(stage.sessions(), 1);
+    proxy.black_hole(false);
     let took = stage.is_closed(&["orders"], Instant::now());
     println!("closed {took:?} after the server was there again, of {TIMEOUT}");
 }

@@ -51,13 +51,14 @@ impl HeldLock {
     }
 
     fn try_to_close(self, record: &Path, session: &WorkerSession) -> io::Result<()> {
+        if self.is_to_close(record)? { closing::start(session) } else { Ok(()) }
+    }
+
+    fn is_to_close(self, record: &Path) -> io::Result<bool> {
         // The same file, even if its name is another one's by now, with a lock of its own.
         let file = OpenOptions::new().read(true).write(true).open(format!("/proc/self/fd/{}", self.fd))?;
         unistd::close(self.fd)?;
-        if self.is_last(&file)? && is_empty(record)? {
-            closing::start(session)?;
-        }
-        Ok(())
+        Ok(self.is_last(&file)? && is_empty(record)?)
     }
 
     /// Waits until the worker is dead and `file` is locked by this process alone. True for one guard of a worker.
@@ -124,11 +125,8 @@ mod tests {
         }
     }
 
-    /// As `try_to_close`, without the process that it starts.
     fn is_to_close(guard: HeldLock, record: &Path) -> bool {
-        let file = OpenOptions::new().read(true).write(true).open(format!("/proc/self/fd/{}", guard.fd));
-        unistd::close(guard.fd).expect("open");
-        guard.is_last(&file.expect("the same file")).expect("no error") && is_empty(record).expect("readable")
+        guard.is_to_close(record).expect("no error")
     }
 
     #[test]
