@@ -130,7 +130,7 @@ fn has_pending_signals(pid: Pid) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
     let has_ended = field("State:").is_none_or(|state| state.starts_with(['Z', 'X']));
-    let is_set = |name: &str| field(name).is_some_and(|bits| bits.trim_matches('0') != "");
+    let is_set = |name: &str| field(name).is_some_and(|bits| !bits.trim_matches('0').is_empty());
     !has_ended && (is_set("SigPnd:") || is_set("ShdPnd:"))
 }
 
@@ -157,7 +157,7 @@ impl Log {
     }
 }
 
-/// Those that nobody has reaped yet are dead.
+/// Those that are not reaped yet are dead.
 fn is_alive(pid: Pid) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
@@ -343,7 +343,7 @@ fn make_certificates(dir: &std::path::Path) {
     fs::write(dir.join("both.pem"), both.map(|part| part.expect("made")).concat()).expect("a file");
 }
 
-/// A server that serves nobody without a certificate and a password.
+/// A server that accepts no client without a certificate and a password.
 #[cfg(feature = "tls")]
 #[test]
 fn it_is_closed_over_tls_and_with_credentials() {

@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub struct Line {
     /// The first word.
     pub word: String,
-    /// What stands between the first word and the candidate.
+    /// The words between the first one and the candidate.
     pub detail: Option<String>,
     /// Which candidate; `None` in the lines about all.
     pub candidate: Option<usize>,

@@ -30,6 +30,6 @@ pub use options::{Crowd, Options};
 pub use party::Party;
 pub use run::{ensemble, run};
 pub use setting::{Kind, Setting};
-pub use table::{Table, Times};
+pub use table::{References, Step, Table, Times};
 pub use watched::Watched;
 pub use wire::{Decoder, Event, Exchange, Message, What};

@@ -2,6 +2,14 @@
 
 use std::{fmt, time::Duration};
 
+use crate::{clients::Clients, moment::Moment};
+
+/// The writes by each client before each change.
+const WRITES: usize = 10;
+
+/// The raw sequences before each change.
+const RAW: usize = 2;
+
 /// Measured times, sorted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Times(Vec<Duration>);
@@ -34,6 +42,34 @@ impl Times {
     }
 }
 
+/// What the times of a case are multiples of: W and the raw sequence, measured in turn with its changes.
+#[derive(Debug, Default)]
+pub struct References {
+    unit: Vec<Duration>,
+    raw: Vec<Duration>,
+}
+
+impl References {
+    /// Measures both some times. Call it before each change.
+    ///
+    /// # Errors
+    /// If an operation fails.
+    pub async fn measure(
+        &mut self,
+        clients: &mut Clients,
+        raw: impl AsyncFn(&mut Clients) -> Result<Duration, String>,
+    ) -> Result<(), String> {
+        self.unit.extend(clients.round_trips(WRITES).await?);
+        for _ in 0..RAW {
+            self.raw.push(raw(clients).await?);
+        }
+        Ok(())
+    }
+}
+
+/// The name of a row, and the moments of a change between which its time is.
+pub type Step<C> = (&'static str, fn(&C) -> Moment, fn(&C) -> Moment);
+
 /// Rows of times, each with the unit and the raw sequence that were measured in turn with it.
 #[derive(Debug, Default)]
 pub struct Table {
@@ -49,14 +85,18 @@ struct Row {
 }
 
 impl Table {
-    /// Adds W and the raw sequence as rows.
-    pub fn references(&mut self, what: &str, unit: &Times, raw: &Times) {
-        self.add(format!("{what}  W: one quorum write"), unit.clone(), unit, raw);
-        self.add(format!("{what}  raw sequence"), raw.clone(), unit, raw);
+    /// Adds the rows of a case: its references, and each step of its changes.
+    pub fn add_case<C>(&mut self, case: &str, references: References, changes: &[C], steps: &[Step<C>]) {
+        let (unit, raw) = (Times::of(references.unit), Times::of(references.raw));
+        self.add(format!("{case}  W: one quorum write"), unit.clone(), &unit, &raw);
+        self.add(format!("{case}  raw sequence"), raw.clone(), &unit, &raw);
+        for (what, from, to) in steps {
+            let times = changes.iter().map(|change| to(change).since(from(change))).collect();
+            self.add(format!("{case}  {what}"), Times::of(times), &unit, &raw);
+        }
     }
 
-    /// Adds a row.
-    pub fn add(&mut self, what: String, times: Times, unit: &Times, raw: &Times) {
+    fn add(&mut self, what: String, times: Times, unit: &Times, raw: &Times) {
         self.rows.push(Row { what, times, unit: unit.median(), raw: raw.median() });
     }
 }
@@ -82,7 +122,7 @@ impl fmt::Display for Table {
                 write!(f, "{:>11}", ratio(time, by))?;
             }
         }
-        Ok(())
+        write!(f, "\nthe 99th percentile of fewer than 100 times is the longest")
     }
 }
 
@@ -116,9 +156,10 @@ mod tests {
     #[test]
     fn rows_are_multiples_of_their_own_references() {
         let mut table = Table::default();
-        let (unit, raw) = (times([2]), times([4]));
-        table.references("queue", &unit, &raw);
-        table.add("queue  leading".to_owned(), times([6, 30]), &unit, &raw);
+        let references =
+            References { unit: vec![Duration::from_millis(2)], raw: vec![Duration::from_millis(4)] };
+        let changes = [6, 30].map(|ms| Moment(ms * 1_000_000));
+        table.add_case("queue", references, &changes, &[("leading", |_| Moment(0), |change| *change)]);
         table.add("alone".to_owned(), times([5]), &times([]), &times([]));
         let text = table.to_string();
         let row =

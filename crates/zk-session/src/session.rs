@@ -150,7 +150,7 @@ impl SessionBuilder {
         Ok(session)
     }
 
-    /// Closes a session that a process has left behind when it died, so that nobody waits for its timeout. The session is
+    /// Closes a session that a process has left behind when it died, so that no client waits for its timeout. The session is
     /// resumed for this request alone: no other one is made, and nothing else is done on it.
     ///
     /// **Only for a process that is certainly dead**, and whose work has ended: a living one loses the session. Servers,

@@ -15,14 +15,11 @@
 use std::{process::ExitCode, time::Duration};
 
 use clap::Parser;
-use election_bench::{Clients, Crowd, Kind, Moment, Party, Table, Times, ensemble, raw, run};
+use election_bench::{Clients, Crowd, Kind, Moment, Party, References, Table, ensemble, raw, run};
 use tokio::time::timeout;
 use zk_session::DataWatch;
 
 const TICK: Duration = Duration::from_millis(500);
-/// The writes by each client, and the raw sequences, before each crash.
-const WRITES: usize = 10;
-const RAW: usize = 2;
 /// The longest wait for the end of a session.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -81,12 +78,9 @@ async fn measure(crowd: &Crowd) -> Result<(), String> {
         let mut party = Party::gather(&setting, kind, members, clients.of(0).clone()).await?;
         for &lost in Lost::of(kind) {
             eprintln!("{kind}, {members} members; lost: {}", lost.text(kind));
-            let (mut unit, mut raws, mut changes) = (Vec::new(), Vec::new(), Vec::new());
+            let (mut references, mut changes) = (References::default(), Vec::new());
             for number in 1..=options.runs {
-                unit.extend(clients.round_trips(WRITES).await?);
-                for _ in 0..RAW {
-                    raws.push(raw::crash(&mut clients).await?);
-                }
+                references.measure(&mut clients, raw::crash).await?;
                 let change = crash(&mut party, &mut clients, lost).await?;
                 eprintln!(
                     "  {number}/{}: leading after {:.1?}, READY after {:.1?}",
@@ -96,16 +90,16 @@ async fn measure(crowd: &Crowd) -> Result<(), String> {
                 );
                 changes.push(change);
             }
-            let (unit, raws) = (Times::of(unit), Times::of(raws));
             let case = format!("{kind:13} N={members:<4} {:21}", lost.text(kind));
-            table.references(&case, &unit, &raws);
-            for (what, to) in [
-                ("deleted -> leading", (|change| change.leads) as fn(&Change) -> Moment),
-                ("deleted -> READY", |change| change.ready),
-            ] {
-                let times = changes.iter().map(|change| to(change).since(change.gone)).collect();
-                table.add(format!("{case}  {what}"), Times::of(times), &unit, &raws);
-            }
+            table.add_case(
+                &case,
+                references,
+                &changes,
+                &[
+                    ("deleted -> leading", |c| c.gone, |c| c.leads),
+                    ("deleted -> READY", |c| c.gone, |c| c.ready),
+                ],
+            );
         }
         party.end().await;
     }
@@ -113,7 +107,7 @@ async fn measure(crowd: &Crowd) -> Result<(), String> {
         "leaders whose session ends: {} for each row, driver {}, three servers of one host, tick {TICK:?}",
         options.runs, options.driver
     );
-    println!("{table}\nthe 99th percentile of fewer than 100 times is the longest");
+    println!("{table}");
     ensemble.end();
     Ok(())
 }

@@ -13,14 +13,13 @@ use std::{process::ExitCode, time::Duration};
 
 use clap::Parser;
 use election_bench::{
-    Clients, Crowd, Line, Message, Moment, Party, Table, Times, Watched, ensemble, raw, run,
+    Clients, Crowd, Line, Message, Moment, Party, References, Table, Times, Watched, ensemble, raw, run,
     timeline::{Mark, Timeline},
 };
 
 const TICK: Duration = Duration::from_millis(500);
-/// The writes by each client, and the raw sequences, before each change.
+/// The writes by each client before each change of which a timeline is printed.
 const WRITES: usize = 10;
-const RAW: usize = 2;
 /// Before the change, what a timeline shows.
 const BEFORE: Duration = Duration::from_millis(5);
 
@@ -69,12 +68,9 @@ async fn measure(crowd: &Crowd) -> Result<(), String> {
     for (kind, members) in crowd.cases() {
         eprintln!("{kind}, {members} members");
         let mut party = Party::gather(&setting, kind, members, clients.of(0).clone()).await?;
-        let (mut unit, mut raws, mut changes) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut references, mut changes) = (References::default(), Vec::new());
         for number in 1..=options.runs {
-            unit.extend(clients.round_trips(WRITES).await?);
-            for _ in 0..RAW {
-                raws.push(raw::handover(&mut clients).await?);
-            }
+            references.measure(&mut clients, raw::handover).await?;
             let change = change(&mut party).await?;
             eprintln!(
                 "  {number}/{}: work ended to leading {:.1?}, to READY {:.1?}",
@@ -86,29 +82,24 @@ async fn measure(crowd: &Crowd) -> Result<(), String> {
             changes.push(change);
         }
         party.end().await;
-        let (unit, raws) = (Times::of(unit), Times::of(raws));
-        let case = format!("{kind:13} N={members:<4}");
-        table.references(&case, &unit, &raws);
-        for (what, from, to) in [
-            (
-                "asked to leave -> work ended",
-                (|c| c.asked) as fn(&Change) -> Moment,
-                (|c| c.stopped) as fn(&Change) -> Moment,
-            ),
-            ("asked to leave -> leading", |c| c.asked, |c| c.leads),
-            ("asked to leave -> READY", |c| c.asked, |c| c.ready),
-            ("work ended -> leading", |c| c.stopped, |c| c.leads),
-            ("work ended -> READY", |c| c.stopped, |c| c.ready),
-        ] {
-            let times = Times::of(changes.iter().map(|change| to(change).since(from(change))).collect());
-            table.add(format!("{case}  {what}"), times, &unit, &raws);
-        }
+        table.add_case(
+            &format!("{kind:13} N={members:<4}"),
+            references,
+            &changes,
+            &[
+                ("asked to leave -> work ended", |c| c.asked, |c| c.stopped),
+                ("asked to leave -> leading", |c| c.asked, |c| c.leads),
+                ("asked to leave -> READY", |c| c.asked, |c| c.ready),
+                ("work ended -> leading", |c| c.stopped, |c| c.leads),
+                ("work ended -> READY", |c| c.stopped, |c| c.ready),
+            ],
+        );
     }
     println!(
         "planned changes of leadership: {} for each row, driver {}, three servers of one host, tick {TICK:?}",
         options.runs, options.driver
     );
-    println!("{table}\nthe 99th percentile of fewer than 100 times is the longest");
+    println!("{table}");
     ensemble.end();
     Ok(())
 }

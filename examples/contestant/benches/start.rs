@@ -11,12 +11,9 @@
 use std::{process::ExitCode, time::Duration};
 
 use clap::Parser;
-use election_bench::{Clients, Contestant, Kind, Moment, Options, Table, Times, ensemble, raw, run};
+use election_bench::{Clients, Contestant, Kind, Moment, Options, References, Table, ensemble, raw, run};
 
 const TICK: Duration = Duration::from_secs(2);
-/// The writes by each client, and the raw sequences, before each start.
-const WRITES: usize = 10;
-const RAW: usize = 2;
 
 /// Measures the time from the start of a process to its leadership.
 #[derive(Debug, Parser)]
@@ -47,12 +44,9 @@ async fn measure(options: &Options) -> Result<(), String> {
     // An elector that never leads needs a second member.
     for kind in options.kinds().into_iter().filter(|kind| *kind != Kind::ElectorStays) {
         eprintln!("{kind}");
-        let (mut unit, mut raws, mut starts) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut references, mut starts) = (References::default(), Vec::new());
         for number in 1..=options.runs {
-            unit.extend(clients.round_trips(WRITES).await?);
-            for _ in 0..RAW {
-                raws.push(raw::start(&mut clients).await?);
-            }
+            references.measure(&mut clients, raw::start).await?;
             let command = setting.command(kind, 1, &format!("/bench/start-{kind}-{number}"));
             let begun = Moment::now();
             let mut contestant = Contestant::start("contestant", command)?;
@@ -63,28 +57,23 @@ async fn measure(options: &Options) -> Result<(), String> {
             eprintln!("  {number}/{}: leading after {:.1?}", options.runs, leads.since(begun));
             starts.push(Start { begun, connected, leads, ready });
         }
-        let (unit, raws) = (Times::of(unit), Times::of(raws));
-        let case = format!("{kind:8}");
-        table.references(&case, &unit, &raws);
-        for (what, from, to) in [
-            (
-                "process -> session",
-                (|start| start.begun) as fn(&Start) -> Moment,
-                (|start| start.connected) as fn(&Start) -> Moment,
-            ),
-            ("process -> leading", |start| start.begun, |start| start.leads),
-            ("session -> leading", |start| start.connected, |start| start.leads),
-            ("session -> READY", |start| start.connected, |start| start.ready),
-        ] {
-            let times = starts.iter().map(|start| to(start).since(from(start))).collect();
-            table.add(format!("{case}  {what}"), Times::of(times), &unit, &raws);
-        }
+        table.add_case(
+            &format!("{kind:8}"),
+            references,
+            &starts,
+            &[
+                ("process -> session", |start| start.begun, |start| start.connected),
+                ("process -> leading", |start| start.begun, |start| start.leads),
+                ("session -> leading", |start| start.connected, |start| start.leads),
+                ("session -> READY", |start| start.connected, |start| start.ready),
+            ],
+        );
     }
     println!(
         "starts until leadership of an empty election: {} for each row, driver {}, three servers of one host, tick {TICK:?}",
         options.runs, options.driver
     );
-    println!("{table}\nthe 99th percentile of fewer than 100 times is the longest");
+    println!("{table}");
     ensemble.end();
     Ok(())
 }
