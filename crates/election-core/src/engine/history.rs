@@ -95,7 +95,12 @@ impl History {
 
     pub(in crate::engine) fn done(&mut self, core: &mut Core, op: HistoryOp, outcome: &Outcome) {
         match (op, outcome) {
-            (HistoryOp::Write, Outcome::Created { .. }) => self.written(),
+            (HistoryOp::Write, Outcome::Created { path, .. }) => {
+                self.written();
+                // It counts the entries that have ever been created, so there are no more.
+                let number = path.rsplit('-').next().and_then(|number| number.parse().ok());
+                self.lists = number.is_none_or(|number: usize| number >= core.config.policy.history_kept);
+            }
             (HistoryOp::Write, Outcome::Unknown(_)) => {
                 self.doubt = Some(Doubt::Search);
                 core.retry(Part::History);

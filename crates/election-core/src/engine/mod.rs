@@ -212,6 +212,12 @@ impl Engine {
         !self.core.own.duty.is_working || matches!(self.policy().on_pause, OnPause::Keep { .. })
     }
 
+    /// The persistent znodes that this member needs, parents first.
+    #[cfg(feature = "runtime")]
+    pub(crate) fn directories(&self) -> Vec<String> {
+        self.core.config.recipe.directories(&self.core.config.paths)
+    }
+
     /// How the election behaves.
     pub fn policy(&self) -> &Policy {
         &self.core.config.policy

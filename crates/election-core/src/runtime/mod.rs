@@ -14,6 +14,7 @@ mod leaders;
 pub(crate) mod operations;
 mod runner;
 mod status;
+mod tree;
 mod turn;
 mod watches;
 mod work;

@@ -3,15 +3,17 @@
 use std::collections::BTreeMap;
 
 use futures_util::future::try_join_all;
-use zk_session::{CreateMode, Created, Incarnation, MultiOp, MultiResult, OpError, Recovery};
+use zk_session::{
+    CreateMode, Created, Incarnation, MultiOp, MultiResult, OpError, ReadOp, ReadResult, Recovery,
+};
 
 use crate::{
     engine::{Node, Outcome, Request},
     record::RecordError,
 };
 
-/// Performs one operation on one session.
-pub(super) async fn perform(session: &Incarnation, request: Request) -> Outcome {
+/// Performs one operation on one session. `directories` are the persistent znodes of the election, parents first.
+pub(super) async fn perform(session: &Incarnation, request: Request, directories: &[String]) -> Outcome {
     let done = attempt(session, &request).await;
     let (
         Request::Create { path, .. }
@@ -22,10 +24,31 @@ pub(super) async fn perform(session: &Incarnation, request: Request) -> Outcome 
     else {
         return done;
     };
-    match session.create_parents(path).await {
+    match create_above(session, path, directories).await {
         Ok(()) => attempt(session, &request).await,
         Err(error) => Outcome::NotApplied(format!("what is above {path} could not be made: {error}")),
     }
+}
+
+/// Creates what is above `path`: in an election that does not exist yet, all of its directories by one request.
+async fn create_above(session: &Incarnation, path: &str, directories: &[String]) -> Result<(), OpError> {
+    if let Some(base) = directories.first() {
+        let all = || directories.iter().map(|path| MultiOp::create(path, "", CreateMode::Persistent));
+        let done = match session.multi(all()).await {
+            Err(OpError::NoNode { .. }) => {
+                session.create_parents(base).await?;
+                session.multi(all()).await
+            }
+            done => done,
+        };
+        match done {
+            Ok(_) => return Ok(()),
+            Err(error) if error.is_session_over() => return Err(error),
+            // Most often some of them exist.
+            Err(_) => {}
+        }
+    }
+    session.create_parents(path).await
 }
 
 /// The request that a transaction carries out.
@@ -190,12 +213,36 @@ pub(crate) fn to_node(node: zk_session::Node) -> Node {
 /// The children of a znode with their data. Children that vanish meanwhile are omitted.
 pub(crate) async fn tree(session: &Incarnation, parent: &str) -> Result<BTreeMap<String, Node>, OpError> {
     let names = session.children(parent).await?.map(|c| c.names).unwrap_or_default();
-    // In parallel, because reading them in sequence takes a round trip each.
-    let nodes = try_join_all(names.into_iter().map(async |name| {
-        let node = session.get(&format!("{parent}/{name}")).await?;
-        Ok::<_, OpError>(node.map(|node| (name, to_node(node))))
-    }));
-    Ok(nodes.await?.into_iter().flatten().collect())
+    let nodes = get_all(session, parent, names).await?;
+    Ok(nodes.into_iter().filter_map(|(name, node)| Some((name, node?))).collect())
+}
+
+/// Znodes that are read by one request. Their records have a few hundred bytes each.
+pub(crate) const BATCH: usize = 128;
+
+/// Reads these children of a znode, many by one request.
+pub(crate) async fn get_all(
+    session: &Incarnation,
+    parent: &str,
+    names: Vec<String>,
+) -> Result<Vec<(String, Option<Node>)>, OpError> {
+    let path = |name: &String| format!("{parent}/{name}");
+    let batches = names.chunks(BATCH).map(async |batch| {
+        if let [name] = batch {
+            return Ok(vec![session.get(&path(name)).await?]);
+        }
+        match session.multi_read(batch.iter().map(|name| ReadOp::get(path(name)))).await {
+            Ok(results) => Ok(results
+                .into_iter()
+                .map(|result| if let ReadResult::Node(node) = result { node } else { None })
+                .collect()),
+            Err(error) if error.is_session_over() => Err(error),
+            // One by one: a reply with many long znodes would be longer than a connection accepts.
+            Err(_) => try_join_all(batch.iter().map(async |name| session.get(&path(name)).await)).await,
+        }
+    });
+    let nodes = try_join_all(batches).await?.into_iter().flatten().map(|node| node.map(to_node));
+    Ok(names.iter().cloned().zip(nodes).collect())
 }
 
 fn mode(ephemeral: bool) -> CreateMode {

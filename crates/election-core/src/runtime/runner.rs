@@ -1,6 +1,6 @@
 //! The task that owns an engine.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tokio::sync::{mpsc, watch};
 use zk_session::{BootTime, Incarnation, Lease, LeaseKeeper, Session, SessionPin, SessionState, sleep_until};
@@ -28,6 +28,7 @@ const BATCH: usize = 64;
 pub(super) struct Runner<H> {
     name: String,
     engine: Engine,
+    directories: Arc<[String]>,
     session: Session,
     events: mpsc::UnboundedSender<Event>,
     inbox: mpsc::UnboundedReceiver<Event>,
@@ -74,6 +75,7 @@ impl<H: Handler> Runner<H> {
         let (panicked, panics) = mpsc::unbounded_channel();
         Self {
             name,
+            directories: engine.directories().into(),
             engine,
             watches: Watches::new(session.clone()),
             work: Work::new(handler, events.clone(), panicked),
@@ -340,8 +342,9 @@ impl<H: Handler> Runner<H> {
             let _ = events.send(Event::Done { op, outcome });
             return;
         };
+        let directories = Arc::clone(&self.directories);
         tokio::spawn(async move {
-            let outcome = operations::perform(&session, request).await;
+            let outcome = operations::perform(&session, request, &directories).await;
             let _ = events.send(Event::Done { op, outcome });
         });
     }

@@ -1,19 +1,16 @@
 //! The engine's watches: one task for each, which reports what it reads.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    time::Duration,
-};
+use std::{collections::HashMap, time::Duration};
 
 use tokio::{
     sync::{mpsc, watch},
     task::{AbortHandle, JoinSet},
     time::timeout,
 };
-use zk_session::{Epoch, Session};
+use zk_session::Session;
 
-use super::operations::to_node;
-use crate::engine::{Event, Node, Watched};
+use super::{operations::to_node, tree::TreeWatch};
+use crate::engine::{Event, Watched};
 
 /// The longest delay before a passive member reads a change. The shortest is half of it. A change of leadership changes
 /// the decision and the leader znode several times within moments. One read at the end costs each of many members two
@@ -154,73 +151,10 @@ async fn node(session: Session, path: String, reader: Reader, mut coalesced: Opt
     }
 }
 
-/// The last read of one child.
-type Child = (String, Epoch, Option<Node>);
-
 async fn tree(session: Session, parent: String, reader: Reader) {
-    let mut watch = session.watch_children(parent.clone());
-    let (child_sender, mut children) = mpsc::unbounded_channel::<Child>();
-    let mut tasks = JoinSet::new();
-    let mut armed: BTreeMap<String, AbortHandle> = BTreeMap::new();
-    let mut known: BTreeMap<String, Option<Node>> = BTreeMap::new();
-    let mut epoch = None;
-    loop {
-        tokio::select! {
-            seen = watch.next() => {
-                let Ok(seen) = seen else { return };
-                if epoch != Some(seen.epoch) {
-                    // After a change of session, what was read on the former one is no longer known.
-                    epoch = Some(seen.epoch);
-                    tasks.abort_all();
-                    armed.clear();
-                    known.clear();
-                }
-                let names = seen.value.map(|c| c.names).unwrap_or_default();
-                armed.retain(|name, task| {
-                    let keep = names.contains(name);
-                    if !keep {
-                        task.abort();
-                        known.remove(name);
-                    }
-                    keep
-                });
-                for name in names {
-                    armed.entry(name).or_insert_with_key(|name| {
-                        tasks.spawn(child(session.clone(), parent.clone(), name.clone(), child_sender.clone()))
-                    });
-                }
-            }
-            Some((name, read_on, node)) = children.recv() => note(&armed, &mut known, epoch, (name, read_on, node)),
-        }
-        while let Ok(child) = children.try_recv() {
-            note(&armed, &mut known, epoch, child);
-        }
-        while tasks.try_join_next().is_some() {}
-        let (Some(epoch), true) = (epoch, armed.keys().all(|name| known.contains_key(name))) else {
-            continue;
-        };
-        let nodes = known.iter().filter_map(|(name, node)| Some((name.clone(), node.clone()?))).collect();
+    let mut watch = TreeWatch::new(session, parent.clone());
+    while let Ok((epoch, nodes)) = watch.next().await {
         if !reader.has_read(Event::SeenTree { epoch: epoch.0, parent: parent.clone(), nodes }) {
-            return;
-        }
-    }
-}
-
-fn note(
-    armed: &BTreeMap<String, AbortHandle>,
-    known: &mut BTreeMap<String, Option<Node>>,
-    epoch: Option<Epoch>,
-    (name, read_on, node): Child,
-) {
-    if epoch == Some(read_on) && armed.contains_key(&name) {
-        known.insert(name, node);
-    }
-}
-
-async fn child(session: Session, parent: String, name: String, to: mpsc::UnboundedSender<Child>) {
-    let mut watch = session.watch_data(format!("{parent}/{name}"));
-    while let Ok(seen) = watch.next().await {
-        if to.send((name.clone(), seen.epoch, seen.value.map(to_node))).is_err() {
             return;
         }
     }

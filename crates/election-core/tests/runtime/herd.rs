@@ -1,4 +1,4 @@
-//! Many members of whom nearly all only look on.
+//! Many members of whom nearly all only look on, and one that begins to look after all of them.
 
 use super::*;
 use zk_testkit::Op;
@@ -82,4 +82,56 @@ async fn is_passive(world: &World, onlooker: &members::Member) {
     let read = reads - before.0;
     assert!(read <= at_most, "{read} reads within {elapsed:?}, {at_most} at the most would be at leisure");
     assert_eq!((lists, writes), (before.1, before.2), "it lists or writes something");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_next_elector_reads_all_members_by_few_requests_over_native() {
+    the_next_elector_reads_all_members_by_few_requests(DriverKind::Native).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "double: the other driver; cargo xtask test --full"]
+async fn the_next_elector_reads_all_members_by_few_requests_over_zookeeper_async() {
+    the_next_elector_reads_all_members_by_few_requests(DriverKind::ZookeeperAsync).await;
+}
+
+/// The number of its requests does not depend on the number of members; nor does that of an elector that leaves.
+async fn the_next_elector_reads_all_members_by_few_requests(driver: DriverKind) {
+    let world = &World::start(driver).await;
+    let first = world.join_through_proxy("first", "east").await;
+    wait_for("the first leads", SOON, || first.leads()).await;
+    let next = world.join_through_proxy("next", "east").await;
+    wait_for("the next one's ballot", SOON, || next.status().ballot.is_some()).await;
+    let mut members = Vec::new();
+    for number in 0..MORE {
+        members.push(world.join(&format!("m{number}"), "east").await);
+    }
+    let all_in_line = || first.status().elected.is_some_and(|e| e.line_of(0).len() == 8);
+    wait_for("all stand", SOON, || members.iter().all(|m| m.status().ballot.is_some())).await;
+    wait_for("the line is full", SOON, all_in_line).await;
+    let count = |of: &members::Member| {
+        let proxy = of.proxy();
+        [Op::GetData, Op::Exists, Op::GetChildren, Op::AddWatch, Op::RemoveWatches].map(|op| proxy.seen(op))
+    };
+    let (before, groups) = ([&first, &next].map(count), next.proxy().seen(Op::MultiRead));
+    assert_eq!(first.election().leave().await, Ended::Left);
+    wait_for("the next one leads", SOON, || next.leads()).await;
+    wait_for("it is the elector, and has decided", SOON, || {
+        next.status().is_elector && next.status().elected.is_some_and(|e| e.line_of(0).len() == 8)
+    })
+    .await;
+    let after = [&first, &next].map(count);
+    for ((of, before), after) in ["first", "next"].into_iter().zip(before).zip(after) {
+        let sent: Vec<u64> = before.iter().zip(after).map(|(before, after)| after - before).collect();
+        assert!(sent.iter().sum::<u64>() < MORE as u64, "{of}: {sent:?} reads and watches");
+    }
+    assert!(next.proxy().seen(Op::MultiRead) > groups);
+    // It follows each of them.
+    let gone = members.pop().unwrap();
+    let ballot = gone.status().ballot;
+    assert_eq!(gone.election().leave().await, Ended::Left);
+    world.ask(RequestKind::Switchover, Target::Member("m0".parse().unwrap()), false).await;
+    let told = next.status().elected.unwrap();
+    assert!(told.line_of(0).iter().all(|named| Some(&named.ballot) != ballot.as_ref()), "{told:?}");
+    world.no_overlap();
 }

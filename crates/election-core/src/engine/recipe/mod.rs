@@ -4,6 +4,8 @@ mod names;
 
 use std::sync::Arc;
 
+#[cfg(feature = "runtime")]
+use crate::paths::Paths;
 use crate::strategy::Strategy;
 
 /// How the leader is determined. All members of an election must use the same recipe.
@@ -64,6 +66,21 @@ impl Recipe {
     /// Whether a znode alone decides who leads.
     pub(in crate::engine) fn is_contest(&self) -> bool {
         !matches!(self, Self::Elector(_))
+    }
+
+    /// The persistent znodes that a member of this recipe needs, parents first.
+    #[cfg(feature = "runtime")]
+    pub(in crate::engine) fn directories(&self, paths: &Paths) -> Vec<String> {
+        let base = paths.base().to_owned();
+        match self {
+            Self::Elector(_) => {
+                vec![base, paths.election(), paths.nodes(), paths.leader(), paths.history()]
+            }
+            Self::Queue(QueueFormat::Native) => vec![base, paths.queue(), paths.history()],
+            // No other znodes: the format counts every child of the path.
+            Self::Queue(_) => vec![base],
+            Self::Single => vec![base, paths.leader(), paths.history()],
+        }
     }
 
     /// Whether READY and the history may be written.
