@@ -5,9 +5,10 @@ use std::{
 
 use election_core::{
     Reason, Skipped,
-    operator::ReadError,
+    operator::{Observer, ReadError},
     record::{Current, Outgoing, Status, Target},
 };
+use futures_util::{StreamExt as _, stream};
 use owo_colors::OwoColorize as _;
 
 use super::{
@@ -18,12 +19,15 @@ use super::{
 use crate::{
     config::Sources,
     error::Error,
-    view::{Cluster, MemberRole, OpenRequest, UnwellSite, diagnose, elector, hold_of},
+    view::{Cluster, MemberRole, OpenRequest, UnwellSite, diagnose, elector::Electors, hold_of},
     wall::{moment, unix_ms},
 };
 
 /// The pause between two reads of `--watch`.
 const LOOK: Duration = Duration::from_millis(500);
+
+/// How many elections are read at a time.
+const READ_AT_ONCE: usize = 64;
 
 /// `list`
 #[derive(Debug, clap::Args)]
@@ -70,24 +74,53 @@ async fn show(operator: &Operator, arguments: &ListArguments, how: Output) -> Re
 async fn read(operator: &Operator, job: Option<&str>) -> Result<Vec<Cluster>, Error> {
     let jobs = operator.jobs(job).await?;
     let observer = operator.observer().await?;
-    let mut clusters = Vec::new();
-    for job in jobs {
-        let paths = operator.paths(&job)?;
-        let snapshot = match observer.snapshot(&paths).await {
-            Ok(snapshot) => snapshot,
-            // A removed election must not hide the others.
-            Err(ReadError::NoElection(path)) if !clusters.is_empty() => {
-                output::print_warning(format_args!("there is no election at {path} any more"));
-                continue;
-            }
-            Err(error) => return Err(error.into()),
-        };
-        let skipped = elector::skipped(&job, &snapshot).await;
-        let problems = diagnose(&observer, &operator.config.zookeeper, &job, &paths, &snapshot).await?;
-        let cluster = Cluster::new(operator.root(), &job, snapshot, unix_ms());
-        clusters.push(Cluster { skipped, problems, ..cluster });
+    let electors = Electors::default();
+    let reads = jobs.iter().map(|job| read_one(operator, &observer, &electors, job));
+    let reads: Vec<_> = stream::iter(reads).buffered(READ_AT_ONCE).collect().await;
+    let (mut clusters, mut gone) = (Vec::new(), None);
+    for read in reads {
+        match read {
+            Ok(Read::Cluster(cluster)) => clusters.push(*cluster),
+            Ok(Read::Gone(path)) => gone = Some(path),
+            Err(error) => return Err(error),
+        }
     }
-    Ok(clusters)
+    match gone {
+        Some(path) if clusters.is_empty() => Err(ReadError::NoElection(path).into()),
+        // A removed election must not hide the others.
+        Some(path) => {
+            output::print_warning(format_args!("there is no election at {path} any more"));
+            Ok(clusters)
+        }
+        None => Ok(clusters),
+    }
+}
+
+/// What was read of one election.
+enum Read {
+    Cluster(Box<Cluster>),
+    /// There is none at this path any more.
+    Gone(String),
+}
+
+async fn read_one(
+    operator: &Operator,
+    observer: &Observer,
+    electors: &Electors,
+    job: &str,
+) -> Result<Read, Error> {
+    let paths = operator.paths(job)?;
+    let snapshot = match observer.snapshot(&paths).await {
+        Err(ReadError::NoElection(path)) => return Ok(Read::Gone(path)),
+        snapshot => snapshot?,
+    };
+    let (skipped, problems) = tokio::join!(
+        electors.skipped(job, &snapshot),
+        diagnose(observer, &operator.config.zookeeper, job, &paths, &snapshot)
+    );
+    let problems = problems?;
+    let cluster = Cluster::new(operator.root(), job, snapshot, unix_ms());
+    Ok(Read::Cluster(Box::new(Cluster { skipped, problems, ..cluster })))
 }
 
 fn print(clusters: &[Cluster], how: Output, watch: bool) -> Result<(), Error> {

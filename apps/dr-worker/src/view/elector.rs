@@ -1,29 +1,58 @@
 //! Asks the elector of a job why it decides nothing. Only the elector knows some of the times that it waits for, such
 //! as since when a member has been better. Without a prompt answer the result is unknown.
 
-use std::time::Duration;
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
-use election_core::{MemberId, Skipped, operator::Snapshot};
+use election_core::{Skipped, operator::Snapshot};
 use serde_json::Value;
+use tokio::{sync::OnceCell, time::timeout};
 
 /// The timeout of the question.
 const PATIENCE: Duration = Duration::from_millis(700);
-/// The longest answer, in bytes: a worker's is shorter.
-const MAX_ANSWER: u64 = 1024 * 1024;
+/// The longest answer, in bytes: that of a worker with thousands of jobs is shorter.
+const MAX_ANSWER: u64 = 16 << 20;
 
-/// Why the elector of this election decides nothing, from its `/status`. `None` if it can't be reached, is no elector
-/// any more, or has something to do.
+/// The answers of electors' workers. Each worker is asked once, for all jobs of which it is the elector.
+#[derive(Debug, Default)]
+pub(crate) struct Electors {
+    answers: Mutex<HashMap<String, Arc<OnceCell<Option<Value>>>>>,
+}
+
+/// Why the elector of this election decides nothing. `None` if it can't be reached, is no elector any more, or has
+/// something to do.
 ///
 /// # Cancel safety
 /// Cancel safe: it only reads.
 pub(crate) async fn skipped(job: &str, snapshot: &Snapshot) -> Option<Skipped> {
-    let elector = snapshot.elector()?;
-    let record = snapshot.members.iter().find(|m| m.member == *elector)?;
-    let address = record.http.as_deref()?;
-    tokio::time::timeout(PATIENCE, status(address, elector, job)).await.ok()?
+    Electors::default().skipped(job, snapshot).await
 }
 
-async fn status(address: &str, member: &MemberId, job: &str) -> Option<Skipped> {
+impl Electors {
+    /// The same, with the answer that its worker has given for another job, if there is one.
+    pub(crate) async fn skipped(&self, job: &str, snapshot: &Snapshot) -> Option<Skipped> {
+        let elector = snapshot.elector()?;
+        let record = snapshot.members.iter().find(|m| m.member == *elector)?;
+        let address = record.http.as_deref()?;
+        let answer = {
+            let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(answers.entry(address.to_owned()).or_default())
+        };
+        let status = answer.get_or_init(|| async { timeout(PATIENCE, ask(address)).await.ok()? }).await;
+        let status = status.as_ref()?;
+        // Another process may listen there now.
+        if status["member"] != *elector.as_str() || status["jobs"][job]["elector"] != true {
+            return None;
+        }
+        serde_json::from_value(status["jobs"][job]["skipped"].clone()).ok()
+    }
+}
+
+/// The worker's `/status`.
+async fn ask(address: &str) -> Option<Value> {
     // That worker itself has to answer.
     let client =
         reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none()).build().ok()?;
@@ -31,10 +60,5 @@ async fn status(address: &str, member: &MemberId, job: &str) -> Option<Skipped> 
     if answer.content_length().is_none_or(|length| length > MAX_ANSWER) {
         return None;
     }
-    let status: Value = serde_json::from_slice(&answer.bytes().await.ok()?).ok()?;
-    // Another process may listen there now.
-    if status["member"] != *member.as_str() || status["jobs"][job]["elector"] != true {
-        return None;
-    }
-    serde_json::from_value(status["jobs"][job]["skipped"].clone()).ok()
+    serde_json::from_slice(&answer.bytes().await.ok()?).ok()
 }

@@ -5,13 +5,14 @@ use zk_session::OpError;
 use super::{
     layout::Layout,
     observer::{LeaderZnode, Observer, Snapshot},
+    outline::Outline,
 };
 use crate::{
     engine::{Node, QueueFormat},
     ids::Ballot,
     paths::Paths,
-    record::{Contender, Current, Health, MemberRecord, Record as _, VERSION},
-    runtime::{ReadError, operations::to_node},
+    record::{Contender, Health, MemberRecord, Record as _, VERSION},
+    runtime::{ReadError, operations::get_all},
 };
 
 impl Observer {
@@ -23,17 +24,7 @@ impl Observer {
     /// # Cancel safety
     /// Cancel safe: it only reads.
     pub async fn standing(&self, paths: &Paths) -> Result<Option<Layout>, OpError> {
-        for (parent, layout) in [(paths.election(), Layout::Elector), (paths.queue(), Layout::Queue)] {
-            if self.session().children(&parent).await?.is_some_and(|c| !c.names.is_empty()) {
-                return Ok(Some(layout));
-            }
-        }
-        let path = paths.leader_znode(0);
-        let single = self.read(&path).await?.is_some_and(|node| {
-            // The record of a leader under an elector has more fields than that of a contender.
-            Current::decode(&path, &node.data).is_err() && Contender::decode(&path, &node.data).is_ok()
-        });
-        Ok(single.then_some(Layout::Single))
+        Ok(Outline::read(self.session(), paths).await?.standing(paths))
     }
 
     /// The recipe of the election, now or last; `None` if there is no election.
@@ -44,20 +35,20 @@ impl Observer {
     /// # Cancel safety
     /// Cancel safe: it only reads.
     pub async fn layout(&self, paths: &Paths) -> Result<Option<Layout>, OpError> {
-        let standing = self.standing(paths).await?;
-        if standing.is_some() {
-            return Ok(standing);
-        }
-        let base = self.session().children(paths.base()).await?.map(|c| c.names).unwrap_or_default();
-        let parents = [("election", Layout::Elector), ("queue", Layout::Queue), ("leader", Layout::Single)];
-        let found = parents.into_iter().find(|(parent, _)| base.iter().any(|name| name == parent));
-        Ok(found.map(|(_, layout)| layout))
+        Ok(Outline::read(self.session(), paths).await?.layout(paths))
     }
 
     /// Reads an election without an elector: its candidates, in the order of the queue.
-    pub(super) async fn contest(&self, paths: &Paths, layout: Layout) -> Result<Snapshot, ReadError> {
+    pub(super) async fn contest(
+        &self,
+        paths: &Paths,
+        layout: Layout,
+        outline: Outline,
+    ) -> Result<Snapshot, ReadError> {
         let mut snapshot = Snapshot { layout, ..Snapshot::default() };
-        for (index, (path, ballot, node)) in self.holders(paths, layout).await?.into_iter().enumerate() {
+        for (index, (path, ballot, node)) in
+            self.holders(paths, layout, outline).await?.into_iter().enumerate()
+        {
             let contender = match Contender::decode(&path, &node.data) {
                 Ok(contender) => contender,
                 Err(error) => {
@@ -75,21 +66,25 @@ impl Observer {
         Ok(snapshot)
     }
 
-    async fn holders(&self, paths: &Paths, layout: Layout) -> Result<Vec<(String, Ballot, Node)>, OpError> {
+    async fn holders(
+        &self,
+        paths: &Paths,
+        layout: Layout,
+        outline: Outline,
+    ) -> Result<Vec<(String, Ballot, Node)>, OpError> {
         if layout != Layout::Queue {
-            let path = paths.leader_znode(0);
-            let node = self.read(&path).await?;
-            let ballot = node.as_ref().and_then(|node| Ballot::of_session(node.owner));
-            return Ok(node.zip(ballot).map(|(node, ballot)| (path, ballot, node)).into_iter().collect());
+            let ballot = outline.leader.as_ref().and_then(|node| Ballot::of_session(node.owner));
+            let holder =
+                outline.leader.zip(ballot).map(|(node, ballot)| (paths.leader_znode(0), ballot, node));
+            return Ok(holder.into_iter().collect());
         }
-        let names = self.session().children(&paths.queue()).await?.map(|c| c.names).unwrap_or_default();
-        let mut holders = Vec::new();
-        for name in QueueFormat::Native.order(&names) {
+        let names = QueueFormat::Native.order(&outline.queue).into_iter().map(str::to_owned).collect();
+        let holders = get_all(self.session(), &paths.queue(), names).await?;
+        let holders = holders.into_iter().filter_map(|(name, node)| {
             let path = format!("{}/{name}", paths.queue());
-            let node = self.session().get(&path).await?.map(to_node);
-            holders.extend(node.zip(Ballot::new(name).ok()).map(|(node, ballot)| (path, ballot, node)));
-        }
-        Ok(holders)
+            Some((path, Ballot::new(name).ok()?, node?))
+        });
+        Ok(holders.collect())
     }
 }
 

@@ -7,6 +7,7 @@ mod ghosts;
 mod layout;
 mod observer;
 pub mod orders;
+mod outline;
 mod problems;
 mod requests;
 

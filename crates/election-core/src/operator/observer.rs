@@ -1,8 +1,12 @@
 //! Reading an election without being a candidate.
 
-use zk_session::{Incarnation, OpError};
+use zk_session::{Incarnation, OpError, ReadOp};
 
-use super::{error::OperatorError, layout::Layout};
+use super::{
+    error::OperatorError,
+    layout::Layout,
+    outline::{Outline, children},
+};
 use crate::{
     engine::{Node, Seen, fencing_token, slot_of},
     ids::{Ballot, MemberId},
@@ -11,7 +15,10 @@ use crate::{
         Control, Current, Elected, FiledRequest, HistoryEntry, MAX_SLOTS, MemberRecord, Record, RecordError,
         Request, RequestRef,
     },
-    runtime::{ReadError, operations::tree},
+    runtime::{
+        ReadError,
+        operations::{BATCH, get_all, tree},
+    },
 };
 
 /// An election as read at one time. It takes several reads, which are not a transaction.
@@ -136,12 +143,16 @@ impl Observer {
     pub async fn elections(&self, root: &str) -> Result<Vec<String>, ReadError> {
         let trimmed = root.trim_end_matches('/');
         let path = if trimmed.is_empty() { "/" } else { trimmed };
+        let names = self.session.children(path).await?.map(|c| c.names).unwrap_or_default();
+        let paths = names.into_iter().filter_map(|name| Some((Paths::new(root, &name).ok()?, name)));
+        let paths: Vec<_> = paths.collect();
         let mut found = Vec::new();
-        for name in self.session.children(path).await?.map(|c| c.names).unwrap_or_default() {
-            let Ok(paths) = Paths::new(root, &name) else { continue };
-            let parts = self.session.children(paths.base()).await?.map(|c| c.names).unwrap_or_default();
-            if parts.iter().any(|part| matches!(part.as_str(), "election" | "queue" | "leader")) {
-                found.push(name);
+        for group in paths.chunks(BATCH) {
+            let reads = group.iter().map(|(paths, _)| ReadOp::children(paths.base()));
+            for (parts, (_, name)) in self.session.multi_read(reads).await?.into_iter().zip(group) {
+                if Layout::last_of(&children(parts)).is_some() {
+                    found.push(name.clone());
+                }
             }
         }
         found.sort();
@@ -155,41 +166,43 @@ impl Observer {
     pub async fn snapshot(&self, paths: &Paths) -> Result<Snapshot, ReadError> {
         // The server may lag behind.
         self.session.barrier().await?;
-        match self.layout(paths).await? {
+        let outline = Outline::read(&self.session, paths).await?;
+        match outline.layout(paths) {
             None => return Err(ReadError::NoElection(paths.base().to_owned())),
             Some(Layout::Elector) => {}
-            Some(layout) => return self.contest(paths, layout).await,
+            Some(layout) => return self.contest(paths, layout, outline).await,
         }
-        let Some(ballots) = self.ballots(paths).await? else {
-            return Err(ReadError::NoElection(paths.base().to_owned()));
-        };
-        let mut snapshot = Snapshot { lowest: ballots.iter().min().cloned(), ..Snapshot::default() };
-        let nodes = tree(&self.session, &paths.nodes()).await?;
-        snapshot.newest_zxid = nodes.values().map(|node| node.mzxid).max().unwrap_or(0);
+        let lowest = outline.ballots.into_iter().filter_map(|name| Ballot::new(name).ok()).min();
+        let mut snapshot = Snapshot { lowest, ..Snapshot::default() };
+        let nodes = get_all(&self.session, &paths.nodes(), outline.nodes).await?;
+        let nodes: Vec<_> = nodes.into_iter().filter_map(|(name, node)| Some((name, node?))).collect();
+        snapshot.newest_zxid = nodes.iter().map(|(_, node)| node.mzxid).max().unwrap_or(0);
         let unreadable = &mut snapshot.unreadable;
         for (name, node) in &nodes {
             let path = format!("{}/{name}", paths.nodes());
             snapshot.members.extend(usable(MemberRecord::decode(&path, &node.data), unreadable));
         }
         snapshot.members.sort_by(|a, b| a.ballot.cmp(&b.ballot));
-        if let Some(node) = self.read(&paths.elected()).await? {
+        if let Some(node) = outline.elected {
             let elected = usable(Elected::decode(&paths.elected(), &node.data), unreadable);
             let (version, mzxid) = (node.version, node.mzxid);
             snapshot.elected = elected.map(|record| Decision { record, version, mzxid });
         }
         let slots = snapshot.elected.as_ref().map_or(1, |e| e.record.slots.len()).clamp(1, MAX_SLOTS);
-        for path in (0..slots).map(|slot| paths.leader_znode(slot)) {
-            let node = self.read(&path).await?;
+        let mut leader = outline.leader;
+        for (slot, path) in (0..slots).map(|slot| (slot, paths.leader_znode(slot))) {
+            let node = if slot == 0 { leader.take() } else { self.read(&path).await? };
             snapshot.leader_znodes.push(node.and_then(|node| {
                 let record = usable(Current::decode(&path, &node.data), unreadable)?;
                 Some(LeaderZnode { record, version: node.version, czxid: node.czxid })
             }));
         }
-        if let Some(node) = self.read(&paths.control()).await? {
+        if let Some(node) = outline.control {
             snapshot.control =
                 usable(Control::decode(&paths.control(), &node.data), unreadable).unwrap_or_default();
         }
-        for (name, node) in tree(&self.session, &paths.requests()).await? {
+        for (name, node) in get_all(&self.session, &paths.requests(), outline.requests).await? {
+            let Some(node) = node else { continue };
             let request = usable(Request::decode(&paths.request(&name), &node.data), unreadable);
             let which = RequestRef { czxid: node.czxid, name };
             snapshot.requests.extend(request.map(|request| FiledRequest { which, request }));
