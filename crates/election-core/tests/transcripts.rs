@@ -98,6 +98,7 @@ transcripts! {
     queue_health_not_known_yet,
     claim_after_a_pause,
     late_decision,
+    everyone_in_line_is_warm,
     leader_znode_comes_back,
     silent_watches,
     penalties,

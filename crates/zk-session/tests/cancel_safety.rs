@@ -330,8 +330,7 @@ async fn close_left_behind(rig: &Rig, stop: Stop) -> bool {
             let again = rig.bed.builder().close_left_behind(ticket, PATIENCE).await;
             // If the first close is carried out after the second one has re-attached the session, the server closes that
             // connection without an answer.
-            let gone =
-                [Ok(CloseOutcome::Acknowledged), Ok(CloseOutcome::Sent), Err(ConnectError::Expired)];
+            let gone = [Ok(CloseOutcome::Acknowledged), Ok(CloseOutcome::Sent), Err(ConnectError::Expired)];
             assert!(gone.contains(&again), "{again:?}");
         }
     }

@@ -461,20 +461,21 @@ impl Engine {
     }
 
     /// Keeps the lease renewed for a member that may have to act soon: proving the lease takes a heartbeat and a
-    /// tick, and a takeover would otherwise wait for them.
+    /// tick, and a takeover would otherwise wait for them. Whoever is in line can be named at any time, by an operator
+    /// too.
     fn settle_lease(&mut self) {
         let core = &mut self.core;
         let seat = &core.own.seat;
-        let first_in_line = match (&seat.ballot, core.reading.view.elected.record()) {
+        let in_line = match (&seat.ballot, core.reading.view.elected.record()) {
             (Some(ballot), Some(elected)) => {
-                (0..elected.slots.len()).any(|slot| elected.place_in_line(slot, ballot) == Some(0))
+                (0..elected.slots.len()).any(|slot| elected.place_in_line(slot, ballot).is_some())
             }
             _ => false,
         };
         // If suspicion decides, it is not known beforehand which member acts.
         let anyone = core.config.policy.may_suspect() && seat.ballot.is_some();
         let acts = core.own.duty.wants_lease || seat.is_lowest();
-        let wants = acts || first_in_line || self.course.keeps_lease(core) || anyone;
+        let wants = acts || in_line || self.course.keeps_lease(core) || anyone;
         if wants != core.out.keeps_lease {
             core.out.keeps_lease = wants;
             core.out.push(Action::KeepLease(wants));
