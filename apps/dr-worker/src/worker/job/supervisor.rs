@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use metrics::counter;
 use nix::unistd::Pid;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use zk_session::{BootTime, sleep_until};
 
 use super::{
@@ -35,6 +35,10 @@ use crate::{
 /// How long a guard may take to confirm a stop order, before the worker sends the stop signal instead: a guard that
 /// hangs must not cost the job its stop timeout.
 const CONFIRM_WITHIN: Duration = Duration::from_millis(500);
+
+/// Jobs are started one at a time: a fork keeps a thread of the runtime busy for milliseconds. If hundreds of jobs are taken
+/// over at once, the heartbeats of the session need a thread too.
+static STARTING: Semaphore = Semaphore::const_new(1);
 
 /// The outcome of a run of the job.
 #[derive(Clone, Debug)]
@@ -225,10 +229,19 @@ impl Supervisor {
     async fn run_once(&mut self) -> Ended {
         self.publish(ProcessState::Starting, None);
         let mut run = Run::default();
+        let turn = tokio::select! {
+            biased;
+            by = next_request(&mut self.stop_requests), if !self.is_abandoned => {
+                self.begin_stop(by);
+                return run.ended;
+            }
+            turn = STARTING.acquire() => turn,
+        };
         let guarded = match self.start(&mut run).await {
             Ok(guarded) => guarded,
             Err(reason) => return Ended { reason, ..run.ended },
         };
+        drop(turn);
         self.attend(guarded, &mut run).await;
         run.cancel_probe.send_replace(true);
         if let Some(probe) = run.probe {

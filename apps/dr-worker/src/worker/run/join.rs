@@ -6,6 +6,7 @@ use election_core::{
     Election, ElectionConfig, Leftovers, Paths, Profile, QueueFormat, Recipe, operator::Observer,
     record::Health,
 };
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use strategies::spec::Needs;
 use tokio::task::JoinSet;
 use zk_session::Session;
@@ -32,6 +33,9 @@ use crate::{
     },
 };
 
+/// How many elections are looked at, at a time, before the worker joins them.
+const LOOKED_AT_ONCE: usize = 64;
+
 pub(super) async fn join(
     config: &Config,
     session: &Session,
@@ -55,7 +59,11 @@ pub(super) async fn join(
     }
     let has_cgroups = guards.have_cgroups();
     let (mut jobs, mut own) = (Vec::new(), Vec::new());
-    for job in &config.jobs {
+    // All of them before the first election begins: elections use the same session.
+    let observer = Observer::new(incarnation);
+    let looks = config.jobs.iter().map(|job| look(&observer, config, job, memory));
+    let looked: Vec<_> = stream::iter(looks).buffered(LOOKED_AT_ONCE).try_collect().await?;
+    for (job, Looked { paths, leftovers }) in config.jobs.iter().zip(looked) {
         if job.spec.no_new_privileges == Some(false) && !has_cgroups && !job::may_kill_any_user() {
             let job = job.name();
             tracing::warn!(
@@ -73,15 +81,7 @@ pub(super) async fn join(
         let health = job.spec.fitness.as_ref().map_or(Health::Unchecked, |_| Health::Unknown);
         let mut me = profile(config, http_port);
         (me.policy, me.health) = (job.policy.fingerprint(job.fenced), health);
-        let paths = Paths::new(&config.zookeeper.root, job.name())
-            .map_err(|wrong| Error::Setting { key: "job", message: wrong.to_string() })?;
         let policy = job.policy.engine(job.spec.stop_budget(), job.fenced);
-        let observer = Observer::new(incarnation.clone());
-        check_recipe(&observer, &paths, job).await?;
-        if let Some(problem) = access_problem(&incarnation, &config.zookeeper, &paths).await? {
-            tracing::warn!(job = job.name(), "{problem}");
-        }
-        let leftovers = leftovers(&observer, &paths, config, job.recipe, memory).await;
         let decides = job.recipe == config::Recipe::Elector;
         let may_suspect = decides && policy.may_suspect();
         let suspect_after = may_suspect.then_some(policy.suspect_after);
@@ -135,6 +135,28 @@ pub(super) async fn join(
     }
     worker.joined(session.clone(), jobs, balancer);
     Ok(())
+}
+
+/// What is known of an election before this worker joins it.
+struct Looked {
+    paths: Paths,
+    leftovers: Leftovers,
+}
+
+async fn look(
+    observer: &Observer,
+    config: &Config,
+    job: &JobConfig,
+    memory: &Memory,
+) -> Result<Looked, Error> {
+    let paths = Paths::new(&config.zookeeper.root, job.name())
+        .map_err(|wrong| Error::Setting { key: "job", message: wrong.to_string() })?;
+    check_recipe(observer, &paths, job).await?;
+    if let Some(problem) = access_problem(observer.session(), &config.zookeeper, &paths).await? {
+        tracing::warn!(job = job.name(), "{problem}");
+    }
+    let leftovers = leftovers(observer, &paths, config, job.recipe, memory).await;
+    Ok(Looked { paths, leftovers })
 }
 
 /// This worker's profile for an election.
