@@ -189,28 +189,10 @@ impl std::error::Error for SpecErrors {}
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeMap, time::Duration};
+    use std::time::Duration;
 
     use super::*;
-    use crate::config::{Hook, Hooks, RestartPolicy, StopSignal};
-
-    fn spec() -> JobSpec {
-        JobSpec {
-            name: "orders".into(),
-            command: vec!["sh".into(), "-c".into(), "exit".into()],
-            env: BTreeMap::new(),
-            working_dir: None,
-            no_new_privileges: None,
-            stop_signal: StopSignal::Term,
-            stop_timeout: Duration::from_secs(2),
-            ready: ReadyProbe::None { after: Duration::ZERO },
-            restart: RestartPolicy::default(),
-            hooks: Hooks::default(),
-            measure: None,
-            liveness: None,
-            fitness: None,
-        }
-    }
+    use crate::config::Hook;
 
     fn faults(spec: &JobSpec) -> Vec<String> {
         match spec.check() {
@@ -221,8 +203,8 @@ mod tests {
 
     #[test]
     fn a_command_is_found_in_path_or_by_path() {
-        assert_eq!(faults(&spec()), Vec::<String>::new());
-        let mut by_path = spec();
+        assert_eq!(faults(&JobSpec::example()), Vec::<String>::new());
+        let mut by_path = JobSpec::example();
         by_path.command = vec!["./sh".into()];
         by_path.working_dir = Some("/bin".into());
         assert_eq!(faults(&by_path), Vec::<String>::new());
@@ -230,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_command_that_does_not_exist_is_named_with_its_key() {
-        let mut missing = spec();
+        let mut missing = JobSpec::example();
         missing.command = vec!["no-such-program".into()];
         let found = faults(&missing);
         assert_eq!(found.len(), 1);
@@ -257,14 +239,14 @@ mod tests {
 
     #[test]
     fn the_jobs_own_path_is_searched() {
-        let mut own = spec();
+        let mut own = JobSpec::example();
         own.env.insert("PATH".into(), "/nowhere".into());
         assert_eq!(faults(&own), ["job.orders.command: no executable \"sh\" in PATH (/nowhere)"]);
     }
 
     #[test]
     fn all_faults_are_listed_at_once() {
-        let mut wrong = spec();
+        let mut wrong = JobSpec::example();
         wrong.working_dir = Some("/no/such/dir".into());
         wrong.env.insert("DR_TERM".into(), "1".into());
         wrong.env.insert("A=B".into(), "1".into());
@@ -300,7 +282,7 @@ mod tests {
             ("localhost:0", false),
             ("localhost:http", false),
         ] {
-            let mut probed = spec();
+            let mut probed = JobSpec::example();
             probed.ready = ReadyProbe::Tcp {
                 address: address.into(),
                 interval: Duration::from_secs(1),

@@ -259,4 +259,24 @@ impl JobSpec {
     pub fn stop_budget(&self) -> Duration {
         self.stop_timeout + KILL_RESERVE
     }
+
+    /// A job that ends at once, for tests.
+    #[cfg(test)]
+    pub(crate) fn example() -> Self {
+        Self {
+            name: "orders".into(),
+            command: vec!["sh".into(), "-c".into(), "exit".into()],
+            env: BTreeMap::new(),
+            working_dir: None,
+            no_new_privileges: None,
+            stop_signal: StopSignal::Term,
+            stop_timeout: Duration::from_secs(2),
+            ready: ReadyProbe::None { after: Duration::ZERO },
+            restart: RestartPolicy::default(),
+            hooks: Hooks::default(),
+            measure: None,
+            liveness: None,
+            fitness: None,
+        }
+    }
 }

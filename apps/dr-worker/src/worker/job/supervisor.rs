@@ -517,4 +517,20 @@ mod tests {
         assert_eq!(kill(&[(9_500, Some(60_000))]), at(9_700));
         assert_eq!(kill(&[(2_500, None), (2_000, Some(3_300))]), at(3_000), "the earliest of several");
     }
+
+    #[tokio::test]
+    async fn a_stop_does_not_wait_for_other_jobs_to_be_started() {
+        let _other = STARTING.acquire().await;
+        let (_renewed, work_until) = watch::channel(BootTime::now() + Duration::from_secs(60));
+        let (stop, stop_requests) = watch::channel(None);
+        let starting = ProcessStatus { state: ProcessState::Starting, pid: None, restarts: 0, problem: None };
+        let (status, _) = watch::channel(starting);
+        let spec = Arc::new(JobSpec::example());
+        let supervisor =
+            Supervisor::new(spec, BTreeMap::new(), Guards::new(), work_until, stop_requests, status);
+        let supervised = tokio::spawn(supervisor.supervise());
+        stop.send_replace(Some(BootTime::now() + Duration::from_secs(30)));
+        let outcome = tokio::time::timeout(Duration::from_secs(20), supervised).await;
+        assert!(matches!(outcome, Ok(Ok(Outcome { error: JobError::Stopped { .. }, .. }))), "{outcome:?}");
+    }
 }
