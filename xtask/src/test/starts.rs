@@ -52,8 +52,8 @@ const ON_ANY: [(&str, &str); 6] = [
     ("session-bench", "small"),
     (
         "zk-session",
-        "cancel_safety crowds dead_links example_fenced_lock frozen metrics moving namespaces no_connection observable \
-         rebuilds secrets servers silent_hosts storms za_logs za_resources",
+        "cancel_safety chroot crowds dead_links example_fenced_lock frozen metrics moving namespaces no_connection \
+         observable rebuilds secrets servers silent_hosts storms timeouts za_logs za_resources",
     ),
     ("zk-testkit", "namespaces proxy"),
 ];
