@@ -390,6 +390,8 @@ proptest! {
         let view = View { members: distinct(view.members.clone()), ..view };
         let mut fewer = view.clone();
         let gone = fewer.members.remove(without.index(fewer.members.len())).ballot;
+        // Without the incumbent the question is another one: its site counts, and no better candidate is looked for.
+        prop_assume!(view.incumbent.as_ref() != Some(&gone));
 
         let (before, after) = (strategy.rank(&view.round()), strategy.rank(&fewer.round()));
         let mut expected = order(&before);

@@ -59,7 +59,8 @@ impl Comparison for SameSite {
 fn site<'a>(round: &Round<'a>) -> Option<&'a SiteId> {
     if round.cause == Cause::BetterCandidate {
         let leads = |candidate: &&MemberRecord| round.incumbent == Some(&candidate.ballot);
-        return round.candidates.iter().find(leads).map(|leader| &leader.site);
+        // One ballot is one member's. If it were not, the order of the candidates would not matter either.
+        return round.candidates.iter().filter(leads).map(|leader| &leader.site).min();
     }
     let as_planned = matches!(round.cause, Cause::LeaderShutdown | Cause::Startup);
     failed(round).or(round.previous.filter(|_| as_planned)).map(|last| &last.site)
