@@ -38,7 +38,13 @@ async fn leaders(cluster: &mut Cluster, slots: usize) -> Wait<BTreeMap<u64, Held
 async fn a_killed_leaders_slot_goes_to_a_spare(driver: Driver) {
     let workers =
         [("east-1", "east"), ("east-2", "east"), ("east-3", "east"), ("west-1", "west"), ("west-2", "west")];
-    let setup = Setup::new(driver).workers(&workers).set("policy.slots", 3).set("policy.spread", "sites");
+    // The first decision waits for a member of the first site. If that were the site of three, they could have all slots
+    // before anybody of the other one has joined.
+    let setup = Setup::new(driver)
+        .workers(&workers)
+        .set("policy.sites", vec!["west", "east"])
+        .set("policy.slots", 3)
+        .set("policy.spread", "sites");
     let mut cluster = Cluster::of(setup).await;
     let before = wait_for("three leaders", SOON, async || leaders(&mut cluster, 3).await).await;
     cluster.standing_by(2).await;
