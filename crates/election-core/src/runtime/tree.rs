@@ -138,7 +138,7 @@ impl TreeWatch {
     }
 
     /// Waits for a change, and notes all that there are, so that one read covers them. As a stream: a request that sets
-    /// the watch goes on when nobody waits for it.
+    /// the watch continues while nobody waits for it.
     async fn wait(&mut self) -> Result<(), Closed> {
         let first = StreamExt::next(&mut self.changes);
         let mut change = match self.has_failed {

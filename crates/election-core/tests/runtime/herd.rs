@@ -134,7 +134,7 @@ async fn the_next_elector_reads_all_members_by_few_requests(driver: DriverKind) 
     let gone = members.remove(in_line);
     let ballot = gone.status().ballot.unwrap();
     assert_eq!(gone.election().leave().await, Ended::Left);
-    wait_for("whoever has gone is in line no more", SOON, || {
+    wait_for("whoever has left is no longer in line", SOON, || {
         next.status().elected.is_some_and(|elected| elected.place_in_line(0, &ballot).is_none())
     })
     .await;
