@@ -127,6 +127,7 @@ transcripts! {
     restart_waits,
     restored_before_it_led,
     restored_while_it_prepared,
+    restored_ready_while_it_prepared,
     restored_from_a_copy,
     restart_with_a_shorter_timeout,
     used_up_numbers,

@@ -402,12 +402,13 @@ impl Leader {
     }
 
     /// A leader znode of this session after a lost reply: the creation was applied. A leader znode of an earlier
-    /// claim is never adopted, since that claim has ended.
+    /// claim is never adopted, since that claim has ended. One that is READY is of an earlier claim too, also of this
+    /// term: it has returned with an older copy of the ensemble, and while it stands the elector waits for nothing.
     fn found_own_leader_znode(&mut self, core: &Core, node: &Node) -> Result<AcquireStep, StopReason> {
-        let of_term = Current::decode(&core.leader_znode_path(self.slot), &node.data).ok().map(|c| c.term);
+        let found = Current::decode(&core.leader_znode_path(self.slot), &node.data).ok();
         let claimed = self.claimed_term();
         let znode = self.znode(core, node.czxid, node.version, claimed);
-        if of_term == Some(claimed) {
+        if found.is_some_and(|found| (found.term, found.status) == (claimed, Status::Progress)) {
             return Ok(AcquireStep::Rereading(znode));
         }
         self.set_step(AcquireStep::Entitled(znode));

@@ -121,6 +121,8 @@ impl Sim {
         self.probing.restored(term);
         if let Some(elected) = restored {
             self.checks.requests.found(&elected);
+            // The decision that was deleted is back, or one before it: nothing was forgotten by its deletion.
+            self.deleted = None;
         }
         self.newest = (0, 0);
         self.lost = Some(lost);
