@@ -1,11 +1,13 @@
 //! How long a change of leadership takes, from its cause to the next job's first act, on this machine:
 //!
 //! ```text
-//! cargo xtask bench failover [--runs N] [--driver native|zookeeper-async]
+//! cargo xtask bench failover [--runs N] [--driver native|zookeeper-async] [--cuts] [--sync-limit TICKS]
 //! ```
 //!
 //! Where it may create network namespaces, it also cuts leaders' hosts off, by dropping packets, and measures fast
-//! failover.
+//! failover: of a host with a worker only, with a worker and a ZooKeeper follower, and with a worker and the ensemble's
+//! leader. In the last two cases the sessions of all other workers are with the server that is cut off. `--cuts` measures
+//! nothing else. `--sync-limit` is that of the servers.
 //!
 //! Milliseconds differ between machines, so the same run also measures one write round trip of the ensemble, and prints
 //! every time in that unit too.
@@ -13,7 +15,7 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use e2e::{Cluster, Driver, JOB, Leader, SOON, Setup, own_ensemble};
+use e2e::{Cluster, Driver, JOB, Leader, SOON, Setup, TICK, own_ensemble};
 use zk_session::{BootTime, CreateMode};
 use zk_testkit::Network;
 
@@ -24,10 +26,13 @@ const DEFAULT_RUNS: usize = 20;
 const SESSION_TIMEOUT: Duration = Duration::from_secs(6);
 /// A session timeout so long that no run waits for it.
 const LONG_SESSION: Duration = Duration::from_secs(10);
+const SUSPECT_AFTER: Duration = Duration::from_millis(300);
+/// The worker that is cut off, and the server whose host it may share: of equal servers this one becomes the leader.
+const LOST: (&str, usize) = ("east-1", 2);
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let (runs, driver) = match parse(std::env::args().skip(1)) {
+    let options = match parse(std::env::args().skip(1)) {
         Ok(options) => options,
         Err(wrong) => {
             eprintln!("{wrong}");
@@ -40,37 +45,79 @@ async fn main() -> ExitCode {
             eprintln!("interrupted");
             ExitCode::from(130)
         }
-        () = measure(runs, driver) => ExitCode::SUCCESS,
+        () = measure(options) => ExitCode::SUCCESS,
     }
 }
 
-fn parse(mut args: impl Iterator<Item = String>) -> Result<(usize, Driver), String> {
-    let (mut runs, mut driver) = (DEFAULT_RUNS, Driver::Native);
+#[derive(Clone, Copy)]
+struct Options {
+    runs: usize,
+    driver: Driver,
+    only_cuts: bool,
+    sync_limit: u32,
+}
+
+fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
+    let mut options =
+        Options { runs: DEFAULT_RUNS, driver: Driver::Native, only_cuts: false, sync_limit: 10 };
     while let Some(arg) = args.next() {
         let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value"));
         match arg.as_str() {
             // Cargo's own.
             "--bench" => {}
-            "--runs" => {
-                let count = value()?;
-                runs = count.parse().map_err(|error| format!("--runs {count}: {error}"))?;
-                if runs == 0 {
-                    return Err("--runs 0: at least one".to_owned());
-                }
-            }
+            "--cuts" => options.only_cuts = true,
+            "--runs" => options.runs = positive(&arg, &value()?)?,
+            "--sync-limit" => options.sync_limit = positive(&arg, &value()?)?,
             "--driver" => {
                 let name = value()?;
                 let known = [Driver::Native, Driver::ZookeeperAsync];
                 let found = known.into_iter().find(|driver| driver.to_string() == name);
-                driver = found.ok_or_else(|| format!("--driver {name}: {} or {}", known[0], known[1]))?;
+                options.driver =
+                    found.ok_or_else(|| format!("--driver {name}: {} or {}", known[0], known[1]))?;
             }
-            other => return Err(format!("no such option: {other}; there are --runs N and --driver NAME")),
+            other => {
+                return Err(format!(
+                    "no such option: {other}; there are --runs N, --driver NAME, --cuts and --sync-limit TICKS"
+                ));
+            }
         }
     }
-    Ok((runs, driver))
+    Ok(options)
 }
 
-async fn measure(runs: usize, driver: Driver) {
+fn positive<T: std::str::FromStr<Err = std::num::ParseIntError> + Default + PartialEq>(
+    option: &str,
+    value: &str,
+) -> Result<T, String> {
+    match value.parse() {
+        Ok(number) if number != T::default() => Ok(number),
+        Ok(_) => Err(format!("{option} 0: at least one")),
+        Err(error) => Err(format!("{option} {value}: {error}")),
+    }
+}
+
+async fn measure(options: Options) {
+    let mut rows = Vec::new();
+    if !options.only_cuts {
+        moves(options, &mut rows).await;
+    }
+    if Network::available_or_skip() {
+        for on_host in [OnHost::Worker, OnHost::Follower, OnHost::Leader] {
+            cuts(options, on_host, &mut rows).await;
+        }
+    }
+    println!("unit: one write round trip of the ensemble, the median of {ROUND_TRIPS}");
+    println!("{:42}{:>10}{:>10}{:>10}{:>10}", "", "min", "median", "p90", "max");
+    rows.iter().for_each(Row::print);
+    let Options { runs, driver, sync_limit, .. } = options;
+    println!("session timeout {SESSION_TIMEOUT:?}, driver {driver}, {runs} runs each");
+    println!(
+        "cuts: session timeout {LONG_SESSION:?}, suspect_after {SUSPECT_AFTER:?}, syncLimit {sync_limit} ticks of {TICK:?}"
+    );
+}
+
+/// Planned moves and crashes.
+async fn moves(Options { runs, driver, .. }: Options, rows: &mut Vec<Row>) {
     let setup = Setup::new(driver)
         .set("zookeeper.session_timeout", format!("{}s", SESSION_TIMEOUT.as_secs()))
         // Each run is a takeover; the policy would hold the election after some.
@@ -80,6 +127,8 @@ async fn measure(runs: usize, driver: Driver) {
     let leader = cluster.settled().await;
     cluster.acts(leader.token).await;
     let unit = Times::of(round_trips(&cluster).await);
+    let median = Some(unit.median());
+    rows.push(Row { what: "write round trip".to_owned(), times: unit, unit: None });
 
     let mut planned = Planned::default();
     for run in 1..=runs {
@@ -96,20 +145,13 @@ async fn measure(runs: usize, driver: Driver) {
     }
     cluster.journal().assert_one_at_a_time();
     cluster.end().await;
-    let cuts = if Network::available_or_skip() { cuts(runs, driver).await } else { Vec::new() };
-
-    let median = unit.median();
-    println!("unit: one write round trip of the ensemble, the median of {ROUND_TRIPS}");
-    println!("{:34}{:>10}{:>10}{:>10}{:>10}", "", "min", "median", "p90", "max");
-    unit.print("write round trip", None);
-    Times::of(planned.moves).print("planned switchover, from command", Some(median));
-    Times::of(planned.gaps).print("  of which no job acts", Some(median));
-    Times::of(crashes).print("worker dies, from SIGKILL", Some(median));
-    if !cuts.is_empty() {
-        let what = format!("host cut off, fast ({LONG_SESSION:?} session)");
-        Times::of(cuts).print(&what, Some(median));
+    for (what, times) in [
+        ("planned switchover, from command", planned.moves),
+        ("  of which no job acts", planned.gaps),
+        ("worker dies, from SIGKILL", crashes),
+    ] {
+        rows.push(Row { what: what.to_owned(), times: Times::of(times), unit: median });
     }
-    println!("session timeout {SESSION_TIMEOUT:?}, driver {driver}, {runs} runs each");
 }
 
 #[derive(Default)]
@@ -156,33 +198,76 @@ async fn crash(cluster: &mut Cluster) -> Duration {
     begun.duration_since(killed)
 }
 
-/// The time from the cut until the job acts elsewhere, with the defaults of fast failover.
-async fn cuts(runs: usize, driver: Driver) -> Vec<Duration> {
-    let setup = Setup::new(driver)
+/// What the host carries that is cut off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum OnHost {
+    Worker,
+    /// A follower too, with the sessions of all other workers.
+    Follower,
+    /// The ensemble's leader too, with these sessions.
+    Leader,
+}
+
+/// The times from the cut until the job acts elsewhere, with fast failover.
+async fn cuts(Options { runs, driver, sync_limit, .. }: Options, on_host: OnHost, rows: &mut Vec<Row>) {
+    let mut setup = Setup::new(driver)
         .on_hosts()
         .set("zookeeper.session_timeout", format!("{}s", LONG_SESSION.as_secs()))
         .set("policy.max_takeovers.count", 1_000_000)
         .set("policy.fast_failover", true)
+        .set("policy.suspect_after", format!("{}ms", SUSPECT_AFTER.as_millis()))
         // The member that was cut off must be a candidate again in the next run.
         .set("policy.exclusion", "1s");
-    let ensemble = own_ensemble(|builder| builder.in_namespaces(true)).await;
+    if on_host != OnHost::Worker {
+        setup = setup.beside_server(LOST.0, LOST.1);
+    }
+    let ensemble = own_ensemble(|builder| builder.in_namespaces(true).sync_limit(sync_limit)).await;
     let mut cluster = Cluster::on(ensemble, setup).await;
-    let leader = cluster.settled().await;
-    cluster.acts(leader.token).await;
+    cluster.settled().await;
+    let unit = Times::of(round_trips(&cluster).await).median();
     let mut all = Vec::new();
     for run in 1..=runs {
-        let old = cluster.leader().await.expect("a leader");
+        let old = ready_to_be_lost(&mut cluster, on_host).await;
         let cut = BootTime::now();
         cluster.worker(&old.member).cut_off();
         let took = next_acts(&mut cluster, &old).await.duration_since(cut);
-        eprintln!("host cut off {run}/{runs}: {}", ms(took));
+        eprintln!("host cut off, {on_host:?} {run}/{runs}: {}", ms(took));
         cluster.worker(&old.member).plug_in();
+        cluster.ensemble().wait_serving(SOON).await.expect("servers that serve");
         cluster.standing_by(3).await;
         all.push(took);
     }
     // If the old job continued to act, its resource would have refused it: two may act at a time here.
     cluster.end().await;
-    all
+    let what = match on_host {
+        OnHost::Worker => "host cut off: a worker",
+        OnHost::Follower => "  a worker and a ZooKeeper follower",
+        OnHost::Leader => "  a worker and the ensemble's leader",
+    };
+    rows.push(Row { what: what.to_owned(), times: Times::of(all), unit: Some(unit) });
+}
+
+/// Brings everything to the host that is going to be cut off.
+async fn ready_to_be_lost(cluster: &mut Cluster, on_host: OnHost) -> Leader {
+    loop {
+        if on_host != OnHost::Worker {
+            cluster.let_server_lead(LOST.1, on_host == OnHost::Leader).await;
+        }
+        let leader = cluster.settled().await;
+        if leader.member != LOST.0 {
+            cluster.operator().done(&["switchover", "--job", JOB, "--to", LOST.0, "--wait"]).await;
+            cluster.standing_by(3).await;
+        }
+        if on_host != OnHost::Worker {
+            cluster.gather_sessions(LOST.1).await;
+        }
+        // A change of the ensemble's leader can cost the job's leader its lease.
+        let leader = cluster.settled().await;
+        if leader.member == LOST.0 {
+            cluster.acts(leader.token).await;
+            return leader;
+        }
+    }
 }
 
 async fn next_acts(cluster: &mut Cluster, old: &Leader) -> BootTime {
@@ -208,15 +293,25 @@ impl Times {
     fn median(&self) -> Duration {
         self.tenths(5)
     }
+}
 
-    fn print(&self, what: &str, unit: Option<Duration>) {
-        let columns = [self.tenths(0), self.tenths(5), self.tenths(9), self.tenths(10)];
+/// A line of the result.
+struct Row {
+    what: String,
+    times: Times,
+    /// Printed in this unit too.
+    unit: Option<Duration>,
+}
+
+impl Row {
+    fn print(&self) {
+        let columns = [0, 5, 9, 10].map(|tenths| self.times.tenths(tenths));
         let line =
             |show: &dyn Fn(Duration) -> String| columns.map(|time| format!("{:>10}", show(time))).concat();
-        println!("{what:34}{}", line(&ms));
-        if let Some(unit) = unit {
+        println!("{:42}{}", self.what, line(&ms));
+        if let Some(unit) = self.unit {
             let times = |time: Duration| format!("{:.0} x", time.as_secs_f64() / unit.as_secs_f64());
-            println!("{:34}{}", "", line(&times));
+            println!("{:42}{}", "", line(&times));
         }
     }
 }

@@ -38,6 +38,7 @@ mod operator;
 mod places;
 mod process;
 mod programs;
+mod servers;
 mod setup;
 mod shared_ensemble;
 mod stamp;

@@ -1,6 +1,7 @@
 //! The hosts and addresses of the workers of a cluster.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 
 use zk_testkit::{Ensemble, Host, PortReservation};
 
@@ -24,11 +25,39 @@ pub(crate) struct Seat {
     pub(crate) listen: SocketAddr,
     /// Its `node.address`: the address for other workers.
     pub(crate) address: IpAddr,
-    pub(crate) host: Option<Host>,
+    pub(crate) host: Option<Home>,
+}
+
+/// The host of a worker.
+#[derive(Debug)]
+pub(crate) enum Home {
+    Own(Host),
+    /// That of a server.
+    Server(Arc<Ensemble>, usize),
+}
+
+impl Home {
+    fn of(setup: &Setup, id: &str, ensemble: &Arc<Ensemble>) -> Self {
+        let beside = setup.beside.iter().find(|(known, _)| *known == id);
+        if let Some((_, server)) = beside {
+            return Self::Server(Arc::clone(ensemble), *server);
+        }
+        let network = ensemble.network().expect("the setup asks for an ensemble in namespaces");
+        Self::Own(network.host().expect("a host"))
+    }
+
+    pub(crate) fn host(&self) -> &Host {
+        match self {
+            Self::Own(host) => host,
+            Self::Server(ensemble, server) => {
+                ensemble.server(*server).host().expect("a server in a namespace")
+            }
+        }
+    }
 }
 
 impl Places {
-    pub(crate) async fn of(setup: &Setup, ensemble: &Ensemble) -> Self {
+    pub(crate) async fn of(setup: &Setup, ensemble: &Arc<Ensemble>) -> Self {
         if setup.place == Place::Here {
             let ports = PortReservation::take(setup.workers.len()).expect("free ports");
             let here = |port: &u16| {
@@ -38,21 +67,20 @@ impl Places {
             let seats = ports.ports().iter().map(here).collect();
             return Self { seats, ports: Some(ports), delays: None };
         }
-        let network = ensemble.network().expect("the setup asks for an ensemble in namespaces");
-        let hosts = setup.workers.iter().map(|(id, _)| (*id, network.host().expect("a host")));
-        let hosts: Vec<_> = hosts.collect();
+        let hosts: Vec<_> =
+            setup.workers.iter().map(|(id, _)| (*id, Home::of(setup, id, ensemble))).collect();
         if setup.place == Place::Hosts {
-            let at = |(_, host): (&str, Host)| {
-                let http = SocketAddr::from((host.ip(), PORT));
+            let at = |(_, host): (&str, Home)| {
+                let http = SocketAddr::from((host.host().ip(), PORT));
                 Seat { http, listen: http, address: http.ip(), host: Some(host) }
             };
             return Self { seats: hosts.into_iter().map(at).collect(), ports: None, delays: None };
         }
-        let all: Vec<_> = hosts.iter().map(|(id, host)| (*id, host.ip())).collect();
-        let own = network.own_address();
+        let all: Vec<_> = hosts.iter().map(|(id, host)| (*id, host.host().ip())).collect();
+        let own = ensemble.network().expect("hosts are in a network").own_address();
         let (delays, ports) = Delays::start(own, &all).await;
-        let at = |((_, host), port): ((&str, Host), u16)| Seat {
-            http: SocketAddr::from((host.ip(), port)),
+        let at = |((_, host), port): ((&str, Home), u16)| Seat {
+            http: SocketAddr::from((host.host().ip(), port)),
             // The published address is `address`, the relay's.
             listen: SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)),
             address: IpAddr::V4(own),

@@ -28,6 +28,8 @@ pub struct Setup {
     pub(crate) workers: Vec<(&'static str, &'static str)>,
     pub(crate) started: bool,
     pub(crate) place: Place,
+    /// Workers on hosts of servers.
+    pub(crate) beside: Vec<(&'static str, usize)>,
     pub(crate) ledger: Option<(u32, Duration)>,
     pub(crate) options: Vec<&'static str>,
     pub(crate) program: &'static str,
@@ -42,6 +44,7 @@ impl Setup {
             workers: vec![("east-1", "east"), ("east-2", "east"), ("west-1", "west"), ("west-2", "west")],
             started: true,
             place: Place::Here,
+            beside: Vec::new(),
             ledger: None,
             options: Vec::new(),
             program: DR_WORKER,
@@ -88,7 +91,14 @@ impl Setup {
         self
     }
 
-    /// The same, with delays between them: see [`Delays`](crate::Delays).
+    /// The host of a worker is that of a server of the ensemble. With [`on_hosts`](Self::on_hosts).
+    #[must_use]
+    pub fn beside_server(mut self, id: &'static str, server: usize) -> Self {
+        self.beside.push((id, server));
+        self
+    }
+
+    /// The same as [`on_hosts`](Self::on_hosts), with delays between them: see [`Delays`](crate::Delays).
     #[must_use]
     pub fn on_delayed_hosts(mut self) -> Self {
         self.place = Place::DelayedHosts;

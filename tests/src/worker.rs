@@ -11,6 +11,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 use zk_testkit::Host;
 
+use crate::places::Home;
 use crate::process::{self, Tree, children, name_of};
 use crate::{http, program};
 
@@ -30,7 +31,7 @@ pub struct Worker {
     env: Vec<(OsString, OsString)>,
     tree: Tree,
     /// Its host, if not loopback.
-    host: Option<Host>,
+    host: Option<Home>,
     process: Option<Child>,
     is_frozen: bool,
     is_cut_off: bool,
@@ -62,7 +63,7 @@ impl Worker {
         }
     }
 
-    pub(crate) fn on(mut self, host: Option<Host>) -> Self {
+    pub(crate) fn on(mut self, host: Option<Home>) -> Self {
         self.host = host;
         self
     }
@@ -93,8 +94,13 @@ impl Worker {
         self.is_cut_off = false;
     }
 
-    fn host(&self) -> &Host {
-        self.host.as_ref().unwrap_or_else(|| panic!("{} has no host of its own", self.id))
+    /// Its host: a server's, where the setup says so.
+    ///
+    /// # Panics
+    /// If it has no separate host.
+    pub fn host(&self) -> &Host {
+        let home = self.host.as_ref().unwrap_or_else(|| panic!("{} has no host of its own", self.id));
+        home.host()
     }
 
     /// Its `node.id`.
@@ -142,7 +148,7 @@ impl Worker {
         let log = File::options().create(true).append(true).open(self.log()).expect("the worker's log");
         let program = program(self.program);
         let here = || Command::new(&program);
-        let mut command = self.host.as_ref().map_or_else(here, |host| host.command(&program));
+        let mut command = self.host.as_ref().map_or_else(here, |home| home.host().command(&program));
         for config in &self.configs {
             command.arg("--config").arg(config);
         }

@@ -11,6 +11,7 @@ e2e::with_both_drivers!(
     a_lost_worker_is_replaced_before_its_session_ends,
     where_the_job_is_not_fenced_the_session_ends_first,
     the_late_writes_of_a_host_that_was_cut_off_are_refused,
+    a_host_that_is_lost_with_its_zookeeper_server_is_replaced_before_its_session_ends,
     a_leader_that_one_site_alone_does_not_reach_stays,
 );
 
@@ -124,6 +125,43 @@ async fn the_late_writes_of_a_host_that_was_cut_off_are_refused(driver: Driver) 
     .await;
     let check = cluster.ledger().check().await;
     assert_eq!((&check["ok"], &check["late_accepted"]), (&true.into(), &0.into()), "{check:#}");
+    cluster.end().await;
+}
+
+async fn a_host_that_is_lost_with_its_zookeeper_server_is_replaced_before_its_session_ends(driver: Driver) {
+    const SERVER: usize = 2;
+    if !Network::available_or_skip() {
+        return;
+    }
+    let ensemble = own_ensemble(|builder| builder.in_namespaces(true)).await;
+    // Witnesses of both sites are left.
+    let all = [("east-1", "east"), ("east-2", "east"), ("west-1", "west")];
+    let setup = setup(driver)
+        .workers(&all)
+        // The suspected member must be a candidate again soon.
+        .set("policy.exclusion", "1s")
+        .set("node.priority", 1)
+        .set_for("east-1", "node.priority", 9)
+        .on_hosts()
+        .beside_server("east-1", SERVER);
+    let mut cluster = Cluster::on(ensemble, setup).await;
+    let first = cluster.settled().await;
+    assert_eq!(first.member, "east-1");
+    all_stand(&mut cluster).await;
+    cluster.let_server_lead(SERVER, false).await;
+    // The witnesses have to leave that server before they can report anything.
+    cluster.gather_sessions(SERVER).await;
+    let lost = BootTime::now();
+    cluster.worker(&first.member).cut_off();
+    let second = cluster.successor_of(&first, MOVED_WITHIN).await;
+    println!("{driver}: {} leads {:?} after the cut", second.member, BootTime::now().duration_since(lost));
+    let node = format!("orders/nodes/{}", first.member);
+    assert!(cluster.znodes().await.get(&node).await.is_some(), "the session of {} had ended", first.member);
+    assert_eq!(cluster.znodes().await.decision("orders").await["cause"], "suspected");
+    // Both return.
+    cluster.worker(&first.member).plug_in();
+    cluster.standing_by(2).await;
+    assert_eq!(cluster.leader().await.expect("a leader").token, second.token);
     cluster.end().await;
 }
 

@@ -1,6 +1,6 @@
 //! Opens a session as configured.
 
-use std::{fs, os::unix::fs::PermissionsExt as _, path::PathBuf};
+use std::{fs, os::unix::fs::PermissionsExt as _, path::PathBuf, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use zk_session::{Acl, Session, SessionBuilder, TlsOptions};
@@ -74,21 +74,28 @@ impl Servers {
     }
 }
 
-/// Connects, within the configured time.
+/// Connects, within the configured time. With `suspect_after` the session leaves a silent server within that time.
 ///
 /// # Errors
 /// If no server made a session in time, or a configured value can't be used.
-pub(crate) async fn connect(config: &ZooKeeperConfig) -> Result<Session, Error> {
-    let builder = Servers::of(config)
+pub(crate) async fn connect(
+    config: &ZooKeeperConfig,
+    suspect_after: Option<Duration>,
+) -> Result<Session, Error> {
+    let mut builder = Servers::of(config)
         .builder()?
         .session_timeout(config.session_timeout)
         .connect_timeout(config.connect_timeout)
         .tick_time(config.tick_time)
         .driver(config.driver)
+        .prefer(&config.prefer)
         .acl(match config.acl {
             Access::Creator => Acl::CreatorAll,
             Access::Open => Acl::Open,
         });
+    if let Some(after) = suspect_after {
+        builder = builder.suspect_after(after);
+    }
     Ok(builder.connect().await?)
 }
 

@@ -44,6 +44,9 @@ pub(crate) struct Settings {
     pub(crate) connect_timeout: Duration,
     pub(crate) operation_timeout: Option<Duration>,
     pub(crate) tick_time: Duration,
+    pub(crate) suspect_after: Option<Duration>,
+    /// As in the connect string.
+    pub(crate) prefer: String,
     pub(crate) driver: DriverKind,
     pub(crate) auth: Vec<Auth>,
     pub(crate) acl: Acl,
@@ -62,6 +65,8 @@ impl Settings {
             connect_timeout: Duration::from_secs(15),
             operation_timeout: None,
             tick_time: Duration::from_secs(2),
+            suspect_after: None,
+            prefer: String::new(),
             driver: DriverKind::default(),
             auth: Vec::new(),
             acl: Acl::default(),
@@ -87,6 +92,11 @@ impl Settings {
             if value < MIN || value > MAX {
                 return invalid(format!("{name} is {value:?}: it must be from {MIN:?} to {MAX:?}"));
             }
+        }
+        if let Some(after) = self.suspect_after.filter(|after| *after < MIN_SUSPICION) {
+            return invalid(format!(
+                "suspect_after is {after:?}: it must be at least {MIN_SUSPICION:?}, or each short delay would move the session"
+            ));
         }
         if !(MIN_REQUEST..=MAX_REQUEST).contains(&self.max_request) {
             return invalid(format!(
@@ -135,6 +145,8 @@ fn invalid<T>(reason: impl Into<String>) -> Result<T, ConnectError> {
 
 /// Shorter durations are mistakes: a server's tick, the smallest of them, is some hundred milliseconds.
 const MIN: Duration = Duration::from_millis(10);
+/// A server's answer to a ping takes as long from time to time.
+const MIN_SUSPICION: Duration = Duration::from_millis(50);
 /// ZooKeeper sends a session timeout as milliseconds in 31 bits; nothing here needs to be longer than a day.
 const MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// Smaller than any server's limit in practice, and large enough for the session's own requests.
@@ -156,9 +168,15 @@ mod tests {
 
     #[test]
     fn a_setting_out_of_range_is_named() {
-        let settings = Settings { tick_time: Duration::ZERO, ..Settings::new("localhost".to_owned()) };
-        let error = settings.check().unwrap_err();
-        assert!(error.to_string().contains("tick_time"), "{error}");
+        let settings = || Settings::new("localhost".to_owned());
+        let soon = Some(Duration::from_millis(10));
+        for (settings, name) in [
+            (Settings { tick_time: Duration::ZERO, ..settings() }, "tick_time"),
+            (Settings { suspect_after: soon, ..settings() }, "suspect_after"),
+        ] {
+            let error = settings.check().unwrap_err();
+            assert!(error.to_string().contains(name), "{error}");
+        }
     }
 
     #[cfg(feature = "tls")]

@@ -46,16 +46,29 @@ impl ConnectString {
         if !chroot.is_empty() {
             crate::path::judge(chroot).map_err(|reason| fail(format!("the chroot {chroot:?}: {reason}")))?;
         }
-        let mut servers = Vec::new();
-        for part in hosts.split(',') {
-            let server =
-                parse_server(part.trim()).map_err(|reason| fail(format!("{:?}: {reason}", part.trim())))?;
-            if !servers.contains(&server) {
-                servers.push(server);
-            }
-        }
+        let servers = parse_servers(hosts).map_err(fail)?;
         Ok(Self { servers, chroot: chroot.to_owned() })
     }
+}
+
+/// The servers that a session prefers, as in the connect string; none in an empty string.
+pub(crate) fn parse_preferred(servers: &str) -> Result<Vec<Server>, ConnectError> {
+    if servers.is_empty() {
+        return Ok(Vec::new());
+    }
+    parse_servers(servers)
+        .map_err(|reason| ConnectError::InvalidSetting { reason: format!("preferred servers: {reason}") })
+}
+
+fn parse_servers(hosts: &str) -> Result<Vec<Server>, String> {
+    let mut servers = Vec::new();
+    for part in hosts.split(',') {
+        let server = parse_server(part.trim()).map_err(|reason| format!("{:?}: {reason}", part.trim()))?;
+        if !servers.contains(&server) {
+            servers.push(server);
+        }
+    }
+    Ok(servers)
 }
 
 fn parse_server(part: &str) -> Result<Server, String> {
@@ -113,6 +126,17 @@ mod tests {
         assert_eq!(servers("a:1,a:1"), ["a:1"]);
         assert_eq!(ConnectString::parse("a:1,b:2/x/y").unwrap().chroot, "/x/y");
         assert_eq!(ConnectString::parse("a/").unwrap().chroot, "");
+    }
+
+    #[test]
+    fn preferred_servers_are_compared_with_those_of_the_connect_string() {
+        assert_eq!(parse_preferred("").unwrap(), []);
+        let connect = ConnectString::parse("a:1,b,c:3").unwrap();
+        assert_eq!(
+            parse_preferred("b:2181, a:1").unwrap(),
+            [connect.servers[1].clone(), connect.servers[0].clone()]
+        );
+        assert!(parse_preferred("a:0").unwrap_err().to_string().contains("is not a port"));
     }
 
     #[test]

@@ -23,6 +23,7 @@ mod multi;
 mod node;
 mod operations;
 mod path;
+mod preference;
 mod resolve;
 mod secret;
 mod session;

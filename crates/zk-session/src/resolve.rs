@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use crate::hosts::Host;
 use crate::hosts::Server;
 use crate::lock::lock;
+use crate::preference::Preference;
 use crate::time::{BootTime, within};
 
 /// Once one name is resolved, the others have this long to be as well.
@@ -27,6 +28,7 @@ type LookUp = dyn Fn(&Server) -> io::Result<Vec<SocketAddr>> + Send + Sync;
 /// shut down would wait for it. At most one thread per name.
 pub(crate) struct Resolver {
     servers: Mutex<Vec<Server>>,
+    preference: Mutex<Preference>,
     /// The system's resolver.
     look_up: Arc<LookUp>,
     table: Arc<Mutex<Table>>,
@@ -40,9 +42,14 @@ struct Table {
 }
 
 impl Resolver {
-    pub(crate) fn new(servers: &[Server]) -> Self {
+    pub(crate) fn new(servers: &[Server], preference: Preference) -> Self {
         let look_up = |server: &Server| Ok((server.name.as_str(), server.port).to_socket_addrs()?.collect());
-        Self { servers: Mutex::new(servers.to_vec()), look_up: Arc::new(look_up), table: Arc::default() }
+        Self {
+            servers: Mutex::new(servers.to_vec()),
+            preference: Mutex::new(preference),
+            look_up: Arc::new(look_up),
+            table: Arc::default(),
+        }
     }
 
     pub(crate) fn servers(&self) -> Vec<Server> {
@@ -53,9 +60,21 @@ impl Resolver {
         *lock(&self.servers) = servers;
     }
 
-    /// The addresses of the servers, in any order, and what is wrong with the names that have none. Each name is looked up
-    /// again. One that does not resolve, or not in that time, or not soon after the first that does, keeps its last
-    /// addresses; its lookup continues.
+    pub(crate) fn preference(&self) -> Preference {
+        lock(&self.preference).clone()
+    }
+
+    /// Changes the preference, and returns whether it is another one now.
+    pub(crate) fn change_preference(&self, change: impl FnOnce(&mut Preference)) -> bool {
+        let mut preference = lock(&self.preference);
+        let before = preference.clone();
+        change(&mut preference);
+        *preference != before
+    }
+
+    /// The addresses of the servers, the preferred ones first and equal ones in any order, and what is wrong with the
+    /// names that have none. Each name is looked up again. One that does not resolve, or not in that time, or not soon
+    /// after the first that does, keeps its last addresses; its lookup continues.
     pub(crate) async fn hosts(&self, within_time: Duration) -> (Vec<Host>, Vec<(Server, String)>) {
         let servers = self.servers();
         let is_known = servers.iter().any(|server| lock(&self.table).latest.contains_key(server));
@@ -85,6 +104,9 @@ impl Resolver {
             }
         }
         fastrand::shuffle(&mut hosts);
+        let preference = self.preference();
+        // The sort is stable: equal ones stay shuffled.
+        hosts.sort_by_key(|host| preference.rank(host));
         (hosts, failures)
     }
 
@@ -133,7 +155,7 @@ mod tests {
     use crate::hosts::ConnectString;
 
     fn resolver(connect: &str) -> Resolver {
-        Resolver::new(&ConnectString::parse(connect).unwrap().servers)
+        Resolver::new(&ConnectString::parse(connect).unwrap().servers, Preference::default())
     }
 
     const SOON: Duration = Duration::from_secs(10);

@@ -1,6 +1,7 @@
 //! The session and its handles.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use crate::driver_kind::DriverKind;
 use crate::error::{Closed, ConnectError, OpError};
 use crate::establish::{self, establish};
 use crate::held::HeldEphemeral;
-use crate::hosts::ConnectString;
+use crate::hosts::{ConnectString, parse_preferred};
 use crate::incarnation::{Bound, Incarnation, SessionPin};
 use crate::instruments::Instruments;
 use crate::lasting::ChangeWatch;
@@ -75,6 +76,20 @@ setters! { SessionBuilder:
     ///
     /// Leases are computed with it: too large makes them shorter than necessary, **too small makes them unsafe**.
     tick_time(tick: Duration) { settings.tick_time = tick }
+
+    /// How soon the session leaves a server that has become silent, where that must be known: by then it asks another server
+    /// to take the session. At least 50 ms. By default that is after 0.3 of the session timeout at the latest.
+    ///
+    /// The server is checked four times within this time, by pings that cost it little; choose no less than twice the
+    /// longest pause of a server (garbage collection). The connection is kept until another server has taken the session,
+    /// and if no other server answers. Two kinds of servers are given longer: one that usually takes longer, and, while
+    /// writes of the session are under way, one that may wait for a quorum. See 'Moving while connected' in the crate's
+    /// documentation.
+    suspect_after(time: Duration) { settings.suspect_after = Some(time) }
+
+    /// The servers to be used first, `host:port,host:port` as in the connect string: those of the own site, for example. See
+    /// [`Session::prefer`].
+    prefer(servers: impl Into<String>) { settings.prefer = servers.into() }
 
     /// The client implementation: [`DriverKind::Native`] by default.
     driver(driver: DriverKind) { settings.driver = driver }
@@ -308,6 +323,30 @@ impl Session {
             living.inner.driver.servers_changed();
         }
         Ok(())
+    }
+
+    /// Replaces the preferred servers ([`SessionBuilder::prefer`]), `host:port,host:port` as in the connect string; an empty
+    /// string prefers none. Others are used while no preferred server answers.
+    ///
+    /// A session whose server is worse than another one moves there, at once after this call. After it has lost a better
+    /// server, it returns a session timeout or two later, if that answers by then.
+    ///
+    /// # Errors
+    /// [`ConnectError::InvalidSetting`] if it is no list of servers. One that is not in the connect string has no effect.
+    pub fn prefer(&self, servers: &str) -> Result<(), ConnectError> {
+        let preferred = parse_preferred(servers)?;
+        self.shared.change_preference(|preference| preference.preferred = preferred);
+        Ok(())
+    }
+
+    /// Replaces the hosts whose servers are avoided, by their addresses: hosts that are likely to be lost together with
+    /// something that this process has to notice. Such a server is used while no other one answers, preferred or not; if all
+    /// are avoided, none is. A session with an avoided server moves to another one.
+    pub fn avoid(&self, hosts: impl IntoIterator<Item = IpAddr>) {
+        let mut avoided: Vec<IpAddr> = hosts.into_iter().map(|ip| ip.to_canonical()).collect();
+        avoided.sort_unstable();
+        avoided.dedup();
+        self.shared.change_preference(|preference| preference.avoided = avoided);
     }
 
     /// Hands the session over to another process: ends its tasks and sockets here without closing it, and returns the

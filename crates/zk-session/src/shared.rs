@@ -13,9 +13,11 @@ use tracing::{Instrument as _, Span};
 use crate::close::CloseOutcome;
 use crate::config::Settings;
 use crate::error::{Closed, ConnectError, OpError};
+use crate::hosts::parse_preferred;
 use crate::incarnation::{Bound, Incarnation};
 use crate::lease::Lease;
 use crate::lock::lock;
+use crate::preference::Preference;
 use crate::resolve::Resolver;
 use crate::state::{InactiveReason, SessionState};
 use crate::time::{BootTime, sleep_until, within};
@@ -49,10 +51,11 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new(settings: Settings) -> Result<Self, ConnectError> {
         let connect = settings.check()?;
+        let preference = Preference { preferred: parse_preferred(&settings.prefer)?, avoided: Vec::new() };
         settings.instruments.register();
         Ok(Self {
             span: settings.instruments.span(),
-            resolver: Arc::new(Resolver::new(&connect.servers)),
+            resolver: Arc::new(Resolver::new(&connect.servers, preference)),
             settings: Arc::new(settings),
             chroot: connect.chroot,
             state: watch::Sender::new(SessionState::Inactive { reason: InactiveReason::NotYetConnected }),
@@ -70,6 +73,15 @@ impl Shared {
 
     pub(crate) fn living(&self) -> Option<Incarnation> {
         self.incarnation.borrow().clone().filter(|living| !living.is_over())
+    }
+
+    /// Changes which servers are preferred. The session looks for a better one if that is another preference than before.
+    pub(crate) fn change_preference(&self, change: impl FnOnce(&mut Preference)) {
+        if self.resolver.change_preference(change)
+            && let Some(living) = self.living()
+        {
+            living.inner.driver.servers_changed();
+        }
     }
 
     /// The session if operations can be sent at once.

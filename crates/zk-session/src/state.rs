@@ -31,7 +31,8 @@ pub enum SessionState {
         /// Which session.
         epoch: Epoch,
     },
-    /// The connection is lost, or ZooKeeper does not answer. The session may be alive, and may become active again.
+    /// The connection is lost, or ZooKeeper does not answer. The session may be alive, and may become active again. A session
+    /// that moves to another server is paused until a quorum has answered there, for one round trip as a rule.
     Paused {
         /// Which session.
         epoch: Epoch,

@@ -101,7 +101,10 @@ fn builder(driver: DriverKind, address: SocketAddr) -> SessionBuilder {
 
 /// A session by that server alone.
 async fn connect(driver: DriverKind, address: SocketAddr) -> Session {
-    let builder = builder(driver, address);
+    connect_by(&builder(driver, address)).await
+}
+
+async fn connect_by(builder: &SessionBuilder) -> Session {
     // One that has just been cut off serves nobody until it hears of the others again.
     soon("a session", async {
         loop {
@@ -256,10 +259,69 @@ async fn a_lease_is_over_by_its_margin_where_a_server_refuses_deletions_by_itsel
     cut_off(&ensemble, servers, Alone::RefusedDeletions).await;
 }
 
-/// A session is on its way from one follower to the other when that one is cut off: before, while or after it takes the
-/// session. On servers that check access lists early, and refuse deletions below the root.
+/// Why a session moves from one follower to the other.
+#[derive(Clone, Copy, Debug)]
+enum Moves {
+    /// The first is no longer in its list.
+    Told,
+    /// The first is silent, as its packets are dropped.
+    Suspects,
+}
+
+impl Moves {
+    fn builder(self, driver: DriverKind, from: SocketAddr, to: SocketAddr) -> SessionBuilder {
+        match self {
+            Self::Told => builder(driver, from),
+            Self::Suspects => {
+                let both = Session::builder(format!("{from},{to}")).driver(driver).tick_time(TICK);
+                both.session_timeout(TIMEOUT)
+                    .prefer(from.to_string())
+                    .suspect_after(Duration::from_millis(200))
+            }
+        }
+    }
+
+    fn begin<'a>(
+        self,
+        ensemble: &Ensemble,
+        from: usize,
+        to: usize,
+        sessions: impl Iterator<Item = &'a Session>,
+    ) {
+        match self {
+            Self::Told => {
+                let to = ensemble.server(to).address().to_string();
+                sessions.for_each(|session| session.set_servers(&to).unwrap());
+            }
+            Self::Suspects => {
+                let own = ensemble.network().unwrap().own_address();
+                ensemble.server(from).host().unwrap().cut_from(&[own]).unwrap();
+            }
+        }
+    }
+
+    /// A move begins and ends within this time.
+    fn takes(self) -> u64 {
+        match self {
+            Self::Told => 200,
+            Self::Suspects => 400,
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_lease_is_over_by_its_margin_where_the_session_moves_to_a_server_that_is_cut_off() {
+    lease_of_moves(Moves::Told).await;
+}
+
+#[tokio::test]
+async fn a_lease_is_over_by_its_margin_where_the_session_flees_to_a_server_that_is_cut_off() {
+    lease_of_moves(Moves::Suspects).await;
+}
+
+/// A session is on its way from one follower to the other when that one is cut off: before, while or after it takes the
+/// session. On servers that check access lists early, and refuse deletions below the root.
+async fn lease_of_moves(moves: Moves) {
     let _alone = ALONE.lock().await;
     let Some((ensemble, [one, two, leader])) = ensemble(Ensemble::builder().eager_acl_check(true)).await
     else {
@@ -276,17 +338,16 @@ async fn a_lease_is_over_by_its_margin_where_the_session_moves_to_a_server_that_
         let (from, to) = [(one, two), (two, one)][run % 2];
         let mut leases = Vec::new();
         for (n, driver) in DriverKind::ALL.into_iter().cycle().take(4 * DriverKind::ALL.len()).enumerate() {
-            let session = connect(driver, ensemble.server(from).address()).await;
+            let builder =
+                moves.builder(driver, ensemble.server(from).address(), ensemble.server(to).address());
+            let session = connect_by(&builder).await;
             let path = format!("/moves-{run}-{n}");
             session.create(&path, "", CreateMode::Ephemeral).await.unwrap();
             let expiry = self::expiry(&observer, &path).await;
             leases.push((driver, last_lease(&session), expiry, session));
         }
-        for (.., session) in &leases {
-            session.set_servers(&ensemble.server(to).address().to_string()).unwrap();
-        }
-        // A move begins within 100 ms, and takes a few.
-        tokio::time::sleep(Duration::from_millis(random.u64(0..200))).await;
+        moves.begin(&ensemble, from, to, leases.iter().map(|(.., session)| session));
+        tokio::time::sleep(Duration::from_millis(random.u64(0..moves.takes()))).await;
         let started = BootTime::now();
         ensemble.faults().isolate(to).unwrap();
         // Those that have not moved stay, for the server that they are to move to serves nobody.
@@ -305,17 +366,69 @@ async fn a_lease_is_over_by_its_margin_where_the_session_moves_to_a_server_that_
                     end.duration_since(expired)
                 );
                 assert!(end > started, "run {run}, {driver}: no lease");
-                println!("run {run}, {driver}: the lease ended {before:?} before the session");
+                println!("run {run}, {driver}, {moves:?}: the lease ended {before:?} before the session");
                 judged += 1;
             }
             session.close(Duration::from_millis(500)).await;
         }
-        ensemble.faults().rejoin(to).unwrap();
-        connect(DriverKind::default(), ensemble.server(to).address())
-            .await
-            .close(Duration::from_secs(5))
-            .await;
+        for server in [from, to] {
+            ensemble.faults().rejoin(server).unwrap();
+            let session = connect(DriverKind::default(), ensemble.server(server).address()).await;
+            session.close(Duration::from_secs(5)).await;
+        }
         run += 1;
+    }
+}
+
+/// The server that has the session, once no other one has a connection of it from before.
+async fn at(ensemble: &Ensemble, session: &Session) -> usize {
+    let id = session.active().await.unwrap().session_id();
+    let mut there = Vec::new();
+    while there.len() != 1 {
+        there.clear();
+        for i in 0..SERVERS {
+            let told = soon("a server's connections", ensemble.admin(i, "cons")).await.unwrap();
+            there.extend(told.contains(&format!("sid={id},")).then_some(i));
+        }
+    }
+    there[0]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_that_is_avoided_is_left_and_one_that_is_lost_is_left_in_time() {
+    const SUSPECT_AFTER: Duration = Duration::from_millis(300);
+    let _alone = ALONE.lock().await;
+    let Some((ensemble, _)) = ensemble(Ensemble::builder()).await else { return };
+    for driver in DriverKind::ALL {
+        let builder = Session::builder(ensemble.connect_string()).driver(driver).tick_time(TICK);
+        let session =
+            builder.session_timeout(5 * TIMEOUT).suspect_after(SUSPECT_AFTER).connect().await.unwrap();
+        let before = session.active().await.unwrap();
+        for _ in 0..3 {
+            let here = soon("its server", at(&ensemble, &session)).await;
+            let host = ensemble.server(here).host().unwrap();
+            session.avoid([host.ip().into()]);
+            eventually("it is elsewhere", async || at(&ensemble, &session).await != here).await;
+            let there = at(&ensemble, &session).await;
+            session.avoid([]);
+            session.barrier().await.unwrap();
+            let mut states = session.subscribe();
+            states.mark_unchanged();
+            let host = ensemble.server(there).host().unwrap();
+            host.cut_from(&[ensemble.network().unwrap().own_address()]).unwrap();
+            let lost = BootTime::now();
+            // The pause may be over by then.
+            soon("a pause", states.changed()).await.unwrap();
+            let left = BootTime::now().duration_since(lost);
+            wait_for(&mut states, "active", SessionState::is_active).await;
+            let back = BootTime::now().duration_since(lost);
+            println!("{driver}: left after {left:?}, active again after {back:?}");
+            // For a busy machine; an idle session would need 1.5 s at least without `suspect_after`.
+            assert!(back < SUSPECT_AFTER * 4, "{driver}: {back:?}");
+            assert_eq!(session.active().await.unwrap(), before, "the same session");
+            host.heal().unwrap();
+        }
+        session.close(Duration::from_millis(500)).await;
     }
 }
 

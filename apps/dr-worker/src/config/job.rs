@@ -70,6 +70,12 @@ impl JobConfig {
         &self.spec.name
     }
 
+    /// How soon members that are out of reach are suspected. `None` if no leader is replaced before its session has ended.
+    pub fn suspect_after(&self) -> Option<Duration> {
+        let policy = self.policy.engine(self.spec.stop_budget(), self.fenced);
+        (self.recipe == Recipe::Elector && policy.may_suspect()).then_some(policy.suspect_after)
+    }
+
     pub(super) fn read(name: &str, section: &mut Section<'_>, policy: &PolicyConfig) -> Option<Self> {
         if let Err(wrong) = election_core::Paths::new("/x", name) {
             section.problem_here(wrong.to_string());

@@ -14,6 +14,8 @@ use super::{
 pub struct ZooKeeperConfig {
     /// `host:port`, separated by commas.
     pub connect: String,
+    /// The servers to be used first, as in `connect`; may be empty.
+    pub prefer: String,
     /// The znode under which all elections lie.
     pub root: String,
     /// The session timeout to ask for. The one that the servers grant counts.
@@ -101,6 +103,12 @@ impl ZooKeeperConfig {
         if let Some(wrong) = connect.as_deref().and_then(wrong_host) {
             section.problem("connect", wrong);
         }
+        let prefer: String = section.optional("prefer").unwrap_or_default();
+        if !prefer.is_empty()
+            && let Some(wrong) = wrong_host(&prefer).or_else(|| not_among(&prefer, connect.as_deref()?))
+        {
+            section.problem("prefer", wrong);
+        }
         let root = section.or("root", "/dr".to_owned());
         if let Err(wrong) = election_core::Paths::new(&root, "x") {
             section.problem("root", wrong.to_string());
@@ -151,6 +159,7 @@ impl ZooKeeperConfig {
         }
         Some(Self {
             connect: connect?,
+            prefer,
             root,
             session_timeout,
             connect_timeout,
@@ -161,6 +170,13 @@ impl ZooKeeperConfig {
             acl,
         })
     }
+}
+
+/// The problem of preferred servers that are not in the list of all servers, if there is one.
+fn not_among(prefer: &str, connect: &str) -> Option<String> {
+    let is_known = |server: &str| connect.split(',').any(|known| known.trim() == server);
+    let unknown = prefer.split(',').map(str::trim).find(|server| !is_known(server))?;
+    Some(format!("{unknown:?} is not in zookeeper.connect; write it as there"))
 }
 
 /// The problem of a list of servers, if there is one.

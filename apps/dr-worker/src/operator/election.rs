@@ -24,7 +24,7 @@ impl Operator {
     /// Connects as configured.
     pub(super) async fn connect(sources: &Sources) -> Result<Self, Error> {
         let config = OperatorConfig::load(sources)?;
-        let session = connect(&config.zookeeper)
+        let session = connect(&config.zookeeper, None)
             .await
             .map_err(|error| error.located(|key, message| config.problem(key, message)))?;
         Ok(Self { config, session })

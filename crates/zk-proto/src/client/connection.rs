@@ -18,7 +18,7 @@ use bytes::{Buf as _, Bytes, BytesMut};
 
 use super::dialogue::{Input, Limits, NotSent, Outcome, Output};
 use super::handshake::Ticket;
-use super::pace::Pace;
+use super::pace::{Check, Pace, WaitsFor};
 use super::pending_watch::{PendingWatch, without_watch};
 use super::watches::{Look, Removal, WatchId, WatchKind, Watches};
 use crate::codec::{
@@ -54,13 +54,13 @@ struct Link<T> {
     /// Bytes that were written on this transport.
     written: u64,
     pending: VecDeque<Pending<T>>,
-    /// When the heartbeats were sent that are not answered, oldest first.
-    heartbeats: VecDeque<Duration>,
+    /// The heartbeats that are not answered, oldest first.
+    heartbeats: VecDeque<Check>,
     last_received: Duration,
     /// When something was last put into `outgoing`.
     spoken: Duration,
-    /// When the ping was sent that is not answered.
-    pinged: Option<Duration>,
+    /// The pings that are not answered, oldest first.
+    pings: VecDeque<Check>,
     /// Answers to `SetWatches` that are still to come; watches are armed once there are none.
     settling: usize,
     closing: bool,
@@ -87,13 +87,13 @@ impl<T> Connection<T> {
     #[must_use]
     pub fn new(now: Duration, ticket: Ticket, limits: Limits) -> Self {
         let mut connection = Self {
+            pace: Pace::new(ticket.timeout, limits.suspect_after),
             ticket: ticket.clone(),
             limits,
             link: None,
             lost: String::new(),
             last_xid: 0,
             watches: Watches::default(),
-            pace: Pace::default(),
             handled: now,
             outputs: VecDeque::new(),
         };
@@ -136,16 +136,14 @@ impl<T> Connection<T> {
     pub fn deadline(&self) -> Option<Duration> {
         let link = self.link.as_ref()?;
         let silent = link.last_received + self.silence();
-        let next = match link.pinged {
-            None => silent.min(link.spoken + self.ping_interval()),
-            Some(_) => silent,
-        };
+        let next = self.ping_at().map_or(silent, |at| silent.min(at));
         // Once suspected, a server stays so until it answers, whatever the time.
         let suspicious = self.suspicious_at().filter(|at| *at > self.handled);
         Some(suspicious.map_or(next, |at| next.min(at)))
     }
 
-    /// Whether a heartbeat has been unanswered for several of its usual round trips: another server may be faster.
+    /// Whether a heartbeat or a ping has been unanswered for several of its usual round trips, or for about
+    /// [`Limits::suspect_after`]: another server may be faster.
     #[must_use]
     pub fn suspects(&self, now: Duration) -> bool {
         self.suspicious_at().is_some_and(|at| now >= at)
@@ -199,20 +197,26 @@ impl<T> Connection<T> {
         self.ticket.timeout * 3 / 10
     }
 
-    fn ping_interval(&self) -> Duration {
-        self.ticket.timeout / 10
+    /// When the next ping is due: to keep the session alive, and to check a server from which nothing arrives.
+    fn ping_at(&self) -> Option<Duration> {
+        let link = self.link.as_ref()?;
+        let alive = link.pings.is_empty().then(|| link.spoken + self.pace.ping_interval());
+        let check = self.pace.check_interval(link.pings.len()).map(|interval| {
+            let checks = link.pings.back().into_iter().chain(link.heartbeats.back());
+            checks.map(|check| check.sent).fold(link.last_received, Duration::max) + interval
+        });
+        alive.into_iter().chain(check).min()
     }
 
     fn suspicious_at(&self) -> Option<Duration> {
         let link = self.link.as_ref()?;
-        let oldest = link.heartbeats.front().copied().into_iter().chain(link.pinged).min()?;
-        Some(oldest + self.pace.suspicious_after(self.ticket.timeout))
+        link.heartbeats.iter().chain(&link.pings).map(|check| self.pace.suspicious_at(*check)).min()
     }
 
     fn attach(&mut self, now: Duration, granted: Ticket) {
         self.lose("the session was moved to another server".to_owned());
         // Another server has other round trips. If all have become slow, it would be suspected at once by the former ones.
-        self.pace = Pace::default();
+        self.pace = Pace::new(self.ticket.timeout, self.limits.suspect_after);
         // The first timeout stays: the caller decides whether another one is acceptable.
         self.ticket.password = granted.password;
         let mut link = Link {
@@ -222,7 +226,7 @@ impl<T> Connection<T> {
             heartbeats: VecDeque::new(),
             last_received: now,
             spoken: now,
-            pinged: None,
+            pings: VecDeque::new(),
             settling: 0,
             closing: false,
         };
@@ -274,7 +278,15 @@ impl<T> Connection<T> {
             }
             _ => self.send(now, request),
         };
-        self.expect(sent, request.op(), watch, is_heartbeat.then_some(now), Some(tag));
+        let waits_for = if request.op().needs_quorum() { WaitsFor::Quorum } else { self.next_waits_for() };
+        let check = is_heartbeat.then_some(Check { sent: now, waits_for });
+        self.expect(sent, request.op(), watch, check, Some(tag));
+    }
+
+    /// What the answer to the next request waits for: those before it are answered first.
+    fn next_waits_for(&self) -> WaitsFor {
+        let mut pending = self.link.iter().flat_map(|link| &link.pending);
+        if pending.any(|pending| pending.op.needs_quorum()) { WaitsFor::Quorum } else { WaitsFor::Server }
     }
 
     /// Awaits the reply to a request, or reports that it was not sent.
@@ -283,7 +295,7 @@ impl<T> Connection<T> {
         sent: Result<(i32, u64), NotSent>,
         op: OpCode,
         watch: Option<PendingWatch>,
-        heartbeat: Option<Duration>,
+        heartbeat: Option<Check>,
         tag: Option<T>,
     ) {
         match (sent, &mut self.link, tag) {
@@ -381,8 +393,9 @@ impl<T> Connection<T> {
         match header.xid {
             xid::EVENT => self.event(WatchEvent::decode(frame)?),
             xid::PING => {
-                let sent = link.pinged.take().ok_or(Malformed("the answer to a ping that was not sent"))?;
-                self.pace.measured(now.saturating_sub(sent));
+                let ping =
+                    link.pings.pop_front().ok_or(Malformed("the answer to a ping that was not sent"))?;
+                self.pace.answered(ping, now);
             }
             xid::SET_WATCHES => {
                 let left = link.settling.checked_sub(1);
@@ -432,8 +445,8 @@ impl<T> Connection<T> {
         let Some(Pending { op, watch, is_heartbeat, tag, .. }) = link.pending.pop_front() else {
             return Ok(());
         };
-        if is_heartbeat && let Some(sent) = link.heartbeats.pop_front() {
-            self.pace.measured(now.saturating_sub(sent));
+        if is_heartbeat && let Some(heartbeat) = link.heartbeats.pop_front() {
+            self.pace.answered(heartbeat, now);
         }
         if link.pending.is_empty() && link.pending.capacity() > ROOM {
             link.pending = VecDeque::new();
@@ -498,14 +511,15 @@ impl<T> Connection<T> {
 
     /// Notices silence, and pings.
     fn keep_alive(&mut self, now: Duration) {
-        let (silence, interval) = (self.silence(), self.ping_interval());
+        let is_due = self.ping_at().is_some_and(|at| now >= at);
+        let (silence, waits_for) = (self.silence(), self.next_waits_for());
         let Some(link) = &mut self.link else { return };
         let silent = now.saturating_sub(link.last_received);
         if silent >= silence {
             self.lose(format!("the server has been silent for {silent:?}"));
-        } else if link.pinged.is_none() && now.saturating_sub(link.spoken) >= interval {
+        } else if is_due {
             Request::Ping.encode(xid::PING, &mut link.outgoing);
-            link.pinged = Some(now);
+            link.pings.push_back(Check { sent: now, waits_for });
             link.spoken = now;
         }
     }

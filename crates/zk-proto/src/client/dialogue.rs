@@ -1,12 +1,14 @@
 //! Inputs and outputs of a [`Connection`](super::Connection).
 
+use std::time::Duration;
+
 use bytes::BytesMut;
 
 use super::handshake::Ticket;
 use super::watches::{WatchId, WatchKind};
 use crate::codec::{ErrorCode, Reply, Request};
 
-/// The maximum sizes of messages.
+/// The limits of a connection: sizes of messages, and patience with the server.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Bytes of a request, without its length. A server closes the connection over a longer one, with all requests under
@@ -14,11 +16,18 @@ pub struct Limits {
     pub request: usize,
     /// Bytes of a reply, without its length. A longer one ends the connection.
     pub reply: usize,
+    /// By when [`Connection::suspects`](super::Connection::suspects) a server that has become silent, at an eighth less than
+    /// this. It is pinged four times within it, so that an idle session notices it in time. `None`: within three tenths of
+    /// the session timeout.
+    ///
+    /// A server that usually takes longer to answer is given its usual time. So is one that may wait for a quorum, while a
+    /// write is under way: its usual time, and at least a twentieth of the session timeout.
+    pub suspect_after: Option<Duration>,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { request: 0xf_ffff, reply: 16 << 20 }
+        Self { request: 0xf_ffff, reply: 16 << 20, suspect_after: None }
     }
 }
 

@@ -41,6 +41,30 @@ impl OpCode {
     pub const CLOSE_SESSION: Self = Self(-11);
 }
 
+impl OpCode {
+    /// Whether a server answers it only after a quorum has: what writes, and `SYNC` (`needCommit` of Apache ZooKeeper's
+    /// request processors).
+    #[must_use]
+    pub fn needs_quorum(self) -> bool {
+        matches!(
+            self,
+            Self::CREATE
+                | Self::CREATE2
+                | Self::CREATE_CONTAINER
+                | Self::CREATE_TTL
+                | Self::DELETE
+                | Self::DELETE_CONTAINER
+                | Self::SET_DATA
+                | Self::SET_ACL
+                | Self::SYNC
+                | Self::CHECK
+                | Self::MULTI
+                | Self::RECONFIG
+                | Self::CLOSE_SESSION
+        )
+    }
+}
+
 /// The numbers of special messages.
 pub mod xid {
     /// A watch event.

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that can't go on panics")]
 
+mod noise;
 mod watches;
 
 use std::collections::{HashMap, VecDeque};
@@ -199,6 +200,49 @@ fn a_heartbeat_that_takes_unusually_long_makes_the_server_suspicious() {
     assert!(connection.deadline() > Some(now + ms(500)));
     answer(&mut connection, now + ms(600), number, ErrorCode::NO_NODE, &Reply::Empty);
     assert!(!connection.suspects(now + ms(600)));
+}
+
+#[test]
+fn a_server_is_checked_while_nothing_arrives_and_only_a_few_times() {
+    let limits = Limits { suspect_after: Some(ms(300)), ..Limits::default() };
+    let mut connection: Connection<u32> = Connection::new(ms(0), ticket(), limits);
+    outputs(&mut connection);
+    // What is sent is no sign of life of the server.
+    ask(&mut connection, ms(50), &get("/a", false), None, 1);
+    let number = written(&mut connection, ms(50))[0].0;
+    let pings = |connection: &mut Connection<u32>, now: u64| {
+        connection.handle(ms(now), Input::Tick);
+        written(connection, ms(now)).len()
+    };
+    assert_eq!(connection.deadline(), Some(ms(75)));
+    assert_eq!(pings(&mut connection, 75), 1);
+    answer(&mut connection, ms(100), number, ErrorCode::OK, &data());
+    assert_eq!(outputs(&mut connection).len(), 1);
+    // An answer to a request counts as well as one to a ping.
+    assert_eq!([150, 175, 225, 250, 325].map(|now| pings(&mut connection, now)), [0, 1, 0, 1, 1]);
+    assert_eq!([400, 475, 550].map(|now| pings(&mut connection, now)), [0, 0, 0], "it is asked often enough");
+    assert!(connection.suspects(ms(400)) && !connection.suspects(ms(262)));
+    for now in 600..604 {
+        answer(&mut connection, ms(now), xid::PING, ErrorCode::OK, &Reply::Empty);
+    }
+    assert!(!connection.suspects(ms(604)));
+}
+
+#[test]
+fn a_ping_behind_a_write_waits_for_a_quorum() {
+    let limits = Limits { suspect_after: Some(ms(300)), ..Limits::default() };
+    let mut connection: Connection<u32> = Connection::new(ms(0), ticket(), limits);
+    let write = Request::SetData { path: "/a".into(), data: None, version: -1 };
+    ask(&mut connection, ms(1), &write, None, 1);
+    connection.handle(ms(80), Input::Tick);
+    let requests = written(&mut connection, ms(80));
+    assert_eq!(requests.iter().map(|(_, op, _)| *op).collect::<Vec<_>>(), [OpCode::SET_DATA, OpCode::PING]);
+    assert!(!connection.suspects(ms(1000)));
+    answer(&mut connection, ms(1000), requests[0].0, ErrorCode::OK, &Reply::Stat(Stat::default()));
+    answer(&mut connection, ms(1001), xid::PING, ErrorCode::OK, &Reply::Empty);
+    connection.handle(ms(1100), Input::Tick);
+    assert_eq!(written(&mut connection, ms(1100)).len(), 1);
+    assert!(connection.suspects(ms(1300)), "this one does not");
 }
 
 #[test]

@@ -17,9 +17,8 @@ pub(super) struct Search {
     under_way: Option<(Why, BoxFuture<'static, Found>)>,
     /// Whether the search has asked a server to take the session.
     asked: Arc<AtomicBool>,
-    /// Not before this, after a search: when all servers are slow, another one does not help.
-    not_before: BootTime,
-    pause: Duration,
+    pauses: Pauses,
+    home: Home,
 }
 
 pub(super) type Found = Result<Option<Attached>, Refusal>;
@@ -27,39 +26,106 @@ pub(super) type Found = Result<Option<Attached>, Refusal>;
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Why {
     Suspicion,
-    /// The list of servers has changed.
-    Change,
+    /// There may be a better server than the present one, which answers.
+    Improvement,
+}
+
+/// The pauses between searches for suspicion: when all servers are slow, another one does not help.
+struct Pauses {
+    /// No search before this.
+    until: BootTime,
+    last: Duration,
+    first: Duration,
+    most: Duration,
+    /// Of a time without suspicion, after which the first pause is due again.
+    quiet: Duration,
+}
+
+impl Pauses {
+    fn new(session_timeout: Duration, suspect_after: Option<Duration>) -> Self {
+        let usual = session_timeout / 10;
+        let first = suspect_after.map_or(usual, |after| usual.min(after));
+        let quiet = suspect_after.map_or(session_timeout * 2, |after| (session_timeout * 2).min(after * 4));
+        let until = BootTime::from_duration(Duration::ZERO);
+        Self { until, last: Duration::ZERO, first, most: session_timeout, quiet }
+    }
+
+    /// A search begins. `random` is from 0 to 1.
+    fn begin(&mut self, now: BootTime, random: f64) {
+        let rested = now.duration_since(self.until) > self.quiet;
+        // Each consecutive search makes the pause longer.
+        self.last = if rested { self.first } else { (self.last * 2).clamp(self.first, self.most) };
+        self.until = now + self.last.mul_f64(0.5 + random);
+    }
+}
+
+/// When a server is searched that is better than the present one.
+#[derive(Default)]
+struct Home {
+    present: Option<SocketAddr>,
+    /// Since when it is the present one.
+    since: Option<BootTime>,
+    due: Option<BootTime>,
+    pause: Duration,
+}
+
+impl Home {
+    /// The session has moved, perhaps because a better server was silent: it returns later, and later again each time that
+    /// it does not stay.
+    fn moved(&mut self, present: SocketAddr, now: BootTime, session_timeout: Duration) {
+        let stayed = self.since.map_or(Duration::MAX, |since| now.duration_since(since));
+        let rested = stayed > self.pause * 4;
+        self.pause = if rested { session_timeout } else { (self.pause * 2).min(session_timeout * 32) };
+        self.due = Some(now + self.pause.mul_f64(1.0 + fastrand::f64()));
+        (self.present, self.since) = (Some(present), Some(now));
+    }
 }
 
 impl Search {
     pub(super) fn new(seeker: Seeker, tickets: Tickets) -> Self {
-        let not_before = BootTime::from_duration(Duration::ZERO);
-        Self { seeker, tickets, under_way: None, asked: Arc::default(), not_before, pause: Duration::ZERO }
+        let pauses = Pauses::new(tickets.timeout, seeker.haste.suspect_after);
+        Self { seeker, tickets, under_way: None, asked: Arc::default(), pauses, home: Home::default() }
     }
 
     /// Begins or cancels a search. Returns when to check again.
     pub(super) fn update(&mut self, present: SocketAddr, suspects: bool, servers_changed: bool) -> BootTime {
         let now = BootTime::now();
+        if self.home.present != Some(present) && !self.seeker.resolver.preference().is_empty() {
+            self.home.moved(present, now, self.tickets.timeout);
+        }
         if servers_changed {
-            let leaving = self.seeker.clone().leave(present, self.tickets());
-            self.under_way = Some((Why::Change, Box::pin(leaving)));
+            // One that is under way has begun with the former list.
+            self.under_way.take_if(|(why, _)| *why == Why::Improvement);
+            self.home.due = Some(now);
         }
         match &self.under_way {
             // It has answered. Once another server has been asked, the session may be there.
             Some((Why::Suspicion, _)) if !suspects && !self.has_asked() => self.under_way = None,
-            None if suspects && now >= self.not_before => {
-                let timeout = self.tickets.timeout;
-                // Each consecutive search makes the pause longer; a quiet time resets it.
-                let rested = now.duration_since(self.not_before) > timeout * 2;
-                self.pause = if rested { timeout / 10 } else { (self.pause * 2).min(timeout) };
-                self.not_before = now + self.pause.mul_f64(0.5 + fastrand::f64());
-                let search = self.seeker.clone().beside(present, self.tickets());
-                self.under_way = Some((Why::Suspicion, Box::pin(search)));
+            // It is too soon after the last one.
+            None | Some((Why::Improvement, _)) if suspects && now < self.pauses.until => {
+                return self.pauses.until;
             }
-            None if suspects => return self.not_before,
-            _ => {}
+            None if suspects => self.suspect(present, now),
+            // A better server may be silent for as long as it takes to find another one.
+            Some((Why::Improvement, _)) if suspects => {
+                self.home.due = Some(now + self.tickets.timeout);
+                self.suspect(present, now);
+            }
+            None if self.home.due.is_some_and(|due| now >= due) => {
+                self.home.due = None;
+                let search = self.seeker.clone().improve(present, self.tickets());
+                self.under_way = Some((Why::Improvement, Box::pin(search)));
+            }
+            None => return self.home.due.unwrap_or(BootTime::from_duration(Duration::MAX)),
+            Some(_) => {}
         }
         BootTime::from_duration(Duration::MAX)
+    }
+
+    fn suspect(&mut self, present: SocketAddr, now: BootTime) {
+        self.pauses.begin(now, fastrand::f64());
+        let search = self.seeker.clone().beside(present, self.tickets());
+        self.under_way = Some((Why::Suspicion, Box::pin(search)));
     }
 
     /// For a new search, which has asked no server yet.
@@ -81,6 +147,8 @@ impl Search {
     pub(super) fn after_loss(&mut self, lost: SocketAddr) -> BoxFuture<'static, Result<Attached, Refusal>> {
         // A server that has been asked may have the session; that may be why the connection was lost.
         let asked = self.under_way.take().filter(|_| self.has_asked());
+        // Whichever server is next, there may be a better one.
+        self.home.present = None;
         let (seeker, tickets) = (self.seeker.clone(), self.tickets.clone());
         // On the heap: every session has the task that waits for this, which would be as large permanently.
         Box::pin(async move {
@@ -111,6 +179,48 @@ impl Search {
                 found
             }
             None => std::future::pending().await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIMEOUT: Duration = Duration::from_secs(10);
+    const SOON: Duration = Duration::from_millis(300);
+
+    fn at(ms: u64) -> BootTime {
+        BootTime::from_duration(Duration::from_secs(1000) + Duration::from_millis(ms))
+    }
+
+    #[test]
+    fn while_all_servers_are_suspicious_searches_become_rare() {
+        let mut random = fastrand::Rng::with_seed(7);
+        for (suspect_after, most) in [(None, 12), (Some(SOON), 14)] {
+            let mut pauses = Pauses::new(TIMEOUT, suspect_after);
+            let (mut now, mut searches) = (at(0), 0);
+            while now < at(60_000) {
+                pauses.begin(now, random.f64());
+                searches += 1;
+                now = pauses.until;
+            }
+            assert!(searches <= most, "{suspect_after:?}: {searches}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_is_lost_a_while_after_a_move_is_left_as_fast() {
+        for (suspect_after, quiet) in [(None, 21_000), (Some(SOON), 1_300)] {
+            let mut pauses = Pauses::new(TIMEOUT, suspect_after);
+            pauses.begin(at(0), 0.5);
+            let first = pauses.until.duration_since(at(0));
+            let next = pauses.until + Duration::from_millis(quiet);
+            pauses.begin(next, 0.5);
+            assert_eq!(pauses.until.duration_since(next), first, "{suspect_after:?}");
+            let next = pauses.until;
+            pauses.begin(next, 0.5);
+            assert_eq!(pauses.until.duration_since(next), first * 2, "{suspect_after:?}");
         }
     }
 }

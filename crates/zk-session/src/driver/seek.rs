@@ -22,15 +22,30 @@ use crate::hosts::Server;
 use crate::resolve::Resolver;
 use crate::time::{BootTime, sleep_until};
 
-/// Between rounds over all servers.
-const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(1));
-
 /// Between rounds while the present connection works.
 const LEAVING: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
 
-/// The clients of a server lose it at the same time: each waits for a random part of this before it tries another one.
-fn stagger(session_timeout: Duration) -> Duration {
-    (session_timeout / 20).min(Duration::from_millis(200))
+/// Between attempts to return to a better server, which may stay away for long.
+const RETURNING: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
+
+/// How fast another server is to be found.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Haste {
+    pub(super) suspect_after: Option<Duration>,
+}
+
+impl Haste {
+    /// The clients of a server lose it at the same time: each waits for a random part of this before it tries another one.
+    fn stagger(self, session_timeout: Duration) -> Duration {
+        let usual = (session_timeout / 20).min(Duration::from_millis(200));
+        self.suspect_after.map_or(usual, |after| usual.min(after / 8))
+    }
+
+    /// Between rounds over all servers.
+    fn backoff(self) -> Backoff {
+        let most = Duration::from_secs(1);
+        Backoff::new(Duration::from_millis(100), self.suspect_after.map_or(most, |after| most.min(after)))
+    }
 }
 
 /// How long a server is waited for before the next one is tried beside it. Long enough for a healthy one to answer: the
@@ -149,6 +164,7 @@ pub(super) struct Tickets {
 pub(super) struct Seeker {
     pub(super) resolver: Arc<Resolver>,
     pub(super) dialer: Dialer,
+    pub(super) haste: Haste,
 }
 
 impl Seeker {
@@ -199,8 +215,8 @@ impl Seeker {
     /// Cancel safe.
     pub(super) async fn seek(self, lost: SocketAddr, tickets: Tickets) -> Result<Attached, Refusal> {
         let timeout = tickets.timeout;
-        let mut backoff = BACKOFF;
-        let mut pause = stagger(timeout).mul_f64(fastrand::f64());
+        let mut backoff = self.haste.backoff();
+        let mut pause = self.haste.stagger(timeout).mul_f64(fastrand::f64());
         loop {
             sleep_until(BootTime::now() + pause).await;
             if let Some(found) = self.round(lost, &tickets, true).await? {
@@ -219,31 +235,40 @@ impl Seeker {
         present: SocketAddr,
         tickets: Tickets,
     ) -> Result<Option<Attached>, Refusal> {
-        // Sessions that suspect the same server must not move to another one at the same time.
-        sleep_until(BootTime::now() + stagger(tickets.timeout).mul_f64(fastrand::f64())).await;
+        self.stagger(tickets.timeout).await;
         self.round(present, &tickets, false).await
     }
 
-    /// Rounds over the servers other than `present`, repeated as long as the present server is not in the list.
+    /// Rounds over the servers that are better than the present one, repeated as long as there are any. The present server
+    /// is worse than all of the list if it is not in it.
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub(super) async fn leave(
+    pub(super) async fn improve(
         self,
         present: SocketAddr,
         tickets: Tickets,
     ) -> Result<Option<Attached>, Refusal> {
-        let mut backoff = LEAVING;
+        let (mut leaving, mut returning) = (LEAVING, RETURNING);
         loop {
             let (hosts, _) = self.resolver.hosts(tickets.timeout / 4).await;
-            if hosts.iter().any(|host| host.address == present) {
+            let is_listed = hosts.iter().any(|host| host.address == present);
+            let better = self.resolver.preference().better_than(present, hosts);
+            if better.is_empty() {
                 return Ok(None);
             }
-            if let Some(found) = self.clone().beside(present, tickets.clone()).await? {
+            self.stagger(tickets.timeout).await;
+            if let Some(found) = self.race(&better, &tickets).await? {
                 return Ok(Some(found));
             }
+            let backoff = if is_listed { &mut returning } else { &mut leaving };
             sleep_until(BootTime::now() + backoff.next()).await;
         }
+    }
+
+    /// Sessions that leave the same server must not move to another one at the same time.
+    async fn stagger(&self, timeout: Duration) {
+        sleep_until(BootTime::now() + self.haste.stagger(timeout).mul_f64(fastrand::f64())).await;
     }
 
     async fn round(
@@ -254,9 +279,14 @@ impl Seeker {
     ) -> Result<Option<Attached>, Refusal> {
         let timeout = tickets.timeout;
         let (mut hosts, _) = self.resolver.hosts(timeout / 50).await;
-        // The sort is stable: the others stay shuffled.
+        // The sort is stable: the others stay in their order.
         hosts.sort_by_key(|host| host.address == last);
         hosts.retain(|host| with_last || host.address != last);
+        self.race(&hosts, tickets).await
+    }
+
+    async fn race(&self, hosts: &[Host], tickets: &Tickets) -> Result<Option<Attached>, Refusal> {
+        let timeout = tickets.timeout;
         let attempt = |host: Host| {
             let patience = patience(timeout);
             let patience =
@@ -265,7 +295,7 @@ impl Seeker {
             async move { self.dialer.attach(&host, purpose, patience).await }
         };
         let head_start = head_start(timeout);
-        race(&hosts, head_start, Counts::Last { patience: head_start * 2 }, attempt, |_, _| {}).await
+        race(hosts, head_start, Counts::Last { patience: head_start * 2 }, attempt, |_, _| {}).await
     }
 }
 
@@ -380,7 +410,7 @@ mod tests {
             let patience = patience(timeout);
             // Silence is noticed by a timer, and two head starts pass.
             let noticed = timeout * 3 / 10;
-            let used = noticed + stagger(timeout) + head_start(timeout) * 2;
+            let used = noticed + Haste::default().stagger(timeout) + head_start(timeout) * 2;
             let answered = used + patience.connect + patience.handshake;
             assert!(answered < timeout.mul_f64(0.9), "{timeout:?}: {answered:?}");
         }

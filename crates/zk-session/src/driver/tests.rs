@@ -16,6 +16,7 @@ use super::*;
 use crate::close::CloseOutcome;
 use crate::config::Settings;
 use crate::hosts::Server;
+use crate::preference::Preference;
 use crate::resolve::Resolver;
 use crate::state::InactiveReason;
 use crate::time::BootTime;
@@ -67,7 +68,7 @@ pub(super) fn spec(driver: DriverKind, address: SocketAddr) -> ConnectSpec {
     let server = Server { name: address.ip().to_string(), port: address.port() };
     ConnectSpec {
         purpose: Purpose::New(TIMEOUT),
-        resolver: Arc::new(Resolver::new(&[server])),
+        resolver: Arc::new(Resolver::new(&[server], Preference::default())),
         settings: Arc::new(Settings { driver, ..Settings::new(String::new()) }),
         deadline: soon(),
     }

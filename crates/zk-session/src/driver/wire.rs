@@ -26,7 +26,7 @@ use zk_proto::{
 
 use super::dial::{Attached, Dialer, Link, Refusal};
 use super::search::Search;
-use super::seek::{Seeker, Tickets, judge_grant};
+use super::seek::{Haste, Seeker, Tickets, judge_grant};
 use super::{
     Along, Answer, BoxFuture, ConnectFailure, ConnectSpec, Driver, DriverError, DriverEvent, DriverResult,
     Place,
@@ -43,7 +43,8 @@ pub(super) async fn connect(
     spec: ConnectSpec,
 ) -> Result<(Wire, mpsc::UnboundedReceiver<DriverEvent>, Moment), ConnectFailure> {
     let dialer = Dialer::new(&spec).await.map_err(ConnectFailure::Final)?;
-    let seeker = Seeker { resolver: Arc::clone(&spec.resolver), dialer };
+    let haste = Haste { suspect_after: spec.settings.suspect_after };
+    let seeker = Seeker { resolver: Arc::clone(&spec.resolver), dialer, haste };
     let mut said = Vec::new();
     let making = seeker.first(&spec.purpose, spec.deadline, &mut said);
     let attached = match within(spec.deadline, Box::pin(making)).await {
@@ -65,7 +66,8 @@ pub(super) async fn connect(
     }
     let (events, receiver) = mpsc::unbounded_channel();
     let sent = attached.sent;
-    let limits = Limits { request: spec.settings.max_request, ..Limits::default() };
+    let suspect_after = spec.settings.suspect_after;
+    let limits = Limits { request: spec.settings.max_request, suspect_after, ..Limits::default() };
     let mut ticket = attached.ticket.clone();
     if let Purpose::Resume(before) = spec.purpose {
         ticket.timeout = before.timeout;

@@ -14,6 +14,7 @@ use zk_session::Session;
 use super::{
     fitness,
     handler::JobHandler,
+    leader_hosts,
     led::{self, OwnJob},
     measure,
     measured::Measured,
@@ -58,7 +59,7 @@ pub(super) async fn join(
         guards = guards.cgroup(cgroup);
     }
     let has_cgroups = guards.have_cgroups();
-    let (mut jobs, mut own) = (Vec::new(), Vec::new());
+    let (mut jobs, mut own, mut suspecting) = (Vec::new(), Vec::new(), Vec::new());
     // All of them before the first election begins: elections use the same session.
     let observer = Observer::new(incarnation);
     let looks = config.jobs.iter().map(|job| look(&observer, config, job, memory));
@@ -83,9 +84,8 @@ pub(super) async fn join(
         (me.policy, me.health) = (job.policy.fingerprint(job.fenced), health);
         let policy = job.policy.engine(job.spec.stop_budget(), job.fenced);
         let decides = job.recipe == config::Recipe::Elector;
-        let may_suspect = decides && policy.may_suspect();
-        let suspect_after = may_suspect.then_some(policy.suspect_after);
-        if policy.fast_failover && !may_suspect {
+        let suspect_after = job.suspect_after();
+        if policy.fast_failover && suspect_after.is_none() {
             let job = job.name();
             let why = if decides { "is not fenced" } else { "has no elector" };
             tracing::warn!(job, "fast_failover does nothing for a job that {why}");
@@ -95,6 +95,9 @@ pub(super) async fn join(
         let path = paths.node(&config.node.id);
         let election = ElectionConfig::new(paths.clone(), me, recipe).policy(policy).leftovers(leftovers);
         let election = Election::join(session.clone(), election, handler);
+        if suspect_after.is_some() {
+            suspecting.push(election.clone());
+        }
         background.spawn(memory.clone().keep(path, election.status().into()));
         let prober = Prober {
             job: job.name().to_owned(),
@@ -124,6 +127,9 @@ pub(super) async fn join(
         jobs.push(Job { election, slot, vacancy });
     }
     led::keep(own, background);
+    if !suspecting.is_empty() {
+        background.spawn(leader_hosts::avoid(config.node.id.clone(), suspecting, session.clone()));
+    }
     background.spawn(watch::timing(session.clone(), config.clone()));
     if let Some(check) = config.node.site_check.clone() {
         let elections = jobs.iter().map(|job| job.election.clone()).collect();

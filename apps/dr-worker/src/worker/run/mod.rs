@@ -11,6 +11,7 @@
 mod fitness;
 mod handler;
 mod join;
+mod leader_hosts;
 mod led;
 mod measure;
 mod measured;
@@ -32,7 +33,7 @@ use super::{
     state::Worker,
 };
 use crate::{
-    config::{Config, HostPort},
+    config::{Config, HostPort, JobConfig},
     connect::connect,
     error::Error,
     logging,
@@ -105,7 +106,8 @@ async fn start(config: &Config) -> Result<Running, Error> {
     background.spawn(http::serve(listener, connections, Arc::clone(&worker), metrics));
     tracing::info!(http = %address, "listening");
 
-    let session = connect(&config.zookeeper).await?;
+    let suspect_after = config.jobs.iter().filter_map(JobConfig::suspect_after).min();
+    let session = connect(&config.zookeeper, suspect_after).await?;
     let joined = join(config, &session, &worker, &lock, &memory, address.port(), &mut background).await;
     if let Err(error) = joined {
         let _ = session.close(FAREWELL).await;
