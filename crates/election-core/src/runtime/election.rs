@@ -7,12 +7,12 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use zk_session::{BootTime, LeaseTiming, NoLease, Session};
 
 use super::{
-    changes::Changes, config::ElectionConfig, handler::Handler, now, runner::Runner, status::ElectionStatus,
-    to_time,
+    changes::Changes, config::ElectionConfig, events::Events, handler::Handler, now, runner::Runner,
+    status::ElectionStatus, to_time,
 };
 use crate::{
     engine::{Engine, Event, Wish},
@@ -118,7 +118,7 @@ pub struct Election {
 
 struct Handle {
     name: String,
-    events: mpsc::UnboundedSender<Event>,
+    events: Events,
     status: watch::Receiver<ElectionStatus>,
     ended: watch::Receiver<Option<Ended>>,
     holds: Mutex<Holds>,
@@ -133,7 +133,7 @@ struct Holds {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        let _ = self.events.send(Event::Leave { hand_over: false });
+        self.events.send(Event::Leave { hand_over: false });
     }
 }
 
@@ -146,12 +146,12 @@ impl Election {
     pub fn join<H: Handler>(session: Session, config: ElectionConfig, handler: H) -> Self {
         let name = config.paths().name().to_owned();
         let engine = Engine::new(config.into_engine(), now());
-        let (events, inbox) = mpsc::unbounded_channel();
+        let (events, inbox) = Events::channel();
         let (status_sender, status) = watch::channel(ElectionStatus::of(&engine));
         let (ended_sender, ended) = watch::channel(None);
         let runner =
             Runner::new(name.clone(), engine, session, handler, events.clone(), inbox, status_sender);
-        let task = tokio::spawn(runner.run());
+        let task = tokio::spawn(Box::new(runner).run());
         tokio::spawn(async move {
             let reason = task.await.unwrap_or(Ended::EnginePanicked);
             ended_sender.send_replace(Some(reason));
@@ -192,7 +192,7 @@ impl Election {
     /// It is [`Health::Unchecked`] until the first report. With the recipes `queue` and `single` nothing is published:
     /// an unfit member withdraws its znode, and an unfit leader resigns even if there is no other candidate.
     pub fn set_health(&self, health: Health) {
-        let _ = self.handle.events.send(Event::Health(health));
+        self.handle.events.send(Event::Health(health));
     }
 
     /// Reports whether the whole site of this member is fit, as far as it can determine, for example by the site's
@@ -201,7 +201,7 @@ impl Election {
     ///
     /// Each change is a write to ZooKeeper. With the recipes without an elector nothing is published.
     pub fn set_site_health(&self, health: Option<Health>) {
-        let _ = self.handle.events.send(Event::SiteHealth(health));
+        self.handle.events.send(Event::SiteHealth(health));
     }
 
     /// Reports measured attributes of this member, such as a score or a lag, for use in a policy. They override the
@@ -220,7 +220,7 @@ impl Election {
         if bytes > MAX_ATTRIBUTES {
             return Err(AttributesTooLong { bytes });
         }
-        let _ = self.handle.events.send(Event::Measured(measured));
+        self.handle.events.send(Event::Measured(measured));
         Ok(())
     }
 
@@ -234,7 +234,7 @@ impl Election {
         if bytes > MAX_ATTRIBUTES {
             return Err(AttributesTooLong { bytes });
         }
-        let _ = self.handle.events.send(Event::RoundTrips(round_trips));
+        self.handle.events.send(Event::RoundTrips(round_trips));
         Ok(())
     }
 
@@ -243,7 +243,7 @@ impl Election {
     /// [`Policy::suspect_after`]. The application determines how to probe. Probe the network between the members, not
     /// the route to ZooKeeper.
     pub fn probed(&self, unanswered: BTreeSet<Ballot>) {
-        let _ = self.handle.events.send(Event::Probed { unanswered });
+        self.handle.events.send(Event::Probed { unanswered });
     }
 
     /// Resigns, if this member leads or is about to: stops the work, then releases leadership, and another
@@ -287,7 +287,7 @@ impl Election {
     }
 
     fn wish(&self, wish: Wish) {
-        let _ = self.handle.events.send(Event::Wish(wish));
+        self.handle.events.send(Event::Wish(wish));
     }
 
     /// Leaves: leadership is handed over, the work is stopped, and the ballot is deleted.
@@ -303,14 +303,14 @@ impl Election {
     /// # Cancel safety
     /// Cancel safe: once begun, leaving continues.
     pub async fn leave(&self) -> Ended {
-        let _ = self.handle.events.send(Event::Leave { hand_over: true });
+        self.handle.events.send(Event::Leave { hand_over: true });
         self.ended().await
     }
 
     /// Leaves as [`leave`](Self::leave) does, but does not wait for the next leader. It also ends a wait that has
     /// begun.
     pub fn leave_at_once(&self) {
-        let _ = self.handle.events.send(Event::Leave { hand_over: false });
+        self.handle.events.send(Event::Leave { hand_over: false });
     }
 
     /// Waits until this member's part has ended.
@@ -360,7 +360,7 @@ impl Drop for SwitchoverBlock {
             Some((_, reason)) => Wish::BlockSwitchover { reason: reason.clone() },
             None => Wish::AllowSwitchover,
         };
-        let _ = handle.events.send(Event::Wish(wish));
+        handle.events.send(Event::Wish(wish));
     }
 }
 

@@ -7,6 +7,7 @@ mod candidate;
 mod changes;
 mod config;
 mod election;
+mod events;
 mod first;
 mod handler;
 mod latch;

@@ -7,6 +7,7 @@ use zk_session::{BootTime, Incarnation, Lease, LeaseKeeper, Session, SessionPin,
 
 use super::{
     election::{Ended, StopBudgetTooLong},
+    events::{Events, Inbox},
     handler::{ElectionEvent, Handler},
     now, operations,
     status::ElectionStatus,
@@ -30,8 +31,8 @@ pub(super) struct Runner<H> {
     engine: Engine,
     directories: Arc<[String]>,
     session: Session,
-    events: mpsc::UnboundedSender<Event>,
-    inbox: mpsc::UnboundedReceiver<Event>,
+    events: Events,
+    inbox: Inbox,
     status: watch::Sender<ElectionStatus>,
     watches: Watches,
     work: Work<H>,
@@ -54,7 +55,7 @@ pub(super) struct Runner<H> {
 
 /// What woke the runner.
 enum Woken {
-    Event(Option<Event>),
+    Event(Option<Box<Event>>),
     Session(bool),
     Turn,
     Lease,
@@ -68,8 +69,8 @@ impl<H: Handler> Runner<H> {
         engine: Engine,
         session: Session,
         handler: H,
-        events: mpsc::UnboundedSender<Event>,
-        inbox: mpsc::UnboundedReceiver<Event>,
+        events: Events,
+        inbox: Inbox,
         status: watch::Sender<ElectionStatus>,
     ) -> Self {
         let (panicked, panics) = mpsc::unbounded_channel();
@@ -98,7 +99,8 @@ impl<H: Handler> Runner<H> {
         }
     }
 
-    pub(super) async fn run(mut self) -> Ended {
+    /// On the heap: a task would have room for it twice, as the argument and as the variable.
+    pub(super) async fn run(mut self: Box<Self>) -> Ended {
         let mut states = self.session.subscribe();
         self.session_changed(&states.borrow_and_update().clone());
         loop {
@@ -109,10 +111,10 @@ impl<H: Handler> Runner<H> {
             match self.wait(&mut states).await {
                 Woken::Event(None) => return Ended::SessionClosed,
                 Woken::Event(Some(event)) => {
-                    self.handle(event);
+                    self.handle(*event);
                     for _ in 0..BATCH {
                         let Ok(event) = self.inbox.try_recv() else { break };
-                        self.handle(event);
+                        self.handle(*event);
                     }
                 }
                 Woken::Session(true) => {
@@ -339,13 +341,13 @@ impl<H: Handler> Runner<H> {
         let events = self.events.clone();
         let Some(session) = session else {
             let outcome = Outcome::NotApplied("the session is over".to_owned());
-            let _ = events.send(Event::Done { op, outcome });
+            events.send(Event::Done { op, outcome });
             return;
         };
         let directories = Arc::clone(&self.directories);
         tokio::spawn(async move {
             let outcome = operations::perform(&session, request, &directories).await;
-            let _ = events.send(Event::Done { op, outcome });
+            events.send(Event::Done { op, outcome });
         });
     }
 

@@ -29,8 +29,8 @@ pub(super) struct Watches {
     /// How many have been armed so far.
     count: u64,
     /// The results, each with the number of its watch.
-    sender: mpsc::UnboundedSender<(u64, Event)>,
-    read: mpsc::UnboundedReceiver<(u64, Event)>,
+    sender: mpsc::UnboundedSender<(u64, Box<Event>)>,
+    read: mpsc::UnboundedReceiver<(u64, Box<Event>)>,
     tasks: JoinSet<()>,
     /// Whether reads of the decision and the leader znodes are coalesced.
     coalesced: watch::Sender<bool>,
@@ -52,7 +52,7 @@ impl Watches {
 
     /// The next result. Results of a watch that was removed meanwhile are omitted: the engine no longer relies on them,
     /// and arms a new watch when it does.
-    pub(super) async fn next(&mut self) -> Event {
+    pub(super) async fn next(&mut self) -> Box<Event> {
         loop {
             let Some((number, event)) = self.read.recv().await else { return std::future::pending().await };
             if self.armed.values().any(|armed| armed.number == number) {
@@ -108,13 +108,13 @@ impl Watches {
 /// The receiver of a watch's results.
 struct Reader {
     number: u64,
-    sender: mpsc::UnboundedSender<(u64, Event)>,
+    sender: mpsc::UnboundedSender<(u64, Box<Event>)>,
 }
 
 impl Reader {
     /// Reports a result. Returns whether the watch is still wanted.
     fn has_read(&self, event: Event) -> bool {
-        self.sender.send((self.number, event)).is_ok()
+        self.sender.send((self.number, Box::new(event))).is_ok()
     }
 }
 

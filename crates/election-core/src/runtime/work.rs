@@ -8,7 +8,10 @@ use tokio::{
 };
 use zk_session::BootTime;
 
-use super::handler::{ElectionEvent, Handler, Leadership, StopOrder};
+use super::{
+    events::Events,
+    handler::{ElectionEvent, Handler, Leadership, StopOrder},
+};
 use crate::{
     engine::{AppEvent, Event, Grant, Nomination, StopReason},
     record::Current,
@@ -17,7 +20,7 @@ use crate::{
 /// Drives one application.
 pub(super) struct Work<H> {
     handler: Arc<H>,
-    events: mpsc::UnboundedSender<Event>,
+    events: Events,
     panics: mpsc::UnboundedSender<&'static str>,
     call: Option<Call>,
     stop: Option<watch::Sender<StopReason>>,
@@ -32,11 +35,7 @@ pub(super) struct Work<H> {
 
 impl<H: Handler> Work<H> {
     /// `panics` receives the name of a call that panicked.
-    pub(super) fn new(
-        handler: H,
-        events: mpsc::UnboundedSender<Event>,
-        panics: mpsc::UnboundedSender<&'static str>,
-    ) -> Self {
+    pub(super) fn new(handler: H, events: Events, panics: mpsc::UnboundedSender<&'static str>) -> Self {
         let handler = Arc::new(handler);
         let (leaders, changes) = watch::channel(Leaders::new());
         let task = tokio::spawn(tell(Arc::clone(&handler), changes));
@@ -152,9 +151,7 @@ impl<H: Handler> Work<H> {
         let abort = task.abort_handle();
         let reporter = tokio::spawn(async move {
             match task.await {
-                Ok(answer) => {
-                    let _ = events.send(Event::App(answer));
-                }
+                Ok(answer) => events.send(Event::App(answer)),
                 Err(error) if error.is_panic() => {
                     let _ = panics.send(name);
                 }
