@@ -22,6 +22,8 @@ pub(crate) struct Restoring {
     not_before: Millis,
     copy: Box<Ensemble>,
     lost: Lost,
+    /// The decision when the ensemble was stopped, and the transaction that wrote it.
+    decision: Option<(Elected, i64)>,
 }
 
 /// A decision that was deleted.
@@ -65,18 +67,20 @@ impl Sim {
                 && leaders.chain(engine.fencing_token()).max() >= Some(token)
         };
         let knowing = self.hosts_that(knows);
+        let decision = self.decision_in(&self.zk);
         let lasts = self.settings.timeout * 21 / 20 + self.rng.u64(0..3000);
         self.restoring = Some(Restoring {
             not_before: self.now + lasts,
             copy,
             lost: Lost { token, knowing, recalled: false },
+            decision,
         });
         self.outage(lasts);
     }
 
     /// The ensemble is about to start again.
     pub(super) fn restore(&mut self) {
-        let Some(Restoring { copy, mut lost, .. }) =
+        let Some(Restoring { copy, mut lost, decision, .. }) =
             self.restoring.take().filter(|r| self.now >= r.not_before)
         else {
             return;
@@ -93,9 +97,14 @@ impl Sim {
         }
         // Without an elector there is no base of the tokens, so the number of the ensemble's epochs must be kept.
         let keeps_epoch = !self.has_elector() || self.rng.bool();
-        let decision = |zk: &Ensemble| zk.get(&self.paths.elected()).map(|node| node.mzxid);
-        if decision(&copy) == decision(&self.zk) {
-            // Members compare decisions, and this one is the latest: only a leader znode was created again since.
+        // Members compare decisions. They miss nothing if no other one was made since the copy, and only a leader znode was
+        // created again; or if the copy is from before an earlier restore, and its decision has a later term.
+        let both = decision.zip(self.decision_in(&copy));
+        if both.is_some_and(|((known, known_mzxid), (copied, mzxid))| {
+            copied.term >= known.term
+                && copied.token_base >= known.token_base
+                && (mzxid >= known_mzxid || copied.token_base >= lost.token)
+        }) {
             lost.knowing.clear();
         }
         let (changed, revived) = self.zk.restore(*copy, keeps_epoch);
@@ -127,6 +136,12 @@ impl Sim {
         self.newest = (0, 0);
         self.lost = Some(lost);
         self.changed(&changed);
+    }
+
+    fn decision_in(&self, zk: &Ensemble) -> Option<(Elected, i64)> {
+        let path = self.paths.elected();
+        let node = zk.get(&path)?;
+        Some((Elected::decode(&path, &node.data).ok()?, node.mzxid))
     }
 
     pub(super) fn requests(&self) -> impl Iterator<Item = (RequestRef, Request)> {
