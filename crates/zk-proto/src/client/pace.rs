@@ -156,8 +156,8 @@ mod tests {
         assert!(in_time(&pace), "before the first answer");
         measured(&mut pace, WaitsFor::Server, [2; 100]);
         assert!(in_time(&pace));
-        // One stall is over before it is suspicious, and does not make the next one less so for long.
-        measured(&mut pace, WaitsFor::Server, [180, 105, 30].into_iter().chain([2; 4]));
+        // One stall is over before it is suspicious, and six answers later, within half a second, it is forgotten.
+        measured(&mut pace, WaitsFor::Server, [180, 105, 30].into_iter().chain([2; 6]));
         assert!(in_time(&pace), "{pace:?}");
         // Writes wait for others.
         measured(&mut pace, WaitsFor::Quorum, [400; 20]);
