@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use e2e::{Cluster, Driver, SOON, Setup, own_ensemble, wait_for};
+use e2e::{Cluster, Driver, Leader, SOON, Setup, own_ensemble, wait_for};
 use zk_session::BootTime;
 use zk_testkit::Network;
 
@@ -44,16 +44,7 @@ async fn a_lost_worker_is_replaced_before_its_session_ends(driver: Driver) {
     all_stand(&mut cluster).await;
     let lost = BootTime::now();
     cluster.worker(&first.member).kill_with_guards();
-    let second = cluster.successor_of(&first, MOVED_WITHIN).await;
-    println!("{driver}: {} leads {:?} after SIGKILL", second.member, BootTime::now().duration_since(lost));
-    let node = format!("orders/nodes/{}", first.member);
-    assert!(
-        cluster.znodes().await.get(&node).await.is_some(),
-        "the session of {} had ended, so this was no fast failover",
-        first.member
-    );
-    let elected = cluster.znodes().await.decision("orders").await;
-    assert_eq!(elected["cause"], "suspected", "{elected:#}");
+    let second = replaced_in_time(&mut cluster, &first, lost).await;
     assert!(second.token > first.token);
     assert_eq!(second.site, "west");
     cluster.acts(second.token).await;
@@ -75,6 +66,21 @@ async fn where_the_job_is_not_fenced_the_session_ends_first(driver: Driver) {
     assert!(second.token > first.token);
     cluster.journal().assert_one_at_a_time();
     cluster.end().await;
+}
+
+/// The leader that follows one who was lost at this time. It is named by suspicion, before the session of the lost one ends.
+async fn replaced_in_time(cluster: &mut Cluster, first: &Leader, lost: BootTime) -> Leader {
+    let second = cluster.successor_of(first, MOVED_WITHIN).await;
+    println!("{} leads {:?} after the loss", second.member, BootTime::now().duration_since(lost));
+    let node = format!("orders/nodes/{}", first.member);
+    assert!(
+        cluster.znodes().await.get(&node).await.is_some(),
+        "the session of {} had ended, so this was no fast failover",
+        first.member
+    );
+    let elected = cluster.znodes().await.decision("orders").await;
+    assert_eq!(elected["cause"], "suspected", "{elected:#}");
+    second
 }
 
 /// Two workers a site, each on its own host.
@@ -102,12 +108,7 @@ async fn the_late_writes_of_a_host_that_was_cut_off_are_refused(driver: Driver) 
     .await;
     let lost = BootTime::now();
     cluster.worker(&first.member).cut_off();
-    let second = cluster.successor_of(&first, MOVED_WITHIN).await;
-    println!("{driver}: {} leads {:?} after the cut", second.member, BootTime::now().duration_since(lost));
-    let node = format!("orders/nodes/{}", first.member);
-    assert!(cluster.znodes().await.get(&node).await.is_some(), "the session of {} had ended", first.member);
-    let elected = cluster.znodes().await.decision("orders").await;
-    assert_eq!(elected["cause"], "suspected", "{elected:#}");
+    let second = replaced_in_time(&mut cluster, &first, lost).await;
 
     // The old job can still reach the store, and knows nothing of the move.
     wait_for("a late booking, refused", SOON, async || {
@@ -153,11 +154,7 @@ async fn a_host_that_is_lost_with_its_zookeeper_server_is_replaced_before_its_se
     cluster.gather_sessions(SERVER).await;
     let lost = BootTime::now();
     cluster.worker(&first.member).cut_off();
-    let second = cluster.successor_of(&first, MOVED_WITHIN).await;
-    println!("{driver}: {} leads {:?} after the cut", second.member, BootTime::now().duration_since(lost));
-    let node = format!("orders/nodes/{}", first.member);
-    assert!(cluster.znodes().await.get(&node).await.is_some(), "the session of {} had ended", first.member);
-    assert_eq!(cluster.znodes().await.decision("orders").await["cause"], "suspected");
+    let second = replaced_in_time(&mut cluster, &first, lost).await;
     // Both return.
     cluster.worker(&first.member).plug_in();
     cluster.standing_by(2).await;

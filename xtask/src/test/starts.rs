@@ -53,7 +53,7 @@ const ON_ANY: [(&str, &str); 6] = [
     (
         "zk-session",
         "cancel_safety chroot crowds dead_links example_fenced_lock frozen metrics moving namespaces no_connection \
-         observable rebuilds secrets servers silent_hosts storms timeouts za_logs za_resources",
+         observable rebuilds secrets servers silent_hosts storms suspected timeouts za_logs za_resources",
     ),
     ("zk-testkit", "namespaces proxy"),
 ];
