@@ -177,6 +177,7 @@ transcripts! {
     successor_without_memory,
     repaired_restart,
     overtaken_request,
+    request_of_a_remembered_decision,
     refused_requests,
     request_expired,
     request_left_behind,

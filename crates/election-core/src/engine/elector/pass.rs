@@ -130,7 +130,11 @@ impl<'a> Facts<'a> {
     }
 
     pub(in crate::engine) fn pass(&self, watchdog: &mut Watchdog) -> Verdict {
-        if let Some(answer) = self.settle_requests().or_else(|| self.end_requests(watchdog)) {
+        let caught_up = self.elected.and_then(|(elected, meta)| self.caught_up(elected, meta));
+        // What became of a request is not known from a decision that is older than what members remember.
+        if caught_up.is_none()
+            && let Some(answer) = self.settle_requests().or_else(|| self.end_requests(watchdog))
+        {
             return Verdict::Act(answer);
         }
         if self.control.mode == Mode::Observe {
@@ -148,7 +152,7 @@ impl<'a> Facts<'a> {
         let Some((elected, meta)) = self.elected else {
             return self.first(watchdog);
         };
-        if let Some(next) = self.caught_up(elected, meta) {
+        if let Some(next) = caught_up {
             return Verdict::Act(Act::Write(Box::new(next), Some(meta.version)));
         }
         if let Some(verdict) = self.requested(elected, watchdog) {

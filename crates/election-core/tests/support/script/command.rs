@@ -425,6 +425,11 @@ impl Stage {
     fn order(&mut self, control: &Control) -> Result<(), String> {
         let path = self.paths.control();
         let data = control.encode(&path).map_err(|e| e.to_string())?;
+        self.put(path, data)
+    }
+
+    /// Writes a znode that may not exist yet.
+    fn put(&mut self, path: String, data: Vec<u8>) -> Result<(), String> {
         if self.zk.get(&path).is_some() {
             return self.admin(|zk, now| zk.set(now, &path, data, None));
         }
@@ -492,7 +497,7 @@ impl Stage {
         match raised.map_err(|e| e.to_string())? {
             Some(next) => {
                 let data = next.encode(&path).map_err(|e| e.to_string())?;
-                self.admin(|zk, now| zk.set(now, &path, data, None))
+                self.put(path, data)
             }
             None => {
                 self.say("they are already");
