@@ -149,8 +149,8 @@ fn grow(seed: u64, cgroup: Option<&Path>, tally: &mut Tally) {
         }
         Fault::KillBoth => {
             for signal in [Signal::SIGSTOP, Signal::SIGKILL] {
-                worker.signal(signal);
                 signal_guard(signal);
+                worker.signal(signal);
             }
             next_worker(&mut worker, state.path(), &mark)
         }

@@ -20,12 +20,13 @@ fn worker_process() {
     job_support::worker_process();
 }
 
-/// Kills a worker and its guard so that neither sees the other's end.
+/// Kills a worker and its guard so that neither sees the other's end. The guard is killed first: the kernel continues a
+/// stopped process whose group is orphaned by the end of its parent.
 fn kill_together(worker: &mut Worker) {
     let guard = worker.guard();
     for signal in [Signal::SIGSTOP, Signal::SIGKILL] {
-        worker.signal(signal);
         kill(guard, signal).expect("a living guard");
+        worker.signal(signal);
     }
     worker.wait();
     wait_for("the end of the guard", || name_of(guard).is_none());
