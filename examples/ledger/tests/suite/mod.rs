@@ -8,7 +8,7 @@ pub mod overlap;
 pub mod process;
 pub mod tampering;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use process::Ledger;
@@ -55,8 +55,12 @@ impl<P: Place> Bench<P> {
     }
 
     pub fn start_as(&self, member: &str, token: i64, more: &[&str]) -> Ledger {
+        self.run(&self.orders, member, token, more)
+    }
+
+    fn run(&self, orders: &Path, member: &str, token: i64, more: &[&str]) -> Ledger {
         let (store, token) = (self.place.address(), token.to_string());
-        let orders = self.orders.to_str().unwrap();
+        let orders = orders.to_str().unwrap();
         let mut arguments = vec![
             "run", "--orders", orders, "--store", &store, "--token", &token, "--term", &token, "--member",
             member,
@@ -67,7 +71,21 @@ impl<P: Place> Bench<P> {
 
     /// Books under a token until all is booked. The program must succeed.
     pub fn book_all(&self, token: i64) {
-        let ended = self.start(token, &["--pace", "0s", "--exit-when-done"]).end();
+        self.book(&self.orders, token);
+    }
+
+    /// Books the first orders under a token, and no others.
+    pub fn book_some(&self, token: i64, count: usize) {
+        let all = std::fs::read_to_string(&self.orders).unwrap();
+        let some = self.directory.path().join("some.csv");
+        let lines: String = all.split_inclusive('\n').take(1 + count).collect();
+        std::fs::write(&some, lines).unwrap();
+        self.book(&some, token);
+    }
+
+    fn book(&self, orders: &Path, token: i64) {
+        let member = format!("m-{token}");
+        let ended = self.run(orders, &member, token, &["--pace", "0s", "--exit-when-done"]).end();
         assert_eq!(ended.code, Some(0), "{}", ended.stderr);
     }
 

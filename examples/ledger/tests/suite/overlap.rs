@@ -6,7 +6,7 @@ const ORDERS: u32 = 400;
 
 pub fn of_two_at_once_the_older_is_refused<P: Place>(place: impl Fn() -> P) {
     let bench = Bench::new(place(), ORDERS);
-    let older = bench.start(1, &["--pace", "5ms"]);
+    let older = bench.start(1, &["--pace", "20ms"]);
     bench.wait_booked(20);
     let newer = bench.start(2, &["--pace", "1ms", "--exit-when-done"]).end();
     assert_eq!(newer.code, Some(0), "{}", newer.stderr);
