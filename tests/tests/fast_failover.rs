@@ -146,9 +146,14 @@ async fn a_host_that_is_lost_with_its_zookeeper_server_is_replaced_before_its_se
         .on_hosts()
         .beside_server("east-1", SERVER);
     let mut cluster = Cluster::on(ensemble, setup).await;
-    let first = cluster.settled().await;
-    assert_eq!(first.member, "east-1");
+    let mut first = cluster.settled().await;
     all_stand(&mut cluster).await;
+    // The first decision does not wait for all members of a site.
+    if first.member != "east-1" {
+        cluster.operator().done(&["switchover", "--to", "east-1", "--wait"]).await;
+        first = cluster.successor_of(&first, MOVED_WITHIN).await;
+    }
+    assert_eq!(first.member, "east-1");
     cluster.let_server_lead(SERVER, false).await;
     // The witnesses have to leave that server before they can report anything.
     cluster.gather_sessions(SERVER).await;
