@@ -67,7 +67,7 @@ async fn a_job_that_ignores_the_signal_is_killed_with_all_its_kin_within_the_bud
     let now = BootTime::now();
     assert!(tree.is_gone(), "said to be stopped, but these live: {:?}", tree.living());
     assert!(now <= began + budget, "{:?} over", now.duration_since(began + budget));
-    // The budget runs from before the order, which may be late.
+    // SIGKILL comes a fixed time before the end of the budget, which does not wait for an order that is late.
     let given = now.duration_since(began);
     assert!(given >= timeout, "not given its time: {given:?}");
     assert_eq!(stopped.exit, Some(Exit::Signal(9)));

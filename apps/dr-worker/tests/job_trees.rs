@@ -148,6 +148,7 @@ fn grow(seed: u64, cgroup: Option<&Path>, tally: &mut Tally) {
             next_worker(&mut worker, state.path(), &mark)
         }
         Fault::KillBoth => {
+            // The guard first, as in `kill_together` of `job_worker_faults`.
             for signal in [Signal::SIGSTOP, Signal::SIGKILL] {
                 signal_guard(signal);
                 worker.signal(signal);
