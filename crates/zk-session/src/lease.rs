@@ -120,7 +120,8 @@ pub(crate) fn clock_interval(granted_timeout: Duration) -> Duration {
 pub(crate) struct Heartbeat {
     pub(crate) sent: Moment,
     pub(crate) acknowledged: BootTime,
-    /// When the connect request was sent of the connection that it went over, or of an earlier one.
+    /// When the connect request was sent of the connection that it went over, or of an earlier one. It identifies the
+    /// connection: a session sends one connect request after the other.
     pub(crate) attached: Moment,
     /// The session may have moved to another connection between the sending and the acknowledgement.
     pub(crate) moved: bool,
@@ -334,7 +335,8 @@ mod tests {
             // Over the present connection: when they were sent and acknowledged.
             let (mut heartbeats, mut alive): (Vec<(u64, u64)>, _) = (Vec::new(), 0);
             for (pause, round_trip, arrives, moves) in steps {
-                let asked = now + pause / 2;
+                // Later than any connect request before it: that is what tells connections apart.
+                let asked = now + pause.div_ceil(2);
                 let sent = now + pause;
                 let arrived = sent + round_trip * arrives / 100;
                 touched_at_server.push(arrived);
