@@ -218,6 +218,19 @@ impl Engine {
         self.core.config.recipe.directories(&self.core.config.paths)
     }
 
+    /// The election's path.
+    #[cfg(feature = "runtime")]
+    pub(crate) fn base(&self) -> &str {
+        self.core.config.paths.base()
+    }
+
+    /// Whether it stands in the election, and does not know yet whether its ballot is the lowest.
+    #[cfg(feature = "runtime")]
+    pub(crate) fn looks_for_its_seat(&self) -> bool {
+        let seat = &self.core.own.seat;
+        seat.ballot.is_some() && !seat.is_ranked && seat.before.is_none()
+    }
+
     /// How the election behaves.
     pub fn policy(&self) -> &Policy {
         &self.core.config.policy

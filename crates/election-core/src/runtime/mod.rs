@@ -3,6 +3,7 @@
 //! One task per election owns the engine. Session states, leases, the results of durable watches, outcomes of
 //! operations and the application's answers all arrive on its one queue. The engine's actions are carried out in tasks
 //! of their own. So neither the application nor ZooKeeper can delay the engine's next event.
+mod base_watch;
 mod candidate;
 mod changes;
 mod config;
@@ -12,10 +13,10 @@ mod first;
 mod handler;
 mod latch;
 mod leaders;
+mod mirror;
 pub(crate) mod operations;
 mod runner;
 mod status;
-mod tree;
 mod turn;
 mod watches;
 mod work;

@@ -220,29 +220,147 @@ pub(crate) async fn tree(session: &Incarnation, parent: &str) -> Result<BTreeMap
 /// Znodes that are read by one request. Their records have a few hundred bytes each.
 pub(crate) const BATCH: usize = 128;
 
+/// What to read.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Read {
+    /// The names of a znode's children.
+    Names(String),
+    /// A znode.
+    Node(String),
+}
+
+/// What was read: no names, or no znode, if it does not exist.
+#[derive(Debug)]
+pub(super) enum Answer {
+    Names(Vec<String>),
+    Node(Option<Node>),
+}
+
+/// Reads all of it, many by one request.
+pub(super) async fn read_all(
+    session: &Incarnation,
+    reads: Vec<Read>,
+) -> Result<Vec<(Read, Answer)>, OpError> {
+    let batches = reads.chunks(BATCH).map(async |batch| {
+        if let [read] = batch {
+            return Ok(vec![read_one(session, read).await?]);
+        }
+        let group = batch.iter().map(|read| match read {
+            Read::Names(path) => ReadOp::children(path),
+            Read::Node(path) => ReadOp::get(path),
+        });
+        match session.multi_read(group).await {
+            Ok(results) => Ok(results.into_iter().map(answer).collect()),
+            Err(error) if error.is_session_over() => Err(error),
+            // One by one: a reply with many long znodes would be longer than a connection accepts.
+            Err(_) => try_join_all(batch.iter().map(async |read| read_one(session, read).await)).await,
+        }
+    });
+    let answers: Vec<Vec<Answer>> = try_join_all(batches).await?;
+    Ok(reads.into_iter().zip(answers.into_iter().flatten()).collect())
+}
+
+async fn read_one(session: &Incarnation, read: &Read) -> Result<Answer, OpError> {
+    Ok(match read {
+        Read::Names(path) => {
+            Answer::Names(session.children(path).await?.map(|c| c.names).unwrap_or_default())
+        }
+        Read::Node(path) => Answer::Node(session.get(path).await?.map(to_node)),
+    })
+}
+
+fn answer(result: ReadResult) -> Answer {
+    match result {
+        ReadResult::Children(names) => Answer::Names(names.unwrap_or_default()),
+        ReadResult::Node(node) => Answer::Node(node.map(to_node)),
+        _ => Answer::Node(None),
+    }
+}
+
 /// Reads these children of a znode, many by one request.
 pub(crate) async fn get_all(
     session: &Incarnation,
     parent: &str,
     names: Vec<String>,
 ) -> Result<Vec<(String, Option<Node>)>, OpError> {
-    let path = |name: &String| format!("{parent}/{name}");
-    let batches = names.chunks(BATCH).map(async |batch| {
-        if let [name] = batch {
-            return Ok(vec![session.get(&path(name)).await?]);
-        }
-        match session.multi_read(batch.iter().map(|name| ReadOp::get(path(name)))).await {
-            Ok(results) => Ok(results
-                .into_iter()
-                .map(|result| if let ReadResult::Node(node) = result { node } else { None })
-                .collect()),
-            Err(error) if error.is_session_over() => Err(error),
-            // One by one: a reply with many long znodes would be longer than a connection accepts.
-            Err(_) => try_join_all(batch.iter().map(async |name| session.get(&path(name)).await)).await,
-        }
+    let reads = names.iter().map(|name| Read::Node(format!("{parent}/{name}"))).collect();
+    let nodes = read_all(session, reads).await?.into_iter().map(|(_, answer)| match answer {
+        Answer::Node(node) => node,
+        Answer::Names(_) => None,
     });
-    let nodes = try_join_all(batches).await?.into_iter().flatten().map(|node| node.map(to_node));
-    Ok(names.iter().cloned().zip(nodes).collect())
+    Ok(names.into_iter().zip(nodes).collect())
+}
+
+/// What a request sets or creates.
+#[derive(Clone, Debug)]
+pub(super) struct Write {
+    /// The znode.
+    pub(super) path: String,
+    /// Its data then.
+    pub(super) data: Vec<u8>,
+    /// The version that it replaces; `None` if it creates the znode.
+    pub(super) over: Option<i32>,
+    /// The session that owns the znode that it creates, 0 if that is persistent.
+    pub(super) owner: i64,
+    /// The number of changes that watches report of it.
+    pub(super) changes: u8,
+}
+
+impl Write {
+    /// All that a request of this session writes, apart from sequential znodes.
+    pub(super) fn all_of(request: &Request, session: i64) -> Vec<Self> {
+        match request {
+            Request::Create { path, data, ephemeral } => {
+                let owner = if *ephemeral { session } else { 0 };
+                vec![Self { path: path.clone(), data: data.clone(), over: None, owner, changes: 1 }]
+            }
+            Request::Set { path, data, version } => vec![Self::set(path, data, *version)],
+            Request::While { request, .. } => Self::of_transaction(request, session),
+            Request::Together { request, path, data, version } => {
+                let other = Self::set(path, data, *version);
+                Self::of_transaction(request, session).into_iter().chain([other]).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// A [`transaction`] sets what it creates.
+    fn of_transaction(request: &Request, session: i64) -> Vec<Self> {
+        let mut writes = Self::all_of(request, session);
+        for write in writes.iter_mut().filter(|write| write.over.is_none()) {
+            write.changes = 2;
+        }
+        writes
+    }
+
+    fn set(path: &str, data: &[u8], version: i32) -> Self {
+        Self { path: path.to_owned(), data: data.to_owned(), over: Some(version), owner: 0, changes: 1 }
+    }
+
+    /// The znode after this outcome of the request, if that is known; `before` is the znode as it was.
+    pub(super) fn done(&self, outcome: &Outcome, before: Option<&Node>) -> Option<Node> {
+        let data = self.data.clone();
+        match (outcome, self.over) {
+            (Outcome::Created { czxid, version, .. }, None) => {
+                let (zxid, owner) = (*czxid, self.owner);
+                Some(Node {
+                    data,
+                    version: *version,
+                    czxid: zxid,
+                    mzxid: zxid,
+                    owner,
+                    ctime_ms: 0,
+                    mtime_ms: 0,
+                })
+            }
+            // All of a transaction is of one moment.
+            (Outcome::Created { czxid: mzxid, .. } | Outcome::Changed { mzxid, .. }, Some(over)) => {
+                let before = before.filter(|before| before.version == over)?;
+                Some(Node { data, version: over + 1, mzxid: *mzxid, ..before.clone() })
+            }
+            _ => None,
+        }
+    }
 }
 
 fn mode(ephemeral: bool) -> CreateMode {

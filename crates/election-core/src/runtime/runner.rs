@@ -77,8 +77,8 @@ impl<H: Handler> Runner<H> {
         Self {
             name,
             directories: engine.directories().into(),
+            watches: Watches::new(session.clone(), engine.base().to_owned()),
             engine,
-            watches: Watches::new(session.clone()),
             work: Work::new(handler, events.clone(), panicked),
             session,
             events,
@@ -170,7 +170,10 @@ impl<H: Handler> Runner<H> {
         match &event {
             Event::Leave { .. } => self.leaving = true,
             Event::App(AppEvent::Stopped) => self.work.stopped(),
-            Event::Done { .. } => self.under_way = self.under_way.saturating_sub(1),
+            Event::Done { op, outcome } => {
+                self.under_way = self.under_way.saturating_sub(1);
+                self.watches.ended(*op, outcome);
+            }
             _ => {}
         }
         self.engine.handle(now(), event);
@@ -312,7 +315,9 @@ impl<H: Handler> Runner<H> {
         match action {
             Action::Perform { op, epoch, request } => self.perform(op, epoch, request),
             Action::Watch { epoch, set } => {
-                self.watches.set(epoch, &set, |watched| self.engine.reports_leaders(watched));
+                let engine = &self.engine;
+                self.watches
+                    .set(epoch, &set, engine.looks_for_its_seat(), |watched| engine.reports_leaders(watched));
             }
             Action::KeepLease(true) => {
                 let keeper = self.session.keep_lease();
@@ -344,6 +349,7 @@ impl<H: Handler> Runner<H> {
             events.send(Event::Done { op, outcome });
             return;
         };
+        self.watches.begins(op, &request, session.session_id().0);
         let directories = Arc::clone(&self.directories);
         tokio::spawn(async move {
             let outcome = operations::perform(&session, request, &directories).await;

@@ -1,4 +1,5 @@
-//! The engine's watches: one task for each, which reports what it reads.
+//! The engine's watches: of the elector one for its whole election, otherwise one task for each, which reports what it
+//! reads.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -9,8 +10,11 @@ use tokio::{
 };
 use zk_session::Session;
 
-use super::{operations::to_node, tree::TreeWatch};
-use crate::engine::{Event, Watched};
+use super::{
+    base_watch::BaseWatch,
+    operations::{Write, to_node},
+};
+use crate::engine::{Event, OpId, Outcome, Request, Watched};
 
 /// The longest delay before a passive member reads a change. The shortest is half of it. A change of leadership changes
 /// the decision and the leader znode several times within moments. One read at the end costs each of many members two
@@ -21,10 +25,13 @@ const COALESCED: Duration = Duration::from_millis(250);
 ///
 /// The session's watches survive a new session by themselves. They are begun again nevertheless, so that the engine
 /// does not miss a read from before it knew of the new session.
-#[derive(Debug)]
 pub(super) struct Watches {
     session: Session,
     epoch: u64,
+    /// The election's path.
+    base: String,
+    /// Instead of all others, while the children of any znode are watched.
+    whole: Option<Box<BaseWatch>>,
     armed: HashMap<Watched, Armed>,
     /// How many have been armed so far.
     count: u64,
@@ -43,18 +50,27 @@ struct Armed {
 }
 
 impl Watches {
-    pub(super) fn new(session: Session) -> Self {
+    pub(super) fn new(session: Session, base: String) -> Self {
         let coalesced = watch::Sender::new(false);
         let (sender, read) = mpsc::unbounded_channel();
         let (armed, tasks) = (HashMap::new(), JoinSet::new());
-        Self { session, epoch: 0, armed, count: 0, sender, read, tasks, coalesced }
+        Self { session, epoch: 0, base, whole: None, armed, count: 0, sender, read, tasks, coalesced }
     }
 
     /// The next result. Results of a watch that was removed meanwhile are omitted: the engine no longer relies on them,
     /// and arms a new watch when it does.
     pub(super) async fn next(&mut self) -> Box<Event> {
         loop {
-            let Some((number, event)) = self.read.recv().await else { return std::future::pending().await };
+            let whole = async {
+                match &mut self.whole {
+                    Some(whole) => whole.next().await,
+                    None => std::future::pending().await,
+                }
+            };
+            let (number, event) = tokio::select! {
+                Some(read) = self.read.recv() => read,
+                event = whole => return Box::new(event),
+            };
             if self.armed.values().any(|armed| armed.number == number) {
                 return event;
             }
@@ -67,38 +83,68 @@ impl Watches {
         self.coalesced.send_if_modified(|known| std::mem::replace(known, coalesced) != coalesced);
     }
 
-    /// Watches exactly this set. `reports_leaders` selects the watches whose reads may be [coalesced](Self::coalesce).
-    pub(super) fn set(&mut self, epoch: u64, set: &[Watched], reports_leaders: impl Fn(&Watched) -> bool) {
+    /// Watches exactly this set. While a member that `looks_for_its_seat` may turn out to be the elector, single watches
+    /// would be in vain. `reports_leaders` selects the watches whose reads may be [coalesced](Self::coalesce).
+    pub(super) fn set(
+        &mut self,
+        epoch: u64,
+        set: &[Watched],
+        looks_for_its_seat: bool,
+        reports_leaders: impl Fn(&Watched) -> bool,
+    ) {
         if epoch != self.epoch {
             self.clear();
             self.epoch = epoch;
         }
+        let is_whole = set.iter().any(|watched| matches!(watched, Watched::Tree(_)));
+        if is_whole {
+            let new = || Box::new(BaseWatch::new(self.session.clone(), epoch, self.base.clone()));
+            self.whole.get_or_insert_with(new).want(set);
+        } else {
+            self.whole = None;
+        }
         self.armed.retain(|watched, armed| {
-            let keep = set.contains(watched);
+            let keep = !is_whole && set.contains(watched);
             if !keep {
                 armed.task.abort();
             }
             keep
         });
         while self.tasks.try_join_next().is_some() {}
+        if is_whole || looks_for_its_seat {
+            return;
+        }
         for watched in set {
-            if !self.armed.contains_key(watched) {
+            if let Watched::Node(path) = watched
+                && !self.armed.contains_key(watched)
+            {
                 self.count += 1;
                 let reader = Reader { number: self.count, sender: self.sender.clone() };
-                let session = self.session.clone();
-                let task = match watched.clone() {
-                    Watched::Node(path) => {
-                        let coalesced = reports_leaders(watched).then(|| self.coalesced.subscribe());
-                        self.tasks.spawn(node(session, path, reader, coalesced))
-                    }
-                    Watched::Tree(parent) => self.tasks.spawn(tree(session, parent, reader)),
-                };
+                let coalesced = reports_leaders(watched).then(|| self.coalesced.subscribe());
+                let task = self.tasks.spawn(node(self.session.clone(), path.clone(), reader, coalesced));
                 self.armed.insert(watched.clone(), Armed { number: self.count, task });
             }
         }
     }
 
-    pub(super) fn clear(&mut self) {
+    /// This request is about to be made: the changes that it causes need not be read.
+    pub(super) fn begins(&mut self, op: OpId, request: &Request, session: i64) {
+        if let Some(whole) = &mut self.whole {
+            for write in Write::all_of(request, session) {
+                whole.begins(op, write);
+            }
+        }
+    }
+
+    /// A request has ended.
+    pub(super) fn ended(&mut self, op: OpId, outcome: &Outcome) {
+        if let Some(whole) = &mut self.whole {
+            whole.ended(op, outcome);
+        }
+    }
+
+    fn clear(&mut self) {
+        self.whole = None;
         self.armed.clear();
         self.tasks.abort_all();
         while self.tasks.try_join_next().is_some() {}
@@ -146,15 +192,6 @@ async fn node(session: Session, path: String, reader: Reader, mut coalesced: Opt
         let Ok(seen) = seen else { return };
         let node = seen.value.map(to_node);
         if !reader.has_read(Event::Seen { epoch: seen.epoch.0, path: path.clone(), node }) {
-            return;
-        }
-    }
-}
-
-async fn tree(session: Session, parent: String, reader: Reader) {
-    let mut watch = TreeWatch::new(session, parent.clone());
-    while let Ok((epoch, nodes)) = watch.next().await {
-        if !reader.has_read(Event::SeenTree { epoch: epoch.0, parent: parent.clone(), nodes }) {
             return;
         }
     }
