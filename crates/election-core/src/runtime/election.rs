@@ -124,6 +124,24 @@ struct Handle {
     holds: Mutex<Holds>,
 }
 
+/// Reports how a member's part has ended once it is dropped, also by a panic.
+struct End {
+    reason: Ended,
+    ended: watch::Sender<Option<Ended>>,
+}
+
+impl End {
+    fn comes(mut self, reason: Ended) {
+        self.reason = reason;
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.ended.send_replace(Some(self.reason.clone()));
+    }
+}
+
 /// The reasons to block planned moves, oldest first.
 #[derive(Debug, Default)]
 struct Holds {
@@ -151,11 +169,10 @@ impl Election {
         let (ended_sender, ended) = watch::channel(None);
         let runner =
             Runner::new(name.clone(), engine, session, handler, events.clone(), inbox, status_sender);
-        let task = tokio::spawn(Box::new(runner).run());
-        tokio::spawn(async move {
-            let reason = task.await.unwrap_or(Ended::EnginePanicked);
-            ended_sender.send_replace(Some(reason));
-        });
+        let end = End { reason: Ended::EnginePanicked, ended: ended_sender };
+        // On the heap: the task would have room for it twice.
+        let running = Box::pin(Box::new(runner).run());
+        tokio::spawn(async move { end.comes(running.await) });
         Self { handle: Arc::new(Handle { name, events, status, ended, holds: Mutex::default() }) }
     }
 

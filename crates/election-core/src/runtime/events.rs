@@ -4,13 +4,22 @@ use tokio::sync::mpsc;
 
 use crate::engine::Event;
 
-/// Sends events to one engine. They are boxed: a channel keeps room for 32 messages, and there may be thousands of quiet
+/// Sends to one runner. Messages are boxed: a channel keeps room for 32 of them, and there may be thousands of quiet
 /// elections.
 #[derive(Clone, Debug)]
-pub(super) struct Events(mpsc::UnboundedSender<Box<Event>>);
+pub(super) struct Events(mpsc::UnboundedSender<Box<Message>>);
 
 /// Receives what [`Events`] send.
-pub(super) type Inbox = mpsc::UnboundedReceiver<Box<Event>>;
+pub(super) type Inbox = mpsc::UnboundedReceiver<Box<Message>>;
+
+/// What a runner receives.
+#[derive(Debug)]
+pub(super) enum Message {
+    /// For the engine.
+    Event(Event),
+    /// This call of the application panicked.
+    Panicked(&'static str),
+}
 
 impl Events {
     pub(super) fn channel() -> (Self, Inbox) {
@@ -20,6 +29,32 @@ impl Events {
 
     /// Once the election has ended, an event has no effect.
     pub(super) fn send(&self, event: Event) {
-        let _ = self.0.send(Box::new(event));
+        let _ = self.0.send(Box::new(Message::Event(event)));
+    }
+
+    /// To be held during a call of the application.
+    pub(super) fn during(&self, call: &'static str) -> During {
+        During { events: self.clone(), call }
+    }
+}
+
+/// Reports the panic by which it is dropped.
+pub(super) struct During {
+    events: Events,
+    call: &'static str,
+}
+
+impl During {
+    /// The call has ended with this event.
+    pub(super) fn ends(self, event: Event) {
+        self.events.send(event);
+    }
+}
+
+impl Drop for During {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let _ = self.events.0.send(Box::new(Message::Panicked(self.call)));
+        }
     }
 }

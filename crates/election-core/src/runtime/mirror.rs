@@ -25,7 +25,7 @@ pub(super) struct Mirror {
     /// What has changed, or may have changed.
     unread: BTreeSet<Read>,
     /// The last write of each znode, until it has ended and its changes are noted. Of none that is unread.
-    writes: BTreeMap<String, OwnWrite>,
+    writes: Vec<OwnWrite>,
     /// Whether changes are reported by now.
     is_armed: bool,
 }
@@ -71,7 +71,8 @@ impl Mirror {
             Read::Node(path) => includes(wants, path),
         });
         let unread = &self.unread;
-        self.writes.retain(|path, _| includes(wants, path) && !unread.contains(&Read::Node(path.clone())));
+        let is_read = |path: &String| !unread.contains(&Read::Node(path.clone()));
+        self.writes.retain(|own| includes(wants, &own.write.path) && is_read(&own.write.path));
         self.wants.len() > kept
     }
 
@@ -87,12 +88,12 @@ impl Mirror {
         if !includes(&self.wants, path) {
             return;
         }
-        let write = self.writes.remove(path);
+        let own = self.take_write(path);
         if kind == ChangeKind::Deleted {
             // The deletion came before a creation of which no change is noted.
-            if let Some(write) = write.filter(|write| write.write.over.is_none() && write.noted == 0) {
-                let has_ended = write.has_ended;
-                self.writes.insert(path.to_owned(), write);
+            if let Some(own) = own.filter(|own| own.write.over.is_none() && own.noted == 0) {
+                let has_ended = own.has_ended;
+                self.writes.push(own);
                 if has_ended {
                     return;
                 }
@@ -104,11 +105,11 @@ impl Mirror {
             }
             return;
         }
-        match write {
-            Some(mut write) if !write.is_noted() => {
-                write.noted += 1;
-                if !(write.is_noted() && write.has_ended) {
-                    self.writes.insert(path.to_owned(), write);
+        match own {
+            Some(mut own) if !own.is_noted() => {
+                own.noted += 1;
+                if !(own.is_noted() && own.has_ended) {
+                    self.writes.push(own);
                 }
             }
             _ => {
@@ -148,7 +149,7 @@ impl Mirror {
             self.has_node(path, None);
         }
         for path in there {
-            self.writes.remove(&path);
+            self.take_write(&path);
             self.unread.insert(Read::Node(path));
         }
     }
@@ -183,11 +184,8 @@ impl Mirror {
         if !self.is_armed || !alone || in_tree || self.unread.contains(&read) {
             return;
         }
-        match self.writes.remove(path) {
-            None => {
-                let path = path.clone();
-                self.writes.insert(path, OwnWrite { op, write, noted: 0, has_ended: false });
-            }
+        match self.take_write(path) {
+            None => self.writes.push(OwnWrite { op, write, noted: 0, has_ended: false }),
             // Which change is whose is not known then.
             Some(earlier) if earlier.noted > 0 => {
                 self.unread.insert(read);
@@ -198,19 +196,20 @@ impl Mirror {
 
     /// A request has ended, which perhaps wrote something.
     pub(super) fn ended(&mut self, op: OpId, outcome: &Outcome) {
-        let paths: Vec<_> =
-            self.writes.iter().filter(|(_, write)| write.op == op).map(|(path, _)| path.clone()).collect();
-        for path in paths {
-            let Some(write) = self.writes.remove(&path) else { continue };
-            match write.write.done(outcome, self.nodes.get(&path)) {
+        let (ended, others): (Vec<_>, _) =
+            std::mem::take(&mut self.writes).into_iter().partition(|own| own.op == op);
+        self.writes = others;
+        for own in ended {
+            let path = own.write.path.clone();
+            match own.write.done(outcome, self.nodes.get(&path)) {
                 Some(node) => {
-                    self.has_node(path.clone(), Some(node));
-                    if !write.is_noted() {
-                        self.writes.insert(path, OwnWrite { has_ended: true, ..write });
+                    self.has_node(path, Some(node));
+                    if !own.is_noted() {
+                        self.writes.push(OwnWrite { has_ended: true, ..own });
                     }
                 }
                 // Then the change that was noted is somebody else's, or what was written is not known.
-                None if write.noted > 0 => {
+                None if own.noted > 0 => {
                     self.unread.insert(Read::Node(path));
                 }
                 None => {}
@@ -218,20 +217,20 @@ impl Mirror {
         }
     }
 
+    fn take_write(&mut self, path: &str) -> Option<OwnWrite> {
+        let at = self.writes.iter().position(|own| own.write.path == path)?;
+        Some(self.writes.swap_remove(at))
+    }
+
     /// Whether a write has ended whose changes are not all noted.
     pub(super) fn awaits_change(&self) -> bool {
-        self.writes.values().any(|write| write.has_ended)
+        self.writes.iter().any(|own| own.has_ended)
     }
 
     /// The changes of writes that have ended did not come: their znodes are read.
     pub(super) fn stop_awaiting(&mut self) {
-        let unread = &mut self.unread;
-        self.writes.retain(|path, write| {
-            if write.has_ended {
-                unread.insert(Read::Node(path.clone()));
-            }
-            !write.has_ended
-        });
+        let late = self.writes.extract_if(.., |own| own.has_ended);
+        self.unread.extend(late.map(|own| Read::Node(own.write.path)));
     }
 
     // ---- out ----
@@ -509,6 +508,8 @@ mod tests {
                     _ => _ = server.answer(&mut mirror),
                 }
                 take(&mut mirror, &mut taken);
+                let is_unread = |own: &OwnWrite| mirror.unread.contains(&Read::Node(own.write.path.clone()));
+                assert!(!mirror.writes.iter().any(is_unread), "{mirror:?}, MIRROR_SEED={seed}");
             }
             mirror.want(&wants());
             for (op, write) in own {

@@ -2,12 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use zk_session::{BootTime, Incarnation, Lease, LeaseKeeper, Session, SessionPin, SessionState, sleep_until};
 
 use super::{
     election::{Ended, StopBudgetTooLong},
-    events::{Events, Inbox},
+    events::{Events, Inbox, Message},
     handler::{ElectionEvent, Handler},
     now, operations,
     status::ElectionStatus,
@@ -36,7 +36,6 @@ pub(super) struct Runner<H> {
     status: watch::Sender<ElectionStatus>,
     watches: Watches,
     work: Work<H>,
-    panics: mpsc::UnboundedReceiver<&'static str>,
     turn: Turn,
     /// Operations that have not ended.
     under_way: usize,
@@ -55,11 +54,11 @@ pub(super) struct Runner<H> {
 
 /// What woke the runner.
 enum Woken {
-    Event(Option<Box<Event>>),
+    Watch(Box<Event>),
+    Message(Option<Box<Message>>),
     Session(bool),
     Turn,
     Lease,
-    Panic(&'static str),
     Clock,
 }
 
@@ -73,18 +72,16 @@ impl<H: Handler> Runner<H> {
         inbox: Inbox,
         status: watch::Sender<ElectionStatus>,
     ) -> Self {
-        let (panicked, panics) = mpsc::unbounded_channel();
         Self {
             name,
             directories: engine.directories().into(),
             watches: Watches::new(session.clone(), engine.base().to_owned()),
             engine,
-            work: Work::new(handler, events.clone(), panicked),
+            work: Work::new(handler, events.clone()),
             session,
             events,
             inbox,
             status,
-            panics,
             turn: Turn::default(),
             under_way: 0,
             incarnation: None,
@@ -109,13 +106,14 @@ impl<H: Handler> Runner<H> {
                 return end;
             }
             match self.wait(&mut states).await {
-                Woken::Event(None) => return Ended::SessionClosed,
-                Woken::Event(Some(event)) => {
+                Woken::Watch(event) => {
                     self.handle(*event);
-                    for _ in 0..BATCH {
-                        let Ok(event) = self.inbox.try_recv() else { break };
-                        self.handle(*event);
-                    }
+                    self.receive_more();
+                }
+                Woken::Message(None) => return Ended::SessionClosed,
+                Woken::Message(Some(message)) => {
+                    self.receive(*message);
+                    self.receive_more();
                 }
                 Woken::Session(true) => {
                     let state = states.borrow_and_update().clone();
@@ -127,10 +125,6 @@ impl<H: Handler> Runner<H> {
                 }
                 Woken::Session(false) => self.session_changed(&SessionState::Closed),
                 Woken::Lease => self.lease_changed(),
-                Woken::Panic(call) => {
-                    tracing::error!(election = self.name, call, "the application panicked");
-                    return Ended::HandlerPanicked { call };
-                }
                 Woken::Clock => self.handle(Event::Tick),
             }
         }
@@ -159,10 +153,29 @@ impl<H: Handler> Runner<H> {
             changed = states.changed() => Woken::Session(changed.is_ok()),
             () = self.turn.come() => Woken::Turn,
             () = lease => Woken::Lease,
-            Some(call) = self.panics.recv() => Woken::Panic(call),
             () = clock => Woken::Clock,
-            event = self.watches.next() => Woken::Event(Some(event)),
-            event = self.inbox.recv() => Woken::Event(event),
+            event = self.watches.next() => Woken::Watch(event),
+            message = self.inbox.recv() => Woken::Message(message),
+        }
+    }
+
+    fn receive(&mut self, message: Message) {
+        match message {
+            Message::Event(event) => self.handle(event),
+            Message::Panicked(call) => {
+                tracing::error!(election = self.name, call, "the application panicked");
+                self.end = Some(Ended::HandlerPanicked { call });
+            }
+        }
+    }
+
+    /// Handles what has come meanwhile.
+    fn receive_more(&mut self) {
+        for _ in 0..BATCH {
+            match self.inbox.try_recv() {
+                Ok(message) if self.end.is_none() => self.receive(*message),
+                _ => return,
+            }
         }
     }
 

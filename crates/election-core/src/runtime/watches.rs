@@ -30,57 +30,36 @@ pub(super) struct Watches {
     epoch: u64,
     /// The election's path.
     base: String,
-    /// Instead of all others, while the children of any znode are watched.
-    whole: Option<Box<BaseWatch>>,
-    armed: HashMap<Watched, Armed>,
-    /// How many have been armed so far.
-    count: u64,
-    /// The results, each with the number of its watch.
-    sender: mpsc::UnboundedSender<(u64, Box<Event>)>,
-    read: mpsc::UnboundedReceiver<(u64, Box<Event>)>,
-    tasks: JoinSet<()>,
-    /// Whether reads of the decision and the leader znodes are coalesced.
-    coalesced: watch::Sender<bool>,
+    armed: Armed,
 }
 
-#[derive(Debug)]
-struct Armed {
-    number: u64,
-    task: AbortHandle,
+enum Armed {
+    Nothing,
+    /// While the children of any znode are watched.
+    Whole(Box<BaseWatch>),
+    Single(Box<SingleWatches>),
 }
 
 impl Watches {
     pub(super) fn new(session: Session, base: String) -> Self {
-        let coalesced = watch::Sender::new(false);
-        let (sender, read) = mpsc::unbounded_channel();
-        let (armed, tasks) = (HashMap::new(), JoinSet::new());
-        Self { session, epoch: 0, base, whole: None, armed, count: 0, sender, read, tasks, coalesced }
+        Self { session, epoch: 0, base, armed: Armed::Nothing }
     }
 
-    /// The next result. Results of a watch that was removed meanwhile are omitted: the engine no longer relies on them,
-    /// and arms a new watch when it does.
+    /// The next result. Cancel safe.
     pub(super) async fn next(&mut self) -> Box<Event> {
-        loop {
-            let whole = async {
-                match &mut self.whole {
-                    Some(whole) => whole.next().await,
-                    None => std::future::pending().await,
-                }
-            };
-            let (number, event) = tokio::select! {
-                Some(read) = self.read.recv() => read,
-                event = whole => return Box::new(event),
-            };
-            if self.armed.values().any(|armed| armed.number == number) {
-                return event;
-            }
+        match &mut self.armed {
+            Armed::Nothing => std::future::pending().await,
+            Armed::Whole(whole) => Box::new(whole.next().await),
+            Armed::Single(single) => single.next().await,
         }
     }
 
     /// Whether changes of the leaders are read a moment later, several at once. When this ends, pending changes are
     /// read at once.
     pub(super) fn coalesce(&self, coalesced: bool) {
-        self.coalesced.send_if_modified(|known| std::mem::replace(known, coalesced) != coalesced);
+        if let Armed::Single(single) = &self.armed {
+            single.coalesced.send_if_modified(|known| std::mem::replace(known, coalesced) != coalesced);
+        }
     }
 
     /// Watches exactly this set. While a member that `looks_for_its_seat` may turn out to be the elector, single watches
@@ -93,43 +72,35 @@ impl Watches {
         reports_leaders: impl Fn(&Watched) -> bool,
     ) {
         if epoch != self.epoch {
-            self.clear();
+            self.armed = Armed::Nothing;
             self.epoch = epoch;
         }
-        let is_whole = set.iter().any(|watched| matches!(watched, Watched::Tree(_)));
-        if is_whole {
-            let new = || Box::new(BaseWatch::new(self.session.clone(), epoch, self.base.clone()));
-            self.whole.get_or_insert_with(new).want(set);
-        } else {
-            self.whole = None;
-        }
-        self.armed.retain(|watched, armed| {
-            let keep = !is_whole && set.contains(watched);
-            if !keep {
-                armed.task.abort();
+        if set.iter().any(|watched| matches!(watched, Watched::Tree(_))) {
+            if let Armed::Whole(whole) = &mut self.armed {
+                return whole.want(set);
             }
-            keep
-        });
-        while self.tasks.try_join_next().is_some() {}
-        if is_whole || looks_for_its_seat {
+            let mut whole = BaseWatch::new(self.session.clone(), epoch, self.base.clone());
+            whole.want(set);
+            self.armed = Armed::Whole(Box::new(whole));
             return;
         }
-        for watched in set {
-            if let Watched::Node(path) = watched
-                && !self.armed.contains_key(watched)
-            {
-                self.count += 1;
-                let reader = Reader { number: self.count, sender: self.sender.clone() };
-                let coalesced = reports_leaders(watched).then(|| self.coalesced.subscribe());
-                let task = self.tasks.spawn(node(self.session.clone(), path.clone(), reader, coalesced));
-                self.armed.insert(watched.clone(), Armed { number: self.count, task });
+        if !matches!(self.armed, Armed::Single(_)) {
+            self.armed = match looks_for_its_seat {
+                true => Armed::Nothing,
+                false => Armed::Single(Box::new(SingleWatches::new(self.session.clone()))),
+            };
+        }
+        if let Armed::Single(single) = &mut self.armed {
+            single.retain(set);
+            if !looks_for_its_seat {
+                single.arm(set, reports_leaders);
             }
         }
     }
 
     /// This request is about to be made: the changes that it causes need not be read.
     pub(super) fn begins(&mut self, op: OpId, request: &Request, session: i64) {
-        if let Some(whole) = &mut self.whole {
+        if let Armed::Whole(whole) = &mut self.armed {
             for write in Write::all_of(request, session) {
                 whole.begins(op, write);
             }
@@ -138,16 +109,75 @@ impl Watches {
 
     /// A request has ended.
     pub(super) fn ended(&mut self, op: OpId, outcome: &Outcome) {
-        if let Some(whole) = &mut self.whole {
+        if let Armed::Whole(whole) = &mut self.armed {
             whole.ended(op, outcome);
         }
     }
+}
 
-    fn clear(&mut self) {
-        self.whole = None;
-        self.armed.clear();
-        self.tasks.abort_all();
+/// A task for each watch.
+struct SingleWatches {
+    session: Session,
+    armed: HashMap<Watched, SingleWatch>,
+    /// How many have been armed so far.
+    count: u64,
+    /// The results, each with the number of its watch.
+    sender: mpsc::UnboundedSender<(u64, Box<Event>)>,
+    read: mpsc::UnboundedReceiver<(u64, Box<Event>)>,
+    tasks: JoinSet<()>,
+    /// Whether reads of the decision and the leader znodes are coalesced.
+    coalesced: watch::Sender<bool>,
+}
+
+struct SingleWatch {
+    number: u64,
+    task: AbortHandle,
+}
+
+impl SingleWatches {
+    fn new(session: Session) -> Self {
+        let coalesced = watch::Sender::new(false);
+        let (sender, read) = mpsc::unbounded_channel();
+        let (armed, tasks) = (HashMap::new(), JoinSet::new());
+        Self { session, armed, count: 0, sender, read, tasks, coalesced }
+    }
+
+    /// The next result. Results of a watch that was removed meanwhile are omitted: the engine no longer relies on them,
+    /// and arms a new watch when it does.
+    async fn next(&mut self) -> Box<Event> {
+        loop {
+            let Some((number, event)) = self.read.recv().await else { return std::future::pending().await };
+            if self.armed.values().any(|armed| armed.number == number) {
+                return event;
+            }
+        }
+    }
+
+    /// Removes the watches that are not in this set.
+    fn retain(&mut self, set: &[Watched]) {
+        self.armed.retain(|watched, armed| {
+            let keep = set.contains(watched);
+            if !keep {
+                armed.task.abort();
+            }
+            keep
+        });
         while self.tasks.try_join_next().is_some() {}
+    }
+
+    /// Arms the watches of this set that are not armed.
+    fn arm(&mut self, set: &[Watched], reports_leaders: impl Fn(&Watched) -> bool) {
+        for watched in set {
+            if let Watched::Node(path) = watched
+                && !self.armed.contains_key(watched)
+            {
+                self.count += 1;
+                let reader = Reader { number: self.count, sender: self.sender.clone() };
+                let coalesced = reports_leaders(watched).then(|| self.coalesced.subscribe());
+                let task = self.tasks.spawn(node(self.session.clone(), path.clone(), reader, coalesced));
+                self.armed.insert(watched.clone(), SingleWatch { number: self.count, task });
+            }
+        }
     }
 }
 

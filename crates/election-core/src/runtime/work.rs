@@ -1,15 +1,15 @@
 //! The application's calls, one at a time, each in a task of its own.
 
-use std::{collections::BTreeMap, future::Future, sync::Arc};
+use std::{future::Future, sync::Arc};
 
 use tokio::{
-    sync::{mpsc, watch},
+    sync::watch,
     task::{AbortHandle, JoinHandle},
 };
 use zk_session::BootTime;
 
 use super::{
-    events::Events,
+    events::{During, Events},
     handler::{ElectionEvent, Handler, Leadership, StopOrder},
 };
 use crate::{
@@ -21,8 +21,8 @@ use crate::{
 pub(super) struct Work<H> {
     handler: Arc<H>,
     events: Events,
-    panics: mpsc::UnboundedSender<&'static str>,
-    call: Option<Call>,
+    /// The call in progress.
+    call: Option<JoinHandle<()>>,
     stop: Option<watch::Sender<StopReason>>,
     work_until: watch::Sender<BootTime>,
     /// Notifies the leadership of its end.
@@ -34,23 +34,15 @@ pub(super) struct Work<H> {
 }
 
 impl<H: Handler> Work<H> {
-    /// `panics` receives the name of a call that panicked.
-    pub(super) fn new(handler: H, events: Events, panics: mpsc::UnboundedSender<&'static str>) -> Self {
+    pub(super) fn new(handler: H, events: Events) -> Self {
         let handler = Arc::new(handler);
         let (leaders, changes) = watch::channel(Leaders::new());
-        let task = tokio::spawn(tell(Arc::clone(&handler), changes));
-        let telling = task.abort_handle();
-        let reports = panics.clone();
-        tokio::spawn(async move {
-            if task.await.is_err_and(|error| error.is_panic()) {
-                let _ = reports.send("leader_changed");
-            }
-        });
+        let during = events.during("leader_changed");
+        let telling = tokio::spawn(tell(Arc::clone(&handler), changes, during)).abort_handle();
         let (work_until, _) = watch::channel(BootTime::from_duration(std::time::Duration::ZERO));
         Self {
             handler,
             events,
-            panics,
             call: None,
             stop: None,
             work_until,
@@ -126,9 +118,9 @@ impl<H: Handler> Work<H> {
         let handler = Arc::clone(&self.handler);
         self.begin("stop", async move {
             if let Some(running) = running {
-                running.abort.abort();
+                running.abort();
                 // The call in progress is dropped before anything is stopped.
-                let _ = running.reporter.await;
+                let _ = running.await;
             }
             handler.stop(&order).await;
             AppEvent::Stopped
@@ -142,23 +134,22 @@ impl<H: Handler> Work<H> {
     }
 
     pub(super) fn leader_changed(&self, slot: usize, leader: Option<Current>) {
-        self.leaders.send_modify(|leaders| drop(leaders.insert(slot, leader)));
+        self.leaders.send_modify(|leaders| match leaders.iter_mut().find(|(known, _)| *known == slot) {
+            Some((_, known)) => *known = leader,
+            None => {
+                // A leader takes much room, and most elections have one slot.
+                leaders.reserve_exact(1);
+                leaders.push((slot, leader));
+            }
+        });
     }
 
     fn begin(&mut self, name: &'static str, call: impl Future<Output = AppEvent> + Send + 'static) {
-        let (events, panics) = (self.events.clone(), self.panics.clone());
-        let task = tokio::spawn(call);
-        let abort = task.abort_handle();
-        let reporter = tokio::spawn(async move {
-            match task.await {
-                Ok(answer) => events.send(Event::App(answer)),
-                Err(error) if error.is_panic() => {
-                    let _ = panics.send(name);
-                }
-                Err(_) => {}
-            }
-        });
-        self.call = Some(Call { abort, reporter });
+        let during = self.events.during(name);
+        self.call = Some(tokio::spawn(async move {
+            let answer = call.await;
+            during.ends(Event::App(answer));
+        }));
     }
 }
 
@@ -166,30 +157,26 @@ impl<H> Drop for Work<H> {
     fn drop(&mut self) {
         self.telling.abort();
         if let Some(call) = &self.call {
-            call.abort.abort();
+            call.abort();
         }
     }
 }
 
-/// The leaders, by slot.
-type Leaders = BTreeMap<usize, Option<Current>>;
+/// The leaders with their slots.
+type Leaders = Vec<(usize, Option<Current>)>;
 
 /// Notifies the application of each slot whose leader differs from the one that it was notified of.
-async fn tell<H: Handler>(handler: Arc<H>, mut changes: watch::Receiver<Leaders>) {
+async fn tell<H: Handler>(handler: Arc<H>, mut changes: watch::Receiver<Leaders>, during: During) {
     let mut told = Leaders::new();
     while changes.changed().await.is_ok() {
         let leaders = changes.borrow_and_update().clone();
-        for (slot, leader) in &leaders {
-            if told.get(slot) != Some(leader) {
+        for slot_and_leader in &leaders {
+            if !told.contains(slot_and_leader) {
+                let (slot, leader) = slot_and_leader;
                 handler.leader_changed(*slot, leader.as_ref()).await;
             }
         }
         told = leaders;
     }
-}
-
-/// A call in progress, and the task that reports its end.
-struct Call {
-    abort: AbortHandle,
-    reporter: JoinHandle<()>,
+    drop(during);
 }
