@@ -562,9 +562,10 @@ mod tests {
         server.change("/b/leader", false);
         settled(&mut mirror, &mut server);
         for path in ["/b/nodes/b", "/b/leader"] {
+            server.change(path, false);
             server.change(path, true);
         }
-        server.deliver(&mut mirror, 2);
+        server.deliver(&mut mirror, 4);
         assert_eq!(mirror.to_read(), None);
         assert_eq!(settled(&mut mirror, &mut server).values().flatten().count(), 0);
     }
