@@ -8,6 +8,7 @@ mod engine;
 pub mod explain;
 mod ids;
 pub mod internals;
+mod mirror;
 #[cfg(feature = "runtime")]
 pub mod operator;
 mod paths;

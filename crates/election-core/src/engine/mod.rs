@@ -224,9 +224,9 @@ impl Engine {
         self.core.config.paths.base()
     }
 
-    /// Whether it stands in the election, and does not know yet whether its ballot is the lowest.
-    #[cfg(feature = "runtime")]
-    pub(crate) fn looks_for_its_seat(&self) -> bool {
+    /// Whether it stands in the election, and does not know yet whether its ballot is the lowest. It may have to watch
+    /// the whole election then, instead of single znodes.
+    pub fn looks_for_its_seat(&self) -> bool {
         let seat = &self.core.own.seat;
         seat.ballot.is_some() && !seat.is_ranked && seat.before.is_none()
     }

@@ -7,11 +7,11 @@ use tokio::time::{Instant, sleep_until};
 use tracing::warn;
 use zk_session::{Change, ChangeKind, ChangeWatch, OpError, Session};
 
-use super::{
-    mirror::Mirror,
-    operations::{self, Answer, Read, Write},
+use super::operations;
+use crate::{
+    engine::{Event, OpId, Outcome, Watched},
+    mirror::{Answer, Mirror, Read, Write},
 };
-use crate::engine::{Event, OpId, Outcome, Watched};
 
 /// How long to wait before a read is repeated that has failed.
 const RETRY: Duration = Duration::from_secs(1);
@@ -168,7 +168,7 @@ impl BaseWatch {
             self.retry_at = None;
             self.mirror.gap();
         } else {
-            self.mirror.changed(&change.path, change.kind);
+            self.mirror.changed(&change.path, change.kind == ChangeKind::Deleted);
         }
     }
 }

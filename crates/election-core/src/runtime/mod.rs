@@ -13,7 +13,6 @@ mod first;
 mod handler;
 mod latch;
 mod leaders;
-mod mirror;
 pub(crate) mod operations;
 mod runner;
 mod status;

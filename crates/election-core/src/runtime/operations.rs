@@ -9,6 +9,7 @@ use zk_session::{
 
 use crate::{
     engine::{Node, Outcome, Request},
+    mirror::{Answer, Read},
     record::RecordError,
 };
 
@@ -220,22 +221,6 @@ pub(crate) async fn tree(session: &Incarnation, parent: &str) -> Result<BTreeMap
 /// Znodes that are read by one request. Their records have a few hundred bytes each.
 pub(crate) const BATCH: usize = 128;
 
-/// What to read.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Read {
-    /// The names of a znode's children.
-    Names(String),
-    /// A znode.
-    Node(String),
-}
-
-/// What was read: no names, or no znode, if it does not exist.
-#[derive(Debug)]
-pub(super) enum Answer {
-    Names(Vec<String>),
-    Node(Option<Node>),
-}
-
 /// Reads all of it, many by one request.
 pub(super) async fn read_all(
     session: &Incarnation,
@@ -289,78 +274,6 @@ pub(crate) async fn get_all(
         Answer::Names(_) => None,
     });
     Ok(names.into_iter().zip(nodes).collect())
-}
-
-/// What a request sets or creates.
-#[derive(Clone, Debug)]
-pub(super) struct Write {
-    /// The znode.
-    pub(super) path: String,
-    /// Its data then.
-    pub(super) data: Vec<u8>,
-    /// The version that it replaces; `None` if it creates the znode.
-    pub(super) over: Option<i32>,
-    /// The session that owns the znode that it creates, 0 if that is persistent.
-    pub(super) owner: i64,
-    /// The number of changes that watches report of it.
-    pub(super) changes: u8,
-}
-
-impl Write {
-    /// All that a request of this session writes, apart from sequential znodes.
-    pub(super) fn all_of(request: &Request, session: i64) -> Vec<Self> {
-        match request {
-            Request::Create { path, data, ephemeral } => {
-                let owner = if *ephemeral { session } else { 0 };
-                vec![Self { path: path.clone(), data: data.clone(), over: None, owner, changes: 1 }]
-            }
-            Request::Set { path, data, version } => vec![Self::set(path, data, *version)],
-            Request::While { request, .. } => Self::of_transaction(request, session),
-            Request::Together { request, path, data, version } => {
-                let other = Self::set(path, data, *version);
-                Self::of_transaction(request, session).into_iter().chain([other]).collect()
-            }
-            _ => Vec::new(),
-        }
-    }
-
-    /// A [`transaction`] sets what it creates.
-    fn of_transaction(request: &Request, session: i64) -> Vec<Self> {
-        let mut writes = Self::all_of(request, session);
-        for write in writes.iter_mut().filter(|write| write.over.is_none()) {
-            write.changes = 2;
-        }
-        writes
-    }
-
-    fn set(path: &str, data: &[u8], version: i32) -> Self {
-        Self { path: path.to_owned(), data: data.to_owned(), over: Some(version), owner: 0, changes: 1 }
-    }
-
-    /// The znode after this outcome of the request, if that is known; `before` is the znode as it was.
-    pub(super) fn done(&self, outcome: &Outcome, before: Option<&Node>) -> Option<Node> {
-        let data = self.data.clone();
-        match (outcome, self.over) {
-            (Outcome::Created { czxid, version, .. }, None) => {
-                let (zxid, owner) = (*czxid, self.owner);
-                Some(Node {
-                    data,
-                    version: *version,
-                    czxid: zxid,
-                    mzxid: zxid,
-                    owner,
-                    ctime_ms: 0,
-                    mtime_ms: 0,
-                })
-            }
-            // All of a transaction is of one moment.
-            (Outcome::Created { czxid: mzxid, .. } | Outcome::Changed { mzxid, .. }, Some(over)) => {
-                let before = before.filter(|before| before.version == over)?;
-                Some(Node { data, version: over + 1, mzxid: *mzxid, ..before.clone() })
-            }
-            _ => None,
-        }
-    }
 }
 
 fn mode(ephemeral: bool) -> CreateMode {

@@ -10,11 +10,11 @@ use tokio::{
 };
 use zk_session::Session;
 
-use super::{
-    base_watch::BaseWatch,
-    operations::{Write, to_node},
+use super::{base_watch::BaseWatch, operations::to_node};
+use crate::{
+    engine::{Event, OpId, Outcome, Request, Watched},
+    mirror::Write,
 };
-use crate::engine::{Event, OpId, Outcome, Request, Watched};
 
 /// The longest delay before a passive member reads a change. The shortest is half of it. A change of leadership changes
 /// the decision and the leader znode several times within moments. One read at the end costs each of many members two

@@ -1,11 +1,98 @@
-//! What is known of an election's znodes, and what has to be read: changes and answers in, results out, no I/O.
+//! What an elector knows of its election's znodes, and what it has to read: changes and answers in, results out, no I/O.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use zk_session::ChangeKind;
+use crate::engine::{Event, Node, OpId, Outcome, Request, Watched};
 
-use super::operations::{Answer, Read, Write};
-use crate::engine::{Event, Node, OpId, Outcome, Watched};
+/// What to read.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Read {
+    /// The names of a znode's children.
+    Names(String),
+    /// A znode.
+    Node(String),
+}
+
+/// What was read.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// To [`Read::Names`]; none if the znode does not exist.
+    Names(Vec<String>),
+    /// To [`Read::Node`].
+    Node(Option<Node>),
+}
+
+/// What a request sets or creates.
+#[derive(Clone, Debug)]
+pub struct Write {
+    /// The znode.
+    pub path: String,
+    /// Its data then.
+    pub data: Vec<u8>,
+    /// The version that it replaces; `None` if it creates the znode.
+    pub over: Option<i32>,
+    /// The session that owns the znode that it creates, 0 if that is persistent.
+    pub owner: i64,
+    /// The number of changes that watches report of it.
+    pub changes: u8,
+}
+
+impl Write {
+    /// All that a request of this session writes, apart from sequential znodes.
+    pub fn all_of(request: &Request, session: i64) -> Vec<Self> {
+        match request {
+            Request::Create { path, data, ephemeral } => {
+                let owner = if *ephemeral { session } else { 0 };
+                vec![Self { path: path.clone(), data: data.clone(), over: None, owner, changes: 1 }]
+            }
+            Request::Set { path, data, version } => vec![Self::set(path, data, *version)],
+            Request::While { request, .. } => Self::of_transaction(request, session),
+            Request::Together { request, path, data, version } => {
+                let other = Self::set(path, data, *version);
+                Self::of_transaction(request, session).into_iter().chain([other]).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// A transaction sets what it creates: servers before 3.9 do not answer otherwise in which transaction that was.
+    fn of_transaction(request: &Request, session: i64) -> Vec<Self> {
+        let mut writes = Self::all_of(request, session);
+        for write in writes.iter_mut().filter(|write| write.over.is_none()) {
+            write.changes = 2;
+        }
+        writes
+    }
+
+    fn set(path: &str, data: &[u8], version: i32) -> Self {
+        Self { path: path.to_owned(), data: data.to_owned(), over: Some(version), owner: 0, changes: 1 }
+    }
+
+    /// The znode after this outcome of the request, if that is known; `before` is the znode as it was.
+    pub fn done(&self, outcome: &Outcome, before: Option<&Node>) -> Option<Node> {
+        let data = self.data.clone();
+        match (outcome, self.over) {
+            (Outcome::Created { czxid, version, .. }, None) => {
+                let (zxid, owner) = (*czxid, self.owner);
+                Some(Node {
+                    data,
+                    version: *version,
+                    czxid: zxid,
+                    mzxid: zxid,
+                    owner,
+                    ctime_ms: 0,
+                    mtime_ms: 0,
+                })
+            }
+            // All of a transaction is of one moment.
+            (Outcome::Created { czxid: mzxid, .. } | Outcome::Changed { mzxid, .. }, Some(over)) => {
+                let before = before.filter(|before| before.version == over)?;
+                Some(Node { data, version: over + 1, mzxid: *mzxid, ..before.clone() })
+            }
+            _ => None,
+        }
+    }
+}
 
 /// The znodes that the engine watches, as far as they are known.
 ///
@@ -18,7 +105,7 @@ use crate::engine::{Event, Node, OpId, Outcome, Watched};
 /// they answer the write, and whoever notes them may still learn of the answer first. If they have not come a moment
 /// later, the znode is read after all. Any further change is somebody else's.
 #[derive(Debug, Default)]
-pub(super) struct Mirror {
+pub struct Mirror {
     wants: Vec<Want>,
     /// Those that exist, by path.
     nodes: BTreeMap<String, Node>,
@@ -55,7 +142,7 @@ impl OwnWrite {
 impl Mirror {
     /// What the engine watches from now on. What is new in it is read and taken once, changed or not. Returns whether
     /// anything is new.
-    pub(super) fn want(&mut self, set: &[Watched]) -> bool {
+    pub fn want(&mut self, set: &[Watched]) -> bool {
         self.wants.retain(|want| set.contains(&want.watched));
         let kept = self.wants.len();
         for watched in set {
@@ -77,19 +164,19 @@ impl Mirror {
     }
 
     /// Changes are reported from now on, or may have been missed.
-    pub(super) fn gap(&mut self) {
+    pub fn gap(&mut self) {
         self.is_armed = true;
         self.writes.clear();
         self.unread = self.wants.iter().map(|want| read_of(&want.watched)).collect();
     }
 
-    /// This znode has changed.
-    pub(super) fn changed(&mut self, path: &str, kind: ChangeKind) {
+    /// This znode has changed: it was created, set or deleted.
+    pub fn changed(&mut self, path: &str, is_deleted: bool) {
         if !includes(&self.wants, path) {
             return;
         }
         let own = self.take_write(path);
-        if kind == ChangeKind::Deleted {
+        if is_deleted {
             // The deletion came before a creation of which no change is noted.
             if let Some(own) = own.filter(|own| own.write.over.is_none() && own.noted == 0) {
                 let has_ended = own.has_ended;
@@ -119,13 +206,13 @@ impl Mirror {
     }
 
     /// What to read, if anything is.
-    pub(super) fn to_read(&self) -> Option<Vec<Read>> {
+    pub fn to_read(&self) -> Option<Vec<Read>> {
         let reads = || self.unread.iter().cloned().collect();
         (self.is_armed && !self.unread.is_empty()).then(reads)
     }
 
     /// Notes the answers to reads that were begun together.
-    pub(super) fn has_read(&mut self, answers: Vec<(Read, Answer)>) {
+    pub fn has_read(&mut self, answers: Vec<(Read, Answer)>) {
         for (read, answer) in answers {
             // Otherwise it is not wanted any more, or was deleted and need not be read.
             if !self.unread.remove(&read) {
@@ -174,7 +261,7 @@ impl Mirror {
     // ---- own writes ----
 
     /// A request of this member's own is about to write this znode.
-    pub(super) fn begins(&mut self, op: OpId, write: Write) {
+    pub fn begins(&mut self, op: OpId, write: Write) {
         let path = &write.path;
         let alone =
             self.wants.iter().any(|want| matches!(&want.watched, Watched::Node(node) if node == path));
@@ -195,7 +282,7 @@ impl Mirror {
     }
 
     /// A request has ended, which perhaps wrote something.
-    pub(super) fn ended(&mut self, op: OpId, outcome: &Outcome) {
+    pub fn ended(&mut self, op: OpId, outcome: &Outcome) {
         let (ended, others): (Vec<_>, _) =
             std::mem::take(&mut self.writes).into_iter().partition(|own| own.op == op);
         self.writes = others;
@@ -223,12 +310,12 @@ impl Mirror {
     }
 
     /// Whether a write has ended whose changes are not all noted.
-    pub(super) fn awaits_change(&self) -> bool {
+    pub fn awaits_change(&self) -> bool {
         self.writes.iter().any(|own| own.has_ended)
     }
 
     /// The changes of writes that have ended did not come: their znodes are read.
-    pub(super) fn stop_awaiting(&mut self) {
+    pub fn stop_awaiting(&mut self) {
         let late = self.writes.extract_if(.., |own| own.has_ended);
         self.unread.extend(late.map(|own| Read::Node(own.write.path)));
     }
@@ -236,7 +323,7 @@ impl Mirror {
     // ---- out ----
 
     /// The next result that is complete and was not taken yet.
-    pub(super) fn take(&mut self, epoch: u64) -> Option<Event> {
+    pub fn take(&mut self, epoch: u64) -> Option<Event> {
         let unread = &self.unread;
         let is_read = |watched: &Watched| match watched {
             Watched::Node(_) => !unread.contains(&read_of(watched)),
@@ -336,7 +423,7 @@ mod tests {
     #[derive(Default)]
     struct Server {
         nodes: BTreeMap<String, Node>,
-        changes: VecDeque<(String, ChangeKind)>,
+        changes: VecDeque<(String, bool)>,
         outcomes: VecDeque<(OpId, Outcome)>,
         zxid: i64,
     }
@@ -345,10 +432,10 @@ mod tests {
         fn change(&mut self, path: &str, delete: bool) {
             self.zxid += 1;
             let zxid = self.zxid;
-            let kind = match self.nodes.get_mut(path) {
+            let is_deleted = match self.nodes.get_mut(path) {
                 Some(_) if delete => {
                     self.nodes.remove(path);
-                    ChangeKind::Deleted
+                    true
                 }
                 Some(old) => {
                     *old = Node {
@@ -357,14 +444,14 @@ mod tests {
                         mzxid: zxid,
                         ..*old
                     };
-                    ChangeKind::DataChanged
+                    false
                 }
                 None => {
                     self.nodes.insert(path.to_owned(), node(zxid));
-                    ChangeKind::Created
+                    false
                 }
             };
-            self.changes.push_back((path.to_owned(), kind));
+            self.changes.push_back((path.to_owned(), is_deleted));
         }
 
         /// As a request to set this version, or to create the znode.
@@ -381,7 +468,7 @@ mod tests {
                     self.change(&write.path, false);
                     // In a transaction it is created first, and set then.
                     for _ in 1..write.changes {
-                        self.changes.push_back((write.path.clone(), ChangeKind::DataChanged));
+                        self.changes.push_back((write.path.clone(), false));
                     }
                     let node = self.nodes.get_mut(&write.path).unwrap();
                     node.data.clone_from(&write.data);
@@ -396,8 +483,8 @@ mod tests {
 
         fn deliver(&mut self, mirror: &mut Mirror, most: usize) {
             for _ in 0..most {
-                let Some((path, kind)) = self.changes.pop_front() else { return };
-                mirror.changed(&path, kind);
+                let Some((path, is_deleted)) = self.changes.pop_front() else { return };
+                mirror.changed(&path, is_deleted);
             }
         }
 
