@@ -2,6 +2,7 @@
 
 mod job_support;
 
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -592,7 +593,6 @@ fn no_program_is_started_after_its_time() {
     let tree = Tree::new();
     let start = |start_by: BootTime| {
         let stage = serde_json::json!({
-            "outcome": 1,
             "guard": std::process::id(),
             "start_by": u64::try_from(start_by.as_duration().as_millis()).expect("a time"),
             "cgroup": null,
@@ -600,12 +600,16 @@ fn no_program_is_started_after_its_time() {
             "oom_score_adj": null,
         });
         let file = tree.file("started");
-        let output = std::process::Command::new(env!("CARGO_BIN_EXE_dr-worker"))
+        let (mut outcome, stdin) = std::io::pipe().expect("a pipe");
+        std::process::Command::new(env!("CARGO_BIN_EXE_dr-worker"))
             .args(["guard", "--exec", &stage.to_string(), "touch"])
             .arg(&file)
-            .output()
+            .stdin(stdin)
+            .status()
             .expect("started");
-        (String::from_utf8(output.stdout).expect("text"), file.exists())
+        let mut reason = String::new();
+        outcome.read_to_string(&mut reason).expect("text");
+        (reason, file.exists())
     };
     let now = BootTime::now();
     assert_eq!(start(now), ("the lease leaves no time to run and stop the job".to_owned(), false));

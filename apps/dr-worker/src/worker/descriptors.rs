@@ -20,9 +20,8 @@ const OWN: u64 = 64;
 /// What a running job needs: the socket to its guard, the handle of the guard's process, and its output.
 const RUNNING: u64 = 3;
 
-/// What a program needs while it is started or run to its end: two ends each of socket, output, standard error and the
-/// report of a failed `exec`, the lock, and the handle of its guard's process. Few jobs start at the same time, except
-/// when a site is lost.
+/// What a program needs while it is started or run to its end: two ends each of socket, output and standard error, and the
+/// handle of its guard's process. Few jobs start at the same time, except when a site is lost.
 const STARTING: u64 = 7;
 
 /// The least and the most HTTP clients at a time.

@@ -1,8 +1,8 @@
 //! The guard's loop: wait for an event, handle it, read the clock, act.
 
 use std::fs;
-use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::io::{self, IoSliceMut};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -12,15 +12,16 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal, kill, killpg};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::sys::socket::{MsgFlags, send};
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, send};
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
-use nix::unistd::{self, Pid};
+use nix::unistd::Pid;
 use rustix::process::{WaitOptions, wait};
 use zk_session::BootTime;
 
 use super::cgroup::{self, Cgroup};
 use super::invocation::EXIT_USAGE;
+use super::last::HeldLock;
 use super::launch::{self, Launched, NO_TIME};
 use super::plan::{Plan, Step};
 use super::protocol::{Exit, Launch, Lines, Lingering, Order, Report, Why, encode};
@@ -42,6 +43,9 @@ const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 /// machine's memory, more than a guard uses.
 const OOM_DISTANCE: i32 = 10;
 
+/// Why nothing is started without the lock that was sent: the kernel drops a descriptor for which there is no room.
+const NO_LOCK: &str = "the guard did not receive the member's lock; check the limit of open files";
+
 /// Waits for the start order on standard input, and guards the job to its end.
 pub(super) fn run() -> ExitCode {
     let mut orders = Orders::default();
@@ -50,9 +54,13 @@ pub(super) fn run() -> ExitCode {
         Ok(None) => return ExitCode::SUCCESS, // the worker went away before it wanted anything
         Ok(Some(_)) | Err(_) => return ExitCode::from(EXIT_USAGE),
     };
-    let guarded = Wakers::new()
-        .map_err(|error| format!("the guard can't set itself up: {error}"))
-        .and_then(|wakers| Keeper::start(&launch, &mut orders, wakers));
+    let lock = launch.lock_from.zip(orders.lock).map(|(worker, fd)| HeldLock { worker, fd });
+    let guarded = match lock {
+        None if launch.lock_from.is_some() => Err(NO_LOCK.to_owned()),
+        _ => Wakers::new()
+            .map_err(|error| format!("the guard can't set itself up: {error}"))
+            .and_then(|wakers| Keeper::start(&launch, &mut orders, wakers)),
+    };
     match guarded {
         Ok(keeper) => keeper.guard(),
         Err(error) => {
@@ -60,9 +68,7 @@ pub(super) fn run() -> ExitCode {
             report(&Report::Gone);
         }
     }
-    if let (Some(lock), Some(record), Some(session)) =
-        (launch.lock, &launch.record, orders.session_of_the_dead())
-    {
+    if let (Some(lock), Some(record), Some(session)) = (lock, &launch.record, orders.session_of_the_dead()) {
         lock.release(record, &session);
     }
     ExitCode::SUCCESS
@@ -339,6 +345,8 @@ struct Orders {
     open: bool,
     /// The worker's session, by the last order about it.
     session: Option<WorkerSession>,
+    /// The member's lock, once its descriptor has come.
+    lock: Option<RawFd>,
 }
 
 impl Orders {
@@ -381,12 +389,24 @@ impl Orders {
     /// One read. It blocks if nothing is available.
     fn read(&mut self) {
         let mut buffer = [0; 16 * 1024];
-        match unistd::read(io::stdin().as_fd(), &mut buffer) {
-            Ok(0) => self.open = false,
-            Ok(count) => self.lines.push(&buffer[..count]),
-            Err(Errno::EINTR | Errno::EAGAIN) => {}
-            Err(_) => self.open = false,
-        }
+        let mut control = nix::cmsg_space!(RawFd);
+        let mut parts = [IoSliceMut::new(&mut buffer)];
+        // Closed on `exec`: a job that has the lock would keep it locked.
+        let flags = MsgFlags::MSG_CMSG_CLOEXEC;
+        let count = match recvmsg::<()>(io::stdin().as_raw_fd(), &mut parts, Some(&mut control), flags) {
+            Ok(received) => {
+                for message in received.cmsgs().into_iter().flatten() {
+                    if let ControlMessageOwned::ScmRights(descriptors) = message {
+                        self.lock = descriptors.first().copied();
+                    }
+                }
+                received.bytes
+            }
+            Err(Errno::EINTR | Errno::EAGAIN) => return,
+            Err(_) => 0,
+        };
+        self.open = count > 0;
+        self.lines.push(&buffer[..count]);
     }
 }
 

@@ -5,8 +5,8 @@
 //!
 //! * The socket to the worker is closed, and the worker is no longer the parent of this process: the kernel gives a process
 //!   another parent when no thread of its parent can run any more.
-//! * No other process has the member's lock. The worker has it, each of its guards (from before it is started until no process
-//!   of its job is left), and the next worker. So no guard has a job, or is about to start one.
+//! * No other process has the member's lock. The worker has it, each of its guards (from its order to start until no process of
+//!   its job is left; an order on its way counts), and the next worker. So no guard has a job, or is about to start one.
 //! * The directory of records is empty. A guard that was killed leaves a record there, and perhaps processes of its job.
 //!
 //! In any other case nothing is done, and the session ends by its timeout.
@@ -19,7 +19,6 @@ use std::thread;
 use std::time::Duration;
 
 use nix::unistd::{self, Pid};
-use serde::{Deserialize, Serialize};
 use zk_session::BootTime;
 
 use super::closing;
@@ -34,12 +33,12 @@ const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 /// The member's lock, as a guard has it from its worker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct HeldLock {
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HeldLock {
     /// The worker's process id.
-    pub(crate) worker: i32,
-    /// The descriptor.
-    pub(crate) fd: RawFd,
+    pub(super) worker: i32,
+    /// The descriptor: a number, so that nothing closes it before the guard ends, or gives up the lock.
+    pub(super) fd: RawFd,
 }
 
 impl HeldLock {
@@ -115,7 +114,7 @@ mod tests {
             State { dir, lock }
         }
 
-        /// As a guard inherits it.
+        /// As a guard receives it.
         fn guard(&self, worker: i32) -> HeldLock {
             HeldLock { worker, fd: self.lock.try_clone().expect("dup").into_raw_fd() }
         }

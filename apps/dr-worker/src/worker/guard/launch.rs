@@ -6,7 +6,7 @@
 //! program needs none.
 
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
@@ -15,11 +15,11 @@ use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use command_fds::CommandFdExt;
 use nix::fcntl::OFlag;
 use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::{self, Pid};
+use rustix::stdio;
 use serde::{Deserialize, Serialize};
 use zk_session::BootTime;
 
@@ -44,11 +44,9 @@ pub(super) struct Launched {
     outcome: File,
 }
 
-/// The arguments of the second stage, besides the command.
+/// The arguments of the second stage, besides the command. Its standard input is the pipe for the reason of a failure.
 #[derive(Debug, Serialize, Deserialize)]
 struct Stage {
-    /// The descriptor for the reason of a failure.
-    outcome: RawFd,
     guard: i32,
     /// Nothing is started after this.
     start_by: Millis,
@@ -74,7 +72,6 @@ pub(super) fn launch(
     let (outcome, writer) =
         unistd::pipe2(OFlag::O_CLOEXEC).map_err(|errno| failed(io::Error::from(errno)))?;
     let stage = Stage {
-        outcome: writer.as_raw_fd(),
         guard: Pid::this().as_raw(),
         start_by: start_by.into(),
         cgroup: cgroup.map(Path::to_owned),
@@ -84,7 +81,7 @@ pub(super) fn launch(
     };
     let stage = serde_json::to_string(&stage).map_err(|error| failed(error.into()))?;
     let mut command = Command::new(SELF_EXE);
-    command.arg0(program()).args([VERB, EXEC, &stage]).args(&launch.command).stdin(Stdio::null());
+    command.arg0(program()).args([VERB, EXEC, &stage]).args(&launch.command).stdin(writer);
     if let Some(output) = output {
         command.stdout(output.try_clone().map_err(failed)?).stderr(output);
     }
@@ -100,7 +97,6 @@ pub(super) fn launch(
     if let Some(dir) = &launch.working_dir {
         command.current_dir(dir);
     }
-    command.preserved_fds(vec![writer]);
     // The handle is dropped without waiting: the guard reaps its children by pid.
     let pid = command.spawn().map_err(|error| match &launch.working_dir {
         Some(dir) => format!("can't start the launcher in working_dir {}: {error}", dir.display()),
@@ -135,28 +131,21 @@ pub(super) fn exec_stage(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     let (Some(stage), Some(program)) = (stage, args.next()) else {
         return ExitCode::from(EXIT_USAGE);
     };
-    let Ok(mut outcome) = inherited(stage.outcome) else {
+    // Closed by the `exec`, for which standard input becomes another one.
+    let Ok(outcome) = stdio::stdin().try_clone_to_owned() else {
         return ExitCode::from(EXIT_USAGE);
     };
+    let mut outcome = File::from(outcome);
     let failure = match prepare(&stage, &outcome) {
         // `exec` also restores the default action of SIGPIPE, which this runtime ignores.
         Ok(()) => {
-            let error = Command::new(&program).args(args).exec();
+            let error = Command::new(&program).args(args).stdin(Stdio::null()).exec();
             format!("can't run {}: {error}", Path::new(&program).display())
         }
         Err(reason) => reason,
     };
     let _ = outcome.write_all(failure.as_bytes());
     ExitCode::from(127)
-}
-
-/// Takes over the pipe that the guard passed as descriptor `fd`, closed on `exec` from now on.
-///
-/// Reopened through `/proc`, because safe code can't turn a number into an owned descriptor.
-fn inherited(fd: RawFd) -> io::Result<File> {
-    let file = OpenOptions::new().write(true).open(format!("/proc/self/fd/{fd}"))?;
-    unistd::close(fd)?;
-    Ok(file)
 }
 
 fn prepare(stage: &Stage, outcome: &File) -> Result<(), String> {
@@ -234,7 +223,7 @@ fn reset_ignored_signals() -> Result<(), String> {
     Ok(())
 }
 
-/// Closes all inherited descriptors, above all the worker's lock: a job that holds it would keep it locked.
+/// Closes all inherited descriptors: those that the worker was started with are not the job's.
 fn close_all_but(keep: RawFd) {
     let Ok(entries) = std::fs::read_dir("/proc/self/fd") else {
         return;

@@ -21,6 +21,18 @@
 //! The last guard of a dead worker has the worker's ZooKeeper session closed, so that the other members do not wait for its
 //! timeout: `last`.
 //!
+//! A guard is started with three descriptors, of which standard input is the socket: more than these can be passed on only by
+//! code between `fork` and `exec`, and `fork` copies the page tables of the worker, which takes long where there are hundreds
+//! of jobs. So the lock follows over the socket:
+//!
+//! ```text
+//!   worker ── the lock's descriptor, with the first byte of the orders ──▶ socket ──▶ guard, until its end
+//! ```
+//!
+//! It is held at any time: by the worker, by the descriptor on its way (even if the worker has died), by the guard. The guard
+//! has it before it can read the whole order to start, so no job runs without it. If the worker dies in between, the order is
+//! not whole, and the guard ends. The descriptor is closed on `exec` in worker and guard, so no launcher and no job has it.
+//!
 //! It outlives the worker by design, so it sets no parent-death signal for itself. It stays in the worker's session, in
 //! its own process group, so that Ctrl-C reaches the worker alone.
 //!
@@ -45,7 +57,6 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 pub(crate) use invocation::{OVER_STDIN, SELF_EXE, VERB};
-pub(crate) use last::HeldLock;
 pub use protocol::{Exit, Why};
 
 use crate::program::program;

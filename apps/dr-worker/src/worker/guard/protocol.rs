@@ -15,7 +15,6 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use zk_session::BootTime;
 
-use super::last::HeldLock;
 use super::session::WorkerSession;
 use crate::config::StopSignal;
 
@@ -51,8 +50,9 @@ pub(crate) struct Launch {
     pub(crate) cgroup: Option<PathBuf>,
     /// The file of the record of this run.
     pub(crate) record: Option<PathBuf>,
-    /// The member's lock, if the worker has one.
-    pub(crate) lock: Option<HeldLock>,
+    /// The process id of the worker, if it has the member's lock. It sends the lock with the first byte of its orders, and
+    /// nothing is started without it.
+    pub(crate) lock_from: Option<i32>,
     /// Whether the guard's standard output is a pipe to the worker, to which the guard passes on the program's output.
     /// Otherwise the program inherits the guard's output.
     pub(crate) relays_output: bool,
@@ -257,7 +257,7 @@ mod tests {
                 until: Millis(77),
                 cgroup: None,
                 record: Some("/var/lib/run".into()),
-                lock: Some(HeldLock { worker: 42, fd: 7 }),
+                lock_from: Some(42),
                 relays_output: true,
                 open_files: Some(1024),
                 no_new_privileges: true,

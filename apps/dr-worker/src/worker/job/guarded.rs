@@ -1,17 +1,16 @@
 //! One process tree under one guard, from start to verified end.
 
-use std::fs::{self, File};
-use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::fs;
+use std::io::{self, IoSlice};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::sync::Arc;
 use std::time::Duration;
 
-use command_fds::CommandFdExt;
 use nix::sys::signal::{Signal, kill, killpg};
+use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use nix::unistd::Pid;
-use tokio::io::AsyncWriteExt;
+use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
@@ -25,7 +24,7 @@ use crate::{
     config::StopSignal,
     program::program,
     worker::guard::{
-        HeldLock, OVER_STDIN, SELF_EXE, VERB, cgroup,
+        OVER_STDIN, SELF_EXE, VERB, cgroup,
         protocol::{Launch, Lines, Lingering, Order, Report, encode},
         session::WorkerSession,
         tree::Sweep,
@@ -156,17 +155,19 @@ impl Guarded {
         mut launch: Launch,
         output: Output,
     ) -> Result<Guarded, String> {
-        let (mut guarded, lock) = spawn(guards, title, output)
+        let mut guarded = spawn(guards, title, output)
             .map_err(|error| format!("can't start a guard ({}): {error}", guards.exe.display()))?;
-        launch.lock = lock.map(|fd| HeldLock { worker: Pid::this().as_raw(), fd });
-        launch.record = guards.lock.as_ref().map(StateLock::new_record);
+        let lock = guards.lock.as_ref();
+        launch.lock_from = lock.map(|_| Pid::this().as_raw());
+        launch.record = lock.map(StateLock::new_record);
         guarded.record.clone_from(&launch.record);
         guarded.cgroup.clone_from(&launch.cgroup);
         let mut orders = guarded.session_order().map(|order| encode(&order)).unwrap_or_default();
         orders.extend(encode(&Order::Start(launch)));
         // An order that is longer than the socket's buffer is written as fast as the guard reads. Half an order starts
         // nothing.
-        match tokio::time::timeout(START_WITHIN, guarded.socket.write_all(&orders)).await {
+        let sending = send_all(&guarded.socket, &orders, lock.map(StateLock::fd));
+        match tokio::time::timeout(START_WITHIN, sending).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => return Err(format!("can't send orders to the guard: {error}")),
             Err(_) => return Err(format!("the guard has not read its orders within {START_WITHIN:?}")),
@@ -370,8 +371,27 @@ async fn changed<T>(value: &mut Option<watch::Receiver<T>>) -> Result<(), watch:
     }
 }
 
-/// Starts a guard. Also returns the number under which it has the lock.
-fn spawn(guards: &Guards, title: &str, output: Output) -> io::Result<(Guarded, Option<RawFd>)> {
+/// Sends the orders, and the lock with their first byte.
+async fn send_all(socket: &UnixStream, mut orders: &[u8], lock: Option<BorrowedFd<'_>>) -> io::Result<()> {
+    let mut lock = lock.map(|lock| [lock.as_raw_fd()]);
+    while !orders.is_empty() {
+        let send = || {
+            let lock = lock.as_ref().map(|fds| ControlMessage::ScmRights(fds.as_slice()));
+            let (parts, flags) = ([IoSlice::new(orders)], MsgFlags::MSG_NOSIGNAL);
+            sendmsg::<()>(socket.as_raw_fd(), &parts, lock.as_slice(), flags, None).map_err(io::Error::from)
+        };
+        let sent = socket.async_io(Interest::WRITABLE, send).await?;
+        orders = &orders[sent..];
+        lock = None;
+    }
+    Ok(())
+}
+
+/// Starts a guard.
+///
+/// Nothing here may need code between `fork` and `exec` (a closure, a user, a group): then the standard library would not
+/// use `posix_spawn`, and the kernel would copy the page tables of this process for each guard.
+fn spawn(guards: &Guards, title: &str, output: Output) -> io::Result<Guarded> {
     let (socket, guards_end) = std::os::unix::net::UnixStream::pair()?;
     socket.set_nonblocking(true)?;
     let socket = UnixStream::from_std(socket)?;
@@ -387,14 +407,6 @@ fn spawn(guards: &Guards, title: &str, output: Output) -> io::Result<(Guarded, O
     if let Some(stderr) = output.stderr {
         command.stderr(Stdio::from(stderr));
     }
-    let mut has_lock = None;
-    if let Some(lock) = &guards.lock {
-        // Passed on under its own number: a chosen one could be that of the pipe that reports a failed `exec`.
-        let file: Arc<File> = lock.file();
-        let file = file.try_clone()?;
-        has_lock = Some(file.as_raw_fd());
-        command.preserved_fds(vec![file.into()]);
-    }
     let registry = GuardRegistry::lock();
     let guard = command.spawn()?;
     let pid = guard
@@ -403,7 +415,7 @@ fn spawn(guards: &Guards, title: &str, output: Output) -> io::Result<(Guarded, O
         .map(Pid::from_raw)
         .ok_or_else(|| io::Error::other("the guard has no process id"))?;
     registry.register(pid);
-    let guarded = Guarded {
+    Ok(Guarded {
         guard,
         guard_pid: pid,
         main: None,
@@ -415,8 +427,7 @@ fn spawn(guards: &Guards, title: &str, output: Output) -> io::Result<(Guarded, O
         lines: Lines::default(),
         is_tree_gone: false,
         is_gone: false,
-    };
-    Ok((guarded, has_lock))
+    })
 }
 
 /// Sends SIGKILL to the processes that a sweep has found.

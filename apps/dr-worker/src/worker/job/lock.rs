@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,9 +18,9 @@ const RETRY: Duration = Duration::from_millis(50);
 /// The lock on a member's name in its state directory, held by the worker and by each of its
 /// guards.
 ///
-/// The kernel releases it when the last of them has ended. Then no worker and no guard of this member runs on this
-/// host. No job of it runs either, unless worker and guard were killed together, which the guards' records show
-/// ([`sweep`](super::sweep)).
+/// The kernel releases it when the last of them has ended. Then no worker of this member runs on this host, and no guard
+/// that has an order. No job of it runs either, unless worker and guard were killed together, which the guards' records
+/// show ([`sweep`](super::sweep)).
 ///
 /// It is never unlocked explicitly: that would release it for the guards too.
 #[derive(Clone, Debug)]
@@ -101,9 +102,9 @@ impl StateLock {
         &self.runs
     }
 
-    /// The descriptor, for guards to inherit.
-    pub(crate) fn file(&self) -> Arc<File> {
-        Arc::clone(&self.file)
+    /// The descriptor, for guards.
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 }
 
@@ -188,7 +189,7 @@ mod tests {
     fn a_handed_on_descriptor_keeps_the_lock() {
         let dir = tempfile::tempdir().expect("tempdir");
         let lock = StateLock::acquire(dir.path(), "east-1").expect("free");
-        let handed_on = lock.file().try_clone().expect("dup");
+        let handed_on = lock.fd().try_clone_to_owned().expect("dup");
         drop(lock);
         assert!(StateLock::acquire(dir.path(), "east-1").is_err());
         drop(handed_on);

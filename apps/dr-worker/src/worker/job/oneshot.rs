@@ -143,7 +143,7 @@ impl OneShot {
             until: until.into(),
             cgroup: None,
             record: None,
-            lock: None,
+            lock_from: None,
             relays_output: false,
             open_files: limit_of_programs(),
             no_new_privileges: renounces_privileges(self.no_new_privileges),

@@ -54,9 +54,9 @@ impl GuardRegistry {
         GuardRegistry(GUARDS.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Registers the guard `pid`, which is not reaped yet.
+    /// Registers the guard `pid`, which is not reaped yet. Those that were reaped unseen stay until the next
+    /// [`adopted`]: to look at each of a thousand guards when the next one starts takes seconds in all.
     pub(super) fn register(mut self, pid: Pid) {
-        self.forget_reaped();
         // Without a start time the pid alone counts.
         let started = Process::read(pid).ok().flatten().map_or(UNSEEN, |process| process.started);
         self.0.insert(pid, started);

@@ -36,8 +36,8 @@ use crate::{
 /// hangs must not cost the job its stop timeout.
 const CONFIRM_WITHIN: Duration = Duration::from_millis(500);
 
-/// Jobs are started one at a time: a fork keeps a thread of the runtime busy for milliseconds. If hundreds of jobs are taken
-/// over at once, the heartbeats of the session need a thread too.
+/// Jobs are started one at a time: a thread of the runtime waits until the kernel has executed the guard. If hundreds of jobs
+/// are taken over at once, the heartbeats of the session need a thread too.
 static STARTING: Semaphore = Semaphore::const_new(1);
 
 /// The outcome of a run of the job.
@@ -432,7 +432,7 @@ impl Supervisor {
             until: (*self.work_until.borrow_and_update()).into(),
             cgroup: self.guards.cgroup_of(&self.spec.name),
             record: None,
-            lock: None,
+            lock_from: None,
             relays_output: true,
             open_files: limit_of_programs(),
             no_new_privileges: renounces_privileges(self.spec.no_new_privileges),
