@@ -47,6 +47,16 @@ async fn requests_and_replies_pass() {
 }
 
 #[tokio::test]
+async fn each_proxy_can_have_an_address_of_its_own() {
+    for last in [2, 3] {
+        let proxy = Proxy::start_at([127, 0, 0, last].into(), server().await).await.unwrap();
+        assert_eq!(proxy.addr().ip().to_string(), format!("127.0.0.{last}"));
+        RawClient::connect(proxy.addr()).await.unwrap().ping().await.unwrap();
+        assert_eq!(proxy.accepted().len(), 1);
+    }
+}
+
+#[tokio::test]
 async fn frames_are_recorded_in_their_order_with_their_connection() {
     let proxy = proxy().await;
     let unrecorded = RawClient::connect(proxy.addr()).await.unwrap();

@@ -58,23 +58,31 @@ impl Proxy {
         Self::start_many(vec![target]).await
     }
 
+    /// The same at another loopback address, such as 127.0.0.2: to a client the server is on a host of its own.
+    ///
+    /// # Errors
+    /// [`Error::Ports`] or [`Error::Io`] if it can't listen.
+    pub async fn start_at(ip: Ipv4Addr, target: SocketAddr) -> Result<Self, Error> {
+        Self::start_with(ip, vec![target], true).await
+    }
+
     /// A proxy for several servers: each connection goes to the first of them,
     /// in this order, that accepts it.
     ///
     /// # Errors
     /// [`Error::Ports`] or [`Error::Io`] if it can't listen.
     pub async fn start_many(targets: Vec<SocketAddr>) -> Result<Self, Error> {
-        Self::start_with(targets, true).await
+        Self::start_with(Ipv4Addr::LOCALHOST, targets, true).await
     }
 
     /// For another protocol than that of clients: requests are not distinguished.
     pub(crate) async fn start_unframed(target: SocketAddr) -> Result<Self, Error> {
-        Self::start_with(vec![target], false).await
+        Self::start_with(Ipv4Addr::LOCALHOST, vec![target], false).await
     }
 
-    async fn start_with(targets: Vec<SocketAddr>, framed: bool) -> Result<Self, Error> {
+    async fn start_with(ip: Ipv4Addr, targets: Vec<SocketAddr>, framed: bool) -> Result<Self, Error> {
         let ports = PortReservation::take(1)?;
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, ports.ports()[0]));
+        let address = SocketAddr::from((ip, ports.ports()[0]));
         let door = Door::open(address).context(|| format!("the proxy cannot listen on {address}"))?;
         let shared = Arc::new(Shared {
             gate: watch::Sender::new(Gate::default()),
