@@ -6,7 +6,8 @@ use super::bare;
 use crate::cargo::{self, cargo};
 
 /// The length of repeated tests, unless these variables are set.
-pub(super) const LONG: [(&str, &str); 6] = [
+pub(super) const LONG: [(&str, &str); 7] = [
+    ("CROWD", "5000"),
     ("CUTS", "20"),
     ("ROLLING_RESTARTS", "10"),
     ("SIM_SEEDS", "20000"),

@@ -146,9 +146,7 @@ impl Ensemble {
 
     /// A znode as a server has it that has applied everything up to `zxid`.
     pub(crate) fn get_at(&self, path: &str, zxid: i64) -> Option<&Node> {
-        let history = self.znodes.get(path)?;
-        let after = history.partition_point(|(at, _)| *at <= zxid);
-        history.get(after.checked_sub(1)?)?.1.as_ref()
+        at(self.znodes.get(path)?, zxid)
     }
 
     pub(crate) fn get(&self, path: &str) -> Option<&Node> {
@@ -157,15 +155,19 @@ impl Ensemble {
 
     /// The children of a znode and what they hold, by name.
     pub(crate) fn tree_at(&self, parent: &str, zxid: i64) -> BTreeMap<String, Node> {
+        self.children_at(parent, zxid).map(|(name, node)| (name.to_owned(), node.clone())).collect()
+    }
+
+    fn children_at(&self, parent: &str, zxid: i64) -> impl Iterator<Item = (&str, &Node)> {
         let prefix = format!("{parent}/");
-        let below = self.znodes.range(prefix.clone()..).take_while(|(path, _)| path.starts_with(&prefix));
-        below
-            .filter_map(|(path, _)| {
-                let name = &path[prefix.len()..];
-                let node = self.get_at(path, zxid).filter(|_| !name.contains('/'))?;
-                Some((name.to_owned(), node.clone()))
-            })
-            .collect()
+        let skipped = prefix.len();
+        let below =
+            self.znodes.range(prefix.clone()..).take_while(move |(path, _)| path.starts_with(&prefix));
+        below.filter_map(move |(path, history)| {
+            let name = &path[skipped..];
+            let node = at(history, zxid).filter(|_| !name.contains('/'))?;
+            Some((name, node))
+        })
     }
 
     // ---- transactions ----
@@ -175,7 +177,8 @@ impl Ensemble {
         match request {
             Request::Get { path } => Applied::refused(Outcome::Got(self.get_at(path, view).cloned())),
             Request::Children { path } => {
-                Applied::refused(Outcome::Names(self.tree_at(path, view).into_keys().collect()))
+                let names = self.children_at(path, view).map(|(name, _)| name.to_owned());
+                Applied::refused(Outcome::Names(names.collect()))
             }
             Request::Create { path, data, ephemeral } => {
                 if self.get(path).is_some() {
@@ -366,6 +369,12 @@ impl Ensemble {
 /// The clock of the servers, independent of that of any host.
 fn stamp(now: Millis) -> i64 {
     1_000_000 + i64::try_from(now).unwrap_or(i64::MAX / 2)
+}
+
+/// What a znode held when everything up to `zxid` was applied.
+fn at(history: &[(i64, Option<Node>)], zxid: i64) -> Option<&Node> {
+    let after = history.partition_point(|(at, _)| *at <= zxid);
+    history.get(after.checked_sub(1)?)?.1.as_ref()
 }
 
 fn latest(history: &[(i64, Option<Node>)]) -> Option<&Node> {
