@@ -91,12 +91,12 @@ fn the_server_on_the_host_of_the_leader_is_left_for_as_long_as_it_leads() {
 
     // On the host of that server, and connected by another way.
     let other = stage.worker("east-2", "east", &[&FAST_FAILOVER[..], &["node.address=127.0.0.2"]].concat());
-    until("the other one stands by", || other.code("/standby") == 200);
+    until("the other one is on standby", || other.code("/standby") == 200);
     assert_eq!(servers.connections(), [1, 0], "only leaders' hosts are avoided");
     stage.operator(&["switchover", "--to", "east-2", "--wait"]).assert(0, &[]);
     until("it has left the host of the leader", || servers.connections() == [0, 1]);
 
-    until("it stands by", || worker.code("/standby") == 200);
+    until("it is on standby", || worker.code("/standby") == 200);
     stage.operator(&["switchover", "--to", "east-1", "--wait"]).assert(0, &[]);
     until("it uses the preferred server again", || servers.connections() == [1, 0]);
 }

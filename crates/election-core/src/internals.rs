@@ -10,6 +10,6 @@ pub use crate::{
         Grant, Level, MAX_TOKEN_BASE, NoSuchToken, Node, Note, NoteKind, OpId, Outcome, Released, Request,
         Watched, Wish, acknowledge, not_now, overrule_site, raise_tokens, slot_of,
     },
-    mirror::{Answer, Mirror, Read, Write},
+    mirror::{Answer, BATCH, Mirror, Read, Write},
     time::{Now, Time},
 };

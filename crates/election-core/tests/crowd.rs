@@ -15,6 +15,7 @@ mod zookeeper;
 use std::{env, fmt};
 
 use crowd::{Change, Crowd, Group, Kind, Loss, Rest};
+use election_core::internals::BATCH;
 
 /// How many members an ordinary run has.
 const MEMBERS: usize = 400;
@@ -51,9 +52,6 @@ const JOINS: u64 = 24;
 
 /// How far two runs are apart that differ only in the order of their messages.
 const APART: u64 = 6;
-
-/// How many records one request reads.
-const BATCH: usize = 128;
 
 struct Measured {
     kind: Kind,

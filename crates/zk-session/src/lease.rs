@@ -335,7 +335,7 @@ mod tests {
             // Over the present connection: when they were sent and acknowledged.
             let (mut heartbeats, mut alive): (Vec<(u64, u64)>, _) = (Vec::new(), 0);
             for (pause, round_trip, arrives, moves) in steps {
-                // Later than any connect request before it: that is what tells connections apart.
+                // Later than any connect request before it: the time of the request identifies the connection.
                 let asked = now + pause.div_ceil(2);
                 let sent = now + pause;
                 let arrived = sent + round_trip * arrives / 100;

@@ -224,8 +224,8 @@ impl Engine {
         self.core.config.paths.base()
     }
 
-    /// Whether it stands in the election, and does not know yet whether its ballot is the lowest. It may have to watch
-    /// the whole election then, instead of single znodes.
+    /// Whether it is a member of the election, and does not know yet whether its ballot is the lowest. The elector watches
+    /// the whole election instead of single znodes.
     pub fn looks_for_its_seat(&self) -> bool {
         let seat = &self.core.own.seat;
         seat.ballot.is_some() && !seat.is_ranked && seat.before.is_none()

@@ -10,6 +10,7 @@ use super::{
 use crate::{
     engine::{Node, Seen, fencing_token, slot_of},
     ids::{Ballot, MemberId},
+    mirror::BATCH,
     paths::Paths,
     record::{
         Control, Current, Elected, FiledRequest, HistoryEntry, MAX_SLOTS, MemberRecord, Record, RecordError,
@@ -17,7 +18,7 @@ use crate::{
     },
     runtime::{
         ReadError,
-        operations::{BATCH, get_all, tree},
+        operations::{get_all, tree},
     },
 };
 

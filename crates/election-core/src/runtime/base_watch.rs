@@ -122,8 +122,8 @@ impl BaseWatch {
         }
     }
 
-    /// Waits for a change, or until something is due. As a stream: a request that sets the watch continues while nobody
-    /// waits for it.
+    /// Waits for a change, or until something is due. As a stream: the request that sets the watch continues when this
+    /// wait is cancelled.
     async fn wait(&mut self) {
         let due = [self.retry_at, self.late_until].into_iter().flatten().min();
         let due = async {

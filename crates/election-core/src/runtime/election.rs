@@ -131,7 +131,7 @@ struct End {
 }
 
 impl End {
-    fn comes(mut self, reason: Ended) {
+    fn report(mut self, reason: Ended) {
         self.reason = reason;
     }
 }
@@ -172,7 +172,7 @@ impl Election {
         let end = End { reason: Ended::EnginePanicked, ended: ended_sender };
         // On the heap: the task would have room for it twice.
         let running = Box::pin(Box::new(runner).run());
-        tokio::spawn(async move { end.comes(running.await) });
+        tokio::spawn(async move { end.report(running.await) });
         Self { handle: Arc::new(Handle { name, events, status, ended, holds: Mutex::default() }) }
     }
 

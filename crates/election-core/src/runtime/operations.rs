@@ -9,7 +9,7 @@ use zk_session::{
 
 use crate::{
     engine::{Node, Outcome, Request},
-    mirror::{Answer, Read},
+    mirror::{Answer, BATCH, Read},
     record::RecordError,
 };
 
@@ -217,9 +217,6 @@ pub(crate) async fn tree(session: &Incarnation, parent: &str) -> Result<BTreeMap
     let nodes = get_all(session, parent, names).await?;
     Ok(nodes.into_iter().filter_map(|(name, node)| Some((name, node?))).collect())
 }
-
-/// Znodes that are read by one request. Their records have a few hundred bytes each.
-pub(crate) const BATCH: usize = 128;
 
 /// Reads all of it, many by one request.
 pub(super) async fn read_all(

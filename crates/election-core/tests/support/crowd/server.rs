@@ -2,12 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use election_core::internals::{Answer as Found, Node, OpId, Outcome, Read, Request, Time, Write};
+use election_core::internals::{Answer as Found, BATCH, Node, OpId, Outcome, Read, Request, Time, Write};
 
 use super::Crowd;
-
-/// How many znodes one request reads at most, as in the runtime.
-const BATCH: usize = 128;
 
 /// From a member to its server.
 #[derive(Debug)]
