@@ -39,8 +39,8 @@ pub const REQUEST_SECONDS_BUCKETS: [f64; 12] =
 /// Each has the label `session`, the name of the session ([`SessionBuilder::name`](crate::SessionBuilder::name)).
 ///
 /// The round trips of the session itself are among `zk_session_request_seconds` as the operations `heartbeat` (a quorum
-/// round trip, four in a session timeout while a lease is kept) and `probe` (a read, three in a session timeout when the
-/// session is idle): the round trip time to ZooKeeper is always known.
+/// round trip, four in a session timeout while a lease is kept) and `probe` (a read, as often while none is): the round
+/// trip time to ZooKeeper is always known.
 pub fn describe_metrics() {
     describe_counter!(REQUESTS, Unit::Count, "Operations on ZooKeeper by kind and outcome, retries included");
     describe_histogram!(

@@ -15,14 +15,18 @@
 //!    connection: the leader touches the session before it answers the server that asks for it. That answer alone
 //!    proves nothing, for a deposed leader may give it; nor does a heartbeat over another connection, for a leader
 //!    elected meanwhile may have begun its timers before;
-//! 3. the sending of heartbeat *m*, once heartbeat *n* is acknowledged that went over the same connection and was sent
-//!    at least
-//!    **one tick after *m* had been acknowledged**. Between the arrival of *m* and that of *n* at the server lies an
-//!    answer to the leader's ping, which went ahead of *n* on the same ordered connection. Half a tick would be enough if
-//!    pings were never late. Over another connection *n* proves nothing of *m*: a session that moves has asked the next
-//!    server before it leaves the last one, so *m* may be later than that, and its touch may not have left the last one.
+//! 3. the sending of request *m*, a heartbeat or a *probe* (a read, which the server answers by itself), once heartbeat
+//!    *n* is acknowledged that went over the same connection and was sent at least **one tick after *m* had been
+//!    answered**. Each request touches its session at the server, whatever it asks for. Between the arrival of *m* and
+//!    that of *n* at the server lies an answer to the leader's ping, which went ahead of *n* on the same ordered
+//!    connection. Half a tick would be enough if pings were never late. Over another connection *n* proves nothing of
+//!    *m*: a session that moves has asked the next server before it leaves the last one, so *m* may be later than that,
+//!    and its touch may not have left the last one.
 //!
 //! Hence, with the latest such moment: `valid_until = moment + granted timeout − margin`.
+//!
+//! A session without a lease sends probes as often as it would send heartbeats. So it has a lease after one round trip,
+//! at any time: its first heartbeat proves a probe, or the connect request of a younger connection.
 //!
 //! # Clocks
 //! The margin covers clocks that drift. Where this machine's clock is slewed while the lease runs, which is checked sixteen
@@ -82,8 +86,9 @@ impl LeaseTiming {
     /// The assumed time of a quorum round trip.
     pub const ROUND_TRIP: Duration = Duration::from_millis(100);
 
-    /// How often the session sends a heartbeat while a lease is kept: four times in a session timeout. Eight times if two
-    /// of those lie within a tick and a round trip, because each heartbeat then proves one that is several intervals older.
+    /// How often the session sends a heartbeat while a lease is kept, and a probe otherwise: four times in a session
+    /// timeout. Eight times if two of those lie within a tick and a round trip, because each heartbeat then proves one that
+    /// is several intervals older.
     pub fn heartbeat_interval(&self) -> Duration {
         let quarter = self.session_timeout / 4;
         if quarter < self.tick_time + Self::ROUND_TRIP { quarter / 2 } else { quarter }
@@ -97,17 +102,13 @@ impl LeaseTiming {
         heartbeat.saturating_mul(u32::try_from(heartbeats).unwrap_or(u32::MAX))
     }
 
-    /// How much is left of a lease at least while every heartbeat is answered within a round trip: what work that has
-    /// to end with the lease may need for that. Zero where the session timeout is too short for the servers' ticks.
+    /// How much is left of a lease at least while heartbeats and probes are answered within a round trip (in the first
+    /// interval of a lease: until the next heartbeat is sent). This is what work that has to end with the lease may need
+    /// for that. Zero where the session timeout is too short for the servers' ticks.
     pub fn shortest_lease(&self) -> Duration {
         let spent = self.heartbeat_interval().saturating_add(self.proving_time()) + Self::ROUND_TRIP;
         self.session_timeout.saturating_sub(lease_margin(self.session_timeout)).saturating_sub(spent)
     }
-}
-
-/// How often an idle session without a lease is probed, to notice in time that a server has stopped answering.
-pub(crate) fn probe_interval(granted_timeout: Duration) -> Duration {
-    granted_timeout / 4
 }
 
 /// How often the clocks are compared while a lease is kept.
@@ -115,49 +116,70 @@ pub(crate) fn clock_interval(granted_timeout: Duration) -> Duration {
     granted_timeout / 16
 }
 
-/// A heartbeat that was acknowledged.
+/// A heartbeat or a probe that was answered.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Heartbeat {
+pub(crate) struct Answered {
     pub(crate) sent: Moment,
-    pub(crate) acknowledged: BootTime,
+    pub(crate) at: BootTime,
     /// When the connect request was sent of the connection that it went over, or of an earlier one. It identifies the
     /// connection: a session sends one connect request after the other.
     pub(crate) attached: Moment,
-    /// The session may have moved to another connection between the sending and the acknowledgement.
+    /// The session may have moved to another connection between the sending and the answer.
     pub(crate) moved: bool,
 }
 
-/// The heartbeats of one session that can still prove something.
+/// What is proved of one session, and what its next heartbeat can prove.
 #[derive(Debug)]
 pub(crate) struct LeaseHistory {
     timing: LeaseTiming,
     /// The latest moment at which the session is proved to have been alive.
     alive: Moment,
-    /// Those over the present connection that prove nothing yet, in the order of sending: of about one tick.
-    heartbeats: VecDeque<Heartbeat>,
+    /// What was answered over the present connection and is not proved yet, in the order of sending: of about one tick.
+    unproved: VecDeque<Answered>,
 }
 
 impl LeaseHistory {
     /// Of a session that is proved to have been alive at that moment: it was made or re-attached then.
     pub(crate) fn new(timing: LeaseTiming, alive: Moment) -> Self {
-        Self { timing, alive, heartbeats: VecDeque::new() }
+        Self { timing, alive, unproved: VecDeque::new() }
     }
 
-    /// Records heartbeats in the order in which they were sent.
-    pub(crate) fn acknowledged(&mut self, heartbeat: Heartbeat) {
-        if heartbeat.moved || self.heartbeats.back().is_some_and(|last| last.attached != heartbeat.attached) {
-            self.heartbeats.clear();
-        }
-        let proved =
-            |earlier: &Heartbeat| earlier.acknowledged + self.timing.tick_time <= heartbeat.sent.boot;
+    /// Records heartbeats and probes in the order in which they were sent.
+    pub(crate) fn heartbeat(&mut self, heartbeat: Answered) {
+        self.leave_another_connection(&heartbeat);
         let mut alive = heartbeat.attached;
-        if let Some(latest) = self.heartbeats.iter().rposition(proved) {
-            alive = later(alive, self.heartbeats[latest].sent);
-            self.heartbeats.drain(..=latest);
+        if let Some(latest) = self.latest_before(&heartbeat) {
+            alive = later(alive, self.unproved[latest].sent);
+            self.unproved.drain(..=latest);
         }
         self.alive = later(self.alive, alive);
-        if !heartbeat.moved {
-            self.heartbeats.push_back(heartbeat);
+        self.record(heartbeat);
+    }
+
+    /// The same for a probe, which proves nothing.
+    pub(crate) fn probe(&mut self, probe: Answered) {
+        self.leave_another_connection(&probe);
+        // The next heartbeat is sent later than this, and proves the latest that is old enough.
+        if let Some(latest) = self.latest_before(&probe) {
+            self.unproved.drain(..latest);
+        }
+        self.record(probe);
+    }
+
+    fn leave_another_connection(&mut self, next: &Answered) {
+        if next.moved || self.unproved.back().is_some_and(|last| last.attached != next.attached) {
+            self.unproved.clear();
+        }
+    }
+
+    /// The latest that a heartbeat proves which is sent with `request`.
+    fn latest_before(&self, request: &Answered) -> Option<usize> {
+        self.unproved.iter().rposition(|earlier| earlier.at + self.timing.tick_time <= request.sent.boot)
+    }
+
+    fn record(&mut self, answered: Answered) {
+        if !answered.moved {
+            self.unproved.push_back(answered);
         }
     }
 
@@ -168,13 +190,15 @@ impl LeaseHistory {
         self.alive.boot + span.saturating_sub(now.slewed_since(self.alive))
     }
 
-    /// When the next heartbeat is due that follows one sent at `last_sent`: after a heartbeat interval, or earlier if
-    /// that is what gives a lease again.
+    /// When the next heartbeat is due that follows one sent at `last_sent`: after a heartbeat interval, or earlier if less
+    /// than the [shortest lease](LeaseTiming::shortest_lease) would be left by then, and an earlier one proves more.
     pub(crate) fn next_heartbeat(&self, last_sent: BootTime, now: Moment) -> BootTime {
         let regular = last_sent + self.timing.heartbeat_interval();
-        let proves = self.heartbeats.front().map(|first| first.acknowledged + self.timing.tick_time);
+        let is_late =
+            self.valid_until(now) < regular + LeaseTiming::ROUND_TRIP + self.timing.shortest_lease();
+        let proves = self.unproved.front().map(|first| first.at + self.timing.tick_time);
         match proves {
-            Some(proves) if self.valid_until(now) <= now.boot && proves > last_sent => regular.min(proves),
+            Some(proves) if is_late && proves > last_sent => regular.min(proves),
             _ => regular,
         }
     }
@@ -204,8 +228,8 @@ mod tests {
         Moment::at(at(ms), Duration::from_millis(ms))
     }
 
-    fn heartbeat(sent: u64, acknowledged: u64) -> Heartbeat {
-        Heartbeat { sent: moment(sent), acknowledged: at(acknowledged), attached: moment(0), moved: false }
+    fn answered(sent: u64, answered: u64) -> Answered {
+        Answered { sent: moment(sent), at: at(answered), attached: moment(0), moved: false }
     }
 
     fn history() -> LeaseHistory {
@@ -235,7 +259,7 @@ mod tests {
         ] {
             let mut history = history();
             for (sent, acknowledged) in heartbeats {
-                history.acknowledged(heartbeat(*sent, *acknowledged));
+                history.heartbeat(answered(*sent, *acknowledged));
             }
             assert_eq!(history.valid_until(moment(9000)), at(alive + SPAN), "{heartbeats:?}");
         }
@@ -246,11 +270,11 @@ mod tests {
     #[test]
     fn a_heartbeat_over_another_connection_proves_its_connect_request_and_nothing_of_those_before() {
         let mut history = history();
-        history.acknowledged(heartbeat(6000, 6001));
-        history.acknowledged(Heartbeat { attached: moment(5000), ..heartbeat(9000, 9001) });
+        history.heartbeat(answered(6000, 6001));
+        history.heartbeat(Answered { attached: moment(5000), ..answered(9000, 9001) });
         assert_eq!(history.valid_until(moment(9001)), at(5000 + SPAN));
         // It went over this connection or a later one.
-        history.acknowledged(Heartbeat { attached: moment(7000), moved: true, ..heartbeat(12_000, 12_001) });
+        history.heartbeat(Answered { attached: moment(7000), moved: true, ..answered(12_000, 12_001) });
         assert_eq!(history.valid_until(moment(12_001)), at(7000 + SPAN));
     }
 
@@ -258,6 +282,18 @@ mod tests {
     fn the_margin_is_a_hundredth_and_no_less_than_a_tenth_of_a_second() {
         assert_eq!(lease_margin(Duration::from_secs(4)), Duration::from_millis(100));
         assert_eq!(lease_margin(Duration::from_secs(60)), Duration::from_millis(600));
+    }
+
+    #[test]
+    fn the_first_heartbeat_of_a_session_that_was_probed_gives_a_lease_at_once() {
+        let mut history = history();
+        for sent in [20_000, 22_500, 25_000, 27_500] {
+            history.probe(answered(sent, sent + 1));
+        }
+        assert_eq!(history.valid_until(moment(28_000)), at(SPAN), "a probe proves nothing");
+        assert_eq!(history.unproved.len(), 2, "no more than a heartbeat can need");
+        history.heartbeat(answered(28_000, 28_001));
+        assert_eq!(history.valid_until(moment(28_001)), at(25_000 + SPAN));
     }
 
     #[test]
@@ -282,9 +318,9 @@ mod tests {
     #[test]
     fn a_lease_that_has_run_out_is_not_kept_waiting_for_a_whole_interval() {
         let mut history = history();
-        history.acknowledged(heartbeat(20_000, 20_001));
+        history.heartbeat(answered(20_000, 20_001));
         assert_eq!(history.next_heartbeat(at(20_000), moment(20_001)), at(22_001));
-        history.acknowledged(heartbeat(22_001, 22_002));
+        history.heartbeat(answered(22_001, 22_002));
         assert_eq!(history.next_heartbeat(at(22_001), moment(22_002)), at(24_501));
     }
 
@@ -308,22 +344,61 @@ mod tests {
             let mut history = LeaseHistory::new(timing, moment(0));
             let mut sent = at(0);
             for round_trip in round_trips {
-                let acknowledged = sent + Duration::from_millis(round_trip);
-                let before = Moment::at(acknowledged, acknowledged.as_duration());
-                let left = history.valid_until(before).duration_since(acknowledged);
+                let answered = sent + Duration::from_millis(round_trip);
+                let before = Moment::at(answered, answered.as_duration());
+                let left = history.valid_until(before).duration_since(answered);
                 prop_assert!(left >= timing.shortest_lease(), "{:?} of {:?} with {:?}", left, timing.shortest_lease(), timing);
                 let sending = Moment::at(sent, sent.as_duration());
-                history.acknowledged(Heartbeat { sent: sending, acknowledged, attached: moment(0), moved: false });
-                sent = history.next_heartbeat(sent, before).max(acknowledged);
+                history.heartbeat(Answered { sent: sending, at: answered, attached: moment(0), moved: false });
+                sent = history.next_heartbeat(sent, before).max(answered);
+            }
+        }
+
+        /// Probes first, then heartbeats, from any moment on.
+        #[test]
+        fn the_first_lease_of_a_session_that_was_probed_is_as_long(
+            session_timeout in 1000u64..60_000,
+            tick_time in 100u64..3000,
+            probes in prop::collection::vec(0u64..=100, 0..20),
+            wanted_after in 0.0..=1.0,
+            heartbeats in prop::collection::vec(0u64..=100, 20),
+        ) {
+            let [session_timeout, tick_time] = [session_timeout, tick_time].map(Duration::from_millis);
+            let timing = LeaseTiming { session_timeout, tick_time };
+            let answered = |sent: BootTime, round_trip| {
+                let at = sent + Duration::from_millis(round_trip);
+                let sent = Moment::at(sent, sent.as_duration());
+                Answered { sent, at, attached: moment(0), moved: false }
+            };
+            let mut history = LeaseHistory::new(timing, moment(0));
+            let mut sent = at(0);
+            let last = probes.len().saturating_sub(1);
+            for (nth, round_trip) in probes.into_iter().enumerate() {
+                let probe = answered(sent, round_trip);
+                history.probe(probe);
+                let wait = timing.heartbeat_interval().mul_f64(if nth < last { 1.0 } else { wanted_after });
+                sent = (sent + wait).max(probe.at);
+            }
+            for round_trip in heartbeats {
+                let heartbeat = answered(sent, round_trip);
+                history.heartbeat(heartbeat);
+                // Before the next one proves more.
+                sent = history.next_heartbeat(sent, moment(0)).max(heartbeat.at);
+                let left = history.valid_until(Moment::at(sent, sent.as_duration())).duration_since(sent);
+                let shortest = timing.shortest_lease();
+                prop_assert!(left >= shortest, "{:?} of {:?} with {:?}", left, shortest, timing);
             }
         }
 
         /// Against the rule, written down naively over the whole history, and against what a leader of an ensemble may
         /// know at the worst: no touch reaches it after the last acknowledged heartbeat, and its pings come up to a
-        /// tick apart.
+        /// tick apart. Of a probe it learns by pings alone.
         #[test]
         fn no_lease_outlives_the_session_at_the_leader(
-            steps in prop::collection::vec((1u64..3000, 0u64..3000, 0u64..=100, prop::bool::weighted(0.2)), 1..40),
+            steps in prop::collection::vec(
+                (1u64..3000, 0u64..3000, 0u64..=100, prop::bool::weighted(0.2), prop::bool::ANY),
+                1..40,
+            ),
             gaps in prop::collection::vec(1u64..=2000, 400),
         ) {
             // When a server has answered a ping, with all touches up to then.
@@ -333,21 +408,26 @@ mod tests {
             // The leader knows of the creation from its sending on, at the earliest.
             let (mut touched_at_leader, mut touched_at_server) = (0, Vec::new());
             // Over the present connection: when they were sent and acknowledged.
-            let (mut heartbeats, mut alive): (Vec<(u64, u64)>, _) = (Vec::new(), 0);
-            for (pause, round_trip, arrives, moves) in steps {
+            let (mut requests, mut alive): (Vec<(u64, u64)>, _) = (Vec::new(), 0);
+            for (pause, round_trip, arrives, moves, quorum) in steps {
                 // Later than any connect request before it: the time of the request identifies the connection.
                 let asked = now + pause.div_ceil(2);
                 let sent = now + pause;
                 let arrived = sent + round_trip * arrives / 100;
                 touched_at_server.push(arrived);
-                let told = pings.iter().rev().find(|ping| **ping <= arrived).copied().unwrap_or(0);
-                let known = touched_at_server.iter().filter(|touch| **touch <= told).max().copied();
-                touched_at_leader = touched_at_leader.max(known.unwrap_or(0));
                 now = sent + round_trip;
-                history.acknowledged(Heartbeat { attached: moment(attached), ..heartbeat(sent, now) });
-                let proved = heartbeats.iter().filter(|(_, acknowledged)| acknowledged + 2000 <= sent).map(|(sent, _)| *sent).max();
-                alive = alive.max(attached).max(proved.unwrap_or(0));
-                heartbeats.push((sent, now));
+                let request = Answered { attached: moment(attached), ..answered(sent, now) };
+                if quorum {
+                    let told = pings.iter().rev().find(|ping| **ping <= arrived).copied().unwrap_or(0);
+                    let known = touched_at_server.iter().filter(|touch| **touch <= told).max().copied();
+                    touched_at_leader = touched_at_leader.max(known.unwrap_or(0));
+                    history.heartbeat(request);
+                    let proved = requests.iter().filter(|(_, at)| at + 2000 <= sent).map(|(sent, _)| *sent).max();
+                    alive = alive.max(attached).max(proved.unwrap_or(0));
+                } else {
+                    history.probe(request);
+                }
+                requests.push((sent, now));
                 prop_assert_eq!(history.valid_until(moment(now)), at(alive + SPAN));
                 let expires = at(touched_at_leader + 10_000);
                 prop_assert!(history.valid_until(moment(now)) < expires, "{:?} and {:?}", history, expires);
@@ -356,7 +436,7 @@ mod tests {
                     attached = asked;
                     touched_at_leader = touched_at_leader.max(asked);
                     touched_at_server.clear();
-                    heartbeats.clear();
+                    requests.clear();
                 }
             }
         }

@@ -17,7 +17,7 @@ use crate::driver::{self, Along, BoxFuture, DriverError, DriverEvent, answered};
 use crate::error::{ConnectError, NoLease};
 use crate::establish::{Made, establish};
 use crate::incarnation::Incarnation;
-use crate::lease::{Heartbeat, Lease, LeaseHistory, clock_interval, lease_margin, probe_interval};
+use crate::lease::{Answered, Lease, LeaseHistory, LeaseTiming, clock_interval, lease_margin};
 use crate::node::Epoch;
 use crate::shared::Shared;
 use crate::state::{Event, InactiveReason, Machine, SessionState};
@@ -195,8 +195,7 @@ impl Supervisor {
                 if incarnation.is_over() {
                     return Event::Tick;
                 }
-                let heartbeat = Heartbeat { sent: moment, acknowledged: now, attached, moved };
-                heartbeats.answered(heartbeat, quorum);
+                heartbeats.answered(Answered { sent: moment, at: now, attached, moved }, quorum);
                 Event::Contact { sent, answered: now }
             }
             Err(error) => {
@@ -331,9 +330,10 @@ struct Answer {
 }
 
 /// Decides when to send what, one at a time. A *heartbeat* is a quorum round trip, sent while a lease is kept and while the
-/// session is paused. A *probe* is a read, sent in idle times to find out whether the server answers.
+/// session is paused. A *probe* is a read, sent at other times: it shows whether the server answers, and the first heartbeat
+/// of a lease can prove it.
 struct Heartbeats {
-    granted: Duration,
+    timing: LeaseTiming,
     wanted: bool,
     history: LeaseHistory,
     under_way: Option<BoxFuture<'static, Answer>>,
@@ -344,21 +344,22 @@ struct Heartbeats {
 
 impl Heartbeats {
     fn new(incarnation: &Incarnation, alive: Moment) -> Self {
-        let granted = incarnation.granted_timeout();
+        let timing = incarnation.lease_timing();
         let (last_sent, _) = incarnation.inner.last_contact();
         Self {
-            granted,
+            timing,
             wanted: false,
-            history: LeaseHistory::new(incarnation.lease_timing(), alive),
+            history: LeaseHistory::new(timing, alive),
             under_way: None,
-            next: last_sent + probe_interval(granted),
+            next: last_sent + timing.heartbeat_interval(),
             compared: last_sent,
         }
     }
 
     fn set_wanted(&mut self, wanted: bool, now: BootTime) {
         if wanted && !self.wanted {
-            self.restart(now);
+            // A probe that is under way is answered before a heartbeat would be, and can be proved by it.
+            self.next = now;
         }
         self.wanted = wanted;
     }
@@ -381,24 +382,20 @@ impl Heartbeats {
     fn wake(&self) -> BootTime {
         let never = BootTime::from_duration(Duration::MAX);
         let heartbeat = if self.under_way.is_some() { never } else { self.next };
-        heartbeat.min(if self.wanted { self.compared + clock_interval(self.granted) } else { never })
+        heartbeat.min(if self.wanted {
+            self.compared + clock_interval(self.timing.session_timeout)
+        } else {
+            never
+        })
     }
 
     fn begin_if_due(&mut self, incarnation: &Incarnation, now: BootTime, active: bool) {
-        if self.under_way.is_some() {
+        if self.under_way.is_some() || now < self.next {
             return;
         }
         let quorum = self.wanted || !active;
-        if !quorum {
-            // An answered operation makes a probe unnecessary.
-            let (contact, _) = incarnation.inner.last_contact();
-            self.next = self.next.max(contact + probe_interval(self.granted));
-        }
-        if now < self.next {
-            return;
-        }
         let driver = incarnation.inner.driver.clone();
-        let patience = self.granted / 3;
+        let patience = self.timing.session_timeout / 3;
         let attached = driver.attached();
         let sent = Moment::now();
         let deadline = sent.boot + patience;
@@ -429,20 +426,21 @@ impl Heartbeats {
         }
     }
 
-    /// A heartbeat was answered.
-    fn answered(&mut self, heartbeat: Heartbeat, quorum: bool) {
-        let (sent, now) = (heartbeat.sent.boot, heartbeat.acknowledged);
-        if quorum {
-            self.history.acknowledged(heartbeat);
+    /// A heartbeat or a probe was answered.
+    fn answered(&mut self, answered: Answered, quorum: bool) {
+        let (sent, now) = (answered.sent.boot, answered.at);
+        match quorum {
+            true => self.history.heartbeat(answered),
+            false => self.history.probe(answered),
         }
         self.next = match self.wanted {
             true => self.history.next_heartbeat(sent, Moment::now()).max(now),
-            false => sent + probe_interval(self.granted),
+            false => sent + self.timing.heartbeat_interval(),
         };
     }
 
     fn failed(&mut self, now: BootTime) {
-        let pause = (probe_interval(self.granted) / 5).max(MIN_PAUSE);
+        let pause = (self.timing.heartbeat_interval() / 5).max(MIN_PAUSE);
         self.next = now + pause.mul_f64(0.5 + fastrand::f64() / 2.0);
     }
 }
