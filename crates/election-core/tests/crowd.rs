@@ -14,7 +14,7 @@ mod zookeeper;
 
 use std::{env, fmt};
 
-use crowd::{Change, Crowd, Group, Kind, Loss, Rest};
+use crowd::{COALESCED, Change, Crowd, Group, Kind, Loss, Rest};
 use election_core::internals::BATCH;
 
 /// How many members an ordinary run has.
@@ -22,9 +22,6 @@ const MEMBERS: usize = 400;
 
 /// How many sites, where their number does not matter.
 const SITES: usize = 3;
-
-/// The line of succession.
-const LINE: usize = 8;
 
 /// Requests of a passive member at a change: two reads of the decision and of the leader znode each, and a read of a znode
 /// that does not exist takes two requests.
@@ -116,7 +113,7 @@ impl Measured {
 
     /// What an election with an elector costs, for any number of members.
     fn involves_few(&self) {
-        self.is_quiet(LINE + 2);
+        self.is_quiet(3);
         self.check(self.rest.leases.is_subset(&self.rest.involved), "who is passive keeps no lease");
         self.each_change(|change| {
             let all_records = self.members.div_ceil(BATCH) as u64;
@@ -128,6 +125,7 @@ impl Measured {
             self.check(change.others.most_events <= PASSIVE, "who is passive is seldom notified");
             self.check(change.others.total.writes == 0, "who is passive writes nothing");
             self.check(change.total().writes <= WRITES, "a change takes few writes");
+            self.check(change.takes < COALESCED / 2, "who is passive and named reads without a delay");
         });
     }
 }
@@ -212,7 +210,7 @@ fn a_change_in_a_queue_concerns_one_other_member() {
 fn a_change_of_a_single_znode_concerns_each_member_once() {
     let [half, all] = half_and_all(Kind::Single);
     for measured in [&half, &all] {
-        measured.is_quiet(measured.members);
+        measured.is_quiet(1);
         measured.each_change(|change| {
             measured.check(change.others.most_requests <= CONTENDER, "each member tries once");
             measured.check(change.others.total.writes <= measured.members as u64, "each member writes once");

@@ -320,6 +320,14 @@ pub enum Request {
         /// The version that the other znode must have.
         version: i32,
     },
+    /// Apply `request`, and set other znodes to the data that they have, in one transaction, so that their watches report
+    /// it; `Stale` if one of them does not exist. For requests that create or set. Answered like `request`.
+    Notifying {
+        /// The request to apply.
+        request: Box<Request>,
+        /// The path and the data of each of the others.
+        others: Vec<(String, Vec<u8>)>,
+    },
     /// Apply `request`, but only while the znode `there` exists, in one transaction; `Stale` if it does not exist, or
     /// has another version. For requests that create, set or delete. A znode that is created so may begin at version
     /// 1: servers do not answer in which transaction a group has created it, so its data is set in that transaction.

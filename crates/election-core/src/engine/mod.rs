@@ -309,7 +309,10 @@ impl Engine {
             elected.named(slot).is_some_and(|named| named.ballot != *ballot)
                 && elected.place_in_line(slot, ballot).is_none()
         };
+        // The decision that names this member has set its ballot, in one transaction.
+        let is_read = core.reading.view.elected.meta().is_some_and(|known| known.mzxid >= seat.called_at);
         self.leader.is_idle()
+            && is_read
             && (0..elected.slots.len()).all(others)
             && !core.watches_membership()
             && !core.own.leaving.is_asked()
@@ -473,22 +476,19 @@ impl Engine {
         }
     }
 
-    /// Keeps the lease renewed for a member that may have to act soon: proving the lease takes a heartbeat and a
-    /// tick, and a takeover would otherwise wait for them. Whoever is in line can be named at any time, by an operator
-    /// too.
+    /// Keeps the lease renewed for a member that acts, or is the first to act if the leader vanishes. Every other member
+    /// has a lease one heartbeat after it begins to act, while it acquires leadership.
     fn settle_lease(&mut self) {
         let core = &mut self.core;
         let seat = &core.own.seat;
-        let in_line = match (&seat.ballot, core.reading.view.elected.record()) {
+        let is_next = match (&seat.ballot, core.reading.view.elected.record()) {
             (Some(ballot), Some(elected)) => {
-                (0..elected.slots.len()).any(|slot| elected.place_in_line(slot, ballot).is_some())
+                (0..elected.slots.len()).any(|slot| elected.place_in_line(slot, ballot) == Some(0))
             }
             _ => false,
         };
-        // If suspicion decides, it is not known beforehand which member acts.
-        let anyone = core.config.policy.may_suspect() && seat.ballot.is_some();
         let acts = core.own.duty.wants_lease || seat.is_lowest();
-        let wants = acts || in_line || self.course.keeps_lease(core) || anyone;
+        let wants = acts || is_next || self.course.keeps_lease();
         if wants != core.out.keeps_lease {
             core.out.keeps_lease = wants;
             core.out.push(Action::KeepLease(wants));

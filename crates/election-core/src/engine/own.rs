@@ -76,6 +76,8 @@ pub(super) struct Seat {
     pub(super) before: Option<Ballot>,
     /// Whether the ballot before is known and up to date.
     pub(super) is_ranked: bool,
+    /// The latest transaction that has set the own ballot, 0 if none has: a decision that names this member.
+    pub(super) called_at: i64,
     /// Whether the ballots must be read, to check that the own one still exists.
     pub(super) lists_ballots: bool,
     /// Contest: the own znode.

@@ -26,7 +26,10 @@ impl Write {
                 vec![Self { path: path.clone(), data: data.clone(), over: None, owner, changes: 1 }]
             }
             Request::Set { path, data, version } => vec![Self::set(path, data, *version)],
-            Request::While { request, .. } => Self::of_transaction(request, session),
+            // What others are set to is what they have.
+            Request::While { request, .. } | Request::Notifying { request, .. } => {
+                Self::of_transaction(request, session)
+            }
             Request::Together { request, path, data, version } => {
                 let other = Self::set(path, data, *version);
                 Self::of_transaction(request, session).into_iter().chain([other]).collect()

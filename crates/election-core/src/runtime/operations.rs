@@ -55,7 +55,7 @@ async fn create_above(session: &Incarnation, path: &str, directories: &[String])
 /// The request that a transaction carries out.
 fn first_of(request: &Request) -> &Request {
     match request {
-        Request::Together { request, .. } => request,
+        Request::Notifying { request, .. } | Request::Together { request, .. } => first_of(request),
         request => request,
     }
 }
@@ -75,9 +75,10 @@ async fn attempt(session: &Incarnation, request: &Request) -> Outcome {
             stat.map(|s| Outcome::Changed { version: s.version, mzxid: s.mzxid })
         }
         Request::Delete { path, version } => session.delete(path, *version).await.map(|()| Outcome::Ok),
-        Request::DeleteWhile { .. } | Request::Together { .. } | Request::While { .. } => {
-            all_or_none(session, request).await
-        }
+        Request::DeleteWhile { .. }
+        | Request::Together { .. }
+        | Request::Notifying { .. }
+        | Request::While { .. } => all_or_none(session, request).await,
         Request::Get { path } => session.get(path).await.map(|node| Outcome::Got(node.map(to_node))),
         Request::Children { path } => {
             session.children(path).await.map(|c| Outcome::Names(c.map(|c| c.names).unwrap_or_default()))
@@ -111,6 +112,10 @@ fn transaction(request: &Request) -> Option<Vec<MultiOp>> {
         Request::Together { request, path, data, version } => {
             let other = MultiOp::set(path, data.clone(), *version);
             [other].into_iter().chain(transaction(request)?).collect()
+        }
+        Request::Notifying { request, others } => {
+            let others = others.iter().map(|(path, data)| MultiOp::set(path, data.clone(), None));
+            others.chain(transaction(request)?).collect()
         }
         Request::While { there, version, request } => {
             [MultiOp::check(there, *version)].into_iter().chain(transaction(request)?).collect()

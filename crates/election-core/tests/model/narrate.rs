@@ -163,6 +163,10 @@ fn asked(request: &Request) -> String {
         Request::Together { request, path, version, .. } => {
             format!("{}, and {} of version {version}", asked(request), short(path))
         }
+        Request::Notifying { request, others } => {
+            let others: Vec<_> = others.iter().map(|(path, _)| short(path)).collect();
+            format!("{}, and calls {}", asked(request), others.join(", "))
+        }
         Request::While { there, version: None, request } => {
             format!("{} while {} is there", asked(request), short(there))
         }

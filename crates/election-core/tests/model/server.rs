@@ -139,14 +139,22 @@ impl Server {
                     return read(Outcome::Stale);
                 }
                 let mut applied = self.apply_in_group(session, view, request);
-                if let (Outcome::Changed { .. } | Outcome::Created { .. }, Some(known)) =
-                    (&applied.outcome, self.get(path).cloned())
-                {
-                    // In the same transaction.
-                    let node =
-                        Node { data: data.clone(), version: known.version + 1, mzxid: self.zxid, ..known };
-                    Arc::make_mut(&mut self.tree).insert(path.clone(), Arc::new(node));
+                if let Outcome::Changed { .. } | Outcome::Created { .. } = &applied.outcome {
+                    self.set_in_group(path, data);
                     applied.changed.push(path.clone());
+                }
+                applied
+            }
+            Request::Notifying { request, others } => {
+                if others.iter().any(|(path, _)| self.check(path, None).is_err()) {
+                    return read(Outcome::Stale);
+                }
+                let mut applied = self.apply_in_group(session, view, request);
+                if let Outcome::Changed { .. } | Outcome::Created { .. } = &applied.outcome {
+                    for (path, data) in others {
+                        self.set_in_group(path, data);
+                        applied.changed.push(path.clone());
+                    }
                 }
                 applied
             }
@@ -163,6 +171,13 @@ impl Server {
                 }
             },
         }
+    }
+
+    /// Sets a znode in the last transaction.
+    fn set_in_group(&mut self, path: &str, data: &[u8]) {
+        let Some(known) = self.get(path).cloned() else { return };
+        let node = Node { data: data.to_vec(), version: known.version + 1, mzxid: self.zxid, ..known };
+        Arc::make_mut(&mut self.tree).insert(path.to_owned(), Arc::new(node));
     }
 
     /// A creation in a group with other operations: its data is set in the same transaction.

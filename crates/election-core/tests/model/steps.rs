@@ -637,7 +637,9 @@ fn touches(request: &Request) -> &str {
         | Request::Get { path }
         | Request::Children { path } => path,
         Request::CreateSequential { prefix, .. } => prefix,
-        Request::While { request, .. } | Request::Together { request, .. } => touches(request),
+        Request::While { request, .. }
+        | Request::Together { request, .. }
+        | Request::Notifying { request, .. } => touches(request),
     }
 }
 

@@ -216,17 +216,21 @@ impl Ensemble {
                 }
                 let mut applied = self.apply_in_group(now, session, view, request);
                 if let Outcome::Changed { .. } | Outcome::Created { .. } = applied.outcome {
-                    // In the same transaction.
-                    let (known, zxid) = (self.get(path).cloned(), self.zxid);
-                    let set = known.map(|known| Node {
-                        data: data.clone(),
-                        version: version + 1,
-                        mzxid: zxid,
-                        mtime_ms: stamp(now),
-                        ..known
-                    });
-                    self.put(path, zxid, set);
+                    self.set_in_group(now, path, data.clone());
                     applied.changed.push(path.clone());
+                }
+                applied
+            }
+            Request::Notifying { request, others } => {
+                if others.iter().any(|(path, _)| self.get(path).is_none()) {
+                    return Applied::refused(Outcome::Stale);
+                }
+                let mut applied = self.apply_in_group(now, session, view, request);
+                if let Outcome::Changed { .. } | Outcome::Created { .. } = applied.outcome {
+                    for (path, data) in others {
+                        self.set_in_group(now, path, data.clone());
+                        applied.changed.push(path.clone());
+                    }
                 }
                 applied
             }
@@ -243,6 +247,19 @@ impl Ensemble {
                 }
             }
         }
+    }
+
+    /// Sets a znode in the last transaction.
+    fn set_in_group(&mut self, now: Millis, path: &str, data: Vec<u8>) {
+        let (known, zxid) = (self.get(path).cloned(), self.zxid);
+        let set = known.map(|known| Node {
+            data,
+            version: known.version + 1,
+            mzxid: zxid,
+            mtime_ms: stamp(now),
+            ..known
+        });
+        self.put(path, zxid, set);
     }
 
     /// A creation in a group with other operations: its data is set in the same transaction.

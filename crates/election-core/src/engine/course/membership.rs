@@ -525,6 +525,7 @@ impl Membership {
             }
             Some(node) if is_record => self.own_record_seen(node),
             None if is(ballot) => self.ballot_lost(core, leader, "the own ballot is gone"),
+            Some(node) if is(ballot) && node.mzxid > node.czxid => core.own.seat.called_at = node.mzxid,
             None if seat.before.as_ref().is_some_and(is) => self.look_again = true,
             _ => {}
         }

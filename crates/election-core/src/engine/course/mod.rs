@@ -144,7 +144,7 @@ impl Course {
     }
 
     /// Whether this member may have to lead soon by this recipe alone.
-    pub(in crate::engine) fn keeps_lease(&self, core: &Core) -> bool {
-        matches!(self, Self::Contest(contest) if contest.keeps_lease(core))
+    pub(in crate::engine) fn keeps_lease(&self) -> bool {
+        matches!(self, Self::Contest(contest) if contest.keeps_lease())
     }
 }

@@ -28,7 +28,7 @@ use super::{
     znode::{Known, Meta},
 };
 use crate::{
-    record::{Elected, Record, RecordError},
+    record::{Elected, Named, Record, RecordError},
     time::Time,
 };
 use pass::{Decider, Facts};
@@ -163,6 +163,10 @@ impl Elector {
             // It replaces nothing.
             Request::Create { .. } => request,
             request => core.as_candidate(request),
+        };
+        let request = match &pending {
+            ElectorOp::Decision(elected, Some(_), _) => calling(core, elected, request),
+            _ => request,
         };
         perform(core, request, pending);
     }
@@ -314,6 +318,30 @@ fn beginning(
     let path = core.config.paths.request(&begun.name);
     let data = begun.request.encode(&path)?;
     Ok(Request::Together { request: Box::new(decision), path, data, version: begun.version })
+}
+
+/// Sets the ballot of each member that this decision names and the last one did not mention, with the data that it has.
+/// Such a member is passive: it would read the decision with a delay. It watches its ballot, and reads at once.
+fn calling(core: &Core, elected: &Elected, request: Request) -> Request {
+    let Some(last) = core.reading.view.elected.record() else { return request };
+    // While no member is named, no member is passive.
+    if last.slots.iter().any(|slot| slot.named.is_none()) {
+        return request;
+    }
+    let is_mentioned = |named: &Named| {
+        let in_line = |slot| last.place_in_line(slot, &named.ballot).is_some();
+        last.slot_of(&named.ballot).is_some() || (0..last.slots.len()).any(in_line)
+    };
+    let is_passive =
+        |named: &Named| core.own.seat.ballot.as_ref() != Some(&named.ballot) && !is_mentioned(named);
+    let called = elected.leaders().filter(|(_, named)| is_passive(named));
+    let others: Vec<_> = called
+        .map(|(_, named)| (core.config.paths.ballot(&named.ballot), named.member.as_str().into()))
+        .collect();
+    match others.is_empty() {
+        true => request,
+        false => Request::Notifying { request: Box::new(request), others },
+    }
 }
 
 /// What to check before this act.

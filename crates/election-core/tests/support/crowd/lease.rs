@@ -7,6 +7,8 @@ use election_core::internals::{Event, Time};
 use super::{Crowd, Due, EPOCH, TICK, TIMEOUT, server::Message};
 use crate::zookeeper::Millis;
 
+/// Between two heartbeats, or two probes.
+const INTERVAL: Millis = TIMEOUT / 4;
 /// How much sooner a lease ends than the session can.
 const MARGIN: Millis = 100;
 
@@ -28,11 +30,14 @@ impl Lease {
         self.alive = now;
     }
 
-    /// What is acknowledged a tick before a heartbeat is sent has reached the ensemble's leader.
+    /// What is answered a tick before a heartbeat is sent has reached the ensemble's leader. Probes are not simulated one
+    /// by one: the last one that a heartbeat proves is older by a tick and a heartbeat interval at the most.
     fn acknowledged(&mut self, sent: Time, now: Time) {
         let tick = Duration::from_millis(TICK);
+        let probe = Duration::from_millis(TICK + INTERVAL);
         let proved = self.heartbeats.iter().filter(|(_, at)| *at + tick <= sent).map(|(sent, _)| *sent).max();
-        self.alive = self.alive.max(proved.unwrap_or(Time::ZERO));
+        let probed = Time::from_origin(sent.since_origin().saturating_sub(probe));
+        self.alive = self.alive.max(probed).max(proved.unwrap_or(Time::ZERO));
         self.heartbeats.push((sent, now));
         if self.heartbeats.len() > 8 {
             self.heartbeats.remove(0);
@@ -65,11 +70,9 @@ impl Crowd {
     fn heartbeat(&mut self, member: usize) {
         let sent = self.clock().time;
         let lease = &self.members[member].lease;
-        // What gives a lease again where one has run out: two heartbeats, a tick apart.
-        let interval = if lease.valid_until() <= sent { TICK + TICK / 4 } else { TIMEOUT / 4 };
         let turn = lease.turn;
         self.send(member, Message::Heartbeat(sent));
-        self.after(interval, member, Due::Heartbeat(turn));
+        self.after(INTERVAL, member, Due::Heartbeat(turn));
     }
 
     pub(super) fn acknowledged(&mut self, member: usize, sent: Time) {

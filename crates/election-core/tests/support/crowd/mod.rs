@@ -21,6 +21,7 @@ use election_core::{
 use fastrand::Rng;
 
 pub(crate) use counts::{Counts, Group};
+pub(crate) use watching::COALESCED;
 
 use crate::{
     strategy::SiteOrder,
@@ -124,6 +125,8 @@ pub(crate) struct Change {
     /// In a line of succession before it, or after it.
     pub(crate) in_line: Group,
     pub(crate) others: Group,
+    /// How long it took until the next leader led.
+    pub(crate) takes: Millis,
     /// How many members have led since.
     pub(crate) takeovers: usize,
 }
@@ -168,8 +171,8 @@ pub(crate) struct Crowd {
     whole: BTreeSet<usize>,
     members: Vec<Member>,
     enrolled: usize,
-    /// The members that have led, one after the other.
-    led: Vec<usize>,
+    /// The members that have led, one after the other, each with the time when it began.
+    led: Vec<(Millis, usize)>,
 }
 
 impl Crowd {
@@ -248,7 +251,8 @@ impl Crowd {
     pub(crate) fn change(&mut self, loss: Loss) -> Change {
         let (old, before, led) = (self.leader(), self.counts(), self.led.len());
         let mut in_line = self.in_line();
-        self.busy = self.now;
+        let lost_at = self.now;
+        self.busy = lost_at;
         match loss {
             Loss::Leaves => self.feed(old, Event::Leave { hand_over: true }),
             Loss::Crashes => self.end_session(old),
@@ -257,7 +261,8 @@ impl Crowd {
         let (new, elector) = (self.leader(), self.elector());
         assert_ne!(old, new, "no other member leads");
         in_line.extend(self.in_line());
-        let mut change = Change { takeovers: self.led.len() - led, ..Change::default() };
+        let takes = self.led[led].0 - lost_at;
+        let mut change = Change { takes, takeovers: self.led.len() - led, ..Change::default() };
         for (number, (member, before)) in self.members.iter().zip(before).enumerate() {
             let group = if number == old {
                 &mut change.old
@@ -303,7 +308,7 @@ impl Crowd {
     // ---- who is who ----
 
     fn leader(&self) -> usize {
-        *self.led.last().expect("a leader")
+        self.led.last().expect("a leader").1
     }
 
     fn elector(&self) -> Option<usize> {
@@ -523,7 +528,7 @@ impl Crowd {
                 self.members[member].run += 1;
                 self.app(member, AppEvent::Stopped);
             }
-            Action::Lead => self.led.push(member),
+            Action::Lead => self.led.push((self.now, member)),
             Action::End(EndReason::Left) => {
                 // Its session is closed, which is a write.
                 self.members[member].counts.writes += 1;

@@ -9,7 +9,7 @@ use super::{Crowd, Due, EPOCH, server::Message};
 use crate::zookeeper::Millis;
 
 /// How long a passive member waits before it reads a change: as long at most, and at least half of it.
-const COALESCED: Millis = 250;
+pub(crate) const COALESCED: Millis = 250;
 
 /// How long the change that an own write causes may come after its outcome.
 const LATE: Millis = 50;

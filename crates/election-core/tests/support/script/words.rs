@@ -39,6 +39,10 @@ impl Stage {
                 let other = format!("{} over version {version}", self.written(path, data));
                 format!("{}, and with it {other}", self.operation_in_words(request))
             }
+            Request::Notifying { request, others } => {
+                let others: Vec<_> = others.iter().map(|(path, _)| path.as_str()).collect();
+                format!("{}, and with it {} as they are", self.operation_in_words(request), others.join(", "))
+            }
             Request::While { version: Some(version), request, there } => {
                 format!("{} while {there} has version {version}", self.operation_in_words(request))
             }
@@ -189,7 +193,9 @@ pub(super) fn verb_and_path(request: &Request) -> (&'static str, &str) {
         Request::CreateSequential { prefix, .. } => ("create", prefix),
         Request::Set { path, .. } => ("set", path),
         Request::Delete { path, .. } | Request::DeleteWhile { path, .. } => ("delete", path),
-        Request::While { request, .. } | Request::Together { request, .. } => verb_and_path(request),
+        Request::While { request, .. }
+        | Request::Together { request, .. }
+        | Request::Notifying { request, .. } => verb_and_path(request),
         Request::Get { path } => ("read", path),
         Request::Children { path } => ("list", path),
     }

@@ -160,7 +160,7 @@ pub(crate) struct Client {
     pub(crate) watched: BTreeMap<Watched, Told>,
     pub(crate) watches: u64,
     /// Over the present connection.
-    pub(crate) heartbeats: Vec<Heartbeat>,
+    pub(crate) answered: Vec<Answered>,
     /// When the connection was made.
     pub(crate) attached: Time,
     /// The latest moment at which the session is proved to have been alive.
@@ -189,9 +189,9 @@ pub(crate) struct Told {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Heartbeat {
+pub(crate) struct Answered {
     pub(crate) sent: Time,
-    pub(crate) acknowledged: Time,
+    pub(crate) at: Time,
 }
 
 impl Client {
@@ -208,7 +208,7 @@ impl Client {
             replies_at: 0,
             watched: BTreeMap::new(),
             watches: 0,
-            heartbeats: Vec::new(),
+            answered: Vec::new(),
             attached: heard,
             alive: heard,
             heartbeat_pending: false,
@@ -219,18 +219,23 @@ impl Client {
     /// A heartbeat was acknowledged over this connection. See `zk-session` for the rules.
     pub(crate) fn acknowledged(&mut self, sent: Time, acknowledged: Time, tick: Millis) {
         let tick = Duration::from_millis(tick);
-        let proved = self.heartbeats.iter().filter(|b| b.acknowledged + tick <= sent).map(|b| b.sent).max();
+        let proved = self.answered.iter().filter(|b| b.at + tick <= sent).map(|b| b.sent).max();
         self.alive = self.alive.max(self.attached).max(proved.unwrap_or(Time::ZERO));
-        self.heartbeats.push(Heartbeat { sent, acknowledged });
-        if self.heartbeats.len() > 16 {
-            self.heartbeats.remove(0);
+        self.answered(sent, acknowledged);
+    }
+
+    /// A heartbeat or a ping was answered over this connection.
+    pub(crate) fn answered(&mut self, sent: Time, at: Time) {
+        self.answered.push(Answered { sent, at });
+        if self.answered.len() > 16 {
+            self.answered.remove(0);
         }
     }
 
-    /// Another connection: heartbeats on the last one no longer prove anything.
+    /// Another connection: nothing that was answered over the last one is proved any more.
     pub(crate) fn attach(&mut self, now: Time) {
         self.attached = now;
-        self.heartbeats.clear();
+        self.answered.clear();
     }
 
     pub(crate) fn valid_until(&self, timeout: Millis) -> Time {

@@ -22,7 +22,7 @@ pub(crate) struct Message {
 
 #[derive(Clone, Debug)]
 pub(crate) enum What {
-    Ping,
+    Ping(Time),
     Heartbeat(Time),
     Perform { op: OpId, request: Request, reply_lost: bool },
 }
@@ -115,8 +115,9 @@ impl Sim {
             ToClient::Acknowledged { connection, sent } => self.acknowledged(host, connection, sent),
             ToClient::Ping { session, connection } => {
                 if self.connected(host, session, connection).is_some() {
-                    self.send(host, What::Ping);
-                    self.later(host, self.settings.timeout / 3, ToClient::Ping { session, connection });
+                    let sent = self.hosts[host].clock.time(self.now);
+                    self.send(host, What::Ping(sent));
+                    self.later(host, self.settings.timeout / 4, ToClient::Ping { session, connection });
                 }
             }
             ToClient::Heartbeat { session, connection } => {
@@ -406,10 +407,13 @@ impl Sim {
             self.after(delay, Due::Touch { session, at: self.now });
         }
         match what {
-            What::Ping => {
+            What::Ping(sent) => {
                 let heard = self.hosts[host].clock.time(self.now);
                 if let Some(client) = self.client_of(host).filter(|c| same_life && c.session == session) {
                     client.heard = heard;
+                    if client.connection == connection {
+                        client.answered(sent, heard);
+                    }
                 }
             }
             What::Heartbeat(sent) => {

@@ -74,6 +74,10 @@ fn describe(request: &Request) -> String {
         Request::Together { request, path, data, version } => {
             format!("{}, and set {path} v{version} {}", describe(request), text(data))
         }
+        Request::Notifying { request, others } => {
+            let others: Vec<_> = others.iter().map(|(path, _)| path.as_str()).collect();
+            format!("{}, and calls {}", describe(request), others.join(", "))
+        }
         Request::While { there, version, request } => {
             let version = version.map_or_else(String::new, |version| format!(" v{version}"));
             format!("while {there}{version}: {}", describe(request))

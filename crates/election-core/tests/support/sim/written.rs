@@ -29,6 +29,10 @@ impl Sim {
 
     /// Whether a process may begin the request.
     pub(super) fn check_begun(&mut self, host: usize, asked: &internals::Request) {
+        let asked = match asked {
+            internals::Request::Notifying { request, .. } => request,
+            asked => asked,
+        };
         let internals::Request::While { request: asked, .. } = asked else { return };
         let internals::Request::Together { request: decision, path, data, .. } = &**asked else { return };
         let (internals::Request::Set { data: decision, .. }

@@ -45,7 +45,7 @@ use crate::{
         leader::{Leader, Stage},
         ops::{Part, Pending},
         own::{OwnZnode, Seat},
-        recipe::{Leftovers, QueueFormat, Recipe},
+        recipe::{Leftovers, Recipe},
         znode::Znode,
     },
     ids::Ballot,
@@ -216,14 +216,11 @@ impl Contest {
         )
     }
 
-    /// Whether this member may have to lead soon. If that is not known, it may: proving a lease takes a heartbeat and
-    /// a tick, and a takeover would otherwise wait for them.
-    pub(in crate::engine) fn keeps_lease(&self, core: &Core) -> bool {
+    /// Whether this member is the next one to lead, as far as is known, or finds out whether it is.
+    pub(in crate::engine) fn keeps_lease(&self) -> bool {
         match self.step {
             ContestStep::Idle | ContestStep::Gone | ContestStep::Pausing => false,
-            ContestStep::Waiting if core.queue_format() == Some(QueueFormat::Native) => {
-                self.before.as_ref().is_some_and(|before| before.first)
-            }
+            ContestStep::Waiting => self.before.as_ref().is_some_and(|before| before.first),
             _ => true,
         }
     }
