@@ -2,7 +2,11 @@
 //!
 //! `UPDATE_METRICS=1 cargo test -p dr-worker --lib metrics` writes both.
 
-use std::{collections::BTreeSet, fs, path::PathBuf};
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use serde_json::{Value, json};
 
@@ -149,6 +153,33 @@ fn rules_and_panels_name_metrics_that_exist() {
     for name in panels.flat_map(named).chain(named(&alerts)) {
         assert!(metric_of(name).is_some(), "there is no metric {name}");
     }
+}
+
+/// All sources below this directory.
+fn sources(of: &Path, text: &mut String) {
+    for entry in fs::read_dir(of).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, text);
+        } else {
+            *text += &fs::read_to_string(&path).unwrap();
+        }
+    }
+}
+
+#[test]
+fn the_list_has_what_the_program_records_and_nothing_else() {
+    let mut text = String::new();
+    sources(&PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src"), &mut text);
+    let mut recorded = BTreeSet::new();
+    for kind in [Kind::Counter, Kind::Gauge, Kind::Histogram] {
+        for (at, call) in text.match_indices(&format!("{}!(\"", kind.word())) {
+            recorded.insert((text[at + call.len()..].split('"').next().unwrap(), kind.word()));
+        }
+    }
+    // Those of zk-session are recorded there.
+    let own = METRICS.iter().filter(|metric| metric.name.starts_with("dr_"));
+    assert_eq!(recorded, own.map(|metric| (metric.name, metric.kind.word())).collect());
 }
 
 #[test]
