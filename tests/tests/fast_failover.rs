@@ -47,6 +47,8 @@ async fn a_lost_worker_is_replaced_before_its_session_ends(driver: Driver) {
     let second = replaced_in_time(&mut cluster, &first, lost).await;
     assert!(second.token > first.token);
     assert_eq!(second.site, "west");
+    let new = cluster.worker(&second.member);
+    assert_eq!(new.counted("dr_transition_phase_seconds_count", "phase=\"detect\"").await, 1);
     cluster.acts(second.token).await;
     // The suspected member returns as another incarnation, which is fit.
     cluster.worker(&first.member).start();

@@ -43,6 +43,8 @@ pub(crate) enum Chore {
     BuildFigures(BuildFiguresArgs),
     /// Print the size of each crate as a Markdown table: lines, public items, the largest files, files in circles.
     Figures(FiguresArgs),
+    /// Write what is made of dr-worker's list of metrics: the table in docs/metrics.md and the Grafana dashboard.
+    Dashboard,
     /// Check the election engine in every order of events, with a bounded number of
     /// faults, and print the number of states.
     ///

@@ -1,4 +1,4 @@
-//! The chores of this workspace: `cargo xtask test | demo | ensemble | bench | build-figures | figures | model`.
+//! The chores of this workspace: `cargo xtask test | demo | ensemble | bench | build-figures | figures | dashboard | model`.
 #![forbid(unsafe_code)]
 
 #[cfg(test)]
@@ -7,6 +7,7 @@ mod bench;
 mod build_figures;
 mod cargo;
 mod cli;
+mod dashboard;
 mod demo;
 mod ensemble;
 mod figures;
@@ -55,6 +56,7 @@ async fn chore(chore: Chore) -> anyhow::Result<ExitCode> {
         Chore::Bench(args) => bench::run(args.name.as_deref(), &args.args).await,
         Chore::BuildFigures(args) => build_figures::run(args.build).await,
         Chore::Figures(args) => figures::run(args.circles),
+        Chore::Dashboard => dashboard::run().await,
         Chore::Model(args) => model::run(&args).await,
     }
 }

@@ -47,6 +47,10 @@ pub(crate) async fn run(args: &TestArgs) -> anyhow::Result<ExitCode> {
     if packages.as_ref().is_none_or(|packages| packages.contains("election-tests")) {
         packages::offer_contenders().await;
     }
+    if packages.as_ref().is_none_or(|packages| packages.contains("dr-worker")) {
+        // Tests that need it are skipped with a message without it.
+        packages::offer("prometheus", "/usr/bin/promtool").await;
+    }
     let starts_programs = |packages: &BTreeSet<&str>| packages.contains("e2e");
     if packages.as_ref().is_none_or(starts_programs) {
         // The whole workspace at once, so that the features are those of the tests.

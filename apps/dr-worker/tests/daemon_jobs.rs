@@ -166,18 +166,6 @@ fn a_hook_of_a_frozen_worker_is_gone_before_another_one_leads() {
     until("the frozen one knows it", || frozen.code("/standby") == 200);
 }
 
-/// Kills a worker and all of its guards, so that none of them sees another's end.
-fn kill_together(worker: &mut Running) {
-    let mut victims = worker.children();
-    victims.push(worker.pid());
-    for signal in [Signal::SIGSTOP, Signal::SIGKILL] {
-        for &pid in &victims {
-            kill(pid, signal).expect("it lives");
-        }
-    }
-    worker.ended();
-}
-
 #[test]
 fn what_worker_and_guard_have_left_is_gone_before_the_next_worker_leads() {
     let stage = Stage::new();
@@ -192,7 +180,7 @@ fn what_worker_and_guard_have_left_is_gone_before_the_next_worker_leads() {
     };
     let mut worker = stage.worker(&[command]);
     until("all of the job runs", || acting().len() > 2);
-    kill_together(&mut worker);
+    worker.kill_with_guards();
     let mut left = acting();
     left.dedup();
     // Whoever adopts the dead may take its time to reap them.
@@ -219,7 +207,7 @@ fn what_is_not_proved_to_be_gone_is_waited_for() {
     let mut worker = stage.worker(&[command]);
     until("it leads", || worker.code("/leader") == 200 && pid().is_some());
     let killed = Instant::now();
-    kill_together(&mut worker);
+    worker.kill_with_guards();
     let next = stage.worker(&[format!("job.orders.command={}", stage.writes("job", "sleep 600"))]);
     until("the next job runs", || stage.words().iter().any(|word| word == "job"));
     // The session of the former worker lasts for six seconds from its last heartbeat, of which there are four in that time.

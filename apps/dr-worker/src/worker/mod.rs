@@ -2,9 +2,10 @@
 //!
 //! ```text
 //!   run ──▶ http, probes, balance ──▶ state ──▶ job ──▶ guard
+//!               └──▶ metrics
 //! ```
 //!
-//! Arrows are all the dependencies between them. `run` starts and ends the daemon. `state` is what a running worker
+//! Arrows are all the dependencies between them; `run` also uses `metrics`. `run` starts and ends the daemon. `state` is what a running worker
 //! knows of itself. [`job`] runs the programs of a job, each under a [`guard`].
 
 mod balance;

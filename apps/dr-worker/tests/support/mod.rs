@@ -178,23 +178,41 @@ impl Running {
         }
     }
 
+    /// Kills the worker and all of its guards, so that none of them sees another's end.
+    pub(crate) fn kill_with_guards(&mut self) {
+        use nix::sys::signal::Signal;
+        let mut victims = self.children();
+        victims.push(self.pid());
+        for signal in [Signal::SIGSTOP, Signal::SIGKILL] {
+            for &pid in &victims {
+                nix::sys::signal::kill(pid, signal).expect("it lives");
+            }
+        }
+        self.ended();
+    }
+
     /// One request to its endpoints: the head and the body.
     pub(crate) fn http(&self, method: &str, path: &str) -> (String, String) {
-        use std::io::Write as _;
-        let mut stream = std::net::TcpStream::connect(("127.0.0.1", self.port)).expect("it listens");
-        stream.set_read_timeout(Some(LONG)).expect("a timeout");
-        let request = format!("{method} {path} HTTP/1.1\r\nHost: worker\r\nConnection: close\r\n\r\n");
-        stream.write_all(request.as_bytes()).expect("it reads");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("it answers");
-        let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
-        (head.to_owned(), body.to_owned())
+        http(self.port, method, path).expect("it answers")
     }
 
     /// The status code of a GET.
     pub(crate) fn code(&self, path: &str) -> u16 {
         code_of(&self.http("GET", path).0)
     }
+}
+
+/// One request to a server on this machine: the head and the body.
+pub(crate) fn http(port: u16, method: &str, path: &str) -> std::io::Result<(String, String)> {
+    use std::io::Write as _;
+    let mut stream = std::net::TcpStream::connect(("127.0.0.1", port))?;
+    stream.set_read_timeout(Some(LONG))?;
+    let request = format!("{method} {path} HTTP/1.1\r\nHost: worker\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes())?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+    Ok((head.to_owned(), body.to_owned()))
 }
 
 /// The status code in the head of an answer.

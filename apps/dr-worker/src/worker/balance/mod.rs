@@ -106,7 +106,7 @@ struct Asked {
 
 impl Handler for Balancer {
     fn observe(&self, event: ElectionEvent) {
-        record(NAME, event);
+        record(NAME, event, None);
     }
 
     async fn takeover(&self, _: &Leadership) -> Result<(), Failure> {

@@ -6,6 +6,7 @@
 //!
 //! [`Meter`]: strategies::meter::Meter
 
+mod answers;
 mod peers;
 mod prober;
 mod published;
@@ -14,6 +15,7 @@ mod targets;
 use std::{net::IpAddr, sync::Arc};
 
 use crate::config::HostPort;
+pub(super) use answers::Answers;
 pub(super) use prober::Prober;
 use published::Published;
 

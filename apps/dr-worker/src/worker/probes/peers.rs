@@ -16,12 +16,13 @@ use tokio::{
     task::JoinSet,
     time::{Instant, sleep, sleep_until, timeout},
 };
-use zk_session::Session;
+use zk_session::{BootTime, Session};
 
 use super::{
     prober::Prober,
     published::{Published, Whom},
 };
+use crate::worker::metrics;
 
 /// The least number of rounds of probes within `suspect_after`.
 const ROUNDS: u32 = 4;
@@ -100,9 +101,10 @@ async fn rounds(prober: &Prober, published: &Published, peers: &watch::Receiver<
         }
     };
     let (interval, patience) = pace(prober);
+    metrics::begin_detection();
     let mut connected: BTreeSet<Ballot> = BTreeSet::new();
     loop {
-        let next = Instant::now() + interval;
+        let (next, sent) = (Instant::now() + interval, BootTime::now());
         let me = prober.election.status().now().ballot;
         let mut others = peers.borrow().clone();
         others.retain(|ballot, _| me.as_ref() != Some(ballot));
@@ -118,6 +120,7 @@ async fn rounds(prober: &Prober, published: &Published, peers: &watch::Receiver<
                 answers.insert(ballot, after);
             }
         }
+        prober.answers.record(sent, others.keys().map(|ballot| (ballot, answers.contains_key(ballot))));
         if prober.suspect_after.is_some() {
             prober.election.probed(others.keys().filter(|b| !answers.contains_key(b)).cloned().collect());
         }

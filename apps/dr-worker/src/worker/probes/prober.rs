@@ -1,9 +1,10 @@
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use election_core::{Election, MemberId, Paths};
 use strategies::spec::Needs;
 use zk_session::Session;
 
+use super::answers::Answers;
 use crate::config::ProbesConfig;
 
 /// What to measure for one job, and where to publish it.
@@ -18,6 +19,8 @@ pub(in crate::worker) struct Prober {
     pub(in crate::worker) suspect_after: Option<Duration>,
     /// Which round trips the policy uses.
     pub(in crate::worker) needs: Needs,
+    /// Where the last answer of each member is kept.
+    pub(in crate::worker) answers: Arc<Answers>,
 }
 
 impl Prober {

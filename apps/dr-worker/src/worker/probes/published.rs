@@ -30,28 +30,28 @@ pub(super) struct Published {
 impl Published {
     pub(super) fn new(job: &str, election: Election, publishing: Publishing) -> Self {
         for outcome in ["answered", "missed"] {
-            counter!("dr_probes_total", "job" => job.to_owned(), "outcome" => outcome).absolute(0);
+            counter!("dr_probes_total", "outcome" => outcome).absolute(0);
         }
-        counter!("dr_round_trips_published_total", "job" => job.to_owned()).absolute(0);
+        counter!("dr_round_trips_published_total").absolute(0);
         let meter = Mutex::new(Meter::new(publishing));
         Self { job: job.to_owned(), election, start: Instant::now(), meter }
     }
 
     /// Records an answer after this time; `None` if it is not the time of one round trip.
     pub(super) fn answered(&self, whom: Whom, after: Option<Duration>) {
-        self.count("answered");
+        count("answered");
         let Some(after) = after else { return };
         let mut meter = self.lock();
         meter.answered(whom.clone(), micros(after));
-        self.show(&meter, &whom);
+        show(&meter, &whom);
     }
 
     /// Records a missed answer after this time.
     pub(super) fn missed(&self, whom: &Whom, waited: Duration) {
-        self.count("missed");
+        count("missed");
         let mut meter = self.lock();
         meter.missed(whom, micros(waited));
-        self.show(&meter, whom);
+        show(&meter, whom);
     }
 
     /// Removes all members but these.
@@ -60,7 +60,7 @@ impl Published {
         let lives = |whom: &Whom| !matches!(whom, Whom::Peer(peer) if !living.contains(peer));
         let gone: Vec<_> = meter.smoothed().into_keys().filter(|whom| !lives(whom)).collect();
         meter.retain(lives);
-        gone.iter().for_each(|whom| self.show(&meter, whom));
+        gone.iter().for_each(|whom| show(&meter, whom));
     }
 
     /// Publishes the values, if they have changed enough.
@@ -75,26 +75,27 @@ impl Published {
             }
         }
         tracing::debug!(job = self.job, ?round_trips, "publishing round trips");
-        counter!("dr_round_trips_published_total", "job" => self.job.clone()).increment(1);
+        counter!("dr_round_trips_published_total").increment(1);
         if let Err(error) = self.election.set_round_trips(round_trips) {
             tracing::warn!(job = self.job, %error, "the round trips of this member are not published");
         }
-    }
-
-    fn count(&self, outcome: &'static str) {
-        counter!("dr_probes_total", "job" => self.job.clone(), "outcome" => outcome).increment(1);
-    }
-
-    fn show(&self, meter: &Meter<Whom>, whom: &Whom) {
-        let Whom::Peer(peer) = whom else { return };
-        let seconds = meter.smoothed().get(whom).map_or(f64::NAN, |micros| f64::from(*micros) / 1e6);
-        gauge!("dr_peer_rtt_seconds", "job" => self.job.clone(), "peer" => peer.to_string()).set(seconds);
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Meter<Whom>> {
         // No code panics while it is locked.
         self.meter.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn count(outcome: &'static str) {
+    counter!("dr_probes_total", "outcome" => outcome).increment(1);
+}
+
+/// Exports the round trip to a member. It is the same for all jobs, so it has no label for one.
+fn show(meter: &Meter<Whom>, whom: &Whom) {
+    let Whom::Peer(peer) = whom else { return };
+    let seconds = meter.smoothed().get(whom).map_or(f64::NAN, |micros| f64::from(*micros) / 1e6);
+    gauge!("dr_peer_rtt_seconds", "peer" => peer.to_string()).set(seconds);
 }
 
 /// A duration in microseconds, as it is published.

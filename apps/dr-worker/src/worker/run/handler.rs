@@ -1,14 +1,22 @@
 //! The application of a job's election.
 
-use std::sync::Arc;
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
-use election_core::{ElectionEvent, Failure, Handler, Leadership, Nomination, StopOrder, record::Current};
+use election_core::{
+    ElectionEvent, Failure, Handler, Leadership, Nomination, StopOrder,
+    record::{Cause, Current},
+};
+use zk_session::BootTime;
 
 use crate::{
     config::HookName,
     worker::{
         job::{Deadline, JobEnv, ProcessState},
         metrics,
+        probes::Answers,
         state::JobSlot,
     },
 };
@@ -16,11 +24,20 @@ use crate::{
 /// The application of a job's election.
 pub(super) struct JobHandler {
     slot: Arc<JobSlot>,
+    answers: Arc<Answers>,
+    session_timeout: Duration,
+    /// When the former leader last answered, from the takeover until the member leads.
+    silent_since: Mutex<Option<BootTime>>,
 }
 
 impl JobHandler {
-    pub(super) fn new(slot: Arc<JobSlot>) -> Self {
-        Self { slot }
+    pub(super) fn new(slot: Arc<JobSlot>, answers: Arc<Answers>, session_timeout: Duration) -> Self {
+        Self { slot, answers, session_timeout, silent_since: Mutex::new(None) }
+    }
+
+    fn silent_since(&self) -> std::sync::MutexGuard<'_, Option<BootTime>> {
+        // No code panics while it is locked.
+        self.silent_since.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn env(&self, nomination: &Nomination, fencing_token: u64) -> JobEnv {
@@ -48,10 +65,20 @@ impl JobHandler {
 
 impl Handler for JobHandler {
     fn observe(&self, event: ElectionEvent) {
-        metrics::record(self.slot.name(), event);
+        let silent_since = match event {
+            ElectionEvent::Ready { .. } => self.silent_since().take(),
+            _ => None,
+        };
+        let detected =
+            silent_since.and_then(|since| detected(&event, since, BootTime::now(), self.session_timeout));
+        metrics::record(self.slot.name(), event, detected);
     }
 
     async fn prepare(&self, nomination: &Nomination) -> Result<(), Failure> {
+        self.slot.arrives();
+        metrics::begin(self.slot.name(), nomination.cause);
+        let previous = nomination.previous.as_ref();
+        *self.silent_since() = previous.and_then(|leader| self.answers.silent_since(&leader.ballot));
         // The token does not exist before the leadership.
         self.slot.hook(HookName::Prepare, &self.env(nomination, 0), None).await?;
         Ok(())
@@ -126,6 +153,55 @@ impl Handler for JobHandler {
         ];
         if let Err(error) = self.slot.tell_hook(HookName::OnLeaderChanged, &env, more).await {
             tracing::warn!(job = self.slot.name(), "{error}");
+        }
+    }
+}
+
+/// How long a failure was not noticed that led to this leadership, if that is known: from the last probe that the former
+/// leader answered until the elector noticed that a decision was necessary.
+///
+/// It is not known if the leader was not lost, or reported its own failure. Nor if it has been silent for longer than its
+/// session can have lasted: then it was reachable for ZooKeeper, and what ended its leadership came later.
+fn detected(
+    event: &ElectionEvent,
+    silent_since: BootTime,
+    now: BootTime,
+    session_timeout: Duration,
+) -> Option<Duration> {
+    let ElectionEvent::Ready { cause: Cause::LeaderLost | Cause::Suspected | Cause::SiteFailed, phases } =
+        event
+    else {
+        return None;
+    };
+    let detected = now.duration_since(silent_since).checked_sub(metrics::took(phases))?;
+    (detected <= 2 * session_timeout).then_some(detected)
+}
+
+#[cfg(test)]
+mod tests {
+    use election_core::record::Phases;
+
+    use super::*;
+
+    #[test]
+    fn the_time_until_a_failure_was_noticed_is_told_where_it_is_known() {
+        let since = BootTime::now();
+        let mut phases = Phases::default();
+        (phases.decide_ms, phases.acquire_ms, phases.takeover_ms) = (20, 30, 950);
+        let detected = |cause, ready_ms| {
+            let event = ElectionEvent::Ready { cause, phases };
+            detected(&event, since, since + Duration::from_millis(ready_ms), Duration::from_secs(6))
+        };
+        for cause in [Cause::LeaderLost, Cause::Suspected, Cause::SiteFailed] {
+            assert_eq!(detected(cause, 5000), Some(Duration::from_secs(4)));
+            assert_eq!(detected(cause, 13_000), Some(Duration::from_secs(12)));
+            // Longer than a session can last without its client.
+            assert_eq!(detected(cause, 13_001), None);
+            // Clocks that do not agree.
+            assert_eq!(detected(cause, 999), None);
+        }
+        for cause in [Cause::Switchover, Cause::WorkFailed, Cause::Unhealthy, Cause::Startup] {
+            assert_eq!(detected(cause, 5000), None);
         }
     }
 }

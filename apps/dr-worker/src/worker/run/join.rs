@@ -29,7 +29,7 @@ use crate::{
     worker::{
         balance,
         job::{self, Guards, StateLock},
-        probes::{self, Prober},
+        probes::{self, Answers, Prober},
         state::{Job, JobSlot, Vacancy, Worker},
     },
 };
@@ -83,6 +83,7 @@ pub(super) async fn join(
         let mut me = profile(config, http_port);
         (me.policy, me.health) = (job.policy.fingerprint(job.fenced), health);
         let policy = job.policy.engine(job.spec.stop_budget(), job.fenced);
+        let slots = policy.slots;
         let decides = job.recipe == config::Recipe::Elector;
         let suspect_after = job.suspect_after();
         if policy.fast_failover && suspect_after.is_none() {
@@ -91,7 +92,8 @@ pub(super) async fn join(
             tracing::warn!(job, "fast_failover does nothing for a job that {why}");
         }
         let slot = Arc::new(JobSlot::new(&config.node, job.spec.clone(), guards.clone()));
-        let handler = JobHandler::new(Arc::clone(&slot));
+        let answers = Arc::new(Answers::default());
+        let handler = JobHandler::new(Arc::clone(&slot), Arc::clone(&answers), granted);
         let path = paths.node(&config.node.id);
         let election = ElectionConfig::new(paths.clone(), me, recipe).policy(policy).leftovers(leftovers);
         let election = Election::join(session.clone(), election, handler);
@@ -108,6 +110,7 @@ pub(super) async fn join(
             probes: config.probes.clone(),
             suspect_after,
             needs: if decides { job.policy.needs() } else { Needs::default() },
+            answers,
         };
         if prober.needs_peers() {
             probes::check_own_address(&config.http.listen, &config.node.address);
@@ -124,7 +127,7 @@ pub(super) async fn join(
         own.push(OwnJob::new(job, election.status().into(), measured));
         let vacancy = Arc::new(Vacancy::new());
         background.spawn(Arc::clone(&vacancy).keep(election.clone(), session.clone()));
-        jobs.push(Job { election, slot, vacancy });
+        jobs.push(Job { election, slot, slots, vacancy });
     }
     led::keep(own, background);
     if !suspecting.is_empty() {

@@ -34,6 +34,8 @@ pub(super) struct Job {
     pub(super) election: Election,
     /// Its process on this node.
     pub(super) slot: Arc<JobSlot>,
+    /// How many leaders it has by this worker's configuration.
+    pub(super) slots: usize,
     /// How long it has been without a READY leader.
     pub(super) vacancy: Arc<Vacancy>,
 }

@@ -2,6 +2,7 @@ use std::{
     collections::BTreeMap,
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use tokio::sync::watch;
@@ -36,7 +37,20 @@ struct State {
     restarts: u64,
     /// The status of the last run after its end.
     last: Option<ProcessStatus>,
+    presence: Presence,
 }
+
+/// Whether this member leads the job, or is on its way there or back.
+#[derive(Clone, Copy, Default)]
+enum Presence {
+    #[default]
+    Never,
+    Here,
+    Left(BootTime),
+}
+
+/// How long the metrics of a job are served after it has left: the last values must be read once more.
+const SHOWN_AFTER: Duration = Duration::from_secs(5 * 60);
 
 impl JobSlot {
     pub(in crate::worker) fn new(node: &NodeConfig, spec: JobSpec, guards: Guards) -> Self {
@@ -91,6 +105,20 @@ impl JobSlot {
         *self.hastened.borrow()
     }
 
+    /// A takeover by this member begins.
+    pub(in crate::worker) fn arrives(&self) {
+        self.lock().presence = Presence::Here;
+    }
+
+    /// Whether this member leads the job, takes it over or stops it, or did so a moment ago.
+    pub(in crate::worker) fn is_or_was_here(&self) -> bool {
+        match self.lock().presence {
+            Presence::Never => false,
+            Presence::Here => true,
+            Presence::Left(at) => BootTime::now() < at + SHOWN_AFTER,
+        }
+    }
+
     /// Sets the environment of the leadership that is being taken over.
     pub(in crate::worker) fn enter(&self, env: JobEnv) {
         self.lock().env = Some(env);
@@ -135,7 +163,9 @@ impl JobSlot {
 
     /// Clears the environment after the end of the leadership.
     pub(in crate::worker) fn left(&self) {
-        self.lock().env = None;
+        let mut state = self.lock();
+        state.env = None;
+        state.presence = Presence::Left(BootTime::now());
     }
 
     /// Runs the job's measure command on this member, which has this `role`.
