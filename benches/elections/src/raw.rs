@@ -26,8 +26,7 @@ pub async fn handover(clients: &mut Clients) -> Result<Duration, String> {
         deleted.map_err(|error| error.to_string())
     };
     let follow = async {
-        watch.changed().await;
-        create(new, &leader).await?;
+        create_next(new, &leader, &mut watch).await?;
         Ok::<_, String>(begun.elapsed())
     };
     let ((), took) = tokio::try_join!(delete, follow)?;
@@ -52,8 +51,7 @@ pub async fn crash(clients: &mut Clients) -> Result<Duration, String> {
         Ok::<_, String>(Instant::now())
     };
     let follow = async {
-        watch.changed().await;
-        create(new, &leader).await?;
+        create_next(new, &leader, &mut watch).await?;
         Ok(Instant::now())
     };
     let close = async {
@@ -82,6 +80,18 @@ pub async fn start(clients: &mut Clients) -> Result<Duration, String> {
 async fn create(session: &Session, leader: &str) -> Result<(), String> {
     let created = session.create(leader, b"leader", CreateMode::Ephemeral).await;
     created.map(drop).map_err(|error: OpError| error.to_string())
+}
+
+/// Creates the znode once it is gone.
+async fn create_next(session: &Session, leader: &str, watch: &mut DataWatch) -> Result<(), String> {
+    loop {
+        watch.changed().await;
+        match session.create(leader, b"leader", CreateMode::Ephemeral).await {
+            // The session has lost its connection, which is a change too.
+            Err(OpError::NodeExists { .. }) => drop(watch.next().await),
+            created => return created.map(drop).map_err(|error| error.to_string()),
+        }
+    }
 }
 
 /// A watch of a znode that exists, on this server too.
