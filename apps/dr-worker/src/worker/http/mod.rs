@@ -1,8 +1,11 @@
 //! The worker's endpoints: for load balancers, orchestrators, monitoring, and people with curl.
 
+mod access;
 mod answer;
 mod cluster;
 mod connections;
+mod control;
+mod endpoints;
 mod explain;
 mod metrics;
 mod roles;
@@ -10,17 +13,12 @@ mod status;
 
 use std::sync::Arc;
 
-use axum::{
-    Router,
-    extract::FromRef,
-    handler::Handler,
-    routing::{MethodFilter, MethodRouter, on},
-};
+use axum::extract::FromRef;
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::TcpListener;
 
 use crate::worker::state::Worker;
-use connections::Bounded;
+use connections::{Bounded, Peer};
 
 #[derive(Clone)]
 struct App {
@@ -47,37 +45,16 @@ pub(crate) async fn serve(
     worker: Arc<Worker>,
     metrics: PrometheusHandle,
 ) {
+    if let Ok(address) = listener.local_addr() {
+        access::warn_if_open(&worker.config().http, address);
+    }
     let app = App { worker, metrics };
     let upkeep = metrics::upkeep(app.metrics.clone());
     let server = async {
-        if let Err(error) = axum::serve(Bounded::new(listener, connections), router(app)).await {
+        let router = endpoints::router(app).into_make_service_with_connect_info::<Peer>();
+        if let Err(error) = axum::serve(Bounded::new(listener, connections), router).await {
             tracing::error!(%error, "the HTTP server has ended");
         }
     };
     tokio::join!(server, upkeep);
-}
-
-fn router(app: App) -> Router {
-    Router::new()
-        .route("/leader", read(roles::leader))
-        .route("/standby", read(roles::standby))
-        .route("/liveness", read(roles::liveness))
-        .route("/readiness", read(roles::readiness))
-        .route("/status", read(status::status))
-        .route("/cluster", read(cluster::cluster))
-        .route("/history", read(cluster::history))
-        .route("/explain", read(explain::explain))
-        .route("/simulate", read(explain::simulate))
-        .route("/metrics", read(metrics::render))
-        .fallback(answer::not_found)
-        .with_state(app)
-}
-
-/// GET and HEAD; and OPTIONS with the same status code, for load balancers that use it.
-fn read<H, T>(handler: H) -> MethodRouter<App>
-where
-    H: Handler<T, App>,
-    T: 'static,
-{
-    on(MethodFilter::GET.or(MethodFilter::OPTIONS), handler).fallback(answer::not_allowed)
 }
