@@ -90,7 +90,7 @@ fn leadership_is_moved_and_paused_by_http() {
     until("west-1 leads", || leads(&west));
     let request = get(&east, "/cluster")["requests"][0].clone();
     assert_eq!(request["reason"], "a drill");
-    assert_eq!(request["by"], "http://127.0.0.1 by west-1", "{request}");
+    assert_eq!(request["by"], "127.0.0.1 by HTTP at west-1", "{request}");
 
     // The target leads already: nothing is filed.
     let (code, answer, _) = post(&east, "/switchover", OTHER, &json!({ "to": "west-1" }));

@@ -63,7 +63,7 @@ impl Denied {
 /// Admits requests with a valid token only, and logs each request with its outcome.
 pub(super) async fn control(
     State(worker): State<Arc<Worker>>,
-    ConnectInfo(Peer(peer)): ConnectInfo<Peer>,
+    ConnectInfo(Peer { address: peer, .. }): ConnectInfo<Peer>,
     request: Request,
     next: Next,
 ) -> Response {

@@ -248,8 +248,8 @@ fn reported(outcome: String, response: Response) -> Response {
 }
 
 /// Who asks, for the records.
-fn asker(worker: &Worker, Peer(peer): Peer) -> String {
-    format!("http://{} by {}", peer.ip(), worker.node().id)
+fn asker(worker: &Worker, peer: &Peer) -> String {
+    format!("{} by HTTP at {}", peer.address.ip(), worker.node().id)
 }
 
 /// The answer, if ZooKeeper lets it come in time.
@@ -290,7 +290,7 @@ async fn move_leadership(
     body: &[u8],
 ) -> Response {
     let asked =
-        parse::<Move>(body).and_then(|wanted| Ok((wanted.request(kind, asker(worker, peer))?, wanted.job)));
+        parse::<Move>(body).and_then(|wanted| Ok((wanted.request(kind, asker(worker, &peer))?, wanted.job)));
     let (request, named) = match asked {
         Ok(asked) => asked,
         Err(error) => return failed(&error),
@@ -325,7 +325,7 @@ async fn order(worker: &Worker, peer: Peer, which: Which, body: &[u8], change: f
         Err(error) => return failed(&error),
     };
     match Desk::new(worker, which, job) {
-        Ok(desk) => in_time(desk.order(&asker(worker, peer), change)).await,
+        Ok(desk) => in_time(desk.order(&asker(worker, &peer), change)).await,
         Err(refusal) => *refusal,
     }
 }

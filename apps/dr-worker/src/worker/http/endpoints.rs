@@ -8,7 +8,7 @@ use axum::{
     routing::{MethodFilter, MethodRouter, on},
 };
 
-use super::{App, access, answer, cluster, control, explain, metrics, roles, status};
+use super::{App, access, answer, cluster, config, control, events, explain, metrics, roles, status};
 
 /// An endpoint.
 pub(super) struct Endpoint {
@@ -31,6 +31,10 @@ pub(super) const ALL: &[Endpoint] = &[
     endpoint("/history", |_| read(cluster::history)),
     endpoint("/explain", |_| read(explain::explain)),
     endpoint("/simulate", |_| read(explain::simulate)),
+    endpoint("/config", |app| {
+        read(config::config).route_layer(from_fn_with_state(app.clone(), access::control))
+    }),
+    endpoint("/events", |_| read(events::events)),
     endpoint("/metrics", |_| read(metrics::render)),
     endpoint("/switchover", |app| change(app, control::switchover)),
     endpoint("/failover", |app| change(app, control::failover)),

@@ -3,9 +3,11 @@
 mod access;
 mod answer;
 mod cluster;
+mod config;
 mod connections;
 mod control;
 mod endpoints;
+mod events;
 mod explain;
 mod metrics;
 mod roles;
@@ -19,11 +21,13 @@ use tokio::net::TcpListener;
 
 use crate::worker::state::Worker;
 use connections::{Bounded, Peer};
+use events::Hub;
 
 #[derive(Clone)]
 struct App {
     worker: Arc<Worker>,
     metrics: PrometheusHandle,
+    events: Arc<Hub>,
 }
 
 impl FromRef<App> for Arc<Worker> {
@@ -38,6 +42,12 @@ impl FromRef<App> for PrometheusHandle {
     }
 }
 
+impl FromRef<App> for Arc<Hub> {
+    fn from_ref(app: &App) -> Self {
+        Self::clone(&app.events)
+    }
+}
+
 /// Serves the endpoints until it is dropped, to at most `connections` at once.
 pub(crate) async fn serve(
     listener: TcpListener,
@@ -48,7 +58,9 @@ pub(crate) async fn serve(
     if let Ok(address) = listener.local_addr() {
         access::warn_if_open(&worker.config().http, address);
     }
-    let app = App { worker, metrics };
+    let events = Arc::new(Hub::new(connections));
+    let follow = Arc::clone(&events).follow(Arc::clone(&worker));
+    let app = App { worker, metrics, events };
     let upkeep = metrics::upkeep(app.metrics.clone());
     let server = async {
         let router = endpoints::router(app).into_make_service_with_connect_info::<Peer>();
@@ -56,5 +68,5 @@ pub(crate) async fn serve(
             tracing::error!(%error, "the HTTP server has ended");
         }
     };
-    tokio::join!(server, upkeep);
+    tokio::join!(server, upkeep, follow);
 }
