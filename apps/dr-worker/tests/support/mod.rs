@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub(crate) mod browser;
 pub(crate) mod stage;
 
 use std::{

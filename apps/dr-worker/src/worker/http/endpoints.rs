@@ -8,7 +8,7 @@ use axum::{
     routing::{MethodFilter, MethodRouter, on},
 };
 
-use super::{App, access, answer, cluster, config, control, events, explain, metrics, roles, status};
+use super::{App, access, answer, cluster, config, control, events, explain, metrics, page, roles, status};
 
 /// An endpoint.
 pub(super) struct Endpoint {
@@ -22,6 +22,7 @@ const fn endpoint(path: &'static str, routes: fn(&App) -> MethodRouter<App>) -> 
 
 /// All endpoints.
 pub(super) const ALL: &[Endpoint] = &[
+    endpoint("/", |_| read(page::page)),
     endpoint("/leader", |_| read(roles::leader)),
     endpoint("/standby", |_| read(roles::standby)),
     endpoint("/liveness", |_| read(roles::liveness)),

@@ -10,6 +10,7 @@ mod endpoints;
 mod events;
 mod explain;
 mod metrics;
+mod page;
 mod roles;
 mod status;
 
