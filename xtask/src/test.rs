@@ -46,6 +46,8 @@ pub(crate) async fn run(args: &TestArgs) -> anyhow::Result<ExitCode> {
     let packages = choice.packages();
     if packages.as_ref().is_none_or(|packages| packages.contains("election-tests")) {
         packages::offer_contenders().await;
+    }
+    if packages.as_ref().is_none_or(|packages| packages.contains("dr-worker")) {
         // Without it the tests of the status page report that they are skipped.
         packages::offer("chromium", "/usr/bin/chromium").await;
     }

@@ -8,6 +8,9 @@ use serde_json::{Value, json};
 
 use crate::{error::Error, mask::mask};
 
+/// The longest error of the framework.
+const LONGEST_ERROR: usize = 4096;
+
 /// What an answer reports, for the log.
 #[derive(Clone, Debug)]
 pub(super) struct Outcome(pub(super) String);
@@ -44,6 +47,17 @@ pub(super) fn failed(error: &Error) -> Response {
 fn refuse_with(code: StatusCode, why: &str, body: Value) -> Response {
     let outcome = axum::Extension(Outcome(why.to_owned()));
     (code, [(header::CACHE_CONTROL, "no-store")], outcome, Json(body)).into_response()
+}
+
+/// An error of the framework as text, such as of a query that can't be read, becomes one as JSON.
+pub(super) async fn as_json(response: Response) -> Response {
+    let is_text = response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind != "application/json");
+    if !response.status().is_client_error() || !is_text {
+        return response;
+    }
+    let (parts, body) = response.into_parts();
+    let text = axum::body::to_bytes(body, LONGEST_ERROR).await.unwrap_or_default();
+    refuse(parts.status, &String::from_utf8_lossy(&text))
 }
 
 pub(super) async fn not_found() -> Response {

@@ -10,6 +10,7 @@ mod endpoints;
 mod events;
 mod explain;
 mod metrics;
+mod openapi;
 mod page;
 mod roles;
 mod status;
