@@ -50,6 +50,8 @@ pub(crate) async fn run(args: &TestArgs) -> anyhow::Result<ExitCode> {
     if packages.as_ref().is_none_or(|packages| packages.contains("dr-worker")) {
         // Tests that need it are skipped with a message without it.
         packages::offer("prometheus", "/usr/bin/promtool").await;
+        // Without it the tests of the status page report that they are skipped.
+        packages::offer("chromium", "/usr/bin/chromium").await;
     }
     let starts_programs = |packages: &BTreeSet<&str>| packages.contains("e2e");
     if packages.as_ref().is_none_or(starts_programs) {

@@ -4,8 +4,8 @@
 //! them as a whole if anything is wrong. [`worker`] is the daemon: it opens one ZooKeeper session, joins the election
 //! of each job, runs a job under a guard wherever this member leads, and serves HTTP endpoints. The operator's command
 //! line (`operator`) parses arguments, starts the daemon for `run`, and reads or changes an election for every other
-//! verb. What an election looks like to people and programs is in [`view`], the same for the HTTP endpoints and the
-//! command line.
+//! verb. What an election looks like to people and programs is in [`view`], and what operators do to it in `commands`,
+//! the same for the HTTP endpoints and the command line.
 //!
 //! A program that adds stages of its own calls [`main_with`]:
 //!
@@ -21,6 +21,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod commands;
 pub mod config;
 mod connect;
 mod error;

@@ -189,7 +189,7 @@ impl Stage {
         );
         for worker in &self.workers {
             text.push_str(&format!(
-                "  {:<10} http://{}/status  log {}\n",
+                "  {:<10} http://{}/  log {}\n",
                 worker.id,
                 worker.http,
                 worker.log().display()

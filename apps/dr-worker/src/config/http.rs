@@ -1,4 +1,4 @@
-use std::fmt;
+use std::{fmt, path::PathBuf};
 
 use super::{
     parse::{Mismatch, Parse},
@@ -11,14 +11,16 @@ use super::{
 pub struct HttpConfig {
     /// Where they listen.
     pub listen: HostPort,
+    /// The file of the tokens that allow control; without it control is closed.
+    pub token_file: Option<PathBuf>,
 }
 
 impl HttpConfig {
     pub(super) fn read(section: &mut Section<'_>) -> Self {
         let listen = HostPort { host: "127.0.0.1".to_owned(), port: 7080 };
         let listen = section.or("listen", listen);
-        section.not_yet(&["token_file"]);
-        Self { listen }
+        section.not_yet(&["tls"]);
+        Self { listen, token_file: section.optional("token_file") }
     }
 }
 

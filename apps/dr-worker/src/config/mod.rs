@@ -21,6 +21,7 @@ mod runnable;
 mod signal;
 mod spec;
 mod timing;
+mod tokens;
 mod tree;
 mod zookeeper;
 
@@ -44,6 +45,7 @@ pub use runnable::{SpecError, SpecErrors};
 pub use signal::{NotAStopSignal, StopSignal};
 pub use spec::{Check, Hook, HookName, Hooks, JobSpec, KILL_RESERVE, Measure, ReadyProbe, RestartPolicy};
 pub(crate) use spec::{DR_RUN, LEADERSHIP_VARIABLES};
+pub use tokens::Tokens;
 pub use tree::Origin;
 pub use zookeeper::{Access, Auth, Scheme, ZooKeeperConfig};
 
@@ -107,12 +109,17 @@ impl Config {
         &self.shown
     }
 
-    /// Checks whether the jobs can run on this node: whether their programs and directories exist. It starts nothing.
+    /// Checks what the configuration names on this node: whether the programs and directories of the jobs exist, and
+    /// whether the tokens can be used. It starts nothing.
     ///
     /// # Errors
     /// All problems.
     pub fn check_node(&self) -> Result<(), Problems> {
         let mut problems = Vec::new();
+        if let Some(Err(why)) = self.http.token_file.as_deref().map(Tokens::read) {
+            let key = "http.token_file";
+            problems.push(Problem::with_key(origin_of(&self.shown, key), key, why));
+        }
         for job in &self.jobs {
             let Err(faults) = job.spec.check() else {
                 continue;

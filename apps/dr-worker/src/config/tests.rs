@@ -282,7 +282,7 @@ fn what_this_version_cannot_do_is_refused_not_ignored() {
             "['Sit 02:00-04:00']",
             "\"Sit 02:00-04:00\" has a day that there is not; valid are",
         ),
-        ("http.token_file", "x", "not supported by this version"),
+        ("http.tls", "{ cert_file = \"x\" }", "not supported by this version"),
     ] {
         let set = format!("{key}={value}");
         let given = Given::file(SMALL).set(&set);

@@ -4,11 +4,11 @@ use election_core::{Confirm, SiteId, operator::orders, record::Confirmed};
 use serde_json::json;
 
 use super::{
-    control::{JobArguments, check_sites},
+    control::JobArguments,
     election::{Operator, asker},
     output::{self, Output},
 };
-use crate::{config::Sources, error::Error};
+use crate::{commands::check_sites, config::Sources, error::Error};
 
 /// `confirm`
 #[derive(Debug, clap::Args)]

@@ -3,7 +3,7 @@
 use election_core::{
     Paths,
     operator::{self, Layout},
-    record::{Current, Request, RequestKind, Status, Target},
+    record::{Current, Request, Status},
 };
 use serde_json::json;
 use zk_session::BootTime;
@@ -13,7 +13,7 @@ use super::{
     moves::Move,
     output::{self, Output},
 };
-use crate::error::Error;
+use crate::{commands::contest, error::Error};
 
 /// The pause between two reads of the leader.
 const LOOK: std::time::Duration = std::time::Duration::from_millis(100);
@@ -28,28 +28,7 @@ pub(super) async fn move_on(
     request: &Request,
     how: Output,
 ) -> Result<(), Error> {
-    let recipe = format!("{job} uses the recipe {:?}", layout.as_str());
-    let follows = match layout {
-        Layout::Queue => "the next member in its queue follows",
-        Layout::Single | Layout::Elector => "the fastest member follows",
-    };
-    if request.to != Target::Any {
-        return Err(Error::Usage(format!(
-            "{recipe}: {follows}; --to and --to-site need the recipe \"elector\""
-        )));
-    }
-    if request.kind == RequestKind::Switchover {
-        return Err(Error::Usage(format!(
-            "{recipe}, which has no elector to ask the leader to hand over. End the leader's worker: it stops \
-             its job, then {follows}. Or take leadership from it with `dr-worker failover --force`"
-        )));
-    }
-    if !request.force {
-        return Err(Error::Usage(format!(
-            "{recipe}: {follows} by itself once the leader is gone. `dr-worker failover --force` takes leadership \
-             from a leader that is alive"
-        )));
-    }
+    let follows = contest::check(job, layout, request)?;
     let old = operator::vacate(&operator.session, paths).await?;
     output::print_progress(format_args!("took {job} from {}; {follows}", old.member));
     if !wanted.wait {

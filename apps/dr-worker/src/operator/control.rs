@@ -1,24 +1,26 @@
 //! Standing orders: `drain`, `undrain`, `prefer`, `mode`, `pause`, `resume`.
 
-use std::collections::BTreeSet;
-
 use clap::ValueEnum;
 use election_core::{
     SiteId,
-    operator::{
-        Snapshot,
-        orders::{self, Ordered},
-    },
+    operator::orders::{self, Ordered},
     record::{Control, FailedSite, Mode},
 };
-use serde_json::json;
 use strategies::AutoMoves;
 
 use super::{
     election::{Operator, asker},
     output::{self, Output},
 };
-use crate::{config::Sources, error::Error, wall::unix_ms};
+use crate::{
+    commands::{
+        check_sites,
+        standing::{self, end_pause, set_paused},
+    },
+    config::Sources,
+    error::Error,
+    wall::unix_ms,
+};
 
 /// The argument of every standing order.
 #[derive(Debug, clap::Args)]
@@ -181,23 +183,6 @@ pub(super) async fn resume(jobs: &JobArguments, sources: &Sources, how: Output) 
     Order::of(jobs).give(sources, how, end_pause).await
 }
 
-/// A second pause keeps the mode from before the first.
-fn set_paused(control: &mut Control) {
-    if control.mode != Mode::Manual {
-        control.paused_in = Some(control.mode);
-        control.mode = Mode::Manual;
-    }
-}
-
-/// Restores the mode from before the pause. A mode that was set by `mode` ends as well: after `resume` the elector
-/// decides.
-fn end_pause(control: &mut Control) {
-    let found = control.paused_in.take();
-    if control.mode == Mode::Manual {
-        control.mode = found.unwrap_or(Mode::Auto);
-    }
-}
-
 /// The sites that must be known.
 fn known<'a>(force: bool, sites: impl IntoIterator<Item = &'a SiteId>) -> Vec<&'a SiteId> {
     if force { Vec::new() } else { sites.into_iter().collect() }
@@ -278,44 +263,10 @@ impl<'a> Order<'a> {
     }
 }
 
-/// Refuses a site that is neither configured nor has a member, nor is part of a standing order.
-///
-/// # Errors
-/// With the site, and the known ones.
-pub(super) fn check_sites<'a>(
-    operator: &Operator,
-    job: &str,
-    sites: impl IntoIterator<Item = &'a SiteId>,
-    snapshot: &Snapshot,
-    hint: &str,
-) -> Result<(), String> {
-    let Control { drained, failed_sites, preferred_site, site_order, .. } = &snapshot.control;
-    let failed = failed_sites.iter().map(|failed| &failed.site);
-    let ordered = drained.iter().chain(failed).chain(preferred_site).chain(site_order);
-    let members = snapshot.members.iter().map(|member| &member.site);
-    let policy = operator.config.policy_of(job);
-    let known: BTreeSet<_> = policy.who.sites().iter().chain(members).chain(ordered).collect();
-    let unknown = sites.into_iter().find(|site| !known.contains(*site));
-    let Some(unknown) = unknown else { return Ok(()) };
-    let known: Vec<_> = known.iter().map(|site| site.as_str()).collect();
-    let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-    Err(format!(
-        "{job}: unknown site {unknown}: not in policy.sites and no member there{hint}; known: {known}"
-    ))
-}
-
 fn report(job: &str, ordered: &Ordered, how: Output) -> Result<(), Error> {
     let control = &ordered.after;
     if how == Output::Json {
-        return output::print_json(&json!({
-            "election": job,
-            "changed": ordered.is_news(),
-            "mode": control.mode,
-            "drained": control.drained,
-            "failed_sites": control.failed_sites,
-            "preferred_site": control.preferred_site,
-            "site_order": control.site_order,
-        }));
+        return output::print_json(&standing::shown(job, ordered));
     }
     let mut orders =
         describe_orders(control.mode, &control.drained, &control.preferred_site, &control.site_order);
@@ -345,26 +296,4 @@ pub(super) fn describe_orders(
         orders.push(format!("sites in the order {}", order.join(", ")));
     }
     orders
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_pause_ends_in_the_mode_that_it_found() {
-        for found in [Mode::Auto, Mode::Observe] {
-            let mut control = Control::default().with(|control| control.mode = found);
-            set_paused(&mut control);
-            set_paused(&mut control);
-            assert_eq!(control.mode, Mode::Manual);
-            end_pause(&mut control);
-            assert_eq!((control.mode, control.paused_in), (found, None));
-            end_pause(&mut control);
-            assert_eq!(control.mode, found);
-        }
-        let mut chosen = Control::default().with(|control| control.mode = Mode::Manual);
-        end_pause(&mut chosen);
-        assert_eq!(chosen.mode, Mode::Auto);
-    }
 }

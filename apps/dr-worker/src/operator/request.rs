@@ -3,24 +3,28 @@
 //! A command that waits leaves no request behind: when it ends by its timeout or by a signal, it withdraws a request
 //! that is not begun. If the command is killed, the request expires after about the same time.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::time::Duration;
 
 use election_core::{
-    MemberId,
-    operator::{self, Layout, Snapshot, Withdrawal},
-    record::{Outgoing, Request, RequestKind, Status, Target},
+    operator::{self, Layout, Withdrawal},
+    record::{Request, RequestKind},
 };
 use serde_json::json;
 use zk_session::BootTime;
 
 use super::{
-    contest, control,
+    contest,
     election::{Operator, asker},
     moves::Move,
     output::{self, Output},
-    underway::{Underway, leads_already, report_leader},
+    underway::{Underway, report_leader},
 };
-use crate::{config::Sources, error::Error, signals::Signals, view::hold_of};
+use crate::{
+    commands::{is_request_id, moves},
+    config::Sources,
+    error::Error,
+    signals::Signals,
+};
 
 /// `switchover`
 #[derive(Debug, clap::Args)]
@@ -54,12 +58,10 @@ pub(super) struct CancelArguments {
 
 /// The id becomes part of a path.
 fn request_id(text: &str) -> Result<String, String> {
-    let number = text.strip_prefix("r-").unwrap_or_default();
-    let number = number.strip_prefix('-').unwrap_or(number);
-    if number.is_empty() || !number.bytes().all(|b| b.is_ascii_digit()) {
-        return Err("a request's id is 'r-' and its number, such as r-0000000000".to_owned());
+    if is_request_id(text) {
+        return Ok(text.to_owned());
     }
-    Ok(text.to_owned())
+    Err("a request's id is 'r-' and its number, such as r-0000000000".to_owned())
 }
 
 pub(super) async fn cancel(arguments: &CancelArguments, sources: &Sources, how: Output) -> Result<(), Error> {
@@ -138,17 +140,8 @@ async fn file_and_follow(
         None | Some(Layout::Elector) => {}
         Some(layout) => return contest::move_on(operator, &job, &paths, layout, wanted, &request, how).await,
     }
-    let snapshot = operator.observer().await?.snapshot(&paths).await?;
-    check_names(operator, &job, &request, &snapshot)?;
-    if let Some(leader) = leads_already(&request, &snapshot) {
-        return report_leader(&job, leader, how);
-    }
-    if request.kind == RequestKind::Switchover && !is_led(&request, &snapshot) {
-        let skipped = crate::view::elector::skipped(&job, &snapshot).await;
-        if let Some(hold) = skipped.and_then(|skipped| hold_of(&skipped, &job)) {
-            let way_out = format!("`dr-worker failover --job {job}` elects a leader now");
-            return Err(Error::NotNow(format!("{job}: no leader can hand over: {hold}; {way_out}")));
-        }
+    if let Some(leader) = moves::check(operator, &job, &paths, &request).await? {
+        return report_leader(&job, &leader, how);
     }
     let valid_for = match wanted.wait {
         true => wanted.timeout.unwrap_or_else(|| longest_move(operator, &job)),
@@ -176,39 +169,4 @@ fn longest_move(operator: &Operator, job: &str) -> Duration {
         + policy.acquire_timeout
         + policy.takeover_timeout
         + operator::ELECTOR_PATIENCE
-}
-
-/// A mistyped name is found before anything is written.
-fn check_names(operator: &Operator, job: &str, request: &Request, snapshot: &Snapshot) -> Result<(), Error> {
-    let from = match &request.from {
-        Outgoing::Member(member) => Some(member),
-        Outgoing::Slot(_) | Outgoing::Only => None,
-    };
-    let to = match &request.to {
-        Target::Member(member) => Some(member),
-        Target::Site(_) | Target::Any => None,
-    };
-    // A leader whose worker is gone is not a member any more, but can be named.
-    let holders = || snapshot.leader_znodes.iter().flatten().map(|znode| &znode.record.member);
-    let members: BTreeSet<_> = snapshot.members.iter().map(|member| &member.member).collect();
-    let is_unknown = |member: &&MemberId| !members.contains(*member);
-    let unknown =
-        to.filter(is_unknown).or(from.filter(is_unknown).filter(|from| holders().all(|o| o != *from)));
-    if let Some(unknown) = unknown {
-        let members: Vec<_> = members.iter().map(|member| member.as_str()).collect();
-        let members = if members.is_empty() { "no member takes part".to_owned() } else { members.join(", ") };
-        return Err(Error::Failed(format!("{job}: unknown member {unknown}; members: {members}")));
-    }
-    match &request.to {
-        Target::Site(site) => {
-            control::check_sites(operator, job, [site], snapshot, "").map_err(Error::Failed)
-        }
-        Target::Member(_) | Target::Any => Ok(()),
-    }
-}
-
-/// Whether the leader to replace is READY.
-fn is_led(request: &Request, snapshot: &Snapshot) -> bool {
-    let znode = snapshot.slot_for(request).ok().and_then(|slot| snapshot.leader_znode(slot));
-    znode.is_some_and(|znode| znode.record.status == Status::Ready)
 }

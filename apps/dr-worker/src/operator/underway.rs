@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use election_core::{
     Paths,
-    operator::{self, OperatorError, Snapshot, Withdrawal},
-    record::{Current, FiledRequest, Request, RequestKind, RequestState, Status, Target},
+    operator::{self, Withdrawal},
+    record::{Current, FiledRequest, Request, RequestKind, RequestState},
     strategy::in_words,
 };
 use serde_json::json;
@@ -17,10 +17,10 @@ use super::{
     moves::Move,
     output::{self, Output},
 };
-use crate::error::Error;
-
-/// How long a failover waits for the elector before this command decides.
-const PATIENCE: Duration = Duration::from_secs(5);
+use crate::{
+    commands::moves::{self, Decision, leads_already},
+    error::Error,
+};
 
 /// The timeout to withdraw a request.
 const WITHDRAWAL: Duration = Duration::from_secs(5);
@@ -69,7 +69,8 @@ impl Underway<'_> {
         let begun = BootTime::now();
         let mut last = None;
         if self.filed.request.kind == RequestKind::Failover {
-            let decided = self.until_decided(begun + PATIENCE).await?;
+            let by = begun + moves::PATIENCE;
+            let decided = moves::until_begun(self.operator, &self.paths, &self.filed, by).await?;
             if matches!(decided.as_ref().map(|r| &r.state), None | Some(RequestState::Pending)) {
                 self.decide_from_here(wanted.wait, how).await?;
             }
@@ -85,49 +86,14 @@ impl Underway<'_> {
         self.until_done(self.until, how).await
     }
 
-    /// Waits until an elector has handled the request.
-    async fn until_decided(&self, by: BootTime) -> Result<Option<Request>, Error> {
-        let observer = self.operator.observer().await?;
-        loop {
-            let request = observer.request(&self.paths, &self.filed.which).await?;
-            let decided = request.as_ref().is_some_and(|r| r.state != RequestState::Pending);
-            if decided || BootTime::now() >= by {
-                return Ok(request);
-            }
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
-    }
-
     /// Takes the decision instead of the elector.
     async fn decide_from_here(&self, waits: bool, how: Output) -> Result<(), Error> {
-        let snapshot = self.operator.observer().await?.snapshot(&self.paths).await?;
-        let slot = match snapshot.slot_for(&self.filed.request) {
-            Ok(slot) => slot,
-            Err(why) => return self.give_up(why.to_string(), how).await,
-        };
-        if let Some(znode) = snapshot.leader_znode(slot).filter(|_| !self.filed.request.force) {
-            let why = format!(
-                "no elector has begun it, and {} still leads; --force replaces it",
-                znode.record.member
-            );
-            return match waits {
-                true => self.withdraw(&why, how).await,
-                false => Err(self.goes_on(why)),
-            };
-        }
-        output::print_progress("no elector answers; this command takes the decision");
-        let config = self.operator.config.policy_of(&self.job);
-        // Only workers need the job's stop budget.
-        let policy = config.engine(Duration::ZERO, false);
-        let strategy = config.strategy();
-        let session = &self.operator.session;
-        let forced =
-            operator::force(session, &self.paths, &self.filed, &policy, strategy.as_ref(), self.until).await;
-        match forced {
-            Ok(()) => Ok(()),
-            Err(OperatorError::Refused(why)) => self.give_up(why, how).await,
-            Err(OperatorError::NotNow(why)) => self.withdraw(&why, how).await,
-            Err(error) => Err(error.into()),
+        let announce = || output::print_progress("no elector answers; this command takes the decision");
+        match moves::decide(self.operator, &self.job, &self.paths, &self.filed, self.until, announce).await? {
+            Decision::Made => Ok(()),
+            Decision::Refused(why) => self.give_up(why, how).await,
+            Decision::StillLed(why) if !waits => Err(self.goes_on(why)),
+            Decision::NotNow(why) | Decision::StillLed(why) => self.withdraw(&why, how).await,
         }
     }
 
@@ -253,19 +219,6 @@ impl Underway<'_> {
             self.how_to_follow()
         ))
     }
-}
-
-/// The READY leader to replace, if it matches the target already.
-pub(super) fn leads_already<'a>(request: &Request, snapshot: &'a Snapshot) -> Option<&'a Current> {
-    let slot = snapshot.slot_for(request).ok()?;
-    let leader = &snapshot.leader_znode(slot)?.record;
-    let named = snapshot.decided()?.named(slot)?;
-    let fits = match &request.to {
-        Target::Any => false,
-        Target::Member(member) => leader.member == *member,
-        Target::Site(site) => leader.site == *site,
-    };
-    (fits && leader.status == Status::Ready && leader.ballot == named.ballot).then_some(leader)
 }
 
 /// Reports that the target leads already.

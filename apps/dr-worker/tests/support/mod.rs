@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub(crate) mod browser;
 pub(crate) mod stage;
 
 use std::{
@@ -193,7 +194,31 @@ impl Running {
 
     /// One request to its endpoints: the head and the body.
     pub(crate) fn http(&self, method: &str, path: &str) -> (String, String) {
-        http(self.port, method, path).expect("it answers")
+        self.http_with(method, path, &[], "")
+    }
+
+    /// The same with headers and a body.
+    pub(crate) fn http_with(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[&str],
+        body: &str,
+    ) -> (String, String) {
+        use std::io::Write as _;
+        let mut stream = std::net::TcpStream::connect(("127.0.0.1", self.port)).expect("it listens");
+        stream.set_read_timeout(Some(LONG)).expect("a timeout");
+        let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
+        let length = body.len();
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nHost: worker\r\nConnection: close\r\n\
+             Content-Length: {length}\r\n{headers}\r\n{body}"
+        );
+        stream.write_all(request.as_bytes()).expect("it reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("it answers");
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+        (head.to_owned(), body.to_owned())
     }
 
     /// The status code of a GET.

@@ -23,6 +23,8 @@ pub struct Ordered {
     pub before: Control,
     /// After the change.
     pub after: Control,
+    /// How often the orders of this election have been changed so far, see [`read`].
+    pub changes: u64,
 }
 
 impl Ordered {
@@ -61,23 +63,48 @@ pub async fn order(
         let mut after = before.clone();
         change(&mut after);
         if after == before {
-            return Ok(Ordered { before, after });
+            return Ok(Ordered { before, after, changes: changes_until(node.as_ref().map(|n| n.version)) });
         }
         by.clone_into(&mut after.changed_by);
         after.changed_at_ms = unix_ms();
         let data = after.encode(&path)?;
         let written = match &node {
-            Some(node) => incarnation.set(&path, data, Some(node.version)).await.map(drop),
-            None => incarnation.create(&path, data, CreateMode::Persistent).await.map(drop),
+            Some(node) => incarnation.set(&path, data, Some(node.version)).await,
+            None => incarnation.create(&path, data, CreateMode::Persistent).await.map(|created| created.stat),
         };
         match written {
-            Ok(()) => return Ok(Ordered { before, after }),
+            Ok(stat) => {
+                return Ok(Ordered { before, after, changes: changes_until(Some(stat.version)) });
+            }
             Err(error) if is_worth_another_look(&error) => {}
             Err(error) => return Err(error.into()),
         }
         tokio::task::yield_now().await;
     }
     Err(too_many_races())
+}
+
+/// Reads the standing orders of an election, and how often they have been changed: 0 if they never were.
+///
+/// # Errors
+/// When there is no such election, when it has no elector, when the orders can't be read, or ZooKeeper doesn't answer.
+///
+/// # Cancel safety
+/// Cancel safe: it only reads.
+pub async fn read(session: &Session, paths: &Paths) -> Result<(Control, u64), OperatorError> {
+    let path = paths.control();
+    let incarnation = session.active().await?;
+    incarnation.barrier().await?;
+    let observer = Observer::new(incarnation);
+    check_layout(&observer, paths).await?;
+    let node = observer.read(&path).await?;
+    let changes = changes_until(node.as_ref().map(|node| node.version));
+    Ok((node.map_or_else(|| Ok(Control::default()), |node| Control::decode(&path, &node.data))?, changes))
+}
+
+/// The first change creates the record, with version 0.
+fn changes_until(version: Option<i32>) -> u64 {
+    version.and_then(|version| u64::try_from(version).ok()).map_or(0, |version| version + 1)
 }
 
 /// The failures that were remembered, and the decision that contained them.

@@ -1,10 +1,19 @@
 use axum::{
     Json,
-    http::{StatusCode, header},
+    http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
+
+use crate::{error::Error, mask::mask};
+
+/// The longest error of the framework.
+const LONGEST_ERROR: usize = 4096;
+
+/// What an answer reports, for the log.
+#[derive(Clone, Debug)]
+pub(super) struct Outcome(pub(super) String);
 
 /// An answer that no proxy may cache.
 pub(super) fn answer(code: StatusCode, body: &impl Serialize) -> Response {
@@ -19,18 +28,47 @@ pub(super) fn answer(code: StatusCode, body: &impl Serialize) -> Response {
 
 /// An error, with its reason.
 pub(super) fn refuse(code: StatusCode, why: &str) -> Response {
-    (code, [(header::CACHE_CONTROL, "no-store")], Json(json!({ "error": why }))).into_response()
+    refuse_with(code, why, json!({ "error": why }))
+}
+
+/// A failed command, with the exit code that the same command has on the command line.
+pub(super) fn failed(error: &Error) -> Response {
+    let code = match error {
+        Error::Usage(_) => StatusCode::BAD_REQUEST,
+        Error::Failed(_) | Error::NotNow(_) => StatusCode::CONFLICT,
+        Error::Unreachable(_) => StatusCode::SERVICE_UNAVAILABLE,
+        Error::Internal(_) | Error::Config(_) | Error::Setting { .. } => StatusCode::INTERNAL_SERVER_ERROR,
+    };
+    let why = error.to_string();
+    let why = mask(&why);
+    refuse_with(code, &why, json!({ "error": why, "code": error.exit_code() as u8 }))
+}
+
+fn refuse_with(code: StatusCode, why: &str, body: Value) -> Response {
+    let outcome = axum::Extension(Outcome(why.to_owned()));
+    (code, [(header::CACHE_CONTROL, "no-store")], outcome, Json(body)).into_response()
+}
+
+/// An error of the framework as text, such as of a query that can't be read, becomes one as JSON.
+pub(super) async fn as_json(response: Response) -> Response {
+    let is_text = response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind != "application/json");
+    if !response.status().is_client_error() || !is_text {
+        return response;
+    }
+    let (parts, body) = response.into_parts();
+    let text = axum::body::to_bytes(body, LONGEST_ERROR).await.unwrap_or_default();
+    refuse(parts.status, &String::from_utf8_lossy(&text))
 }
 
 pub(super) async fn not_found() -> Response {
-    refuse(
-        StatusCode::NOT_FOUND,
-        "unknown path; valid: /leader, /standby, /liveness, /readiness, /status, /cluster, /history, /explain, /simulate and /metrics",
-    )
+    let paths: Vec<_> = super::endpoints::ALL.iter().map(|endpoint| endpoint.path).collect();
+    refuse(StatusCode::NOT_FOUND, &format!("unknown path; valid: {}", paths.join(", ")))
 }
 
-pub(super) async fn not_allowed() -> Response {
-    let mut response = refuse(StatusCode::METHOD_NOT_ALLOWED, "only GET, HEAD and OPTIONS are allowed");
-    response.headers_mut().insert(header::ALLOW, header::HeaderValue::from_static("GET,HEAD,OPTIONS"));
+/// An answer to another method than the allowed ones.
+pub(super) fn not_allowed(allowed: &'static str) -> Response {
+    let why = format!("only {} is allowed here", allowed.replace(',', ", "));
+    let mut response = refuse(StatusCode::METHOD_NOT_ALLOWED, &why);
+    response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allowed));
     response
 }

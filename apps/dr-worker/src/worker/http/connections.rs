@@ -9,13 +9,16 @@ use std::{
     pin::Pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     task::{Context, Poll},
     time::Duration,
 };
 
-use axum::serve::Listener;
+use axum::{
+    extract::connect_info::Connected,
+    serve::{IncomingStream, Listener},
+};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpListener, TcpStream},
@@ -46,6 +49,8 @@ struct Open {
 struct Entry {
     /// The clock at its last event.
     active: Arc<AtomicU64>,
+    /// How many answers are still in progress on purpose.
+    held: Arc<AtomicUsize>,
     /// Dropped, it ends the connection.
     _keep: oneshot::Sender<()>,
 }
@@ -60,10 +65,12 @@ impl Open {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the connection that has been idle longest.
+    /// Ends the connection that has been idle longest. One with an answer in progress is not idle.
     fn make_room(&self) {
         let mut connections = self.lock();
-        let idlest = connections.iter().min_by_key(|(_, entry)| entry.active.load(Ordering::Relaxed));
+        let idlest = connections.iter().min_by_key(|(_, entry)| {
+            (entry.held.load(Ordering::Relaxed) > 0, entry.active.load(Ordering::Relaxed))
+        });
         if let Some(id) = idlest.map(|(id, _)| *id) {
             connections.remove(&id);
         }
@@ -104,12 +111,43 @@ impl Listener for Bounded {
     }
 }
 
+/// The client of a connection.
+#[derive(Clone, Debug)]
+pub(super) struct Peer {
+    pub(super) address: SocketAddr,
+    held: Arc<AtomicUsize>,
+}
+
+impl Peer {
+    /// While this lives, an answer is in progress on the connection, even if it is silent.
+    pub(super) fn hold(&self) -> Hold {
+        self.held.fetch_add(1, Ordering::Relaxed);
+        Hold(Arc::clone(&self.held))
+    }
+}
+
+/// See [`Peer::hold`].
+pub(super) struct Hold(Arc<AtomicUsize>);
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Connected<IncomingStream<'_, Bounded>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, Bounded>) -> Self {
+        Self { address: *stream.remote_addr(), held: Arc::clone(&stream.io().held) }
+    }
+}
+
 /// A connection that is closed when it is idle for too long, or when a new one replaces it.
 pub(super) struct Connection {
     stream: TcpStream,
     id: u64,
     open: Arc<Open>,
     active: Arc<AtomicU64>,
+    held: Arc<AtomicUsize>,
     ended: oneshot::Receiver<()>,
     idle: Pin<Box<Sleep>>,
 }
@@ -117,11 +155,12 @@ pub(super) struct Connection {
 impl Connection {
     fn new(stream: TcpStream, open: &Arc<Open>) -> Self {
         let id = open.tick();
-        let active = Arc::new(AtomicU64::new(id));
+        let (active, held) = (Arc::new(AtomicU64::new(id)), Arc::default());
         let (keep, ended) = oneshot::channel();
-        open.lock().insert(id, Entry { active: Arc::clone(&active), _keep: keep });
+        let entry = Entry { active: Arc::clone(&active), held: Arc::clone(&held), _keep: keep };
+        open.lock().insert(id, entry);
         let idle = Box::pin(sleep_until(Instant::now() + IDLE));
-        Self { stream, id, open: Arc::clone(open), active, ended, idle }
+        Self { stream, id, open: Arc::clone(open), active, held, ended, idle }
     }
 
     fn mark_active(&mut self) {

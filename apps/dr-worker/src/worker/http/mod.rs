@@ -1,31 +1,35 @@
 //! The worker's endpoints: for load balancers, orchestrators, monitoring, and people with curl.
 
+mod access;
 mod answer;
 mod cluster;
+mod config;
 mod connections;
+mod control;
+mod endpoints;
+mod events;
 mod explain;
 mod metrics;
+mod openapi;
+mod page;
 mod roles;
 mod status;
 
 use std::sync::Arc;
 
-use axum::{
-    Router,
-    extract::FromRef,
-    handler::Handler,
-    routing::{MethodFilter, MethodRouter, on},
-};
+use axum::extract::FromRef;
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::TcpListener;
 
 use crate::worker::state::Worker;
-use connections::Bounded;
+use connections::{Bounded, Peer};
+use events::Hub;
 
 #[derive(Clone)]
 struct App {
     worker: Arc<Worker>,
     metrics: PrometheusHandle,
+    events: Arc<Hub>,
 }
 
 impl FromRef<App> for Arc<Worker> {
@@ -40,6 +44,12 @@ impl FromRef<App> for PrometheusHandle {
     }
 }
 
+impl FromRef<App> for Arc<Hub> {
+    fn from_ref(app: &App) -> Self {
+        Self::clone(&app.events)
+    }
+}
+
 /// Serves the endpoints until it is dropped, to at most `connections` at once.
 pub(crate) async fn serve(
     listener: TcpListener,
@@ -47,37 +57,18 @@ pub(crate) async fn serve(
     worker: Arc<Worker>,
     metrics: PrometheusHandle,
 ) {
-    let app = App { worker, metrics };
+    if let Ok(address) = listener.local_addr() {
+        access::warn_if_open(&worker.config().http, address);
+    }
+    let events = Arc::new(Hub::new(connections));
+    let follow = Arc::clone(&events).follow(Arc::clone(&worker));
+    let app = App { worker, metrics, events };
     let upkeep = metrics::upkeep(app.metrics.clone());
     let server = async {
-        if let Err(error) = axum::serve(Bounded::new(listener, connections), router(app)).await {
+        let router = endpoints::router(app).into_make_service_with_connect_info::<Peer>();
+        if let Err(error) = axum::serve(Bounded::new(listener, connections), router).await {
             tracing::error!(%error, "the HTTP server has ended");
         }
     };
-    tokio::join!(server, upkeep);
-}
-
-fn router(app: App) -> Router {
-    Router::new()
-        .route("/leader", read(roles::leader))
-        .route("/standby", read(roles::standby))
-        .route("/liveness", read(roles::liveness))
-        .route("/readiness", read(roles::readiness))
-        .route("/status", read(status::status))
-        .route("/cluster", read(cluster::cluster))
-        .route("/history", read(cluster::history))
-        .route("/explain", read(explain::explain))
-        .route("/simulate", read(explain::simulate))
-        .route("/metrics", read(metrics::render))
-        .fallback(answer::not_found)
-        .with_state(app)
-}
-
-/// GET and HEAD; and OPTIONS with the same status code, for load balancers that use it.
-fn read<H, T>(handler: H) -> MethodRouter<App>
-where
-    H: Handler<T, App>,
-    T: 'static,
-{
-    on(MethodFilter::GET.or(MethodFilter::OPTIONS), handler).fallback(answer::not_allowed)
+    tokio::join!(server, upkeep, follow);
 }

@@ -40,6 +40,11 @@ struct JobStatus {
 }
 
 pub(super) async fn status(State(worker): State<Arc<Worker>>) -> Response {
+    answer(StatusCode::OK, &of(&worker))
+}
+
+/// The state of this member now.
+pub(super) fn of(worker: &Worker) -> impl Serialize {
     let jobs = worker.jobs().iter().map(|job| {
         let status = job.election.status().now();
         let leaders: Vec<_> =
@@ -58,15 +63,14 @@ pub(super) async fn status(State(worker): State<Arc<Worker>>) -> Response {
         };
         (job.slot.name(), shown)
     });
-    let status = Status {
+    Status {
         member: &worker.node().id,
         site: &worker.node().site,
-        session: session_word(&worker),
-        lease_remaining_ms: lease_remaining(&worker).and_then(|left| u64::try_from(left.as_millis()).ok()),
+        session: session_word(worker),
+        lease_remaining_ms: lease_remaining(worker).and_then(|left| u64::try_from(left.as_millis()).ok()),
         jobs: jobs.collect(),
         software: concat!("dr-worker ", env!("CARGO_PKG_VERSION")),
-    };
-    answer(StatusCode::OK, &status)
+    }
 }
 
 /// `active`, `paused` or `inactive`.

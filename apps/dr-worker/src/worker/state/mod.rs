@@ -6,6 +6,7 @@ mod vacancy;
 use std::sync::{Arc, OnceLock};
 
 use election_core::Election;
+use tokio::sync::Notify;
 use zk_session::Session;
 
 use crate::config::{Config, NodeConfig};
@@ -17,6 +18,7 @@ pub(super) use vacancy::Vacancy;
 pub(super) struct Worker {
     config: Config,
     joined: OnceLock<Joined>,
+    has_joined: Notify,
 }
 
 #[derive(Debug)]
@@ -43,13 +45,22 @@ pub(super) struct Job {
 impl Worker {
     /// A worker that has not joined yet.
     pub(super) fn new(config: Config) -> Self {
-        Self { config, joined: OnceLock::new() }
+        Self { config, joined: OnceLock::new(), has_joined: Notify::new() }
     }
 
     /// Sets what exists since it has joined.
     pub(super) fn joined(&self, session: Session, jobs: Vec<Job>, balancer: Option<Election>) {
         // It is set only once.
         let _ = self.joined.set(Joined { session, jobs, balancer });
+        self.has_joined.notify_waiters();
+    }
+
+    /// Waits until it has joined.
+    pub(super) async fn until_joined(&self) {
+        let notified = self.has_joined.notified();
+        if self.joined.get().is_none() {
+            notified.await;
+        }
     }
 
     /// Its configuration.

@@ -26,6 +26,8 @@ pub(in crate::worker) struct JobSlot {
     /// The running hooks of leaderships.
     hooks: HookRuns,
     hastened: watch::Sender<bool>,
+    /// Counts the starts and ends of runs.
+    turns: watch::Sender<u64>,
 }
 
 #[derive(Default)]
@@ -62,6 +64,7 @@ impl JobSlot {
             state: Mutex::default(),
             hooks: HookRuns::default(),
             hastened: watch::channel(false).0,
+            turns: watch::channel(0).0,
         }
     }
 
@@ -133,6 +136,7 @@ impl JobSlot {
         let run = JobRun::start(Arc::clone(&self.spec), env, work_until, self.guards.clone());
         let run = Arc::new(run);
         self.lock().run = Some(Arc::clone(&run));
+        self.turns.send_modify(|turns| *turns += 1);
         run
     }
 
@@ -159,6 +163,30 @@ impl JobSlot {
         state.restarts += u64::from(last.restarts);
         state.last = Some(ProcessStatus { restarts: 0, ..last });
         state.run = None;
+        drop(state);
+        self.turns.send_modify(|turns| *turns += 1);
+    }
+
+    /// Calls `seen` after each change of the job's process.
+    pub(in crate::worker) async fn follow_process(&self, seen: impl Fn()) {
+        let mut turns = self.turns.subscribe();
+        loop {
+            turns.borrow_and_update();
+            let mut status = self.running().map(|run| run.status());
+            seen();
+            let same_run = async {
+                if let Some(status) = &mut status {
+                    while status.changed().await.is_ok() {
+                        seen();
+                    }
+                }
+                std::future::pending::<()>().await;
+            };
+            tokio::select! {
+                turned = turns.changed() => if turned.is_err() { return },
+                () = same_run => {}
+            }
+        }
     }
 
     /// Clears the environment after the end of the leadership.

@@ -1,0 +1,38 @@
+//! Moves of leadership in recipes without an elector.
+
+use election_core::{
+    operator::Layout,
+    record::{Request, RequestKind, Target},
+};
+
+use crate::error::Error;
+
+/// Refuses what needs an elector. Returns who follows the leader, as text.
+///
+/// # Errors
+/// With what is possible instead.
+pub(crate) fn check(job: &str, layout: Layout, request: &Request) -> Result<&'static str, Error> {
+    let recipe = format!("{job} uses the recipe {:?}", layout.as_str());
+    let follows = match layout {
+        Layout::Queue => "the next member in its queue follows",
+        Layout::Single | Layout::Elector => "the fastest member follows",
+    };
+    if request.to != Target::Any {
+        return Err(Error::Usage(format!(
+            "{recipe}: {follows}; --to and --to-site need the recipe \"elector\""
+        )));
+    }
+    if request.kind == RequestKind::Switchover {
+        return Err(Error::Usage(format!(
+            "{recipe}, which has no elector to ask the leader to hand over. End the leader's worker: it stops \
+             its job, then {follows}. Or take leadership from it with `dr-worker failover --force`"
+        )));
+    }
+    if !request.force {
+        return Err(Error::Usage(format!(
+            "{recipe}: {follows} by itself once the leader is gone. `dr-worker failover --force` takes leadership \
+             from a leader that is alive"
+        )));
+    }
+    Ok(follows)
+}

@@ -1,0 +1,163 @@
+//! Moves of leadership: what is checked before a request is filed, and the decision where no elector begins it.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use election_core::{
+    MemberId, Paths,
+    operator::{self, OperatorError, Snapshot},
+    record::{Current, FiledRequest, Outgoing, Request, RequestKind, RequestState, Status, Target},
+};
+use zk_session::BootTime;
+
+use super::{election::Operator, sites::check_sites};
+use crate::{
+    error::Error,
+    view::{elector, hold_of},
+};
+
+/// How long a failover waits for the elector before another process decides.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The pause between two looks at a request.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Checks a request before it is written. Returns the READY leader if it matches the target already.
+///
+/// # Errors
+/// Why the request can't be carried out now.
+pub(crate) async fn check(
+    operator: &Operator,
+    job: &str,
+    paths: &Paths,
+    request: &Request,
+) -> Result<Option<Current>, Error> {
+    let snapshot = operator.observer().await?.snapshot(paths).await?;
+    check_names(operator, job, request, &snapshot)?;
+    if let Some(leader) = leads_already(request, &snapshot) {
+        return Ok(Some(leader.clone()));
+    }
+    if request.kind == RequestKind::Switchover && !is_led(request, &snapshot) {
+        let skipped = elector::skipped(job, &snapshot).await;
+        if let Some(hold) = skipped.and_then(|skipped| hold_of(&skipped, job)) {
+            let way_out = format!("`dr-worker failover --job {job}` elects a leader now");
+            return Err(Error::NotNow(format!("{job}: no leader can hand over: {hold}; {way_out}")));
+        }
+    }
+    Ok(None)
+}
+
+/// Waits until an elector has handled the request. Returns the request as it is then.
+///
+/// # Errors
+/// If it can't be read.
+pub(crate) async fn until_begun(
+    operator: &Operator,
+    paths: &Paths,
+    filed: &FiledRequest,
+    by: BootTime,
+) -> Result<Option<Request>, Error> {
+    let observer = operator.observer().await?;
+    loop {
+        let request = observer.request(paths, &filed.which).await?;
+        let begun = request.as_ref().is_some_and(|r| r.state != RequestState::Pending);
+        if begun || BootTime::now() >= by {
+            return Ok(request);
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// What became of a decision that no elector took.
+pub(crate) enum Decision {
+    /// It is written.
+    Made,
+    /// It can't be made.
+    Refused(String),
+    /// It may be possible later.
+    NotNow(String),
+    /// A leader is there, and the request does not replace it by force.
+    StillLed(String),
+}
+
+/// Takes the decision about a failover instead of the elector. `announce` is called before.
+///
+/// # Errors
+/// If ZooKeeper does not answer.
+pub(crate) async fn decide(
+    operator: &Operator,
+    job: &str,
+    paths: &Paths,
+    filed: &FiledRequest,
+    until: BootTime,
+    announce: impl FnOnce(),
+) -> Result<Decision, Error> {
+    let snapshot = operator.observer().await?.snapshot(paths).await?;
+    let slot = match snapshot.slot_for(&filed.request) {
+        Ok(slot) => slot,
+        Err(why) => return Ok(Decision::Refused(why.to_string())),
+    };
+    if let Some(znode) = snapshot.leader_znode(slot).filter(|_| !filed.request.force) {
+        let leader = &znode.record.member;
+        return Ok(Decision::StillLed(format!(
+            "no elector has begun it, and {leader} still leads; --force replaces it"
+        )));
+    }
+    announce();
+    let config = operator.config.policy_of(job);
+    // Only workers need the job's stop budget.
+    let policy = config.engine(Duration::ZERO, false);
+    let strategy = config.strategy();
+    let forced = operator::force(&operator.session, paths, filed, &policy, strategy.as_ref(), until).await;
+    match forced {
+        Ok(()) => Ok(Decision::Made),
+        Err(OperatorError::Refused(why)) => Ok(Decision::Refused(why)),
+        Err(OperatorError::NotNow(why)) => Ok(Decision::NotNow(why)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The READY leader to replace, if it matches the target already.
+pub(crate) fn leads_already<'a>(request: &Request, snapshot: &'a Snapshot) -> Option<&'a Current> {
+    let slot = snapshot.slot_for(request).ok()?;
+    let leader = &snapshot.leader_znode(slot)?.record;
+    let named = snapshot.decided()?.named(slot)?;
+    let fits = match &request.to {
+        Target::Any => false,
+        Target::Member(member) => leader.member == *member,
+        Target::Site(site) => leader.site == *site,
+    };
+    (fits && leader.status == Status::Ready && leader.ballot == named.ballot).then_some(leader)
+}
+
+/// A mistyped name is found before anything is written.
+fn check_names(operator: &Operator, job: &str, request: &Request, snapshot: &Snapshot) -> Result<(), Error> {
+    let from = match &request.from {
+        Outgoing::Member(member) => Some(member),
+        Outgoing::Slot(_) | Outgoing::Only => None,
+    };
+    let to = match &request.to {
+        Target::Member(member) => Some(member),
+        Target::Site(_) | Target::Any => None,
+    };
+    // A leader whose worker is gone is not a member any more, but can be named.
+    let holders = || snapshot.leader_znodes.iter().flatten().map(|znode| &znode.record.member);
+    let members: BTreeSet<_> = snapshot.members.iter().map(|member| &member.member).collect();
+    let is_unknown = |member: &&MemberId| !members.contains(*member);
+    let unknown =
+        to.filter(is_unknown).or(from.filter(is_unknown).filter(|from| holders().all(|o| o != *from)));
+    if let Some(unknown) = unknown {
+        let members: Vec<_> = members.iter().map(|member| member.as_str()).collect();
+        let members = if members.is_empty() { "no member takes part".to_owned() } else { members.join(", ") };
+        return Err(Error::Failed(format!("{job}: unknown member {unknown}; members: {members}")));
+    }
+    match &request.to {
+        Target::Site(site) => check_sites(operator, job, [site], snapshot, "").map_err(Error::Failed),
+        Target::Member(_) | Target::Any => Ok(()),
+    }
+}
+
+/// Whether the leader to replace is READY.
+fn is_led(request: &Request, snapshot: &Snapshot) -> bool {
+    let znode = snapshot.slot_for(request).ok().and_then(|slot| snapshot.leader_znode(slot));
+    znode.is_some_and(|znode| znode.record.status == Status::Ready)
+}

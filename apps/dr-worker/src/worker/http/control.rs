@@ -1,0 +1,371 @@
+//! `/switchover`, `/failover`, `/pause`, `/resume` and `/requests/ID`: the commands of the same name, by HTTP.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{
+    Extension,
+    body::Bytes,
+    extract::{ConnectInfo, Path, Query, State},
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use election_core::{
+    MemberId, Paths, SiteId,
+    operator::{self, Layout, orders},
+    record::{Control, FiledRequest, Outgoing, Request, RequestKind, RequestState, Target},
+};
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::json;
+use zk_session::BootTime;
+
+use super::{
+    answer::{Outcome, answer, failed, refuse},
+    connections::Peer,
+    roles::Which,
+};
+use crate::{
+    commands::{
+        Operator, contest, is_request_id,
+        moves::{self, Decision},
+        standing,
+    },
+    error::Error,
+    worker::state::Worker,
+};
+
+/// The longest body of a request.
+pub(super) const LONGEST_BODY: usize = 16 * 1024;
+
+/// How long ZooKeeper may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The body of `/switchover` and `/failover`: as the options of the commands.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Move {
+    job: Option<String>,
+    to: Option<MemberId>,
+    to_site: Option<SiteId>,
+    from: Option<MemberId>,
+    slot: Option<usize>,
+    force: bool,
+    accept_loss: bool,
+    reason: Option<String>,
+}
+
+impl Move {
+    fn request(&self, kind: RequestKind, by: String) -> Result<Request, Error> {
+        let to = match (&self.to, &self.to_site) {
+            (Some(_), Some(_)) => return Err(exclusive("to", "to_site")),
+            (Some(member), None) => Target::Member(member.clone()),
+            (None, Some(site)) => Target::Site(site.clone()),
+            (None, None) => Target::Any,
+        };
+        let from = match (&self.from, self.slot) {
+            (Some(_), Some(_)) => return Err(exclusive("from", "slot")),
+            (Some(member), None) => Outgoing::Member(member.clone()),
+            (None, Some(slot)) => Outgoing::Slot(slot),
+            (None, None) => Outgoing::Only,
+        };
+        if self.force && kind == RequestKind::Switchover {
+            return Err(Error::Usage("\"force\" is for /failover only".to_owned()));
+        }
+        let mut request = operator::new_request(kind, from, to, self.force, self.reason.clone(), by);
+        request.accept_loss = self.accept_loss;
+        Ok(request)
+    }
+}
+
+fn exclusive(one: &str, other: &str) -> Error {
+    Error::Usage(format!("give {one:?} or {other:?}, not both"))
+}
+
+/// The body of `/pause` and `/resume`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Order {
+    job: Option<String>,
+}
+
+/// The body of a request; an empty one has the defaults.
+fn parse<T: DeserializeOwned + Default>(body: &[u8]) -> Result<T, Error> {
+    if body.trim_ascii().is_empty() {
+        return Ok(T::default());
+    }
+    serde_json::from_slice(body).map_err(|error| Error::Usage(format!("the body is not understood: {error}")))
+}
+
+/// An election of this worker, and the means to change it.
+struct Desk {
+    operator: Operator,
+    job: String,
+    paths: Paths,
+}
+
+impl Desk {
+    /// `named` is the job that the body names.
+    fn new(worker: &Worker, which: Which, named: Option<String>) -> Result<Self, Box<Response>> {
+        let job = match (which.job, named) {
+            (Some(one), Some(other)) if one != other => {
+                let why = format!("?job={one} and \"job\": {other:?} in the body differ");
+                return Err(Box::new(refuse(StatusCode::BAD_REQUEST, &why)));
+            }
+            (one, other) => one.or(other),
+        };
+        let job = Which { job }.of(worker)?.slot.name().to_owned();
+        let unusable = |error: Error| Box::new(failed(&error));
+        let session = worker.session().filter(|session| session.incarnation().is_some()).cloned();
+        let session = session
+            .ok_or_else(|| unusable(Error::Unreachable("no ZooKeeper session at the moment".to_owned())))?;
+        let config = worker.config().what_if(&[]).map_err(|problems| unusable(problems.into()))?;
+        let operator = Operator { config, session };
+        let paths = operator.paths(&job).map_err(unusable)?;
+        Ok(Self { operator, job, paths })
+    }
+
+    /// Files a request, or takes leadership at once where the recipe has no elector.
+    async fn request(self, request: Request) -> Result<Response, Error> {
+        let Self { operator, job, paths } = &self;
+        match operator.observer().await?.layout(paths).await? {
+            None | Some(Layout::Elector) => {}
+            Some(layout) => {
+                contest::check(job, layout, &request)?;
+                let old = operator::vacate(&operator.session, paths).await?;
+                let body = json!({ "election": job, "request": null, "taken_from": old.member });
+                return Ok(reported(
+                    format!("took {job} from {}", old.member),
+                    answer(StatusCode::OK, &body),
+                ));
+            }
+        }
+        if let Some(leader) = moves::check(operator, job, paths, &request).await? {
+            let outcome = json!({ "state": "done", "term": leader.term, "leader": leader.member });
+            let body = json!({ "election": job, "request": null, "outcome": outcome });
+            return Ok(reported(
+                format!("{} leads {job} already", leader.member),
+                answer(StatusCode::OK, &body),
+            ));
+        }
+        let until = BootTime::now() + request.valid_for();
+        let filed = operator::ask(&operator.session, paths, request).await?;
+        let body = json!({ "election": job, "request": filed.which.name, "outcome": filed.request.state });
+        let response = accepted(job, &filed.which.name, &body);
+        if filed.request.kind == RequestKind::Failover {
+            tokio::spawn(self.decide_without_elector(filed, until));
+        }
+        Ok(response)
+    }
+
+    /// A failover must not depend on an elector: if none begins it, this worker decides.
+    async fn decide_without_elector(self, filed: FiledRequest, until: BootTime) {
+        let (job, request) = (&self.job, &filed.which.name);
+        match self.decide(&filed, until).await {
+            Ok(None) => {}
+            Ok(Some(outcome)) => tracing::info!(job, request, outcome, "failover without an elector"),
+            Err(error) => tracing::warn!(job, request, %error, "failover without an elector was not decided"),
+        }
+    }
+
+    /// What became of it; `None` if an elector has begun it.
+    async fn decide(&self, filed: &FiledRequest, until: BootTime) -> Result<Option<String>, Error> {
+        let Self { operator, job, paths } = self;
+        let begun = moves::until_begun(operator, paths, filed, BootTime::now() + moves::PATIENCE).await?;
+        if begun.is_none_or(|request| request.state != RequestState::Pending) {
+            return Ok(None);
+        }
+        match moves::decide(operator, job, paths, filed, until, || {}).await? {
+            Decision::Made => Ok(Some("decided by this worker".to_owned())),
+            // It is still open, and an elector may begin it.
+            Decision::StillLed(why) => Ok(Some(why)),
+            Decision::Refused(why) | Decision::NotNow(why) => {
+                let reason = format!("by {} ({why})", filed.request.by);
+                operator::cancel(&operator.session, paths, &filed.which, &reason).await?;
+                Ok(Some(format!("withdrawn: {why}")))
+            }
+        }
+    }
+
+    /// Changes the standing orders.
+    async fn order(self, by: &str, change: fn(&mut Control)) -> Result<Response, Error> {
+        let Self { operator, job, paths } = &self;
+        let ordered = orders::order(&operator.session, paths, by, change).await?;
+        let id = order_id(ordered.changes);
+        let mut body = standing::shown(job, &ordered);
+        body["request"] = json!(id);
+        body["outcome"] = json!({ "state": "done" });
+        Ok(accepted(job, &id, &body))
+    }
+
+    /// The outcome of a request or of a standing order.
+    async fn outcome(self, id: &str) -> Result<Response, Error> {
+        let Self { operator, job, paths } = &self;
+        if let Some(number) = id.strip_prefix("o-") {
+            let (control, changes) = orders::read(&operator.session, paths).await?;
+            let body = json!({
+                "election": job, "request": id, "outcome": { "state": "done" }, "mode": control.mode,
+            });
+            return Ok(match number.parse::<u64>() {
+                Ok(number) if number <= changes => answer(StatusCode::OK, &body),
+                _ => refuse(StatusCode::NOT_FOUND, &format!("{job} has no request {id}")),
+            });
+        }
+        if !is_request_id(id) {
+            return Ok(refuse(
+                StatusCode::NOT_FOUND,
+                "a request's id is such as r-0000000000 or o-0000000000",
+            ));
+        }
+        let snapshot = operator.observer().await?.snapshot(paths).await?;
+        let found = snapshot.requests.into_iter().find(|filed| filed.which.name == id);
+        Ok(match found {
+            Some(FiledRequest { request, .. }) => {
+                let body = json!({ "election": job, "request": id, "outcome": request.state });
+                answer(StatusCode::OK, &body)
+            }
+            None => {
+                refuse(StatusCode::NOT_FOUND, &format!("{job} has no request {id}; old ones are removed"))
+            }
+        })
+    }
+}
+
+/// The id of the change of standing orders with this number.
+fn order_id(number: u64) -> String {
+    format!("o-{number:010}")
+}
+
+/// 202 with the request's id, and where to find its outcome.
+fn accepted(job: &str, id: &str, body: &serde_json::Value) -> Response {
+    let mut response = answer(StatusCode::ACCEPTED, body);
+    if let Ok(place) = HeaderValue::from_str(&format!("/requests/{id}?job={job}")) {
+        response.headers_mut().insert(header::LOCATION, place);
+    }
+    reported(format!("{job}: {id}"), response)
+}
+
+fn reported(outcome: String, response: Response) -> Response {
+    (Extension(Outcome(outcome)), response).into_response()
+}
+
+/// Who asks, for the records.
+fn asker(worker: &Worker, peer: &Peer) -> String {
+    format!("{} by HTTP at {}", peer.address.ip(), worker.node().id)
+}
+
+/// The answer, if ZooKeeper lets it come in time.
+async fn in_time(work: impl Future<Output = Result<Response, Error>>) -> Response {
+    match tokio::time::timeout(PATIENCE, work).await {
+        Ok(Ok(response)) => response,
+        Ok(Err(error)) => failed(&error),
+        Err(_) => failed(&Error::Unreachable(format!(
+            "ZooKeeper did not answer within {}; check /cluster before you try again",
+            humantime::format_duration(PATIENCE)
+        ))),
+    }
+}
+
+pub(super) async fn switchover(
+    State(worker): State<Arc<Worker>>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
+    Query(which): Query<Which>,
+    body: Bytes,
+) -> Response {
+    move_leadership(&worker, peer, which, RequestKind::Switchover, &body).await
+}
+
+pub(super) async fn failover(
+    State(worker): State<Arc<Worker>>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
+    Query(which): Query<Which>,
+    body: Bytes,
+) -> Response {
+    move_leadership(&worker, peer, which, RequestKind::Failover, &body).await
+}
+
+async fn move_leadership(
+    worker: &Worker,
+    peer: Peer,
+    which: Which,
+    kind: RequestKind,
+    body: &[u8],
+) -> Response {
+    let asked =
+        parse::<Move>(body).and_then(|wanted| Ok((wanted.request(kind, asker(worker, &peer))?, wanted.job)));
+    let (request, named) = match asked {
+        Ok(asked) => asked,
+        Err(error) => return failed(&error),
+    };
+    match Desk::new(worker, which, named) {
+        Ok(desk) => in_time(desk.request(request)).await,
+        Err(refusal) => *refusal,
+    }
+}
+
+pub(super) async fn pause(
+    State(worker): State<Arc<Worker>>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
+    Query(which): Query<Which>,
+    body: Bytes,
+) -> Response {
+    order(&worker, peer, which, &body, standing::set_paused).await
+}
+
+pub(super) async fn resume(
+    State(worker): State<Arc<Worker>>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
+    Query(which): Query<Which>,
+    body: Bytes,
+) -> Response {
+    order(&worker, peer, which, &body, standing::end_pause).await
+}
+
+async fn order(worker: &Worker, peer: Peer, which: Which, body: &[u8], change: fn(&mut Control)) -> Response {
+    let Order { job } = match parse(body) {
+        Ok(order) => order,
+        Err(error) => return failed(&error),
+    };
+    match Desk::new(worker, which, job) {
+        Ok(desk) => in_time(desk.order(&asker(worker, &peer), change)).await,
+        Err(refusal) => *refusal,
+    }
+}
+
+pub(super) async fn outcome(
+    State(worker): State<Arc<Worker>>,
+    Path(id): Path<String>,
+    Query(which): Query<Which>,
+) -> Response {
+    match Desk::new(&worker, which, None) {
+        Ok(desk) => in_time(desk.outcome(&id)).await,
+        Err(refusal) => *refusal,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_is_read_like_the_options_of_the_command() {
+        let request = |kind, body: &str| parse::<Move>(body.as_bytes())?.request(kind, "me".to_owned());
+        let request_of = |body: &str| request(RequestKind::Switchover, body).unwrap();
+        assert_eq!(request_of("").to, Target::Any);
+        assert_eq!(request_of(" \n").from, Outgoing::Only);
+        let to = request_of(r#"{"to": "west-1", "slot": 1, "reason": "drill", "accept_loss": true}"#);
+        assert_eq!(to.to, Target::Member(MemberId::new("west-1").unwrap()));
+        assert_eq!((to.from, to.reason.as_deref(), to.accept_loss), (Outgoing::Slot(1), Some("drill"), true));
+        let forced = request(RequestKind::Failover, r#"{"to_site": "west", "force": true}"#).unwrap();
+        assert!(forced.force && forced.to == Target::Site(SiteId::new("west").unwrap()));
+        for (body, part) in [
+            (r#"{"too": "west-1"}"#, "unknown field `too`"),
+            (r#"{"to": "a", "to_site": "b"}"#, "not both"),
+            (r#"{"from": "a", "slot": 0}"#, "not both"),
+            (r#"{"force": true}"#, "for /failover only"),
+            (r#"{"to": "a/b"}"#, "not understood"),
+            ("[]x", "not understood"),
+        ] {
+            let why = request(RequestKind::Switchover, body).unwrap_err();
+            assert!(matches!(&why, Error::Usage(text) if text.contains(part)), "{body}: {why}");
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! The endpoints: one table, for the router, for `/openapi.json` and for the answer to an unknown path.
+
+use axum::{
+    Router,
+    extract::DefaultBodyLimit,
+    handler::Handler,
+    middleware::{from_fn_with_state, map_response},
+    routing::{MethodFilter, MethodRouter, on},
+};
+
+use super::{
+    App, access, answer, cluster, config, control, events, explain, metrics, openapi, page, roles, status,
+};
+
+/// An endpoint.
+pub(super) struct Endpoint {
+    pub(super) path: &'static str,
+    /// What it answers or does.
+    pub(super) summary: &'static str,
+    pub(super) access: Access,
+    /// Of the query: `name: type`.
+    pub(super) parameters: &'static [&'static str],
+    /// Of the object in the body: `name?: type`.
+    pub(super) body: &'static [&'static str],
+    /// Its answers, without the errors that follow from the rest.
+    pub(super) answers: &'static [Answer],
+    route: fn() -> MethodRouter<App>,
+}
+
+/// Who may use an endpoint, and by which method.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    /// GET; everyone.
+    Open,
+    /// GET, with a token.
+    Secret,
+    /// POST, with a token.
+    Control,
+}
+
+/// A status, its media type, and the fields of a JSON object: `name: type`, `name: type|null`, `name?: type`.
+pub(super) type Answer = (u16, &'static str, &'static [&'static str]);
+
+pub(super) const JSON: &str = "application/json";
+
+const JOB: &[&str] = &["job: string"];
+
+const ROLE: &[&str] = &[
+    "job: string",
+    "member: string",
+    "site: string",
+    "role: string",
+    "slot: integer|null",
+    "term: integer",
+    "fencing_token: integer|null",
+    "health: string",
+    "lease_remaining_ms: integer|null",
+];
+
+/// A request for a move, and what there is of it if nothing was filed.
+const MOVES: &[Answer] = &[
+    (202, JSON, &["election: string", "request: string", "outcome: object"]),
+    (200, JSON, &["election: string", "request: null", "outcome: object"]),
+    (200, JSON, &["election: string", "request: null", "taken_from: string"]),
+];
+
+const ORDERED: &[Answer] = &[(
+    202,
+    JSON,
+    &[
+        "election: string",
+        "request: string",
+        "outcome: object",
+        "changed: boolean",
+        "mode: string",
+        "drained: array",
+        "failed_sites: array",
+        "preferred_site: string|null",
+        "site_order: array",
+    ],
+)];
+
+const SWITCHOVER: &[&str] = &[
+    "job?: string",
+    "to?: string",
+    "to_site?: string",
+    "from?: string",
+    "slot?: integer",
+    "accept_loss?: boolean",
+    "reason?: string",
+];
+
+const FAILOVER: &[&str] = &[
+    "job?: string",
+    "to?: string",
+    "to_site?: string",
+    "from?: string",
+    "slot?: integer",
+    "accept_loss?: boolean",
+    "reason?: string",
+    "force?: boolean",
+];
+
+const fn open(
+    path: &'static str,
+    summary: &'static str,
+    parameters: &'static [&'static str],
+    answers: &'static [Answer],
+    route: fn() -> MethodRouter<App>,
+) -> Endpoint {
+    Endpoint { path, summary, access: Access::Open, parameters, body: &[], answers, route }
+}
+
+const fn control(
+    path: &'static str,
+    summary: &'static str,
+    body: &'static [&'static str],
+    answers: &'static [Answer],
+    route: fn() -> MethodRouter<App>,
+) -> Endpoint {
+    Endpoint { path, summary, access: Access::Control, parameters: JOB, body, answers, route }
+}
+
+/// All endpoints.
+pub(super) const ALL: &[Endpoint] = &[
+    open("/", "The status page.", &[], &[(200, "text/html; charset=utf-8", &[])], || get(page::page)),
+    open(
+        "/leader",
+        "200 on the member that is READY leader with a valid lease, else 503.",
+        JOB,
+        &[(200, JSON, ROLE), (503, JSON, ROLE)],
+        || get(roles::leader),
+    ),
+    open(
+        "/standby",
+        "200 on a standby that is connected and fit, else 503.",
+        JOB,
+        &[(200, JSON, ROLE), (503, JSON, ROLE)],
+        || get(roles::standby),
+    ),
+    open("/liveness", "200 while the process answers.", &[], &[(200, JSON, &["alive: boolean"])], || {
+        get(roles::liveness)
+    }),
+    open(
+        "/readiness",
+        "200 while it is connected and has joined all its elections, else 503.",
+        &[],
+        &[(200, JSON, &["ready: boolean"]), (503, JSON, &["ready: boolean"])],
+        || get(roles::readiness),
+    ),
+    open(
+        "/status",
+        "This member, its jobs and their processes.",
+        &[],
+        &[(
+            200,
+            JSON,
+            &[
+                "member: string",
+                "site: string",
+                "session: string",
+                "lease_remaining_ms: integer|null",
+                "jobs: object",
+                "software: string",
+            ],
+        )],
+        || get(status::status),
+    ),
+    open(
+        "/cluster",
+        "All members and the decision, as `list --output json`.",
+        JOB,
+        &[(
+            200,
+            JSON,
+            &[
+                "election: string",
+                "root: string",
+                "recipe: string",
+                "term: integer",
+                "elector: string|null",
+                "decided_by: string|null",
+                "slots: array",
+                "skipped: object|null",
+                "members: array",
+                "exclusions: array",
+                "failures: array",
+                "mode: string",
+                "drained: array",
+                "preferred_site: string|null",
+                "site_order: array",
+                "stay: array",
+                "confirmed: array",
+                "failed_sites: array",
+                "unwell_sites: array",
+                "site_failures: array",
+                "requests: array",
+                "problems: array",
+                "unreadable: array",
+            ],
+        )],
+        || get(cluster::cluster),
+    ),
+    open(
+        "/history",
+        "Past leaderships, as `history --output json`.",
+        JOB,
+        &[(200, JSON, &["election: string", "leaderships: array", "unreadable: array"])],
+        || get(cluster::history),
+    ),
+    open(
+        "/explain",
+        "Who leads, who would, and what blocks a change, as `explain --output json`.",
+        JOB,
+        &[(
+            200,
+            JSON,
+            &[
+                "election: string",
+                "recipe: string",
+                "at_ms: integer",
+                "mode: string",
+                "elector: string|null",
+                "next: object",
+                "skipped: object|null",
+                "other_line: boolean",
+                "other_policy: boolean",
+                "slots: array",
+                "problems: array",
+                "unreadable: array",
+            ],
+        )],
+        || get(explain::explain),
+    ),
+    open(
+        "/simulate",
+        "Who would lead without a site or member, or with other settings, as `simulate --output json`.",
+        &["job: string", "without_site: array", "without: array", "set: array"],
+        &[(
+            200,
+            JSON,
+            &[
+                "election: string",
+                "recipe: string",
+                "if: object",
+                "unchanged: boolean",
+                "elector: string|null",
+                "elector_then: string|null",
+                "slots: array",
+                "notes: array",
+            ],
+        )],
+        || get(explain::simulate),
+    ),
+    Endpoint {
+        path: "/config",
+        summary: "The effective configuration, as `config show --output json`.",
+        access: Access::Secret,
+        parameters: &[],
+        body: &[],
+        answers: &[(200, JSON, &["values: array"])],
+        route: || get(config::config),
+    },
+    open("/events", "Server-sent events, one per change.", JOB, &[(200, "text/event-stream", &[])], || {
+        get(events::events)
+    }),
+    open(
+        "/metrics",
+        "Metrics for Prometheus.",
+        &[],
+        &[(200, "text/plain; version=0.0.4; charset=utf-8", &[])],
+        || get(metrics::render),
+    ),
+    control("/switchover", "Move leadership to another member, as `switchover`.", SWITCHOVER, MOVES, || {
+        post(control::switchover)
+    }),
+    control(
+        "/failover",
+        "Move leadership even if the leader or the elector is down, as `failover`.",
+        FAILOVER,
+        MOVES,
+        || post(control::failover),
+    ),
+    control("/pause", "Start maintenance, as `pause`.", &["job?: string"], ORDERED, || post(control::pause)),
+    control("/resume", "End maintenance, as `resume`.", &["job?: string"], ORDERED, || post(control::resume)),
+    open(
+        "/requests/{id}",
+        "The outcome of a request.",
+        JOB,
+        &[
+            (200, JSON, &["election: string", "request: string", "outcome: object"]),
+            (200, JSON, &["election: string", "request: string", "outcome: object", "mode: string"]),
+        ],
+        || get(control::outcome),
+    ),
+    open(
+        "/openapi.json",
+        "This description.",
+        &[],
+        &[(200, JSON, &["openapi: string", "info: object", "paths: object", "components: object"])],
+        || get(openapi::openapi),
+    ),
+];
+
+pub(super) fn router(app: App) -> Router {
+    let all = ALL.iter().fold(Router::new(), |router, endpoint| {
+        let route = (endpoint.route)();
+        router.route(
+            endpoint.path,
+            match endpoint.access {
+                Access::Open => route.fallback(async || answer::not_allowed(READING)),
+                Access::Secret => {
+                    let guarded = route.route_layer(from_fn_with_state(app.clone(), access::control));
+                    guarded.fallback(async || answer::not_allowed(READING))
+                }
+                Access::Control => {
+                    let bounded = route.layer(DefaultBodyLimit::max(control::LONGEST_BODY));
+                    let guarded = bounded.route_layer(from_fn_with_state(app.clone(), access::control));
+                    guarded.fallback(async || answer::not_allowed("POST"))
+                }
+            },
+        )
+    });
+    all.fallback(answer::not_found).layer(map_response(answer::as_json)).with_state(app)
+}
+
+/// The methods that only read.
+const READING: &str = "GET,HEAD,OPTIONS";
+
+/// GET and HEAD; and OPTIONS with the same status code, for load balancers that use it.
+fn get<H, T>(handler: H) -> MethodRouter<App>
+where
+    H: Handler<T, App>,
+    T: 'static,
+{
+    on(MethodFilter::GET.or(MethodFilter::OPTIONS), handler)
+}
+
+fn post<H, T>(handler: H) -> MethodRouter<App>
+where
+    H: Handler<T, App>,
+    T: 'static,
+{
+    on(MethodFilter::POST, handler)
+}

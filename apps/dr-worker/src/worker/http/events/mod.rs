@@ -1,0 +1,277 @@
+//! `/events`: server-sent events, one per change that this worker sees.
+
+mod changes;
+
+use std::{
+    convert::Infallible,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use axum::{
+    extract::{ConnectInfo, Query, State},
+    http::{HeaderValue, Method, StatusCode, header},
+    response::{
+        IntoResponse, Response,
+        sse::{Event, KeepAlive, Sse},
+    },
+};
+use election_core::ElectionStatus;
+use futures_util::{Stream, stream};
+use serde_json::{Value, json};
+use tokio::{
+    sync::{Semaphore, broadcast, watch},
+    task::JoinSet,
+};
+
+use super::{
+    answer::refuse,
+    connections::Peer,
+    roles::Which,
+    status::{self, session_word},
+};
+use crate::{wall::unix_ms, worker::state::Worker};
+use changes::{Part, changed, parts};
+
+/// How many events may wait for a client. One that is further behind is dropped.
+const WAITING: usize = 256;
+
+/// How many clients may follow, of all connections at most half.
+const FOLLOWERS: usize = 64;
+
+/// How often a silent stream sends a comment. It must be more often than idle connections are closed.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// A change.
+#[derive(Clone, Debug)]
+struct Change {
+    name: &'static str,
+    job: Option<String>,
+    data: Arc<Value>,
+}
+
+/// Compares what it sees with what it saw, and sends the difference to all clients.
+pub(super) struct Hub {
+    changes: broadcast::Sender<Change>,
+    /// What it saw last: of each job, then of the session.
+    seen: Mutex<Vec<Vec<Part>>>,
+    places: Arc<Semaphore>,
+}
+
+impl Hub {
+    /// For a server with so many connections at most.
+    pub(super) fn new(connections: usize) -> Self {
+        Self {
+            changes: broadcast::channel(WAITING).0,
+            seen: Mutex::default(),
+            places: Arc::new(Semaphore::new(FOLLOWERS.min(connections / 2))),
+        }
+    }
+
+    /// Follows the worker once it has joined, until this is dropped.
+    pub(super) async fn follow(self: Arc<Self>, worker: Arc<Worker>) {
+        worker.until_joined().await;
+        let mut all = JoinSet::new();
+        let jobs = worker.jobs().len();
+        self.lock().resize(jobs + 1, Vec::new());
+        for at in 0..jobs {
+            for follow in [Follow::Election, Follow::Process] {
+                all.spawn(follow.job(Arc::clone(&self), Arc::clone(&worker), at));
+            }
+        }
+        if let Some(session) = worker.session() {
+            let (hub, mut states) = (Arc::clone(&self), session.subscribe());
+            let worker = Arc::clone(&worker);
+            all.spawn(async move {
+                loop {
+                    states.borrow_and_update();
+                    let state = json!({ "state": session_word(&worker) });
+                    hub.look(&worker, jobs, None, vec![("session", state)]);
+                    if states.changed().await.is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        while all.join_next().await.is_some() {}
+    }
+
+    fn look_at_job(&self, worker: &Worker, at: usize) {
+        let Some(job) = worker.jobs().get(at) else { return };
+        let parts = parts(&job.election.status().now(), &job.slot.process());
+        self.look(worker, at, Some(job.slot.name()), parts);
+    }
+
+    fn look(&self, worker: &Worker, at: usize, job: Option<&str>, now: Vec<Part>) {
+        let mut seen = self.lock();
+        let Some(before) = seen.get_mut(at) else { return };
+        for (name, part) in changed(before, &now) {
+            let mut data = json!({ "job": job, "member": worker.node().id, "at_ms": unix_ms() });
+            if let (Some(data), Some(part)) = (data.as_object_mut(), part.as_object()) {
+                data.extend(part.clone());
+            }
+            // There may be no client.
+            let _ = self.changes.send(Change { name, job: job.map(str::to_owned), data: Arc::new(data) });
+        }
+        *before = now;
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Vec<Part>>> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What of a job is followed.
+enum Follow {
+    Election,
+    Process,
+}
+
+impl Follow {
+    async fn job(self, hub: Arc<Hub>, worker: Arc<Worker>, at: usize) {
+        let Some(job) = worker.jobs().get(at) else { return };
+        match self {
+            Self::Process => job.slot.follow_process(|| hub.look_at_job(&worker, at)).await,
+            Self::Election => {
+                let mut status: watch::Receiver<ElectionStatus> = job.election.status().into();
+                while status.changed().await.is_ok() {
+                    hub.look_at_job(&worker, at);
+                }
+            }
+        }
+    }
+}
+
+pub(super) async fn events(
+    method: Method,
+    State(worker): State<Arc<Worker>>,
+    State(hub): State<Arc<Hub>>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
+    Query(which): Query<Which>,
+) -> Response {
+    if which.job.is_some()
+        && let Err(refusal) = which.of(&worker)
+    {
+        return *refusal;
+    }
+    if method == Method::OPTIONS {
+        return StatusCode::OK.into_response();
+    }
+    let Ok(place) = Arc::clone(&hub.places).try_acquire_owned() else {
+        return refuse(StatusCode::SERVICE_UNAVAILABLE, "too many clients follow /events of this worker");
+    };
+    // Before the first look, so that no change is missed.
+    let changes = hub.changes.subscribe();
+    let now = event("status", &json!(status::of(&worker)));
+    let (hold, address) = (peer.hold(), peer.address);
+    let stream = follow(changes, which.job, now, move |missed| {
+        tracing::info!(peer = %address, missed, "a client of /events was too slow and is dropped");
+        let _ = (&hold, &place);
+    });
+    let mut response = Sse::new(stream).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response();
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+/// The events of a client: the first one, then each change. `dropped` is called with the number of missed
+/// events if the client is too slow, and lives as long as the stream.
+fn follow(
+    changes: broadcast::Receiver<Change>,
+    job: Option<String>,
+    first: Event,
+    dropped: impl Fn(u64),
+) -> impl Stream<Item = Result<Event, Infallible>> {
+    stream::unfold(Some((changes, job, Some(first), dropped)), async |following| {
+        let (mut changes, job, mut first, dropped) = following?;
+        if let Some(first) = first.take() {
+            return Some((Ok(first), Some((changes, job, None, dropped))));
+        }
+        loop {
+            match changes.recv().await {
+                Ok(change) if job.is_some() && change.job.is_some() && job != change.job => {}
+                Ok(change) => {
+                    let event = event(change.name, &change.data);
+                    return Some((Ok(event), Some((changes, job, None, dropped))));
+                }
+                Err(broadcast::error::RecvError::Lagged(missed)) => {
+                    dropped(missed);
+                    let why = "this client was too slow; connect again";
+                    return Some((Ok(event("dropped", &json!({ "missed": missed, "reason": why }))), None));
+                }
+                Err(broadcast::error::RecvError::Closed) => return None,
+            }
+        }
+    })
+}
+
+fn event(name: &str, data: &Value) -> Event {
+    Event::default().event(name).data(data.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use futures_util::StreamExt as _;
+
+    use super::*;
+
+    fn change(job: &str, number: usize) -> Change {
+        Change { name: "role", job: Some(job.to_owned()), data: Arc::new(json!({ "n": number })) }
+    }
+
+    /// All events that are there, and whether the stream has ended.
+    async fn read(stream: impl Stream<Item = Result<Event, Infallible>>) -> (Vec<String>, bool) {
+        let mut stream = pin!(stream);
+        let mut texts = Vec::new();
+        loop {
+            match futures_util::poll!(stream.next()) {
+                std::task::Poll::Ready(Some(event)) => {
+                    let Ok(event) = event;
+                    // Its only public form.
+                    texts.push(format!("{event:?}"));
+                }
+                std::task::Poll::Ready(None) => return (texts, true),
+                std::task::Poll::Pending => return (texts, false),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_client_gets_the_state_and_the_changes_of_its_job() {
+        let hub = Hub::new(16);
+        let stream =
+            follow(hub.changes.subscribe(), Some("a".to_owned()), event("status", &json!("now")), |_| {
+                panic!("slow")
+            });
+        for (job, number) in [("a", 1), ("b", 2), ("a", 3)] {
+            hub.changes.send(change(job, number)).unwrap();
+        }
+        let (texts, has_ended) = read(stream).await;
+        assert!(!has_ended);
+        let [first, one, three] = &texts[..] else { panic!("{texts:?}") };
+        assert!(first.contains("event: status"), "{first}");
+        assert!(one.contains("{\\\"n\\\":1}") && three.contains("{\\\"n\\\":3}"), "{texts:?}");
+    }
+
+    #[tokio::test]
+    async fn a_slow_client_is_dropped_and_told_so() {
+        let hub = Hub::new(16);
+        let missed = std::cell::Cell::new(0);
+        let stream = follow(hub.changes.subscribe(), None, event("status", &json!("now")), |n| missed.set(n));
+        for number in 0..WAITING + 7 {
+            hub.changes.send(change("a", number)).unwrap();
+        }
+        let (texts, has_ended) = read(stream).await;
+        assert!(has_ended);
+        assert_eq!((texts.len(), missed.get()), (2, 7));
+        assert!(texts[1].contains("event: dropped") && texts[1].contains("too slow"), "{texts:?}");
+    }
+
+    #[test]
+    fn clients_leave_connections_for_others() {
+        for (connections, places) in [(16, 8), (512, FOLLOWERS)] {
+            assert_eq!(Hub::new(connections).places.available_permits(), places);
+        }
+    }
+}

@@ -1,0 +1,374 @@
+"use strict";
+// All text from outside becomes text nodes; nothing is parsed as HTML.
+const $ = (id) => document.getElementById(id);
+const el = (tag, cls, ...children) => {
+  const node = document.createElement(tag);
+  if (cls) node.className = cls;
+  node.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  return node;
+};
+const show = (id, ...children) => $(id).replaceChildren(...children.flat());
+const pill = (text, kind) => el("p", `pill ${kind || ""}`, text);
+
+let job = new URLSearchParams(location.search).get("job");
+let skew = 0; // the server's clock minus this one
+let asOf = 0;
+let live = "connecting";
+let source = null;
+
+const now = () => Date.now() + skew;
+const span = (ms) => {
+  const s = Math.max(0, Math.round(ms / 1000));
+  if (ms < 1000) return `${Math.max(0, Math.round(ms))} ms`;
+  if (s < 120) return `${s} s`;
+  if (s < 7200) return `${Math.round(s / 60)} min`;
+  if (s < 172800) return `${Math.round(s / 3600)} h`;
+  return `${Math.round(s / 86400)} d`;
+};
+const ago = (ms) => {
+  const text = el("time", "", `${span(now() - ms)} ago`);
+  const date = new Date(ms);
+  if (!Number.isNaN(date.getTime())) text.title = text.dateTime = date.toISOString();
+  return text;
+};
+const fact = (name, ...value) => el("div", "", el("dt", "", name), el("dd", "", ...value));
+const hasText = (text) => text !== null && text !== undefined && text !== "";
+
+const read = async (path) => {
+  const query = job ? `?job=${encodeURIComponent(job)}` : "";
+  const answer = await fetch(path + query, { signal: AbortSignal.timeout(8000), cache: "no-store" });
+  const body = await answer.json();
+  if (!answer.ok) throw new Error(body.error || `${path}: ${answer.status}`);
+  return body;
+};
+
+// Colours of members, in the order of their first appearance.
+const colours = new Map();
+const colour = (member) => {
+  if (!colours.has(member)) colours.set(member, colours.size % 6);
+  return `c${colours.get(member)}`;
+};
+
+const ROLES = { leader: "good", "taking-over": "busy", "stepping-down": "busy", excluded: "bad" };
+const roleName = (role) => role.replace("-", " ");
+
+// A link to a member's own page. What is no host and port stays text.
+const memberName = (member) => {
+  const name = el("b", "", member.member);
+  if (!/^[\w.-]+:\d+$|^\[[\da-f:]+\]:\d+$/i.test(member.http || "") || member.http === location.host) return name;
+  const link = el("a", "", name);
+  link.href = `http://${member.http}/`;
+  link.title = "the page of this member";
+  return link;
+};
+
+const drawSummary = (cluster, status) => {
+  const leads = cluster.slots.filter((slot) => slot.leader);
+  const ready = leads.length > 0 && leads.length === cluster.slots.length && leads.every((slot) => slot.leader.status === "READY");
+  const several = cluster.slots.length > 1;
+  const own = (status.jobs || {})[cluster.election] || {};
+  const lines = cluster.slots.map(({ slot, leader, decision }) => {
+    const text = leader ? `${leader.member} ${leader.status === "READY" ? "leads" : "takes over"} ${cluster.election}` : `No leader of ${cluster.election}`;
+    const facts = [];
+    if (leader) {
+      facts.push(fact("site", leader.site), fact("since", ago(leader.ready_ms || leader.since_ms)));
+      if (hasText(leader.fencing_token)) facts.push(fact("token", String(leader.fencing_token)));
+      if (leader.member === status.member && status.lease_remaining_ms !== null) facts.push(fact("lease", `${(status.lease_remaining_ms / 1000).toFixed(1)} s left`));
+      if (leader.member === status.member && own.process) {
+        facts.push(fact("process", `${own.process.state}${own.process.pid ? `, pid ${own.process.pid}` : ""}, ${own.process.restarts} restarts`));
+      }
+    } else if (decision && decision.named) facts.push(fact("elected", decision.named.member));
+    return [
+      el("p", "lead", several ? `Slot ${slot}: ${text}` : text),
+      el("dl", "facts", facts, slot === 0 ? [fact("term", String(cluster.term)), fact("mode", cluster.mode), hasText(cluster.elector) && fact("elector", cluster.elector)] : []),
+      decision && decision.given.sentence ? el("p", "soft", decision.given.sentence) : null,
+    ];
+  });
+  if (!lines.length) lines.push(el("p", "lead", `No leader of ${cluster.election}`));
+  $("summary").className = `summary ${ready ? "good" : leads.length ? "busy" : "bad"}`;
+  show("summary", ...lines.flat().filter(Boolean));
+  document.title = leads.length ? `${leads.map((slot) => slot.leader.member).join(", ")} – ${cluster.election}` : `no leader – ${cluster.election}`;
+};
+
+const drawBlockers = (cluster, explained) => {
+  const items = [];
+  const add = (kind, label, text, command) => items.push(el("li", "", pill(label, kind), el("p", "", text), command ? el("p", "soft", "run ", el("code", "", command)) : null));
+  const said = new Set();
+  if (cluster.skipped && cluster.skipped.reason !== "steady") {
+    said.add(cluster.skipped.sentence);
+    add(/hold|hindered/.test(cluster.skipped.reason) ? "bad" : "busy", cluster.skipped.reason, cluster.skipped.sentence);
+  }
+  for (const slot of explained.slots || []) {
+    for (const obstacle of slot.obstacles) {
+      if (said.has(obstacle.sentence)) continue;
+      said.add(obstacle.sentence);
+      const until = obstacle.until_ms ? ` (for ${span(obstacle.until_ms - now())})` : "";
+      add("busy", obstacle.reason, obstacle.sentence + until);
+    }
+  }
+  if (cluster.mode !== "auto") add("busy", "order", `mode ${cluster.mode}: the elector does not decide on its own`);
+  cluster.drained.forEach((site) => add("busy", "order", `site ${site} is drained`));
+  if (cluster.preferred_site) add("", "order", `site ${cluster.preferred_site} is preferred`);
+  if (cluster.site_order.length) add("", "order", `sites in the order ${cluster.site_order.join(", ")}`);
+  if (cluster.stay.length) add("", "order", `the leader of term ${cluster.stay.join(", ")} stays`);
+  cluster.failed_sites.forEach((site) => add("bad", "site failed", `${site.site}: ${site.why}`));
+  cluster.unwell_sites.forEach((site) => add("busy", "site", `${site.site} counts as healthy, though ${site.why}`));
+  cluster.exclusions.filter((e) => e.until_ms > now()).forEach((e) => add("bad", "excluded", `${e.member} for ${span(e.until_ms - now())}: ${e.reason}`));
+  cluster.failures.forEach((failure) => add("", "failed", `${failure.member}, ${span(now() - failure.at_ms)} ago: ${failure.cause}`));
+  cluster.members.filter((m) => !["healthy", "unchecked"].includes(m.health)).forEach((m) => add("bad", "unfit", `${m.member}: ${m.health}`));
+  cluster.problems.forEach((problem) => add("bad", problem.kind, problem.sentence, problem.command));
+  cluster.unreadable.forEach((znode) => add("bad", "unreadable", `${znode.path}: ${znode.why}`));
+  if (explained.other_policy) add("busy", "policy", "the elector has another policy than this worker");
+  show("blockers", el("div", "card", items.length ? el("ul", "list", items) : el("p", "row", pill("clear", "good"), "No hold, no order and no problem.")));
+};
+
+const drawSites = (cluster, status) => {
+  const sites = new Map();
+  cluster.members.forEach((m) => sites.set(m.site, [...(sites.get(m.site) || []), m]));
+  const own = (status.jobs || {})[cluster.election];
+  const card = ([site, members]) => el("article", "site",
+    el("div", "row", el("h3", "", site),
+      cluster.failed_sites.some((failed) => failed.site === site) && pill("failed", "bad"),
+      cluster.drained.includes(site) && pill("drained", "busy"),
+      cluster.preferred_site === site && pill("preferred"),
+      el("p", "soft push", members.length === 1 ? "1 member" : `${members.length} members`)),
+    members.map((m) => el("div", m.role === "leader" ? "member leads" : "member",
+      el("div", "row", memberName(m), pill(roleName(m.role), ROLES[m.role]), hasText(m.next) && pill(`next ${m.next}`),
+        m.elector && pill("elector"), !["healthy", "unchecked"].includes(m.health) && pill("unfit", "bad"),
+        m.member === status.member && el("span", "soft push", "this worker")),
+      el("p", "soft", [m.health === "unchecked" ? "health unchecked" : m.health, m.address, m.software, ...Object.entries(m.attributes).map(([k, v]) => `${k}=${v}`)].filter(hasText).join(" · ")),
+      m.member === status.member && own && own.process.problem ? el("p", "soft", own.process.problem) : null)));
+  show("sites", sites.size ? [...sites].sort(([a], [b]) => (a < b ? -1 : 1)).map(card) : el("p", "card", "No members."));
+};
+
+const drawNext = (cluster, explained) => {
+  const reasons = new Map();
+  const refused = [];
+  for (const slot of explained.slots || []) {
+    for (const c of slot.candidates) {
+      reasons.set(c.member, c);
+      if (c.rank === null) refused.push(c);
+    }
+  }
+  const why = (member) => {
+    const c = reasons.get(member);
+    if (!c) return null;
+    return [
+      c.reasons.length ? el("p", "soft", c.reasons.filter((reason) => reason !== "not the incumbent").join("; ")) : null,
+      c.ahead_of ? el("p", "soft", `before ${c.ahead_of.member} by ${c.ahead_of.stage}: ${c.ahead_of.value}; ${c.ahead_of.other}`) : null,
+    ];
+  };
+  const line = cluster.members.filter((m) => hasText(m.next)).sort((a, b) => a.next - b.next);
+  const items = line.map((m) => el("li", "", el("span", "rank", `${m.next}.`), el("p", "", el("b", "", m.member), ` in ${m.site}`), why(m.member)));
+  refused.forEach((c) => items.push(el("li", "", el("span", "rank", "–"), el("p", "row", el("b", "", c.member), pill("can't lead", "bad")), el("p", "soft", c.reasons.join("; ")))));
+  show("next", el("div", "card", items.length ? el("ol", "list", items) : el("p", "", "No other member can follow.")));
+};
+
+const drawTrips = (cluster) => {
+  const members = cluster.members.filter((m) => Object.keys(m.round_trips).length);
+  if (!members.length) return show("trips", el("p", "card soft", "Not measured: no policy of this job uses round trips."));
+  const ids = cluster.members.map((m) => m.member);
+  const targets = [...new Set(members.flatMap((m) => Object.keys(m.round_trips.targets || {})))].sort();
+  const all = members.flatMap((m) => Object.values(m.round_trips.peers || {}));
+  const most = Math.max(1, ...all);
+  const toZooKeeper = members.some((m) => hasText(m.round_trips.zookeeper)) ? ["ZooKeeper"] : [];
+  const cell = (us) => {
+    if (us === undefined || us === null) return el("td", "soft", "–");
+    const td = el("td", "", us >= 4294967295 ? "lost" : `${(us / 1000).toFixed(us < 10000 ? 1 : 0)} ms`);
+    td.style.background = `rgb(var(--heat) / ${(0.06 + 0.34 * Math.min(1, us / most)).toFixed(2)})`;
+    return td;
+  };
+  const head = el("tr", "", el("th", "", "from \\ to"), [...ids, ...toZooKeeper, ...targets].map((to) => el("th", "", to)));
+  const rows = members.map((m) => el("tr", "", el("th", "", m.member),
+    ids.map((to) => (to === m.member ? el("td", "soft", "") : cell((m.round_trips.peers || {})[to]))),
+    toZooKeeper.map(() => cell(m.round_trips.zookeeper)), targets.map((to) => cell((m.round_trips.targets || {})[to]))));
+  head.querySelectorAll("th").forEach((th) => { th.scope = "col"; });
+  rows.forEach((row) => { row.firstChild.scope = "row"; });
+  const scroll = el("div", "card scroll", el("table", "", el("thead", "", head), el("tbody", "", rows)));
+  scroll.tabIndex = 0;
+  scroll.setAttribute("aria-label", "Round trips between members");
+  return show("trips", scroll);
+};
+
+const drawHistory = (history, cluster) => {
+  const slot = (entry) => entry.slot || 0;
+  const all = history.leaderships.slice(-50);
+  if (!all.length) return show("history", el("p", "card", "No leadership is recorded yet."));
+  const several = all.some((entry) => slot(entry) > 0);
+  const strips = [...new Set(all.map(slot))].sort().map((which) => {
+    const entries = all.filter((entry) => slot(entry) === which && entry.ready_ms).slice(-12);
+    return el("div", "strip", entries.map((entry, at) => {
+      const end = at + 1 < entries.length ? entries[at + 1].ready_ms : now();
+      // The square root keeps a short leadership visible beside a long one.
+      const bar = el("span", colour(entry.member), entry.member);
+      bar.style.flexGrow = String(Math.sqrt(Math.max(1, end - entry.ready_ms)));
+      bar.style.flexBasis = "0";
+      bar.title = `term ${entry.term}: ${entry.member}, ${span(end - entry.ready_ms)}`;
+      return bar;
+    }));
+  });
+  strips.forEach((strip) => strip.setAttribute("aria-hidden", "true"));
+  const leads = new Set(cluster.slots.map((s) => s.leader && s.leader.term));
+  const items = [...all].reverse().slice(0, 12).map((entry) => {
+    const { decide_ms: decide, release_ms: release, acquire_ms: acquire, takeover_ms: takeover } = entry.phases || {};
+    const phases = [["decided", decide], ["released", release], ["acquired", acquire], ["ready", takeover]].filter(([, ms]) => hasText(ms));
+    return el("li", "", el("span", `dot ${colour(entry.member)}`),
+      el("p", "row", el("b", "", entry.member), ` in ${entry.site}`, pill(entry.cause, ["leader-lost", "takeover-failed", "work-failed", "site-failed"].includes(entry.cause) ? "bad" : ""),
+        leads.has(entry.term) && pill("now", "good"), el("span", "soft push", `term ${entry.term}${several ? `, slot ${slot(entry)}` : ""} · `, entry.ready_ms ? ago(entry.ready_ms) : "not ready")),
+      el("p", "soft", entry.sentence),
+      phases.length ? el("p", "soft", phases.map(([name, ms]) => `${name} in ${span(ms)}`).join(" · ")) : null);
+  });
+  return show("history", el("div", "card", strips, el("ol", "list", items)));
+};
+
+const place = (to) => (to.member ? ` to ${to.member}` : to.site ? ` to site ${to.site}` : "");
+const STATES = { done: "good", pending: "busy", accepted: "busy", failed: "bad", expired: "bad", cancelled: "" };
+const drawRequests = (cluster) => {
+  const items = cluster.requests.slice(-5).reverse().map((request) => el("li", "", pill(request.outcome.state, STATES[request.outcome.state]),
+    el("p", "", `${request.id}: ${request.kind}${place(request.to)}`, request.reason ? ` (${request.reason})` : ""),
+    el("p", "soft", `by ${request.by}, `, ago(request.created_ms), request.outcome.reason ? `: ${request.outcome.reason}` : "")));
+  show("requests", items.length ? el("ul", "list card requests", items) : []);
+  const options = [["", "the best other member"], ...cluster.members.map((m) => [`member:${m.member}`, m.member]),
+    ...[...new Set(cluster.members.map((m) => m.site))].map((site) => [`site:${site}`, `site ${site}`])];
+  const chosen = $("target").value;
+  if ([...$("target").options].map((o) => o.value).join("\n") !== options.map(([value]) => value).join("\n")) {
+    show("target", options.map(([value, text]) => new Option(text, value, false, value === chosen)));
+  }
+};
+
+const drawJobs = (status) => {
+  const names = Object.keys(status.jobs || {}).sort();
+  if (names.length && !names.includes(job)) job = names[0];
+  if ([...$("job").options].map((o) => o.value).join("\n") !== names.join("\n")) show("job", names.map((name) => new Option(name, name)));
+  $("job").value = job || "";
+};
+
+const drawLink = (error) => {
+  const [text, kind] = error ? ["no data", "bad"] : live === "live" ? ["live", "good"] : ["polling", "busy"];
+  if ($("link").textContent !== text) $("link").textContent = text;
+  $("link").className = `pill ${kind}`;
+  $("main").classList.toggle("stale", Boolean(error));
+};
+
+let running = false;
+let again = false;
+const refresh = async () => {
+  if (running) { again = true; return; }
+  running = true;
+  try {
+    const status = await read("/status");
+    drawJobs(status);
+    const lease = hasText(status.lease_remaining_ms) ? ` · lease ${(status.lease_remaining_ms / 1000).toFixed(1)} s` : "";
+    $("self").textContent = `${status.member} in ${status.site} · session ${status.session}${lease}`;
+    const [cluster, history, explained] = await Promise.all([read("/cluster"), read("/history"), read("/explain")]);
+    skew = explained.at_ms - Date.now();
+    asOf = Date.now();
+    drawSummary(cluster, status);
+    drawBlockers(cluster, explained);
+    drawSites(cluster, status);
+    drawNext(cluster, explained);
+    drawTrips(cluster);
+    drawHistory(history, cluster);
+    drawRequests(cluster);
+    drawLink(null);
+  } catch (error) {
+    drawLink(error);
+    const since = asOf ? ` What is below is ${span(Date.now() - asOf)} old.` : "";
+    $("summary").className = "summary bad";
+    show("summary", el("p", "lead", "This worker has no answer"), el("p", "soft", `${error.message}.${since}`));
+  } finally {
+    running = false;
+    if (again) { again = false; soon(200); }
+  }
+};
+
+let timer = null;
+const soon = (ms) => {
+  clearTimeout(timer);
+  timer = setTimeout(async () => {
+    if (!document.hidden) await refresh();
+    soon(live === "live" ? 5000 : 2000);
+  }, ms);
+};
+
+// Each event is a reason to look; without events the page looks more often.
+const follow = () => {
+  source = new EventSource("/events");
+  source.addEventListener("open", () => { live = "live"; soon(0); });
+  for (const name of ["session", "role", "process", "decision", "leader"]) source.addEventListener(name, () => soon(100));
+  const retry = () => { source.close(); setTimeout(follow, 5000); };
+  source.addEventListener("dropped", retry);
+  source.addEventListener("error", () => {
+    live = "polling";
+    soon(500);
+    if (source.readyState === EventSource.CLOSED) retry();
+  });
+};
+
+const say = (text, kind) => {
+  $("result").textContent = text;
+  $("result").className = `result ${kind || ""}`;
+};
+
+const outcomeOf = async (id) => {
+  for (;;) {
+    const { outcome } = await read(`/requests/${encodeURIComponent(id)}`);
+    if (!["pending", "accepted"].includes(outcome.state)) return outcome;
+    say(outcome.state === "pending" ? `${id}: waiting for the elector` : `${id}: begun in term ${outcome.term}; waiting for the new leader`);
+    await new Promise((done) => { setTimeout(done, 500); });
+  }
+};
+
+const confirmed = (text) => new Promise((done) => {
+  const dialog = $("confirm");
+  $("confirm-text").textContent = text;
+  dialog.returnValue = "no";
+  dialog.addEventListener("close", () => done(dialog.returnValue === "yes"), { once: true });
+  dialog.showModal();
+});
+
+const act = async (verb) => {
+  const token = $("token").value.trim();
+  if (!token) { say("Type a token first.", "bad"); $("token").focus(); return; }
+  const [kind, ...rest] = $("target").value.split(":");
+  const body = { job };
+  if (verb === "switchover") {
+    const name = rest.join(":");
+    if (kind === "member") body.to = name;
+    if (kind === "site") body.to_site = name;
+    if ($("reason").value.trim()) body.reason = $("reason").value.trim();
+  }
+  const texts = {
+    switchover: `Move the leadership of ${job} to ${body.to || (body.to_site ? `site ${body.to_site}` : "the best other member")}? The job stops and starts there.`,
+    pause: `Pause ${job}? Nothing is decided automatically until Resume: a failed leader is not replaced.`,
+    resume: `Resume ${job}? The elector decides again.`,
+  };
+  if (!await confirmed(texts[verb])) return;
+  try {
+    say(`${verb}: sent`);
+    const answer = await fetch(`/${verb}`, {
+      method: "POST", cache: "no-store", signal: AbortSignal.timeout(15000),
+      headers: { Authorization: `Bearer ${token}`, "Content-Type": "application/json" }, body: JSON.stringify(body),
+    });
+    const result = await answer.json();
+    if (!answer.ok) { say(`${verb}: ${result.error}`, "bad"); return; }
+    const outcome = result.request ? await outcomeOf(result.request) : result.outcome || { state: "done" };
+    const leader = outcome.leader ? `: ${outcome.leader} leads in term ${outcome.term}` : "";
+    say(`${verb} ${outcome.state}${leader}${outcome.reason ? `: ${outcome.reason}` : ""}`, outcome.state === "done" ? "good" : "bad");
+  } catch (error) {
+    say(`${verb}: ${error.message}`, "bad");
+  }
+  soon(0);
+};
+
+$("job").addEventListener("change", () => { job = $("job").value; colours.clear(); soon(0); });
+$("operate").addEventListener("submit", (event) => event.preventDefault());
+$("operate").querySelectorAll("button").forEach((button) => button.addEventListener("click", async () => {
+  const buttons = $("operate").querySelectorAll("button");
+  buttons.forEach((one) => { one.disabled = true; });
+  await act(button.value);
+  buttons.forEach((one) => { one.disabled = false; });
+}));
+document.addEventListener("visibilitychange", () => { if (!document.hidden) soon(0); });
+follow();
+soon(0);
