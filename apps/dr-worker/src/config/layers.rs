@@ -28,7 +28,7 @@ use super::{
 pub const PREFIX: &str = "DR_WORKER__";
 
 /// Read where no file is given, if there is one in it.
-pub(super) const DEFAULT_DIRECTORY: &str = "/etc/dr-worker";
+pub(crate) const DEFAULT_DIRECTORY: &str = "/etc/dr-worker";
 
 /// A file longer than this is none of ours.
 const MAX_FILE: u64 = 1024 * 1024;

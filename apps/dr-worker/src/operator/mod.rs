@@ -15,6 +15,7 @@ mod gather;
 mod ghosts;
 mod global;
 mod history;
+mod init;
 mod list;
 mod moves;
 mod output;
@@ -38,9 +39,10 @@ use crate::{
     config::Config,
     error::{Error, ExitCode},
     logging::{self, Usual},
+    mask::mask,
     program::{NAME, program},
     signals,
-    worker::run,
+    worker::{run, systemd},
 };
 use global::{Global, block_on};
 use output::Output;
@@ -119,6 +121,10 @@ enum Verb {
     /// Not for production: the server stores nothing, and ends with the worker.
     #[cfg(feature = "dev")]
     Dev(dev::DevArguments),
+    /// Write a minimal configuration for this node.
+    ///
+    /// Asks for the settings that no option gives, if standard input is a terminal.
+    Init(init::InitArguments),
     /// Check or show the configuration.
     #[command(subcommand)]
     Config(ConfigVerb),
@@ -190,6 +196,9 @@ pub(crate) fn main(registry: &Registry) -> ExitCode {
         Err(_) => Some(Error::Internal("this is a bug; the line above describes it".to_owned())),
     };
     if let Some(error) = &error {
+        if usual == Usual::Daemon {
+            systemd::report_failure(&mask(&error.to_string()));
+        }
         // A daemon prints no result that the error could replace.
         let how = if usual == Usual::Daemon { Output::Pretty } else { arguments.global.output };
         output::print_error(error, how);
@@ -252,6 +261,7 @@ fn dispatch(arguments: &Arguments, registry: &Registry) -> Result<(), Error> {
         Verb::RemoveGhosts(remove) => block_on(ghosts::remove(remove, sources, global.output)),
         #[cfg(feature = "dev")]
         Verb::Dev(dev) => dev::run(dev, global, registry),
+        Verb::Init(init) => init::run(init, global, registry),
         Verb::Config(ConfigVerb::Check) => config::check(sources),
         Verb::Config(ConfigVerb::Show) => config::show(sources, global.output),
         Verb::Config(ConfigVerb::Schema) => output::print(crate::config::SCHEMA.trim_end()),

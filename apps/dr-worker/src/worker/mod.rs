@@ -1,7 +1,7 @@
 //! The daemon, and everything that it runs.
 //!
 //! ```text
-//!   run ──▶ http, probes, balance ──▶ state ──▶ job ──▶ guard
+//!   run ──▶ http, probes, balance, systemd ──▶ state ──▶ job ──▶ guard
 //! ```
 //!
 //! Arrows are all the dependencies between them. `run` starts and ends the daemon. `state` is what a running worker
@@ -16,3 +16,4 @@ mod metrics;
 mod probes;
 pub(crate) mod run;
 mod state;
+pub(crate) mod systemd;
