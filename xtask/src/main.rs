@@ -1,4 +1,4 @@
-//! The chores of this workspace: `cargo xtask test | demo | ensemble | bench | build-figures | figures | model`.
+//! The chores of this workspace: `cargo xtask test | demo | dist | ensemble | bench | build-figures | figures | model`.
 #![forbid(unsafe_code)]
 
 #[cfg(test)]
@@ -8,6 +8,7 @@ mod build_figures;
 mod cargo;
 mod cli;
 mod demo;
+mod dist;
 mod ensemble;
 mod figures;
 mod group;
@@ -49,6 +50,7 @@ async fn chore(chore: Chore) -> anyhow::Result<ExitCode> {
     match chore {
         Chore::Test(args) => test::run(&args).await,
         Chore::Demo(args) => demo::run(&args).await,
+        Chore::Dist(args) => dist::run(&args).await,
         Chore::Ensemble(EnsembleChore::Up(up)) => ensemble::up(&up).await,
         Chore::Ensemble(EnsembleChore::Down(down)) => ensemble::down(&down),
         Chore::Ensemble(EnsembleChore::Status(at)) => ensemble::status(&at).await,

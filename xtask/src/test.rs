@@ -47,6 +47,10 @@ pub(crate) async fn run(args: &TestArgs) -> anyhow::Result<ExitCode> {
     if packages.as_ref().is_none_or(|packages| packages.contains("election-tests")) {
         packages::offer_contenders().await;
     }
+    if packages.as_ref().is_none_or(|packages| packages.contains("e2e")) {
+        packages::offer("dpkg-dev", "/usr/bin/dpkg-shlibdeps").await;
+        packages::offer("systemd", "/usr/bin/systemd-analyze").await;
+    }
     let starts_programs = |packages: &BTreeSet<&str>| packages.contains("e2e");
     if packages.as_ref().is_none_or(starts_programs) {
         // The whole workspace at once, so that the features are those of the tests.

@@ -1,6 +1,7 @@
 //! The operator's command line: the verbs, and their dispatch.
 
 mod ack;
+mod complete;
 mod config;
 mod confirm;
 mod contest;
@@ -28,6 +29,7 @@ mod underway;
 use std::{
     ffi::OsString,
     panic::{self, AssertUnwindSafe},
+    path::PathBuf,
     time::Duration,
 };
 
@@ -128,11 +130,18 @@ enum Verb {
     /// Check or show the configuration.
     #[command(subcommand)]
     Config(ConfigVerb),
-    /// Print shell completions.
+    /// Print the script for completions of a shell: jobs, sites and members too.
     Completions {
         /// The shell.
         #[arg(value_enum)]
         shell: Shell,
+    },
+    /// Write the manual pages to a directory.
+    #[command(hide = true)]
+    Man {
+        /// The directory.
+        #[arg(value_name = "DIRECTORY")]
+        directory: PathBuf,
     },
 }
 
@@ -160,6 +169,7 @@ impl Verb {
 
 /// Runs the command line, with policies that may use the stages and strategies of the registry.
 pub(crate) fn main(registry: &Registry) -> ExitCode {
+    complete::complete(registry);
     let arguments = match parse(std::env::args_os()) {
         Ok(arguments) => arguments,
         Err(error) => {
@@ -265,10 +275,8 @@ fn dispatch(arguments: &Arguments, registry: &Registry) -> Result<(), Error> {
         Verb::Config(ConfigVerb::Check) => config::check(sources),
         Verb::Config(ConfigVerb::Show) => config::show(sources, global.output),
         Verb::Config(ConfigVerb::Schema) => output::print(crate::config::SCHEMA.trim_end()),
-        Verb::Completions { shell } => {
-            let mut script = Vec::new();
-            clap_complete::generate(*shell, &mut command(), program(), &mut script);
-            output::print(String::from_utf8_lossy(&script).trim_end())
-        }
+        Verb::Completions { shell } => output::print(complete::script(*shell)?.trim_end()),
+        Verb::Man { directory } => clap_mangen::generate_to(command(), directory)
+            .map_err(|e| Error::Failed(format!("can't write manual pages to {}: {e}", directory.display()))),
     }
 }

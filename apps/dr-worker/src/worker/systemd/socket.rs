@@ -30,7 +30,10 @@ impl Socket {
             [b'@', name @ ..] if !name.is_empty() => SocketAddr::from_abstract_name(name)?,
             [b'/', ..] => SocketAddr::from_pathname(value)?,
             _ => {
-                return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no path and no abstract name"));
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidInput,
+                    "it is no path and no abstract name",
+                ));
             }
         };
         let socket = UnixDatagram::unbound()?;
