@@ -4,9 +4,13 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
-use e2e::program;
+use e2e::{SOON, program};
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 /// The units, as they are in the sources.
 const UNITS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../apps/dr-worker/package");
@@ -81,6 +85,63 @@ impl Root {
     }
 }
 
+/// A worker of the installed program, which runs while that is replaced.
+struct Running {
+    worker: Child,
+    /// Each start of the job writes its pid.
+    starts: PathBuf,
+}
+
+impl Running {
+    fn start(root: &Root) -> Self {
+        let dir = root.at("tmp");
+        fs::create_dir(&dir).expect("a directory");
+        let starts = dir.join("starts");
+        let job = format!("echo $$ >> {}; exec sleep 600", starts.display());
+        let mut worker = Command::new(root.at("usr/bin/dr-worker"));
+        worker.args(["--set", "http.listen=127.0.0.1:0", "dev", "--", "/bin/sh", "-c", &job]);
+        worker.env("TMPDIR", &dir).stderr(Stdio::null());
+        let running = Self { worker: worker.spawn().expect("it can be started"), starts };
+        running.wait_for_start(1);
+        running
+    }
+
+    /// Waits for this start of the job, counted from 1.
+    #[track_caller]
+    fn wait_for_start(&self, number: usize) -> Pid {
+        let deadline = Instant::now() + SOON;
+        loop {
+            let starts = fs::read_to_string(&self.starts).unwrap_or_default();
+            if let Some(pid) = starts.lines().nth(number - 1) {
+                return Pid::from_raw(pid.parse().expect("a pid"));
+            }
+            assert!(Instant::now() < deadline, "the job was not started {number} times");
+            // Between two looks.
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// The job was not restarted. The worker is still able to start one, although its program was replaced.
+    #[track_caller]
+    fn leads_on(mut self) {
+        let first = self.wait_for_start(1);
+        assert_eq!(fs::read_to_string(&self.starts).expect("the starts").lines().count(), 1);
+        kill(first, Signal::SIGKILL).expect("the job runs");
+        let second = self.wait_for_start(2);
+        kill(Pid::from_raw(self.worker.id().cast_signed()), Signal::SIGTERM).expect("the worker runs");
+        assert!(self.worker.wait().expect("its own child").success());
+        assert_eq!(kill(second, None), Err(Errno::ESRCH), "the job has ended before the worker");
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Its guards end the job.
+        let _ = self.worker.kill();
+        let _ = self.worker.wait();
+    }
+}
+
 #[test]
 fn it_is_installed_upgraded_removed_and_purged() {
     if !can_run(&["dpkg", "dpkg-deb", "dpkg-shlibdeps", "gzip", "systemd-sysusers"], true) {
@@ -147,8 +208,7 @@ fn it_is_installed_upgraded_removed_and_purged() {
     }
     let text = |path: &str| fs::read_to_string(root.at(path)).ok();
     let worker = text("etc/dr-worker/worker.toml");
-    // A worker that runs during the upgrade.
-    let before = fs::File::open(root.at("usr/bin/dr-worker")).expect("the program");
+    let running = Running::start(&root);
     root.install(&second);
     let shown = root.dpkg(&["--status", "dr-worker"]);
     assert!(shown.contains("Status: install ok installed") && shown.contains("-2\n"), "{shown}");
@@ -158,9 +218,7 @@ fn it_is_installed_upgraded_removed_and_purged() {
         "a changed file is kept"
     );
     assert_eq!(text("etc/dr-worker/worker.toml"), worker);
-    use std::os::unix::fs::MetadataExt as _;
-    let (old, new) = (before.metadata().expect("it is open").ino(), root.at("usr/bin/dr-worker"));
-    assert_ne!(old, new.metadata().expect("the new one").ino(), "the running program was not written to");
+    running.leads_on();
 
     root.dpkg(&["--remove", "dr-worker"]);
     assert!(!root.at("usr/bin/dr-worker").exists() && !root.at("usr/share/doc/dr-worker").exists());

@@ -23,6 +23,7 @@ use super::{
     problem::{Problem, Problems},
     tree::{Node, Origin, Value},
 };
+use crate::program::NAME;
 
 /// What every environment variable of the configuration starts with.
 pub const PREFIX: &str = "DR_WORKER__";
@@ -67,7 +68,8 @@ impl Sources {
         if !self.paths.is_empty() {
             return problems;
         }
-        let message = format!("not given, and {DEFAULT_DIRECTORY} has no *.toml file");
+        let message =
+            format!("not given, and {DEFAULT_DIRECTORY} has no *.toml file; `{NAME} init` writes one");
         problems.and(Problem::with_source("--config", message))
     }
 }
