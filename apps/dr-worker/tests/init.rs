@@ -5,6 +5,7 @@ mod support;
 use std::{
     fs::{self, File},
     io::{Read as _, Write as _},
+    os::unix::fs::PermissionsExt as _,
     path::Path,
     process::{Child, ChildStderr, Command, Stdio},
     time::Duration,

@@ -5,6 +5,7 @@ mod answers;
 use std::{
     fs::{self, OpenOptions},
     io::{self, BufRead, IsTerminal as _, Write as _},
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
 };
 
@@ -197,7 +198,13 @@ fn write(dir: &Path, file: &Path, text: &str, force: bool) -> Result<Option<Path
         io::ErrorKind::AlreadyExists => exists(file),
         _ => failed(error),
     })?;
-    opened.write_all(text.as_bytes()).and_then(|()| opened.sync_all()).map_err(failed)?;
+    // A service reads it as another user, whatever this user's umask is.
+    let readable = fs::Permissions::from_mode(0o644);
+    opened
+        .write_all(text.as_bytes())
+        .and_then(|()| opened.set_permissions(readable))
+        .and_then(|()| opened.sync_all())
+        .map_err(failed)?;
     Ok(kept)
 }
 

@@ -17,7 +17,10 @@ mod text;
 use std::{convert::Infallible, env, ffi::OsString, future::pending, io, process, time::Duration};
 
 use election_core::Role;
-use tokio::time::{Instant, sleep};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep},
+};
 
 use super::state::Worker;
 use socket::Socket;
@@ -160,10 +163,15 @@ async fn respond(phase: Phase<'_>) {
 }
 
 fn status_of(worker: &Worker) -> String {
-    let statuses: Vec<_> =
-        worker.jobs().iter().map(|job| (job.slot.name(), job.election.status().now())).collect();
-    let jobs: Vec<(&str, Role, u64)> =
-        statuses.iter().map(|(name, status)| (*name, status.role, status.term)).collect();
+    let jobs: Vec<(&str, Role, u64)> = worker
+        .jobs()
+        .iter()
+        .map(|job| {
+            let status = watch::Receiver::from(job.election.status());
+            let status = status.borrow();
+            (job.slot.name(), status.role, status.term)
+        })
+        .collect();
     let roles = text::roles(&jobs);
     if worker.is_active() { roles } else { format!("ZooKeeper does not answer; {roles}") }
 }

@@ -18,6 +18,7 @@ const ROLES: [(Role, &str); 6] = [
 /// The role of each job, such as `leads orders (term 7); is standby for bills, mail and 3 more`.
 pub(super) fn roles(jobs: &[(&str, Role, u64)]) -> String {
     let mut text = String::new();
+    let present = ROLES.iter().filter(|(role, _)| jobs.iter().any(|(_, of, _)| of == role)).count();
     for (role, verb) in ROLES {
         let names: Vec<String> = jobs
             .iter()
@@ -29,7 +30,7 @@ pub(super) fn roles(jobs: &[(&str, Role, u64)]) -> String {
             .collect();
         if !names.is_empty() {
             let separator = if text.is_empty() { "" } else { "; " };
-            let rest = (LONGEST / ROLES.len()).saturating_sub(verb.len() + separator.len() + 1);
+            let rest = (LONGEST / present.max(1)).saturating_sub(verb.len() + separator.len() + 1);
             text.push_str(&format!("{separator}{verb} {}", listed(&names, rest)));
         }
     }
@@ -46,7 +47,8 @@ fn listed(names: &[String], longest: usize) -> String {
         let room = if is_last { longest } else { longest.saturating_sub(MORE) };
         if text.len() + separator.len() + name.len() > room {
             let left = names.len() - index;
-            return if index == 0 { format!("{left} jobs") } else { format!("{text} and {left} more") };
+            let jobs = if left == 1 { "job" } else { "jobs" };
+            return if index == 0 { format!("{left} {jobs}") } else { format!("{text} and {left} more") };
         }
         text.push_str(separator);
         text.push_str(name);
@@ -102,8 +104,8 @@ mod tests {
             "{one}"
         );
         assert!(one.ends_with(" more"), "{one}");
-        let long = "x".repeat(300);
-        assert_eq!(roles(&[(long.as_str(), Role::Standby, 1)]), "is standby for 1 jobs");
+        let long = "x".repeat(LONGEST);
+        assert_eq!(roles(&[(long.as_str(), Role::Standby, 1)]), "is standby for 1 job");
     }
 
     #[test]
