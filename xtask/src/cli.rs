@@ -34,6 +34,12 @@ pub(crate) enum Chore {
     /// site, forces a failover, and checks the result: exit code 0 only if every order was
     /// booked exactly once. Uses an embedded ZooKeeper server. Ctrl-C ends everything.
     Demo(DemoArgs),
+    /// Build the Debian package of dr-worker, and print its path.
+    ///
+    /// Builds the program with the profile `dist`, and has it write its manual pages and
+    /// completions. The package is as [package.metadata.deb] in apps/dr-worker/Cargo.toml
+    /// describes it. Needs dpkg, dpkg-dev and gzip.
+    Dist(DistArgs),
     /// Start, show, or end a real ZooKeeper ensemble on loopback.
     #[command(subcommand)]
     Ensemble(EnsembleChore),
@@ -79,6 +85,22 @@ pub(crate) struct DemoArgs {
     /// Leave everything running after the demo, until Ctrl-C, and print commands to try.
     #[arg(long)]
     pub(crate) keep: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DistArgs {
+    /// A program that is built already.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) program: Option<PathBuf>,
+    /// The directory of the package; by default `deb` in the target directory.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// The last part of the package's version.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) revision: u32,
+    /// Do not compress the package.
+    #[arg(long)]
+    pub(crate) fast: bool,
 }
 
 #[derive(Debug, Args)]

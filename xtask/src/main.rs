@@ -1,4 +1,4 @@
-//! The chores of this workspace: `cargo xtask test | demo | ensemble | bench | build-figures | figures | dashboard | model`.
+//! The chores of this workspace: `cargo xtask test | demo | dist | ensemble | bench | build-figures | figures | dashboard | model`.
 #![forbid(unsafe_code)]
 
 #[cfg(test)]
@@ -9,6 +9,7 @@ mod cargo;
 mod cli;
 mod dashboard;
 mod demo;
+mod dist;
 mod ensemble;
 mod figures;
 mod group;
@@ -50,6 +51,7 @@ async fn chore(chore: Chore) -> anyhow::Result<ExitCode> {
     match chore {
         Chore::Test(args) => test::run(&args).await,
         Chore::Demo(args) => demo::run(&args).await,
+        Chore::Dist(args) => dist::run(&args).await,
         Chore::Ensemble(EnsembleChore::Up(up)) => ensemble::up(&up).await,
         Chore::Ensemble(EnsembleChore::Down(down)) => ensemble::down(&down),
         Chore::Ensemble(EnsembleChore::Status(at)) => ensemble::status(&at).await,

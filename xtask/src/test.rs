@@ -53,6 +53,10 @@ pub(crate) async fn run(args: &TestArgs) -> anyhow::Result<ExitCode> {
         // Without it the tests of the status page report that they are skipped.
         packages::offer("chromium", "/usr/bin/chromium").await;
     }
+    if packages.as_ref().is_none_or(|packages| packages.contains("e2e")) {
+        packages::offer("dpkg-dev", "/usr/bin/dpkg-shlibdeps").await;
+        packages::offer("systemd", "/usr/bin/systemd-analyze").await;
+    }
     let starts_programs = |packages: &BTreeSet<&str>| packages.contains("e2e");
     if packages.as_ref().is_none_or(starts_programs) {
         // The whole workspace at once, so that the features are those of the tests.

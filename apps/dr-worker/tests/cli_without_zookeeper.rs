@@ -221,7 +221,7 @@ fn help_version_and_completions_are_results() {
     for (arguments, part) in [
         (&["--help"][..], "failover"),
         (&["--version"], "dr-worker 0."),
-        (&["completions", "bash"], "complete -F"),
+        (&["completions", "bash"], "-F _clap_complete_dr_worker dr-worker"),
         (&["failover", "--help"], "--force"),
     ] {
         let outcome = Outcome::of(dr_worker().args(arguments));

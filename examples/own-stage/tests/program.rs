@@ -53,7 +53,7 @@ fn it_goes_by_its_own_name_and_says_what_it_is() {
     let help = my_worker("[]", &["run", "--help"]);
     assert!(text(&help.stdout).contains("Usage: my-worker run"), "{help:?}");
     let script = my_worker("[]", &["completions", "bash"]);
-    assert!(text(&script.stdout).contains(" -o default my-worker"), "{script:?}");
+    assert!(text(&script.stdout).contains(" -F _clap_complete_my_worker my-worker"), "{script:?}");
 }
 
 #[test]

@@ -23,12 +23,13 @@ use super::{
     problem::{Problem, Problems},
     tree::{Node, Origin, Value},
 };
+use crate::program::NAME;
 
 /// What every environment variable of the configuration starts with.
 pub const PREFIX: &str = "DR_WORKER__";
 
 /// Read where no file is given, if there is one in it.
-pub(super) const DEFAULT_DIRECTORY: &str = "/etc/dr-worker";
+pub(crate) const DEFAULT_DIRECTORY: &str = "/etc/dr-worker";
 
 /// A file longer than this is none of ours.
 const MAX_FILE: u64 = 1024 * 1024;
@@ -67,7 +68,8 @@ impl Sources {
         if !self.paths.is_empty() {
             return problems;
         }
-        let message = format!("not given, and {DEFAULT_DIRECTORY} has no *.toml file");
+        let message =
+            format!("not given, and {DEFAULT_DIRECTORY} has no *.toml file; `{NAME} init` writes one");
         problems.and(Problem::with_source("--config", message))
     }
 }

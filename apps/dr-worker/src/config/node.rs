@@ -50,7 +50,8 @@ impl NodeConfig {
     }
 }
 
-fn host_name() -> Option<String> {
+/// The name of this host, if it has one.
+pub(crate) fn host_name() -> Option<String> {
     let name = nix::sys::utsname::uname().ok()?;
     let name = name.nodename().to_str()?;
     (!name.is_empty() && name != "(none)").then(|| name.to_owned())

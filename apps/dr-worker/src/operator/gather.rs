@@ -4,7 +4,8 @@
 
 use std::ffi::OsString;
 
-const GATHERED: [&str; 2] = ["--set", "--config"];
+/// These options.
+pub(super) const GATHERED: [&str; 2] = ["--set", "--config"];
 
 /// The same command line with all of them before the verb, in their order.
 pub(super) fn gather(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {

@@ -1,6 +1,7 @@
 //! The operator's command line: the verbs, and their dispatch.
 
 mod ack;
+mod complete;
 mod config;
 mod confirm;
 mod contest;
@@ -15,6 +16,7 @@ mod gather;
 mod ghosts;
 mod global;
 mod history;
+mod init;
 mod list;
 mod moves;
 mod output;
@@ -27,6 +29,7 @@ mod underway;
 use std::{
     ffi::OsString,
     panic::{self, AssertUnwindSafe},
+    path::PathBuf,
     time::Duration,
 };
 
@@ -38,9 +41,10 @@ use crate::{
     config::Config,
     error::{Error, ExitCode},
     logging::{self, Usual},
+    mask::mask,
     program::{NAME, program},
     signals,
-    worker::run,
+    worker::{run, systemd},
 };
 use global::{Global, block_on};
 use output::Output;
@@ -119,14 +123,25 @@ enum Verb {
     /// Not for production: the server stores nothing, and ends with the worker.
     #[cfg(feature = "dev")]
     Dev(dev::DevArguments),
+    /// Write a minimal configuration for this node.
+    ///
+    /// Asks for the settings that no option gives, if standard input is a terminal.
+    Init(init::InitArguments),
     /// Check or show the configuration.
     #[command(subcommand)]
     Config(ConfigVerb),
-    /// Print shell completions.
+    /// Print the script for completions of a shell: jobs, sites and members too.
     Completions {
         /// The shell.
         #[arg(value_enum)]
         shell: Shell,
+    },
+    /// Write the manual pages to a directory.
+    #[command(hide = true)]
+    Man {
+        /// The directory.
+        #[arg(value_name = "DIRECTORY")]
+        directory: PathBuf,
     },
 }
 
@@ -154,6 +169,7 @@ impl Verb {
 
 /// Runs the command line, with policies that may use the stages and strategies of the registry.
 pub(crate) fn main(registry: &Registry) -> ExitCode {
+    complete::complete(registry);
     let arguments = match parse(std::env::args_os()) {
         Ok(arguments) => arguments,
         Err(error) => {
@@ -190,6 +206,9 @@ pub(crate) fn main(registry: &Registry) -> ExitCode {
         Err(_) => Some(Error::Internal("this is a bug; the line above describes it".to_owned())),
     };
     if let Some(error) = &error {
+        if usual == Usual::Daemon {
+            systemd::report_failure(&mask(&error.to_string()));
+        }
         // A daemon prints no result that the error could replace.
         let how = if usual == Usual::Daemon { Output::Pretty } else { arguments.global.output };
         output::print_error(error, how);
@@ -252,13 +271,12 @@ fn dispatch(arguments: &Arguments, registry: &Registry) -> Result<(), Error> {
         Verb::RemoveGhosts(remove) => block_on(ghosts::remove(remove, sources, global.output)),
         #[cfg(feature = "dev")]
         Verb::Dev(dev) => dev::run(dev, global, registry),
+        Verb::Init(init) => init::run(init, global, registry),
         Verb::Config(ConfigVerb::Check) => config::check(sources),
         Verb::Config(ConfigVerb::Show) => config::show(sources, global.output),
         Verb::Config(ConfigVerb::Schema) => output::print(crate::config::SCHEMA.trim_end()),
-        Verb::Completions { shell } => {
-            let mut script = Vec::new();
-            clap_complete::generate(*shell, &mut command(), program(), &mut script);
-            output::print(String::from_utf8_lossy(&script).trim_end())
-        }
+        Verb::Completions { shell } => output::print(complete::script(*shell)?.trim_end()),
+        Verb::Man { directory } => clap_mangen::generate_to(command(), directory)
+            .map_err(|e| Error::Failed(format!("can't write manual pages to {}: {e}", directory.display()))),
     }
 }

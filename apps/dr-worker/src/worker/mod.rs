@@ -1,7 +1,7 @@
 //! The daemon, and everything that it runs.
 //!
 //! ```text
-//!   run ──▶ http, probes, balance ──▶ state ──▶ job ──▶ guard
+//!   run ──▶ http, probes, balance, systemd ──▶ state ──▶ job ──▶ guard
 //!               └──▶ metrics
 //! ```
 //!
@@ -17,3 +17,4 @@ mod metrics;
 mod probes;
 pub(crate) mod run;
 mod state;
+pub(crate) mod systemd;

@@ -330,6 +330,15 @@ impl Election {
         self.handle.events.send(Event::Leave { hand_over: false });
     }
 
+    /// Waits until the task of this election has received all earlier reports and requests, or has ended. It returns
+    /// at once as a rule: a supervisor of this process, such as a watchdog, learns from it that the task runs.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn responds(&self) {
+        self.handle.events.received().await;
+    }
+
     /// Waits until this member's part has ended.
     ///
     /// # Cancel safety

@@ -1,6 +1,6 @@
 //! The way of events to the task that owns an engine.
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::engine::Event;
 
@@ -19,6 +19,8 @@ pub(super) enum Message {
     Event(Event),
     /// This call of the application panicked.
     Panicked(&'static str),
+    /// To be answered at once.
+    Ping(oneshot::Sender<()>),
 }
 
 impl Events {
@@ -30,6 +32,14 @@ impl Events {
     /// Once the election has ended, an event has no effect.
     pub(super) fn send(&self, event: Event) {
         let _ = self.0.send(Box::new(Message::Event(event)));
+    }
+
+    /// Waits until the runner has received all that was sent before, or has ended.
+    pub(super) async fn received(&self) {
+        let (answer, answered) = oneshot::channel();
+        let _ = self.0.send(Box::new(Message::Ping(answer)));
+        // A runner that has ended drops it.
+        let _ = answered.await;
     }
 
     /// To be held during a call of the application.

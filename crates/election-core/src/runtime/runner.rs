@@ -166,6 +166,8 @@ impl<H: Handler> Runner<H> {
                 tracing::error!(election = self.name, call, "the application panicked");
                 self.end = Some(Ended::HandlerPanicked { call });
             }
+            // A caller that has stopped waiting needs no answer.
+            Message::Ping(answer) => drop(answer.send(())),
         }
     }
 

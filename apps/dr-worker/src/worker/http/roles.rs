@@ -10,7 +10,7 @@ use axum::{
 use election_core::{ElectionStatus, Role};
 use serde::Deserialize;
 use serde_json::json;
-use zk_session::{BootTime, SessionState};
+use zk_session::BootTime;
 
 use super::answer::{answer, refuse};
 use crate::worker::state::{Job, Worker};
@@ -54,7 +54,7 @@ pub(super) async fn standby(State(worker): State<Arc<Worker>>, Query(which): Que
         Ok(job) => {
             let status = job.election.status().now();
             let is_fit = status.health.is_fit();
-            yes_or_no(&worker, job, &status, status.role == Role::Standby && is_fit && is_active(&worker))
+            yes_or_no(&worker, job, &status, status.role == Role::Standby && is_fit && worker.is_active())
         }
         Err(refusal) => *refusal,
     }
@@ -67,13 +67,8 @@ pub(super) async fn liveness() -> Response {
 
 /// Whether this worker can take part now.
 pub(super) async fn readiness(State(worker): State<Arc<Worker>>) -> Response {
-    let has_joined = |job: &Job| job.election.status().now().role != Role::Joining;
-    let ready = is_active(&worker) && worker.jobs().iter().all(has_joined);
+    let ready = worker.takes_part();
     answer(code(ready), &json!({ "ready": ready }))
-}
-
-fn is_active(worker: &Worker) -> bool {
-    worker.session().is_some_and(|session| matches!(session.state(), SessionState::Active { .. }))
 }
 
 fn code(yes: bool) -> StatusCode {

@@ -31,6 +31,7 @@ use super::{
     job::{self, StateLock},
     metrics,
     state::Worker,
+    systemd::{Phase, ServiceManager},
 };
 use crate::{
     config::{Config, HostPort, JobConfig},
@@ -63,16 +64,19 @@ pub(crate) async fn run(config: Config) -> Result<(), Error> {
             tracing::warn!(%error, "can't log ignored signals");
         }
     });
-    let result = tokio::select! {
+    let mut manager = ServiceManager::of_this_process();
+    let started = tokio::select! {
         // The start is dropped, and leaves nothing behind.
         name = signals.next() => {
             tracing::info!(signal = name, "stopped during the start");
-            Ok(())
+            return Ok(());
         }
-        started = start(&config) => match started {
-            Ok(running) => running.until_ended(&mut signals).await,
-            Err(error) => Err(error),
-        },
+        started = start(&config) => started,
+        never = manager.keep(Phase::Starting) => match never {},
+    };
+    let result = match started {
+        Ok(running) => running.until_ended(&mut signals, &mut manager).await,
+        Err(error) => Err(error),
     };
     result.map_err(|error| error.located(|key, message| config.problem(key, message)))
 }
@@ -138,7 +142,7 @@ struct Running {
 }
 
 impl Running {
-    async fn until_ended(mut self, signals: &mut Signals) -> Result<(), Error> {
+    async fn until_ended(mut self, signals: &mut Signals, manager: &mut ServiceManager) -> Result<(), Error> {
         let mut ends = JoinSet::new();
         for job in self.worker.jobs() {
             let election = job.election.clone();
@@ -162,8 +166,12 @@ impl Running {
                     panicked => Self::abort(&panicked),
                 }
             }
+            never = manager.keep(Phase::Running(&self.worker)) => match never {},
         };
-        self.leave(signals).await;
+        tokio::select! {
+            () = self.leave(signals) => {}
+            never = manager.keep(Phase::Stopping(&self.worker)) => match never {},
+        }
         let outcome = self.session.close(FAREWELL).await;
         tracing::info!(session = ?outcome, "the worker has stopped");
         self.background.shutdown().await;

@@ -5,9 +5,9 @@ mod vacancy;
 
 use std::sync::{Arc, OnceLock};
 
-use election_core::Election;
+use election_core::{Election, Role};
 use tokio::sync::Notify;
-use zk_session::Session;
+use zk_session::{Session, SessionState};
 
 use crate::config::{Config, NodeConfig};
 pub(super) use slot::JobSlot;
@@ -91,5 +91,15 @@ impl Worker {
     /// Its jobs; none until it has joined.
     pub(super) fn jobs(&self) -> &[Job] {
         self.joined.get().map_or(&[], |joined| &joined.jobs)
+    }
+    /// Whether its session is active.
+    pub(super) fn is_active(&self) -> bool {
+        self.session().is_some_and(|session| matches!(session.state(), SessionState::Active { .. }))
+    }
+
+    /// Whether it takes part in all of its elections now.
+    pub(super) fn takes_part(&self) -> bool {
+        let has_joined = |job: &Job| job.election.status().now().role != Role::Joining;
+        self.is_active() && self.jobs().iter().all(has_joined)
     }
 }

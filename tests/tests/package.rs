@@ -1,0 +1,299 @@
+//! The Debian package: built, installed into a root of its own, upgraded, removed and purged with the real tools.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use e2e::{SOON, program};
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// The units, as they are in the sources.
+const UNITS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../apps/dr-worker/package");
+
+/// Whether the test can run: with the tools, and as root where it needs that. In CI it has to.
+fn can_run(tools: &[&str], as_root: bool) -> bool {
+    let has = |tool: &&str| {
+        Command::new(tool).arg("--version").output().is_ok_and(|output| output.status.success())
+    };
+    let mut missing: Vec<_> = tools.iter().copied().filter(|tool| !has(tool)).collect();
+    if as_root && !nix::unistd::geteuid().is_root() {
+        missing.push("root");
+    }
+    if missing.is_empty() {
+        return true;
+    }
+    assert!(std::env::var_os("CI").is_none(), "this test needs {missing:?}");
+    eprintln!("skipped: this test needs {missing:?}");
+    false
+}
+
+#[track_caller]
+fn succeeds(command: &mut Command) -> String {
+    let Output { status, stdout, stderr } = command.output().expect("it can be started");
+    let text = String::from_utf8_lossy(&stdout).into_owned();
+    assert!(status.success(), "{command:?}: {status}\n{text}{}", String::from_utf8_lossy(&stderr));
+    text
+}
+
+/// Builds the package with the program of the tests.
+fn build(out: &Path, revision: &str) -> PathBuf {
+    let mut dist = Command::new(program("xtask"));
+    dist.args(["dist", "--fast", "--revision", revision, "--out"]).arg(out);
+    let printed = succeeds(dist.arg("--program").arg(program("dr-worker")));
+    PathBuf::from(printed.lines().last().expect("the path of the package"))
+}
+
+/// A root directory that only dpkg knows.
+struct Root(tempfile::TempDir);
+
+impl Root {
+    fn new() -> Self {
+        let root = Self(tempfile::tempdir().expect("a directory"));
+        for dir in ["var/lib/dpkg/info", "var/lib/dpkg/updates", "etc"] {
+            fs::create_dir_all(root.at(dir)).expect("a directory");
+        }
+        fs::write(root.at("var/lib/dpkg/status"), "").expect("a file");
+        root
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        self.0.path().join(path)
+    }
+
+    /// Scripts of the package run outside of the root, and get its path: it has no shell.
+    fn dpkg(&self, arguments: &[&str]) -> String {
+        let mut dpkg = Command::new("dpkg");
+        dpkg.arg(format!("--root={}", self.0.path().display()));
+        // The root has no other package, and nobody to ask about a changed file.
+        succeeds(
+            dpkg.args(["--force-depends", "--force-script-chrootless", "--force-confold"]).args(arguments),
+        )
+    }
+
+    fn install(&self, package: &Path) {
+        self.dpkg(&["--install", package.to_str().expect("text")]);
+    }
+
+    fn dr_worker(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(self.at("usr/bin/dr-worker"));
+        command.args(arguments).env_clear().output().expect("it can be started")
+    }
+}
+
+/// A worker of the installed program, which runs while that is replaced.
+struct Running {
+    worker: Child,
+    /// Each start of the job writes its pid.
+    starts: PathBuf,
+}
+
+impl Running {
+    fn start(root: &Root) -> Self {
+        let dir = root.at("tmp");
+        fs::create_dir(&dir).expect("a directory");
+        let starts = dir.join("starts");
+        let job = format!("echo $$ >> {}; exec sleep 600", starts.display());
+        let mut worker = Command::new(root.at("usr/bin/dr-worker"));
+        worker.args(["--set", "http.listen=127.0.0.1:0", "dev", "--", "/bin/sh", "-c", &job]);
+        worker.env("TMPDIR", &dir).stderr(Stdio::null());
+        let running = Self { worker: worker.spawn().expect("it can be started"), starts };
+        running.wait_for_start(1);
+        running
+    }
+
+    /// Waits for this start of the job, counted from 1.
+    #[track_caller]
+    fn wait_for_start(&self, number: usize) -> Pid {
+        let deadline = Instant::now() + SOON;
+        loop {
+            let starts = fs::read_to_string(&self.starts).unwrap_or_default();
+            if let Some(pid) = starts.lines().nth(number - 1) {
+                return Pid::from_raw(pid.parse().expect("a pid"));
+            }
+            assert!(Instant::now() < deadline, "the job was not started {number} times");
+            // Between two looks.
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// The job was not restarted. The worker is still able to start one, although its program was replaced.
+    #[track_caller]
+    fn leads_on(mut self) {
+        let first = self.wait_for_start(1);
+        assert_eq!(fs::read_to_string(&self.starts).expect("the starts").lines().count(), 1);
+        kill(first, Signal::SIGKILL).expect("the job runs");
+        let second = self.wait_for_start(2);
+        kill(Pid::from_raw(self.worker.id().cast_signed()), Signal::SIGTERM).expect("the worker runs");
+        assert!(self.worker.wait().expect("its own child").success());
+        assert_eq!(kill(second, None), Err(Errno::ESRCH), "the job has ended before the worker");
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Its guards end the job.
+        let _ = self.worker.kill();
+        let _ = self.worker.wait();
+    }
+}
+
+#[test]
+fn it_is_installed_upgraded_removed_and_purged() {
+    if !can_run(&["dpkg", "dpkg-deb", "dpkg-shlibdeps", "gzip", "systemd-sysusers"], true) {
+        return;
+    }
+    let out = tempfile::tempdir().expect("a directory");
+    let (first, second) = (build(out.path(), "1"), build(out.path(), "2"));
+    let fields = succeeds(Command::new("dpkg-deb").arg("--field").arg(&first));
+    assert!(fields.contains("libc6 (>= ") && fields.contains("The dr-worker developers"), "{fields}");
+    let owners = succeeds(Command::new("dpkg-deb").arg("--contents").arg(&first));
+    assert!(owners.lines().all(|line| line.contains("root/root")), "{owners}");
+
+    let root = Root::new();
+    root.install(&first);
+    for path in [
+        "usr/bin/dr-worker",
+        "usr/lib/systemd/system/dr-worker.service",
+        "usr/lib/systemd/system/dr-worker@.service",
+        "usr/share/man/man1/dr-worker.1.gz",
+        "usr/share/man/man1/dr-worker-switchover.1.gz",
+        "usr/share/bash-completion/completions/dr-worker",
+        "usr/share/zsh/vendor-completions/_dr-worker",
+        "usr/share/fish/vendor_completions.d/dr-worker.fish",
+        "usr/share/doc/dr-worker/copyright",
+        "usr/share/doc/dr-worker/examples/base.toml",
+        "etc/dr-worker/environment",
+    ] {
+        assert!(root.at(path).is_file(), "{path} is missing");
+    }
+    let mode = |path: &str| root.at(path).metadata().expect(path).permissions().mode() & 0o7777;
+    assert_eq!((mode("usr/bin/dr-worker"), mode("etc/dr-worker/environment")), (0o755, 0o644));
+    let users = fs::read_to_string(root.at("etc/passwd")).expect("the user was created");
+    assert!(users.starts_with("dr-worker:"), "{users}");
+
+    // The configuration of the installed program.
+    let etc = root.at("etc/dr-worker");
+    let etc = etc.to_str().expect("text");
+    let init = [
+        "init",
+        "--dir",
+        etc,
+        "--site",
+        "east",
+        "--connect",
+        "zk1:2181",
+        "--job",
+        "orders",
+        "--command",
+        "/bin/sh",
+    ];
+    assert!(root.dr_worker(&init).status.success());
+    let check = root.dr_worker(&["--config", etc, "config", "check"]);
+    assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stderr));
+
+    // What the worker, a job and the administrator have written.
+    fs::create_dir_all(root.at("var/lib/dr-worker/east-1.runs")).expect("a directory");
+    for (path, text) in [
+        ("var/lib/dr-worker/east-1.lock", "1\n"),
+        ("var/lib/dr-worker/east-1.ballots.json", "{}"),
+        ("var/lib/dr-worker/orders.db", "data"),
+        ("etc/dr-worker/environment", "DR_LOG=debug\n"),
+    ] {
+        fs::write(root.at(path), text).expect("a file");
+    }
+    let text = |path: &str| fs::read_to_string(root.at(path)).ok();
+    let worker = text("etc/dr-worker/worker.toml");
+    let running = Running::start(&root);
+    root.install(&second);
+    let shown = root.dpkg(&["--status", "dr-worker"]);
+    assert!(shown.contains("Status: install ok installed") && shown.contains("-2\n"), "{shown}");
+    assert_eq!(
+        text("etc/dr-worker/environment").as_deref(),
+        Some("DR_LOG=debug\n"),
+        "a changed file is kept"
+    );
+    assert_eq!(text("etc/dr-worker/worker.toml"), worker);
+    running.leads_on();
+
+    root.dpkg(&["--remove", "dr-worker"]);
+    assert!(!root.at("usr/bin/dr-worker").exists() && !root.at("usr/share/doc/dr-worker").exists());
+    assert!(
+        root.at("etc/dr-worker/environment").exists() && root.at("var/lib/dr-worker/east-1.lock").exists()
+    );
+    root.dpkg(&["--purge", "dr-worker"]);
+    let left = |dir: &str| -> BTreeSet<String> {
+        let entries = fs::read_dir(root.at(dir)).expect("a directory").flatten();
+        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+    };
+    assert_eq!(left("var/lib/dr-worker"), ["orders.db".to_owned()].into(), "the job's data stay");
+    assert_eq!(left("etc/dr-worker"), ["worker.toml".to_owned()].into(), "the administrator's file stays");
+}
+
+/// An upgrade must not stop, restart or start anything.
+#[test]
+fn its_scripts_act_on_services_at_a_removal_only() {
+    for name in ["postinst", "postrm", "prerm"] {
+        let script = fs::read_to_string(Path::new(UNITS).join(name)).expect(name);
+        assert!(succeeds(Command::new("sh").arg("-n").arg(Path::new(UNITS).join(name))).is_empty());
+        let acts = script.lines().filter(|line| line.trim_start().starts_with("systemctl"));
+        let acts: Vec<_> = acts.map(|line| line.split_whitespace().nth(1).expect("a verb")).collect();
+        let expected: &[&str] = if name == "prerm" { &["disable", "stop"] } else { &["daemon-reload"] };
+        assert_eq!(acts, expected, "{name}");
+        assert_eq!(name == "prerm", script.contains("\"$1\" = remove "), "{name}");
+    }
+}
+
+fn unit(name: &str) -> Vec<String> {
+    let text = fs::read_to_string(Path::new(UNITS).join(name)).expect(name);
+    text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
+}
+
+#[test]
+fn both_units_differ_only_in_where_they_read() {
+    let (one, several) = (unit("dr-worker.service"), unit("dr-worker@.service"));
+    let own = |lines: &[String], others: &[String]| -> Vec<String> {
+        lines.iter().filter(|line| !others.contains(line)).cloned().collect()
+    };
+    let changed =
+        ["Description=dr-worker: runs its jobs on exactly one node", "ExecStart=/usr/bin/dr-worker run"];
+    assert_eq!(own(&one, &several), changed);
+    let changed = [
+        "Description=dr-worker %i: runs its jobs on exactly one node",
+        "ExecStart=/usr/bin/dr-worker --config /etc/dr-worker/%i run",
+        "EnvironmentFile=-/etc/dr-worker/%i/environment",
+    ];
+    assert_eq!(own(&several, &one), changed);
+}
+
+#[test]
+fn systemd_accepts_the_units() {
+    if !can_run(&["systemd-analyze"], false) {
+        return;
+    }
+    // systemd looks for the program, which is not installed here.
+    let dir = tempfile::tempdir().expect("a directory");
+    let real = program("dr-worker");
+    for name in ["dr-worker.service", "dr-worker@.service"] {
+        let text = unit(name).join("\n").replace("/usr/bin/dr-worker", real.to_str().expect("text"));
+        fs::write(dir.path().join(name), text).expect("a file");
+    }
+    let at = |name: &str| dir.path().join(name);
+    let mut verify = Command::new("systemd-analyze");
+    verify.args(["verify", "--man=no"]).arg(at("dr-worker.service")).arg(at("dr-worker@billing.service"));
+    let Output { status, stderr, .. } = verify.output().expect("it can be started");
+    let complaints = String::from_utf8_lossy(&stderr);
+    assert!(status.success() && complaints.is_empty(), "{status}: {complaints}");
+
+    let mut security = Command::new("systemd-analyze");
+    security.args(["security", "--offline=yes", "--no-pager"]).arg(at("dr-worker.service"));
+    let rated = succeeds(&mut security);
+    let level =
+        rated.lines().find_map(|line| line.split_once("Overall exposure level for dr-worker.service: "));
+    let level = level.and_then(|(_, rest)| rest.split_whitespace().next()?.parse::<f64>().ok());
+    assert!(level.is_some_and(|level| level <= 2.5), "{rated}");
+}

@@ -1,0 +1,82 @@
+//! `cargo xtask dist`.
+
+mod deb;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context as _, bail};
+
+use crate::cargo::{self, cargo};
+use crate::cli::DistArgs;
+
+/// The program, and its package.
+const NAME: &str = "dr-worker";
+
+/// Where each shell of Debian looks for completions.
+const COMPLETIONS: [(&str, &str); 3] =
+    [("bash", "dr-worker"), ("zsh", "_dr-worker"), ("fish", "dr-worker.fish")];
+
+pub(crate) async fn run(args: &DistArgs) -> anyhow::Result<ExitCode> {
+    let target = cargo::target_directory()?;
+    let program = match &args.program {
+        Some(program) => std::path::absolute(program)?,
+        None => built(&target).await?,
+    };
+    let out = args.out.clone().unwrap_or_else(|| target.join("deb"));
+    fs::create_dir_all(&out).with_context(|| format!("cannot make {}", out.display()))?;
+    let work = tempfile::tempdir().context("cannot make a temporary directory")?;
+    let generated = work.path().join("generated");
+    generate(&program, &generated).await?;
+    let package = deb::Package::read(NAME, args.revision)?;
+    let file = package.build(&program, &generated, &work.path().join("root"), &out, args.fast).await?;
+    println!("{}", file.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn built(target: &Path) -> anyhow::Result<PathBuf> {
+    let status = cargo::run(&mut cargo(["build", "--locked", "--profile", "dist", "-p", NAME])).await?;
+    if !status.success() {
+        bail!("cargo cannot build {NAME}: {status}");
+    }
+    Ok(target.join("dist").join(NAME))
+}
+
+/// The files that the program writes about itself: manual pages and completions.
+async fn generate(program: &Path, dir: &Path) -> anyhow::Result<()> {
+    let pages = dir.join("man");
+    fs::create_dir_all(&pages)?;
+    succeed(Command::new(program).arg("man").arg(&pages)).await?;
+    for page in fs::read_dir(&pages)? {
+        succeed(Command::new("gzip").args(["--best", "--no-name"]).arg(page?.path())).await?;
+    }
+    for (shell, name) in COMPLETIONS {
+        let script = output(Command::new(program).args(["completions", shell]))?;
+        let dir = dir.join(shell);
+        fs::create_dir_all(&dir)?;
+        fs::write(dir.join(name), script)?;
+    }
+    Ok(())
+}
+
+async fn succeed(command: &mut Command) -> anyhow::Result<()> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let status = cargo::run(command).await.with_context(|| format!("cannot start {program}"))?;
+    if !status.success() {
+        bail!("{program}: {status}");
+    }
+    Ok(())
+}
+
+/// The standard output of a command that succeeds.
+fn output(command: &mut Command) -> anyhow::Result<String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().with_context(|| {
+        format!("cannot start {program}; on Debian, dpkg, dpkg-dev and gzip have what is needed")
+    })?;
+    if !output.status.success() {
+        bail!("{program}: {}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(String::from_utf8(output.stdout)?)
+}
