@@ -60,6 +60,8 @@ fn what_it_writes_is_valid_and_runs() {
     let object: serde_json::Value = serde_json::from_str(&written.stdout).expect("one object");
     assert_eq!(object["file"], etc.join("worker.toml").to_str().expect("text"), "{object}");
     let etc = etc.to_str().expect("text");
+    let mode = fs::metadata(Path::new(etc).join("worker.toml")).expect("the file").permissions().mode();
+    assert_eq!(mode & 0o777, 0o644, "a service of another user reads it");
     Outcome::of(dr_worker().args(["--config", etc, "config", "check"]))
         .assert(0, &["east-1", "site east", "orders"]);
 
