@@ -6,7 +6,6 @@ use std::{
     fs,
     io::{BufRead as _, BufReader},
     os::unix::fs::PermissionsExt as _,
-    path::PathBuf,
     sync::{Arc, Mutex},
 };
 
@@ -20,14 +19,6 @@ use support::{
 
 const TOKEN: &str = "correct-horse-battery-staple";
 const OTHER: &str = "another-token-of-the-same-kind";
-
-/// A file of tokens that only its owner can read.
-fn token_file(stage: &Stage, tokens: &str) -> PathBuf {
-    let path = stage.dir.path().join("tokens");
-    fs::write(&path, tokens).expect("a file");
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("its permissions");
-    path
-}
 
 /// A POST with this token.
 fn post(worker: &Running, path: &str, token: &str, body: &Value) -> (u16, Value, String) {
@@ -72,8 +63,7 @@ fn logged(command: &mut std::process::Command) -> (Running, Arc<Mutex<String>>) 
 #[test]
 fn leadership_is_moved_and_paused_by_http() {
     let stage = Stage::new("/http-control");
-    let file = token_file(&stage, &format!("# of the deployment\n{OTHER}\n{TOKEN}\n"));
-    let setting = format!("http.token_file={}", file.display());
+    let (_, setting) = stage.tokens(&format!("# of the deployment\n{OTHER}\n{TOKEN}\n"));
     let (east, log) = logged(&mut stage.worker_command("east-1", "east", &[&setting]));
     until("east-1 leads", || leads(&east));
     let west = stage.worker("west-1", "west", &[&setting]);
@@ -146,8 +136,7 @@ fn leadership_is_moved_and_paused_by_http() {
 #[test]
 fn control_needs_a_token() {
     let stage = Stage::new("/http-tokens");
-    let file = token_file(&stage, TOKEN);
-    let setting = format!("http.token_file={}", file.display());
+    let (file, setting) = stage.tokens(TOKEN);
     let (east, log) = logged(&mut stage.worker_command("east-1", "east", &[&setting]));
     until("east-1 leads", || leads(&east));
 
@@ -212,9 +201,8 @@ fn without_a_usable_token_file_control_is_closed() {
     assert_eq!(code, 403);
     assert!(answer["error"].as_str().expect("an error").contains("http.token_file is not set"), "{answer}");
 
-    let file = token_file(&stage, TOKEN);
+    let (file, setting) = stage.tokens(TOKEN);
     fs::set_permissions(&file, fs::Permissions::from_mode(0o604)).expect("changed");
-    let setting = format!("http.token_file={}", file.display());
     for verb in [&["config", "check"][..], &["run"]] {
         let mut command = stage.worker_command("west-1", "west", &[&setting]);
         Outcome::of(command.args(verb)).assert(78, &["http.token_file: ", "permissions 604", "chmod 600"]);
@@ -241,7 +229,7 @@ fn a_port_that_other_hosts_reach_without_a_token_is_warned_of() {
 #[test]
 fn a_failover_by_http_needs_no_elector() {
     let stage = Stage::new("/http-failover");
-    let setting = format!("http.token_file={}", token_file(&stage, TOKEN).display());
+    let (_, setting) = stage.tokens(TOKEN);
     // The elector leads, and is frozen: its session lives on, and nothing is decided.
     let east = stage.worker("east-1", "east", &[]);
     until("east-1 leads", || leads(&east));
@@ -259,7 +247,7 @@ fn a_failover_by_http_needs_no_elector() {
 #[test]
 fn recipes_without_an_elector_refuse_as_the_command_does() {
     let stage = Stage::new("/http-recipes");
-    let setting = format!("http.token_file={}", token_file(&stage, TOKEN).display());
+    let (_, setting) = stage.tokens(TOKEN);
     let recipe = "job.orders.recipe=queue";
     let east = stage.worker("east-1", "east", &[&setting, recipe]);
     until("east-1 leads", || leads(&east));

@@ -3,10 +3,8 @@
 mod support;
 
 use std::{
-    fs,
     io::{BufRead as _, BufReader, Write as _},
     net::TcpStream,
-    os::unix::fs::PermissionsExt as _,
 };
 
 use nix::sys::signal::Signal;
@@ -124,12 +122,8 @@ fn streams_stay_open_and_leave_connections_for_others() {
 fn the_configuration_is_shown_with_a_token_only() {
     const TOKEN: &str = "0123456789abcdef";
     let stage = Stage::new("/http-config");
-    let file = stage.dir.path().join("tokens");
-    fs::write(&file, TOKEN).expect("a file");
-    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("its permissions");
-    let settings =
-        [&format!("http.token_file={}", file.display()), "job.orders.env={ DB = \"x://u:hunter4@db/x\" }"];
-    let settings: Vec<&str> = settings.iter().map(|setting| &**setting).collect();
+    let (_, setting) = stage.tokens(TOKEN);
+    let settings = [setting.as_str(), "job.orders.env={ DB = \"x://u:hunter4@db/x\" }"];
     let east = stage.worker("east-1", "east", &settings);
     until("east-1 leads", || leads(&east));
     assert_eq!(east.code("/config"), 401);

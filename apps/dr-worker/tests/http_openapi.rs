@@ -2,7 +2,7 @@
 
 mod support;
 
-use std::{collections::BTreeSet, fs, os::unix::fs::PermissionsExt as _};
+use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 use support::{
@@ -61,10 +61,7 @@ fn compare(
 #[test]
 fn each_endpoint_answers_as_described() {
     let stage = Stage::new("/openapi");
-    let file = stage.dir.path().join("tokens");
-    fs::write(&file, TOKEN).expect("a file");
-    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("its permissions");
-    let setting = format!("http.token_file={}", file.display());
+    let (_, setting) = stage.tokens(TOKEN);
     let east = stage.worker("east-1", "east", &[&setting]);
     until("east-1 leads", || leads(&east));
     let west = stage.worker("west-1", "west", &[]);

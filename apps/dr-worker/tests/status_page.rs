@@ -8,7 +8,6 @@ use std::{
     fs,
     io::{BufRead as _, BufReader, Write as _},
     net::TcpStream,
-    os::unix::fs::PermissionsExt as _,
     path::Path,
 };
 
@@ -22,14 +21,6 @@ use support::{
 };
 
 const TOKEN: &str = "correct-horse-battery-staple";
-
-/// The setting of a file with one token.
-fn token_setting(stage: &Stage) -> String {
-    let path = stage.dir.path().join("tokens");
-    fs::write(&path, TOKEN).expect("a file");
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("its permissions");
-    format!("http.token_file={}", path.display())
-}
 
 /// Nothing was wrong in the page, and it asked for nothing from elsewhere.
 #[track_caller]
@@ -73,8 +64,14 @@ fn the_page_shows_the_leader_and_follows_a_switchover() {
     assert!(sites.find("east").expect("a site") < sites.find("west").expect("a site"), "{sites}");
     // What is in the way.
     browser.until_text("#blockers", |text| text.contains("No hold"));
+    browser.eval("document.querySelector('#sites a').focus(); window.focused = document.activeElement");
     stage.operator(&["drain", "east"]).assert(0, &[]);
     stage.operator(&["pause"]).assert(0, &[]);
+    browser.until_text("#sites", |text| text.contains("drained"));
+    // The site was drawn again, and the focus is on the new link.
+    let focus =
+        "[document.activeElement.closest('#sites') !== null, document.activeElement === window.focused]";
+    assert_eq!(browser.eval(focus), json!([true, false]));
     browser.until_text("#blockers", |text| {
         text.contains("site east is drained") && text.contains("mode manual")
     });
@@ -134,7 +131,7 @@ fn without_events_the_page_polls() {
 fn operators_act_by_keyboard_with_a_token() {
     let Some(mut browser) = Browser::start() else { return };
     let stage = Stage::new("/page-acts");
-    let setting = token_setting(&stage);
+    let (_, setting) = stage.tokens(TOKEN);
     let east = stage.worker("east-1", "east", &[&setting]);
     until("east-1 leads", || leads(&east));
     let west = stage.worker("west-1", "west", &[&setting]);

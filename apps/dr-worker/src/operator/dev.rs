@@ -61,7 +61,7 @@ pub(super) fn run(dev: &DevArguments, global: &Global, registry: &Registry) -> R
          nothing, and ends with the worker",
     );
     output::print_progress(format_args!(
-        "ZooKeeper  {connect}\nworker     http://{http}/status\n\nFrom another terminal:\n  \
+        "ZooKeeper  {connect}\nworker     http://{http}/\n\nFrom another terminal:\n  \
          {program} --set zookeeper.connect={connect} list\n  \
          {program} --set zookeeper.connect={connect} history\n\nCtrl-C ends both.\n",
         connect = server.connect_string(),

@@ -1,6 +1,8 @@
 //! A ZooKeeper server that all tests of a process share, and a root on it for each.
 
-use std::{process::Command, sync::LazyLock, time::Duration};
+use std::{
+    fs, os::unix::fs::PermissionsExt as _, path::PathBuf, process::Command, sync::LazyLock, time::Duration,
+};
 
 use serde_json::Value;
 use tokio::runtime::Runtime;
@@ -63,6 +65,15 @@ impl Stage {
         ]);
         set(&mut command, settings);
         command
+    }
+
+    /// A file of tokens for `http.token_file` that only its owner can read, and the setting.
+    pub(crate) fn tokens(&self, text: &str) -> (PathBuf, String) {
+        let path = self.dir.path().join("tokens");
+        fs::write(&path, text).expect("a file");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("its permissions");
+        let setting = format!("http.token_file={}", path.display());
+        (path, setting)
     }
 
     pub(crate) fn operator(&self, verb: &[&str]) -> Outcome {

@@ -60,11 +60,6 @@ pub(super) async fn as_json(response: Response) -> Response {
     refuse(parts.status, &String::from_utf8_lossy(&text))
 }
 
-pub(super) async fn not_found() -> Response {
-    let paths: Vec<_> = super::endpoints::ALL.iter().map(|endpoint| endpoint.path).collect();
-    refuse(StatusCode::NOT_FOUND, &format!("unknown path; valid: {}", paths.join(", ")))
-}
-
 /// An answer to another method than the allowed ones.
 pub(super) fn not_allowed(allowed: &'static str) -> Response {
     let why = format!("only {} is allowed here", allowed.replace(',', ", "));

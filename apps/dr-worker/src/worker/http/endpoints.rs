@@ -1,47 +1,25 @@
 //! The endpoints: one table, for the router, for `/openapi.json` and for the answer to an unknown path.
 
+use std::future::{Ready, ready};
+
 use axum::{
     Router,
     extract::DefaultBodyLimit,
     handler::Handler,
+    http::StatusCode,
     middleware::{from_fn_with_state, map_response},
+    response::Response,
     routing::{MethodFilter, MethodRouter, on},
 };
 
 use super::{
-    App, access, answer, cluster, config, control, events, explain, metrics, openapi, page, roles, status,
+    access,
+    answer::{self, answer, refuse},
+    app::App,
+    cluster, config, control,
+    endpoint::{Access, Answer, Endpoint, JSON},
+    events, explain, metrics, openapi, page, roles, status,
 };
-
-/// An endpoint.
-pub(super) struct Endpoint {
-    pub(super) path: &'static str,
-    /// What it answers or does.
-    pub(super) summary: &'static str,
-    pub(super) access: Access,
-    /// Of the query: `name: type`.
-    pub(super) parameters: &'static [&'static str],
-    /// Of the object in the body: `name?: type`.
-    pub(super) body: &'static [&'static str],
-    /// Its answers, without the errors that follow from the rest.
-    pub(super) answers: &'static [Answer],
-    route: fn() -> MethodRouter<App>,
-}
-
-/// Who may use an endpoint, and by which method.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Access {
-    /// GET; everyone.
-    Open,
-    /// GET, with a token.
-    Secret,
-    /// POST, with a token.
-    Control,
-}
-
-/// A status, its media type, and the fields of a JSON object: `name: type`, `name: type|null`, `name?: type`.
-pub(super) type Answer = (u16, &'static str, &'static [&'static str]);
-
-pub(super) const JSON: &str = "application/json";
 
 const JOB: &[&str] = &["job: string"];
 
@@ -298,7 +276,7 @@ pub(super) const ALL: &[Endpoint] = &[
         "This description.",
         &[],
         &[(200, JSON, &["openapi: string", "info: object", "paths: object", "components: object"])],
-        || get(openapi::openapi),
+        || get(openapi),
     ),
 ];
 
@@ -321,7 +299,17 @@ pub(super) fn router(app: App) -> Router {
             },
         )
     });
-    all.fallback(answer::not_found).layer(map_response(answer::as_json)).with_state(app)
+    all.fallback(not_found).layer(map_response(answer::as_json)).with_state(app)
+}
+
+// Not `async`: the type of the table must not depend on the table.
+fn openapi() -> Ready<Response> {
+    ready(answer(StatusCode::OK, &openapi::document(ALL)))
+}
+
+async fn not_found() -> Response {
+    let paths: Vec<_> = ALL.iter().map(|endpoint| endpoint.path).collect();
+    refuse(StatusCode::NOT_FOUND, &format!("unknown path; valid: {}", paths.join(", ")))
 }
 
 /// The methods that only read.
@@ -342,4 +330,55 @@ where
     T: 'static,
 {
     on(MethodFilter::POST, handler)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// All types that a description names.
+    fn types(value: &Value, found: &mut Vec<String>) {
+        match value {
+            Value::Object(object) => {
+                for (key, value) in object {
+                    match (key.as_str(), value) {
+                        ("type", Value::String(one)) => found.push(one.clone()),
+                        ("type", Value::Array(several)) => {
+                            found.extend(several.iter().filter_map(Value::as_str).map(str::to_owned));
+                        }
+                        _ => types(value, found),
+                    }
+                }
+            }
+            Value::Array(array) => array.iter().for_each(|value| types(value, found)),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn the_types_of_the_table_are_those_of_json_schema() {
+        let mut found = Vec::new();
+        types(&openapi::document(ALL)["paths"], &mut found);
+        assert!(found.len() > 100, "{found:?}");
+        for name in found {
+            assert!(["string", "integer", "boolean", "array", "object", "null"].contains(&&*name), "{name}");
+        }
+    }
+
+    #[test]
+    fn an_operation_has_what_a_client_must_know() {
+        let document = openapi::document(ALL);
+        let switchover = &document["paths"]["/switchover"]["post"];
+        assert_eq!(switchover["security"], json!([{ "token": [] }]));
+        let body = &switchover["requestBody"]["content"][JSON]["schema"];
+        assert_eq!(body["properties"]["slot"], json!({ "type": "integer" }));
+        assert_eq!((&body["required"], &body["additionalProperties"]), (&json!([]), &json!(false)));
+        let statuses: Vec<_> = switchover["responses"].as_object().unwrap().keys().collect();
+        assert_eq!(statuses, ["200", "202", "400", "401", "403", "404", "409", "413", "503"]);
+        let request = &document["paths"]["/requests/{id}"]["get"];
+        assert!(request["security"].is_null());
+        assert_eq!(request["parameters"][1]["in"], "path");
+    }
 }

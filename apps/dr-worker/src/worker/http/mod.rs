@@ -2,10 +2,12 @@
 
 mod access;
 mod answer;
+mod app;
 mod cluster;
 mod config;
 mod connections;
 mod control;
+mod endpoint;
 mod endpoints;
 mod events;
 mod explain;
@@ -17,38 +19,13 @@ mod status;
 
 use std::sync::Arc;
 
-use axum::extract::FromRef;
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::TcpListener;
 
 use crate::worker::state::Worker;
+use app::App;
 use connections::{Bounded, Peer};
 use events::Hub;
-
-#[derive(Clone)]
-struct App {
-    worker: Arc<Worker>,
-    metrics: PrometheusHandle,
-    events: Arc<Hub>,
-}
-
-impl FromRef<App> for Arc<Worker> {
-    fn from_ref(app: &App) -> Self {
-        Self::clone(&app.worker)
-    }
-}
-
-impl FromRef<App> for PrometheusHandle {
-    fn from_ref(app: &App) -> Self {
-        app.metrics.clone()
-    }
-}
-
-impl FromRef<App> for Arc<Hub> {
-    fn from_ref(app: &App) -> Self {
-        Self::clone(&app.events)
-    }
-}
 
 /// Serves the endpoints until it is dropped, to at most `connections` at once.
 pub(crate) async fn serve(

@@ -7,7 +7,19 @@ const el = (tag, cls, ...children) => {
   node.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
   return node;
 };
-const show = (id, ...children) => $(id).replaceChildren(...children.flat());
+// Replaces the content of an element if it differs. The focus and the position of a scrolled table are kept.
+const show = (id, ...children) => {
+  const box = $(id);
+  const fresh = box.cloneNode(false);
+  fresh.append(...children.flat());
+  if (fresh.isEqualNode(box)) return;
+  const places = () => [...box.querySelectorAll("a, [tabindex]")];
+  const focus = places().indexOf(document.activeElement);
+  const left = (box.querySelector(".scroll") || box).scrollLeft;
+  box.replaceChildren(...fresh.childNodes);
+  if (focus >= 0 && places()[focus]) places()[focus].focus({ preventScroll: true });
+  (box.querySelector(".scroll") || box).scrollLeft = left;
+};
 const pill = (text, kind) => el("p", `pill ${kind || ""}`, text);
 
 let job = new URLSearchParams(location.search).get("job");
@@ -84,9 +96,11 @@ const drawSummary = (cluster, status) => {
       decision && decision.given.sentence ? el("p", "soft", decision.given.sentence) : null,
     ];
   });
-  if (!lines.length) lines.push(el("p", "lead", `No leader of ${cluster.election}`));
+  if (!lines.length) lines.push([el("p", "lead", `No leader of ${cluster.election}`)]);
   $("summary").className = `summary ${ready ? "good" : leads.length ? "busy" : "bad"}`;
   show("summary", ...lines.flat().filter(Boolean));
+  // Read aloud only when it changes.
+  show("announce", lines.map(([lead]) => lead.textContent).join(", "));
   document.title = leads.length ? `${leads.map((slot) => slot.leader.member).join(", ")} – ${cluster.election}` : `no leader – ${cluster.election}`;
 };
 
