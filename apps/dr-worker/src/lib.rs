@@ -28,6 +28,7 @@ mod logging;
 mod mask;
 mod operator;
 mod program;
+mod rotating;
 mod signals;
 pub mod view;
 mod wall;

@@ -2,6 +2,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use super::{
     check::read_checks,
+    output::read_output,
     parse::{Mismatch, Parse, choice},
     policy::PolicyConfig,
     probe::{READY, read_probe},
@@ -96,6 +97,7 @@ impl JobConfig {
             })
         });
         let restart = section.table("restart", read_restart);
+        let output = section.table("output", read_output);
         let hooks = section.table("hooks", |section| Hooks {
             prepare: read_hook("prepare", section),
             before_takeover: read_hook("before_takeover", section),
@@ -137,6 +139,7 @@ impl JobConfig {
                 stop_timeout,
                 ready: ready?,
                 restart,
+                output: output?,
                 hooks,
                 measure,
                 liveness,

@@ -10,7 +10,9 @@ mod file;
 mod http;
 mod job;
 mod layers;
+mod log;
 mod node;
+mod output;
 mod parse;
 mod policy;
 mod probe;
@@ -19,6 +21,7 @@ mod problem;
 mod reader;
 mod runnable;
 mod signal;
+mod size;
 mod spec;
 mod timing;
 mod tree;
@@ -35,13 +38,16 @@ pub use balance::BalanceConfig;
 pub use http::{HostPort, HttpConfig};
 pub use job::{JobConfig, Recipe};
 pub use layers::{PREFIX, Sources, is_of_policy};
+pub use log::LogConfig;
 pub use node::NodeConfig;
+pub use output::{JobOutput, RotatedFile};
 pub use policy::PolicyConfig;
 pub use probes::{ProbeTarget, ProbesConfig};
 pub use problem::{Problem, Problems};
 pub use reader::Shown;
 pub use runnable::{SpecError, SpecErrors};
 pub use signal::{NotAStopSignal, StopSignal};
+pub use size::Size;
 pub use spec::{Check, Hook, HookName, Hooks, JobSpec, KILL_RESERVE, Measure, ReadyProbe, RestartPolicy};
 pub(crate) use spec::{DR_RUN, LEADERSHIP_VARIABLES};
 pub use tree::Origin;
@@ -63,6 +69,8 @@ pub struct Config {
     pub zookeeper: ZooKeeperConfig,
     /// The HTTP endpoints.
     pub http: HttpConfig,
+    /// The worker's own log.
+    pub log: LogConfig,
     /// The measurement of round trips.
     pub probes: ProbesConfig,
     /// The balancing of leaderships.
@@ -87,9 +95,9 @@ impl Config {
         let root = layers::merge(sources, &mut findings.problems);
         let read = Section::read_root(&root, &mut findings, read_worker);
         Problems::none_of(findings.problems).map_err(|problems| sources.explain(problems))?;
-        let (node, zookeeper, http, probes, balance, jobs) = read.ok_or_else(incomplete)?;
+        let (node, zookeeper, http, log, probes, balance, jobs) = read.ok_or_else(incomplete)?;
         let registry = sources.registry.clone();
-        Ok(Self { node, zookeeper, http, probes, balance, jobs, shown: findings.shown, root, registry })
+        Ok(Self { node, zookeeper, http, log, probes, balance, jobs, shown: findings.shown, root, registry })
     }
 
     /// The policies as they would be with these settings, each `key=value`, over all others.
@@ -113,6 +121,9 @@ impl Config {
     /// All problems.
     pub fn check_node(&self) -> Result<(), Problems> {
         let mut problems = Vec::new();
+        if let Some(problem) = self.log.file.as_ref().and_then(|file| runnable::not_a_place(&file.path)) {
+            problems.push(Problem::with_key(origin_of(&self.shown, "log.file"), "log.file", problem));
+        }
         for job in &self.jobs {
             let Err(faults) = job.spec.check() else {
                 continue;
@@ -195,6 +206,7 @@ impl OperatorConfig {
             root.know("node");
             let zookeeper = root.table("zookeeper", ZooKeeperConfig::read);
             root.know("http");
+            root.know("log");
             let probes = root.table("probes", ProbesConfig::read);
             root.know("balance");
             let policy = read_policy(root, &probes);
@@ -235,12 +247,14 @@ impl OperatorConfig {
     }
 }
 
-type Worker = (NodeConfig, ZooKeeperConfig, HttpConfig, ProbesConfig, BalanceConfig, Vec<JobConfig>);
+type Worker =
+    (NodeConfig, ZooKeeperConfig, HttpConfig, LogConfig, ProbesConfig, BalanceConfig, Vec<JobConfig>);
 
 fn read_worker(root: &mut Section<'_>) -> Option<Worker> {
     let node = root.table("node", NodeConfig::read);
     let zookeeper = root.table("zookeeper", ZooKeeperConfig::read);
     let http = root.table("http", HttpConfig::read);
+    let log = root.table("log", LogConfig::read);
     let probes = root.table("probes", ProbesConfig::read);
     let balance = root.table("balance", BalanceConfig::read);
     let policy = read_policy(root, &probes);
@@ -270,8 +284,9 @@ fn read_worker(root: &mut Section<'_>) -> Option<Worker> {
     let jobs: Option<Vec<_>> = jobs.into_iter().collect();
     if let Some(jobs) = &jobs {
         beside::check_jobs(root, jobs);
+        beside::check_files(root, jobs);
     }
-    Some((node?, zookeeper?, http, probes, balance, jobs?))
+    Some((node?, zookeeper?, http, log, probes, balance, jobs?))
 }
 
 fn read_policy(root: &mut Section<'_>, probes: &ProbesConfig) -> PolicyConfig {

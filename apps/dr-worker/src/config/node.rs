@@ -4,7 +4,14 @@ use election_core::{MemberId, SiteId};
 
 use strategies::published::RESERVED;
 
-use super::{check::read_site_check, reader::Section, spec::Check};
+use super::{
+    Sources,
+    check::read_site_check,
+    incomplete, layers,
+    problem::Problems,
+    reader::{Findings, Section},
+    spec::Check,
+};
 
 /// `[node]`: this worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +33,29 @@ pub struct NodeConfig {
 }
 
 impl NodeConfig {
+    /// Reads the node and the names of the configured jobs, and nothing else: a mistake elsewhere does not block a command
+    /// about this node.
+    ///
+    /// # Errors
+    /// All problems of the node.
+    pub fn load(sources: &Sources) -> Result<(Self, Vec<String>), Problems> {
+        let mut findings = Findings::with(&sources.registry);
+        let root = layers::merge(sources, &mut findings.problems);
+        let (node, jobs) = Section::read_root(&root, &mut findings, |root| {
+            root.leave_rest();
+            let node = root.table("node", NodeConfig::read);
+            let jobs = root.table("job", |jobs| {
+                jobs.each_table(|name, section| {
+                    section.leave_rest();
+                    name.to_owned()
+                })
+            });
+            (node, jobs)
+        });
+        Problems::none_of(findings.problems).map_err(|problems| sources.explain(problems))?;
+        Ok((node.ok_or_else(incomplete)?, jobs))
+    }
+
     pub(super) fn read(section: &mut Section<'_>) -> Option<Self> {
         let host = host_name();
         let id = match host.as_deref().and_then(|name| MemberId::new(name).ok()) {

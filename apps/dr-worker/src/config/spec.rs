@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::signal::StopSignal;
+use super::{output::JobOutput, signal::StopSignal};
 
 /// How long before the lease's end SIGKILL is sent at the latest, so that the kernel has torn the
 /// process tree down by the end of the lease.
@@ -50,6 +50,8 @@ pub struct JobSpec {
     pub ready: ReadyProbe,
     /// How it is restarted when it ends.
     pub restart: RestartPolicy,
+    /// Where its output goes.
+    pub output: JobOutput,
     /// Its hooks.
     pub hooks: Hooks,
     /// The command that measures this member, if any.
@@ -273,6 +275,7 @@ impl JobSpec {
             stop_timeout: Duration::from_secs(2),
             ready: ReadyProbe::None { after: Duration::ZERO },
             restart: RestartPolicy::default(),
+            output: JobOutput::Log,
             hooks: Hooks::default(),
             measure: None,
             liveness: None,

@@ -93,7 +93,7 @@ fn describe() {
     );
     describe_counter!(
         "dr_log_lines_dropped_total",
-        "Log lines dropped because standard error was blocked; with the label job, lines of its output"
+        "Log lines dropped because the log was blocked; with the label job, lines of its output, wherever it goes"
     );
     describe_counter!(
         "dr_skipped_total",

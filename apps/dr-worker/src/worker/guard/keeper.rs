@@ -211,7 +211,7 @@ impl<'a> Keeper<'a> {
             Main::Running(_) | Main::Ended => None,
         };
         let read = orders.into_iter().chain(launch).map(|fd| (fd, PollFlags::POLLIN));
-        let relayed = self.relay.as_ref().and_then(Relay::waits_for);
+        let relayed = self.relay.iter().flat_map(Relay::waits_for);
         self.wakers.wait(wake_at, read.chain(relayed));
     }
 

@@ -8,7 +8,7 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -26,6 +26,7 @@ use zk_session::BootTime;
 use super::cgroup;
 use super::invocation::{EXEC, EXIT_USAGE, SELF_EXE, VERB};
 use super::protocol::{Launch, Millis};
+use super::relay::Writers;
 use crate::{config::DR_RUN, program::program, worker::descriptors::set_limit};
 
 /// Variables of the protocol between an init system and the worker. A job that inherited them could act as the worker.
@@ -66,7 +67,7 @@ pub(super) fn launch(
     cgroup: Option<&Path>,
     start_by: BootTime,
     oom_score_adj: Option<i32>,
-    output: Option<OwnedFd>,
+    output: Option<Writers>,
 ) -> Result<Launched, String> {
     let failed = |error: io::Error| format!("can't start the launcher: {error}");
     let (outcome, writer) =
@@ -83,7 +84,7 @@ pub(super) fn launch(
     let mut command = Command::new(SELF_EXE);
     command.arg0(program()).args([VERB, EXEC, &stage]).args(&launch.command).stdin(writer);
     if let Some(output) = output {
-        command.stdout(output.try_clone().map_err(failed)?).stderr(output);
+        command.stdout(output.stdout).stderr(output.stderr);
     }
     for (name, _) in std::env::vars_os() {
         if name.to_str().is_some_and(is_between_worker_and_init) {

@@ -46,8 +46,7 @@ impl JobRun {
         let (status_sender, status) = watch::channel(starting);
         let (outcome_sender, outcome) = watch::channel(None);
         let job = spec.name.clone();
-        let env = env.over(&spec.env);
-        let supervisor = Supervisor::new(spec, env, guards, work_until, stop_wishes, status_sender);
+        let supervisor = Supervisor::new(spec, env.clone(), guards, work_until, stop_wishes, status_sender);
         tokio::spawn(async move {
             let outcome = supervisor.supervise().await;
             // The receivers may be gone.

@@ -12,10 +12,11 @@ use tokio::sync::{Semaphore, watch};
 use zk_session::{BootTime, sleep_until};
 
 use super::{
+    env::JobEnv,
     error::JobError,
     guarded::{ESCALATION_LAG, Guarded, Guards, Output},
     notify::{NOTIFY_SOCKET, NotifySocket},
-    output::{self, Copying},
+    output::{self, Copying, KeptOutput},
     privileges::renounces_privileges,
     probe::Probe,
     restart::{RestartHistory, Verdict},
@@ -23,6 +24,7 @@ use super::{
 };
 use crate::{
     config::{JobSpec, ReadyProbe},
+    wall,
     worker::{
         descriptors::limit_of_programs,
         guard::{
@@ -49,7 +51,10 @@ pub(super) struct Outcome {
 
 pub(super) struct Supervisor {
     spec: Arc<JobSpec>,
+    leadership: JobEnv,
+    /// The environment of the job.
     env: BTreeMap<String, String>,
+    kept: Option<KeptOutput>,
     guards: Guards,
     work_until: watch::Receiver<BootTime>,
     /// Whether the sender of renewals still exists.
@@ -141,15 +146,17 @@ impl Run {
 impl Supervisor {
     pub(super) fn new(
         spec: Arc<JobSpec>,
-        env: BTreeMap<String, String>,
+        leadership: JobEnv,
         guards: Guards,
         work_until: watch::Receiver<BootTime>,
         stop_requests: watch::Receiver<Option<BootTime>>,
         status: watch::Sender<ProcessStatus>,
     ) -> Supervisor {
         Supervisor {
+            env: leadership.over(&spec.env),
+            kept: guards.kept_output(),
             spec,
-            env,
+            leadership,
             guards,
             work_until,
             is_renewed: true,
@@ -184,7 +191,7 @@ impl Supervisor {
                 Verdict::RestartAt(at) => {
                     tracing::warn!(
                         job = self.spec.name,
-                        in_ms = at.duration_since(now).as_millis(),
+                        in_ms = wall::ms(at.duration_since(now)),
                         "job ended ({}); restarting it",
                         ended.reason
                     );
@@ -217,7 +224,7 @@ impl Supervisor {
     fn stopped(&mut self, stopped: Stopped) -> Outcome {
         tracing::info!(
             job = self.spec.name,
-            took_ms = stopped.took.as_millis(),
+            took_ms = wall::ms(stopped.took),
             "job stopped: no process of it is left"
         );
         self.problem = None;
@@ -237,9 +244,13 @@ impl Supervisor {
             }
             turn = STARTING.acquire() => turn,
         };
+        self.keep(&format!("starting in term {}", self.leadership.term));
         let guarded = match self.start(&mut run).await {
             Ok(guarded) => guarded,
-            Err(reason) => return Ended { reason, ..run.ended },
+            Err(reason) => {
+                self.keep(&format!("not started: {reason}"));
+                return Ended { reason, ..run.ended };
+            }
         };
         drop(turn);
         self.attend(guarded, &mut run).await;
@@ -250,7 +261,15 @@ impl Supervisor {
         if let Some(copying) = run.copying {
             copying.finish().await;
         }
+        self.keep(&format!("ended: {}", run.ended.reason));
         run.ended
+    }
+
+    /// Notes an event among the job's last output.
+    fn keep(&self, event: &str) {
+        if let Some(kept) = &self.kept {
+            kept.add(&self.spec.name, None, event.as_bytes());
+        }
     }
 
     async fn start(&mut self, run: &mut Run) -> Result<Guarded, String> {
@@ -261,8 +280,7 @@ impl Supervisor {
             launch.env.insert(NOTIFY_SOCKET.to_owned(), socket.address());
             run.notify = Some(Arc::new(socket));
         }
-        let dropped = counter!("dr_log_lines_dropped_total", "job" => self.spec.name.clone());
-        let (stdout, copying) = output::to_log(&self.spec.name, dropped)
+        let (stdout, copying) = output::of_job(&self.spec, &self.leadership, self.kept.clone())
             .map_err(|error| format!("can't make a pipe for its output: {error}"))?;
         run.copying = Some(copying);
         // The guard inherits the worker's standard error, to which it passes on the job's output once the worker is
@@ -527,7 +545,7 @@ mod tests {
         let (status, _) = watch::channel(starting);
         let spec = Arc::new(JobSpec::example());
         let supervisor =
-            Supervisor::new(spec, BTreeMap::new(), Guards::new(), work_until, stop_requests, status);
+            Supervisor::new(spec, JobEnv::default(), Guards::new(), work_until, stop_requests, status);
         let supervised = tokio::spawn(supervisor.supervise());
         stop.send_replace(Some(BootTime::now() + Duration::from_secs(30)));
         let outcome = tokio::time::timeout(Duration::from_secs(20), supervised).await;

@@ -9,6 +9,7 @@ use zk_session::BootTime;
 
 use crate::{
     config::{Check, HookName, JobSpec, NodeConfig},
+    logging, wall,
     worker::job::{
         Deadline, Guards, HookRuns, JobEnv, JobError, JobRun, ProcessState, ProcessStatus, check_fitness,
         run_hook, run_measure,
@@ -93,6 +94,7 @@ impl JobSlot {
 
     /// Sets the environment of the leadership that is being taken over.
     pub(in crate::worker) fn enter(&self, env: JobEnv) {
+        logging::set_term(self.name(), Some(env.term));
         self.lock().env = Some(env);
     }
 
@@ -125,7 +127,7 @@ impl JobSlot {
             () = self.hastened() => run.stop(BootTime::now()).await,
         };
         let exit = stopped.exit.map_or_else(|| "unknown".to_owned(), |exit| exit.to_string());
-        tracing::info!(job = self.name(), %exit, took_ms = stopped.took.as_millis(), "the job has stopped");
+        tracing::info!(job = self.name(), %exit, took_ms = wall::ms(stopped.took), "the job has stopped");
         let mut state = self.lock();
         let last = run.status().borrow().clone();
         state.restarts += u64::from(last.restarts);
@@ -135,6 +137,7 @@ impl JobSlot {
 
     /// Clears the environment after the end of the leadership.
     pub(in crate::worker) fn left(&self) {
+        logging::set_term(self.name(), None);
         self.lock().env = None;
     }
 
