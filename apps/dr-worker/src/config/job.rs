@@ -8,7 +8,7 @@ use super::{
     probe::{READY, read_probe},
     reader::Section,
     signal::StopSignal,
-    spec::{Hook, Hooks, JobSpec, Measure, ReadyProbe, RestartPolicy},
+    spec::{ExitCodes, Hook, Hooks, JobSpec, Measure, ReadyProbe, RestartPolicy},
     tree::{Node, Origin},
 };
 
@@ -97,6 +97,7 @@ impl JobConfig {
             })
         });
         let restart = section.table("restart", read_restart);
+        let exit_codes = section.table("exit_codes", read_exit_codes);
         let output = section.table("output", read_output);
         let hooks = section.table("hooks", |section| Hooks {
             prepare: read_hook("prepare", section),
@@ -139,6 +140,7 @@ impl JobConfig {
                 stop_timeout,
                 ready: ready?,
                 restart,
+                exit_codes,
                 output: output?,
                 hooks,
                 measure,
@@ -186,6 +188,21 @@ fn read_restart(section: &mut Section<'_>) -> RestartPolicy {
         section.problem("backoff_max", "it is shorter than backoff");
     }
     restart
+}
+
+fn read_exit_codes(section: &mut Section<'_>) -> ExitCodes {
+    let mut read = |key| {
+        let codes: Vec<u32> = section.or(key, Vec::new());
+        if let Some(code) = codes.iter().find(|code| **code > 255) {
+            section.problem(key, format!("{code} is no exit code; 0 to 255 is valid"));
+        }
+        codes.into_iter().map(u32::cast_signed).collect::<Vec<_>>()
+    };
+    let codes = ExitCodes { stay_down: read("stay_down"), not_here: read("not_here") };
+    if let Some(code) = codes.not_here.iter().find(|code| codes.stay_down.contains(code)) {
+        section.problem("not_here", format!("{code} is in stay_down too; it can mean only one of them"));
+    }
+    codes
 }
 
 fn read_measure(section: &mut Section<'_>) -> Option<Measure> {

@@ -48,7 +48,9 @@ pub use reader::Shown;
 pub use runnable::{SpecError, SpecErrors};
 pub use signal::{NotAStopSignal, StopSignal};
 pub use size::Size;
-pub use spec::{Check, Hook, HookName, Hooks, JobSpec, KILL_RESERVE, Measure, ReadyProbe, RestartPolicy};
+pub use spec::{
+    Check, ExitCodes, Hook, HookName, Hooks, JobSpec, KILL_RESERVE, Measure, ReadyProbe, RestartPolicy,
+};
 pub(crate) use spec::{DR_RUN, LEADERSHIP_VARIABLES};
 pub use tree::Origin;
 pub use zookeeper::{Access, Auth, Scheme, ZooKeeperConfig};

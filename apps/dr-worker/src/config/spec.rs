@@ -50,6 +50,8 @@ pub struct JobSpec {
     pub ready: ReadyProbe,
     /// How it is restarted when it ends.
     pub restart: RestartPolicy,
+    /// The exit codes with a meaning.
+    pub exit_codes: ExitCodes,
     /// Where its output goes.
     pub output: JobOutput,
     /// Its hooks.
@@ -151,6 +153,15 @@ impl Default for RestartPolicy {
             backoff_max: Duration::from_secs(10),
         }
     }
+}
+
+/// Exit codes of a job after which it is not restarted here, if it ended by itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ExitCodes {
+    /// It stays down, and the member leads on.
+    pub stay_down: Vec<i32>,
+    /// It can't run on this node: the member gives up leadership, and is excluded.
+    pub not_here: Vec<i32>,
 }
 
 /// A command that runs periodically on every member, leading or not. Its standard output has values of the member, such
@@ -275,6 +286,7 @@ impl JobSpec {
             stop_timeout: Duration::from_secs(2),
             ready: ReadyProbe::None { after: Duration::ZERO },
             restart: RestartPolicy::default(),
+            exit_codes: ExitCodes::default(),
             output: JobOutput::Log,
             hooks: Hooks::default(),
             measure: None,

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use dr_worker::config::{Hooks, JobOutput, JobSpec, ReadyProbe, RestartPolicy, StopSignal};
+use dr_worker::config::{ExitCodes, Hooks, JobOutput, JobSpec, ReadyProbe, RestartPolicy, StopSignal};
 use dr_worker::worker::job::{Guards, JobEnv, JobRun, StateLock, adopt_orphans, tend_orphans};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -104,6 +104,7 @@ impl Tree {
             stop_timeout: Duration::from_millis(300),
             ready: ReadyProbe::None { after: Duration::ZERO },
             restart: RestartPolicy { max: 0, ..RestartPolicy::default() },
+            exit_codes: ExitCodes::default(),
             output: JobOutput::Log,
             hooks: Hooks::default(),
             measure: None,
@@ -456,6 +457,7 @@ pub fn worker_process() {
         stop_timeout: Duration::from_millis(orders.stop_timeout_ms),
         ready: ReadyProbe::None { after: Duration::ZERO },
         restart: RestartPolicy { max: 0, ..RestartPolicy::default() },
+        exit_codes: ExitCodes::default(),
         output: JobOutput::Log,
         hooks: Hooks::default(),
         measure: None,

@@ -21,6 +21,7 @@ mod error;
 mod guarded;
 mod hook;
 mod lock;
+mod machine;
 mod measure;
 mod notify;
 mod oneshot;

@@ -15,12 +15,12 @@ use super::{
     env::JobEnv,
     error::JobError,
     guarded::{ESCALATION_LAG, Guarded, Guards, Output},
+    machine::{Decision, End, Event, Finish, Machine},
     notify::{NOTIFY_SOCKET, NotifySocket},
     output::{self, Copying, KeptOutput},
     privileges::renounces_privileges,
     probe::Probe,
-    restart::{RestartHistory, Verdict},
-    status::{ProcessState, ProcessStatus, Stopped},
+    status::{ProcessStatus, Stopped},
 };
 use crate::{
     config::{JobSpec, ReadyProbe},
@@ -63,7 +63,7 @@ pub(super) struct Supervisor {
     stop: Option<Stop>,
     /// Whether the [`JobRun`](super::JobRun) was dropped.
     is_abandoned: bool,
-    restarts: RestartHistory,
+    machine: Machine,
     /// Why the last run ended, until the next one is ready.
     problem: Option<String>,
     status: watch::Sender<ProcessStatus>,
@@ -112,6 +112,8 @@ struct Ended {
     /// When the program itself ended, or got the stop signal.
     since: BootTime,
     reason: String,
+    /// Whether it was asked to end.
+    was_asked: bool,
     by_deadline: bool,
 }
 
@@ -123,6 +125,7 @@ impl Default for Run {
                 since: BootTime::now(),
                 // Every other end sets its own reason.
                 reason: "its guard was lost".to_owned(),
+                was_asked: false,
                 by_deadline: false,
             },
             main: None,
@@ -152,6 +155,7 @@ impl Supervisor {
         stop_requests: watch::Receiver<Option<BootTime>>,
         status: watch::Sender<ProcessStatus>,
     ) -> Supervisor {
+        let machine = Machine::new(spec.restart, spec.exit_codes.clone());
         Supervisor {
             env: leadership.over(&spec.env),
             kept: guards.kept_output(),
@@ -163,7 +167,7 @@ impl Supervisor {
             stop_requests,
             stop: None,
             is_abandoned: false,
-            restarts: RestartHistory::default(),
+            machine,
             problem: None,
             status,
         }
@@ -171,70 +175,98 @@ impl Supervisor {
 
     /// Runs the job until it is stopped or has failed. No process of it is left then.
     pub(super) async fn supervise(mut self) -> Outcome {
+        let mut decision = self.tell(Event::Start);
+        let mut stopped = Stopped { exit: None, took: Duration::ZERO };
+        let mut reason = String::new();
         loop {
-            let ended = self.run_once().await;
-            let now = BootTime::now();
-            let stopped = Stopped {
-                exit: ended.exit,
-                took: now.duration_since(self.stop.map_or(ended.since, |stop| stop.began)),
-            };
-            if self.stop.is_some() {
-                return self.stopped(stopped);
-            }
-            if ended.by_deadline || self.lease_leaves_no_time(now) {
-                tracing::error!(job = self.spec.name, "job ended: its lease was not renewed");
-                self.publish(ProcessState::Failed, None);
-                return Outcome { error: JobError::LeaseEnded { job: self.spec.name.clone() }, stopped };
-            }
-            self.problem = Some(ended.reason.clone());
-            match self.restarts.ended(&self.spec.restart, now) {
-                Verdict::RestartAt(at) => {
-                    tracing::warn!(
-                        job = self.spec.name,
-                        in_ms = wall::ms(at.duration_since(now)),
-                        "job ended ({}); restarting it",
-                        ended.reason
-                    );
-                    self.publish(ProcessState::Backoff, None);
-                    tokio::select! {
-                        biased;
-                        by = next_request(&mut self.stop_requests) => {
-                            self.begin_stop(by);
-                            return self.stopped(stopped);
-                        }
-                        () = sleep_until(at) => {}
-                    }
-                }
-                Verdict::GiveUp => {
-                    let error = JobError::RestartsExhausted {
-                        job: self.spec.name.clone(),
-                        last: ended.reason,
-                        restarts: self.restarts.total(),
-                        max: self.spec.restart.max,
-                        within: self.spec.restart.within,
+            let restart_at = match decision {
+                Decision::Run => {
+                    let ended = self.run_once().await;
+                    let now = BootTime::now();
+                    stopped = Stopped {
+                        exit: ended.exit,
+                        took: now.duration_since(self.stop.map_or(ended.since, |stop| stop.began)),
                     };
-                    tracing::error!("{error}");
-                    self.publish(ProcessState::Failed, None);
-                    return Outcome { error, stopped };
+                    let is_lease_over = ended.by_deadline || self.lease_leaves_no_time(now);
+                    let by_itself = ended.exit.filter(|_| !ended.was_asked);
+                    reason = ended.reason;
+                    decision = self.machine.on(Event::Gone(End { by_itself, is_lease_over }), now);
+                    self.report(decision, &reason, now);
+                    continue;
                 }
-            }
+                Decision::RestartAt(at) => Some(at),
+                Decision::StayDown(_) | Decision::Continue => None,
+                Decision::Finish(why) => return self.finish(why, reason, stopped),
+            };
+            self.publish(None);
+            let pause = async {
+                match restart_at {
+                    Some(at) => sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            decision = tokio::select! {
+                biased;
+                by = next_request(&mut self.stop_requests) => self.begin_stop(by),
+                () = pause => self.tell(Event::Start),
+            };
         }
     }
 
-    fn stopped(&mut self, stopped: Stopped) -> Outcome {
-        tracing::info!(
-            job = self.spec.name,
-            took_ms = wall::ms(stopped.took),
-            "job stopped: no process of it is left"
-        );
-        self.problem = None;
-        self.publish(ProcessState::Stopped, None);
-        Outcome { error: JobError::Stopped { job: self.spec.name.clone() }, stopped }
+    fn tell(&mut self, event: Event) -> Decision {
+        self.machine.on(event, BootTime::now())
+    }
+
+    /// Reports why the program is not running any more, and what follows.
+    fn report(&mut self, decision: Decision, reason: &str, now: BootTime) {
+        let job = self.spec.name.as_str();
+        match decision {
+            Decision::RestartAt(at) => {
+                let in_ms = wall::ms(at.duration_since(now));
+                tracing::warn!(job, in_ms, "job ended ({reason}); restarting it");
+            }
+            Decision::StayDown(_) => tracing::warn!(
+                job,
+                "job ended ({reason}) and stays down, as job.{job}.exit_codes.stay_down says; this member leads on"
+            ),
+            Decision::Finish(Finish::Stopped | Finish::LeaseEnded) => return,
+            _ => {}
+        }
+        self.problem = Some(reason.to_owned());
+    }
+
+    fn finish(&mut self, why: Finish, last: String, stopped: Stopped) -> Outcome {
+        let job = self.spec.name.clone();
+        let error = match why {
+            Finish::Stopped => {
+                let took_ms = wall::ms(stopped.took);
+                tracing::info!(job, took_ms, "job stopped: no process of it is left");
+                self.problem = None;
+                JobError::Stopped { job }
+            }
+            Finish::LeaseEnded => {
+                tracing::error!(job, "job ended: its lease was not renewed");
+                JobError::LeaseEnded { job }
+            }
+            Finish::NotHere(code) => JobError::NotHere { job, code },
+            Finish::RestartsExhausted => JobError::RestartsExhausted {
+                job,
+                last,
+                restarts: self.machine.restarts(),
+                max: self.spec.restart.max,
+                within: self.spec.restart.within,
+            },
+        };
+        if let Finish::NotHere(_) | Finish::RestartsExhausted = why {
+            tracing::error!(job = self.spec.name, "{error}");
+        }
+        self.publish(None);
+        Outcome { error, stopped }
     }
 
     /// Runs the program once. Returns when no process of it is left.
     async fn run_once(&mut self) -> Ended {
-        self.publish(ProcessState::Starting, None);
+        self.publish(None);
         let mut run = Run::default();
         let turn = tokio::select! {
             biased;
@@ -345,7 +377,8 @@ impl Supervisor {
             Probed::Ready => {
                 tracing::info!(job = self.spec.name, pid = run.pid(), "job is ready");
                 self.problem = None;
-                self.publish(ProcessState::Running, run.pid());
+                self.tell(Event::Ready);
+                self.publish(run.pid());
                 if let (Some(main), true) = (run.main, self.spec.liveness.is_some()) {
                     let probe = self.probe(main, run);
                     run.probe =
@@ -370,13 +403,14 @@ impl Supervisor {
     }
 
     /// Orders the guard to stop the program, gone `by`, or else by the end of the lease.
-    fn order_end(&self, by: Option<BootTime>, guarded: &mut Guarded, run: &mut Run) {
+    fn order_end(&mut self, by: Option<BootTime>, guarded: &mut Guarded, run: &mut Run) {
         run.cancel_probe.send_replace(true);
         if !run.is_asked && !self.spec.stop_timeout.is_zero() {
             let within = CONFIRM_WITHIN.min(self.spec.stop_timeout / 2);
             run.unconfirmed.get_or_insert(BootTime::now() + within);
         }
-        self.publish(ProcessState::Stopping, run.pid());
+        self.tell(Event::Ending);
+        self.publish(run.pid());
         guarded.stop(by.unwrap_or_else(|| *self.work_until.borrow()));
     }
 
@@ -387,7 +421,7 @@ impl Supervisor {
                 run.main = Some(main);
                 tracing::info!(job = self.spec.name, pid, "job started");
                 if self.stop.is_none() {
-                    self.publish(ProcessState::Starting, run.pid());
+                    self.publish(run.pid());
                     let probe = self.probe(main, run);
                     run.probe = Some(Box::pin(async {
                         if probe.passed().await { Probed::Ready } else { Probed::Nothing }
@@ -404,8 +438,10 @@ impl Supervisor {
                 run.ended.by_deadline |= why == Why::Deadline;
                 if why != Why::Exited {
                     run.ended.since = BootTime::now();
+                    run.ended.was_asked = true;
                 }
-                self.publish(ProcessState::Stopping, run.pid());
+                self.tell(Event::Ending);
+                self.publish(run.pid());
             }
             Report::Exited(exit) => {
                 run.main = None;
@@ -417,7 +453,9 @@ impl Supervisor {
                     run.ended.reason = exit.to_string();
                 }
                 run.ended.exit = Some(exit);
-                self.publish(ProcessState::Stopping, None);
+                run.ended.was_asked |= run.dead.is_some();
+                self.tell(Event::Ending);
+                self.publish(None);
             }
             Report::Lingering(lingering) => tracing::error!(
                 job = self.spec.name,
@@ -428,7 +466,7 @@ impl Supervisor {
     }
 
     /// Records that the job is to stop, or that its [`JobRun`](super::JobRun) was dropped. The earliest end counts.
-    fn begin_stop(&mut self, by: Option<BootTime>) {
+    fn begin_stop(&mut self, by: Option<BootTime>) -> Decision {
         self.is_abandoned |= by.is_none();
         let earlier = self.stop.and_then(|stop| stop.by);
         self.stop = Some(Stop {
@@ -438,6 +476,7 @@ impl Supervisor {
                 (earlier, by) => earlier.or(by),
             },
         });
+        self.tell(Event::Stop)
     }
 
     fn launch(&mut self) -> Launch {
@@ -479,9 +518,9 @@ impl Supervisor {
         now >= plan::last_stop(*self.work_until.borrow(), self.spec.stop_timeout)
     }
 
-    fn publish(&self, state: ProcessState, pid: Option<u32>) {
-        let status =
-            ProcessStatus { state, pid, restarts: self.restarts.total(), problem: self.problem.clone() };
+    fn publish(&self, pid: Option<u32>) {
+        let (state, restarts) = (self.machine.state(), self.machine.restarts());
+        let status = ProcessStatus { state, pid, restarts, problem: self.problem.clone() };
         self.status.send_if_modified(|old| {
             let is_new = *old != status;
             *old = status;
@@ -518,6 +557,7 @@ async fn next_request(wishes: &mut watch::Receiver<Option<BootTime>>) -> Option<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::worker::job::ProcessState;
 
     fn at(ms: u64) -> BootTime {
         BootTime::from_duration(Duration::from_millis(ms))
