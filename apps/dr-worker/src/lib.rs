@@ -21,6 +21,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod capabilities;
 pub mod config;
 mod connect;
 mod error;

@@ -2,6 +2,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use super::{
     check::read_checks,
+    identity::RunAs,
+    limits::Limits,
     output::read_output,
     parse::{Mismatch, Parse, choice},
     policy::PolicyConfig,
@@ -89,6 +91,8 @@ impl JobConfig {
         let env = section.or("env", BTreeMap::new());
         let working_dir = section.optional("working_dir");
         let no_new_privileges = section.optional("no_new_privileges");
+        let run_as = RunAs::read(section);
+        let limits = section.table("limits", Limits::read);
         let stop_signal = section.or("stop_signal", StopSignal::default());
         let stop_timeout = section.duration("stop_timeout", Duration::from_secs(2), Duration::ZERO..=HOUR);
         let ready = section.table("ready", |section| {
@@ -136,6 +140,8 @@ impl JobConfig {
                 env,
                 working_dir,
                 no_new_privileges,
+                run_as,
+                limits,
                 stop_signal,
                 stop_timeout,
                 ready: ready?,

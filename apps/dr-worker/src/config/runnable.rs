@@ -6,6 +6,7 @@ use std::path::Path;
 
 use nix::unistd::{AccessFlags, access};
 
+use super::identity::RunAs;
 use super::output::JobOutput;
 use super::spec::{DR_RUN, HookName, JobSpec, LEADERSHIP_VARIABLES, ReadyProbe};
 
@@ -45,6 +46,10 @@ impl JobSpec {
             }
         }
         faults.check_output();
+        let run_as = self.run_as.as_ref().map_or(Ok(()), RunAs::check);
+        for (key, problem) in [run_as, self.limits.check()].into_iter().filter_map(Result::err) {
+            faults.add(key, problem);
+        }
         for name in HookName::ALL {
             if let Some(hook) = self.hooks.get(name) {
                 faults.check_command(&format!("hooks.{name}.command"), &hook.command, has_dir);

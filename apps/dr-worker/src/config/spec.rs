@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{output::JobOutput, signal::StopSignal};
+use super::{identity::RunAs, limits::Limits, output::JobOutput, signal::StopSignal};
 
 /// How long before the lease's end SIGKILL is sent at the latest, so that the kernel has torn the
 /// process tree down by the end of the lease.
@@ -42,6 +42,10 @@ pub struct JobSpec {
     /// Whether neither the job nor its hooks and probes can become another user by a program's mode or capabilities
     /// (`no_new_privs`). `None`: decided so that this worker can kill everything that they start.
     pub no_new_privileges: Option<bool>,
+    /// The user that the job runs as; the worker's own by default. Its hooks and probes run as the worker's.
+    pub run_as: Option<RunAs>,
+    /// What it may take of its host.
+    pub limits: Limits,
     /// The signal that asks the job to stop.
     pub stop_signal: StopSignal,
     /// The time between that and SIGKILL to its whole tree.
@@ -282,6 +286,8 @@ impl JobSpec {
             env: BTreeMap::new(),
             working_dir: None,
             no_new_privileges: None,
+            run_as: None,
+            limits: Limits::default(),
             stop_signal: StopSignal::Term,
             stop_timeout: Duration::from_secs(2),
             ready: ReadyProbe::None { after: Duration::ZERO },

@@ -18,12 +18,12 @@ use super::{
     machine::{Decision, End, Event, Finish, Machine},
     notify::{NOTIFY_SOCKET, NotifySocket},
     output::{self, Copying, KeptOutput},
-    privileges::renounces_privileges,
     probe::Probe,
     status::{ProcessStatus, Stopped},
 };
 use crate::{
-    config::{JobSpec, ReadyProbe},
+    capabilities::renounces_privileges,
+    config::{Identity, JobSpec, ReadyProbe},
     wall,
     worker::{
         descriptors::limit_of_programs,
@@ -305,7 +305,8 @@ impl Supervisor {
     }
 
     async fn start(&mut self, run: &mut Run) -> Result<Guarded, String> {
-        let mut launch = self.launch();
+        let run_as = self.look_up_user().await?;
+        let mut launch = self.launch(run_as);
         if self.spec.ready == ReadyProbe::Notify {
             let socket =
                 NotifySocket::bind().map_err(|error| format!("can't make its readiness socket: {error}"))?;
@@ -319,6 +320,16 @@ impl Supervisor {
         // gone.
         let output = Output { stdout: Some(stdout), stderr: None };
         Guarded::start(&self.guards, &format!("job {}", self.spec.name), launch, output).await
+    }
+
+    /// The user that the program runs as, unless that is the worker's.
+    async fn look_up_user(&self) -> Result<Option<Identity>, String> {
+        let Some(run_as) = self.spec.run_as.clone() else { return Ok(None) };
+        // A name service can be slow.
+        let found = tokio::task::spawn_blocking(move || run_as.resolve()).await;
+        let found = found.map_err(|error| error.to_string())?;
+        let found = found.map_err(|(key, reason)| format!("{key}: {reason}"))?;
+        Ok((!found.is_own()).then_some(found))
     }
 
     /// Supervises a guarded program until no process of it is left.
@@ -479,10 +490,17 @@ impl Supervisor {
         self.tell(Event::Stop)
     }
 
-    fn launch(&mut self) -> Launch {
+    fn launch(&mut self, run_as: Option<Identity>) -> Launch {
+        let mut env = self.env.clone();
+        if let Some((name, home)) = run_as.as_ref().and_then(|user| user.account.clone()) {
+            // As a login sets them, and systemd's `User=`.
+            for (variable, value) in [("USER", &name), ("LOGNAME", &name), ("HOME", &home)] {
+                env.entry(variable.to_owned()).or_insert_with(|| value.clone());
+            }
+        }
         Launch {
             command: self.spec.command.clone(),
-            env: self.env.clone(),
+            env,
             working_dir: self.spec.working_dir.clone(),
             stop_signal: self.spec.stop_signal,
             stop_timeout_ms: u64::try_from(self.spec.stop_timeout.as_millis()).unwrap_or(u64::MAX),
@@ -493,6 +511,8 @@ impl Supervisor {
             relays_output: true,
             open_files: limit_of_programs(),
             no_new_privileges: renounces_privileges(self.spec.no_new_privileges),
+            run_as,
+            limits: self.spec.limits,
         }
     }
 
