@@ -199,6 +199,29 @@ fn a_file_that_blocks_costs_lines_and_nothing_else() {
 }
 
 #[test]
+fn what_the_guard_drops_while_the_worker_hangs_is_counted_and_named() {
+    let stage = Stage::new("/output-frozen");
+    let (progress, line) = (stage.dir.path().join("progress"), "x".repeat(200));
+    let script = format!("while :; do echo {line}; echo >> {}; done", progress.display());
+    // Longer than the guard holds lines back.
+    let (worker, lines) = logging(&stage, &[&job(&script), "zookeeper.session_timeout=10s"]);
+    until("it leads", || leads(&worker));
+    // One byte for each line.
+    let written = || fs::metadata(&progress).map_or(0, |file| file.len());
+    worker.signal(Signal::SIGSTOP);
+    // Three pipes and the guard hold 64 KiB each. What is more is dropped.
+    let before = written();
+    until("the job is not held up", || written() > before + 2000);
+    worker.signal(Signal::SIGCONT);
+    until("dropped lines are counted", || dropped(&worker) > 100.0);
+    let mut logged = std::iter::from_fn(|| lines.recv_timeout(LONG).ok());
+    assert!(logged.any(|line| {
+        let message = line["message"].as_str().unwrap_or_default();
+        line["target"] == "job" && message.contains("bytes of output were dropped here")
+    }));
+}
+
+#[test]
 fn a_journal_that_does_not_read_costs_lines_and_nothing_else() {
     let stage = Stage::new("/output-journal-blocked");
     let path = stage.dir.path().join("journal");

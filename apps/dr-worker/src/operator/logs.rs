@@ -23,9 +23,9 @@ pub(super) struct LogsArguments {
 
 /// `logs`
 pub(super) fn run(logs: &LogsArguments, sources: &Sources, how: Output) -> Result<(), Error> {
-    let (node, configured) = NodeConfig::load(sources)?;
+    let (id, state_dir, configured) = NodeConfig::load_local(sources)?;
     let job = logs.job.as_str();
-    let last = KeptOutput::of(&node.state_dir, node.id.as_str()).last(job, logs.lines).map_err(|error| {
+    let last = KeptOutput::of(&state_dir, id.as_str()).last(job, logs.lines).map_err(|error| {
         Error::Failed(format!("can't read the output of job {job}: {error}; run this as the worker's user"))
     })?;
     let Some(last) = last else {
@@ -34,7 +34,7 @@ pub(super) fn run(logs: &LogsArguments, sources: &Sources, how: Output) -> Resul
                 "unknown job {job:?}: not configured on this node, and no output of it is kept; configured: {configured:?}"
             )));
         }
-        let (id, dir) = (&node.id, node.state_dir.display());
+        let dir = state_dir.display();
         output::print_progress(format_args!(
             "no output of job {job} of {id} is kept in {dir}: it has not run there"
         ));

@@ -16,7 +16,19 @@ pub(crate) enum Stream {
     Stderr,
 }
 
-/// The stream, and the length in two bytes.
+/// What a frame contains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Frame<'a> {
+    /// Some of the job's output.
+    Output(Stream, &'a [u8]),
+    /// So many lines were dropped before.
+    Dropped(u64),
+}
+
+/// The kind of a frame that is no output; others have the number of their stream.
+const DROPPED: u8 = 2;
+
+/// The kind, and the length in two bytes.
 const HEAD: usize = 3;
 
 /// The longest content of a frame.
@@ -36,12 +48,21 @@ impl Stream {
     /// A frame with the first bytes of `bytes`, and how many those are.
     pub(super) fn frame(self, bytes: &[u8]) -> (Vec<u8>, usize) {
         let count = bytes.len().min(LONGEST);
-        let mut frame = Vec::with_capacity(HEAD + count);
-        frame.push(self as u8);
-        frame.extend(u16::try_from(count).unwrap_or(u16::MAX).to_be_bytes());
-        frame.extend_from_slice(&bytes[..count]);
-        (frame, count)
+        (encode(self as u8, &bytes[..count]), count)
     }
+}
+
+/// A frame that reports dropped lines.
+pub(super) fn dropped(lines: u64) -> Vec<u8> {
+    encode(DROPPED, &lines.to_be_bytes())
+}
+
+fn encode(kind: u8, content: &[u8]) -> Vec<u8> {
+    let mut frame = Vec::with_capacity(HEAD + content.len());
+    frame.push(kind);
+    frame.extend(u16::try_from(content.len()).unwrap_or(u16::MAX).to_be_bytes());
+    frame.extend_from_slice(content);
+    frame
 }
 
 /// Cuts what was read from the pipe into frames.
@@ -60,14 +81,17 @@ impl Frames {
     }
 
     /// The next complete frame.
-    pub(crate) fn next(&mut self) -> Option<(Stream, &[u8])> {
+    pub(crate) fn next(&mut self) -> Option<Frame<'_>> {
         let left = &self.bytes[self.taken..];
         let (head, rest) = left.split_at_checked(HEAD)?;
-        // The other end is the same program, so there is no other number.
-        let stream = if head[0] == Stream::Stdout as u8 { Stream::Stdout } else { Stream::Stderr };
         let content = rest.get(..usize::from(u16::from_be_bytes([head[1], head[2]])))?;
         self.taken += HEAD + content.len();
-        Some((stream, content))
+        // The other end is the same program, so there is no other kind.
+        Some(match head[0] {
+            DROPPED => Frame::Dropped(content.try_into().map_or(0, u64::from_be_bytes)),
+            kind if kind == Stream::Stdout as u8 => Frame::Output(Stream::Stdout, content),
+            _ => Frame::Output(Stream::Stderr, content),
+        })
     }
 }
 
@@ -82,17 +106,21 @@ mod tests {
         assert_eq!((first.len(), count), (PIPE_BUF, LONGEST));
         let (second, _) = Stream::Stderr.frame(&long[count..]);
         let (empty, _) = Stream::Stdout.frame(b"");
-        let all = [first, second, empty].concat();
+        let all = [first, second, dropped(70_000), empty].concat();
         for size in [1, 2, 4096, all.len()] {
             let mut frames = Frames::default();
             let mut read = Vec::new();
             for part in all.chunks(size) {
                 frames.push(part);
-                while let Some((stream, content)) = frames.next() {
-                    read.push((stream, content.len()));
+                while let Some(frame) = frames.next() {
+                    read.push(match frame {
+                        Frame::Output(stream, content) => (Some(stream), content.len()),
+                        Frame::Dropped(lines) => (None, lines as usize),
+                    });
                 }
             }
-            let expected = [(Stream::Stdout, LONGEST), (Stream::Stderr, 5), (Stream::Stdout, 0)];
+            let (out, err) = (Some(Stream::Stdout), Some(Stream::Stderr));
+            let expected = [(out, LONGEST), (err, 5), (None, 70_000), (out, 0)];
             assert_eq!(read, expected, "cut every {size}");
         }
     }

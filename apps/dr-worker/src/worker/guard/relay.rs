@@ -27,7 +27,7 @@ use nix::unistd;
 use rustix::stdio;
 use zk_session::BootTime;
 
-use super::frames::Stream;
+use super::frames::{self, Stream};
 
 /// How long output is held back for a worker that does not read. Longer than the worker waits for its own log.
 const STALL: Duration = Duration::from_secs(2);
@@ -60,8 +60,9 @@ pub(super) struct Relay {
 struct Source {
     stream: Stream,
     from: OwnedFd,
-    /// Dropped bytes since the last report.
+    /// Dropped bytes and lines since the last report.
     dropped: usize,
+    dropped_lines: u64,
     /// Whether what was passed on last ended within a line.
     is_within_line: bool,
     is_over: bool,
@@ -92,7 +93,10 @@ impl Source {
         let (from, writer) = unistd::pipe2(OFlag::O_CLOEXEC)?;
         // The job has the other end, and does not see this mode.
         fcntl(&from, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
-        Ok((Source { stream, from, dropped: 0, is_within_line: false, is_over: false }, writer))
+        Ok((
+            Source { stream, from, dropped: 0, dropped_lines: 0, is_within_line: false, is_over: false },
+            writer,
+        ))
     }
 
     fn read(&mut self, into: &mut Vec<u8>) {
@@ -116,7 +120,8 @@ impl Relay {
         let relay = Relay {
             from: [out, err],
             to: Sink::Worker,
-            last: 0,
+            // Standard output is read first.
+            last: 1,
             waiting: Vec::new(),
             stalled_since: None,
             paused_until: None,
@@ -215,17 +220,23 @@ impl Relay {
     }
 
     fn drop_waiting(&mut self, now: BootTime) {
-        self.from[self.last].dropped += self.waiting.len();
+        let source = &mut self.from[self.last];
+        source.dropped += self.waiting.len();
+        source.dropped_lines += self.waiting.iter().filter(|&&byte| byte == b'\n').count() as u64;
         self.waiting.clear();
         self.paused_until = Some(now + PAUSE);
     }
 
     fn report_dropped(&mut self) {
         let source = &mut self.from[self.last];
+        if let Sink::Worker = self.to {
+            // The sink is ready, and takes a frame completely.
+            let _ = unistd::write(stdio::stdout(), &frames::dropped(source.dropped_lines));
+        }
         let end_of_line = if source.is_within_line { "\n" } else { "" };
         let notice = format!("{end_of_line}[{} bytes of output were dropped here]\n", source.dropped);
         self.waiting.splice(..0, notice.into_bytes());
-        source.dropped = 0;
+        (source.dropped, source.dropped_lines) = (0, 0);
     }
 }
 

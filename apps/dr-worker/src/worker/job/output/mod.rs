@@ -23,7 +23,7 @@ use super::JobEnv;
 use crate::{
     config::{JobOutput, JobSpec},
     logging::{self, OUTPUT},
-    worker::guard::frames::{Frames, Stream},
+    worker::guard::frames::{Frame, Frames, Stream},
 };
 pub(crate) use kept::{KeptLine, KeptOutput, flush};
 use lines::Lines;
@@ -106,8 +106,14 @@ async fn copy(mut from: pipe::Receiver, is_framed: bool, mut outlet: Outlet) {
     while let Ok(count @ 1..) = from.read(&mut chunk).await {
         if is_framed {
             frames.push(&chunk[..count]);
-            while let Some((stream, content)) = frames.next() {
-                outlet.pass_on(stream, &mut lines[stream as usize], content).await;
+            while let Some(frame) = frames.next() {
+                match frame {
+                    Frame::Output(stream, content) => {
+                        outlet.pass_on(stream, &mut lines[stream as usize], content).await;
+                    }
+                    // The guard has written how much in their place.
+                    Frame::Dropped(lines) => outlet.counter.increment(lines),
+                }
             }
         } else {
             outlet.pass_on(Stream::Stdout, &mut lines[0], &chunk[..count]).await;
