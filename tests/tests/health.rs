@@ -76,7 +76,7 @@ async fn a_job_that_stops_answering_is_started_again_and_then_moved() {
     assert!(history.contains(words), "{history}");
     let status = cluster.worker(&first.member).status().await.unwrap();
     let process = &status["jobs"]["orders"]["process"];
-    assert_eq!((&process["state"], &process["problem"]), (&"failed".into(), &words.into()), "{process:#}");
+    assert_eq!((&process["state"], &process["problem"]), (&"fatal".into(), &words.into()), "{process:#}");
     let (_, metrics) = cluster.worker(&first.member).get("/metrics").await.unwrap();
     let counted = metrics.lines().find(|line| line.starts_with("dr_liveness_failures_total{"));
     assert!(counted.is_some_and(|line| line.ends_with(" 2")), "{metrics}");

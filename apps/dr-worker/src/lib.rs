@@ -21,6 +21,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod capabilities;
 mod commands;
 pub mod config;
 mod connect;
@@ -29,6 +30,7 @@ mod logging;
 mod mask;
 mod operator;
 mod program;
+mod rotating;
 mod signals;
 pub mod view;
 mod wall;

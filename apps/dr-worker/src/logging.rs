@@ -1,4 +1,4 @@
-//! The log: on standard error, for people on a terminal and as JSON for machines.
+//! The log: on standard error or in a file, for people on a terminal and as JSON for machines.
 //!
 //! A daemon's log never blocks. Its lines go to a bounded queue, which a thread of its own writes to standard error, so
 //! a paused terminal (Ctrl-S) or a pipe without a reader blocks that thread only. Lines that do not fit are dropped and
@@ -6,6 +6,7 @@
 //!
 //! Passwords in URLs are masked, except in the output of jobs, which is passed on unchanged.
 
+mod json;
 mod queue;
 
 use std::{
@@ -18,6 +19,7 @@ use std::{
 };
 
 use anstream::{AutoStream, ColorChoice, adapter::strip_str};
+use clap::ValueEnum;
 use metrics::counter;
 use tracing::{Level, Metadata, level_filters::LevelFilter};
 use tracing_subscriber::{
@@ -28,7 +30,9 @@ use tracing_subscriber::{
     util::SubscriberInitExt as _,
 };
 
-use crate::mask::mask;
+use crate::{config::RotatedFile, mask::mask, rotating::RotatingFile};
+use json::Labelled;
+pub(crate) use json::{identify, set_term};
 use queue::{Lane, Queue};
 
 /// The target of a client crate that logs a session's password when it connects.
@@ -46,6 +50,18 @@ const QUEUED: usize = 1 << 20;
 
 /// The queue of a daemon.
 static QUEUE: OnceLock<Queue> = OnceLock::new();
+
+/// Whether the log goes to a file.
+static HAS_FILE: OnceLock<()> = OnceLock::new();
+
+/// The form of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+}
 
 /// The default level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,11 +82,18 @@ pub(crate) fn parse(levels: &str) -> Result<Targets, String> {
     Ok(targets)
 }
 
-/// Starts the log. Call it once in a process.
+/// Starts the log. Call it once in a process. Without a `format` a terminal gets text, and all else JSON. A daemon writes to
+/// `file`, if there is one.
 ///
 /// # Errors
 /// If the thread that writes a daemon's log can't be started.
-pub(crate) fn init(levels: Option<Targets>, usual: Usual) -> io::Result<()> {
+pub(crate) fn init(
+    levels: Option<Targets>,
+    usual: Usual,
+    format: Option<LogFormat>,
+    file: Option<RotatedFile>,
+) -> io::Result<()> {
+    let is_terminal = file.is_none() && io::stderr().is_terminal();
     let mut levels = levels.unwrap_or_else(|| match usual {
         Usual::Daemon => Targets::new().with_default(Level::INFO).with_target("zookeeper", Level::WARN),
         Usual::Command => Targets::new().with_default(LevelFilter::ERROR),
@@ -85,32 +108,48 @@ pub(crate) fn init(levels: Option<Targets>, usual: Usual) -> io::Result<()> {
     let to = match usual {
         Usual::Daemon => {
             let queue = QUEUE.get_or_init(|| Queue::new(QUEUED));
-            queue.start(io::stderr(), |lines| {
-                tracing::warn!(target: DROPPED, lines, "{lines} lines of the log were dropped: standard error was blocked");
-            })?;
+            let report = |lines| {
+                tracing::warn!(target: DROPPED, lines, "{lines} lines of the log were dropped: it was blocked");
+            };
+            match file {
+                Some(file) => {
+                    HAS_FILE.get_or_init(|| ());
+                    queue.start(LogFile { to: RotatingFile::new(file), lost: 0 }, report)?;
+                }
+                None => queue.start(io::stderr(), report)?,
+            }
             panic::set_hook(Box::new(log_panic));
             To::Queue(queue)
         }
         Usual::Command => To::Stderr,
     };
-    let is_terminal = io::stderr().is_terminal();
-    let format = tracing_subscriber::fmt::layer().with_writer(to);
-    let layer = if is_terminal || usual == Usual::Command {
-        let colours = is_terminal && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
-        format.with_ansi(colours).with_target(false).boxed()
-    } else {
-        format.json().flatten_event(true).boxed()
+    let usual_format = if is_terminal || usual == Usual::Command { LogFormat::Text } else { LogFormat::Json };
+    let layer = tracing_subscriber::fmt::layer().with_writer(to);
+    let layer = match format.unwrap_or(usual_format) {
+        LogFormat::Text => {
+            let colours = is_terminal && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
+            layer.with_ansi(colours).with_target(false).boxed()
+        }
+        LogFormat::Json => {
+            let form = tracing_subscriber::fmt::format().json().flatten_event(true);
+            layer.json().event_format(Labelled(form)).boxed()
+        }
     };
     tracing_subscriber::registry().with(layer.with_filter(levels).with_filter(safe)).init();
     Ok(())
 }
 
-/// Writes a line to standard error unchanged: in a daemon through the queue of the log.
+/// Writes a line to standard error unchanged: in a daemon through the queue of the log. If that goes to a file, the line
+/// is written to both.
 pub(crate) fn print(line: &str) {
+    if HAS_FILE.get().is_some() {
+        anstream::eprintln!("{line}");
+    }
     match QUEUE.get() {
         Some(queue) => {
             let stderr = io::stderr();
             let line = match AutoStream::choice(&stderr) {
+                _ if HAS_FILE.get().is_some() => strip_str(line).to_string(),
                 ColorChoice::Never => strip_str(line).to_string(),
                 _ => line.to_owned(),
             };
@@ -127,13 +166,8 @@ pub(crate) fn flush(within: Duration) {
     }
 }
 
-/// Whether there is room for a job's line. These get at most half of the queue, so that a job that writes endlessly
+/// Waits until there is room for a job's line. These get at most half of the queue, so that a job that writes endlessly
 /// does not displace the worker's own lines.
-pub(crate) fn has_room_for_output() -> bool {
-    QUEUE.get().is_none_or(Queue::has_room)
-}
-
-/// Waits until there is room for a job's line.
 ///
 /// # Cancel safety
 /// Cancel safe.
@@ -156,6 +190,34 @@ fn log_panic(panic: &panic::PanicHookInfo<'_>) {
     let backtrace = Backtrace::capture();
     let backtrace = (backtrace.status() == BacktraceStatus::Captured).then(|| backtrace.to_string());
     tracing::error!(backtrace, "{panic}");
+}
+
+/// The file of a daemon's log. What can't be written is counted, and reported when it can be written again.
+struct LogFile {
+    to: RotatingFile,
+    lost: u64,
+}
+
+impl Write for LogFile {
+    fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
+        match self.to.write(lines) {
+            Ok(()) if self.lost > 0 => {
+                let lines = std::mem::take(&mut self.lost);
+                tracing::warn!(target: DROPPED, lines, "{lines} lines of the log were lost: its file could not be written");
+            }
+            Ok(()) => {}
+            Err(_) => {
+                let lost = lines.iter().filter(|&&byte| byte == b'\n').count() as u64;
+                self.lost += lost;
+                counter!("dr_log_lines_dropped_total").increment(lost);
+            }
+        }
+        Ok(lines.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// The destination of lines.

@@ -146,7 +146,7 @@ async fn a_lease_that_is_not_renewed_ends_the_job_in_time() {
     assert!(matches!(error, JobError::LeaseEnded { .. }), "{error}");
     assert!(tree.is_gone());
     assert!(now < end, "{:?} late", now.duration_since(end));
-    assert_eq!(job.status().borrow().state, ProcessState::Failed);
+    assert_eq!(job.status().borrow().state, ProcessState::Fatal);
 }
 
 #[tokio::test]
@@ -190,7 +190,7 @@ async fn a_job_that_keeps_ending_is_given_up_after_its_restarts() {
     );
     assert_eq!(tree.lines("runs").len(), 3);
     let status = job.status().borrow().clone();
-    assert_eq!((status.state, status.restarts), (ProcessState::Failed, 2));
+    assert_eq!((status.state, status.restarts), (ProcessState::Fatal, 2));
     // Stopping what has ended is no trouble, and takes no time.
     assert_eq!(job.stop(soon()).await.exit, Some(Exit::Code(7)));
 }

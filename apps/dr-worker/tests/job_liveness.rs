@@ -60,7 +60,7 @@ async fn it_is_ended_with_its_kin_and_started_again_until_its_restarts_are_used_
     assert!(error.to_string().starts_with(words), "{error}");
     assert!(tree.is_gone());
     let last = job.status().borrow().clone();
-    assert_eq!((last.state, last.problem), (ProcessState::Failed, Some(problem)));
+    assert_eq!((last.state, last.problem), (ProcessState::Fatal, Some(problem)));
     assert_eq!(tree.lines("runs").len(), 2);
     assert!(tree.lines("tries").iter().all(|token| token == "42"), "the environment is the job's");
 }

@@ -597,6 +597,7 @@ fn no_program_is_started_after_its_time() {
             "start_by": u64::try_from(start_by.as_duration().as_millis()).expect("a time"),
             "cgroup": null,
             "no_new_privileges": false,
+            "limits": {},
             "oom_score_adj": null,
         });
         let file = tree.file("started");

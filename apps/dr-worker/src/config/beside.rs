@@ -1,4 +1,4 @@
-//! Checks of policies that name other jobs, over all jobs at once.
+//! Checks over all jobs at once: policies that name other jobs, and files that jobs write to.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,6 +7,7 @@ use strategies::{spec::Step, stages::Capacity};
 use super::{
     job::{JobConfig, Recipe},
     node::NodeConfig,
+    output::JobOutput,
     reader::Section,
 };
 
@@ -73,6 +74,19 @@ fn circle<'a>(named_by: &'a BTreeMap<String, BTreeSet<String>>, start: &'a str) 
         ways = longer;
     }
     None
+}
+
+/// Two jobs in one file would be rotated by two writers.
+pub(super) fn check_files(root: &mut Section<'_>, jobs: &[JobConfig]) {
+    let mut files = BTreeMap::new();
+    for job in jobs {
+        let JobOutput::File(file) = &job.spec.output else { continue };
+        if let Some(other) = files.insert(&file.path, job.name()) {
+            let path = ["job", job.name(), "output", "path"].map(|key| Step::Key(key.to_owned()));
+            let message = format!("job {other:?} writes to {} too; choose another file", file.path.display());
+            root.problem_within(&path, &message);
+        }
+    }
 }
 
 /// A capacity that is not a number would be no limit.

@@ -2,12 +2,15 @@ use std::{collections::BTreeMap, time::Duration};
 
 use super::{
     check::read_checks,
+    identity::RunAs,
+    limits::Limits,
+    output::read_output,
     parse::{Mismatch, Parse, choice},
     policy::PolicyConfig,
     probe::{READY, read_probe},
     reader::Section,
     signal::StopSignal,
-    spec::{Hook, Hooks, JobSpec, Measure, ReadyProbe, RestartPolicy},
+    spec::{ExitCodes, Hook, Hooks, JobSpec, Measure, ReadyProbe, RestartPolicy},
     tree::{Node, Origin},
 };
 
@@ -88,6 +91,8 @@ impl JobConfig {
         let env = section.or("env", BTreeMap::new());
         let working_dir = section.optional("working_dir");
         let no_new_privileges = section.optional("no_new_privileges");
+        let run_as = RunAs::read(section);
+        let limits = section.table("limits", Limits::read);
         let stop_signal = section.or("stop_signal", StopSignal::default());
         let stop_timeout = section.duration("stop_timeout", Duration::from_secs(2), Duration::ZERO..=HOUR);
         let ready = section.table("ready", |section| {
@@ -96,6 +101,8 @@ impl JobConfig {
             })
         });
         let restart = section.table("restart", read_restart);
+        let exit_codes = section.table("exit_codes", read_exit_codes);
+        let output = section.table("output", read_output);
         let hooks = section.table("hooks", |section| Hooks {
             prepare: read_hook("prepare", section),
             before_takeover: read_hook("before_takeover", section),
@@ -133,10 +140,14 @@ impl JobConfig {
                 env,
                 working_dir,
                 no_new_privileges,
+                run_as,
+                limits,
                 stop_signal,
                 stop_timeout,
                 ready: ready?,
                 restart,
+                exit_codes,
+                output: output?,
                 hooks,
                 measure,
                 liveness,
@@ -183,6 +194,21 @@ fn read_restart(section: &mut Section<'_>) -> RestartPolicy {
         section.problem("backoff_max", "it is shorter than backoff");
     }
     restart
+}
+
+fn read_exit_codes(section: &mut Section<'_>) -> ExitCodes {
+    let mut read = |key| {
+        let codes: Vec<u32> = section.or(key, Vec::new());
+        if let Some(code) = codes.iter().find(|code| **code > 255) {
+            section.problem(key, format!("{code} is no exit code; 0 to 255 is valid"));
+        }
+        codes.into_iter().map(u32::cast_signed).collect::<Vec<_>>()
+    };
+    let codes = ExitCodes { stay_down: read("stay_down"), not_here: read("not_here") };
+    if let Some(code) = codes.not_here.iter().find(|code| codes.stay_down.contains(code)) {
+        section.problem("not_here", format!("{code} is in stay_down too; it can mean only one of them"));
+    }
+    codes
 }
 
 fn read_measure(section: &mut Section<'_>) -> Option<Measure> {

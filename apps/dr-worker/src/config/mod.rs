@@ -8,9 +8,13 @@ mod beside;
 mod check;
 mod file;
 mod http;
+mod identity;
 mod job;
 mod layers;
+mod limits;
+mod log;
 mod node;
+mod output;
 mod parse;
 mod policy;
 mod probe;
@@ -19,6 +23,7 @@ mod problem;
 mod reader;
 mod runnable;
 mod signal;
+mod size;
 mod spec;
 mod timing;
 mod tokens;
@@ -34,18 +39,26 @@ use strategies::{Registry, stages::Share};
 pub(crate) use balance::BALANCING;
 pub use balance::BalanceConfig;
 pub use http::{HostPort, HttpConfig};
+pub(crate) use identity::Identity;
+pub use identity::RunAs;
 pub use job::{JobConfig, Recipe};
 pub(crate) use layers::DEFAULT_DIRECTORY;
 pub use layers::{PREFIX, Sources, is_of_policy};
+pub use limits::Limits;
+pub use log::LogConfig;
 pub use node::NodeConfig;
 pub(crate) use node::host_name;
+pub use output::{JobOutput, RotatedFile};
 pub use policy::PolicyConfig;
 pub use probes::{ProbeTarget, ProbesConfig};
 pub use problem::{Problem, Problems};
 pub use reader::Shown;
 pub use runnable::{SpecError, SpecErrors};
 pub use signal::{NotAStopSignal, StopSignal};
-pub use spec::{Check, Hook, HookName, Hooks, JobSpec, KILL_RESERVE, Measure, ReadyProbe, RestartPolicy};
+pub use size::Size;
+pub use spec::{
+    Check, ExitCodes, Hook, HookName, Hooks, JobSpec, KILL_RESERVE, Measure, ReadyProbe, RestartPolicy,
+};
 pub(crate) use spec::{DR_RUN, LEADERSHIP_VARIABLES};
 pub use tokens::Tokens;
 pub use tree::Origin;
@@ -67,6 +80,8 @@ pub struct Config {
     pub zookeeper: ZooKeeperConfig,
     /// The HTTP endpoints.
     pub http: HttpConfig,
+    /// The worker's own log.
+    pub log: LogConfig,
     /// The measurement of round trips.
     pub probes: ProbesConfig,
     /// The balancing of leaderships.
@@ -91,9 +106,9 @@ impl Config {
         let root = layers::merge(sources, &mut findings.problems);
         let read = Section::read_root(&root, &mut findings, read_worker);
         Problems::none_of(findings.problems).map_err(|problems| sources.explain(problems))?;
-        let (node, zookeeper, http, probes, balance, jobs) = read.ok_or_else(incomplete)?;
+        let (node, zookeeper, http, log, probes, balance, jobs) = read.ok_or_else(incomplete)?;
         let registry = sources.registry.clone();
-        Ok(Self { node, zookeeper, http, probes, balance, jobs, shown: findings.shown, root, registry })
+        Ok(Self { node, zookeeper, http, log, probes, balance, jobs, shown: findings.shown, root, registry })
     }
 
     /// The policies as they would be with these settings, each `key=value`, over all others.
@@ -121,6 +136,9 @@ impl Config {
         if let Some(Err(why)) = self.http.token_file.as_deref().map(Tokens::read) {
             let key = "http.token_file";
             problems.push(Problem::with_key(origin_of(&self.shown, key), key, why));
+        }
+        if let Some(problem) = self.log.file.as_ref().and_then(|file| runnable::not_a_place(&file.path)) {
+            problems.push(Problem::with_key(origin_of(&self.shown, "log.file"), "log.file", problem));
         }
         for job in &self.jobs {
             let Err(faults) = job.spec.check() else {
@@ -204,6 +222,7 @@ impl OperatorConfig {
             root.know("node");
             let zookeeper = root.table("zookeeper", ZooKeeperConfig::read);
             root.know("http");
+            root.know("log");
             let probes = root.table("probes", ProbesConfig::read);
             root.know("balance");
             let policy = read_policy(root, &probes);
@@ -244,12 +263,14 @@ impl OperatorConfig {
     }
 }
 
-type Worker = (NodeConfig, ZooKeeperConfig, HttpConfig, ProbesConfig, BalanceConfig, Vec<JobConfig>);
+type Worker =
+    (NodeConfig, ZooKeeperConfig, HttpConfig, LogConfig, ProbesConfig, BalanceConfig, Vec<JobConfig>);
 
 fn read_worker(root: &mut Section<'_>) -> Option<Worker> {
     let node = root.table("node", NodeConfig::read);
     let zookeeper = root.table("zookeeper", ZooKeeperConfig::read);
     let http = root.table("http", HttpConfig::read);
+    let log = root.table("log", LogConfig::read);
     let probes = root.table("probes", ProbesConfig::read);
     let balance = root.table("balance", BalanceConfig::read);
     let policy = read_policy(root, &probes);
@@ -279,8 +300,9 @@ fn read_worker(root: &mut Section<'_>) -> Option<Worker> {
     let jobs: Option<Vec<_>> = jobs.into_iter().collect();
     if let Some(jobs) = &jobs {
         beside::check_jobs(root, jobs);
+        beside::check_files(root, jobs);
     }
-    Some((node?, zookeeper?, http, probes, balance, jobs?))
+    Some((node?, zookeeper?, http, log, probes, balance, jobs?))
 }
 
 fn read_policy(root: &mut Section<'_>, probes: &ProbesConfig) -> PolicyConfig {

@@ -4,7 +4,14 @@ use election_core::{MemberId, SiteId};
 
 use strategies::published::RESERVED;
 
-use super::{check::read_site_check, reader::Section, spec::Check};
+use super::{
+    Sources,
+    check::read_site_check,
+    incomplete, layers,
+    problem::Problems,
+    reader::{Findings, Section},
+    spec::Check,
+};
 
 /// `[node]`: this worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,17 +33,38 @@ pub struct NodeConfig {
 }
 
 impl NodeConfig {
+    /// Reads the id and the state directory of the node and the names of the configured jobs, and nothing else: a mistake
+    /// elsewhere does not block a command about this node.
+    ///
+    /// # Errors
+    /// All problems of these.
+    pub(crate) fn load_local(sources: &Sources) -> Result<(MemberId, PathBuf, Vec<String>), Problems> {
+        let mut findings = Findings::with(&sources.registry);
+        let root = layers::merge(sources, &mut findings.problems);
+        let (id, state_dir, jobs) = Section::read_root(&root, &mut findings, |root| {
+            root.leave_rest();
+            let (id, state_dir) = root.table("node", |node| {
+                node.leave_rest();
+                (read_id(node), read_state_dir(node))
+            });
+            let jobs = root.table("job", |jobs| {
+                jobs.each_table(|name, section| {
+                    section.leave_rest();
+                    name.to_owned()
+                })
+            });
+            (id, state_dir, jobs)
+        });
+        Problems::none_of(findings.problems).map_err(|problems| sources.explain(problems))?;
+        Ok((id.ok_or_else(incomplete)?, state_dir, jobs))
+    }
+
     pub(super) fn read(section: &mut Section<'_>) -> Option<Self> {
-        let host = host_name();
-        let id = match host.as_deref().and_then(|name| MemberId::new(name).ok()) {
-            Some(host) => Some(section.or("id", host)),
-            None => section
-                .required("id", "a name for this worker that no other has (this host has no usable name)"),
-        };
+        let id = read_id(section);
         let site = section.required("site", "the name of this node's site, such as \"east\"");
-        let address = host.unwrap_or_else(|| "127.0.0.1".to_owned());
+        let address = host_name().unwrap_or_else(|| "127.0.0.1".to_owned());
         let address = section.or("address", address);
-        let state_dir = section.or("state_dir", PathBuf::from("/var/lib/dr-worker"));
+        let state_dir = read_state_dir(section);
         let priority = section.or("priority", 1);
         let attributes: BTreeMap<String, String> = section.or("attributes", BTreeMap::new());
         for name in attributes.keys().filter(|name| name.starts_with(RESERVED)) {
@@ -48,6 +76,19 @@ impl NodeConfig {
         let site_check = section.table("site_check", read_site_check);
         Some(Self { id: id?, site: site?, address, state_dir, priority, attributes, site_check })
     }
+}
+
+fn read_id(section: &mut Section<'_>) -> Option<MemberId> {
+    match host_name().and_then(|name| MemberId::new(name).ok()) {
+        Some(host) => Some(section.or("id", host)),
+        None => {
+            section.required("id", "a name for this worker that no other has (this host has no usable name)")
+        }
+    }
+}
+
+fn read_state_dir(section: &mut Section<'_>) -> PathBuf {
+    section.or("state_dir", PathBuf::from("/var/lib/dr-worker"))
 }
 
 /// The name of this host, if it has one.

@@ -1,10 +1,13 @@
 //! Whether a job can run on this node: looks at programs, directories and values, and starts nothing.
 
 use std::fmt;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use nix::unistd::{AccessFlags, access};
 
+use super::identity::RunAs;
+use super::output::JobOutput;
 use super::spec::{DR_RUN, HookName, JobSpec, LEADERSHIP_VARIABLES, ReadyProbe};
 
 impl JobSpec {
@@ -41,6 +44,11 @@ impl JobSpec {
             if let Some(check) = check {
                 faults.check_probe(key, &check.probe, has_dir);
             }
+        }
+        faults.check_output();
+        let run_as = self.run_as.as_ref().map_or(Ok(()), RunAs::check);
+        for (key, problem) in [run_as, self.limits.check()].into_iter().filter_map(Result::err) {
+            faults.add(key, problem);
         }
         for name in HookName::ALL {
             if let Some(hook) = self.hooks.get(name) {
@@ -107,6 +115,24 @@ impl Faults<'_> {
         }
     }
 
+    fn check_output(&mut self) {
+        match &self.spec.output {
+            JobOutput::Log => {}
+            JobOutput::File(file) => {
+                if let Some(problem) = not_a_place(&file.path) {
+                    self.add("output.path", problem);
+                }
+            }
+            JobOutput::Journal { socket } => {
+                let is_socket = socket.metadata().is_ok_and(|socket| socket.file_type().is_socket());
+                if !is_socket {
+                    let problem = format!("{} is no socket: no journal runs on this host", socket.display());
+                    self.add("output.socket", problem);
+                }
+            }
+        }
+    }
+
     fn check_command(&mut self, key: &str, command: &[String], has_dir: bool) {
         let Some(program) = command.first().filter(|program| !program.is_empty()) else {
             self.add(key, "names no program".to_owned());
@@ -139,6 +165,19 @@ impl Faults<'_> {
             self.add(key, format!("no executable {program:?} in PATH ({})", search.to_string_lossy()));
         }
     }
+}
+
+/// Why no file can be written at `path`, and renamed there; `None` if it can.
+pub(super) fn not_a_place(path: &Path) -> Option<String> {
+    if path.is_dir() {
+        return Some(format!("{} is a directory", path.display()));
+    }
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !parent.is_dir() {
+        return Some(format!("{} is no directory; create it", parent.display()));
+    }
+    let errno = access(parent, AccessFlags::W_OK | AccessFlags::X_OK).err()?;
+    Some(format!("no file can be created in {}: {}", parent.display(), errno.desc()))
 }
 
 /// Why `path` can't be executed; `None` if it can.

@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::signal::StopSignal;
+use super::{identity::RunAs, limits::Limits, output::JobOutput, signal::StopSignal};
 
 /// How long before the lease's end SIGKILL is sent at the latest, so that the kernel has torn the
 /// process tree down by the end of the lease.
@@ -42,6 +42,10 @@ pub struct JobSpec {
     /// Whether neither the job nor its hooks and probes can become another user by a program's mode or capabilities
     /// (`no_new_privs`). `None`: decided so that this worker can kill everything that they start.
     pub no_new_privileges: Option<bool>,
+    /// The user that the job runs as; the worker's own by default. Its hooks and probes run as the worker's.
+    pub run_as: Option<RunAs>,
+    /// What it may take of its host.
+    pub limits: Limits,
     /// The signal that asks the job to stop.
     pub stop_signal: StopSignal,
     /// The time between that and SIGKILL to its whole tree.
@@ -50,6 +54,10 @@ pub struct JobSpec {
     pub ready: ReadyProbe,
     /// How it is restarted when it ends.
     pub restart: RestartPolicy,
+    /// The exit codes with a meaning.
+    pub exit_codes: ExitCodes,
+    /// Where its output goes.
+    pub output: JobOutput,
     /// Its hooks.
     pub hooks: Hooks,
     /// The command that measures this member, if any.
@@ -149,6 +157,15 @@ impl Default for RestartPolicy {
             backoff_max: Duration::from_secs(10),
         }
     }
+}
+
+/// Exit codes of a job after which it is not restarted here, if it ended by itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ExitCodes {
+    /// It stays down, and the member leads on.
+    pub stay_down: Vec<i32>,
+    /// It can't run on this node: the member gives up leadership, and is excluded.
+    pub not_here: Vec<i32>,
 }
 
 /// A command that runs periodically on every member, leading or not. Its standard output has values of the member, such
@@ -269,10 +286,14 @@ impl JobSpec {
             env: BTreeMap::new(),
             working_dir: None,
             no_new_privileges: None,
+            run_as: None,
+            limits: Limits::default(),
             stop_signal: StopSignal::Term,
             stop_timeout: Duration::from_secs(2),
             ready: ReadyProbe::None { after: Duration::ZERO },
             restart: RestartPolicy::default(),
+            exit_codes: ExitCodes::default(),
+            output: JobOutput::Log,
             hooks: Hooks::default(),
             measure: None,
             liveness: None,

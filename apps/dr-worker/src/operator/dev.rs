@@ -63,9 +63,13 @@ pub(super) fn run(dev: &DevArguments, global: &Global, registry: &Registry) -> R
     output::print_progress(format_args!(
         "ZooKeeper  {connect}\nworker     http://{http}/\n\nFrom another terminal:\n  \
          {program} --set zookeeper.connect={connect} list\n  \
-         {program} --set zookeeper.connect={connect} history\n\nCtrl-C ends both.\n",
+         {program} --set zookeeper.connect={connect} history\n  \
+         {program} --set node.id={id} --set node.state_dir={state} logs {job}\n\nCtrl-C ends both.\n",
         connect = server.connect_string(),
         program = program(),
+        id = config.node.id,
+        state = config.node.state_dir.display(),
+        job = config.jobs.first().map_or("dev", |job| job.name()),
     ));
     block_on(run::run(config))
 }

@@ -7,7 +7,11 @@ use strategies::Registry;
 use tracing_subscriber::filter::Targets;
 
 use super::output::Output;
-use crate::{config::Sources, error::Error, logging};
+use crate::{
+    config::Sources,
+    error::Error,
+    logging::{self, LogFormat},
+};
 
 #[derive(Debug, Args)]
 pub(super) struct Global {
@@ -23,6 +27,9 @@ pub(super) struct Global {
     /// Log level, or levels by target: info,zk_session=debug.
     #[arg(long = "log", value_name = "LEVELS", env = "DR_LOG", value_parser = logging::parse, global = true)]
     pub(super) levels: Option<Targets>,
+    /// Format of the log [default: text on a terminal and for commands, else json].
+    #[arg(long, value_name = "FORMAT", env = "DR_LOG_FORMAT", value_enum, global = true)]
+    pub(super) log_format: Option<LogFormat>,
 }
 
 impl Global {

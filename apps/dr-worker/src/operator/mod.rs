@@ -18,6 +18,7 @@ mod global;
 mod history;
 mod init;
 mod list;
+mod logs;
 mod moves;
 mod output;
 mod request;
@@ -38,7 +39,7 @@ use clap_complete::Shell;
 use strategies::Registry;
 
 use crate::{
-    config::Config,
+    config::{Config, LogConfig},
     error::{Error, ExitCode},
     logging::{self, Usual},
     mask::mask,
@@ -108,6 +109,8 @@ enum Verb {
     Ack(ack::AckArguments),
     /// Show past leaderships: cause, term, and the duration of each phase.
     History(history::HistoryArguments),
+    /// Show the last output of a job on this node, also of its last crash.
+    Logs(logs::LogsArguments),
     /// Explain who leads, who would, and what blocks a change.
     Explain(explain::ExplainArguments),
     /// Show who would lead without a site or member, or with other settings.
@@ -195,7 +198,12 @@ pub(crate) fn main(registry: &Registry) -> ExitCode {
         output::print_error(&Error::Internal(format!("no signals: {error}")), Output::Pretty);
         return ExitCode::Internal;
     }
-    if let Err(error) = logging::init(arguments.global.levels.clone(), usual) {
+    let global = &arguments.global;
+    let file = match usual {
+        Usual::Daemon => LogConfig::load(&global.sources(registry)).file,
+        Usual::Command => None,
+    };
+    if let Err(error) = logging::init(global.levels.clone(), usual, global.log_format, file) {
         output::print_error(&Error::Internal(format!("no log: {error}")), arguments.global.output);
         return ExitCode::Internal;
     }
@@ -265,6 +273,7 @@ fn dispatch(arguments: &Arguments, registry: &Registry) -> Result<(), Error> {
         Verb::Confirm(confirm) => block_on(confirm::confirm(confirm, sources, global.output)),
         Verb::Ack(job) => block_on(ack::ack(job, sources, global.output)),
         Verb::History(history) => block_on(history::run(history, sources, global.output)),
+        Verb::Logs(logs) => logs::run(logs, sources, global.output),
         Verb::Explain(explain) => block_on(explain::run(explain, sources, global.output)),
         Verb::Simulate(simulate) => block_on(simulate::run(simulate, sources, global.output)),
         Verb::RaiseToken(raise) => block_on(tokens::raise(raise, sources, global.output)),

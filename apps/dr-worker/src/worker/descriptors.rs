@@ -9,7 +9,7 @@ use std::{io, sync::OnceLock};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::{
-    config::{Check, HookName, JobConfig, ReadyProbe},
+    config::{Check, HookName, JobConfig, JobOutput, ReadyProbe},
     error::Error,
 };
 
@@ -100,5 +100,6 @@ fn of_job(job: &JobConfig) -> u64 {
     let probes = of_probe(&spec.ready).max(of_check(&spec.liveness)) + of_check(&spec.fitness);
     let has_hooks = HookName::ALL.into_iter().any(|name| spec.hooks.get(name).is_some());
     let others = u64::from(has_hooks) + u64::from(spec.measure.is_some());
-    RUNNING + STARTING + probes + others * STARTING
+    let output = u64::from(spec.output != JobOutput::Log);
+    RUNNING + output + STARTING + probes + others * STARTING
 }

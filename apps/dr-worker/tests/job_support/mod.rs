@@ -13,7 +13,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use dr_worker::config::{Hooks, JobSpec, ReadyProbe, RestartPolicy, StopSignal};
+use dr_worker::config::{
+    ExitCodes, Hooks, JobOutput, JobSpec, Limits, ReadyProbe, RestartPolicy, StopSignal,
+};
 use dr_worker::worker::job::{Guards, JobEnv, JobRun, StateLock, adopt_orphans, tend_orphans};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -100,10 +102,14 @@ impl Tree {
             env: BTreeMap::from([("DR_TEST_TREE".to_owned(), self.mark.clone())]),
             working_dir: Some(self.dir.path().to_owned()),
             no_new_privileges: None,
+            run_as: None,
+            limits: Limits::default(),
             stop_signal: StopSignal::Term,
             stop_timeout: Duration::from_millis(300),
             ready: ReadyProbe::None { after: Duration::ZERO },
             restart: RestartPolicy { max: 0, ..RestartPolicy::default() },
+            exit_codes: ExitCodes::default(),
+            output: JobOutput::Log,
             hooks: Hooks::default(),
             measure: None,
             liveness: None,
@@ -451,10 +457,14 @@ pub fn worker_process() {
         env: BTreeMap::from([("DR_TEST_TREE".to_owned(), orders.mark)]),
         working_dir: Some(orders.dir),
         no_new_privileges: orders.no_new_privileges,
+        run_as: None,
+        limits: Limits::default(),
         stop_signal: StopSignal::Term,
         stop_timeout: Duration::from_millis(orders.stop_timeout_ms),
         ready: ReadyProbe::None { after: Duration::ZERO },
         restart: RestartPolicy { max: 0, ..RestartPolicy::default() },
+        exit_codes: ExitCodes::default(),
+        output: JobOutput::Log,
         hooks: Hooks::default(),
         measure: None,
         liveness: None,

@@ -18,6 +18,8 @@ fn variants() -> Vec<String> {
         ["prepare", "before_takeover", "after_ready", "before_stop", "after_stop", "on_leader_changed"];
     let hooks = hooks.map(|hook| format!("job.orders.hooks.{hook}={{}}"));
     let tables = [
+        "job.orders.output={ kind = \"file\" }",
+        "job.orders.output={ kind = \"journal\" }",
         "zookeeper.auth={}",
         "zookeeper.tls={}",
         "job.orders.measure={}",

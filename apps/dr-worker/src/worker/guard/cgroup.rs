@@ -1,7 +1,8 @@
 //! A cgroup v2 for each job, where the worker may make one. No process leaves it by forking.
 //!
-//! Only `cgroup.procs`, `cgroup.kill` and `cgroup.events` are used, no controller; so it works in
-//! any writable part of the hierarchy, such as a systemd unit's with `Delegate=yes`.
+//! Only `cgroup.procs`, `cgroup.kill` and `cgroup.events` are needed, no controller; so it works in
+//! any writable part of the hierarchy, such as a systemd unit's with `Delegate=yes`. Limits use the controllers that are
+//! there.
 
 use std::fs;
 use std::io;
@@ -10,6 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::tree::{unless_gone, with_reserve};
+use crate::config::Limits;
 
 /// How long to wait for processes that an earlier, killed guard left in the cgroup.
 const LEFTOVERS_GRACE: Duration = Duration::from_secs(2);
@@ -45,6 +47,27 @@ impl Cgroup {
 
     pub(super) fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// Sets those of the limits for which there is a controller, and returns the others.
+    pub(super) fn limit(&self, limits: Limits) -> Limits {
+        if let (true, Some(parent)) = (limits != Limits::default(), self.dir.parent()) {
+            for controller in ["+memory", "+pids"] {
+                // Refused where the parent has processes of its own or lacks the controller.
+                let _ = fs::write(parent.join("cgroup.subtree_control"), controller);
+            }
+        }
+        let set = |file: &str, limit: Option<u64>| {
+            limit.filter(|limit| {
+                let file = self.dir.join(file);
+                !file.exists() || fs::write(file, limit.to_string()).is_err()
+            })
+        };
+        Limits {
+            memory: set("memory.max", limits.memory),
+            processes: set("pids.max", limits.processes),
+            ..limits
+        }
     }
 }
 
@@ -85,4 +108,21 @@ impl Drop for Cgroup {
 /// As the kernel refuses it.
 pub(super) fn enter(dir: &Path) -> io::Result<()> {
     fs::write(dir.join("cgroup.procs"), "0")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_without_a_controller_are_left_to_others() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let limits = Limits { open_files: Some(64), processes: Some(9), memory: Some(1 << 30) };
+        let none = Cgroup { dir: dir.path().join("job") };
+        fs::create_dir(none.dir()).expect("a directory");
+        assert_eq!(none.limit(limits), limits);
+        fs::write(none.dir().join("memory.max"), "max").expect("a file");
+        assert_eq!(none.limit(limits), Limits { memory: None, ..limits });
+        assert_eq!(fs::read_to_string(none.dir().join("memory.max")).expect("a file"), "1073741824");
+    }
 }

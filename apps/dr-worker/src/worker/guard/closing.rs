@@ -44,7 +44,7 @@ pub(super) fn run() -> ExitCode {
         return ExitCode::from(EXIT_USAGE);
     };
     // Without a log it works as well.
-    let _ = logging::init(None, Usual::Daemon);
+    let _ = logging::init(None, Usual::Daemon, None, None);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let closed = match runtime {
         Ok(runtime) => runtime.block_on(close(&session)),

@@ -139,7 +139,8 @@ impl<'a> Keeper<'a> {
                 .transpose()
                 .map_err(|errno| format!("can't make a pipe for the job's output: {errno}"))?
                 .unzip();
-            let launched = launch::launch(launch, dir, plan.start_by(), oom_score_adj, output)?;
+            let limits = cgroup.as_ref().map_or(launch.limits, |cgroup| cgroup.limit(launch.limits));
+            let launched = launch::launch(launch, dir, limits, plan.start_by(), oom_score_adj, output)?;
             Ok((launched, cgroup, relay))
         });
         let (launched, cgroup, relay) = match launched {
@@ -211,7 +212,7 @@ impl<'a> Keeper<'a> {
             Main::Running(_) | Main::Ended => None,
         };
         let read = orders.into_iter().chain(launch).map(|fd| (fd, PollFlags::POLLIN));
-        let relayed = self.relay.as_ref().and_then(Relay::waits_for);
+        let relayed = self.relay.iter().flat_map(Relay::waits_for);
         self.wakers.wait(wake_at, read.chain(relayed));
     }
 

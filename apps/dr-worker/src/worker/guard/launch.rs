@@ -8,7 +8,7 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -18,7 +18,9 @@ use std::sync::atomic::AtomicBool;
 use nix::fcntl::OFlag;
 use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal};
-use nix::unistd::{self, Pid};
+use nix::unistd::{self, Gid, Pid, Uid};
+use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit, setrlimit};
 use rustix::stdio;
 use serde::{Deserialize, Serialize};
 use zk_session::BootTime;
@@ -26,7 +28,12 @@ use zk_session::BootTime;
 use super::cgroup;
 use super::invocation::{EXEC, EXIT_USAGE, SELF_EXE, VERB};
 use super::protocol::{Launch, Millis};
-use crate::{config::DR_RUN, program::program, worker::descriptors::set_limit};
+use super::relay::Writers;
+use crate::{
+    config::{DR_RUN, Identity, Limits},
+    program::program,
+    worker::descriptors::set_limit,
+};
 
 /// Variables of the protocol between an init system and the worker. A job that inherited them could act as the worker.
 fn is_between_worker_and_init(name: &str) -> bool {
@@ -54,9 +61,12 @@ struct Stage {
     no_new_privileges: bool,
     oom_score_adj: Option<i32>,
     open_files: Option<u64>,
+    run_as: Option<Identity>,
+    limits: Limits,
 }
 
-/// Starts the second stage, which starts the job's program no later than `start_by`. The program writes to `output`, or
+/// Starts the second stage, which starts the job's program no later than `start_by`. `limits` are those that the cgroup
+/// does not set. The program writes to `output`, or
 /// else inherits the guard's output.
 ///
 /// # Errors
@@ -64,9 +74,10 @@ struct Stage {
 pub(super) fn launch(
     launch: &Launch,
     cgroup: Option<&Path>,
+    limits: Limits,
     start_by: BootTime,
     oom_score_adj: Option<i32>,
-    output: Option<OwnedFd>,
+    output: Option<Writers>,
 ) -> Result<Launched, String> {
     let failed = |error: io::Error| format!("can't start the launcher: {error}");
     let (outcome, writer) =
@@ -78,12 +89,14 @@ pub(super) fn launch(
         no_new_privileges: launch.no_new_privileges,
         oom_score_adj,
         open_files: launch.open_files,
+        run_as: launch.run_as.clone(),
+        limits,
     };
     let stage = serde_json::to_string(&stage).map_err(|error| failed(error.into()))?;
     let mut command = Command::new(SELF_EXE);
     command.arg0(program()).args([VERB, EXEC, &stage]).args(&launch.command).stdin(writer);
     if let Some(output) = output {
-        command.stdout(output.try_clone().map_err(failed)?).stderr(output);
+        command.stdout(output.stdout).stderr(output.stderr);
     }
     for (name, _) in std::env::vars_os() {
         if name.to_str().is_some_and(is_between_worker_and_init) {
@@ -152,13 +165,7 @@ fn prepare(stage: &Stage, outcome: &File) -> Result<(), String> {
     // The job gets its own session. No terminal can interrupt, stop or hang up the job. The session id marks its
     // processes even if they change their process group, so that the worker finds them after the guard was killed.
     unistd::setsid().map_err(|errno| format!("can't make a session for the job: {errno}"))?;
-    // The job dies with the guard. First set the signal, then check the parent: if the guard died before, the parent is
-    // another one.
-    prctl::set_pdeathsig(Signal::SIGKILL)
-        .map_err(|errno| format!("can't set the parent-death signal: {errno}"))?;
-    if Pid::parent().as_raw() != stage.guard {
-        return Err("the guard died while the job was being started".to_owned());
-    }
+    die_with_the_guard(stage.guard)?;
     if let Some(cgroup) = &stage.cgroup {
         cgroup::enter(cgroup)
             .map_err(|error| format!("can't enter the cgroup {}: {error}", cgroup.display()))?;
@@ -176,10 +183,58 @@ fn prepare(stage: &Stage, outcome: &File) -> Result<(), String> {
     if let Some(limit) = stage.open_files {
         set_limit(limit).map_err(|error| format!("can't set the limit of open files to {limit}: {error}"))?;
     }
+    set_limits(stage.limits)?;
+    if let Some(identity) = &stage.run_as {
+        // The kernel hides this process's files in /proc afterwards, and has reset the signal.
+        become_user(identity).map_err(|error| {
+            format!("can't become user {} with group {}: {error}", identity.uid, identity.gid)
+        })?;
+        die_with_the_guard(stage.guard)?;
+    }
     // Last, because the steps above may have taken time.
     if BootTime::now() >= stage.start_by.into() {
         return Err(NO_TIME.to_owned());
     }
+    Ok(())
+}
+
+/// The job dies with the guard. First sets the signal, then checks the parent: if the guard died before, the parent is
+/// another one.
+fn die_with_the_guard(guard: i32) -> Result<(), String> {
+    prctl::set_pdeathsig(Signal::SIGKILL)
+        .map_err(|errno| format!("can't set the parent-death signal: {errno}"))?;
+    if Pid::parent().as_raw() != guard {
+        return Err("the guard died while the job was being started".to_owned());
+    }
+    Ok(())
+}
+
+fn set_limits(limits: Limits) -> Result<(), String> {
+    // What the rest of this stage allocates is taken from this memory, which the heap keeps.
+    drop(Vec::<u8>::with_capacity(64 * 1024));
+    for (name, resource, limit) in [
+        ("open files", Resource::Nofile, limits.open_files),
+        ("processes", Resource::Nproc, limits.processes),
+        ("memory", Resource::As, limits.memory),
+    ] {
+        let Some(limit) = limit else { continue };
+        setrlimit(resource, Rlimit { current: Some(limit), maximum: Some(limit) })
+            .map_err(|error| format!("can't set the limit of {name} to {limit}: {error}"))?;
+    }
+    Ok(())
+}
+
+fn become_user(identity: &Identity) -> io::Result<()> {
+    let groups: Vec<Gid> = identity.groups.iter().copied().map(Gid::from_raw).collect();
+    // Otherwise capabilities that a service manager gave to the worker would be the job's.
+    match rustix::thread::clear_ambient_capability_set() {
+        // This kernel knows no such capabilities.
+        Err(Errno::INVAL) => {}
+        done => done?,
+    }
+    unistd::setgroups(&groups)?;
+    unistd::setgid(Gid::from_raw(identity.gid))?;
+    unistd::setuid(Uid::from_raw(identity.uid))?;
     Ok(())
 }
 

@@ -42,6 +42,7 @@
 
 pub(crate) mod cgroup;
 mod closing;
+pub(crate) mod frames;
 mod invocation;
 mod keeper;
 mod last;

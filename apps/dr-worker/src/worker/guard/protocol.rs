@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use zk_session::BootTime;
 
 use super::session::WorkerSession;
-use crate::config::StopSignal;
+use crate::config::{Identity, Limits, StopSignal};
 
 /// The longest line: an order carries the job's command and environment, which the kernel limits to some megabytes.
 const MAX_LINE: usize = 8 << 20;
@@ -60,6 +60,9 @@ pub(crate) struct Launch {
     pub(crate) open_files: Option<u64>,
     /// Whether nothing that is started can become another user by its file's mode or capabilities.
     pub(crate) no_new_privileges: bool,
+    /// The user that the program runs as, if it is not the guard's.
+    pub(crate) run_as: Option<Identity>,
+    pub(crate) limits: Limits,
 }
 
 /// From the guard to the worker.
@@ -261,6 +264,8 @@ mod tests {
                 relays_output: true,
                 open_files: Some(1024),
                 no_new_privileges: true,
+                run_as: Some(Identity { uid: 7, gid: 8, groups: vec![8, 9], account: None }),
+                limits: Limits { open_files: Some(64), processes: None, memory: Some(1 << 30) },
             }),
             Order::Until(Millis(1)),
             Order::Stop { by: Millis(u64::MAX) },

@@ -27,6 +27,14 @@ pub enum JobError {
         /// Within which time.
         within: Duration,
     },
+    /// It ended with an exit code that says that it can't run on this node.
+    #[error("job {job} can't run on this node: exit code {code} (job.{job}.exit_codes.not_here)")]
+    NotHere {
+        /// The job.
+        job: String,
+        /// The exit code.
+        code: i32,
+    },
     /// The lease ended, or left no time to start the job and to stop it again.
     #[error("job {job} was ended because its lease was not renewed in time")]
     LeaseEnded {

@@ -19,6 +19,7 @@ use zk_session::BootTime;
 use super::{
     lock::{StateLock, file_name},
     orphans::{self, GuardRegistry},
+    output::KeptOutput,
 };
 use crate::{
     config::StopSignal,
@@ -100,6 +101,11 @@ impl Guards {
     pub(super) fn cgroup_of(&self, job: &str) -> Option<PathBuf> {
         let dir = self.cgroup.as_ref()?;
         Some(dir.join(format!("job-{}", file_name(job))))
+    }
+
+    /// Where the last output of jobs is kept: beside the lock.
+    pub(super) fn kept_output(&self) -> Option<KeptOutput> {
+        self.lock.as_ref().map(|lock| KeptOutput::beside(lock.path()))
     }
 
     /// Whether jobs get cgroups of their own.

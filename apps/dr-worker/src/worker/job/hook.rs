@@ -11,7 +11,10 @@ use super::{
     guarded::Guards,
     oneshot::{Deadline, OneShot},
 };
-use crate::config::{HookName, JobSpec};
+use crate::{
+    config::{HookName, JobSpec},
+    wall,
+};
 
 /// Runs the hook of that name, if the job has one, and returns when it and everything that it started has ended: a hook
 /// can't start daemons.
@@ -56,7 +59,7 @@ pub async fn run_hook(
             tracing::info!(
                 job = spec.name,
                 hook = %name,
-                took_ms = BootTime::now().duration_since(began).as_millis(),
+                took_ms = wall::ms(BootTime::now().duration_since(began)),
                 stderr = finished.stderr,
                 "hook done"
             );

@@ -14,10 +14,10 @@ use zk_session::{BootTime, sleep_until};
 use super::{
     guarded::{ESCALATION_LAG, Guarded, Guards, Output},
     output::{self, pipe},
-    privileges::renounces_privileges,
 };
 use crate::{
-    config::{KILL_RESERVE, StopSignal},
+    capabilities::renounces_privileges,
+    config::{KILL_RESERVE, Limits, StopSignal},
     worker::{
         descriptors::limit_of_programs,
         guard::{
@@ -147,6 +147,8 @@ impl OneShot {
             relays_output: false,
             open_files: limit_of_programs(),
             no_new_privileges: renounces_privileges(self.no_new_privileges),
+            run_as: None,
+            limits: Limits::default(),
         };
         let (mut reader, stderr) = match pipe() {
             Ok(ends) => ends,

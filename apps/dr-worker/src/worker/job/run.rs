@@ -46,8 +46,7 @@ impl JobRun {
         let (status_sender, status) = watch::channel(starting);
         let (outcome_sender, outcome) = watch::channel(None);
         let job = spec.name.clone();
-        let env = env.over(&spec.env);
-        let supervisor = Supervisor::new(spec, env, guards, work_until, stop_wishes, status_sender);
+        let supervisor = Supervisor::new(spec, env.clone(), guards, work_until, stop_wishes, status_sender);
         tokio::spawn(async move {
             let outcome = supervisor.supervise().await;
             // The receivers may be gone.
@@ -56,7 +55,8 @@ impl JobRun {
         JobRun { job, stop_by, status, outcome }
     }
 
-    /// Waits until the job runs and its readiness probe has passed.
+    /// Waits until the job runs and its readiness probe has passed, or until it has ended and stays down
+    /// (`exit_codes.stay_down`): it has done its work.
     ///
     /// It keeps waiting while the job is restarted: limit it by the takeover timeout.
     ///
@@ -67,7 +67,8 @@ impl JobRun {
     /// Cancel safe.
     pub async fn ready(&self) -> Result<(), JobError> {
         let mut status = self.status.clone();
-        let running = status.wait_for(|status| status.state == ProcessState::Running);
+        let is_ready = |state| matches!(state, ProcessState::Running | ProcessState::Exited);
+        let running = status.wait_for(|status| is_ready(status.state));
         tokio::select! {
             biased;
             error = self.finished() => Err(error),

@@ -22,19 +22,22 @@ pub enum ProcessState {
     Stopping,
     /// Stopped on request; verified gone.
     Stopped,
-    /// Verified gone, and not restarted: too many restarts, or the lease ended.
-    Failed,
+    /// Verified gone, and not restarted, because of its exit code (`exit_codes.stay_down`).
+    Exited,
+    /// Verified gone, and not restarted: too many restarts, an exit code (`exit_codes.not_here`), or the lease ended.
+    Fatal,
 }
 
 impl ProcessState {
     /// All of them.
-    pub(in crate::worker) const ALL: [ProcessState; 6] = [
+    pub(in crate::worker) const ALL: [ProcessState; 7] = [
         ProcessState::Starting,
         ProcessState::Running,
         ProcessState::Backoff,
         ProcessState::Stopping,
         ProcessState::Stopped,
-        ProcessState::Failed,
+        ProcessState::Exited,
+        ProcessState::Fatal,
     ];
 
     /// The name in `/status`.
@@ -45,7 +48,8 @@ impl ProcessState {
             ProcessState::Backoff => "backoff",
             ProcessState::Stopping => "stopping",
             ProcessState::Stopped => "stopped",
-            ProcessState::Failed => "failed",
+            ProcessState::Exited => "exited",
+            ProcessState::Fatal => "fatal",
         }
     }
 }

@@ -12,17 +12,19 @@ use tokio::sync::{Semaphore, watch};
 use zk_session::{BootTime, sleep_until};
 
 use super::{
+    env::JobEnv,
     error::JobError,
     guarded::{ESCALATION_LAG, Guarded, Guards, Output},
+    machine::{Decision, End, Event, Finish, Machine},
     notify::{NOTIFY_SOCKET, NotifySocket},
-    output::{self, Copying},
-    privileges::renounces_privileges,
+    output::{self, Copying, KeptOutput},
     probe::Probe,
-    restart::{RestartHistory, Verdict},
-    status::{ProcessState, ProcessStatus, Stopped},
+    status::{ProcessStatus, Stopped},
 };
 use crate::{
-    config::{JobSpec, ReadyProbe},
+    capabilities::renounces_privileges,
+    config::{Identity, JobSpec, ReadyProbe},
+    wall,
     worker::{
         descriptors::limit_of_programs,
         guard::{
@@ -49,7 +51,10 @@ pub(super) struct Outcome {
 
 pub(super) struct Supervisor {
     spec: Arc<JobSpec>,
+    leadership: JobEnv,
+    /// The environment of the job.
     env: BTreeMap<String, String>,
+    kept: Option<KeptOutput>,
     guards: Guards,
     work_until: watch::Receiver<BootTime>,
     /// Whether the sender of renewals still exists.
@@ -58,7 +63,7 @@ pub(super) struct Supervisor {
     stop: Option<Stop>,
     /// Whether the [`JobRun`](super::JobRun) was dropped.
     is_abandoned: bool,
-    restarts: RestartHistory,
+    machine: Machine,
     /// Why the last run ended, until the next one is ready.
     problem: Option<String>,
     status: watch::Sender<ProcessStatus>,
@@ -107,6 +112,8 @@ struct Ended {
     /// When the program itself ended, or got the stop signal.
     since: BootTime,
     reason: String,
+    /// Whether it was asked to end.
+    was_asked: bool,
     by_deadline: bool,
 }
 
@@ -118,6 +125,7 @@ impl Default for Run {
                 since: BootTime::now(),
                 // Every other end sets its own reason.
                 reason: "its guard was lost".to_owned(),
+                was_asked: false,
                 by_deadline: false,
             },
             main: None,
@@ -141,22 +149,25 @@ impl Run {
 impl Supervisor {
     pub(super) fn new(
         spec: Arc<JobSpec>,
-        env: BTreeMap<String, String>,
+        leadership: JobEnv,
         guards: Guards,
         work_until: watch::Receiver<BootTime>,
         stop_requests: watch::Receiver<Option<BootTime>>,
         status: watch::Sender<ProcessStatus>,
     ) -> Supervisor {
+        let machine = Machine::new(spec.restart, spec.exit_codes.clone());
         Supervisor {
+            env: leadership.over(&spec.env),
+            kept: guards.kept_output(),
             spec,
-            env,
+            leadership,
             guards,
             work_until,
             is_renewed: true,
             stop_requests,
             stop: None,
             is_abandoned: false,
-            restarts: RestartHistory::default(),
+            machine,
             problem: None,
             status,
         }
@@ -164,70 +175,98 @@ impl Supervisor {
 
     /// Runs the job until it is stopped or has failed. No process of it is left then.
     pub(super) async fn supervise(mut self) -> Outcome {
+        let mut decision = self.tell(Event::Start);
+        let mut stopped = Stopped { exit: None, took: Duration::ZERO };
+        let mut reason = String::new();
         loop {
-            let ended = self.run_once().await;
-            let now = BootTime::now();
-            let stopped = Stopped {
-                exit: ended.exit,
-                took: now.duration_since(self.stop.map_or(ended.since, |stop| stop.began)),
-            };
-            if self.stop.is_some() {
-                return self.stopped(stopped);
-            }
-            if ended.by_deadline || self.lease_leaves_no_time(now) {
-                tracing::error!(job = self.spec.name, "job ended: its lease was not renewed");
-                self.publish(ProcessState::Failed, None);
-                return Outcome { error: JobError::LeaseEnded { job: self.spec.name.clone() }, stopped };
-            }
-            self.problem = Some(ended.reason.clone());
-            match self.restarts.ended(&self.spec.restart, now) {
-                Verdict::RestartAt(at) => {
-                    tracing::warn!(
-                        job = self.spec.name,
-                        in_ms = at.duration_since(now).as_millis(),
-                        "job ended ({}); restarting it",
-                        ended.reason
-                    );
-                    self.publish(ProcessState::Backoff, None);
-                    tokio::select! {
-                        biased;
-                        by = next_request(&mut self.stop_requests) => {
-                            self.begin_stop(by);
-                            return self.stopped(stopped);
-                        }
-                        () = sleep_until(at) => {}
-                    }
-                }
-                Verdict::GiveUp => {
-                    let error = JobError::RestartsExhausted {
-                        job: self.spec.name.clone(),
-                        last: ended.reason,
-                        restarts: self.restarts.total(),
-                        max: self.spec.restart.max,
-                        within: self.spec.restart.within,
+            let restart_at = match decision {
+                Decision::Run => {
+                    let ended = self.run_once().await;
+                    let now = BootTime::now();
+                    stopped = Stopped {
+                        exit: ended.exit,
+                        took: now.duration_since(self.stop.map_or(ended.since, |stop| stop.began)),
                     };
-                    tracing::error!("{error}");
-                    self.publish(ProcessState::Failed, None);
-                    return Outcome { error, stopped };
+                    let is_lease_over = ended.by_deadline || self.lease_leaves_no_time(now);
+                    let by_itself = ended.exit.filter(|_| !ended.was_asked);
+                    reason = ended.reason;
+                    decision = self.machine.on(Event::Gone(End { by_itself, is_lease_over }), now);
+                    self.report(decision, &reason, now);
+                    continue;
                 }
-            }
+                Decision::RestartAt(at) => Some(at),
+                Decision::StayDown(_) | Decision::Continue => None,
+                Decision::Finish(why) => return self.finish(why, reason, stopped),
+            };
+            self.publish(None);
+            let pause = async {
+                match restart_at {
+                    Some(at) => sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            decision = tokio::select! {
+                biased;
+                by = next_request(&mut self.stop_requests) => self.begin_stop(by),
+                () = pause => self.tell(Event::Start),
+            };
         }
     }
 
-    fn stopped(&mut self, stopped: Stopped) -> Outcome {
-        tracing::info!(
-            job = self.spec.name,
-            took_ms = stopped.took.as_millis(),
-            "job stopped: no process of it is left"
-        );
-        self.problem = None;
-        self.publish(ProcessState::Stopped, None);
-        Outcome { error: JobError::Stopped { job: self.spec.name.clone() }, stopped }
+    fn tell(&mut self, event: Event) -> Decision {
+        self.machine.on(event, BootTime::now())
+    }
+
+    /// Reports why the program is not running any more, and what follows.
+    fn report(&mut self, decision: Decision, reason: &str, now: BootTime) {
+        let job = self.spec.name.as_str();
+        match decision {
+            Decision::RestartAt(at) => {
+                let in_ms = wall::ms(at.duration_since(now));
+                tracing::warn!(job, in_ms, "job ended ({reason}); restarting it");
+            }
+            Decision::StayDown(_) => tracing::warn!(
+                job,
+                "job ended ({reason}) and stays down, as job.{job}.exit_codes.stay_down says; this member leads on"
+            ),
+            Decision::Finish(Finish::Stopped | Finish::LeaseEnded) => return,
+            _ => {}
+        }
+        self.problem = Some(reason.to_owned());
+    }
+
+    fn finish(&mut self, why: Finish, last: String, stopped: Stopped) -> Outcome {
+        let job = self.spec.name.clone();
+        let error = match why {
+            Finish::Stopped => {
+                let took_ms = wall::ms(stopped.took);
+                tracing::info!(job, took_ms, "job stopped: no process of it is left");
+                self.problem = None;
+                JobError::Stopped { job }
+            }
+            Finish::LeaseEnded => {
+                tracing::error!(job, "job ended: its lease was not renewed");
+                JobError::LeaseEnded { job }
+            }
+            Finish::NotHere(code) => JobError::NotHere { job, code },
+            Finish::RestartsExhausted => JobError::RestartsExhausted {
+                job,
+                last,
+                restarts: self.machine.restarts(),
+                max: self.spec.restart.max,
+                within: self.spec.restart.within,
+            },
+        };
+        if let Finish::NotHere(_) | Finish::RestartsExhausted = why {
+            tracing::error!(job = self.spec.name, "{error}");
+        }
+        self.publish(None);
+        Outcome { error, stopped }
     }
 
     /// Runs the program once. Returns when no process of it is left.
     async fn run_once(&mut self) -> Ended {
-        self.publish(ProcessState::Starting, None);
+        self.publish(None);
         let mut run = Run::default();
         let turn = tokio::select! {
             biased;
@@ -237,9 +276,13 @@ impl Supervisor {
             }
             turn = STARTING.acquire() => turn,
         };
+        self.keep(&format!("starting in term {}", self.leadership.term));
         let guarded = match self.start(&mut run).await {
             Ok(guarded) => guarded,
-            Err(reason) => return Ended { reason, ..run.ended },
+            Err(reason) => {
+                self.keep(&format!("not started: {reason}"));
+                return Ended { reason, ..run.ended };
+            }
         };
         drop(turn);
         self.attend(guarded, &mut run).await;
@@ -250,25 +293,43 @@ impl Supervisor {
         if let Some(copying) = run.copying {
             copying.finish().await;
         }
+        self.keep(&format!("ended: {}", run.ended.reason));
         run.ended
     }
 
+    /// Notes an event among the job's last output.
+    fn keep(&self, event: &str) {
+        if let Some(kept) = &self.kept {
+            kept.add(&self.spec.name, None, event.as_bytes());
+        }
+    }
+
     async fn start(&mut self, run: &mut Run) -> Result<Guarded, String> {
-        let mut launch = self.launch();
+        let run_as = self.look_up_user().await?;
+        let mut launch = self.launch(run_as);
         if self.spec.ready == ReadyProbe::Notify {
             let socket =
                 NotifySocket::bind().map_err(|error| format!("can't make its readiness socket: {error}"))?;
             launch.env.insert(NOTIFY_SOCKET.to_owned(), socket.address());
             run.notify = Some(Arc::new(socket));
         }
-        let dropped = counter!("dr_log_lines_dropped_total", "job" => self.spec.name.clone());
-        let (stdout, copying) = output::to_log(&self.spec.name, dropped)
+        let (stdout, copying) = output::of_job(&self.spec, &self.leadership, self.kept.clone())
             .map_err(|error| format!("can't make a pipe for its output: {error}"))?;
         run.copying = Some(copying);
         // The guard inherits the worker's standard error, to which it passes on the job's output once the worker is
         // gone.
         let output = Output { stdout: Some(stdout), stderr: None };
         Guarded::start(&self.guards, &format!("job {}", self.spec.name), launch, output).await
+    }
+
+    /// The user that the program runs as, unless that is the worker's.
+    async fn look_up_user(&self) -> Result<Option<Identity>, String> {
+        let Some(run_as) = self.spec.run_as.clone() else { return Ok(None) };
+        // A name service can be slow.
+        let found = tokio::task::spawn_blocking(move || run_as.resolve()).await;
+        let found = found.map_err(|error| error.to_string())?;
+        let found = found.map_err(|(key, reason)| format!("{key}: {reason}"))?;
+        Ok((!found.is_own()).then_some(found))
     }
 
     /// Supervises a guarded program until no process of it is left.
@@ -327,7 +388,8 @@ impl Supervisor {
             Probed::Ready => {
                 tracing::info!(job = self.spec.name, pid = run.pid(), "job is ready");
                 self.problem = None;
-                self.publish(ProcessState::Running, run.pid());
+                self.tell(Event::Ready);
+                self.publish(run.pid());
                 if let (Some(main), true) = (run.main, self.spec.liveness.is_some()) {
                     let probe = self.probe(main, run);
                     run.probe =
@@ -352,13 +414,14 @@ impl Supervisor {
     }
 
     /// Orders the guard to stop the program, gone `by`, or else by the end of the lease.
-    fn order_end(&self, by: Option<BootTime>, guarded: &mut Guarded, run: &mut Run) {
+    fn order_end(&mut self, by: Option<BootTime>, guarded: &mut Guarded, run: &mut Run) {
         run.cancel_probe.send_replace(true);
         if !run.is_asked && !self.spec.stop_timeout.is_zero() {
             let within = CONFIRM_WITHIN.min(self.spec.stop_timeout / 2);
             run.unconfirmed.get_or_insert(BootTime::now() + within);
         }
-        self.publish(ProcessState::Stopping, run.pid());
+        self.tell(Event::Ending);
+        self.publish(run.pid());
         guarded.stop(by.unwrap_or_else(|| *self.work_until.borrow()));
     }
 
@@ -369,7 +432,7 @@ impl Supervisor {
                 run.main = Some(main);
                 tracing::info!(job = self.spec.name, pid, "job started");
                 if self.stop.is_none() {
-                    self.publish(ProcessState::Starting, run.pid());
+                    self.publish(run.pid());
                     let probe = self.probe(main, run);
                     run.probe = Some(Box::pin(async {
                         if probe.passed().await { Probed::Ready } else { Probed::Nothing }
@@ -386,8 +449,10 @@ impl Supervisor {
                 run.ended.by_deadline |= why == Why::Deadline;
                 if why != Why::Exited {
                     run.ended.since = BootTime::now();
+                    run.ended.was_asked = true;
                 }
-                self.publish(ProcessState::Stopping, run.pid());
+                self.tell(Event::Ending);
+                self.publish(run.pid());
             }
             Report::Exited(exit) => {
                 run.main = None;
@@ -399,7 +464,9 @@ impl Supervisor {
                     run.ended.reason = exit.to_string();
                 }
                 run.ended.exit = Some(exit);
-                self.publish(ProcessState::Stopping, None);
+                run.ended.was_asked |= run.dead.is_some();
+                self.tell(Event::Ending);
+                self.publish(None);
             }
             Report::Lingering(lingering) => tracing::error!(
                 job = self.spec.name,
@@ -410,7 +477,7 @@ impl Supervisor {
     }
 
     /// Records that the job is to stop, or that its [`JobRun`](super::JobRun) was dropped. The earliest end counts.
-    fn begin_stop(&mut self, by: Option<BootTime>) {
+    fn begin_stop(&mut self, by: Option<BootTime>) -> Decision {
         self.is_abandoned |= by.is_none();
         let earlier = self.stop.and_then(|stop| stop.by);
         self.stop = Some(Stop {
@@ -420,12 +487,20 @@ impl Supervisor {
                 (earlier, by) => earlier.or(by),
             },
         });
+        self.tell(Event::Stop)
     }
 
-    fn launch(&mut self) -> Launch {
+    fn launch(&mut self, run_as: Option<Identity>) -> Launch {
+        let mut env = self.env.clone();
+        if let Some((name, home)) = run_as.as_ref().and_then(|user| user.account.clone()) {
+            // As a login sets them, and systemd's `User=`.
+            for (variable, value) in [("USER", &name), ("LOGNAME", &name), ("HOME", &home)] {
+                env.entry(variable.to_owned()).or_insert_with(|| value.clone());
+            }
+        }
         Launch {
             command: self.spec.command.clone(),
-            env: self.env.clone(),
+            env,
             working_dir: self.spec.working_dir.clone(),
             stop_signal: self.spec.stop_signal,
             stop_timeout_ms: u64::try_from(self.spec.stop_timeout.as_millis()).unwrap_or(u64::MAX),
@@ -436,6 +511,8 @@ impl Supervisor {
             relays_output: true,
             open_files: limit_of_programs(),
             no_new_privileges: renounces_privileges(self.spec.no_new_privileges),
+            run_as,
+            limits: self.spec.limits,
         }
     }
 
@@ -461,9 +538,9 @@ impl Supervisor {
         now >= plan::last_stop(*self.work_until.borrow(), self.spec.stop_timeout)
     }
 
-    fn publish(&self, state: ProcessState, pid: Option<u32>) {
-        let status =
-            ProcessStatus { state, pid, restarts: self.restarts.total(), problem: self.problem.clone() };
+    fn publish(&self, pid: Option<u32>) {
+        let (state, restarts) = (self.machine.state(), self.machine.restarts());
+        let status = ProcessStatus { state, pid, restarts, problem: self.problem.clone() };
         self.status.send_if_modified(|old| {
             let is_new = *old != status;
             *old = status;
@@ -500,6 +577,7 @@ async fn next_request(wishes: &mut watch::Receiver<Option<BootTime>>) -> Option<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::worker::job::ProcessState;
 
     fn at(ms: u64) -> BootTime {
         BootTime::from_duration(Duration::from_millis(ms))
@@ -527,7 +605,7 @@ mod tests {
         let (status, _) = watch::channel(starting);
         let spec = Arc::new(JobSpec::example());
         let supervisor =
-            Supervisor::new(spec, BTreeMap::new(), Guards::new(), work_until, stop_requests, status);
+            Supervisor::new(spec, JobEnv::default(), Guards::new(), work_until, stop_requests, status);
         let supervised = tokio::spawn(supervisor.supervise());
         stop.send_replace(Some(BootTime::now() + Duration::from_secs(30)));
         let outcome = tokio::time::timeout(Duration::from_secs(20), supervised).await;

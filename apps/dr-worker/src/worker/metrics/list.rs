@@ -232,7 +232,8 @@ pub(in crate::worker) const METRICS: &[Metric] = &[
         Here,
         "dr_process_state",
         &["job", "state"],
-        "1 for the current state of the job's process on this member, 0 for the others",
+        "1 for the current state of the job's process on this member (starting, running, backoff, stopping, stopped, exited, \
+         fatal), 0 for the others",
     )
     .panel(
         Row::Process,
@@ -278,7 +279,7 @@ pub(in crate::worker) const METRICS: &[Metric] = &[
         Here,
         "dr_log_lines_dropped_total",
         &["job"],
-        "Log lines dropped because standard error was blocked; with the label job, lines of its output",
+        "Log lines dropped because the log was blocked; with the label job, lines of its output, wherever it goes",
     ),
     Metric::new(
         Gauge,

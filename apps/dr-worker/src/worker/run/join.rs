@@ -22,6 +22,7 @@ use super::{
     session, site_check, watch,
 };
 use crate::{
+    capabilities::may_kill_any_user,
     config::{self, Config, HostPort, JobConfig},
     connect::Servers,
     error::Error,
@@ -65,12 +66,19 @@ pub(super) async fn join(
     let looks = config.jobs.iter().map(|job| look(&observer, config, job, memory));
     let looked: Vec<_> = stream::iter(looks).buffered(LOOKED_AT_ONCE).try_collect().await?;
     for (job, Looked { paths, leftovers }) in config.jobs.iter().zip(looked) {
-        if job.spec.no_new_privileges == Some(false) && !has_cgroups && !job::may_kill_any_user() {
+        if job.spec.no_new_privileges == Some(false) && !has_cgroups && !may_kill_any_user() {
             let job = job.name();
             tracing::warn!(
                 job,
                 "no_new_privileges is off, this worker may not kill processes of other users, and it has no \
                 cgroup to divide (systemd's Delegate=yes): what the job starts as another user may outlive the lease"
+            );
+        }
+        if job.spec.limits.processes.is_some() && !has_cgroups {
+            let job = job.name();
+            tracing::warn!(
+                job,
+                "limits.processes counts all processes of the job's user, and does not apply to root: this worker has no                 cgroup to divide (systemd's Delegate=yes)"
             );
         }
         let recipe = match job.recipe {

@@ -49,7 +49,7 @@ const FAREWELL: Duration = Duration::from_secs(2);
 /// How long to wait for processes of an earlier worker to end.
 const SWEEP_WITHIN: Duration = Duration::from_secs(2);
 
-/// How long the last lines of the log may take after a panic.
+/// How long the last lines may take: those of jobs at the end, those of the log after a panic.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// Runs the daemon until a signal ends it.
@@ -57,6 +57,8 @@ const LAST_LINES: Duration = Duration::from_secs(1);
 /// # Errors
 /// Why it could not start, or could not go on.
 pub(crate) async fn run(config: Config) -> Result<(), Error> {
+    let jobs = config.jobs.iter().map(JobConfig::name);
+    logging::identify(config.node.id.as_str(), config.node.site.as_str(), jobs);
     let mut signals = Signals::new().map_err(|e| Error::Internal(format!("no signals: {e}")))?;
     job::adopt_orphans().map_err(|e| Error::Internal(format!("can't become a subreaper: {e}")))?;
     tokio::spawn(async {
@@ -175,6 +177,7 @@ impl Running {
         let outcome = self.session.close(FAREWELL).await;
         tracing::info!(session = ?outcome, "the worker has stopped");
         self.background.shutdown().await;
+        job::flush_kept_output(LAST_LINES);
         result
     }
 

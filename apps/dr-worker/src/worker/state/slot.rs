@@ -10,6 +10,7 @@ use zk_session::BootTime;
 
 use crate::{
     config::{Check, HookName, JobSpec, NodeConfig},
+    logging, wall,
     worker::job::{
         Deadline, Guards, HookRuns, JobEnv, JobError, JobRun, ProcessState, ProcessStatus, check_fitness,
         run_hook, run_measure,
@@ -124,6 +125,7 @@ impl JobSlot {
 
     /// Sets the environment of the leadership that is being taken over.
     pub(in crate::worker) fn enter(&self, env: JobEnv) {
+        logging::set_term(self.name(), Some(env.term));
         self.lock().env = Some(env);
     }
 
@@ -157,7 +159,7 @@ impl JobSlot {
             () = self.hastened() => run.stop(BootTime::now()).await,
         };
         let exit = stopped.exit.map_or_else(|| "unknown".to_owned(), |exit| exit.to_string());
-        tracing::info!(job = self.name(), %exit, took_ms = stopped.took.as_millis(), "the job has stopped");
+        tracing::info!(job = self.name(), %exit, took_ms = wall::ms(stopped.took), "the job has stopped");
         let mut state = self.lock();
         let last = run.status().borrow().clone();
         state.restarts += u64::from(last.restarts);
@@ -191,6 +193,7 @@ impl JobSlot {
 
     /// Clears the environment after the end of the leadership.
     pub(in crate::worker) fn left(&self) {
+        logging::set_term(self.name(), None);
         let mut state = self.lock();
         state.env = None;
         state.presence = Presence::Left(BootTime::now());

@@ -1,0 +1,29 @@
+//! What this process may do to processes of other users.
+
+use std::fs;
+
+/// The bits in `/proc/PID/status`.
+const CAP_KILL: u64 = 1 << 5;
+const CAP_SETGID: u64 = 1 << 6;
+const CAP_SETUID: u64 = 1 << 7;
+
+/// Whether this process may send signals to those of any user.
+pub(crate) fn may_kill_any_user() -> bool {
+    has(CAP_KILL)
+}
+
+/// Whether it may start a program as any user, and end it.
+pub(crate) fn may_run_as_any_user() -> bool {
+    has(CAP_SETUID | CAP_SETGID | CAP_KILL)
+}
+
+/// Whether what is started can't become another user: where nothing is set, it can only if that one could be killed.
+pub(crate) fn renounces_privileges(set: Option<bool>) -> bool {
+    set.unwrap_or_else(|| !may_kill_any_user())
+}
+
+fn has(all: u64) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap_or_default();
+    u64::from_str_radix(effective.trim(), 16).is_ok_and(|set| set & all == all)
+}

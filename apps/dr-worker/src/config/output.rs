@@ -1,0 +1,81 @@
+//! Where output goes: that of a job, and the worker's log.
+
+use std::{path::PathBuf, time::Duration};
+
+use super::{parse::Words, reader::Section, size::Size};
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// Less would rotate with each line.
+const SMALLEST: Size = Size(1 << 10);
+
+/// Each rotation renames all of them.
+const MOST_KEPT: u32 = 1000;
+
+/// The journal's socket of the host.
+const JOURNAL: &str = "/run/systemd/journal/socket";
+
+/// Where a job's output goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JobOutput {
+    /// To the worker's log, line by line.
+    Log,
+    /// To a file, unchanged.
+    File(RotatedFile),
+    /// To the systemd journal, line by line.
+    Journal {
+        /// The journal's socket.
+        socket: PathBuf,
+    },
+}
+
+/// A file that is renamed and begun again when it is large or old.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RotatedFile {
+    /// The file; the older ones are beside it: `PATH.1`, `PATH.2`.
+    pub path: PathBuf,
+    /// It gets no larger.
+    pub max_size: Size,
+    /// It gets no older; zero: its age does not matter.
+    pub max_age: Duration,
+    /// How many older ones are kept.
+    pub keep: u32,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum OutputKind {
+    Log,
+    File,
+    Journal,
+}
+
+impl Words for OutputKind {
+    const WORDS: &[(&str, Self)] = &[("log", Self::Log), ("file", Self::File), ("journal", Self::Journal)];
+}
+
+/// Reads `output` of a job.
+pub(super) fn read_output(section: &mut Section<'_>) -> Option<JobOutput> {
+    match section.or("kind", OutputKind::Log) {
+        OutputKind::Log => Some(JobOutput::Log),
+        OutputKind::File => {
+            let path = section.required("path", "the file, such as \"/var/log/dr-worker/orders.log\"");
+            let file = read_rotated(section, PathBuf::new());
+            Some(JobOutput::File(RotatedFile { path: path?, ..file }))
+        }
+        OutputKind::Journal => Some(JobOutput::Journal { socket: section.or("socket", JOURNAL.into()) }),
+    }
+}
+
+/// Reads when and how a file is rotated.
+pub(super) fn read_rotated(section: &mut Section<'_>, path: PathBuf) -> RotatedFile {
+    let max_size = section.or("max_size", Size(10 << 20));
+    if max_size < SMALLEST {
+        section.problem("max_size", format!("{max_size} is too small; {SMALLEST} or more is valid"));
+    }
+    let max_age = section.duration("max_age", Duration::ZERO, Duration::ZERO..=3650 * DAY);
+    let keep = section.or("keep", 5);
+    if keep > MOST_KEPT {
+        section.problem("keep", format!("{keep} is out of range; 0 to {MOST_KEPT} is valid"));
+    }
+    RotatedFile { path, max_size, max_age, keep }
+}

@@ -1,0 +1,251 @@
+//! The last output of each job, kept in the state directory for `dr-worker logs`, wherever the output goes.
+//!
+//! One thread writes all of it, so a slow disk blocks neither a job nor the worker. Lines wait in memory; what is more
+//! than a file may hold is dropped from its beginning, as it would be from the file.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    fs::{self, File, OpenOptions},
+    io::{self, BufRead as _, BufReader, ErrorKind, Write as _},
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+    sync::{Condvar, LazyLock, Mutex, MutexGuard, Once, PoisonError},
+    thread,
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    wall::unix_ms,
+    worker::{guard::frames::Stream, job::lock::file_name},
+};
+
+/// The size of a file. The present one and the one before are kept.
+const SIZE: usize = 128 * 1024;
+
+/// How much is kept of a line, so that long ones do not displace all others.
+const LONGEST: usize = 2048;
+
+/// The pause between two writes, so that a job that writes endlessly costs little.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// A line, and where it is from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct KeptLine {
+    /// Milliseconds since 1970.
+    #[serde(rename = "t")]
+    pub(crate) at_ms: u64,
+    /// `None`: the worker itself, about a start or an end.
+    #[serde(rename = "s", default, skip_serializing_if = "Option::is_none")]
+    pub(crate) stream: Option<Stream>,
+    #[serde(rename = "l")]
+    pub(crate) line: String,
+}
+
+/// The files of the jobs of one member.
+#[derive(Clone, Debug)]
+pub(crate) struct KeptOutput {
+    dir: PathBuf,
+}
+
+impl KeptOutput {
+    /// Those of `member`.
+    pub(crate) fn of(state_dir: &Path, member: &str) -> Self {
+        Self::beside(&state_dir.join(format!("{}.lock", file_name(member))))
+    }
+
+    /// Those of the member with this lock.
+    pub(in crate::worker::job) fn beside(lock: &Path) -> Self {
+        Self { dir: lock.with_extension("output") }
+    }
+
+    fn file(&self, job: &str) -> PathBuf {
+        self.dir.join(format!("{}.jsonl", file_name(job)))
+    }
+
+    /// Adds a line. Does not block.
+    pub(in crate::worker::job) fn add(&self, job: &str, stream: Option<Stream>, line: &[u8]) {
+        let mut kept = String::from_utf8_lossy(&line[..line.len().min(LONGEST)]).into_owned();
+        if line.len() > LONGEST {
+            kept.push_str("...");
+        }
+        let line = kept;
+        WRITER.add(self.file(job), &KeptLine { at_ms: unix_ms(), stream, line });
+    }
+
+    /// The last `count` lines of a job, oldest first; `None` if there is no file of it.
+    ///
+    /// # Errors
+    /// If the files can't be read, with the path.
+    pub(crate) fn last(&self, job: &str, count: usize) -> io::Result<Option<Vec<KeptLine>>> {
+        let path = self.file(job);
+        let (mut present, before) = (open(&path)?, open(&previous(&path))?);
+        if let (Some(one), Some(other)) = (&present, &before)
+            && one.metadata()?.ino() == other.metadata()?.ino()
+        {
+            // It was renamed in between.
+            present = open(&path)?;
+        }
+        if present.is_none() && before.is_none() {
+            return Ok(None);
+        }
+        let mut last = VecDeque::new();
+        for file in [before, present].into_iter().flatten() {
+            for line in BufReader::new(file).split(b'\n') {
+                // A line that a full disk has cut.
+                let Ok(line) = serde_json::from_slice(&line?) else { continue };
+                last.push_back(line);
+                if last.len() > count {
+                    last.pop_front();
+                }
+            }
+        }
+        Ok(Some(last.into()))
+    }
+}
+
+fn open(path: &Path) -> io::Result<Option<File>> {
+    match File::open(path) {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(io::Error::new(error.kind(), format!("{}: {error}", path.display()))),
+    }
+}
+
+fn previous(path: &Path) -> PathBuf {
+    path.with_extension("1.jsonl")
+}
+
+/// Waits until all lines that were added before are written, but no longer than `within`.
+pub(crate) fn flush(within: Duration) {
+    let state = WRITER.lock();
+    let unwritten = |state: &mut State| state.is_writing || !state.waiting.is_empty();
+    let _ = WRITER.written.wait_timeout_while(state, within, unwritten);
+}
+
+static WRITER: LazyLock<Writer> = LazyLock::new(|| Writer {
+    state: Mutex::default(),
+    filled: Condvar::new(),
+    written: Condvar::new(),
+    started: Once::new(),
+});
+
+struct Writer {
+    state: Mutex<State>,
+    filled: Condvar,
+    written: Condvar,
+    started: Once,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: HashMap<PathBuf, Vec<u8>>,
+    is_writing: bool,
+}
+
+impl Writer {
+    fn add(&'static self, file: PathBuf, line: &KeptLine) {
+        self.started.call_once(|| {
+            let started = thread::Builder::new().name("kept-output".to_owned()).spawn(|| self.run());
+            if let Err(error) = started {
+                tracing::warn!(%error, "no output of jobs is kept for `logs`: can't start a thread");
+            }
+        });
+        let mut state = self.lock();
+        let waiting = state.waiting.entry(file).or_default();
+        // Writing to a vector does not fail.
+        let _ = serde_json::to_writer(&mut *waiting, line);
+        waiting.push(b'\n');
+        if waiting.len() > 2 * SIZE {
+            keep_end(waiting);
+        }
+        self.filled.notify_one();
+    }
+
+    fn run(&self) {
+        let mut is_failing = false;
+        loop {
+            let state = self.lock();
+            let mut state = self
+                .filled
+                .wait_while(state, |state| state.waiting.is_empty())
+                .unwrap_or_else(PoisonError::into_inner);
+            let waiting = std::mem::take(&mut state.waiting);
+            state.is_writing = true;
+            drop(state);
+            for (path, mut lines) in waiting {
+                keep_end(&mut lines);
+                let failed = write(&path, &lines).err();
+                if let Some(error) = failed.as_ref().filter(|_| !is_failing) {
+                    let path = path.display();
+                    tracing::warn!(%error, "can't keep the last output of a job in {path}: `logs` will lack it");
+                }
+                is_failing = failed.is_some();
+            }
+            self.lock().is_writing = false;
+            self.written.notify_all();
+            thread::sleep(PAUSE);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // No code panics while it is locked.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Drops the oldest lines beyond the size of a file.
+fn keep_end(lines: &mut Vec<u8>) {
+    let Some(excess) = lines.len().checked_sub(SIZE) else { return };
+    let end =
+        lines[excess..].iter().position(|&byte| byte == b'\n').map_or(lines.len(), |end| excess + end + 1);
+    lines.drain(..end);
+}
+
+fn write(path: &Path, lines: &[u8]) -> io::Result<()> {
+    match path.parent().map(fs::create_dir) {
+        Some(Err(error)) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    if fs::metadata(path).is_ok_and(|file| file.len() + lines.len() as u64 > SIZE as u64) {
+        fs::rename(path, previous(path))?;
+    }
+    // Output can hold what is not for all users.
+    let mut file = OpenOptions::new().append(true).create(true).mode(0o640).open(path)?;
+    file.write_all(lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_lines_are_kept_and_no_more_than_two_files_hold() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let kept = KeptOutput::of(dir.path(), "east/1");
+        assert_eq!(kept.last("orders", 10).expect("readable"), None);
+        for number in 0..20_000 {
+            kept.add("orders", Some(Stream::Stderr), format!("line {number}").as_bytes());
+        }
+        kept.add("orders", None, b"ended: exit code 1");
+        kept.add("orders", Some(Stream::Stdout), b"\xff\x00binary");
+        flush(Duration::from_secs(30));
+        let last = kept.last("orders", 3).expect("readable").expect("kept");
+        let last: Vec<_> = last.iter().map(|kept| (kept.stream, kept.line.as_str())).collect();
+        assert_eq!(
+            last,
+            [
+                (Some(Stream::Stderr), "line 19999"),
+                (None, "ended: exit code 1"),
+                (Some(Stream::Stdout), "\u{fffd}\0binary"),
+            ]
+        );
+        let size: u64 = fs::read_dir(dir.path().join("east%2f1.output"))
+            .expect("a directory")
+            .map(|file| file.expect("a file").metadata().expect("a file").len())
+            .sum();
+        assert!(size <= 2 * SIZE as u64 + 1024, "{size}");
+        assert!(kept.last("orders", usize::MAX).expect("readable").expect("kept").len() > 1000);
+    }
+}

@@ -1,0 +1,233 @@
+//! Copies the output of programs to where it goes: the worker's log, a file, or the journal.
+//!
+//! A program never has the worker's own standard error: if nothing reads that pipe, the program would fill it, and the
+//! worker would block. The program has its own pipe, from which its lines are copied.
+//!
+//! Lines wait a moment for a destination that accepts none, which slows the program down as a slow log would. After that
+//! they are dropped and counted until it accepts lines again.
+
+mod kept;
+mod lines;
+mod sink;
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use metrics::{Counter, counter};
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe;
+use tokio::task::JoinHandle;
+
+use super::JobEnv;
+use crate::{
+    config::{JobOutput, JobSpec},
+    logging::{self, OUTPUT},
+    worker::guard::frames::{Frame, Frames, Stream},
+};
+pub(crate) use kept::{KeptLine, KeptOutput, flush};
+use lines::Lines;
+use sink::{FileSink, JournalSink};
+
+/// How long lines wait for room before they are dropped.
+const STALL: Duration = Duration::from_secs(1);
+
+/// The pause between two reads of dropped lines, so that a program that writes endlessly costs no CPU time.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// The capacity of a pipe.
+const CHUNK: usize = 64 * 1024;
+
+/// How long the lines of a program that has ended may take to reach their destination.
+const LAST_WORDS: Duration = Duration::from_millis(100);
+
+/// The task that copies lines while any process has the other end of the pipe.
+#[derive(Debug)]
+pub(super) struct Copying(JoinHandle<()>);
+
+/// Creates a pipe whose lines are logged under a program's name. `dropped` counts the lines that are dropped.
+///
+/// # Errors
+/// If no descriptors are left.
+///
+/// # Panics
+/// Outside a tokio runtime with I/O and time enabled.
+pub(super) fn to_log(name: &str, dropped: Counter) -> io::Result<(OwnedFd, Copying)> {
+    let (reader, writer) = pipe()?;
+    let outlet = Outlet::new(name.to_owned(), None, To::Log, dropped);
+    Ok((writer, Copying(tokio::spawn(copy(reader, false, outlet)))))
+}
+
+/// Creates a pipe for the frames of a job's guard. The job's lines go where its configuration says, and to `kept`.
+///
+/// # Errors
+/// If no descriptors are left.
+///
+/// # Panics
+/// As [`to_log`].
+pub(super) fn of_job(
+    spec: &JobSpec,
+    env: &JobEnv,
+    kept: Option<KeptOutput>,
+) -> io::Result<(OwnedFd, Copying)> {
+    let (reader, writer) = pipe()?;
+    let to = match &spec.output {
+        JobOutput::Log => To::Log,
+        JobOutput::File(file) => To::File(FileSink::open(&spec.name, file)?),
+        JobOutput::Journal { socket } => {
+            To::Journal(JournalSink::new(socket.clone(), &spec.name, &env.over(&spec.env)))
+        }
+    };
+    let dropped = counter!("dr_log_lines_dropped_total", "job" => spec.name.clone());
+    let outlet = Outlet { kept, ..Outlet::new(spec.name.clone(), Some(env.term), to, dropped) };
+    Ok((writer, Copying(tokio::spawn(copy(reader, true, outlet)))))
+}
+
+/// The read end, and the write end.
+///
+/// # Errors
+/// If no descriptors are left.
+pub(super) fn pipe() -> io::Result<(pipe::Receiver, OwnedFd)> {
+    let (writer, reader) = pipe::pipe()?;
+    Ok((reader, writer.into_blocking_fd()?))
+}
+
+impl Copying {
+    /// Waits a moment for the last lines of a program that has ended. Later lines are copied in the background.
+    pub(super) async fn finish(self) {
+        let _ = tokio::time::timeout(LAST_WORDS, self.0).await;
+    }
+}
+
+async fn copy(mut from: pipe::Receiver, is_framed: bool, mut outlet: Outlet) {
+    let mut frames = Frames::default();
+    let mut lines: [Lines; 2] = Default::default();
+    let mut chunk = vec![0; CHUNK];
+    while let Ok(count @ 1..) = from.read(&mut chunk).await {
+        if is_framed {
+            frames.push(&chunk[..count]);
+            while let Some(frame) = frames.next() {
+                match frame {
+                    Frame::Output(stream, content) => {
+                        outlet.pass_on(stream, &mut lines[stream as usize], content).await;
+                    }
+                    // The guard has written how much in their place.
+                    Frame::Dropped(lines) => outlet.counter.increment(lines),
+                }
+            }
+        } else {
+            outlet.pass_on(Stream::Stdout, &mut lines[0], &chunk[..count]).await;
+        }
+        outlet.flush().await;
+        if outlet.is_stalled {
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+    for stream in Stream::ALL {
+        if let Some(rest) = lines[stream as usize].rest() {
+            outlet.write(stream, rest).await;
+        }
+    }
+    outlet.flush().await;
+}
+
+enum To {
+    Log,
+    File(FileSink),
+    Journal(JournalSink),
+}
+
+/// The destination of one program's lines.
+struct Outlet {
+    name: String,
+    term: Option<u64>,
+    to: To,
+    kept: Option<KeptOutput>,
+    counter: Counter,
+    /// Dropped lines since the last report.
+    dropped: u64,
+    /// Whether the destination has accepted nothing since [`STALL`] ago.
+    is_stalled: bool,
+}
+
+impl Outlet {
+    fn new(name: String, term: Option<u64>, to: To, counter: Counter) -> Self {
+        Self { name, term, to, kept: None, counter, dropped: 0, is_stalled: false }
+    }
+
+    async fn pass_on(&mut self, stream: Stream, lines: &mut Lines, content: &[u8]) {
+        lines.push(content);
+        while let Some(line) = lines.next() {
+            self.write(stream, line).await;
+        }
+    }
+
+    async fn write(&mut self, stream: Stream, line: &[u8]) {
+        if let Some(kept) = &self.kept {
+            kept.add(&self.name, Some(stream), line);
+        }
+        let patience = self.patience();
+        let accepted = match &mut self.to {
+            To::Log => tokio::time::timeout(patience, logging::room_for_output()).await.map(Ok),
+            To::Journal(journal) => tokio::time::timeout(patience, journal.send(stream, line)).await,
+            To::File(file) => return file.push(line),
+        };
+        match accepted {
+            Ok(Ok(())) => self.accepted(),
+            Ok(Err(error)) => {
+                if self.dropped == 0 {
+                    let job = self.name.as_str();
+                    tracing::error!(job, %error, "can't write its output to the journal; lines are dropped until it accepts them");
+                }
+                return self.dropped(1);
+            }
+            Err(_) => return self.dropped(1),
+        }
+        if let To::Log = self.to {
+            let (job, term, stream) = (self.name.as_str(), self.term, stream.as_str());
+            tracing::info!(target: OUTPUT, job, term, stream, "{}", String::from_utf8_lossy(line));
+        }
+    }
+
+    /// Passes on what was collected of a chunk.
+    async fn flush(&mut self) {
+        let patience = self.patience();
+        let To::File(file) = &mut self.to else { return };
+        let lines = file.waiting();
+        if lines == 0 {
+            return;
+        }
+        match tokio::time::timeout(patience, file.flush(&self.counter)).await {
+            Ok(()) => self.accepted(),
+            Err(_) => {
+                file.discard();
+                self.dropped(lines as u64);
+            }
+        }
+    }
+
+    /// How long to wait for room.
+    fn patience(&self) -> Duration {
+        if self.is_stalled { Duration::ZERO } else { STALL }
+    }
+
+    fn dropped(&mut self, lines: u64) {
+        self.is_stalled = true;
+        self.dropped += lines;
+        self.counter.increment(lines);
+    }
+
+    fn accepted(&mut self) {
+        self.is_stalled = false;
+        if self.dropped > 0 {
+            let lines = std::mem::take(&mut self.dropped);
+            let job = self.name.as_str();
+            let to = match &self.to {
+                To::Log => "the log",
+                To::File(_) => "its file",
+                To::Journal(_) => "the journal",
+            };
+            tracing::warn!(job, lines, "{lines} lines of its output were dropped: {to} accepted none");
+        }
+    }
+}

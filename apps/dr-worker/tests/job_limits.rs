@@ -1,0 +1,194 @@
+//! The user that a job runs as, and its limits, with real workers.
+
+mod support;
+
+use std::{fs, os::unix::fs::PermissionsExt as _, os::unix::process::CommandExt as _, process::Command};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::{Pid, Uid},
+};
+use serde_json::{Value, json};
+use support::{
+    Outcome, Running, set,
+    stage::{Stage, leads},
+    until,
+};
+
+fn job(script: &str) -> String {
+    format!("job.orders.command={}", json!(["/bin/sh", "-c", script]))
+}
+
+/// What the job has printed.
+fn printed(stage: &Stage) -> String {
+    let mut command = stage.worker_command("east-1", "east", &[]);
+    let outcome = Outcome::of(command.args(["--output", "json", "logs", "orders"]));
+    outcome.assert(0, &[]);
+    let lines = outcome.stdout.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let lines: Vec<_> = lines.filter(|line| line["stream"] != "worker").collect();
+    lines.iter().filter_map(|line| line["line"].as_str()).collect::<Vec<_>>().join("\n")
+}
+
+#[track_caller]
+fn prints(stage: &Stage, parts: &[&str]) {
+    until("it has printed all", || printed(stage).contains("the end"));
+    let all = printed(stage);
+    for part in parts {
+        assert!(all.contains(part), "{part:?} is not in:\n{all}");
+    }
+}
+
+/// Only root may start a job as another user. With CI these tests must run.
+fn may_change_user(test: &str) -> bool {
+    let is_root = Uid::effective().is_root();
+    assert!(is_root || std::env::var_os("CI").is_none(), "{test} needs root");
+    if !is_root {
+        eprintln!("SKIPPED: {test} needs root");
+    }
+    is_root
+}
+
+fn pid(worker: &Running) -> Option<Pid> {
+    let status: Value = serde_json::from_str(&worker.http("GET", "/status").1).expect("JSON");
+    let pid = status["jobs"]["orders"]["process"]["pid"].as_i64()?;
+    Some(Pid::from_raw(i32::try_from(pid).expect("a pid")))
+}
+
+#[test]
+fn limits_are_set_and_hold() {
+    let stage = Stage::new("/limits");
+    let take = "python3 -c 'bytearray(300 << 20)' 2>&1 | tail -1";
+    let script = format!("tr -s ' ' < /proc/self/limits; {take}; echo the end; exec sleep 600");
+    let limits = "job.orders.limits={ open_files = 77, processes = 4321, memory = \"256MiB\" }";
+    let worker = stage.worker("east-1", "east", &[&job(&script), limits]);
+    prints(
+        &stage,
+        &[
+            "Max open files 77 77 files",
+            "Max processes 4321 4321 processes",
+            "Max address space 268435456 268435456 bytes",
+            "MemoryError",
+        ],
+    );
+    until("it leads", || leads(&worker));
+    // Hooks and the worker itself have their own.
+    let own = fs::read_to_string(format!("/proc/{}/limits", worker.pid())).expect("it lives");
+    assert!(!own.contains("268435456"), "{own}");
+}
+
+#[test]
+fn the_smallest_limits_start_a_program() {
+    let stage = Stage::new("/smallest-limits");
+    let limits = "job.orders.limits={ open_files = 16, memory = \"16MiB\" }";
+    let _worker = stage.worker("east-1", "east", &[&job("echo the end; exec sleep 600"), limits]);
+    prints(&stage, &[]);
+}
+
+#[test]
+fn a_job_runs_as_its_user_with_nothing_of_the_workers() {
+    if !may_change_user("a_job_runs_as_its_user_with_nothing_of_the_workers") {
+        return;
+    }
+    let stage = Stage::new("/user");
+    let script = "grep -E '^(Uid|Gid|Groups|CapEff|CapAmb)' /proc/self/status | tr '\\t' ' '; echo \"$USER $LOGNAME $HOME\"; \
+                  touch /root/x 2>&1; ls /proc/self/fd | tr '\\n' ' '; echo; echo the end; trap 'echo bye; exit' TERM; \
+                  while :; do sleep 0.1; done";
+    let settings =
+        [&job(script), "job.orders.user=nobody", "job.orders.group=daemon", "job.orders.working_dir=/"];
+    let worker = stage.worker("east-1", "east", &settings);
+    let id = |what: &str| {
+        let found = Command::new("id").args([what, "nobody"]).output().expect("id").stdout;
+        String::from_utf8(found).expect("text").trim().to_owned()
+    };
+    let user = id("-u");
+    let daemon = nix::unistd::Group::from_name("daemon").expect("groups").expect("it exists").gid;
+    prints(
+        &stage,
+        &[
+            &format!("Uid: {user} {user} {user} {user}"),
+            &format!("Gid: {daemon} {daemon} {daemon} {daemon}"),
+            &format!("Groups: {daemon}"),
+            "CapEff: 0000000000000000",
+            "CapAmb: 0000000000000000",
+            "nobody nobody /nonexistent",
+            "Permission denied",
+            "0 1 2 3 \n",
+        ],
+    );
+    until("it leads", || leads(&worker));
+    let moved = stage.worker("west-1", "west", &[]);
+    stage.operator(&["switchover", "--to", "west-1", "--wait"]).assert(0, &[]);
+    assert!(printed(&stage).contains("bye"), "{}", printed(&stage));
+    drop(moved);
+}
+
+#[test]
+fn a_job_of_another_user_dies_with_its_guard() {
+    if !may_change_user("a_job_of_another_user_dies_with_its_guard") {
+        return;
+    }
+    let stage = Stage::new("/user-guard");
+    let settings = [
+        &job("trap '' TERM; while :; do sleep 0.1; done"),
+        "job.orders.user=nobody",
+        "job.orders.working_dir=/",
+    ];
+    let worker = stage.worker("east-1", "east", &settings);
+    until("it leads", || leads(&worker));
+    let job = pid(&worker).expect("it runs");
+    let guard = worker.children();
+    assert_eq!(guard.len(), 1, "{guard:?}");
+    kill(guard[0], Signal::SIGKILL).expect("it lives");
+    until("the job is gone, and runs again", || pid(&worker).is_some_and(|pid| pid != job));
+    assert!(kill(job, None).is_err(), "no process of the first run is left");
+}
+
+#[test]
+fn what_can_not_be_set_is_refused() {
+    let stage = Stage::new("/limits-refused");
+    let check = |settings: &[&str]| {
+        let mut command = stage.worker_command("east-1", "east", settings);
+        Outcome::of(command.args(["config", "check"]))
+    };
+    for (setting, part) in [
+        ("user=no-such-user", "job.orders.user: no user \"no-such-user\" on this host"),
+        ("group=daemon", "job.orders.group: it needs `user` as well"),
+        ("limits={ memory = \"1MiB\" }", "job.orders.limits.memory: 1MiB is too small; 16MiB or more"),
+        ("limits={ memory = \"lots\" }", "expected a size"),
+        ("limits={ open_files = 3 }", "3 is too few; 16 or more"),
+        ("limits={ open_files = 4000000000 }", "above the hard limit of this process"),
+        ("limits={ processes = 0 }", "0 would be no job"),
+        ("limits={ cpu = 1 }", "unknown key"),
+    ] {
+        check(&[&format!("job.orders.{setting}")]).assert(78, &[part]);
+    }
+    check(&["job.orders.limits={ open_files = 16, processes = 5 }"]).assert(0, &[]);
+}
+
+#[test]
+fn a_worker_that_may_not_change_the_user_refuses_to() {
+    if !may_change_user("a_worker_that_may_not_change_the_user_refuses_to") {
+        return;
+    }
+    // This test becomes another user to show it.
+    let dir = tempfile::Builder::new()
+        .permissions(fs::Permissions::from_mode(0o755))
+        .tempdir_in("/tmp")
+        .expect("a directory");
+    let exe = dir.path().join("dr-worker");
+    fs::copy(env!("CARGO_BIN_EXE_dr-worker"), &exe).expect("copied");
+    let check = |user: &str| {
+        let mut command = Command::new(&exe);
+        let job = [
+            "node.id=a",
+            "node.site=east",
+            "zookeeper.connect=localhost:2181",
+            "job.orders.command=[\"/bin/true\"]",
+        ];
+        set(&mut command, &job);
+        set(&mut command, &[&format!("job.orders.user={user}")]);
+        Outcome::of(command.uid(65534).gid(65534).current_dir("/").args(["config", "check"]))
+    };
+    check("root").assert(78, &["job.orders.user: this process may not run a job as \"root\"", "CAP_SETUID"]);
+    check("nobody").assert(0, &[]);
+}
