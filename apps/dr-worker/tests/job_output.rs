@@ -159,6 +159,23 @@ fn a_file_is_rotated_and_nothing_is_lost() {
     assert_eq!(dropped(&worker), 0.0);
 }
 
+#[test]
+fn the_last_words_of_a_job_are_written_before_its_worker_ends() {
+    let stage = Stage::new("/output-last-words");
+    let path = stage.dir.path().join("orders.log");
+    let output = format!("job.orders.output={{ kind = \"file\", path = {path:?} }}");
+    let script = "exec 2>/dev/null; trap 'seq 1000; echo bye; exit 0' TERM; while :; do sleep 0.1; done";
+    let mut worker = stage.worker("east-1", "east", &[&job(script), &output]);
+    until("it leads", || leads(&worker));
+    worker.signal(Signal::SIGTERM);
+    assert_eq!(worker.ended().code(), Some(0));
+    let written = fs::read_to_string(&path).expect("a file");
+    let end = &written[written.len().saturating_sub(100)..];
+    assert!(end.ends_with("\n1000\nbye\n"), "{end} {:?}", last(&stage, 3));
+    let lines = last(&stage, 2);
+    assert!(has(&lines, "stdout", "bye") && has(&lines, "worker", "ended: exit code 0"), "{lines:?}");
+}
+
 /// A worker whose job writes all the time and whose output goes nowhere still leads, and moves at once.
 #[track_caller]
 fn is_not_held_up(stage: &Stage, output: &str) {

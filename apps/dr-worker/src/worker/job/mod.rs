@@ -44,7 +44,7 @@ pub use lock::{LockError, StateLock};
 pub use measure::run_measure;
 pub use oneshot::Deadline;
 pub use orphans::{adopt_orphans, tend_orphans};
-pub(crate) use output::{KeptLine, KeptOutput, flush as flush_kept_output};
+pub(crate) use output::{KeptLine, KeptOutput, flush as flush_output};
 pub(crate) use probe::{check_fitness, check_once};
 pub use run::JobRun;
 pub use status::{ProcessState, ProcessStatus, Stopped};

@@ -177,7 +177,7 @@ impl Running {
         let outcome = self.session.close(FAREWELL).await;
         tracing::info!(session = ?outcome, "the worker has stopped");
         self.background.shutdown().await;
-        job::flush_kept_output(LAST_LINES);
+        job::flush_output(LAST_LINES);
         result
     }
 

@@ -118,7 +118,7 @@ fn previous(path: &Path) -> PathBuf {
 }
 
 /// Waits until all lines that were added before are written, but no longer than `within`.
-pub(crate) fn flush(within: Duration) {
+pub(super) fn flush(within: Duration) {
     let state = WRITER.lock();
     let unwritten = |state: &mut State| state.is_writing || !state.waiting.is_empty();
     let _ = WRITER.written.wait_timeout_while(state, within, unwritten);

@@ -25,7 +25,7 @@ use crate::{
     logging::{self, OUTPUT},
     worker::guard::frames::{Frame, Frames, Stream},
 };
-pub(crate) use kept::{KeptLine, KeptOutput, flush};
+pub(crate) use kept::{KeptLine, KeptOutput};
 use lines::Lines;
 use sink::{FileSink, JournalSink};
 
@@ -40,6 +40,12 @@ const CHUNK: usize = 64 * 1024;
 
 /// How long the lines of a program that has ended may take to reach their destination.
 const LAST_WORDS: Duration = Duration::from_millis(100);
+
+/// Waits until all lines of jobs are written that were passed on before, but no longer than `within` for each destination.
+pub(crate) fn flush(within: Duration) {
+    sink::flush(within);
+    kept::flush(within);
+}
 
 /// The task that copies lines while any process has the other end of the pipe.
 #[derive(Debug)]

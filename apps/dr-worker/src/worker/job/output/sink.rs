@@ -4,8 +4,12 @@ use std::{
     collections::{BTreeMap, HashMap},
     io,
     path::PathBuf,
-    sync::{LazyLock, Mutex, PoisonError},
+    sync::{
+        LazyLock, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
     thread,
+    time::{Duration, Instant},
 };
 
 use metrics::Counter;
@@ -24,6 +28,20 @@ const WAITING: usize = 16;
 struct Batch {
     lines: Vec<u8>,
     dropped: Counter,
+}
+
+/// How many batches are not written yet.
+static UNWRITTEN: AtomicUsize = AtomicUsize::new(0);
+
+/// The pause between two looks at that number, at the end of the worker.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+/// Waits until all files are written, but no longer than `within`.
+pub(super) fn flush(within: Duration) {
+    let by = Instant::now() + within;
+    while UNWRITTEN.load(Ordering::Acquire) > 0 && Instant::now() < by {
+        thread::sleep(LOOK_AGAIN);
+    }
 }
 
 /// The writers of files. One for each file, however often the job is started: if a disk hangs, one thread hangs.
@@ -71,6 +89,7 @@ impl FileSink {
     /// Cancel safe: the lines remain.
     pub(super) async fn flush(&mut self, dropped: &Counter) {
         if let Ok(room) = self.batches.reserve().await {
+            UNWRITTEN.fetch_add(1, Ordering::AcqRel);
             room.send(Batch { lines: std::mem::take(&mut self.lines), dropped: dropped.clone() });
         }
     }
@@ -104,6 +123,7 @@ fn write(job: &str, mut to: RotatingFile, mut batches: mpsc::Receiver<Batch>) {
                 batch.dropped.increment(lines);
             }
         }
+        UNWRITTEN.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
