@@ -5,6 +5,7 @@ use std::{
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering},
+        mpsc,
     },
     time::Duration,
 };
@@ -13,6 +14,7 @@ use election_core::{
     Election, ElectionConfig, Ended, Failure, Handler, Leadership, Nomination, Paths, Profile, Recipe,
     StopOrder, StopReason,
     record::{Current, RequestKind, RequestState, Target},
+    strategy::{Ranking, Round, Strategy},
 };
 use zk_session::{BootTime, DriverKind, Session};
 
@@ -308,4 +310,49 @@ async fn an_election_ends_where_no_lease_is_given() {
         assert_eq!(ended, Ended::NoLease(no_lease));
         assert!(ended.to_string().contains("ClickHouse Keeper"), "{ended}");
     }
+}
+
+/// A strategy that does not return before its gate is open.
+#[derive(Debug)]
+struct Hanging {
+    hangs: Arc<AtomicBool>,
+    /// Open once the sender is dropped.
+    gate: Mutex<mpsc::Receiver<()>>,
+}
+
+impl Strategy for Hanging {
+    fn rank(&self, round: &Round<'_>) -> Ranking {
+        self.hangs.store(true, Ordering::SeqCst);
+        let _ = self.gate.lock().unwrap().recv();
+        EastFirst.rank(round)
+    }
+}
+
+/// A watchdog can't be fed for an election that hangs, and needs not wait for one that has ended.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_that_hangs_does_not_respond() {
+    let world = World::start(DriverKind::Native).await;
+    let (open, gate) = mpsc::channel();
+    let hangs = Arc::new(AtomicBool::new(false));
+    let strategy = Hanging { hangs: Arc::clone(&hangs), gate: Mutex::new(gate) };
+    let me = Profile::new("slow".parse().unwrap()).in_site("east".parse().unwrap());
+    let paths = Paths::new(world.root(), "hanging").unwrap();
+    let config = ElectionConfig::new(paths, me, Recipe::Elector(Arc::new(strategy))).policy(world.policy());
+    let election = Election::join(world.session(None).await, config, Clumsy("nothing"));
+    tokio::time::timeout(SOON, election.responds()).await.expect("it responds");
+    // On this thread, because the blocked one may have the runtime's clock.
+    let pause = || std::thread::sleep(Duration::from_millis(10));
+    let deadline = BootTime::now() + SOON;
+    while !hangs.load(Ordering::SeqCst) {
+        assert!(BootTime::now() < deadline, "the strategy was not asked");
+        pause();
+    }
+    let asking = election.clone();
+    let answer = tokio::spawn(async move { asking.responds().await });
+    (0..50).for_each(|_| pause());
+    assert!(!answer.is_finished(), "it responds although its strategy hangs");
+    drop(open);
+    tokio::time::timeout(SOON, answer).await.expect("it responds again").unwrap();
+    election.leave().await;
+    tokio::time::timeout(SOON, election.responds()).await.expect("it has ended");
 }
