@@ -487,7 +487,8 @@ impl Engine {
             }
             _ => false,
         };
-        let acts = core.own.duty.wants_lease || seat.is_lowest();
+        let decides = seat.is_lowest() || core.acts_for_the_elector();
+        let acts = core.own.duty.wants_lease || decides;
         let wants = acts || is_next || self.course.keeps_lease();
         if wants != core.out.keeps_lease {
             core.out.keeps_lease = wants;
