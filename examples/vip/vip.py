@@ -47,9 +47,12 @@ class Arp:
     """Questions and announcements about an address on an interface."""
 
     def __init__(self, address, interface):
-        self.address = socket.inet_aton(address)
-        self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
-        self.socket.bind((interface, 0x0806))
+        try:
+            self.address = socket.inet_pton(socket.AF_INET, address)
+            self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+            self.socket.bind((interface, 0x0806))
+        except OSError as error:
+            sys.exit(f"no ARP for {address} on {interface}: {error}; it needs an IPv4 address, an interface, CAP_NET_RAW")
         self.own = self.socket.getsockname()[4]
 
     def send(self, sender):
@@ -138,12 +141,16 @@ def end_of_lease(worker):
 
 
 def hold(address, interface, worker, *program):
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    arp, child, announced = Arp(address, interface), None, 0
+    try:
+        held = Address(address)
+    except OSError as error:
+        sys.exit(f"no tun interface: {error}; it needs /dev/net/tun and CAP_NET_ADMIN")
     for scope in ("all", interface):
         with open(f"/proc/sys/net/ipv4/conf/{scope}/arp_ignore") as setting:
             if setting.read().strip() != "0":
                 sys.exit(f"net.ipv4.conf.{scope}.arp_ignore must be 0, or {interface} does not answer for {address}")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    arp, held, child, announced = Arp(address, interface), Address(address), None, 0
     try:
         while child is None or child.poll() is None:
             begun = time.monotonic()
