@@ -48,9 +48,9 @@ pub(crate) async fn run(args: &TestArgs) -> anyhow::Result<ExitCode> {
         packages::offer_contenders().await;
     }
     if packages.as_ref().is_none_or(|packages| packages.contains("dr-worker")) {
-        // Tests that need it are skipped with a message without it.
+        // Tests that need one are skipped with a message without it.
         packages::offer("prometheus", "/usr/bin/promtool").await;
-        // Without it the tests of the status page report that they are skipped.
+        packages::offer("haproxy", "/usr/sbin/haproxy").await;
         packages::offer("chromium", "/usr/bin/chromium").await;
     }
     if packages.as_ref().is_none_or(|packages| packages.contains("e2e")) {

@@ -7,17 +7,13 @@ mod support;
 use std::{
     fs,
     io::Write as _,
-    path::{Path, PathBuf},
+    path::Path,
     process::{Child, Command, Output, Stdio},
 };
 
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
 use serde_json::Value;
 use support::{
-    Running, http,
+    Example, Running, at, http,
     stage::{Stage, leads},
     until,
 };
@@ -25,23 +21,7 @@ use zk_testkit::PortReservation;
 
 /// Whether a program of the package is there.
 fn is_there(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let is_there = std::env::split_paths(&path).any(|dir| dir.join(program).is_file());
-    if !is_there {
-        let told = format!("there is no {program}: apt-get install --no-install-recommends prometheus");
-        assert!(std::env::var_os("CI").is_none(), "{told}");
-        eprintln!("SKIPPED: {told}");
-    }
-    is_there
-}
-
-/// A file of the workspace.
-fn at(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../..")
-        .join(path)
-        .canonicalize()
-        .expect("a file of the workspace")
+    support::is_there(program, "prometheus")
 }
 
 fn promtool(arguments: &[&str], input: &str) -> Output {
@@ -353,16 +333,6 @@ fn a_prometheus_server_sees_a_failover_by_the_main_alert() {
     assert_eq!(value(&text, "dr_transitions_total{", "cause=\"leader-lost\""), Some(1.0));
 }
 
-/// Ends it as Ctrl-C would, and kills it if the test fails.
-struct Example(Child);
-
-impl Drop for Example {
-    fn drop(&mut self) {
-        let _ = kill(Pid::from_raw(self.0.id().cast_signed()), Signal::SIGTERM);
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn the_example_starts_what_it_says_and_leaves_nothing() {
     if !is_there("prometheus") {
@@ -370,10 +340,7 @@ fn the_example_starts_what_it_says_and_leaves_nothing() {
     }
     let reserved = PortReservation::take(4).expect("free ports");
     let ports: Vec<_> = reserved.ports().iter().map(u16::to_string).collect();
-    let mut command = Command::new(at("examples/prometheus/run.sh"));
-    command.env("PORTS", ports.join(" ")).env("WORKER", env!("CARGO_BIN_EXE_dr-worker"));
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::inherit());
-    let example = Example(command.spawn().expect("the example"));
+    let example = Example::start("examples/prometheus/run.sh", &ports.join(" "));
     let query = |expr: &str| {
         let (_, body) = http(reserved.ports()[2], "GET", &format!("/api/v1/query?query={expr}")).ok()?;
         Some(body)

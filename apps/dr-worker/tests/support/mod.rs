@@ -8,6 +8,7 @@ pub(crate) mod stage;
 use std::{
     io::{BufRead, BufReader, Read as _},
     net::TcpListener,
+    path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Output, Stdio},
     time::{Duration, Instant},
 };
@@ -16,6 +17,49 @@ use nix::unistd::Pid;
 
 /// Longer than anything here takes on a busy machine.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
+
+/// Whether a program of Debian's package is there. If not, the test is skipped; with `CI` set it fails.
+pub(crate) fn is_there(program: &str, package: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    // Debian has some programs where only root's PATH leads.
+    let mut dirs = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
+    let is_there = dirs.any(|dir| dir.join(program).is_file());
+    if !is_there {
+        let told = format!("there is no {program}: apt-get install --no-install-recommends {package}");
+        assert!(std::env::var_os("CI").is_none(), "{told}");
+        eprintln!("SKIPPED: {told}");
+    }
+    is_there
+}
+
+/// A file of the workspace.
+pub(crate) fn at(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .join(path)
+        .canonicalize()
+        .expect("a file of the workspace")
+}
+
+/// A script of `examples/` that runs. It is ended as by Ctrl-C, also if the test fails.
+pub(crate) struct Example(Child);
+
+impl Example {
+    pub(crate) fn start(script: &str, ports: &str) -> Self {
+        let mut command = Command::new(at(script));
+        command.env("PORTS", ports).env("WORKER", env!("CARGO_BIN_EXE_dr-worker"));
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::inherit());
+        Self(command.spawn().expect("the example"))
+    }
+}
+
+impl Drop for Example {
+    fn drop(&mut self) {
+        let pid = Pid::from_raw(self.0.id().cast_signed());
+        let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM);
+        let _ = self.0.wait();
+    }
+}
 
 /// `dr-worker` without anything of the test's own environment that it would read.
 pub(crate) fn dr_worker() -> Command {
