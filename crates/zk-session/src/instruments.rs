@@ -67,7 +67,7 @@ impl Instruments {
     /// The span of all that is logged of the session. It has no parent: the session outlives its caller's span. At the
     /// level of errors, so that a filter that shows an event also shows whose it is.
     pub(crate) fn span(&self) -> Span {
-        error_span!(parent: None, "zookeeper_session", name = %self.session)
+        error_span!(parent: None, "zookeeper_session", session = %self.session)
     }
 
     /// Begins the counters at zero: of a counter that did not exist before, the first increment is not seen.

@@ -61,7 +61,7 @@ setters! { SessionBuilder:
 
     /// The name of the session in logs and metrics, `default` by default. Give each session of a process its own.
     ///
-    /// It is the field `name` of the `tracing` span `zookeeper_session`, in which the session logs, and the label `session`
+    /// It is the field `session` of the `tracing` span `zookeeper_session`, in which the session logs, and the label `session`
     /// of its metrics.
     name(name: impl Into<String>) { settings.instruments = Instruments::new(name.into()) }
 

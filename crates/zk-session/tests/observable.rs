@@ -20,7 +20,7 @@ impl Events {
         let news = &text[self.read..];
         let lines = news.lines().filter(|line| line.contains("zk_session::supervisor"));
         let lines =
-            lines.inspect(|line| assert!(line.contains("zookeeper_session{name=observed}"), "{line}"));
+            lines.inspect(|line| assert!(line.contains("zookeeper_session{session=observed}"), "{line}"));
         let changes =
             lines.filter_map(|line| line.find(" state=").map(|at| line[at + 1..].to_owned())).collect();
         self.read = text.len();

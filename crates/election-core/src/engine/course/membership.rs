@@ -301,7 +301,7 @@ impl Membership {
                 core.note(
                     Level::Info,
                     NoteKind::Registration,
-                    format!("stands in the election with ballot {ballot}"),
+                    format!("is a candidate with ballot {ballot}"),
                 );
                 core.own.seat = Seat { ballot: Some(ballot), ..Seat::default() };
                 self.step = MembershipStep::Rank;
@@ -358,7 +358,7 @@ impl Membership {
     }
 
     fn later(&self, core: &mut Core, why: &str) {
-        core.note(Level::Warn, NoteKind::Trouble, format!("standing in the election is delayed: {why}"));
+        core.note(Level::Warn, NoteKind::Trouble, format!("joining the election is delayed: {why}"));
         core.retry(Part::Membership);
     }
 

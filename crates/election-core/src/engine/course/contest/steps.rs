@@ -381,6 +381,6 @@ impl Contest {
 }
 
 fn later(core: &mut Core, why: &str) {
-    core.note(Level::Warn, NoteKind::Trouble, format!("standing in the election is delayed: {why}"));
+    core.note(Level::Warn, NoteKind::Trouble, format!("joining the election is delayed: {why}"));
     core.retry(Part::Contest);
 }
