@@ -45,7 +45,8 @@ fn a_drained_site_is_left_at_once() {
     });
 
     // Nobody is left to move to: it stays.
-    stage.operator(&["drain", "west"]).assert(0, &[]);
+    stage.operator(&["drain", "west"]).assert(64, &["no member of another site can lead", "--yes"]);
+    stage.operator(&["drain", "west", "--yes"]).assert(0, &[]);
     let again = stage.json(&["drain", "west"]);
     let expected = json!({
         "election": "orders", "changed": false, "mode": "auto", "drained": ["east", "west"],

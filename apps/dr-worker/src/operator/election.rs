@@ -1,15 +1,20 @@
 //! The session of a command, and the elections that it is about.
 
-use std::time::Duration;
+use std::{cell::Cell, time::Duration};
 
-use election_core::{Paths, operator::Observer};
+use election_core::{Paths, operator::Observer, strategy::in_words};
 use zk_session::{Incarnation, Session};
 
+use super::output;
 use crate::{
     config::{OperatorConfig, Sources},
     connect::connect,
     error::Error,
+    mask::mask,
 };
+
+/// How long to wait for ZooKeeper before that is shown.
+const PATIENCE: Duration = Duration::from_millis(700);
 
 /// How long to wait for ZooKeeper to close the session.
 const FAREWELL: Duration = Duration::from_millis(500);
@@ -18,20 +23,63 @@ const FAREWELL: Duration = Duration::from_millis(500);
 pub(super) struct Operator {
     pub(super) config: OperatorConfig,
     pub(super) session: Session,
+    /// Whether a lost connection has been shown.
+    shown: Cell<bool>,
+}
+
+/// Waits, and calls `shows` if that takes long.
+async fn showing_delay<T>(awaited: impl Future<Output = T>, shows: impl FnOnce()) -> T {
+    tokio::pin!(awaited);
+    match tokio::time::timeout(PATIENCE, &mut awaited).await {
+        Ok(result) => result,
+        Err(_) => {
+            shows();
+            awaited.await
+        }
+    }
 }
 
 impl Operator {
     /// Connects as configured.
     pub(super) async fn connect(sources: &Sources) -> Result<Self, Error> {
         let config = OperatorConfig::load(sources)?;
-        let session = connect(&config.zookeeper, None)
+        let zookeeper = &config.zookeeper;
+        let shows = || {
+            let (servers, most) = (&zookeeper.connect, in_words(zookeeper.connect_timeout));
+            let servers = mask(servers);
+            output::print_progress(format_args!(
+                "waiting for ZooKeeper at {servers}, for {most} at most (zookeeper.connect_timeout)"
+            ));
+        };
+        let session = showing_delay(connect(zookeeper, None), shows)
             .await
             .map_err(|error| error.located(|key, message| config.problem(key, message)))?;
-        Ok(Self { config, session })
+        Ok(Self { config, session, shown: Cell::new(false) })
     }
 
+    /// The present session. A lost connection is waited for, for as long as for the first one.
     pub(super) async fn incarnation(&self) -> Result<Incarnation, Error> {
-        self.session.active().await.map_err(|e| Error::Unreachable(e.to_string()))
+        let limit = self.config.zookeeper.connect_timeout;
+        let shows = || {
+            // Once is enough for a command that reads again and again.
+            if !self.shown.replace(true) {
+                let most = in_words(limit);
+                output::print_progress(format_args!(
+                    "the connection to ZooKeeper is lost; waiting for it, for {most} at most \
+                     (zookeeper.connect_timeout)"
+                ));
+            }
+        };
+        match showing_delay(tokio::time::timeout(limit, self.session.active()), shows).await {
+            Ok(active) => active.map_err(|e| Error::Unreachable(e.to_string())),
+            Err(_) => {
+                let why = format!(
+                    "the connection to ZooKeeper is lost, and was not restored within {}",
+                    in_words(limit)
+                );
+                Err(Error::Unreachable(why))
+            }
+        }
     }
 
     /// An observer over the current session.
