@@ -282,7 +282,9 @@ impl Danger<'_> {
                 && !drained.contains(other)
                 && failed_sites.iter().all(|failed| failed.site != *other)
         };
-        let is_last = !snapshot.members.iter().any(|member| is_open(&member.site));
+        let has_member =
+            |is: &dyn Fn(&SiteId) -> bool| snapshot.members.iter().any(|member| is(&member.site));
+        let is_last = has_member(&|own| own == site) && !has_member(&is_open);
         // An order that is given already changes nothing.
         let is_given = match fails {
             true => failed_sites.iter().any(|failed| failed.site == *site),

@@ -53,9 +53,13 @@ async fn show(operator: &Operator, arguments: &ListArguments, how: Output) -> Re
     if let (true, Output::Pretty, Some(screen)) = (arguments.watch, how, Screen::new()) {
         return redraw(operator, arguments, screen).await;
     }
-    let mut last = None;
+    let (mut last, mut trouble) = (None, None::<String>);
     loop {
-        match read(operator, arguments.job.as_deref()).await {
+        let result = read(operator, arguments.job.as_deref()).await;
+        if result.is_ok() {
+            trouble = None;
+        }
+        match result {
             Ok(clusters) if last.as_ref() == Some(&clusters) => {}
             Ok(clusters) => {
                 // Without a terminal a table follows the last one.
@@ -65,8 +69,13 @@ async fn show(operator: &Operator, arguments: &ListArguments, how: Output) -> Re
                 print(&clusters, how)?;
                 last = Some(clusters);
             }
-            // `--watch` continues until it works again.
-            Err(error) if arguments.watch => output::print_warning(error),
+            // `--watch` continues until it works again, and reports each trouble once.
+            Err(error) if arguments.watch => {
+                let message = error.to_string();
+                if trouble.replace(message.clone()).as_ref() != Some(&message) {
+                    output::print_warning(message);
+                }
+            }
             Err(error) => return Err(error),
         }
         if !arguments.watch {
