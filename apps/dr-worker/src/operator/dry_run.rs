@@ -52,8 +52,8 @@ pub(super) fn show(
     }
     let mut lines = vec![format!("{job}: dry run of {what}; nothing is written")];
     let several = simulated.slots.len() > 1;
-    // Otherwise a decision tells why.
-    if simulated.unchanged {
+    // Otherwise a decision or an obstacle tells why.
+    if simulated.unchanged && simulated.slots.iter().all(|slot| slot.obstacles.is_empty()) {
         lines.push(format!("  now: {next}"));
     }
     for slot in &mut simulated.slots {
