@@ -55,6 +55,8 @@ impl Operator {
         let mut command = Command::new(program(self.program));
         let (name, value) = self.tree.mark();
         command.args(&self.options).args(verb).env(name, value).env("NO_COLOR", "1");
+        // Wide, so that no table is folded.
+        command.env("COLUMNS", "1000");
         command.stdin(Stdio::null()).kill_on_drop(true);
         let shown = format!("{} {}", self.program, verb.join(" "));
         let output = tokio::time::timeout(ENDS_WITHIN, command.output()).await;

@@ -95,7 +95,8 @@ async fn a_forced_failover_moves_the_job_off_a_leader_whose_stop_hangs(driver: D
     assert!(is_there(old_job), "the old job works on while its stop hangs");
 
     let forced = BootTime::now();
-    let said = cluster.operator().done(&["failover", "--to-site", "west", "--force", "--wait"]).await;
+    let said =
+        cluster.operator().done(&["failover", "--to-site", "west", "--force", "--yes", "--wait"]).await;
     let took = BootTime::now().duration_since(forced);
     println!("{driver}: failover --force --wait took {took:?}");
     assert!(took < Duration::from_secs(20), "the hook hangs for ten minutes; {took:?}: {said:?}");

@@ -43,7 +43,9 @@ async fn told_in_time(driver: Driver, connect: &str, named: &str) {
         "--set".to_owned(),
         format!("job.orders.working_dir={}", desk.path("").display()),
     ];
-    for verb in [&["run"][..], &["list"], &["history"], &["failover", "--force", "--to-site", "west"]] {
+    for verb in
+        [&["run"][..], &["list"], &["history"], &["failover", "--force", "--yes", "--to-site", "west"]]
+    {
         let mut args: Vec<&str> = settings.iter().map(String::as_str).collect();
         args.extend(verb);
         let asked = Instant::now();

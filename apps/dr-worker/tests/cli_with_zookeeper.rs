@@ -151,7 +151,7 @@ fn frozen_east(stage: &Stage) -> (Running, Running) {
 fn a_failover_needs_no_elector() {
     let stage = Stage::new("/no-elector");
     let (east, west) = frozen_east(&stage);
-    let forced = stage.operator(&["failover", "--to-site", "west", "--force", "--wait"]);
+    let forced = stage.operator(&["failover", "--to-site", "west", "--force", "--yes", "--wait"]);
     forced.assert(0, &["this command takes the decision"]);
     assert_eq!(forced.stdout, "west-1 leads orders in term 3\n");
     assert!(leads(&west));
@@ -248,7 +248,7 @@ fn a_mode_that_forbids_a_move_is_named_at_once() {
     let west = stage.worker("west-1", "west", &[]);
     until("west-1 is next in line", || successors(&stage.json(&["list"]))[0] == "west-1");
     stage.operator(&["mode", "observe"]).assert(0, &[]);
-    for verb in [&["switchover", "--wait"][..], &["failover"], &["failover", "--force", "--wait"]] {
+    for verb in [&["switchover", "--wait"][..], &["failover"], &["failover", "--force", "--yes", "--wait"]] {
         let refused = stage.operator(verb);
         refused.assert(75, &["the mode is observe: nothing is carried out", "dr-worker mode auto"]);
         assert!(refused.took < Duration::from_secs(5), "{:?}", refused.took);
@@ -416,15 +416,15 @@ fn a_raised_base_makes_tokens_newer_and_is_raised_once() {
     let token =
         |stage: &Stage| stage.json(&["list"])["slots"][0]["leader"]["fencing_token"].as_u64().unwrap_or(0);
     let above = token(&stage) + 1_000_000;
-    let raised = stage.json(&["raise-token", "--above", &above.to_string()]);
+    let raised = stage.json(&["raise-token", "--above", &above.to_string(), "--yes"]);
     assert_eq!(raised["term"], 2, "{raised:#}");
     until("east-1 leads with a newer token", || leads(&east) && token(&stage) > above);
-    let again = stage.json(&["raise-token", "--above", &above.to_string(), "--job", "orders"]);
+    let again = stage.json(&["raise-token", "--above", &above.to_string(), "--yes", "--job", "orders"]);
     assert!(again["term"].is_null(), "{again:#}");
-    stage.operator(&["raise-token", "--above", &u64::MAX.to_string()]).assert(64, &["no token"]);
+    stage.operator(&["raise-token", "--above", &u64::MAX.to_string(), "--yes"]).assert(64, &["no token"]);
     stage.operator(&["raise-token"]).assert(64, &["--above"]);
     // Before anybody has ever taken part.
-    let job = ["raise-token", "--above", "77", "--job", "bills"];
+    let job = ["raise-token", "--above", "77", "--yes", "--job", "bills"];
     assert_eq!(stage.json(&job)["term"], 1);
 }
 
@@ -433,7 +433,7 @@ fn a_token_that_resources_refuse_is_shown_with_the_command_that_mends_it() {
     let stage = Stage::new("/forgotten");
     let mut east = stage.worker("east-1", "east", &[]);
     until("east-1 leads", || leads(&east));
-    stage.operator(&["raise-token", "--above", "1000000000000"]).assert(0, &[]);
+    stage.operator(&["raise-token", "--above", "1000000000000", "--yes"]).assert(0, &[]);
     let leaderships = || stage.json(&["history"])["leaderships"].as_array().map_or(0, Vec::len);
     until("its new token is in the history", || leads(&east) && leaderships() == 2);
     assert_eq!(stage.json(&["list"])["problems"], json!([]));

@@ -230,6 +230,33 @@ fn help_version_and_completions_are_results() {
     }
 }
 
+/// One line of each verb and option, as it is shown without a terminal.
+#[test]
+fn short_help_fits_eighty_columns() {
+    let help = |verb: &[&str]| {
+        let outcome = Outcome::of(dr_worker().env_remove("COLUMNS").args(verb).arg("-h"));
+        outcome.assert(0, &[]);
+        for line in outcome.stdout.lines() {
+            assert!(line.len() <= 80, "{verb:?}: {line}");
+            let is_continued = line.starts_with("            ");
+            assert!(!is_continued, "{verb:?}: more than a line: {line}\n{}", outcome.stdout);
+        }
+        outcome.stdout
+    };
+    let verbs_of = |help: &str| -> Vec<String> {
+        let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+        let listed = listed.take_while(|line| !line.is_empty());
+        listed.filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
+    };
+    let verbs = verbs_of(&help(&[]));
+    assert!(verbs.len() > 20, "{verbs:?}");
+    for verb in &verbs {
+        for inner in verbs_of(&help(&[verb])) {
+            help(&[verb, &inner]);
+        }
+    }
+}
+
 #[test]
 fn config_show_tells_values_and_where_they_came_from() {
     let given = Given::new(GOOD);

@@ -22,7 +22,7 @@ fn an_operator_says_that_a_site_has_failed_and_the_second_time_it_is_not_gone_ba
     until("west-1 is in line", || successors(&stage.json(&["list"])) == json!(["west-1"]));
 
     for times in 1..=2 {
-        let failed = stage.operator(&["fail-site", "east", "--reason", "flood"]);
+        let failed = stage.operator(&["fail-site", "east", "--reason", "flood", "--yes"]);
         failed.assert(0, &[]);
         assert_eq!(failed.stdout, "orders: mode auto, site east has failed\n");
         until("west-1 leads", || leads(&west) && !leads(&east));

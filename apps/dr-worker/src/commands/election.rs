@@ -2,17 +2,22 @@
 
 use std::time::Duration;
 
-use election_core::{Paths, operator::Observer};
-use zk_session::{Incarnation, Session};
+use anstream::eprintln;
+use election_core::{Paths, operator::Observer, strategy::in_words};
+use zk_session::{Incarnation, Session, SessionState};
 
 use crate::{
     config::{OperatorConfig, Sources},
     connect::connect,
     error::Error,
+    mask::mask,
 };
 
 /// How long to wait for ZooKeeper to close the session.
 const FAREWELL: Duration = Duration::from_millis(500);
+
+/// How long to wait for ZooKeeper before that is shown.
+const PATIENCE: Duration = Duration::from_millis(700);
 
 /// An operator's session.
 pub(crate) struct Operator {
@@ -24,14 +29,36 @@ impl Operator {
     /// Connects as configured.
     pub(crate) async fn connect(sources: &Sources) -> Result<Self, Error> {
         let config = OperatorConfig::load(sources)?;
-        let session = connect(&config.zookeeper, None)
-            .await
-            .map_err(|error| error.located(|key, message| config.problem(key, message)))?;
+        let mut connecting = Box::pin(connect(&config.zookeeper, None));
+        let session = match tokio::time::timeout(PATIENCE, &mut connecting).await {
+            Ok(session) => session,
+            Err(_) => {
+                let limit = in_words(config.zookeeper.connect_timeout);
+                let servers = mask(&config.zookeeper.connect);
+                eprintln!(
+                    "waiting for ZooKeeper at {servers}, for {limit} at most (zookeeper.connect_timeout)"
+                );
+                connecting.as_mut().await
+            }
+        };
+        drop(connecting);
+        let session = session.map_err(|error| error.located(|key, message| config.problem(key, message)))?;
+        tokio::spawn(show_loss(session.clone(), config.zookeeper.connect_timeout));
         Ok(Self { config, session })
     }
 
+    /// The present session. A lost connection is waited for, for as long as for the first one.
     pub(crate) async fn incarnation(&self) -> Result<Incarnation, Error> {
-        self.session.active().await.map_err(|e| Error::Unreachable(e.to_string()))
+        let limit = self.config.zookeeper.connect_timeout;
+        match tokio::time::timeout(limit, self.session.active()).await {
+            Ok(active) => active.map_err(|e| Error::Unreachable(e.to_string())),
+            Err(_) => {
+                let limit = in_words(limit);
+                Err(Error::Unreachable(format!(
+                    "the connection to ZooKeeper is lost, and was not restored within {limit}"
+                )))
+            }
+        }
     }
 
     /// An observer over the current session.
@@ -89,6 +116,31 @@ impl Operator {
     /// Closes the session, with a short timeout.
     pub(crate) async fn close(self) {
         let _ = self.session.close(FAREWELL).await;
+    }
+}
+
+/// Shows on standard error that the connection is lost, once in a command.
+async fn show_loss(session: Session, limit: Duration) {
+    let mut states = session.subscribe();
+    loop {
+        if !states.borrow_and_update().is_active() {
+            tokio::time::sleep(PATIENCE).await;
+            match session.state() {
+                SessionState::Closed => return,
+                state if state.is_active() => {}
+                _ => {
+                    let limit = in_words(limit);
+                    eprintln!(
+                        "the connection to ZooKeeper is lost; waiting for it, for {limit} at most \
+                         (zookeeper.connect_timeout)"
+                    );
+                    return;
+                }
+            }
+        }
+        if states.changed().await.is_err() {
+            return;
+        }
     }
 }
 

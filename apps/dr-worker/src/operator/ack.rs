@@ -27,7 +27,9 @@ pub(super) struct AckArguments {
     /// Clear the failures of members.
     #[arg(long)]
     failures: bool,
-    /// Clear the failures of sites: leadership may go back there at once.
+    /// Clear the failures of sites.
+    ///
+    /// Leadership may go back there at once.
     #[arg(long)]
     sites: bool,
     #[command(flatten)]

@@ -8,14 +8,18 @@ use crate::{
 };
 
 /// `config check`
-pub(super) fn check(sources: &Sources) -> Result<(), Error> {
+pub(super) fn check(sources: &Sources, how: Output) -> Result<(), Error> {
     let config = Config::load(sources)?;
     config.check_node()?;
+    let (node, jobs) = (&config.node, config.jobs.iter().map(|job| job.name()).collect::<Vec<_>>());
+    if how == Output::Json {
+        return output::print_json(&json!({ "member": node.id, "site": node.site, "jobs": jobs }));
+    }
     output::print_progress(format_args!(
         "the configuration of {} in site {} is valid: {}",
-        config.node.id,
-        config.node.site,
-        config.jobs.iter().map(|job| job.name()).collect::<Vec<_>>().join(", ")
+        node.id,
+        node.site,
+        jobs.join(", ")
     ));
     Ok(())
 }

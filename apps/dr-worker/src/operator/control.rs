@@ -3,12 +3,17 @@
 use clap::ValueEnum;
 use election_core::{
     SiteId,
-    operator::orders::{self, Ordered},
+    operator::{
+        Snapshot,
+        orders::{self, Ordered},
+    },
     record::{Control, FailedSite, Mode},
 };
 use strategies::AutoMoves;
 
 use super::{
+    consent::Consent,
+    dry_run::{self, DryRun},
     election::{Operator, asker},
     output::{self, Output},
 };
@@ -30,7 +35,7 @@ pub(super) struct JobArguments {
     pub(super) job: Option<String>,
 }
 
-/// `drain` and `undrain`
+/// The arguments of a standing order about a site.
 #[derive(Debug, clap::Args)]
 pub(super) struct SiteArguments {
     /// Site.
@@ -43,6 +48,26 @@ pub(super) struct SiteArguments {
     force: bool,
 }
 
+/// `drain`
+#[derive(Debug, clap::Args)]
+pub(super) struct DrainArguments {
+    #[command(flatten)]
+    at: SiteArguments,
+    #[command(flatten)]
+    try_only: DryRun,
+    #[command(flatten)]
+    consent: Consent,
+}
+
+/// `undrain`
+#[derive(Debug, clap::Args)]
+pub(super) struct UndrainArguments {
+    #[command(flatten)]
+    at: SiteArguments,
+    #[command(flatten)]
+    try_only: DryRun,
+}
+
 /// `prefer`
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("what").required(true))]
@@ -50,7 +75,7 @@ pub(super) struct PreferArguments {
     /// Site that goes before all others.
     #[arg(value_name = "SITE", group = "what")]
     site: Option<SiteId>,
-    /// All sites, the most preferred first, instead of policy.sites.
+    /// All sites, the most preferred first.
     #[arg(long, value_name = "SITE,SITE..", value_delimiter = ',', group = "what")]
     order: Vec<SiteId>,
     /// Restore the configured order.
@@ -58,9 +83,11 @@ pub(super) struct PreferArguments {
     clear: bool,
     #[command(flatten)]
     jobs: JobArguments,
-    /// Accept sites that are not configured and have no member.
+    /// Accept sites without configuration and members.
     #[arg(long, conflicts_with = "clear")]
     force: bool,
+    #[command(flatten)]
+    try_only: DryRun,
 }
 
 /// `mode`
@@ -71,6 +98,8 @@ pub(super) struct ModeArguments {
     mode: Word,
     #[command(flatten)]
     jobs: JobArguments,
+    #[command(flatten)]
+    try_only: DryRun,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -93,9 +122,15 @@ impl From<Word> for Mode {
     }
 }
 
-pub(super) async fn drain(arguments: &SiteArguments, sources: &Sources, how: Output) -> Result<(), Error> {
-    let SiteArguments { site, jobs, force } = arguments;
-    let order = Order { sites: known(*force, [site]), ..Order::of(jobs) };
+pub(super) async fn drain(arguments: &DrainArguments, sources: &Sources, how: Output) -> Result<(), Error> {
+    let DrainArguments { at: SiteArguments { site, jobs, force }, try_only, consent } = arguments;
+    let danger = Danger { consent: *consent, fails: false, site };
+    let order = Order {
+        sites: known(*force, [site]),
+        tries: try_only.dry_run,
+        danger: Some(danger),
+        ..Order::of(&format!("drain {site}"), jobs)
+    };
     order
         .give(sources, how, |control| {
             if !control.drained.contains(site) {
@@ -105,9 +140,17 @@ pub(super) async fn drain(arguments: &SiteArguments, sources: &Sources, how: Out
         .await
 }
 
-pub(super) async fn undrain(arguments: &SiteArguments, sources: &Sources, how: Output) -> Result<(), Error> {
-    let SiteArguments { site, jobs, force } = arguments;
-    let order = Order { sites: known(*force, [site]), ..Order::of(jobs) };
+pub(super) async fn undrain(
+    arguments: &UndrainArguments,
+    sources: &Sources,
+    how: Output,
+) -> Result<(), Error> {
+    let UndrainArguments { at: SiteArguments { site, jobs, force }, try_only } = arguments;
+    let order = Order {
+        sites: known(*force, [site]),
+        tries: try_only.dry_run,
+        ..Order::of(&format!("undrain {site}"), jobs)
+    };
     order.give(sources, how, |control| control.drained.retain(|drained| drained != site)).await
 }
 
@@ -119,6 +162,10 @@ pub(super) struct FailSiteArguments {
     /// Reason, for the records.
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
+    #[command(flatten)]
+    try_only: DryRun,
+    #[command(flatten)]
+    consent: Consent,
 }
 
 pub(super) async fn fail_site(
@@ -126,8 +173,14 @@ pub(super) async fn fail_site(
     sources: &Sources,
     how: Output,
 ) -> Result<(), Error> {
-    let FailSiteArguments { at: SiteArguments { site, jobs, force }, reason } = arguments;
-    let order = Order { sites: known(*force, [site]), ..Order::of(jobs) };
+    let FailSiteArguments { at: SiteArguments { site, jobs, force }, reason, try_only, consent } = arguments;
+    let danger = Danger { consent: *consent, fails: true, site };
+    let order = Order {
+        sites: known(*force, [site]),
+        tries: try_only.dry_run,
+        danger: Some(danger),
+        ..Order::of(&format!("fail-site {site}"), jobs)
+    };
     let failed = FailedSite { site: site.clone(), reason: reason.clone(), by: asker(), at_ms: unix_ms() };
     order
         .give(sources, how, |control| {
@@ -145,13 +198,16 @@ pub(super) async fn unfail_site(
     how: Output,
 ) -> Result<(), Error> {
     let SiteArguments { site, jobs, force } = arguments;
-    let order = Order { sites: known(*force, [site]), ..Order::of(jobs) };
-    let order = Order { overrules: Some(site), ..order };
+    let order = Order {
+        sites: known(*force, [site]),
+        overrules: Some(site),
+        ..Order::of(&format!("unfail-site {site}"), jobs)
+    };
     order.give(sources, how, |control| control.failed_sites.retain(|failed| failed.site != *site)).await
 }
 
 pub(super) async fn prefer(arguments: &PreferArguments, sources: &Sources, how: Output) -> Result<(), Error> {
-    let PreferArguments { site, order, clear: _, jobs, force } = arguments;
+    let PreferArguments { site, order, clear: _, jobs, force, try_only } = arguments;
     if let Some(twice) = order.iter().enumerate().find(|(at, site)| order[..*at].contains(site)) {
         return Err(Error::Usage(format!("--order: {} appears twice; name each site once", twice.1)));
     }
@@ -164,7 +220,9 @@ pub(super) async fn prefer(arguments: &PreferArguments, sources: &Sources, how: 
             control.site_order.clone_from(order);
         }
     };
-    Order { sites, prefers: true, ..Order::of(jobs) }.give(sources, how, change).await
+    Order { sites, prefers: true, tries: try_only.dry_run, ..Order::of("prefer", jobs) }
+        .give(sources, how, change)
+        .await
 }
 
 pub(super) async fn mode(arguments: &ModeArguments, sources: &Sources, how: Output) -> Result<(), Error> {
@@ -172,15 +230,17 @@ pub(super) async fn mode(arguments: &ModeArguments, sources: &Sources, how: Outp
         control.mode = arguments.mode.into();
         control.paused_in = None;
     };
-    Order::of(&arguments.jobs).give(sources, how, change).await
+    let ModeArguments { mode, jobs, try_only } = arguments;
+    let what = format!("mode {}", Mode::from(*mode));
+    Order { tries: try_only.dry_run, ..Order::of(&what, jobs) }.give(sources, how, change).await
 }
 
 pub(super) async fn pause(jobs: &JobArguments, sources: &Sources, how: Output) -> Result<(), Error> {
-    Order::of(jobs).give(sources, how, set_paused).await
+    Order::of("pause", jobs).give(sources, how, set_paused).await
 }
 
 pub(super) async fn resume(jobs: &JobArguments, sources: &Sources, how: Output) -> Result<(), Error> {
-    Order::of(jobs).give(sources, how, end_pause).await
+    Order::of("resume", jobs).give(sources, how, end_pause).await
 }
 
 /// The sites that must be known.
@@ -188,8 +248,54 @@ fn known<'a>(force: bool, sites: impl IntoIterator<Item = &'a SiteId>) -> Vec<&'
     if force { Vec::new() } else { sites.into_iter().collect() }
 }
 
+/// What makes a standing order dangerous.
+#[derive(Clone, Copy)]
+struct Danger<'a> {
+    consent: Consent,
+    /// Whether the site is marked as failed, which is always dangerous; a drain is if no other site is left.
+    fails: bool,
+    site: &'a SiteId,
+}
+
+impl Danger<'_> {
+    /// Asks, if it is dangerous for an election with these members and standing orders.
+    fn ask(self, job: &str, snapshot: &Snapshot) -> Result<(), Error> {
+        let Self { consent, fails, site } = self;
+        let Control { drained, failed_sites, .. } = &snapshot.control;
+        let is_open = |other: &SiteId| {
+            other != site
+                && !drained.contains(other)
+                && failed_sites.iter().all(|failed| failed.site != *other)
+        };
+        let has_member =
+            |is: &dyn Fn(&SiteId) -> bool| snapshot.members.iter().any(|member| is(&member.site));
+        let is_last = has_member(&|own| own == site) && !has_member(&is_open);
+        // An order that is given already changes nothing.
+        let is_given = match fails {
+            true => failed_sites.iter().any(|failed| failed.site == *site),
+            false => drained.contains(site),
+        };
+        if is_given {
+            return Ok(());
+        }
+        let last = if is_last { "; no member of another site can lead" } else { "" };
+        match (fails, is_last) {
+            (true, _) => consent.ask(&format!(
+                "{job}: mark site {site} as failed: its leaders are replaced as after a failure{last}"
+            )),
+            (false, true) => consent.ask(&format!("{job}: drain site {site}{last}")),
+            (false, false) => Ok(()),
+        }
+    }
+}
+
 /// A standing order.
 struct Order<'a> {
+    /// The command, as text.
+    what: String,
+    /// It is only tried.
+    tries: bool,
+    danger: Option<Danger<'a>>,
     job: Option<&'a str>,
     /// These must be configured, or have a member.
     sites: Vec<&'a SiteId>,
@@ -200,8 +306,16 @@ struct Order<'a> {
 }
 
 impl<'a> Order<'a> {
-    fn of(jobs: &'a JobArguments) -> Self {
-        Self { job: jobs.job.as_deref(), sites: Vec::new(), prefers: false, overrules: None }
+    fn of(what: &str, jobs: &'a JobArguments) -> Self {
+        Self {
+            what: what.to_owned(),
+            tries: false,
+            danger: None,
+            job: jobs.job.as_deref(),
+            sites: Vec::new(),
+            prefers: false,
+            overrules: None,
+        }
     }
 
     async fn give(
@@ -225,7 +339,15 @@ impl<'a> Order<'a> {
         let jobs = operator.jobs(self.job).await?;
         // A mistyped site is found before anything is changed.
         for job in &jobs {
-            self.check_sites(operator, job).await?;
+            self.check(operator, job).await?;
+        }
+        if self.tries {
+            for job in &jobs {
+                let mut snapshot = operator.observer().await?.snapshot(&operator.paths(job)?).await?;
+                change(&mut snapshot.control);
+                dry_run::show(operator, job, &self.what, &snapshot, how)?;
+            }
+            return Ok(());
         }
         for job in jobs {
             let paths = operator.paths(&job)?;
@@ -253,13 +375,18 @@ impl<'a> Order<'a> {
         Ok(())
     }
 
-    async fn check_sites(&self, operator: &Operator, job: &str) -> Result<(), Error> {
-        if self.sites.is_empty() {
+    /// Checks the names of sites, and asks for confirmation.
+    async fn check(&self, operator: &Operator, job: &str) -> Result<(), Error> {
+        if self.sites.is_empty() && self.danger.is_none() {
             return Ok(());
         }
         let snapshot = operator.observer().await?.snapshot(&operator.paths(job)?).await?;
         let sites = self.sites.iter().copied();
-        check_sites(operator, job, sites, &snapshot, " (--force to override)").map_err(Error::Usage)
+        check_sites(operator, job, sites, &snapshot, " (--force to override)").map_err(Error::Usage)?;
+        match self.danger.filter(|_| !self.tries) {
+            Some(danger) => danger.ask(job, &snapshot),
+            None => Ok(()),
+        }
     }
 }
 

@@ -36,7 +36,9 @@ pub(super) struct DevArguments {
     /// Port of the server on 127.0.0.1 [default: a free one].
     #[arg(long, value_name = "P")]
     port: Option<u16>,
-    /// Program and arguments of the job `dev` [default: one that prints a line every two seconds].
+    /// Program and arguments of the job `dev`.
+    ///
+    /// By default one that prints a line every two seconds.
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }

@@ -10,6 +10,7 @@ use owo_colors::OwoColorize as _;
 use super::{
     election::Operator,
     output::{self, Accent, Output},
+    table::Column,
 };
 use crate::{
     config::Sources,
@@ -17,6 +18,15 @@ use crate::{
     view::{self, Candidate, Explained, ExplainedSlot, diagnose, elector},
     wall::unix_ms,
 };
+
+/// The columns of candidates.
+const COLUMNS: [Column; 5] = [
+    Column::key("RANK"),
+    Column::key("MEMBER"),
+    Column::key("SITE"),
+    Column::key("AHEAD BY"),
+    Column::detail("WHY", 0),
+];
 
 /// `explain`
 #[derive(Debug, clap::Args)]
@@ -39,7 +49,7 @@ pub(super) async fn run(arguments: &ExplainArguments, sources: &Sources, how: Ou
                 if index > 0 {
                     output::print("")?;
                 }
-                output::print(describe(explained))?;
+                output::print_text(&describe(explained))?;
             }
         }
     }
@@ -156,7 +166,7 @@ pub(super) fn describe_slot(slot: &ExplainedSlot) -> Vec<String> {
         lines.push("  no members".to_owned());
     } else {
         let rows: Vec<_> = slot.candidates.iter().map(row).collect();
-        lines.push(output::table(&["RANK", "MEMBER", "SITE", "AHEAD BY", "WHY"], &rows));
+        lines.push(output::table(&COLUMNS, &rows));
     }
     if let Some(proposal) = &slot.proposal {
         let when = if slot.obstacles.is_empty() { "at once" } else { "if nothing blocked it" };

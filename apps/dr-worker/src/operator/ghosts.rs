@@ -4,6 +4,7 @@ use election_core::operator::{Ghost, Problem, remove_ghost};
 use serde_json::json;
 
 use super::{
+    consent::Consent,
     election::Operator,
     output::{self, Output},
 };
@@ -15,9 +16,8 @@ pub(super) struct RemoveGhostsArguments {
     /// Job [default: all].
     #[arg(long, value_name = "JOB")]
     job: Option<String>,
-    /// Remove them.
-    #[arg(long)]
-    yes: bool,
+    #[command(flatten)]
+    consent: Consent,
 }
 
 pub(super) async fn remove(
@@ -46,8 +46,17 @@ async fn remove_all(
         });
         let ghosts: Vec<_> = ghosts.collect();
         let mut removed = Vec::new();
+        // Without a terminal to ask on they are only shown.
+        let asks = !ghosts.is_empty() && how == Output::Pretty && Consent::can_ask();
+        let removes = arguments.consent.is_given()
+            || asks && {
+                ghosts.iter().for_each(|ghost| {
+                    output::print_progress(format_args!("{job}: {}", GhostRow::new(ghost)))
+                });
+                arguments.consent.ask("remove these znodes, which no living member owns").is_ok()
+            };
         for ghost in &ghosts {
-            if arguments.yes && remove_ghost(&operator.session, &paths, ghost).await? {
+            if removes && remove_ghost(&operator.session, &paths, ghost).await? {
                 removed.push(ghost);
             }
         }
@@ -61,7 +70,7 @@ async fn remove_all(
             output::print(format_args!("{job}: no ghosts"))?;
         }
         for ghost in &ghosts {
-            let outcome = match (arguments.yes, removed.contains(&ghost)) {
+            let outcome = match (removes, removed.contains(&ghost)) {
                 (false, _) => "not removed without --yes",
                 (true, true) => "removed",
                 (true, false) => "it has gone by itself",

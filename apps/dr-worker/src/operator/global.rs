@@ -13,19 +13,28 @@ use crate::{
     logging::{self, LogFormat},
 };
 
+/// Apart from what belongs to a verb.
+const HEADING: &str = "Global options";
+
 #[derive(Debug, Args)]
 pub(super) struct Global {
-    /// TOML file, or directory of *.toml files; repeatable, later ones override [default: /etc/dr-worker].
-    #[arg(long = "config", value_name = "PATH", global = true)]
+    /// Configuration file or directory; repeatable.
+    ///
+    /// A TOML file, or a directory of *.toml files. Later ones override [default: /etc/dr-worker].
+    #[arg(long = "config", value_name = "PATH", global = true, help_heading = HEADING)]
     pub(super) paths: Vec<PathBuf>,
-    /// Setting that overrides files and environment, such as zookeeper.root=/dr; repeatable.
-    #[arg(long = "set", value_name = "KEY=VALUE", global = true)]
+    /// Override a setting, such as zookeeper.root=/dr.
+    ///
+    /// It overrides files and environment. Repeatable.
+    #[arg(long = "set", value_name = "KEY=VALUE", global = true, help_heading = HEADING)]
     pub(super) sets: Vec<String>,
-    /// Format of results.
-    #[arg(long, value_enum, default_value_t = Output::Pretty, global = true)]
+    /// Format of results: pretty or json.
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Output::Pretty, global = true)]
+    #[arg(hide_possible_values = true, hide_default_value = true, help_heading = HEADING)]
     pub(super) output: Output,
-    /// Log level, or levels by target: info,zk_session=debug.
+    /// Log levels, such as zk_session=debug.
     #[arg(long = "log", value_name = "LEVELS", env = "DR_LOG", value_parser = logging::parse, global = true)]
+    #[arg(hide_env_values = true, help_heading = HEADING)]
     pub(super) levels: Option<Targets>,
     /// Format of the log [default: text on a terminal and for commands, else json].
     #[arg(long, value_name = "FORMAT", env = "DR_LOG_FORMAT", value_enum, global = true)]

@@ -1,6 +1,7 @@
 use super::{
     election::Operator,
     output::{self, Accent, Output},
+    table::Column,
 };
 use crate::{config::Sources, error::Error, view::History};
 
@@ -64,7 +65,6 @@ fn print(history: &History) -> Result<(), Error> {
                 output::span(phases.release_ms),
                 output::span(phases.acquire_ms),
                 output::span(phases.takeover_ms),
-                // The longest cell comes last.
                 row.sentence.clone(),
             ];
             if several {
@@ -73,12 +73,22 @@ fn print(history: &History) -> Result<(), Error> {
             (cells, Accent::None)
         })
         .collect();
-    let mut heading = vec![
-        "TERM", "READY", "LEADER", "SITE", "CAUSE", "BEFORE", "TOKEN", "DECIDE", "RELEASE", "ACQUIRE",
-        "TAKEOVER", "REASON",
+    let mut columns = vec![
+        Column::key("TERM"),
+        Column::key("READY"),
+        Column::key("LEADER"),
+        Column::key("SITE"),
+        Column::key("CAUSE"),
+        Column::detail("BEFORE", 0),
+        Column::detail("TOKEN", 0),
+        Column::detail("DECIDE", 1),
+        Column::detail("RELEASE", 1),
+        Column::detail("ACQUIRE", 1),
+        Column::detail("TAKEOVER", 1),
+        Column::detail("REASON", 2),
     ];
     if several {
-        heading.insert(1, "SLOT");
+        columns.insert(1, Column::key("SLOT"));
     }
-    output::print(output::table(&heading, &rows))
+    output::print(output::table(&columns, &rows))
 }

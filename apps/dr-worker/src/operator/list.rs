@@ -1,7 +1,4 @@
-use std::{
-    io::{IsTerminal as _, stdout},
-    time::Duration,
-};
+use std::time::Duration;
 
 use election_core::{
     Reason, Skipped,
@@ -15,6 +12,8 @@ use super::{
     control,
     election::Operator,
     output::{self, Accent, Output},
+    screen::Screen,
+    table::{self, Column},
 };
 use crate::{
     config::Sources,
@@ -35,7 +34,7 @@ pub(super) struct ListArguments {
     /// Job [default: all].
     #[arg(long, value_name = "JOB")]
     job: Option<String>,
-    /// Keep running, and print each change.
+    /// Keep running, and show each change.
     #[arg(long)]
     watch: bool,
 }
@@ -51,16 +50,32 @@ pub(super) async fn run(arguments: &ListArguments, sources: &Sources, how: Outpu
 }
 
 async fn show(operator: &Operator, arguments: &ListArguments, how: Output) -> Result<(), Error> {
-    let mut last = None;
+    if let (true, Output::Pretty, Some(screen)) = (arguments.watch, how, Screen::new()) {
+        return redraw(operator, arguments, screen).await;
+    }
+    let (mut last, mut trouble) = (None, None::<String>);
     loop {
-        match read(operator, arguments.job.as_deref()).await {
+        let result = read(operator, arguments.job.as_deref()).await;
+        if result.is_ok() {
+            trouble = None;
+        }
+        match result {
             Ok(clusters) if last.as_ref() == Some(&clusters) => {}
             Ok(clusters) => {
-                print(&clusters, how, arguments.watch)?;
+                // Without a terminal a table follows the last one.
+                if last.is_some() && how == Output::Pretty {
+                    output::print("")?;
+                }
+                print(&clusters, how)?;
                 last = Some(clusters);
             }
-            // `--watch` continues until it works again.
-            Err(error) if arguments.watch => output::print_warning(error),
+            // `--watch` continues until it works again, and reports each trouble once.
+            Err(error) if arguments.watch => {
+                let message = error.to_string();
+                if trouble.replace(message.clone()).as_ref() != Some(&message) {
+                    output::print_warning(message);
+                }
+            }
             Err(error) => return Err(error),
         }
         if !arguments.watch {
@@ -69,6 +84,49 @@ async fn show(operator: &Operator, arguments: &ListArguments, how: Output) -> Re
         }
         tokio::time::sleep(LOOK).await;
     }
+}
+
+/// Shows the present state on a terminal, with the time, until this command is ended.
+async fn redraw(operator: &Operator, arguments: &ListArguments, mut screen: Screen) -> Result<(), Error> {
+    let mut shown = String::new();
+    loop {
+        // An unanswered read must not stop the clock.
+        let reading = read(operator, arguments.job.as_deref());
+        tokio::pin!(reading);
+        let since = tokio::time::Instant::now();
+        let result = loop {
+            tokio::select! {
+                result = &mut reading => break result,
+                () = tokio::time::sleep(LOOK) => {
+                    let waits = format!("no answer from ZooKeeper for {} s", since.elapsed().as_secs());
+                    screen.draw(&page(&waits, &shown))?;
+                }
+            }
+        };
+        let trouble = match result {
+            Ok(clusters) => {
+                let unreadable = |c: &Cluster| -> String {
+                    c.unreadable.iter().map(|u| format!("\n  {}: {}", u.path, u.why)).collect()
+                };
+                let all: Vec<_> = clusters.iter().map(|c| describe(c) + &unreadable(c)).collect();
+                shown = all.join("\n\n");
+                String::new()
+            }
+            Err(error) => error.to_string(),
+        };
+        screen.draw(&page(&trouble, &shown))?;
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// What a terminal shows: the time, what is wrong, and the elections.
+fn page(trouble: &str, shown: &str) -> String {
+    let now = moment(unix_ms());
+    let head = match trouble {
+        "" => now.dimmed().to_string(),
+        trouble => format!("{}  {}", now.dimmed(), trouble.red()),
+    };
+    table::fitted(&format!("{head}\n{shown}"), output::size().0)
 }
 
 async fn read(operator: &Operator, job: Option<&str>) -> Result<Vec<Cluster>, Error> {
@@ -123,12 +181,9 @@ async fn read_one(
     Ok(Read::Cluster(Box::new(Cluster { skipped, problems, ..cluster })))
 }
 
-fn print(clusters: &[Cluster], how: Output, watch: bool) -> Result<(), Error> {
+fn print(clusters: &[Cluster], how: Output) -> Result<(), Error> {
     if how == Output::Json {
         return clusters.iter().try_for_each(output::print_json);
-    }
-    if watch && stdout().is_terminal() {
-        output::print("\x1b[2J\x1b[H")?;
     }
     for (index, cluster) in clusters.iter().enumerate() {
         if index > 0 {
@@ -137,7 +192,7 @@ fn print(clusters: &[Cluster], how: Output, watch: bool) -> Result<(), Error> {
         for unreadable in &cluster.unreadable {
             output::print_warning(format_args!("{}: {}", unreadable.path, unreadable.why));
         }
-        output::print(describe(cluster))?;
+        output::print_text(&describe(cluster))?;
     }
     Ok(())
 }
@@ -205,14 +260,23 @@ fn describe(cluster: &Cluster) -> String {
     if rows.is_empty() {
         lines.push("  no members".to_owned());
     } else {
-        let mut heading = vec!["MEMBER", "SITE", "ROLE", "TERM", "HEALTH", "NEXT", "ADDRESS", "HTTP"];
+        let mut columns = vec![
+            Column::key("MEMBER"),
+            Column::key("SITE"),
+            Column::key("ROLE"),
+            Column::key("TERM"),
+            Column::detail("HEALTH", 0),
+            Column::key("NEXT"),
+            Column::detail("ADDRESS", 1),
+            Column::detail("HTTP", 1),
+        ];
         if described {
-            heading.push("ATTRIBUTES");
+            columns.push(Column::detail("ATTRIBUTES", 2));
         }
         if several {
-            heading.insert(3, "SLOT");
+            columns.insert(3, Column::key("SLOT"));
         }
-        lines.push(output::table(&heading, &rows));
+        lines.push(output::table(&columns, &rows));
         lines.extend(footnote(cluster.recipe).map(|note| note.dimmed().to_string()));
     }
     let worth_showing =

@@ -1,13 +1,16 @@
 //! The operator's command line: the verbs, and their dispatch.
 
 mod ack;
+mod assert;
 mod complete;
 mod config;
 mod confirm;
+mod consent;
 mod contest;
 mod control;
 #[cfg(feature = "dev")]
 mod dev;
+mod dry_run;
 mod election;
 mod explain;
 #[cfg(test)]
@@ -21,11 +24,15 @@ mod list;
 mod logs;
 mod moves;
 mod output;
+mod phases;
 mod request;
+mod screen;
 mod simulate;
 mod stay;
+mod table;
 mod tokens;
 mod underway;
+mod watch;
 
 use std::{
     ffi::OsString,
@@ -58,7 +65,7 @@ const EXIT_CODES: &str = "Exit codes: 0 done; 1 carried out and failed; 64 bad u
 
 /// Run a program on exactly one node across two sites, with failover.
 #[derive(Debug, Parser)]
-#[command(name = NAME, version, after_help = EXIT_CODES, disable_help_subcommand = true)]
+#[command(name = NAME, version, after_help = EXIT_CODES, disable_help_subcommand = true, max_term_width = 80)]
 struct Arguments {
     #[command(flatten)]
     global: Global,
@@ -68,12 +75,12 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Run the worker: join the elections of its jobs, and run the jobs that it leads.
+    /// Run the worker: join the elections of its jobs, and run them.
     Run,
-    /// Show members, leaders, successors and the last decision.
+    /// Show members, leaders and the last decision.
     #[command(visible_alias = "status")]
     List(list::ListArguments),
-    /// Move leadership to another member; the leader must be alive and the target fit.
+    /// Move leadership from a living leader to a fit member.
     Switchover(request::SwitchoverArguments),
     /// Move leadership even if the leader or the elector is down.
     Failover(request::FailoverArguments),
@@ -81,19 +88,24 @@ enum Verb {
     ///
     /// Exit code 1 if it was started or has ended; its outcome is printed.
     Cancel(request::CancelArguments),
-    /// Close a site: its leaders hand over, and no member there is elected.
-    Drain(control::SiteArguments),
-    /// Reopen a drained site.
-    Undrain(control::SiteArguments),
-    /// Mark a site as failed: its leaders are replaced as after a failure.
+    /// Close a site: leaders hand over, no member there is elected.
     ///
+    /// If no member of another site could lead, it asks for confirmation.
+    Drain(control::DrainArguments),
+    /// Reopen a drained site.
+    Undrain(control::UndrainArguments),
+    /// Mark a site as failed: its leaders are replaced.
+    ///
+    /// They are replaced as after a failure.
     /// A leader there that does not stop is replaced only by `failover --force`.
     FailSite(control::FailSiteArguments),
     /// Clear a site's failed mark.
     UnfailSite(control::SiteArguments),
     /// Override the configured order of sites.
     Prefer(control::PreferArguments),
-    /// Set the mode: auto, manual (operators decide) or observe (no changes).
+    /// Set the mode: auto, manual or observe.
+    ///
+    /// In the mode manual only operators decide, in observe nothing is changed.
     Mode(control::ModeArguments),
     /// Start maintenance: mode manual until `resume`.
     Pause(control::JobArguments),
@@ -101,27 +113,40 @@ enum Verb {
     Resume(control::JobArguments),
     /// Suspend automatic moves until the next leader change.
     Stay(stay::StayArguments),
-    /// Confirm a proposed move to another site (policy.confirm = "cross-site").
+    /// Confirm a proposed move to another site.
     ///
+    /// With policy.confirm = "cross-site" such a move waits for it.
     /// The move is made when the policy allows it, for example in the next of failback_windows.
     Confirm(confirm::ConfirmArguments),
-    /// Acknowledge failures: lift the hold and, by option, clear the failure history.
+    /// Acknowledge failures: lift the hold of an election.
+    ///
+    /// By option, clear the failure history.
     Ack(ack::AckArguments),
-    /// Show past leaderships: cause, term, and the duration of each phase.
+    /// Show past leaderships: cause, term, duration of each phase.
     History(history::HistoryArguments),
     /// Show the last output of a job on this node, also of its last crash.
     Logs(logs::LogsArguments),
     /// Explain who leads, who would, and what blocks a change.
     Explain(explain::ExplainArguments),
-    /// Show who would lead without a site or member, or with other settings.
-    Simulate(simulate::SimulateArguments),
-    /// Raise all future fencing tokens above a value, after a restore of the ensemble.
+    /// Show who would lead if a site or a member was lost.
     ///
-    /// Tokens are made from transaction ids, which go back when the ensemble is restored from a copy.
+    /// Or with other settings, which `--set` gives.
+    Simulate(simulate::SimulateArguments),
+    /// Check a fencing token: exit code 0 if the READY leader has it.
+    ///
+    /// Exit code 1 if it is not the token of the READY leader, 75 while no member is READY.
+    Assert(assert::AssertArguments),
+    /// Print each change as one line of JSON, until it is stopped.
+    ///
+    /// The first lines, with "initial", are the present state.
+    Watch(watch::WatchArguments),
+    /// Raise all future fencing tokens above a value.
+    ///
+    /// After a restore of the ensemble. Tokens are made from transaction ids, which go back when the ensemble is restored from a copy.
     RaiseToken(tokens::RaiseTokenArguments),
     /// Remove znodes of dead sessions; only show them without --yes.
     RemoveGhosts(ghosts::RemoveGhostsArguments),
-    /// Run a worker and an embedded ZooKeeper server in this process, to try it.
+    /// Run a worker and an embedded ZooKeeper server, to try it.
     ///
     /// Not for production: the server stores nothing, and ends with the worker.
     #[cfg(feature = "dev")]
@@ -276,12 +301,14 @@ fn dispatch(arguments: &Arguments, registry: &Registry) -> Result<(), Error> {
         Verb::Logs(logs) => logs::run(logs, sources, global.output),
         Verb::Explain(explain) => block_on(explain::run(explain, sources, global.output)),
         Verb::Simulate(simulate) => block_on(simulate::run(simulate, sources, global.output)),
+        Verb::Assert(assert) => block_on(assert::assert(assert, sources, global.output)),
+        Verb::Watch(watch) => block_on(watch::watch(watch, sources)),
         Verb::RaiseToken(raise) => block_on(tokens::raise(raise, sources, global.output)),
         Verb::RemoveGhosts(remove) => block_on(ghosts::remove(remove, sources, global.output)),
         #[cfg(feature = "dev")]
         Verb::Dev(dev) => dev::run(dev, global, registry),
         Verb::Init(init) => init::run(init, global, registry),
-        Verb::Config(ConfigVerb::Check) => config::check(sources),
+        Verb::Config(ConfigVerb::Check) => config::check(sources, global.output),
         Verb::Config(ConfigVerb::Show) => config::show(sources, global.output),
         Verb::Config(ConfigVerb::Schema) => output::print(crate::config::SCHEMA.trim_end()),
         Verb::Completions { shell } => output::print(complete::script(*shell)?.trim_end()),

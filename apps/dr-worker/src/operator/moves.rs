@@ -7,13 +7,15 @@ use election_core::{
     record::{Outgoing, Target},
 };
 
+use super::dry_run::DryRun;
+
 /// A requested move of leadership.
 #[derive(Debug, clap::Args)]
 pub(super) struct Move {
     /// Job [default: the only one].
     #[arg(long, value_name = "JOB")]
     pub(super) job: Option<String>,
-    /// Member that should lead [default: the best other one].
+    /// Member that should lead [default: the best other].
     #[arg(long, value_name = "MEMBER", conflicts_with = "to_site")]
     to: Option<MemberId>,
     /// Site that should lead.
@@ -25,16 +27,22 @@ pub(super) struct Move {
     /// Slot whose leader to replace, counted from 0.
     #[arg(long, value_name = "SLOT")]
     slot: Option<usize>,
-    /// Accept a loss: elect also a member that the stage `limit` excludes.
+    /// Elect also a member that the stage `limit` excludes.
+    ///
+    /// The loss is accepted, and recorded.
     #[arg(long)]
     pub(super) accept_loss: bool,
     /// Reason, for the records.
     #[arg(long, value_name = "TEXT")]
     pub(super) reason: Option<String>,
-    /// Wait until the new leader is ready or the request has failed.
+    #[command(flatten)]
+    pub(super) try_only: DryRun,
+    /// Wait until the new leader is ready, or it has failed.
     #[arg(long)]
     pub(super) wait: bool,
-    /// How long to wait [default: the sum of the policy's timeouts of a move].
+    /// How long to wait [default: the policy's timeouts].
+    ///
+    /// The default is the sum of those of a move.
     #[arg(long, value_name = "DURATION", requires = "wait", value_parser = humantime::parse_duration)]
     pub(super) timeout: Option<Duration>,
 }

@@ -2,18 +2,20 @@
 
 use std::{
     fmt::Display,
-    io::{ErrorKind, Write as _},
+    io::{self, ErrorKind, IsTerminal as _, Write as _},
+    os::fd::AsFd as _,
     process,
 };
 
 use anstream::eprintln;
 use clap::ValueEnum;
-use comfy_table::{ContentArrangement, Table, presets};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use owo_colors::OwoColorize as _;
 use serde::Serialize;
-
 use serde_json::json;
 
+pub(super) use super::table::Accent;
+use super::table::{self, Column};
 use crate::{
     error::{Error, ExitCode},
     logging,
@@ -57,67 +59,52 @@ pub(super) fn print_json(result: &impl Serialize) -> Result<(), Error> {
     print(line)
 }
 
+/// Writes a line of a result.
+pub(super) fn write_line(line: impl Display) -> io::Result<()> {
+    let mut stdout = anstream::stdout().lock();
+    writeln!(stdout, "{line}").and_then(|()| stdout.flush())
+}
+
+/// Whether standard output is a pipe that no program reads any more.
+pub(super) fn is_unread() -> bool {
+    let stdout = io::stdout();
+    let mut polled = [PollFd::new(stdout.as_fd(), PollFlags::empty())];
+    let is_ready = poll(&mut polled, PollTimeout::ZERO).is_ok_and(|ready| ready > 0);
+    is_ready && polled[0].revents().is_some_and(|is| is.intersects(PollFlags::POLLERR | PollFlags::POLLHUP))
+}
+
 /// Prints a line of a result. A closed pipe ends the program with exit code 0.
 pub(super) fn print(line: impl Display) -> Result<(), Error> {
-    let mut stdout = anstream::stdout().lock();
-    match writeln!(stdout, "{line}").and_then(|()| stdout.flush()) {
+    match write_line(line) {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == ErrorKind::BrokenPipe => process::exit(ExitCode::Done as i32),
         Err(error) => Err(Error::Failed(format!("can't write to standard output: {error}"))),
     }
 }
 
-/// The accent of a line of a table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Accent {
-    None,
-    Good,
-    Busy,
-    Bad,
+/// Rows under a heading, in columns that fit the terminal.
+pub(super) fn table(columns: &[Column], rows: &[(Vec<String>, Accent)]) -> String {
+    table::table(columns, rows, size().0)
 }
 
-/// Rows under a heading, in columns.
-pub(super) fn table(heading: &[&str], rows: &[(Vec<String>, Accent)]) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(heading);
-    for (row, _) in rows {
-        table.add_row(row);
+/// Prints a result for people. On a terminal its lines are folded at words.
+pub(super) fn print_text(text: &str) -> Result<(), Error> {
+    print(if io::stdout().is_terminal() { table::fitted(text, size().0) } else { text.to_owned() })
+}
+
+/// Columns and lines: of the environment (`COLUMNS`), of the terminal, or 80 and 24.
+pub(super) fn size() -> (usize, usize) {
+    // The examples of the guide, wherever they are tested.
+    if cfg!(test) {
+        return (80, 24);
     }
-    let text = table.to_string();
-    let accents = std::iter::once(Accent::None).chain(rows.iter().map(|(_, accent)| *accent));
-    let lines = text.lines().zip(accents).enumerate().map(|(index, (line, accent))| {
-        let line = line.trim_end();
-        match accent {
-            _ if index == 0 => line.bold().to_string(),
-            Accent::None => line.to_owned(),
-            Accent::Good => line.green().to_string(),
-            Accent::Busy => line.yellow().to_string(),
-            Accent::Bad => line.red().to_string(),
-        }
-    });
-    lines.collect::<Vec<_>>().join("\n")
+    let terminal = terminal_size::terminal_size_of(io::stdout());
+    let (width, height) = terminal.map_or((80, 24), |(width, height)| (width.0.into(), height.0.into()));
+    let given = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    (given.filter(|columns| *columns > 0).unwrap_or(width), height)
 }
 
 /// A duration as text.
 pub(super) fn span(ms: u64) -> String {
     humantime::format_duration(std::time::Duration::from_millis(ms)).to_string()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn columns_line_up() {
-        let rows = [
-            (vec!["east-1".to_owned(), "leader".to_owned()], Accent::None),
-            (vec!["w".to_owned(), "standby".to_owned()], Accent::None),
-        ];
-        let text = table(&["MEMBER", "ROLE"], &rows);
-        let column = |line: &str, word: &str| line.find(word).unwrap();
-        let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines.len(), 3, "{text}");
-        assert_eq!(column(lines[1], "leader"), column(lines[2], "standby"), "{text}");
-    }
 }

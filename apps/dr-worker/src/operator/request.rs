@@ -13,8 +13,10 @@ use serde_json::json;
 use zk_session::BootTime;
 
 use super::{
-    contest,
+    consent::Consent,
+    contest, dry_run,
     election::{Operator, asker},
+    list::{outgoing, target},
     moves::Move,
     output::{self, Output},
     underway::{Underway, report_leader},
@@ -38,17 +40,19 @@ pub(super) struct SwitchoverArguments {
 pub(super) struct FailoverArguments {
     #[command(flatten)]
     wanted: Move,
-    /// Replace a leader that does not stop; two may act for a moment.
+    /// Replace a leader that does not stop.
     ///
-    /// The job's resource must check fencing tokens.
+    /// Two may act for a moment. The job's resource must check fencing tokens.
     #[arg(long)]
     force: bool,
+    #[command(flatten)]
+    consent: Consent,
 }
 
 /// `cancel`
 #[derive(Debug, clap::Args)]
 pub(super) struct CancelArguments {
-    /// Request id, as printed by `switchover`, `failover` and `list`: r-0000000000.
+    /// Request id, as printed by `list`: r-0000000000.
     #[arg(value_name = "ID", value_parser = request_id)]
     id: String,
     /// Job [default: the only one].
@@ -95,7 +99,7 @@ pub(super) async fn switchover(
     sources: &Sources,
     how: Output,
 ) -> Result<(), Error> {
-    ask(&arguments.wanted, RequestKind::Switchover, false, sources, how).await
+    ask(&arguments.wanted, RequestKind::Switchover, None, sources, how).await
 }
 
 pub(super) async fn failover(
@@ -103,13 +107,15 @@ pub(super) async fn failover(
     sources: &Sources,
     how: Output,
 ) -> Result<(), Error> {
-    ask(&arguments.wanted, RequestKind::Failover, arguments.force, sources, how).await
+    let FailoverArguments { wanted, force, consent } = arguments;
+    let forced = force.then_some(*consent);
+    ask(wanted, RequestKind::Failover, forced, sources, how).await
 }
 
 async fn ask(
     wanted: &Move,
     kind: RequestKind,
-    force: bool,
+    forced: Option<Consent>,
     sources: &Sources,
     how: Output,
 ) -> Result<(), Error> {
@@ -118,12 +124,12 @@ async fn ask(
         kind,
         wanted.outgoing(),
         wanted.target(),
-        force,
+        forced.is_some(),
         wanted.reason.clone(),
         asker(),
     );
     request.accept_loss = wanted.accept_loss;
-    let result = file_and_follow(&operator, wanted, request, how).await;
+    let result = file_and_follow(&operator, wanted, request, forced, how).await;
     operator.close().await;
     result
 }
@@ -132,17 +138,44 @@ async fn file_and_follow(
     operator: &Operator,
     wanted: &Move,
     request: Request,
+    forced: Option<Consent>,
     how: Output,
 ) -> Result<(), Error> {
     let job = operator.one(wanted.job.as_deref()).await?;
     let paths = operator.paths(&job)?;
+    let what =
+        format!("{} of {job}{}{}", request.kind.as_str(), outgoing(&request.from), target(&request.to));
+    let confirmed = || match forced {
+        Some(consent) => consent.ask(&format!(
+            "{what}, by force: a leader that does not stop is replaced, so two programs may run for a moment"
+        )),
+        None => Ok(()),
+    };
     match operator.observer().await?.layout(&paths).await? {
         None | Some(Layout::Elector) => {}
-        Some(layout) => return contest::move_on(operator, &job, &paths, layout, wanted, &request, how).await,
+        Some(layout) if wanted.try_only.dry_run => {
+            let recipe = layout.as_str();
+            return Err(Error::Usage(format!(
+                "{job} uses the recipe {recipe:?}, which has no elector to try this with"
+            )));
+        }
+        Some(layout) => {
+            confirmed()?;
+            return contest::move_on(operator, &job, &paths, layout, wanted, &request, how).await;
+        }
     }
     if let Some(leader) = moves::check(operator, &job, &paths, &request).await? {
         return report_leader(&job, &leader, how);
     }
+    let snapshot = operator.observer().await?.snapshot(&paths).await?;
+    if wanted.try_only.dry_run {
+        if let Some(why) = operator::hindrance(&snapshot, &request) {
+            return Err(Error::NotNow(format!("{job}: {why}")));
+        }
+        let changed = operator::filed(&snapshot, request);
+        return dry_run::show(operator, &job, &what, &changed, how);
+    }
+    confirmed()?;
     let valid_for = match wanted.wait {
         true => wanted.timeout.unwrap_or_else(|| longest_move(operator, &job)),
         false => Request::USUAL_VALIDITY,
@@ -150,8 +183,10 @@ async fn file_and_follow(
     let until = BootTime::now() + valid_for;
     let request = request.with_validity(valid_for);
     let mut signals = Signals::new().map_err(|e| Error::Internal(format!("no signal handlers: {e}")))?;
+    let slot = snapshot.slot_for(&request).ok();
+    let old = slot.and_then(|slot| snapshot.leader_znode(slot)).map(|znode| znode.record.clone());
     let filed = operator::ask(&operator.session, &paths, request).await?;
-    let underway = Underway { operator, job, paths, filed, until };
+    let underway = Underway { operator, job, paths, filed, until, slot: slot.unwrap_or_default(), old };
     underway.print_filed(wanted.wait);
     let signal = tokio::select! {
         result = underway.see_through(wanted, how) => return result,

@@ -51,7 +51,7 @@ pub(super) async fn run(arguments: &SimulateArguments, sources: &Sources, how: O
                 if index > 0 {
                     output::print("")?;
                 }
-                output::print(describe(simulated))?;
+                output::print_text(&describe(simulated))?;
             }
         }
     }
@@ -105,7 +105,7 @@ pub(super) fn describe(simulated: &Simulated) -> String {
     lines.join("\n")
 }
 
-fn slot_lines(slot: &SimulatedSlot, several: bool) -> Vec<String> {
+pub(super) fn slot_lines(slot: &SimulatedSlot, several: bool) -> Vec<String> {
     let who = |who: &Option<Named>| {
         who.as_ref().map_or_else(|| "nobody".to_owned(), |who| format!("{} ({})", who.member, who.site))
     };

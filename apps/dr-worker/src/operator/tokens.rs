@@ -4,6 +4,7 @@ use election_core::operator::{self, Raised};
 use serde_json::json;
 
 use super::{
+    consent::Consent,
     election::{Operator, asker},
     output::{self, Output},
 };
@@ -18,6 +19,8 @@ pub(super) struct RaiseTokenArguments {
     /// Job [default: all].
     #[arg(long, value_name = "JOB")]
     job: Option<String>,
+    #[command(flatten)]
+    consent: Consent,
 }
 
 pub(super) async fn raise(
@@ -37,6 +40,10 @@ async fn raise_all(operator: &Operator, arguments: &RaiseTokenArguments, how: Ou
         None => operator.elections().await?,
     };
     let above = arguments.above;
+    arguments.consent.ask(&format!(
+        "raise the fencing tokens of {} above {above}: leaders take over again, and this can't be undone",
+        jobs.join(", ")
+    ))?;
     for job in jobs {
         let paths = operator.paths(&job)?;
         let raised = operator::raise_tokens(&operator.session, &paths, above, &asker()).await?;

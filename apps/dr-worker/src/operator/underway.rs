@@ -1,11 +1,11 @@
 //! A filed request: followed to its end, decided by this command if there is no elector, or withdrawn.
 
-use std::time::Duration;
+use std::{cell::RefCell, convert::Infallible, time::Duration};
 
 use election_core::{
     Paths,
     operator::{self, Withdrawal},
-    record::{Current, FiledRequest, Request, RequestKind, RequestState},
+    record::{Current, FiledRequest, Record as _, Request, RequestKind, RequestState},
     strategy::in_words,
 };
 use serde_json::json;
@@ -16,6 +16,7 @@ use super::{
     list::{outgoing, target},
     moves::Move,
     output::{self, Output},
+    phases::Phases,
 };
 use crate::{
     commands::moves::{self, Decision, leads_already},
@@ -33,6 +34,10 @@ pub(super) struct Underway<'a> {
     pub(super) filed: FiledRequest,
     /// When it expires.
     pub(super) until: BootTime,
+    /// The slot that it is about.
+    pub(super) slot: usize,
+    /// The leader of that slot when it was filed.
+    pub(super) old: Option<Current>,
 }
 
 impl Underway<'_> {
@@ -67,6 +72,7 @@ impl Underway<'_> {
     /// begins.
     pub(super) async fn see_through(&self, wanted: &Move, how: Output) -> Result<(), Error> {
         let begun = BootTime::now();
+        let phases = RefCell::new(Phases::new(self.old.clone()));
         let mut last = None;
         if self.filed.request.kind == RequestKind::Failover {
             let by = begun + moves::PATIENCE;
@@ -83,7 +89,22 @@ impl Underway<'_> {
                 state => self.report_begun(&state.unwrap_or(RequestState::Pending), how),
             };
         }
-        self.until_done(self.until, how).await
+        tokio::select! {
+            result = self.until_done(&phases, begun, how) => result,
+            never = self.show_phases(&phases, begun) => never.map(|never| match never {}),
+        }
+    }
+
+    /// Shows what the leader znode tells of the move.
+    async fn show_phases(&self, phases: &RefCell<Phases>, begun: BootTime) -> Result<Infallible, Error> {
+        let path = self.paths.leader_znode(self.slot);
+        let mut znode = self.operator.session.watch_data(path.clone());
+        loop {
+            let seen = znode.next().await.map_err(|e| Error::Unreachable(e.to_string()))?;
+            // What can't be read is reported where the move ends.
+            let leader = seen.value.and_then(|node| Current::decode(&path, &node.data).ok());
+            show(phases.borrow_mut().see_leader(leader, BootTime::now().duration_since(begun)));
+        }
     }
 
     /// Takes the decision instead of the elector.
@@ -137,18 +158,15 @@ impl Underway<'_> {
         )))
     }
 
-    async fn until_done(&self, by: BootTime, how: Output) -> Result<(), Error> {
-        let progress = |request: &Request| match &request.state {
-            RequestState::Pending => output::print_progress("waiting for the elector to begin it"),
-            RequestState::Accepted { term } => {
-                output::print_progress(format_args!(
-                    "begun in term {term}; waiting for the new leader to be ready"
-                ));
+    async fn until_done(&self, phases: &RefCell<Phases>, begun: BootTime, how: Output) -> Result<(), Error> {
+        let progress = |request: &Request| {
+            if request.state == RequestState::Pending {
+                output::print_progress("waiting for the elector to begin it");
             }
-            _ => {}
+            show(phases.borrow_mut().see_request(&request.state, BootTime::now().duration_since(begun)));
         };
         let session = &self.operator.session;
-        let last = operator::follow(session, &self.paths, &self.filed.which, by, progress).await?;
+        let last = operator::follow(session, &self.paths, &self.filed.which, self.until, progress).await?;
         match last.map(|r| r.state) {
             Some(state @ RequestState::Done { .. }) => self.report(&state, how),
             Some(RequestState::Failed { reason, .. }) => self.refused(&reason, how).await,
@@ -219,6 +237,10 @@ impl Underway<'_> {
             self.how_to_follow()
         ))
     }
+}
+
+fn show(lines: Vec<String>) {
+    lines.into_iter().for_each(output::print_progress);
 }
 
 /// Reports that the target leads already.

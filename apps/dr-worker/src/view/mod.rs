@@ -1,6 +1,7 @@
 //! The views of an election: the same for the command line and the HTTP endpoints.
 
 mod access;
+mod changes;
 mod cluster;
 mod diagnosis;
 pub(crate) mod elector;
@@ -10,6 +11,7 @@ mod problems;
 mod simulated;
 
 pub(crate) use access::problem as access_problem;
+pub use changes::Change;
 pub use cluster::{Cluster, MemberRole, OpenRequest, UnwellSite};
 pub use diagnosis::diagnose;
 pub use explained::{Candidate, Explained, ExplainedSlot, hold_of, other_policy};

@@ -29,7 +29,7 @@ impl ProblemRow {
             Problem::LowToken { slot, token, newest } => {
                 let leader =
                     if *slot == 0 { "the leader".to_owned() } else { format!("the leader of slot {slot}") };
-                let command = format!("dr-worker raise-token --job {job} --above {newest}");
+                let command = format!("dr-worker raise-token --job {job} --above {newest} --yes");
                 let (hint, command) = match layout {
                     Layout::Elector => ("", Some(command)),
                     _ => ("; this recipe can't raise its tokens, so reset the token at the resource", None),

@@ -70,7 +70,8 @@ pub(crate) fn dr_worker() -> Command {
             command.env_remove(name);
         }
     }
-    command.stdin(Stdio::null()).env("NO_COLOR", "1");
+    // Wide, so that no table is folded.
+    command.stdin(Stdio::null()).env("NO_COLOR", "1").env("COLUMNS", "1000");
     command
 }
 

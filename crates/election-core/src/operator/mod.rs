@@ -17,7 +17,9 @@ pub use ghosts::{Ghost, remove_ghost};
 pub use layout::Layout;
 pub use observer::{Decision, LeaderZnode, Observer, Snapshot};
 pub use problems::{OldDecision, Problem};
-pub use requests::{ELECTOR_PATIENCE, Withdrawal, ask, cancel, follow, new_request, request};
+pub use requests::{
+    ELECTOR_PATIENCE, Withdrawal, ask, cancel, filed, follow, hindrance, new_request, request,
+};
 
 pub use crate::{
     engine::{Forgotten, Released},

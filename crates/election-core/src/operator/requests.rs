@@ -6,7 +6,7 @@ use zk_session::{BootTime, CreateMode, Recovery, Session, sleep_until};
 
 use super::{
     error::{OperatorError, TRIES, is_worth_another_look, too_many_races},
-    observer::Observer,
+    observer::{Observer, Snapshot},
 };
 use crate::{
     engine::not_now,
@@ -44,10 +44,7 @@ pub async fn ask(session: &Session, paths: &Paths, request: Request) -> Result<F
     // The server may lag behind a recent order.
     incarnation.barrier().await?;
     let seen = observer.snapshot(paths).await?;
-    let leader_znodes: Vec<_> = seen.leader_znodes.iter().map(|o| o.as_ref().map(|o| &o.record)).collect();
-    let hindered =
-        not_now(&request, &seen.control, seen.decided(), &leader_znodes, &seen.members, &seen.requests);
-    if let Some(why) = hindered {
+    if let Some(why) = hindrance(&seen, &request) {
         return Err(OperatorError::NotNow(why));
     }
     let prefix = paths.request_prefix();
@@ -58,6 +55,22 @@ pub async fn ask(session: &Session, paths: &Paths, request: Request) -> Result<F
         incarnation.create_sequential(&prefix, data, CreateMode::Persistent, Recovery::Data).await?;
     let name = created.path.rsplit('/').next().unwrap_or_default().to_owned();
     Ok(FiledRequest { which: RequestRef { czxid: created.stat.czxid, name }, request })
+}
+
+/// Why a request is refused before it is filed: the mode forbids it, or another request about the same leader is open.
+pub fn hindrance(seen: &Snapshot, request: &Request) -> Option<String> {
+    let leader_znodes: Vec<_> = seen.leader_znodes.iter().map(|o| o.as_ref().map(|o| &o.record)).collect();
+    not_now(request, &seen.control, seen.decided(), &leader_znodes, &seen.members, &seen.requests)
+}
+
+/// The same election with this request filed, as input for `explain` and `simulate`. Nothing is written.
+pub fn filed(seen: &Snapshot, request: Request) -> Snapshot {
+    let newest = seen.requests.iter().map(|filed| filed.which.czxid).max();
+    let newest = newest.max(seen.elected.as_ref().map(|decision| decision.mzxid)).unwrap_or(0);
+    let which = RequestRef { czxid: newest.saturating_add(1), name: "r-dry-run".to_owned() };
+    let mut then = seen.clone();
+    then.requests.push(FiledRequest { which, request });
+    then
 }
 
 /// Waits until a request has ended, or until `deadline`. Returns the request as it is then. `progress` is called for

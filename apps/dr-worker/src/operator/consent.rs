@@ -1,0 +1,49 @@
+//! The confirmation of commands that are dangerous: on a terminal they ask, unless `--yes` is given. A script is not asked.
+
+use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
+
+use anstream::eprint;
+
+use crate::error::Error;
+
+/// The argument of every dangerous command.
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+pub(super) struct Consent {
+    /// Don't ask on a terminal.
+    #[arg(long)]
+    yes: bool,
+}
+
+impl Consent {
+    /// Whether `--yes` was given.
+    pub(super) const fn is_given(self) -> bool {
+        self.yes
+    }
+
+    /// Whether an operator sees a question and can answer it.
+    pub(super) fn can_ask() -> bool {
+        io::stdin().is_terminal() && io::stderr().is_terminal()
+    }
+
+    /// Asks, unless `--yes` was given or there is no terminal to ask on, as in a script.
+    ///
+    /// # Errors
+    /// If the answer is not yes.
+    pub(super) fn ask(self, what: &str) -> Result<(), Error> {
+        if self.yes || !Self::can_ask() {
+            return Ok(());
+        }
+        eprint!("{what}. Continue? [y/N] ");
+        // Without it the question is still answered.
+        let _ = io::stderr().flush();
+        let mut answer = String::new();
+        io::stdin()
+            .lock()
+            .read_line(&mut answer)
+            .map_err(|e| Error::Failed(format!("the answer can't be read: {e}; nothing was changed")))?;
+        match answer.trim().to_ascii_lowercase().as_str() {
+            "y" | "yes" => Ok(()),
+            _ => Err(Error::Failed("not confirmed; nothing was changed".to_owned())),
+        }
+    }
+}

@@ -1,0 +1,368 @@
+//! What an operator sees on a terminal, and a script without one, from the real program.
+
+mod support;
+
+use std::{
+    fs::File,
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    process::{Child, Command, Stdio},
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use nix::{
+    pty::{Winsize, openpty},
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use serde_json::{Value, json};
+use support::{
+    LONG, Outcome, dr_worker, set,
+    stage::{Stage, leads, successors},
+    taken_port, until,
+};
+
+/// A command on a terminal of its own.
+struct OnTerminal {
+    child: Ended,
+    keys: File,
+    shown: Arc<Mutex<String>>,
+}
+
+impl OnTerminal {
+    fn start(command: &mut Command, width: u16, height: u16) -> Self {
+        let size = Winsize { ws_row: height, ws_col: width, ws_xpixel: 0, ws_ypixel: 0 };
+        let terminal = openpty(Some(&size), None).expect("a terminal");
+        command.env_remove("COLUMNS").env("TERM", "xterm");
+        let end = || Stdio::from(terminal.slave.try_clone().expect("a descriptor"));
+        let child =
+            command.stdin(end()).stdout(end()).stderr(end()).spawn().expect("dr-worker can be started");
+        // The command keeps its ends, and with them a terminal that would end.
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let keys = File::from(terminal.master);
+        let shown = Arc::new(Mutex::new(String::new()));
+        let (mut from, to) = (keys.try_clone().expect("a descriptor"), Arc::clone(&shown));
+        std::thread::spawn(move || {
+            let mut part = [0; 4096];
+            // The end is an error on Linux: no program has the terminal open any more.
+            while let Ok(length @ 1..) = from.read(&mut part) {
+                let text = String::from_utf8_lossy(&part[..length]);
+                to.lock().unwrap_or_else(PoisonError::into_inner).push_str(&text);
+            }
+        });
+        Self { child: Ended(child), keys, shown }
+    }
+
+    fn shown(&self) -> String {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    #[track_caller]
+    fn until_shown(&self, part: &str) {
+        until(part, || self.shown().contains(part));
+    }
+
+    #[track_caller]
+    fn assert_ends(&mut self, code: i32) {
+        let deadline = Instant::now() + LONG;
+        loop {
+            if let Some(status) = self.child.0.try_wait().expect("its own child") {
+                assert_eq!(status.code(), Some(code), "{}", self.shown());
+                return;
+            }
+            assert!(Instant::now() < deadline, "it has not ended: {}", self.shown());
+            // Between two looks.
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+/// A command that ends with the test.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn two_sites(root: &'static str) -> (Stage, support::Running, support::Running) {
+    let stage = Stage::new(root);
+    let east = stage.worker("east-1", "east", &[]);
+    until("east-1 leads", || leads(&east));
+    let west = stage.worker("west-1", "west", &[]);
+    until("west-1 is next in line", || successors(&stage.json(&["list"]))[0] == "west-1");
+    (stage, east, west)
+}
+
+#[test]
+fn dangerous_commands_ask_on_a_terminal_and_nowhere_else() {
+    let (stage, east, west) = two_sites("/asked");
+    // A script has no terminal.
+    for verb in ["fail-site", "unfail-site"] {
+        stage.operator(&[verb, "west"]).assert(0, &[]);
+    }
+    let list = stage.json(&["list"]);
+    assert_eq!(
+        (&list["requests"], &list["failed_sites"], &list["term"]),
+        (&json!([]), &json!([]), &json!(1))
+    );
+
+    let forced = ["failover", "--force", "--to-site", "west", "--wait"];
+    for answer in ["n\n", "\n"] {
+        let mut asked = OnTerminal::start(stage.command(&[]).args(forced), 100, 30);
+        asked.until_shown("Continue? [y/N]");
+        asked.keys.write_all(answer.as_bytes()).expect("the terminal reads");
+        asked.assert_ends(1);
+        asked.until_shown("not confirmed; nothing was changed");
+    }
+    assert!(leads(&east));
+    let mut asked = OnTerminal::start(stage.command(&[]).args(forced), 100, 30);
+    asked.until_shown("failover of orders to site west, by force");
+    asked.keys.write_all(b"y\n").expect("the terminal reads");
+    asked.assert_ends(0);
+    assert!(leads(&west));
+
+    // A drain asks only where no other site is left.
+    let mut drained = OnTerminal::start(stage.command(&[]).args(["drain", "east"]), 100, 30);
+    drained.assert_ends(0);
+    let mut asked = OnTerminal::start(stage.command(&[]).args(["drain", "west"]), 100, 30);
+    asked.until_shown("no member of another site can lead. Continue? [y/N]");
+    asked.keys.write_all(b"no\n").expect("the terminal reads");
+    asked.assert_ends(1);
+    assert_eq!(stage.json(&["list"])["drained"], json!(["east"]));
+}
+
+#[test]
+fn a_dry_run_shows_who_would_lead_and_writes_nothing() {
+    let (stage, east, _west) = two_sites("/tried");
+    let before = stage.json(&["list"]);
+    for verb in [
+        &["switchover", "--to", "west-1"][..],
+        &["failover", "--to-site", "west"],
+        &["failover", "--force"],
+        &["drain", "east"],
+        &["fail-site", "east"],
+    ] {
+        let verb = [verb, &["--dry-run"]].concat();
+        let tried = stage.json(&verb);
+        let slot = &tried["slots"][0];
+        assert_eq!(
+            (&slot["leads"]["member"], &slot["would_lead"]["member"]),
+            (&"east-1".into(), &"west-1".into()),
+            "{verb:?}: {tried:#}"
+        );
+        assert!(tried["dry_run"].as_str().is_some_and(|what| what.contains(verb[0])), "{tried}");
+        let shown = stage.operator(&verb);
+        shown.assert(0, &[]);
+        for part in ["nothing is written", "east-1 (east) leads now, west-1 (west) would lead then"] {
+            assert!(shown.stdout.contains(part), "{}", shown.stdout);
+        }
+    }
+    // A member that is not fit to lead, and a site that is open already.
+    stage.operator(&["switchover", "--to", "north-1", "--dry-run"]).assert(1, &["unknown member north-1"]);
+    let open = stage.json(&["undrain", "west", "--dry-run"]);
+    assert_eq!(open["slots"][0]["unchanged"], true, "{open:#}");
+    assert_eq!(stage.json(&["list"]), before);
+    assert!(leads(&east));
+    stage.operator(&["mode", "observe"]).assert(0, &[]);
+    stage.operator(&["switchover", "--dry-run"]).assert(75, &["the mode is observe"]);
+}
+
+#[test]
+fn a_command_that_waits_shows_the_phases() {
+    let (stage, _east, west) = two_sites("/phases");
+    let moved = stage.operator(&["switchover", "--wait"]);
+    moved.assert(
+        0,
+        &["s  decided, in term 2", "s  released by east-1", "s  acquired by west-1", "s  west-1 is READY"],
+    );
+    assert_eq!(moved.stdout, "west-1 leads orders in term 2\n");
+    assert!(leads(&west));
+    let order: Vec<_> = ["decided", "released", "acquired", "is READY"]
+        .map(|part| moved.stderr.find(part))
+        .into_iter()
+        .collect();
+    assert!(order.is_sorted(), "{}", moved.stderr);
+}
+
+#[test]
+fn waiting_for_zookeeper_is_shown_before_it_ends() {
+    // It accepts connections and never answers.
+    let (_listener, port) = taken_port();
+    let mut command = dr_worker();
+    set(&mut command, &[&format!("zookeeper.connect=127.0.0.1:{port}"), "zookeeper.connect_timeout=10m"]);
+    let mut child =
+        Ended(command.arg("list").stderr(Stdio::piped()).spawn().expect("dr-worker can be started"));
+    let begun = Instant::now();
+    let mut line = String::new();
+    let mut stderr = BufReader::new(child.0.stderr.take().expect("a pipe"));
+    while !line.contains("waiting for ZooKeeper") && stderr.read_line(&mut line).expect("text") > 0 {}
+    println!("shown after {:?}", begun.elapsed());
+    assert!(child.0.try_wait().expect("its own child").is_none(), "it waits still");
+    let expected =
+        format!("waiting for ZooKeeper at 127.0.0.1:{port}, for 10m at most (zookeeper.connect_timeout)\n");
+    assert!(line.ends_with(&expected), "{line}");
+}
+
+#[test]
+fn tables_fit_the_terminal() {
+    let stage = Stage::new("/narrow");
+    let long = "a-member-with-a-name-as-long-as-some-clouds-give-them-1";
+    let east = stage.worker(
+        long,
+        "east",
+        &["node.attributes={ rack = \"r7\", zone = \"a-zone-with-a-long-name\" }"],
+    );
+    until("it leads", || leads(&east));
+    let _west = stage.worker("west-1", "west", &[]);
+    until("west-1 is next in line", || successors(&stage.json(&["list"]))[0] == "west-1");
+    stage.operator(&["switchover", "--reason", "a test", "--wait"]).assert(0, &[]);
+    until("it is in the history", || {
+        stage.json(&["history"])["leaderships"].as_array().is_some_and(|all| all.len() == 2)
+    });
+    let verbs = ["list", "history", "explain"];
+    for verb in verbs {
+        // As in a pipe without more knowledge.
+        let narrow = Outcome::of(stage.command(&[]).env_remove("COLUMNS").arg(verb));
+        narrow.assert(0, &[]);
+        assert!(!narrow.stdout.contains('\x1b'), "{}", narrow.stdout);
+        let mut table = narrow.stdout.lines().skip_while(|line| !line.contains("  SITE  ")).peekable();
+        assert!(table.peek().is_some(), "{}", narrow.stdout);
+        let too_wide = table
+            .take_while(|line| !line.starts_with("  ") || line.starts_with("    "))
+            .find(|l| l.len() > 80);
+        assert_eq!(too_wide, None, "{}", narrow.stdout);
+        assert!(narrow.stdout.contains("a-member-with-"), "{}", narrow.stdout);
+        // On a terminal all lines fit.
+        let mut on_terminal = OnTerminal::start(stage.command(&[]).arg(verb), 72, 30);
+        on_terminal.assert_ends(0);
+        let shown = on_terminal.shown();
+        assert!(shown.lines().all(|line| line.trim_end().chars().count() <= 72), "{shown}");
+        // A wide one shows all of a row in one line.
+        let wide = stage.operator(&[verb]).stdout;
+        assert!(wide.lines().any(|line| line.contains(long) && line.contains("  east  ")), "{wide}");
+    }
+    let wide = stage.operator(&["history"]).stdout;
+    assert_eq!(wide.lines().count(), 3, "{wide}");
+}
+
+#[test]
+fn colours_are_for_terminals_and_not_for_all() {
+    let (stage, _east, _west) = two_sites("/coloured");
+    for verb in ["list", "explain", "history"] {
+        for (value, coloured) in [(None, true), (Some("1"), false)] {
+            let mut command = stage.command(&[]);
+            command.env_remove("NO_COLOR").env_remove("CLICOLOR");
+            command.envs(value.map(|value| ("NO_COLOR", value))).arg(verb);
+            let mut shown = OnTerminal::start(&mut command, 80, 24);
+            shown.assert_ends(0);
+            until("something is shown", || !shown.shown().is_empty());
+            assert_eq!(
+                shown.shown().contains('\x1b'),
+                coloured,
+                "{verb}, NO_COLOR {value:?}: {}",
+                shown.shown()
+            );
+        }
+        let piped = Outcome::of(stage.command(&[]).env_remove("NO_COLOR").arg(verb));
+        assert!(!piped.stdout.contains('\x1b') && !piped.stderr.contains('\x1b'), "{}", piped.stdout);
+    }
+}
+
+#[test]
+fn list_watch_redraws_on_a_terminal_with_a_clock() {
+    let (stage, _east, _west) = two_sites("/redrawn");
+    let mut watching = OnTerminal::start(stage.command(&[]).args(["list", "--watch"]), 80, 12);
+    let frames = |shown: &str| -> Vec<String> { shown.split("\x1b[H").skip(1).map(str::to_owned).collect() };
+    let clocks = |shown: &str| -> Vec<String> {
+        let mut clocks: Vec<_> = frames(shown).iter().filter_map(|f| Some(f.get(..20)?.to_owned())).collect();
+        clocks.dedup();
+        clocks
+    };
+    until("the clock goes on", || clocks(&watching.shown()).len() >= 3);
+    stage.operator(&["switchover", "--wait"]).assert(0, &[]);
+    watching.until_shown("west-1 (west) leads");
+    kill(Pid::from_raw(watching.child.0.id().cast_signed()), Signal::SIGINT).expect("it lives");
+    watching.assert_ends(0);
+    let shown = watching.shown();
+    assert!(!shown.contains("\x1b[?"), "a mode of the terminal was changed: {shown:?}");
+    for frame in frames(&shown) {
+        let lines: Vec<_> = frame.split("\x1b[K").collect();
+        assert!(lines.len() <= 12, "{frame:?}");
+        assert!(lines.iter().all(|line| line.trim().len() <= 80), "{frame:?}");
+    }
+    // The cursor is below the last text.
+    assert!(shown.ends_with("\x1b[J"), "{shown:?}");
+}
+
+#[test]
+fn list_watch_in_a_pipe_prints_a_table_for_each_change() {
+    let (stage, _east, _west) = two_sites("/piped");
+    let mut command = stage.command(&[]);
+    let mut child =
+        Ended(command.args(["list", "--watch"]).stdout(Stdio::piped()).spawn().expect("it starts"));
+    let mut lines = BufReader::new(child.0.stdout.take().expect("a pipe")).lines();
+    let mut up_to = |part: &str| -> Vec<String> {
+        let mut seen = Vec::new();
+        for line in lines.by_ref() {
+            seen.push(line.expect("text"));
+            if seen.last().is_some_and(|line| line.contains(part)) {
+                break;
+            }
+        }
+        assert!(seen.last().is_some_and(|line| line.contains(part)), "{seen:#?}");
+        seen
+    };
+    let mut all = up_to("* elector");
+    stage.operator(&["switchover", "--wait"]).assert(0, &[]);
+    all.extend(up_to("west-1 (west) leads"));
+    kill(Pid::from_raw(child.0.id().cast_signed()), Signal::SIGINT).expect("it lives");
+    assert_eq!(child.0.wait().expect("its own child").code(), Some(0));
+    assert!(all.iter().all(|line| !line.contains('\x1b')), "{all:#?}");
+}
+
+#[test]
+fn results_and_errors_are_json_where_that_is_asked_for() {
+    let (stage, _east, _west) = two_sites("/objects");
+    for (verb, code) in [
+        (&["list"][..], 0),
+        (&["history"], 0),
+        (&["explain"], 0),
+        (&["simulate", "--without", "east-1"], 0),
+        (&["drain", "west"], 0),
+        (&["undrain", "west"], 0),
+        (&["fail-site", "west", "--yes"], 0),
+        (&["unfail-site", "west"], 0),
+        (&["prefer", "west"], 0),
+        (&["prefer", "--clear"], 0),
+        (&["mode", "observe"], 0),
+        (&["mode", "auto"], 0),
+        (&["pause"], 0),
+        (&["resume"], 0),
+        (&["stay"], 0),
+        (&["stay", "--clear"], 0),
+        (&["confirm", "west"], 0),
+        (&["confirm", "--clear"], 0),
+        (&["ack"], 0),
+        (&["raise-token", "--above", "1", "--yes"], 0),
+        (&["remove-ghosts"], 0),
+        (&["cancel", "r-0000000007"], 1),
+        (&["assert", "--token", "1"], 1),
+        (&["drain", "nowhere"], 64),
+        (&["switchover", "--to", "east-1"], 0),
+        (&["switchover", "--wait"], 0),
+        (&["failover", "--wait"], 0),
+        (&["switchover", "--dry-run"], 0),
+        (&["config", "show"], 78),
+        (&["config", "check"], 78),
+    ] {
+        let outcome = stage.operator(&[verb, &["--output", "json"]].concat());
+        assert_eq!(outcome.code, Some(code), "{verb:?}: {}", outcome.stderr);
+        assert_eq!(outcome.stdout.lines().count(), 1, "{verb:?}: {}", outcome.stdout);
+        let object: Value = serde_json::from_str(&outcome.stdout).expect("one object");
+        let error = if code == 0 { Value::Null } else { json!(code) };
+        assert_eq!(object["error"]["code"], error, "{verb:?}: {object}");
+    }
+}
