@@ -26,11 +26,21 @@ pub(crate) struct Operator {
 }
 
 impl Operator {
-    /// Connects as configured.
+    /// Connects as configured. A wait for ZooKeeper is shown on standard error.
     pub(crate) async fn connect(sources: &Sources) -> Result<Self, Error> {
+        Self::connect_in(sources, Some(PATIENCE)).await
+    }
+
+    /// The same, and shows nothing: in the middle of a line that is being typed.
+    pub(crate) async fn connect_silently(sources: &Sources) -> Result<Self, Error> {
+        Self::connect_in(sources, None).await
+    }
+
+    async fn connect_in(sources: &Sources, shown_after: Option<Duration>) -> Result<Self, Error> {
         let config = OperatorConfig::load(sources)?;
         let mut connecting = Box::pin(connect(&config.zookeeper, None));
-        let session = match tokio::time::timeout(PATIENCE, &mut connecting).await {
+        let patience = shown_after.unwrap_or(Duration::MAX);
+        let session = match tokio::time::timeout(patience, &mut connecting).await {
             Ok(session) => session,
             Err(_) => {
                 let limit = in_words(config.zookeeper.connect_timeout);
@@ -43,7 +53,9 @@ impl Operator {
         };
         drop(connecting);
         let session = session.map_err(|error| error.located(|key, message| config.problem(key, message)))?;
-        tokio::spawn(show_loss(session.clone(), config.zookeeper.connect_timeout));
+        if shown_after.is_some() {
+            tokio::spawn(show_loss(session.clone(), config.zookeeper.connect_timeout));
+        }
         Ok(Self { config, session })
     }
 

@@ -36,8 +36,11 @@ pub(super) struct Global {
     #[arg(long = "log", value_name = "LEVELS", env = "DR_LOG", value_parser = logging::parse, global = true)]
     #[arg(hide_env_values = true, help_heading = HEADING)]
     pub(super) levels: Option<Targets>,
-    /// Format of the log [default: text on a terminal and for commands, else json].
+    /// Format of the log.
+    ///
+    /// text or json. Default: text on a terminal and for commands, else json.
     #[arg(long, value_name = "FORMAT", env = "DR_LOG_FORMAT", value_enum, global = true)]
+    #[arg(hide_possible_values = true, hide_env_values = true, help_heading = HEADING)]
     pub(super) log_format: Option<LogFormat>,
 }
 

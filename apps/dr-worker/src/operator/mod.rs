@@ -124,7 +124,9 @@ enum Verb {
     Ack(ack::AckArguments),
     /// Show past leaderships: cause, term, duration of each phase.
     History(history::HistoryArguments),
-    /// Show the last output of a job on this node, also of its last crash.
+    /// Show the last output of a job on this node.
+    ///
+    /// Also of its last crash, and while the worker is down.
     Logs(logs::LogsArguments),
     /// Explain who leads, who would, and what blocks a change.
     Explain(explain::ExplainArguments),
@@ -158,7 +160,9 @@ enum Verb {
     /// Check or show the configuration.
     #[command(subcommand)]
     Config(ConfigVerb),
-    /// Print the script for completions of a shell: jobs, sites and members too.
+    /// Print the completion script of a shell; it completes names too.
+    ///
+    /// Jobs and sites come from the configuration, else from ZooKeeper; members from ZooKeeper.
     Completions {
         /// The shell.
         #[arg(value_enum)]

@@ -38,7 +38,9 @@ pub(super) struct InitArguments {
     /// Site of this worker.
     #[arg(long)]
     site: Option<String>,
-    /// All sites in order of preference, separated by commas [default: no site is preferred].
+    /// All sites, in order of preference: east,west.
+    ///
+    /// Default: no site is preferred.
     #[arg(long)]
     sites: Option<String>,
     /// ZooKeeper servers, as host:port, separated by commas.
@@ -50,16 +52,24 @@ pub(super) struct InitArguments {
     /// Name of the job.
     #[arg(long)]
     job: Option<String>,
-    /// Program of the job and its arguments, in one string with quotes as in a shell: "/usr/bin/job --fast".
+    /// Program of the job with its arguments.
+    ///
+    /// In one string, with quotes as in a shell: "/usr/bin/job --fast".
     #[arg(long, value_name = "LINE", allow_hyphen_values = true)]
     command: Option<String>,
-    /// Address of the HTTP endpoints [default: 127.0.0.1:7080].
+    /// Address of the HTTP endpoints.
+    ///
+    /// Default: 127.0.0.1:7080.
     #[arg(long, value_name = "HOST:PORT")]
     listen: Option<String>,
-    /// Directory in which the file is written [default: /etc/dr-worker].
+    /// Directory of the file.
+    ///
+    /// Default: /etc/dr-worker.
     #[arg(long, value_name = "DIRECTORY")]
     dir: Option<PathBuf>,
-    /// Replace the file if it exists; the former one is kept under another name.
+    /// Replace the file if it exists.
+    ///
+    /// The former one is kept under another name.
     #[arg(long)]
     force: bool,
 }
