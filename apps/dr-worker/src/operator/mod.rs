@@ -15,6 +15,7 @@ mod gather;
 mod ghosts;
 mod global;
 mod history;
+mod job;
 mod list;
 mod moves;
 mod output;
@@ -72,6 +73,12 @@ enum Verb {
     Switchover(request::SwitchoverArguments),
     /// Move leadership even if the leader or the elector is down.
     Failover(request::FailoverArguments),
+    /// Restart the job on its leader; leadership stays.
+    Restart(job::RestartArguments),
+    /// Stop the job, wherever leadership goes, until `start`.
+    Stop(job::JobRequestArguments),
+    /// Start a stopped job on its leader.
+    Start(job::JobRequestArguments),
     /// Cancel a request that has not been started.
     ///
     /// Exit code 1 if it was started or has ended; its outcome is printed.
@@ -233,6 +240,9 @@ fn dispatch(arguments: &Arguments, registry: &Registry) -> Result<(), Error> {
         Verb::List(list) => block_on(list::run(list, sources, global.output)),
         Verb::Switchover(switchover) => block_on(request::switchover(switchover, sources, global.output)),
         Verb::Failover(failover) => block_on(request::failover(failover, sources, global.output)),
+        Verb::Restart(restart) => block_on(job::restart(restart, sources, global.output)),
+        Verb::Stop(stop) => block_on(job::stop(stop, sources, global.output)),
+        Verb::Start(start) => block_on(job::start(start, sources, global.output)),
         Verb::Cancel(cancel) => block_on(request::cancel(cancel, sources, global.output)),
         Verb::Drain(site) => block_on(control::drain(site, sources, global.output)),
         Verb::FailSite(site) => block_on(control::fail_site(site, sources, global.output)),

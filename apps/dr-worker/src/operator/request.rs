@@ -44,7 +44,7 @@ pub(super) struct FailoverArguments {
 /// `cancel`
 #[derive(Debug, clap::Args)]
 pub(super) struct CancelArguments {
-    /// Request id, as printed by `switchover`, `failover` and `list`: r-0000000000.
+    /// Request id, as printed by the command that filed it and by `list`: r-0000000000.
     #[arg(value_name = "ID", value_parser = request_id)]
     id: String,
     /// Job [default: the only one].
@@ -76,8 +76,9 @@ async fn withdraw(operator: &Operator, arguments: &CancelArguments, how: Output)
     let why = format!("by {}", asker());
     let request = match operator::cancel(&operator.session, &paths, &filed.which, &why).await? {
         Withdrawal::Withdrawn(request) => request,
-        Withdrawal::TooLate(Request { state, .. }) => {
-            return Err(Error::Failed(format!("request {id} can't be withdrawn any more: {state}")));
+        Withdrawal::TooLate(Request { kind, state, .. }) => {
+            let progress = kind.progress(&state);
+            return Err(Error::Failed(format!("request {id} can't be withdrawn any more: {progress}")));
         }
     };
     match how {
@@ -161,14 +162,14 @@ async fn file_and_follow(
     let underway = Underway { operator, job, paths, filed, until };
     underway.print_filed(wanted.wait);
     let signal = tokio::select! {
-        result = underway.see_through(wanted, how) => return result,
+        result = underway.see_through(wanted.wait, how) => return result,
         signal = signals.next() => signal,
     };
     underway.withdraw(&format!("{signal} while it was pending"), how).await
 }
 
 /// The sum of the policy's timeouts of a move.
-fn longest_move(operator: &Operator, job: &str) -> Duration {
+pub(super) fn longest_move(operator: &Operator, job: &str) -> Duration {
     let config = &operator.config;
     let policy = config.engine_of(job);
     config.zookeeper.session_timeout
@@ -179,7 +180,12 @@ fn longest_move(operator: &Operator, job: &str) -> Duration {
 }
 
 /// A mistyped name is found before anything is written.
-fn check_names(operator: &Operator, job: &str, request: &Request, snapshot: &Snapshot) -> Result<(), Error> {
+pub(super) fn check_names(
+    operator: &Operator,
+    job: &str,
+    request: &Request,
+    snapshot: &Snapshot,
+) -> Result<(), Error> {
     let from = match &request.from {
         Outgoing::Member(member) => Some(member),
         Outgoing::Slot(_) | Outgoing::Only => None,
@@ -207,8 +213,8 @@ fn check_names(operator: &Operator, job: &str, request: &Request, snapshot: &Sna
     }
 }
 
-/// Whether the leader to replace is READY.
-fn is_led(request: &Request, snapshot: &Snapshot) -> bool {
+/// Whether the leader that it is about is READY.
+pub(super) fn is_led(request: &Request, snapshot: &Snapshot) -> bool {
     let znode = snapshot.slot_for(request).ok().and_then(|slot| snapshot.leader_znode(slot));
     znode.is_some_and(|znode| znode.record.status == Status::Ready)
 }

@@ -30,7 +30,7 @@ pub fn new_request(
     Request { from, force, reason, ..request }
 }
 
-/// Files a request for the elector.
+/// Files a request for the elector, or for the leader if it is about its job.
 ///
 /// # Errors
 /// When ZooKeeper doesn't answer, or there is no such election; [`OperatorError::NotNow`] when the mode forbids the
@@ -45,8 +45,18 @@ pub async fn ask(session: &Session, paths: &Paths, request: Request) -> Result<F
     incarnation.barrier().await?;
     let seen = observer.snapshot(paths).await?;
     let leader_znodes: Vec<_> = seen.leader_znodes.iter().map(|o| o.as_ref().map(|o| &o.record)).collect();
-    let hindered =
-        not_now(&request, &seen.control, seen.decided(), &leader_znodes, &seen.members, &seen.requests);
+    let hindered = if request.kind.is_move() {
+        not_now(&request, &seen.control, seen.decided(), &leader_znodes, &seen.members, &seen.requests)
+    } else {
+        let slot = seen.slot_for(&request).ok();
+        let mut open = seen.requests.iter().filter(|other| !other.request.state.is_final());
+        // A move of another slot does not matter.
+        let matters = |kind: RequestKind, other: Option<usize>| match (request.kind, kind.is_move()) {
+            (RequestKind::Restart, true) => other == slot,
+            (_, is_move) => !is_move,
+        };
+        open.find(|other| matters(other.request.kind, seen.slot_for(&other.request).ok())).map(is_open)
+    };
     if let Some(why) = hindered {
         return Err(OperatorError::NotNow(why));
     }
@@ -58,6 +68,14 @@ pub async fn ask(session: &Session, paths: &Paths, request: Request) -> Result<F
         incarnation.create_sequential(&prefix, data, CreateMode::Persistent, Recovery::Data).await?;
     let name = created.path.rsplit('/').next().unwrap_or_default().to_owned();
     Ok(FiledRequest { which: RequestRef { czxid: created.stat.czxid, name }, request })
+}
+
+fn is_open(FiledRequest { which, request }: &FiledRequest) -> String {
+    let (name, kind) = (&which.name, request.kind.as_str());
+    format!(
+        "request {name}, a {kind}, is still open ({}); wait for its end, or withdraw it: `dr-worker cancel {name}`",
+        request.kind.progress(&request.state)
+    )
 }
 
 /// Waits until a request has ended, or until `deadline`. Returns the request as it is then. `progress` is called for

@@ -38,6 +38,10 @@ pub struct Control {
     /// Moves to another site that an operator has confirmed, for a policy that requires confirmation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub confirmed: Vec<Confirmed>,
+    /// The operator's order that the job is stopped: a leader does not run it. A record with this order has the format
+    /// [`WITH_STOP`](Self::WITH_STOP).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<StoppedJob>,
     /// The author of the latest order.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub changed_by: String,
@@ -58,9 +62,20 @@ impl Control {
         paused_in: None,
         stay: Vec::new(),
         confirmed: Vec::new(),
+        stopped: None,
         changed_by: String::new(),
         changed_at_ms: 0,
     };
+
+    /// The format of orders that stop the job. An elector that does not know such an order does not read this format,
+    /// and decides nothing; and no member is named that does not read it
+    /// ([`MemberRecord::orders_format`](super::MemberRecord::orders_format)).
+    pub const WITH_STOP: u32 = 2;
+
+    /// The format that these orders need.
+    pub const fn format(&self) -> u32 {
+        if self.stopped.is_some() { Self::WITH_STOP } else { VERSION }
+    }
 }
 
 impl Default for Control {
@@ -80,6 +95,29 @@ pub struct Confirmed {
     /// The author of the confirmation.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub by: String,
+}
+
+/// An operator's order that the job is stopped.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
+pub struct StoppedJob {
+    /// The operator's reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The operator.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub by: String,
+    /// When the leader began to carry it out, in milliseconds since the Unix epoch.
+    #[serde(default)]
+    pub at_ms: u64,
+}
+
+impl fmt::Display for StoppedJob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.reason {
+            Some(reason) => write!(f, "stopped by {} ({reason})", self.by),
+            None => write!(f, "stopped by {}", self.by),
+        }
+    }
 }
 
 /// A site that an operator has declared failed.

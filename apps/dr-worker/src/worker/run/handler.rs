@@ -1,6 +1,7 @@
 //! The application of a job's election.
 
 use std::{
+    future::Future,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -11,6 +12,7 @@ use election_core::{
 };
 use zk_session::BootTime;
 
+use super::orders::{Orders, Source};
 use crate::{
     config::HookName,
     worker::{
@@ -23,16 +25,31 @@ use crate::{
 
 /// The application of a job's election.
 pub(super) struct JobHandler {
-    slot: Arc<JobSlot>,
+    pub(super) slot: Arc<JobSlot>,
     answers: Arc<Answers>,
     session_timeout: Duration,
+    /// Where operators' orders and requests about the job are; `None` if the recipe has none.
+    source: Option<Source>,
+    /// Those of the current leadership, between two calls.
+    orders: Mutex<Option<Orders>>,
     /// When the former leader last answered, from the takeover until the member leads.
     silent_since: Mutex<Option<BootTime>>,
 }
 
 impl JobHandler {
-    pub(super) fn new(slot: Arc<JobSlot>, answers: Arc<Answers>, session_timeout: Duration) -> Self {
-        Self { slot, answers, session_timeout, silent_since: Mutex::new(None) }
+    pub(super) fn new(
+        slot: Arc<JobSlot>,
+        answers: Arc<Answers>,
+        session_timeout: Duration,
+        source: Option<Source>,
+    ) -> Self {
+        let (orders, silent_since) = (Mutex::new(None), Mutex::new(None));
+        Self { slot, answers, session_timeout, source, orders, silent_since }
+    }
+
+    fn orders(&self) -> std::sync::MutexGuard<'_, Option<Orders>> {
+        // No code panics while it is locked.
+        self.orders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn silent_since(&self) -> std::sync::MutexGuard<'_, Option<BootTime>> {
@@ -52,6 +69,56 @@ impl JobHandler {
             cause: nomination.cause.as_str().to_owned(),
             previous_leader: previous.map(|p| p.member.to_string()),
             previous_site: previous.map(|p| p.site.to_string()),
+        }
+    }
+
+    /// Starts the job and waits until it is ready, with the hook before.
+    pub(super) async fn start_job(&self, leadership: &Leadership) -> Result<(), Failure> {
+        let env = self.env(leadership.nomination(), leadership.fencing_token());
+        self.slot.enter(env.clone());
+        self.slot.hook(HookName::BeforeTakeover, &env, Some(leadership.work_until().into())).await?;
+        let run = self.slot.start(&env, leadership.work_until().into());
+        run.ready().await?;
+        Ok(())
+    }
+
+    /// Ends the job, gone `by`, with the hooks before and after. The hook before is left out without a deadline, and
+    /// killed when there is no time for it any more.
+    pub(super) async fn end_job(
+        &self,
+        before_stop: Option<Deadline>,
+        urgent: impl Future<Output = ()>,
+        by: impl FnOnce() -> BootTime,
+    ) {
+        let slot = &self.slot;
+        let env = slot.env();
+        let serves = slot.process().state == ProcessState::Running;
+        if let (Some(env), Some(until)) =
+            (env.as_ref().filter(|_| serves && !slot.is_hastened()), before_stop)
+        {
+            tokio::select! {
+                () = self.try_hook(HookName::BeforeStop, env, Some(until)) => {}
+                () = urgent => {}
+                () = slot.hastened() => {}
+            }
+        }
+        slot.end(by()).await;
+        slot.hooks_gone().await;
+        if let Some(env) = env.filter(|_| !slot.is_hastened()) {
+            tokio::select! {
+                // It cleans up on this node, so it is not limited by the lease.
+                () = self.try_hook(HookName::AfterStop, &env, None) => {}
+                () = slot.hastened() => {}
+            }
+            slot.hooks_gone().await;
+        }
+        slot.cleaned_up();
+    }
+
+    /// Runs the hook after the job is ready; without a job it does nothing.
+    pub(super) async fn after_ready(&self, leadership: &Leadership) {
+        if let Some(env) = self.slot.env() {
+            self.try_hook(HookName::AfterReady, &env, Some(leadership.work_until().into())).await;
         }
     }
 
@@ -85,20 +152,21 @@ impl Handler for JobHandler {
     }
 
     async fn takeover(&self, leadership: &Leadership) -> Result<(), Failure> {
-        let env = self.env(leadership.nomination(), leadership.fencing_token());
-        self.slot.enter(env.clone());
-        self.slot.hook(HookName::BeforeTakeover, &env, Some(leadership.work_until().into())).await?;
-        let run = self.slot.start(&env, leadership.work_until().into());
-        run.ready().await?;
+        let Some(source) = &self.source else { return self.start_job(leadership).await };
+        let mut orders = Orders::follow(source);
+        orders.take_over(self, leadership).await?;
+        *self.orders() = Some(orders);
         Ok(())
     }
 
     async fn lead(&self, leadership: &Leadership) -> Result<(), Failure> {
-        let (Some(run), Some(env)) = (self.slot.running(), self.slot.env()) else {
-            return Err(Failure::new("the job is not running"));
-        };
+        let orders = self.orders().take();
+        if let Some(mut orders) = orders {
+            return orders.lead(self, leadership).await;
+        }
+        let Some(run) = self.slot.running() else { return Err(Failure::new("the job is not running")) };
         let after_ready = async {
-            self.try_hook(HookName::AfterReady, &env, Some(leadership.work_until().into())).await;
+            self.after_ready(leadership).await;
             std::future::pending().await
         };
         tokio::select! {
@@ -110,27 +178,11 @@ impl Handler for JobHandler {
     async fn stop(&self, order: &StopOrder) {
         let slot = &self.slot;
         tracing::info!(job = slot.name(), reason = %order.reason(), "stopping the job");
-        let env = slot.env();
-        let serves = slot.process().state == ProcessState::Running;
-        if let Some(env) = env.as_ref().filter(|_| serves && order.is_orderly() && !slot.is_hastened()) {
-            // The stop of the job follows.
-            let by = Deadline::before(order.deadline().into(), slot.spec.stop_budget());
-            tokio::select! {
-                () = self.try_hook(HookName::BeforeStop, env, Some(by)) => {}
-                () = order.urgent() => {}
-                () = slot.hastened() => {}
-            }
-        }
-        slot.end(order.by()).await;
-        slot.hooks_gone().await;
-        if let Some(env) = env.filter(|_| !slot.is_hastened()) {
-            tokio::select! {
-                // It cleans up on this node, so it is not limited by the lease.
-                () = self.try_hook(HookName::AfterStop, &env, None) => {}
-                () = slot.hastened() => {}
-            }
-            slot.hooks_gone().await;
-        }
+        // The stop of the job follows.
+        let before_stop = Deadline::before(order.deadline().into(), slot.spec.stop_budget());
+        let before_stop = Some(before_stop).filter(|_| order.is_orderly());
+        self.end_job(before_stop, order.urgent(), || order.by()).await;
+        self.orders().take();
         slot.left();
     }
 

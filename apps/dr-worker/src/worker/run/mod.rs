@@ -16,6 +16,7 @@ mod led;
 mod measure;
 mod measured;
 mod memory;
+mod orders;
 mod session;
 mod site_check;
 mod watch;

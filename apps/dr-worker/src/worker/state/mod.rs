@@ -9,7 +9,7 @@ use election_core::Election;
 use zk_session::Session;
 
 use crate::config::{Config, NodeConfig};
-pub(super) use slot::JobSlot;
+pub(super) use slot::{Halt, JobSlot};
 pub(super) use vacancy::Vacancy;
 
 /// The state of this worker, for the HTTP endpoints.
