@@ -206,7 +206,6 @@ transcripts! {
     named_from_the_end_of_the_line,
     hold,
     future_format,
-    stopped_job,
     history_is_bounded,
     history_written_once,
     slots_first_election,

@@ -26,6 +26,12 @@ pub struct NodeConfig {
 }
 
 impl NodeConfig {
+    /// Only its name, for an operator; `None` if it is not usable.
+    pub(super) fn read_id(section: &mut Section<'_>) -> Option<MemberId> {
+        section.leave_rest();
+        if section.has("id") { section.usable("id") } else { MemberId::new(host_name()?).ok() }
+    }
+
     pub(super) fn read(section: &mut Section<'_>) -> Option<Self> {
         let host = host_name();
         let id = match host.as_deref().and_then(|name| MemberId::new(name).ok()) {

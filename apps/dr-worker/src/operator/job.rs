@@ -96,7 +96,7 @@ async fn ask(
 async fn file_and_follow(
     operator: &Operator,
     arguments: &JobRequestArguments,
-    request: Request,
+    mut request: Request,
     how: Output,
 ) -> Result<(), Error> {
     let job = operator.one(arguments.job.as_deref()).await?;
@@ -113,14 +113,13 @@ async fn file_and_follow(
     }
     let snapshot = operator.observer().await?.snapshot(&paths).await?;
     check_names(operator, &job, &request, &snapshot)?;
-    // A leader can change: the next one of its slot answers a request that it has begun.
-    let from = match snapshot.slot_for(&request) {
-        Ok(slot) if request.kind == RequestKind::Restart && snapshot.leader_znodes.len() > 1 => {
-            Outgoing::Slot(slot)
-        }
-        _ => request.from.clone(),
-    };
-    let request = Request { from, ..request };
+    if let Ok(slot) = snapshot.slot_for(&request)
+        && request.kind == RequestKind::Restart
+        && snapshot.leader_znodes.len() > 1
+    {
+        // The next leader of the slot answers what this one has begun.
+        request.from = Outgoing::Slot(slot);
+    }
     if let Some(news) = is_done_already(&job, &request, &snapshot) {
         return match how {
             Output::Json => {

@@ -1,6 +1,7 @@
 //! The operator's command line: the verbs, and their dispatch.
 
 mod ack;
+mod can_restart;
 mod config;
 mod confirm;
 mod contest;
@@ -109,6 +110,10 @@ enum Verb {
     Confirm(confirm::ConfirmArguments),
     /// Acknowledge failures: lift the hold and, by option, clear the failure history.
     Ack(ack::AckArguments),
+    /// Check whether a node may be taken down now; exit code 75 if not.
+    ///
+    /// It may not if a job or the last candidate of a site would be lost.
+    CanRestart(can_restart::CanRestartArguments),
     /// Show past leaderships: cause, term, and the duration of each phase.
     History(history::HistoryArguments),
     /// Explain who leads, who would, and what blocks a change.
@@ -255,6 +260,7 @@ fn dispatch(arguments: &Arguments, registry: &Registry) -> Result<(), Error> {
         Verb::Stay(stay) => block_on(stay::stay(stay, sources, global.output)),
         Verb::Confirm(confirm) => block_on(confirm::confirm(confirm, sources, global.output)),
         Verb::Ack(job) => block_on(ack::ack(job, sources, global.output)),
+        Verb::CanRestart(member) => block_on(can_restart::run(member, sources, global.output)),
         Verb::History(history) => block_on(history::run(history, sources, global.output)),
         Verb::Explain(explain) => block_on(explain::run(explain, sources, global.output)),
         Verb::Simulate(simulate) => block_on(simulate::run(simulate, sources, global.output)),

@@ -25,7 +25,7 @@ pub(super) fn refuse(code: StatusCode, why: &str) -> Response {
 pub(super) async fn not_found() -> Response {
     refuse(
         StatusCode::NOT_FOUND,
-        "unknown path; valid: /leader, /standby, /liveness, /readiness, /status, /cluster, /history, /explain, /simulate and /metrics",
+        "unknown path; valid: /leader, /standby, /liveness, /readiness, /status, /cluster, /history, /explain, /simulate, /can-restart and /metrics",
     )
 }
 

@@ -68,6 +68,7 @@ fn router(app: App) -> Router {
         .route("/history", read(cluster::history))
         .route("/explain", read(explain::explain))
         .route("/simulate", read(explain::simulate))
+        .route("/can-restart", read(explain::can_restart))
         .route("/metrics", read(metrics::render))
         .fallback(answer::not_found)
         .with_state(app)

@@ -20,7 +20,7 @@ use election_core::{
 };
 use zk_session::{BootTime, Session};
 
-use super::handler::JobHandler;
+use super::work::JobWork;
 use crate::{
     wall::unix_ms,
     worker::{
@@ -74,47 +74,42 @@ impl Orders {
 
     /// Starts the job, unless it is stopped by a standing order. A request to stop it is carried out as well: a job that
     /// never becomes ready can be stopped.
-    pub(super) async fn take_over(
-        &mut self,
-        handler: &JobHandler,
-        leadership: &Leadership,
-    ) -> Result<(), Failure> {
+    pub(super) async fn take_over(&mut self, work: &JobWork, leadership: &Leadership) -> Result<(), Failure> {
         let order = match self.source.next().await? {
             JobNews::Orders(Control { stopped: Some(order), .. }) => order,
             news => {
-                self.note(handler, news);
+                self.note(work, news);
                 tokio::select! {
-                    started = handler.start_job(leadership) => return started,
-                    order = self.until_stopped(handler, leadership) => order?,
+                    started = work.start(leadership) => return started,
+                    order = self.until_stopped(work, leadership) => order?,
                 }
             }
         };
         tracing::warn!(
-            job = handler.slot.name(),
+            job = work.slot.name(),
             "this member leads and does not start the job, which is {order}; `dr-worker start` starts it"
         );
-        halt(handler, leadership, Halt::Stopped(order)).await;
+        halt(work, leadership, Halt::Stopped(order)).await;
         Ok(())
     }
 
     /// Waits for an order to stop the job.
     async fn until_stopped(
         &mut self,
-        handler: &JobHandler,
+        work: &JobWork,
         leadership: &Leadership,
     ) -> Result<StoppedJob, Failure> {
         loop {
             match self.news().await? {
                 Some(JobNews::Orders(Control { stopped: Some(order), .. })) => return Ok(order),
-                Some(news) => self.note(handler, news),
+                Some(news) => self.note(work, news),
                 None => {}
             }
             self.is_owed = false;
             for at in 0..self.open.len() {
                 let Request { kind, state, .. } = &self.open[at].filed.request;
                 if (*kind, state) == (RequestKind::Stop, &RequestState::Pending)
-                    && let Some(Control { stopped: Some(order), .. }) =
-                        self.begin(at, handler, leadership).await
+                    && let Some(Control { stopped: Some(order), .. }) = self.begin(at, work, leadership).await
                 {
                     return Ok(order);
                 }
@@ -123,16 +118,12 @@ impl Orders {
     }
 
     /// Leads until the job has failed.
-    pub(super) async fn lead(
-        &mut self,
-        handler: &JobHandler,
-        leadership: &Leadership,
-    ) -> Result<(), Failure> {
-        let after_ready = Box::pin(handler.after_ready(leadership));
-        let mut led = Led { orders: self, handler, leadership, after_ready };
+    pub(super) async fn lead(&mut self, work: &JobWork, leadership: &Leadership) -> Result<(), Failure> {
+        let after_ready = Box::pin(work.after_ready(leadership));
+        let mut led = Led { orders: self, work, leadership, after_ready };
         loop {
-            let run = handler.slot.running();
-            if run.is_none() && handler.slot.stopped().is_none() {
+            let run = work.slot.running();
+            if run.is_none() && work.slot.stopped().is_none() {
                 return Err(Failure::new("the job is not running"));
             }
             tokio::select! {
@@ -140,7 +131,7 @@ impl Orders {
                 () = &mut led.after_ready => led.after_ready = Box::pin(pending()),
                 news = led.orders.news() => match news? {
                     Some(JobNews::Orders(control)) => led.obey(control.stopped).await?,
-                    Some(news) => led.orders.note(handler, news),
+                    Some(news) => led.orders.note(work, news),
                     None => {}
                 },
             }
@@ -160,14 +151,14 @@ impl Orders {
         }
     }
 
-    fn note(&mut self, handler: &JobHandler, news: JobNews) {
+    fn note(&mut self, work: &JobWork, news: JobNews) {
         match news {
             JobNews::Requests(open) => {
                 self.open = open.into_iter().map(|filed| Open { filed, is_over: false }).collect();
             }
             JobNews::Unreadable(error) => {
                 tracing::warn!(
-                    job = handler.slot.name(),
+                    job = work.slot.name(),
                     "the job runs on, whatever operators have ordered: {error}"
                 );
             }
@@ -176,10 +167,10 @@ impl Orders {
     }
 
     /// Begins a pending request. Returns the standing orders then; `None` if it can't be begun, now or at all.
-    async fn begin(&mut self, at: usize, handler: &JobHandler, leadership: &Leadership) -> Option<Control> {
+    async fn begin(&mut self, at: usize, work: &JobWork, leadership: &Leadership) -> Option<Control> {
         let (slot, term) = (leadership.slot(), leadership.term());
         let Open { filed, is_over } = &mut self.open[at];
-        let job = handler.slot.name();
+        let job = work.slot.name();
         match self.source.begin(filed, Leading { member: &self.me, slot, term }).await {
             Ok(Some(control)) => {
                 let (kind, by, request) = (filed.request.kind.as_str(), &filed.request.by, &filed.which.name);
@@ -206,12 +197,12 @@ impl Orders {
         }
     }
 
-    async fn answer(&mut self, at: usize, outcome: RequestState, handler: &JobHandler) {
+    async fn answer(&mut self, at: usize, outcome: RequestState, work: &JobWork) {
         let Open { filed, is_over } = &mut self.open[at];
         match self.source.answer(&filed.which, &outcome).await {
             Ok(()) => *is_over = true,
             Err(error) => {
-                let (job, request) = (handler.slot.name(), &filed.which.name);
+                let (job, request) = (work.slot.name(), &filed.which.name);
                 tracing::warn!(job, request, "the outcome of a request is not recorded yet: {error}");
                 self.is_owed = true;
             }
@@ -222,7 +213,7 @@ impl Orders {
 /// A leadership, and what runs beside its job.
 struct Led<'a> {
     orders: &'a mut Orders,
-    handler: &'a JobHandler,
+    work: &'a JobWork,
     leadership: &'a Leadership,
     /// The hook that runs when the job is ready; pending forever after its end.
     after_ready: Pin<Box<dyn Future<Output = ()> + Send + 'a>>,
@@ -231,7 +222,7 @@ struct Led<'a> {
 impl Led<'_> {
     /// Makes the job run or not, as ordered.
     async fn obey(&mut self, stopped: Option<StoppedJob>) -> Result<(), Failure> {
-        let slot = &self.handler.slot;
+        let slot = &self.work.slot;
         match (stopped, slot.stopped()) {
             (Some(order), None) => {
                 tracing::warn!(job = slot.name(), "the job is {order}; `dr-worker start` starts it");
@@ -251,7 +242,7 @@ impl Led<'_> {
     /// Carries out or answers an open request, if that is this leader's part.
     async fn look_at(&mut self, at: usize) -> Result<(), Failure> {
         let FiledRequest { which, request } = self.orders.open[at].filed.clone();
-        let is_stopped = self.handler.slot.stopped().is_some();
+        let is_stopped = self.work.slot.stopped().is_some();
         let at_ms = unix_ms();
         match request.state {
             RequestState::Accepted { term } => {
@@ -265,7 +256,7 @@ impl Led<'_> {
                     }
                     _ => return Ok(()),
                 };
-                self.orders.answer(at, outcome, self.handler).await;
+                self.orders.answer(at, outcome, self.work).await;
                 return Ok(());
             }
             RequestState::Pending if self.is_meant(&request) => {}
@@ -273,10 +264,10 @@ impl Led<'_> {
         }
         if request.kind == RequestKind::Restart && is_stopped {
             let reason = "the job is stopped; `dr-worker start` starts it".to_owned();
-            self.orders.answer(at, RequestState::Failed { reason, at_ms }, self.handler).await;
+            self.orders.answer(at, RequestState::Failed { reason, at_ms }, self.work).await;
             return Ok(());
         }
-        let Some(control) = self.orders.begin(at, self.handler, self.leadership).await else {
+        let Some(control) = self.orders.begin(at, self.work, self.leadership).await else {
             return Ok(());
         };
         let carried_out = if request.kind == RequestKind::Restart {
@@ -290,7 +281,7 @@ impl Led<'_> {
             Err(why) => RequestState::Failed { reason: why.to_string(), at_ms: unix_ms() },
         };
         self.orders.outcomes.insert(which, outcome.clone());
-        self.orders.answer(at, outcome, self.handler).await;
+        self.orders.answer(at, outcome, self.work).await;
         carried_out
     }
 
@@ -320,14 +311,14 @@ impl Led<'_> {
 
     async fn halt(&mut self, why: Halt) {
         self.after_ready = Box::pin(pending());
-        halt(self.handler, self.leadership, why).await;
+        halt(self.work, self.leadership, why).await;
     }
 
     /// Starts the job and waits until it is ready.
     async fn resume(&mut self) -> Result<(), Failure> {
-        let (slot, within) = (&self.handler.slot, self.orders.takeover_timeout);
+        let (slot, within) = (&self.work.slot, self.orders.takeover_timeout);
         slot.set_halt(Some(Halt::Starting));
-        match tokio::time::timeout(within, self.handler.start_job(self.leadership)).await {
+        match tokio::time::timeout(within, self.work.start(self.leadership)).await {
             Ok(started) => started?,
             Err(_) => {
                 let limit = in_words(within);
@@ -335,19 +326,19 @@ impl Led<'_> {
             }
         }
         slot.set_halt(None);
-        self.after_ready = Box::pin(self.handler.after_ready(self.leadership));
+        self.after_ready = Box::pin(self.work.after_ready(self.leadership));
         Ok(())
     }
 }
 
 /// Stops the job as at the end of a leadership.
-async fn halt(handler: &JobHandler, leadership: &Leadership, why: Halt) {
-    let slot = &handler.slot;
+async fn halt(work: &JobWork, leadership: &Leadership, why: Halt) {
+    let slot = &work.slot;
     slot.set_halt(Some(why));
     let (budget, work_until) = (slot.spec.stop_budget(), leadership.work_until());
     let before_stop = Deadline::before(work_until.clone().into(), budget);
     let by = || (BootTime::now() + budget).min(work_until.now());
-    handler.end_job(Some(before_stop), pending(), by).await;
+    work.end(Some(before_stop), pending(), by).await;
 }
 
 async fn finished(run: Option<Arc<JobRun>>) -> JobError {
