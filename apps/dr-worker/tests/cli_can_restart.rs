@@ -86,3 +86,79 @@ fn an_unhealthy_member_does_not_count() {
     });
     assert_eq!(west.code("/can-restart"), 200);
 }
+
+/// A leader that is serviced hands over first; its restarts are no failures, and it stays out until the order ends.
+#[test]
+fn a_member_in_maintenance_hands_over_and_stays_out() {
+    let stage = Stage::new("/maintenance");
+    // No quiet time of the policy holds it up.
+    let slow = ["policy.failback_after=1h", "policy.min_tenure=1h"];
+    let mut east = stage.worker("east-1", "east", &slow);
+    until("east-1 leads", || leads(&east));
+    let west = stage.worker("west-1", "west", &slow);
+    until("west-1 is in line", || in_line(&stage, 1));
+    stage.operator(&["maintenance", "on", "esat-1"]).assert(64, &["unknown member esat-1", "east-1, west-1"]);
+
+    let on = stage.operator(&["maintenance", "on", "east-1", "--reason", "new disk"]);
+    assert_eq!(on.assert(0, &[]).stdout, "orders: mode auto, east-1 is in maintenance (new disk)\n");
+    until("west-1 leads", || leads(&west) && !leads(&east));
+    let list = stage.json(&["list"]);
+    assert_eq!(list["slots"][0]["decision"]["given"]["cause"], "standing-order");
+    let order = &list["maintenance"][0];
+    assert_eq!(
+        (&order["member"], &order["site"], &order["reason"]),
+        (&json!("east-1"), &json!("east"), &json!("new disk"))
+    );
+    assert!(stage.operator(&["list"]).stdout.contains("east-1 is in maintenance (new disk)"));
+    let explained = stage.operator(&["explain"]).stdout;
+    assert!(explained.contains("east-1 is in maintenance (new disk)"), "{explained}");
+    // It is no candidate, so nothing is lost with it, and nobody names it.
+    until("it may be taken down", || stage.operator(&["can-restart", "east-1"]).code == Some(0));
+    stage.operator(&["switchover", "--to", "east-1", "--wait"]).assert(1, &["east-1 is in maintenance"]);
+    stage.operator(&["failover", "--to", "east-1", "--wait"]).assert(1, &["east-1 is in maintenance"]);
+
+    east.kill_with_guards();
+    until("it is gone", || stage.json(&["list"])["members"].as_array().is_some_and(|all| all.len() == 1));
+    let east = stage.worker("east-1", "east", &slow);
+    until("it is back", || east.code("/standby") == 200);
+    let list = stage.json(&["list"]);
+    assert_eq!(successors(&list), json!([]));
+    for empty in ["failures", "site_failures", "failed_sites", "exclusions"] {
+        assert_eq!(list[empty], json!([]), "{empty}");
+    }
+    let again = stage.json(&["maintenance", "on", "east-1"]);
+    assert_eq!((&again["changed"], &again["maintenance"][0]["reason"]), (&json!(false), &json!("new disk")));
+    assert_eq!(stage.operator(&["maintenance", "off", "east-1"]).stdout, "orders: mode auto\n");
+    until("east-1 is in line", || successors(&stage.json(&["list"])) == json!(["east-1"]));
+    assert!(leads(&west));
+}
+
+/// Nothing else may lead: it stays, and its loss as the leader is an expected one.
+#[test]
+fn the_loss_of_a_leader_in_maintenance_is_no_failure() {
+    let stage = Stage::new("/maintenance-alone");
+    let mut east = stage.worker("east-1", "east", &[]);
+    until("east-1 leads", || leads(&east));
+    let sick = "job.orders.fitness={kind=\"exec\",command=[\"/bin/false\"],interval=\"500ms\",timeout=\"500ms\",failures=1}";
+    let west = stage.worker("west-1", "west", &[sick]);
+    until("west-1 is unfit", || {
+        stage.json(&["list"])["members"][1]["health"]
+            .as_str()
+            .is_some_and(|health| health.contains("fitness"))
+    });
+    stage.operator(&["maintenance", "on", "east-1"]).assert(0, &[]);
+    until("the elector says so", || {
+        stage
+            .operator(&["explain"])
+            .stdout
+            .contains("east-1 leads on though it may not (east-1 is in maintenance)")
+    });
+    east.kill_with_guards();
+    until("west-1 decides", || stage.json(&["list"])["elector"] == "west-1");
+    let north = stage.worker("east-2", "east", &[]);
+    until("east-2 leads", || leads(&north));
+    let list = stage.json(&["list"]);
+    assert_eq!(list["slots"][0]["decision"]["given"]["cause"], "leader-shutdown");
+    assert_eq!((&list["failures"], &list["site_failures"]), (&json!([]), &json!([])));
+    drop(west);
+}

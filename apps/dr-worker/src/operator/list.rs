@@ -257,11 +257,13 @@ fn headline(cluster: &Cluster) -> String {
         &cluster.preferred_site,
         &cluster.site_order,
     );
+    let serviced = cluster.maintenance.iter().map(ToString::to_string);
     let stopped = cluster.stopped.iter().map(|stopped| format!("the job is {stopped}"));
     let failed = cluster.failed_sites.iter().map(|f| format!("site {} has failed ({})", f.site, f.why));
     let unwell = cluster.unwell_sites.iter().map(UnwellSite::sentence);
     let orders: String = orders
         .into_iter()
+        .chain(serviced)
         .chain(stopped)
         .chain(failed)
         .chain(unwell)

@@ -94,6 +94,8 @@ enum Verb {
     FailSite(control::FailSiteArguments),
     /// Clear a site's failed mark.
     UnfailSite(control::SiteArguments),
+    /// Take a member out of service: it hands over and is not elected; or back.
+    Maintenance(control::MaintenanceArguments),
     /// Override the configured order of sites.
     Prefer(control::PreferArguments),
     /// Set the mode: auto, manual (operators decide) or observe (no changes).
@@ -253,6 +255,7 @@ fn dispatch(arguments: &Arguments, registry: &Registry) -> Result<(), Error> {
         Verb::FailSite(site) => block_on(control::fail_site(site, sources, global.output)),
         Verb::UnfailSite(site) => block_on(control::unfail_site(site, sources, global.output)),
         Verb::Undrain(site) => block_on(control::undrain(site, sources, global.output)),
+        Verb::Maintenance(order) => block_on(control::maintenance(order, sources, global.output)),
         Verb::Prefer(prefer) => block_on(control::prefer(prefer, sources, global.output)),
         Verb::Mode(mode) => block_on(control::mode(mode, sources, global.output)),
         Verb::Pause(job) => block_on(control::pause(job, sources, global.output)),

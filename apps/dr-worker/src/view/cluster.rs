@@ -5,9 +5,9 @@ use election_core::{
     explain::{failed_sites, unwell_sites},
     operator::{Layout, Snapshot},
     record::{
-        Confirmed, Control, Current, Elected, Exclusion, Failure, FiledRequest, Health, MemberRecord, Mode,
-        Outgoing, RecordError, RequestKind, RequestState, RoundTrips, SiteFailure, Slot, Status, StoppedJob,
-        Target,
+        Confirmed, Control, Current, Elected, Exclusion, Failure, FiledRequest, Health, Maintenance,
+        MemberRecord, Mode, Outgoing, RecordError, RequestKind, RequestState, RoundTrips, SiteFailure, Slot,
+        Status, StoppedJob, Target,
     },
     strategy::SiteTrouble,
 };
@@ -46,6 +46,8 @@ pub struct Cluster {
     pub mode: Mode,
     /// The order that the job is stopped: a leader does not run it.
     pub stopped: Option<StoppedJob>,
+    /// Members that are being serviced: they hand over, and are not elected.
+    pub maintenance: Vec<Maintenance>,
     /// Drained sites: no member there is elected.
     pub drained: Vec<SiteId>,
     /// The site that an operator prefers to all others.
@@ -257,8 +259,9 @@ impl Cluster {
             .map(|unwell| UnwellSite::new(unwell, elected))
             .collect();
         let site_failures = elected.map(|e| e.site_failures.clone()).unwrap_or_default();
-        let Control { mode, stopped, drained, preferred_site, site_order, stay, confirmed, .. } =
-            snapshot.control.clone();
+        let Control {
+            mode, stopped, maintenance, drained, preferred_site, site_order, stay, confirmed, ..
+        } = snapshot.control.clone();
         Self {
             election: election.to_owned(),
             root: root.to_owned(),
@@ -273,6 +276,7 @@ impl Cluster {
             failures: elected.map(|e| e.failures.clone()).unwrap_or_default(),
             mode,
             stopped,
+            maintenance,
             drained,
             failed_sites,
             unwell_sites,

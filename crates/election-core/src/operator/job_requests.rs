@@ -46,8 +46,8 @@ pub struct JobRequests {
 /// What a leader has to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobNews {
-    /// The standing orders.
-    Orders(Control),
+    /// The standing order that the job is stopped, if there is one.
+    Stopped(Option<StoppedJob>),
     /// The standing orders can't be read.
     Unreadable(RecordError),
     /// All requests about the job that have not ended, oldest first.
@@ -79,7 +79,7 @@ impl JobRequests {
         }
     }
 
-    /// What is new. The first call returns the standing orders.
+    /// What is new. The first call is about the standing orders.
     ///
     /// A leader that calls it first after it has created its leader znode knows all orders of earlier leaders: they were
     /// written before, and a session reads what its own writes have followed.
@@ -109,9 +109,9 @@ impl JobRequests {
                 biased;
                 orders = self.orders.next() => {
                     self.are_orders_known = true;
-                    let Some(node) = orders?.value else { return Ok(JobNews::Orders(Control::default())) };
+                    let Some(node) = orders?.value else { return Ok(JobNews::Stopped(None)) };
                     return Ok(match Control::decode(&self.paths.control(), &node.data) {
-                        Ok(control) => JobNews::Orders(control),
+                        Ok(control) => JobNews::Stopped(control.stopped),
                         Err(error) => JobNews::Unreadable(error),
                     });
                 }

@@ -21,7 +21,7 @@ mod slot;
 
 pub use cause::Cause;
 pub use contender::{Contender, ContenderStatus};
-pub use control::{Confirmed, Control, FailedSite, Mode, StoppedJob};
+pub use control::{Confirmed, Control, FailedSite, Maintenance, Mode, StoppedJob};
 pub use current::{Current, Status};
 pub use elected::{Elected, Exclusion, Failure, SiteFailure};
 pub(crate) use elected::{keep_newest, most};

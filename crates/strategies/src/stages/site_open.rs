@@ -5,7 +5,7 @@ use election_core::{
 
 use crate::stage::Filter;
 
-/// Refuses members of a site that operators have drained.
+/// Refuses members of a site that operators have drained, and members that are being serviced.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SiteOpen;
 
@@ -22,7 +22,8 @@ impl Filter for SiteOpen {
     fn refuse(&self, candidate: &MemberRecord, round: &Round<'_>) -> Option<String> {
         let site = &candidate.site;
         let drained = round.control.drained.contains(site);
-        drained.then(|| format!("site {site} is drained"))
+        let serviced = || round.control.serviced(&candidate.member).map(ToString::to_string);
+        drained.then(|| format!("site {site} is drained")).or_else(serviced)
     }
 
     fn ground(&self, _: &MemberRecord) -> Ground {
@@ -48,5 +49,15 @@ mod tests {
             let got = SiteOpen.refuse(&member("east-1", "east", 1), &view.round());
             assert_eq!(got.as_deref(), refusal, "{:?}", view.control);
         }
+    }
+
+    #[test]
+    fn a_member_that_is_serviced_is_refused_alone() {
+        let mut view = View::default();
+        let order = serde_json::json!([{ "member": "east-1", "site": "east", "reason": "new disk" }]);
+        view.control.maintenance = serde_json::from_value(order).unwrap();
+        let refuse = |id| SiteOpen.refuse(&member(id, "east", 1), &view.round());
+        assert_eq!(refuse("east-1").as_deref(), Some("east-1 is in maintenance (new disk)"));
+        assert_eq!(refuse("east-2"), None);
     }
 }

@@ -76,7 +76,7 @@ impl Orders {
     /// never becomes ready can be stopped.
     pub(super) async fn take_over(&mut self, work: &JobWork, leadership: &Leadership) -> Result<(), Failure> {
         let order = match self.source.next().await? {
-            JobNews::Orders(Control { stopped: Some(order), .. }) => order,
+            JobNews::Stopped(Some(order)) => order,
             news => {
                 self.note(work, news);
                 tokio::select! {
@@ -101,7 +101,7 @@ impl Orders {
     ) -> Result<StoppedJob, Failure> {
         loop {
             match self.news().await? {
-                Some(JobNews::Orders(Control { stopped: Some(order), .. })) => return Ok(order),
+                Some(JobNews::Stopped(Some(order))) => return Ok(order),
                 Some(news) => self.note(work, news),
                 None => {}
             }
@@ -130,7 +130,7 @@ impl Orders {
                 error = finished(run) => return Err(error.into()),
                 () = &mut led.after_ready => led.after_ready = Box::pin(pending()),
                 news = led.orders.news() => match news? {
-                    Some(JobNews::Orders(control)) => led.obey(control.stopped).await?,
+                    Some(JobNews::Stopped(stopped)) => led.obey(stopped).await?,
                     Some(news) => led.orders.note(work, news),
                     None => {}
                 },
@@ -162,7 +162,7 @@ impl Orders {
                     "the job runs on, whatever operators have ordered: {error}"
                 );
             }
-            JobNews::Orders(_) => {}
+            JobNews::Stopped(_) => {}
         }
     }
 
