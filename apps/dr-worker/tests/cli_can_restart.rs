@@ -111,11 +111,13 @@ fn a_member_in_maintenance_hands_over_and_stays_out() {
     );
     assert!(stage.operator(&["list"]).stdout.contains("east-1 is in maintenance (new disk)"));
     let explained = stage.operator(&["explain"]).stdout;
-    assert!(explained.contains("east-1 is in maintenance (new disk)"), "{explained}");
+    assert!(explained.contains("it is in maintenance: new disk"), "{explained}");
     // It is no candidate, so nothing is lost with it, and nobody names it.
     until("it may be taken down", || stage.operator(&["can-restart", "east-1"]).code == Some(0));
-    stage.operator(&["switchover", "--to", "east-1", "--wait"]).assert(1, &["east-1 is in maintenance"]);
-    stage.operator(&["failover", "--to", "east-1", "--wait"]).assert(1, &["east-1 is in maintenance"]);
+    stage
+        .operator(&["switchover", "--to", "east-1", "--wait"])
+        .assert(1, &["it is in maintenance: new disk"]);
+    stage.operator(&["failover", "--to", "east-1", "--wait"]).assert(1, &["it is in maintenance: new disk"]);
 
     east.kill_with_guards();
     until("it is gone", || stage.json(&["list"])["members"].as_array().is_some_and(|all| all.len() == 1));
@@ -151,7 +153,7 @@ fn the_loss_of_a_leader_in_maintenance_is_no_failure() {
         stage
             .operator(&["explain"])
             .stdout
-            .contains("east-1 leads on though it may not (east-1 is in maintenance)")
+            .contains("east-1 leads on though it may not (it is in maintenance)")
     });
     east.kill_with_guards();
     until("west-1 decides", || stage.json(&["list"])["elector"] == "west-1");

@@ -233,7 +233,7 @@ fn a_restart_is_not_carried_out_twice() {
     job.stage.operator(&["switchover"]).assert(75, &["the restart of request r-0000000000 is under way"]);
     east.kill_with_guards();
     until("west-1 leads", || leads(&west));
-    waiting.outcome().assert(1, &["the leadership of term 1 ended", "west-1 runs the job in term 2"]);
+    waiting.outcome().assert(1, &["it was interrupted in term 1", "west-1 runs the job in term 2"]);
     assert_eq!(job.starts(), 3, "{:?}", job.lines());
 }
 

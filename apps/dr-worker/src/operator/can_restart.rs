@@ -55,7 +55,10 @@ async fn judge(operator: &Operator, arguments: &CanRestartArguments) -> Result<R
         let cluster = Cluster::new(operator.root(), &job, snapshot, now_ms);
         jobs.push((Cluster { skipped, ..cluster }, explained));
     }
-    let unknown =
-        || Error::Failed(format!("{member} is no member of any job; `dr-worker list` shows the members"));
+    let unknown = || {
+        Error::Failed(format!(
+            "{member} is no member of any job; name one of those that `dr-worker list` shows"
+        ))
+    };
     Restartable::new(member, jobs.iter().map(|(cluster, explained)| (cluster, explained))).ok_or_else(unknown)
 }

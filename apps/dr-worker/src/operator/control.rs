@@ -95,7 +95,7 @@ impl From<Word> for Mode {
 #[derive(Debug, clap::Args)]
 pub(super) struct MaintenanceArguments {
     /// Whether the member is being serviced.
-    #[arg(value_enum)]
+    #[arg(value_enum, value_name = "on|off")]
     word: OnOff,
     /// Member.
     #[arg(value_name = "MEMBER")]

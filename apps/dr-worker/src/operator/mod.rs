@@ -100,9 +100,9 @@ enum Verb {
     Prefer(control::PreferArguments),
     /// Set the mode: auto, manual (operators decide) or observe (no changes).
     Mode(control::ModeArguments),
-    /// Start maintenance: mode manual until `resume`.
+    /// Suspend automatic decisions: mode manual until `resume`.
     Pause(control::JobArguments),
-    /// End maintenance: restore the mode from before `pause`.
+    /// Restore the mode from before `pause`.
     Resume(control::JobArguments),
     /// Suspend automatic moves until the next leader change.
     Stay(stay::StayArguments),

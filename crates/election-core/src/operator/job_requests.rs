@@ -41,6 +41,8 @@ pub struct JobRequests {
     /// Requests that need no further look: moves, and those that have ended. And what they are children of: their names
     /// are used again after it was deleted.
     over: (i64, BTreeSet<String>),
+    /// What this process has tried to begin.
+    tried: BTreeSet<RequestRef>,
 }
 
 /// What a leader has to know.
@@ -75,6 +77,7 @@ impl JobRequests {
             names: session.watch_children(paths.requests()),
             listed: None,
             over: (0, BTreeSet::new()),
+            tried: BTreeSet::new(),
             paths,
         }
     }
@@ -152,9 +155,15 @@ impl JobRequests {
         self.session.incarnation().ok_or(OpError::SessionOver)
     }
 
+    /// Whether this process may have begun the request: it has tried to.
+    pub fn has_tried(&self, which: &RequestRef) -> bool {
+        self.tried.contains(which)
+    }
+
     /// Begins a request, in one transaction with the standing order that it changes, and only while this leader holds
     /// its leader znode. Returns the standing orders then; `None` if the request was withdrawn, has expired or was begun
-    /// by another leader, or this member does not lead any more. A request that was begun is never begun again.
+    /// by another process, or this member does not lead any more. Call it again after an error: then it finds out whether
+    /// it has begun the request before. Once it has returned the orders, do not call it again for this request.
     ///
     /// # Errors
     /// When ZooKeeper doesn't answer, or a record can't be read.
@@ -162,7 +171,7 @@ impl JobRequests {
     /// # Cancel safety
     /// May have been begun or not. The next leader answers a request that was begun and has not ended.
     pub async fn begin(
-        &self,
+        &mut self,
         filed: &FiledRequest,
         leading: Leading<'_>,
     ) -> Result<Option<Control>, OperatorError> {
@@ -170,7 +179,6 @@ impl JobRequests {
         let (path, control_path) = (self.paths.request(&which.name), self.paths.control());
         let leader_path = self.paths.leader_znode(leading.slot);
         let incarnation = self.incarnation()?;
-        let mut tried = false;
         for _ in 0..TRIES {
             let reads = [&path, &control_path, &leader_path].map(ReadOp::get);
             let mut nodes = incarnation.multi_read(reads).await?.into_iter().map(outline::node);
@@ -188,7 +196,7 @@ impl JobRequests {
             match Request::decode(&path, &asked.data)?.state {
                 RequestState::Pending => {}
                 // An earlier try was carried out, and its reply was lost.
-                state if tried && state == begun => return Ok(Some(control)),
+                state if state == begun && self.tried.contains(which) => return Ok(Some(control)),
                 _ => return Ok(None),
             }
             let before = control.clone();
@@ -205,7 +213,7 @@ impl JobRequests {
                     None => MultiOp::create(&control_path, data, CreateMode::Persistent),
                 });
             }
-            tried = true;
+            self.tried.insert(which.clone());
             match incarnation.multi(group).await {
                 Ok(_) => return Ok(Some(control)),
                 Err(error) if is_worth_another_look(&error) => incarnation.barrier().await?,

@@ -22,7 +22,12 @@ impl Filter for SiteOpen {
     fn refuse(&self, candidate: &MemberRecord, round: &Round<'_>) -> Option<String> {
         let site = &candidate.site;
         let drained = round.control.drained.contains(site);
-        let serviced = || round.control.serviced(&candidate.member).map(ToString::to_string);
+        let serviced = || {
+            round.control.serviced(&candidate.member).map(|order| match &order.reason {
+                Some(reason) => format!("it is in maintenance: {reason}"),
+                None => "it is in maintenance".to_owned(),
+            })
+        };
         drained.then(|| format!("site {site} is drained")).or_else(serviced)
     }
 
@@ -33,6 +38,8 @@ impl Filter for SiteOpen {
 
 #[cfg(test)]
 mod tests {
+    use election_core::record::Maintenance;
+
     use super::*;
     use crate::testing::{View, member, sites};
 
@@ -54,10 +61,15 @@ mod tests {
     #[test]
     fn a_member_that_is_serviced_is_refused_alone() {
         let mut view = View::default();
-        let order = serde_json::json!([{ "member": "east-1", "site": "east", "reason": "new disk" }]);
-        view.control.maintenance = serde_json::from_value(order).unwrap();
+        view.control.maintenance = vec![Maintenance {
+            member: member("east-1", "east", 1).member,
+            site: None,
+            reason: Some("new disk".to_owned()),
+            by: String::new(),
+            at_ms: 0,
+        }];
         let refuse = |id| SiteOpen.refuse(&member(id, "east", 1), &view.round());
-        assert_eq!(refuse("east-1").as_deref(), Some("east-1 is in maintenance (new disk)"));
+        assert_eq!(refuse("east-1").as_deref(), Some("it is in maintenance: new disk"));
         assert_eq!(refuse("east-2"), None);
     }
 }

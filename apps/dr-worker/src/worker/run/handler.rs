@@ -91,6 +91,7 @@ impl Handler for JobHandler {
 
     async fn lead(&self, leadership: &Leadership) -> Result<(), Failure> {
         let orders = self.orders().take();
+        let orders = orders.or_else(|| self.source.as_ref().map(Orders::follow));
         if let Some(mut orders) = orders {
             return orders.lead(&self.work, leadership).await;
         }

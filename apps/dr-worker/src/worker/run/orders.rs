@@ -30,7 +30,7 @@ use crate::{
 };
 
 /// The delay before a request is begun or answered again after an error.
-const RETRY: Duration = Duration::from_millis(200);
+const RETRY: Duration = Duration::from_secs(1);
 
 /// Where the orders and requests about a job are.
 pub(super) struct Source {
@@ -246,12 +246,15 @@ impl Led<'_> {
         let at_ms = unix_ms();
         match request.state {
             RequestState::Accepted { term } => {
+                let (now, may_be_own) = (self.leadership.term(), self.orders.source.has_tried(&which));
                 let outcome = match request.kind {
                     _ if self.orders.outcomes.contains_key(&which) => self.orders.outcomes[&which].clone(),
                     // Whoever began it: each leader obeys the standing order.
                     RequestKind::Stop if is_stopped => self.done(),
                     RequestKind::Start if !is_stopped => self.done(),
-                    RequestKind::Restart if self.is_meant(&request) && term < self.leadership.term() => {
+                    // The reply to its beginning was lost.
+                    RequestKind::Restart if term == now && may_be_own => return self.carry_out(at).await,
+                    RequestKind::Restart if self.is_meant(&request) && term <= now => {
                         RequestState::Failed { reason: self.interrupted(term), at_ms }
                     }
                     _ => return Ok(()),
@@ -267,6 +270,12 @@ impl Led<'_> {
             self.orders.answer(at, RequestState::Failed { reason, at_ms }, self.work).await;
             return Ok(());
         }
+        self.carry_out(at).await
+    }
+
+    /// Begins a request, carries it out and answers it, unless it can't be begun.
+    async fn carry_out(&mut self, at: usize) -> Result<(), Failure> {
+        let FiledRequest { which, request } = self.orders.open[at].filed.clone();
         let Some(control) = self.orders.begin(at, self.work, self.leadership).await else {
             return Ok(());
         };
@@ -304,7 +313,7 @@ impl Led<'_> {
     fn interrupted(&self, term: u64) -> String {
         let now = self.leadership.term();
         format!(
-            "the leadership of term {term} ended before the job was ready again; {} runs the job in term {now}",
+            "it was interrupted in term {term} before the job was ready again; {} runs the job in term {now}",
             self.orders.me
         )
     }
