@@ -49,7 +49,7 @@ fn a_drained_site_is_left_at_once() {
     let again = stage.json(&["drain", "west"]);
     let expected = json!({
         "election": "orders", "changed": false, "mode": "auto", "drained": ["east", "west"],
-        "failed_sites": [], "preferred_site": null, "site_order": [],
+        "failed_sites": [], "maintenance": [], "preferred_site": null, "site_order": [],
     });
     assert_eq!(again, expected);
     assert!(leads(&west));

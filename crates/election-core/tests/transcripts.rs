@@ -206,6 +206,7 @@ transcripts! {
     named_from_the_end_of_the_line,
     hold,
     future_format,
+    maintenance,
     history_is_bounded,
     history_written_once,
     slots_first_election,

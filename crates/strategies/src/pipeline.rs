@@ -51,7 +51,7 @@ impl Contender<'_> {
 impl Pipeline {
     /// A pipeline with the mandatory filters. They refuse members that are not [`Healthy`], have a [`Priority`] of 0 or
     /// less or an exclusion in force ([`NotExcluded`]), or are in a site that has failed ([`SiteHealthy`]) or is
-    /// drained ([`SiteOpen`]). Without a comparison the lowest member id is first.
+    /// drained, or that are being serviced ([`SiteOpen`]). Without a comparison the lowest member id is first.
     ///
     /// Only the job's owner knows which data would be lost with a member: add a [`Limit`](crate::stages::Limit).
     #[expect(clippy::new_without_default, reason = "`default()` would not say what it begins with")]

@@ -130,7 +130,12 @@ pub(crate) fn leads_already<'a>(request: &Request, snapshot: &'a Snapshot) -> Op
 }
 
 /// A mistyped name is found before anything is written.
-fn check_names(operator: &Operator, job: &str, request: &Request, snapshot: &Snapshot) -> Result<(), Error> {
+pub(crate) fn check_names(
+    operator: &Operator,
+    job: &str,
+    request: &Request,
+    snapshot: &Snapshot,
+) -> Result<(), Error> {
     let from = match &request.from {
         Outgoing::Member(member) => Some(member),
         Outgoing::Slot(_) | Outgoing::Only => None,
@@ -157,7 +162,7 @@ fn check_names(operator: &Operator, job: &str, request: &Request, snapshot: &Sna
 }
 
 /// Whether the leader to replace is READY.
-fn is_led(request: &Request, snapshot: &Snapshot) -> bool {
+pub(crate) fn is_led(request: &Request, snapshot: &Snapshot) -> bool {
     let znode = snapshot.slot_for(request).ok().and_then(|slot| snapshot.leader_znode(slot));
     znode.is_some_and(|znode| znode.record.status == Status::Ready)
 }

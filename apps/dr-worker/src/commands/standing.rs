@@ -32,6 +32,7 @@ pub(crate) fn shown(job: &str, ordered: &Ordered) -> Value {
         "mode": control.mode,
         "drained": control.drained,
         "failed_sites": control.failed_sites,
+        "maintenance": control.maintenance,
         "preferred_site": control.preferred_site,
         "site_order": control.site_order,
     })

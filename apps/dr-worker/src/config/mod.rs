@@ -32,7 +32,7 @@ mod zookeeper;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use election_core::Policy;
+use election_core::{MemberId, Policy};
 
 use strategies::{Registry, stages::Share};
 
@@ -194,6 +194,8 @@ fn problem_at(shown: &[Shown], key: &str, message: &str) -> Problems {
 /// operator.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OperatorConfig {
+    /// The worker on this node, if it has a name.
+    pub node_id: Option<MemberId>,
     /// The ensemble.
     pub zookeeper: ZooKeeperConfig,
     /// The policy of every job without its own.
@@ -219,7 +221,7 @@ impl OperatorConfig {
     fn read(root: &Node, mut findings: Findings) -> Result<Self, Problems> {
         let mut fenced = BTreeSet::new();
         let read = Section::read_root(root, &mut findings, |root| {
-            root.know("node");
+            let node_id = root.table("node", NodeConfig::read_id_alone);
             let zookeeper = root.table("zookeeper", ZooKeeperConfig::read);
             root.know("http");
             root.know("log");
@@ -235,11 +237,18 @@ impl OperatorConfig {
                     (name.to_owned(), JobConfig::read_policy(name, section, &policy))
                 })
             });
-            Some((zookeeper?, policy, jobs))
+            Some((node_id, zookeeper?, policy, jobs))
         });
         Problems::none_of(findings.problems)?;
-        let (zookeeper, policy, jobs) = read.ok_or_else(incomplete)?;
-        Ok(Self { zookeeper, policy, jobs: jobs.into_iter().collect(), fenced, shown: findings.shown })
+        let (node_id, zookeeper, policy, jobs) = read.ok_or_else(incomplete)?;
+        Ok(Self {
+            node_id,
+            zookeeper,
+            policy,
+            jobs: jobs.into_iter().collect(),
+            fenced,
+            shown: findings.shown,
+        })
     }
 
     /// A problem with the value of one key that was found when it was used.

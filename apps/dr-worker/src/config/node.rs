@@ -59,6 +59,12 @@ impl NodeConfig {
         Ok((id.ok_or_else(incomplete)?, state_dir, jobs))
     }
 
+    /// Only its name, for an operator; `None` if it is not usable.
+    pub(super) fn read_id_alone(section: &mut Section<'_>) -> Option<MemberId> {
+        section.leave_rest();
+        if section.has("id") { section.usable("id") } else { MemberId::new(host_name()?).ok() }
+    }
+
     pub(super) fn read(section: &mut Section<'_>) -> Option<Self> {
         let id = read_id(section);
         let site = section.required("site", "the name of this node's site, such as \"east\"");

@@ -135,6 +135,11 @@ impl<'a> Section<'a> {
         }
     }
 
+    /// Takes a key's value if it is usable. One that is not is no problem for this reader.
+    pub(super) fn usable<T: Parse>(&mut self, key: &'static str) -> Option<T> {
+        T::parse(&self.ask::<T>(key)?).ok()
+    }
+
     /// Takes a key's value as it is, for a crate that knows what it means. [`show_raw`](Self::show_raw) shows it.
     pub(super) fn raw(&mut self, key: &'static str) -> Option<PolicyValue> {
         PolicyValue::parse(&self.ask::<PolicyValue>(key)?).ok()

@@ -1,13 +1,15 @@
-//! Standing orders: `drain`, `undrain`, `prefer`, `mode`, `pause`, `resume`.
+//! Standing orders: `drain`, `undrain`, `maintenance`, `prefer`, `mode`, `pause`, `resume`.
+
+use std::collections::BTreeSet;
 
 use clap::ValueEnum;
 use election_core::{
-    SiteId,
+    MemberId, SiteId,
     operator::{
         Snapshot,
         orders::{self, Ordered},
     },
-    record::{Control, FailedSite, Mode},
+    record::{Control, FailedSite, Maintenance, Mode},
 };
 use strategies::AutoMoves;
 
@@ -120,6 +122,83 @@ impl From<Word> for Mode {
             Word::Observe => Self::Observe,
         }
     }
+}
+
+/// `maintenance`
+#[derive(Debug, clap::Args)]
+pub(super) struct MaintenanceArguments {
+    /// Whether the member is being serviced.
+    #[arg(value_enum, value_name = "on|off")]
+    word: OnOff,
+    /// Member.
+    #[arg(value_name = "MEMBER")]
+    member: MemberId,
+    #[command(flatten)]
+    jobs: JobArguments,
+    /// Reason, for the records.
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    /// Accept a member that takes part in no job.
+    #[arg(long)]
+    force: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum OnOff {
+    /// It hands over, and is not elected.
+    On,
+    /// It is a candidate again.
+    Off,
+}
+
+pub(super) async fn maintenance(
+    arguments: &MaintenanceArguments,
+    sources: &Sources,
+    how: Output,
+) -> Result<(), Error> {
+    let operator = Operator::connect(sources).await?;
+    let result = service(&operator, arguments, how).await;
+    operator.close().await;
+    result
+}
+
+/// Gives the order in each job that the member takes part in, or has the order of.
+async fn service(operator: &Operator, arguments: &MaintenanceArguments, how: Output) -> Result<(), Error> {
+    let MaintenanceArguments { word, member, jobs, reason, force } = arguments;
+    let (mut known, mut members) = (Vec::new(), BTreeSet::new());
+    for job in operator.jobs(jobs.job.as_deref()).await? {
+        let snapshot = operator.observer().await?.snapshot(&operator.paths(&job)?).await?;
+        let found = snapshot.members.iter().find(|m| m.member == *member);
+        if found.is_some() || snapshot.control.serviced(member).is_some() || *force {
+            known.push((job, found.map(|m| m.site.clone())));
+        }
+        members.extend(snapshot.members.into_iter().map(|m| m.member));
+    }
+    if known.is_empty() {
+        let members: Vec<_> = members.iter().map(|member| member.as_str()).collect();
+        let members = if members.is_empty() { "none".to_owned() } else { members.join(", ") };
+        return Err(Error::Usage(format!(
+            "unknown member {member}: it takes part in no job (--force to override); members: {members}"
+        )));
+    }
+    for (job, site) in known {
+        let order = Maintenance {
+            member: member.clone(),
+            site,
+            reason: reason.clone(),
+            by: asker(),
+            at_ms: unix_ms(),
+        };
+        let change = |control: &mut Control| match word {
+            // The first operator and reason are kept.
+            OnOff::On if control.serviced(member).is_some() => {}
+            OnOff::On => control.maintenance.push(order.clone()),
+            OnOff::Off => control.maintenance.retain(|known| known.member != *member),
+        };
+        let paths = operator.paths(&job)?;
+        report(&job, &orders::order(&operator.session, &paths, &asker(), change).await?, how)?;
+    }
+    Ok(())
 }
 
 pub(super) async fn drain(arguments: &DrainArguments, sources: &Sources, how: Output) -> Result<(), Error> {
@@ -398,6 +477,7 @@ fn report(job: &str, ordered: &Ordered, how: Output) -> Result<(), Error> {
     let mut orders =
         describe_orders(control.mode, &control.drained, &control.preferred_site, &control.site_order);
     orders.extend(control.failed_sites.iter().map(|failed| format!("site {} has failed", failed.site)));
+    orders.extend(control.maintenance.iter().map(ToString::to_string));
     if control.mode == Mode::Auto {
         orders.insert(0, "mode auto".to_owned());
     }

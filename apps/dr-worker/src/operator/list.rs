@@ -321,10 +321,18 @@ fn headline(cluster: &Cluster) -> String {
         &cluster.preferred_site,
         &cluster.site_order,
     );
+    let serviced = cluster.maintenance.iter().map(ToString::to_string);
+    let stopped = cluster.stopped.iter().map(|stopped| format!("the job is {stopped}"));
     let failed = cluster.failed_sites.iter().map(|f| format!("site {} has failed ({})", f.site, f.why));
     let unwell = cluster.unwell_sites.iter().map(UnwellSite::sentence);
-    let orders: String =
-        orders.into_iter().chain(failed).chain(unwell).map(|order| format!(", {order}")).collect();
+    let orders: String = orders
+        .into_iter()
+        .chain(serviced)
+        .chain(stopped)
+        .chain(failed)
+        .chain(unwell)
+        .map(|order| format!(", {order}"))
+        .collect();
     let hold = cluster.skipped.as_ref().and_then(|skipped| hold_of(skipped, &cluster.election));
     let hold = hold.map(|hold| format!(", {hold}"));
     let recipe = match cluster.recipe {
@@ -342,7 +350,7 @@ fn request_line(request: &OpenRequest) -> String {
         request.kind.as_str(),
         outgoing(&request.from),
         target(&request.to),
-        request.outcome
+        request.kind.progress(&request.outcome)
     )
 }
 

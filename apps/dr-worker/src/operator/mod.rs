@@ -2,6 +2,7 @@
 
 mod ack;
 mod assert;
+mod can_restart;
 mod complete;
 mod config;
 mod confirm;
@@ -20,6 +21,7 @@ mod ghosts;
 mod global;
 mod history;
 mod init;
+mod job;
 mod list;
 mod logs;
 mod moves;
@@ -84,6 +86,12 @@ enum Verb {
     Switchover(request::SwitchoverArguments),
     /// Move leadership even if the leader or the elector is down.
     Failover(request::FailoverArguments),
+    /// Restart the job on its leader; leadership stays.
+    Restart(job::RestartArguments),
+    /// Stop the job, wherever leadership goes, until `start`.
+    Stop(job::JobRequestArguments),
+    /// Start a stopped job on its leader.
+    Start(job::JobRequestArguments),
     /// Cancel a request that has not been started.
     ///
     /// Exit code 1 if it was started or has ended; its outcome is printed.
@@ -101,15 +109,19 @@ enum Verb {
     FailSite(control::FailSiteArguments),
     /// Clear a site's failed mark.
     UnfailSite(control::SiteArguments),
+    /// Take a member out of service, or back.
+    ///
+    /// A member in maintenance hands over, and is not elected.
+    Maintenance(control::MaintenanceArguments),
     /// Override the configured order of sites.
     Prefer(control::PreferArguments),
     /// Set the mode: auto, manual or observe.
     ///
     /// In the mode manual only operators decide, in observe nothing is changed.
     Mode(control::ModeArguments),
-    /// Start maintenance: mode manual until `resume`.
+    /// Suspend automatic decisions: mode manual until `resume`.
     Pause(control::JobArguments),
-    /// End maintenance: restore the mode from before `pause`.
+    /// Restore the mode from before `pause`.
     Resume(control::JobArguments),
     /// Suspend automatic moves until the next leader change.
     Stay(stay::StayArguments),
@@ -122,6 +134,10 @@ enum Verb {
     ///
     /// By option, clear the failure history.
     Ack(ack::AckArguments),
+    /// Check whether a node may be taken down now; exit code 75 if not.
+    ///
+    /// It may not if a job or the last candidate of a site would be lost.
+    CanRestart(can_restart::CanRestartArguments),
     /// Show past leaderships: cause, term, duration of each phase.
     History(history::HistoryArguments),
     /// Show the last output of a job on this node.
@@ -289,11 +305,15 @@ fn dispatch(arguments: &Arguments, registry: &Registry) -> Result<(), Error> {
         Verb::List(list) => block_on(list::run(list, sources, global.output)),
         Verb::Switchover(switchover) => block_on(request::switchover(switchover, sources, global.output)),
         Verb::Failover(failover) => block_on(request::failover(failover, sources, global.output)),
+        Verb::Restart(restart) => block_on(job::restart(restart, sources, global.output)),
+        Verb::Stop(stop) => block_on(job::stop(stop, sources, global.output)),
+        Verb::Start(start) => block_on(job::start(start, sources, global.output)),
         Verb::Cancel(cancel) => block_on(request::cancel(cancel, sources, global.output)),
         Verb::Drain(site) => block_on(control::drain(site, sources, global.output)),
         Verb::FailSite(site) => block_on(control::fail_site(site, sources, global.output)),
         Verb::UnfailSite(site) => block_on(control::unfail_site(site, sources, global.output)),
         Verb::Undrain(site) => block_on(control::undrain(site, sources, global.output)),
+        Verb::Maintenance(order) => block_on(control::maintenance(order, sources, global.output)),
         Verb::Prefer(prefer) => block_on(control::prefer(prefer, sources, global.output)),
         Verb::Mode(mode) => block_on(control::mode(mode, sources, global.output)),
         Verb::Pause(job) => block_on(control::pause(job, sources, global.output)),
@@ -301,6 +321,7 @@ fn dispatch(arguments: &Arguments, registry: &Registry) -> Result<(), Error> {
         Verb::Stay(stay) => block_on(stay::stay(stay, sources, global.output)),
         Verb::Confirm(confirm) => block_on(confirm::confirm(confirm, sources, global.output)),
         Verb::Ack(job) => block_on(ack::ack(job, sources, global.output)),
+        Verb::CanRestart(member) => block_on(can_restart::run(member, sources, global.output)),
         Verb::History(history) => block_on(history::run(history, sources, global.output)),
         Verb::Logs(logs) => logs::run(logs, sources, global.output),
         Verb::Explain(explain) => block_on(explain::run(explain, sources, global.output)),

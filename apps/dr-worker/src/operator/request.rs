@@ -82,8 +82,9 @@ async fn withdraw(operator: &Operator, arguments: &CancelArguments, how: Output)
     let why = format!("by {}", asker());
     let request = match operator::cancel(&operator.session, &paths, &filed.which, &why).await? {
         Withdrawal::Withdrawn(request) => request,
-        Withdrawal::TooLate(Request { state, .. }) => {
-            return Err(Error::Failed(format!("request {id} can't be withdrawn any more: {state}")));
+        Withdrawal::TooLate(Request { kind, state, .. }) => {
+            let progress = kind.progress(&state);
+            return Err(Error::Failed(format!("request {id} can't be withdrawn any more: {progress}")));
         }
     };
     match how {
@@ -189,14 +190,14 @@ async fn file_and_follow(
     let underway = Underway { operator, job, paths, filed, until, slot: slot.unwrap_or_default(), old };
     underway.print_filed(wanted.wait);
     let signal = tokio::select! {
-        result = underway.see_through(wanted, how) => return result,
+        result = underway.see_through(wanted.wait, how) => return result,
         signal = signals.next() => signal,
     };
     underway.withdraw(&format!("{signal} while it was pending"), how).await
 }
 
 /// The sum of the policy's timeouts of a move.
-fn longest_move(operator: &Operator, job: &str) -> Duration {
+pub(super) fn longest_move(operator: &Operator, job: &str) -> Duration {
     let config = &operator.config;
     let policy = config.engine_of(job);
     config.zookeeper.session_timeout

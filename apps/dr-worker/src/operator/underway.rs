@@ -14,7 +14,6 @@ use zk_session::BootTime;
 use super::{
     election::Operator,
     list::{outgoing, target},
-    moves::Move,
     output::{self, Output},
     phases::Phases,
 };
@@ -52,12 +51,22 @@ impl Underway<'_> {
         ));
         if !waits {
             let valid_for = in_words(self.filed.request.valid_for());
+            let who = self.who();
             output::print_progress(format_args!(
-                "it expires unless an elector begins it within {valid_for}; follow it with `{}`, withdraw it with `{}`",
+                "it expires unless {who} begins it within {valid_for}; follow it with `{}`, withdraw it with `{}`",
                 self.how_to_follow(),
                 self.how_to_cancel()
             ));
         }
+    }
+
+    fn kind(&self) -> RequestKind {
+        self.filed.request.kind
+    }
+
+    /// What begins such a request.
+    fn who(&self) -> &'static str {
+        if self.kind().is_move() { "an elector" } else { "the leader" }
     }
 
     fn how_to_follow(&self) -> String {
@@ -70,7 +79,7 @@ impl Underway<'_> {
 
     /// Follows the request to its end, or without `--wait` until it is begun. Decides a failover that no elector
     /// begins.
-    pub(super) async fn see_through(&self, wanted: &Move, how: Output) -> Result<(), Error> {
+    pub(super) async fn see_through(&self, waits: bool, how: Output) -> Result<(), Error> {
         let begun = BootTime::now();
         let phases = RefCell::new(Phases::new(self.old.clone()));
         let mut last = None;
@@ -78,11 +87,11 @@ impl Underway<'_> {
             let by = begun + moves::PATIENCE;
             let decided = moves::until_begun(self.operator, &self.paths, &self.filed, by).await?;
             if matches!(decided.as_ref().map(|r| &r.state), None | Some(RequestState::Pending)) {
-                self.decide_from_here(wanted.wait, how).await?;
+                self.decide_from_here(waits, how).await?;
             }
             last = decided;
         }
-        if !wanted.wait {
+        if !waits {
             return match last.map(|r| r.state) {
                 Some(RequestState::Failed { reason, .. }) => self.refused(&reason, how).await,
                 Some(state) if state.failure().is_some() => Err(self.ended(&state)),
@@ -127,7 +136,8 @@ impl Underway<'_> {
     /// Withdraws the request if it is not begun, and reports the outcome.
     pub(super) async fn withdraw(&self, why: &str, how: Output) -> Result<(), Error> {
         let name = &self.filed.which.name;
-        let withdrawn = Error::NotNow(format!("request {name} was withdrawn: {why}; nothing was moved"));
+        let nothing = if self.kind().is_move() { "nothing was moved" } else { "nothing was done" };
+        let withdrawn = Error::NotNow(format!("request {name} was withdrawn: {why}; {nothing}"));
         self.withdraw_with(withdrawn, why, how).await
     }
 
@@ -142,7 +152,7 @@ impl Underway<'_> {
                 return match request.state {
                     state @ RequestState::Done { .. } => self.report(&state, how),
                     state @ (RequestState::Accepted { .. } | RequestState::Pending) => {
-                        Err(self.goes_on(state.to_string()))
+                        Err(self.goes_on(self.kind().progress(&state)))
                     }
                     state => Err(self.ended(&state)),
                 };
@@ -160,20 +170,34 @@ impl Underway<'_> {
 
     async fn until_done(&self, phases: &RefCell<Phases>, begun: BootTime, how: Output) -> Result<(), Error> {
         let progress = |request: &Request| {
-            if request.state == RequestState::Pending {
-                output::print_progress("waiting for the elector to begin it");
+            let awaited = match request.kind {
+                RequestKind::Stop => Some("the job to stop"),
+                RequestKind::Restart | RequestKind::Start => Some("the job to be ready"),
+                RequestKind::Switchover | RequestKind::Failover => None,
+            };
+            match (&request.state, awaited) {
+                (RequestState::Pending, _) => {
+                    output::print_progress(format_args!("waiting for {} to begin it", self.who()));
+                }
+                (RequestState::Accepted { term }, Some(awaited)) => {
+                    output::print_progress(format_args!("begun in term {term}; waiting for {awaited}"));
+                }
+                _ => {}
             }
-            show(phases.borrow_mut().see_request(&request.state, BootTime::now().duration_since(begun)));
+            if awaited.is_none() {
+                show(phases.borrow_mut().see_request(&request.state, BootTime::now().duration_since(begun)));
+            }
         };
         let session = &self.operator.session;
         let last = operator::follow(session, &self.paths, &self.filed.which, self.until, progress).await?;
         match last.map(|r| r.state) {
             Some(state @ RequestState::Done { .. }) => self.report(&state, how),
             Some(RequestState::Failed { reason, .. }) => self.refused(&reason, how).await,
-            Some(state @ RequestState::Accepted { .. }) => Err(self.goes_on(state.to_string())),
+            Some(state @ RequestState::Accepted { .. }) => Err(self.goes_on(self.kind().progress(&state))),
             Some(RequestState::Pending) | None => {
                 let waited = in_words(self.filed.request.valid_for());
-                self.withdraw(&format!("no elector began it within {waited}"), how).await
+                let who = if self.kind().is_move() { "elector" } else { "leader" };
+                self.withdraw(&format!("no {who} began it within {waited}"), how).await
             }
             Some(state) => Err(self.ended(&state)),
         }
@@ -197,9 +221,19 @@ impl Underway<'_> {
                 &json!({ "election": self.job, "request": self.filed.which.name, "outcome": state }),
             );
         }
-        match state {
-            RequestState::Done { term, leader, .. } => {
-                output::print(format_args!("{leader} leads {} in term {term}", self.job))
+        let job = &self.job;
+        match (state, self.kind()) {
+            (RequestState::Done { leader, .. }, RequestKind::Restart) => {
+                output::print(format_args!("{job} was restarted on {leader}"))
+            }
+            (RequestState::Done { leader, .. }, RequestKind::Stop) => {
+                output::print(format_args!("{job} is stopped; {leader} leads"))
+            }
+            (RequestState::Done { leader, .. }, RequestKind::Start) => {
+                output::print(format_args!("{job} runs on {leader}"))
+            }
+            (RequestState::Done { term, leader, .. }, _) => {
+                output::print(format_args!("{leader} leads {job} in term {term}"))
             }
             _ => output::print(&self.filed.which.name),
         }
@@ -207,6 +241,9 @@ impl Underway<'_> {
 
     /// The requested state may have been reached before the elector handled the request.
     async fn refused(&self, reason: &str, how: Output) -> Result<(), Error> {
+        if !self.kind().is_move() {
+            return Err(self.failed(reason));
+        }
         let snapshot = self.operator.observer().await?.snapshot(&self.paths).await?;
         match leads_already(&self.filed.request, &snapshot) {
             Some(leader) => report_leader(&self.job, leader, how),
@@ -229,7 +266,7 @@ impl Underway<'_> {
         Error::Failed(format!("request {}: {reason}", self.filed.which.name))
     }
 
-    /// Not a failure: the move may still be made.
+    /// Not a failure: it may still be carried out.
     fn goes_on(&self, last: String) -> Error {
         Error::NotNow(format!(
             "request {} is still open: {last}; don't repeat it, follow it with `{}`",

@@ -5,8 +5,9 @@ use election_core::{
     explain::{failed_sites, unwell_sites},
     operator::{Layout, Snapshot},
     record::{
-        Confirmed, Control, Current, Elected, Exclusion, Failure, FiledRequest, Health, MemberRecord, Mode,
-        Outgoing, RecordError, RequestKind, RequestState, RoundTrips, SiteFailure, Slot, Status, Target,
+        Confirmed, Control, Current, Elected, Exclusion, Failure, FiledRequest, Health, Maintenance,
+        MemberRecord, Mode, Outgoing, RecordError, RequestKind, RequestState, RoundTrips, SiteFailure, Slot,
+        Status, StoppedJob, Target,
     },
     strategy::SiteTrouble,
 };
@@ -43,6 +44,10 @@ pub struct Cluster {
     pub failures: Vec<Failure>,
     /// The mode: whether the elector decides on its own.
     pub mode: Mode,
+    /// The order that the job is stopped: a leader does not run it.
+    pub stopped: Option<StoppedJob>,
+    /// Members that are being serviced: they hand over, and are not elected.
+    pub maintenance: Vec<Maintenance>,
     /// Drained sites: no member there is elected.
     pub drained: Vec<SiteId>,
     /// The site that an operator prefers to all others.
@@ -254,8 +259,9 @@ impl Cluster {
             .map(|unwell| UnwellSite::new(unwell, elected))
             .collect();
         let site_failures = elected.map(|e| e.site_failures.clone()).unwrap_or_default();
-        let Control { mode, drained, preferred_site, site_order, stay, confirmed, .. } =
-            snapshot.control.clone();
+        let Control {
+            mode, stopped, maintenance, drained, preferred_site, site_order, stay, confirmed, ..
+        } = snapshot.control.clone();
         Self {
             election: election.to_owned(),
             root: root.to_owned(),
@@ -269,6 +275,8 @@ impl Cluster {
             exclusions: elected.map(|e| e.exclusions.clone()).unwrap_or_default(),
             failures: elected.map(|e| e.failures.clone()).unwrap_or_default(),
             mode,
+            stopped,
+            maintenance,
             drained,
             failed_sites,
             unwell_sites,

@@ -8,13 +8,15 @@ pub(crate) mod elector;
 mod explained;
 mod history;
 mod problems;
+mod restartable;
 mod simulated;
 
 pub(crate) use access::problem as access_problem;
 pub use changes::Change;
-pub use cluster::{Cluster, MemberRole, OpenRequest, UnwellSite};
+pub use cluster::{Cluster, Member, MemberRole, OpenRequest, UnwellSite};
 pub use diagnosis::diagnose;
 pub use explained::{Candidate, Explained, ExplainedSlot, hold_of, other_policy};
 pub use history::History;
 pub use problems::{GhostRow, ProblemRow};
+pub use restartable::{Hindrance, Restartable};
 pub use simulated::{Simulated, SimulatedSlot, WhatIf};

@@ -112,6 +112,8 @@ fn as_member(contender: Contender, ballot: Ballot) -> MemberRecord {
         site_health: None,
         policy: String::new(),
         software: contender.software,
+        // An election without an elector has no standing orders.
+        orders_format: VERSION,
         session_timeout_ms: 0,
         joined_ms: contender.since_ms,
         gave_up: None,

@@ -62,6 +62,7 @@ pub async fn order(
         };
         let mut after = before.clone();
         change(&mut after);
+        after.v = after.format();
         if after == before {
             return Ok(Ordered { before, after, changes: changes_until(node.as_ref().map(|n| n.version)) });
         }

@@ -80,7 +80,8 @@ pub(super) fn children(result: ReadResult) -> Vec<String> {
     }
 }
 
-fn node(result: ReadResult) -> Option<Node> {
+/// The znode that a read has found.
+pub(super) fn node(result: ReadResult) -> Option<Node> {
     match result {
         ReadResult::Node(node) => node.map(to_node),
         _ => None,

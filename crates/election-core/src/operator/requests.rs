@@ -30,7 +30,7 @@ pub fn new_request(
     Request { from, force, reason, ..request }
 }
 
-/// Files a request for the elector.
+/// Files a request for the elector, or for the leader if it is about its job.
 ///
 /// # Errors
 /// When ZooKeeper doesn't answer, or there is no such election; [`OperatorError::NotNow`] when the mode forbids the
@@ -57,10 +57,29 @@ pub async fn ask(session: &Session, paths: &Paths, request: Request) -> Result<F
     Ok(FiledRequest { which: RequestRef { czxid: created.stat.czxid, name }, request })
 }
 
-/// Why a request is refused before it is filed: the mode forbids it, or another request about the same leader is open.
+/// Why a request is refused before it is filed: the mode forbids it, or another request about the same leader or its job is
+/// open.
 pub fn hindrance(seen: &Snapshot, request: &Request) -> Option<String> {
-    let leader_znodes: Vec<_> = seen.leader_znodes.iter().map(|o| o.as_ref().map(|o| &o.record)).collect();
-    not_now(request, &seen.control, seen.decided(), &leader_znodes, &seen.members, &seen.requests)
+    if request.kind.is_move() {
+        let leader_znodes: Vec<_> =
+            seen.leader_znodes.iter().map(|o| o.as_ref().map(|o| &o.record)).collect();
+        return not_now(
+            request,
+            &seen.control,
+            seen.decided(),
+            &leader_znodes,
+            &seen.members,
+            &seen.requests,
+        );
+    }
+    let slot = seen.slot_for(request).ok();
+    let mut open = seen.requests.iter().filter(|other| !other.request.state.is_final());
+    // A move of another slot does not matter.
+    let matters = |kind: RequestKind, other: Option<usize>| match (request.kind, kind.is_move()) {
+        (RequestKind::Restart, true) => other == slot,
+        (_, is_move) => !is_move,
+    };
+    open.find(|other| matters(other.request.kind, seen.slot_for(&other.request).ok())).map(is_open)
 }
 
 /// The same election with this request filed, as input for `explain` and `simulate`. Nothing is written.
@@ -71,6 +90,14 @@ pub fn filed(seen: &Snapshot, request: Request) -> Snapshot {
     let mut then = seen.clone();
     then.requests.push(FiledRequest { which, request });
     then
+}
+
+fn is_open(FiledRequest { which, request }: &FiledRequest) -> String {
+    let (name, kind) = (&which.name, request.kind.as_str());
+    format!(
+        "request {name}, a {kind}, is still open ({}); wait for its end, or withdraw it: `dr-worker cancel {name}`",
+        request.kind.progress(&request.state)
+    )
 }
 
 /// Waits until a request has ended, or until `deadline`. Returns the request as it is then. `progress` is called for

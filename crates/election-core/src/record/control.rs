@@ -3,7 +3,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::format::{VERSION, is_zero, version};
-use crate::ids::SiteId;
+use crate::ids::{MemberId, SiteId};
 
 /// The standing orders of the operators, in `control`. No record means no orders.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
@@ -22,6 +22,10 @@ pub struct Control {
     /// failure.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed_sites: Vec<FailedSite>,
+    /// Members that are being serviced. None of them is elected, a leader among them hands over, and its loss is no
+    /// failure.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub maintenance: Vec<Maintenance>,
     /// A site that is preferred to the configured order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preferred_site: Option<SiteId>,
@@ -38,6 +42,10 @@ pub struct Control {
     /// Moves to another site that an operator has confirmed, for a policy that requires confirmation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub confirmed: Vec<Confirmed>,
+    /// The operator's order that the job is stopped: a leader does not run it. A record with this order has the format
+    /// [`WITH_STOP`](Self::WITH_STOP).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<StoppedJob>,
     /// The author of the latest order.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub changed_by: String,
@@ -53,14 +61,31 @@ impl Control {
         mode: Mode::Auto,
         drained: Vec::new(),
         failed_sites: Vec::new(),
+        maintenance: Vec::new(),
         preferred_site: None,
         site_order: Vec::new(),
         paused_in: None,
         stay: Vec::new(),
         confirmed: Vec::new(),
+        stopped: None,
         changed_by: String::new(),
         changed_at_ms: 0,
     };
+
+    /// The format of orders that stop the job. An elector that does not know such an order does not read this format,
+    /// and decides nothing; and no member is named that does not read it
+    /// ([`MemberRecord::orders_format`](super::MemberRecord::orders_format)).
+    pub const WITH_STOP: u32 = 2;
+
+    /// The order that this member is being serviced, if there is one.
+    pub fn serviced(&self, member: &MemberId) -> Option<&Maintenance> {
+        self.maintenance.iter().find(|order| order.member == *member)
+    }
+
+    /// The format that these orders need.
+    pub const fn format(&self) -> u32 {
+        if self.stopped.is_some() { Self::WITH_STOP } else { VERSION }
+    }
 }
 
 impl Default for Control {
@@ -80,6 +105,57 @@ pub struct Confirmed {
     /// The author of the confirmation.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub by: String,
+}
+
+/// An operator's order that a member is being serviced. It applies to every process of the member until it ends.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
+pub struct Maintenance {
+    /// The member.
+    pub member: MemberId,
+    /// Its site when the order was given, if it was a member then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub site: Option<SiteId>,
+    /// The operator's reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The operator.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub by: String,
+    /// When, in milliseconds since the Unix epoch.
+    #[serde(default)]
+    pub at_ms: u64,
+}
+
+impl fmt::Display for Maintenance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.reason {
+            Some(reason) => write!(f, "{} is in maintenance ({reason})", self.member),
+            None => write!(f, "{} is in maintenance", self.member),
+        }
+    }
+}
+
+/// An operator's order that the job is stopped.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
+pub struct StoppedJob {
+    /// The operator's reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The operator.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub by: String,
+    /// When the leader began to carry it out, in milliseconds since the Unix epoch.
+    #[serde(default)]
+    pub at_ms: u64,
+}
+
+impl fmt::Display for StoppedJob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.reason {
+            Some(reason) => write!(f, "stopped by {} ({reason})", self.by),
+            None => write!(f, "stopped by {}", self.by),
+        }
+    }
 }
 
 /// A site that an operator has declared failed.

@@ -7,7 +7,8 @@ use serde::{Serialize, de::DeserializeOwned};
 /// It is far below ZooKeeper's limit of 1 MiB for a packet. A member's record has a few hundred bytes.
 pub const MAX_RECORD: usize = 64 * 1024;
 
-/// The format of all written records, and the only one that is read.
+/// The format of all written records, except for standing orders that older programs must not overlook: see
+/// [`Control::format`](super::Control::format).
 pub const VERSION: u32 = 1;
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
@@ -27,6 +28,9 @@ pub struct RecordError {
 
 /// A record in a znode.
 pub trait Record: Serialize + DeserializeOwned {
+    /// The newest format that this program reads.
+    const NEWEST: u32 = VERSION;
+
     /// The format version in the record.
     fn version(&self) -> u32;
 
@@ -40,10 +44,10 @@ pub trait Record: Serialize + DeserializeOwned {
             return Err(error(format!("it has {} bytes, more than {MAX_RECORD}", data.len())));
         }
         let record: Self = serde_json::from_slice(data).map_err(|e| error(e.to_string()))?;
-        if record.version() != VERSION {
-            let version = record.version();
+        if !(VERSION..=Self::NEWEST).contains(&record.version()) {
+            let (version, newest) = (record.version(), Self::NEWEST);
             return Err(error(format!(
-                "its format is version {version}, and this program reads version {VERSION}: it is older than the one that wrote it"
+                "its format is version {version}, and this program reads version {newest}: it is older than the one that wrote it"
             )));
         }
         Ok(record)

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Cause, Elected,
-    format::{is_false, is_zero, shorten},
+    format::{VERSION, is_false, is_zero, shorten},
 };
 use crate::ids::{Ballot, MemberId, SiteId};
 
@@ -50,6 +50,10 @@ pub struct MemberRecord {
     /// The software that it runs.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub software: String,
+    /// The newest format of standing orders that it reads. While the orders have a newer one it is not named, because it
+    /// would overlook an order.
+    #[serde(default = "first_format", skip_serializing_if = "is_first_format")]
+    pub orders_format: u32,
     /// The granted session timeout, in milliseconds. Another process with this id has to wait that long.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub session_timeout_ms: u64,
@@ -166,6 +170,15 @@ pub struct GaveUp {
     pub reason: String,
     /// When, in milliseconds since the Unix epoch.
     pub at_ms: u64,
+}
+
+const fn first_format() -> u32 {
+    VERSION
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
+const fn is_first_format(format: &u32) -> bool {
+    *format == VERSION
 }
 
 fn one() -> i64 {

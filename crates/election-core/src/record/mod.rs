@@ -3,7 +3,7 @@
 //! Every record contains its format version `v`. A reader ignores unknown fields, limits the size, and rejects invalid
 //! records with an error that names the path.
 //!
-//! There is one format. A field that an older program can ignore does not need a new format: programs of both versions
+//! There is one format, but for one order in [`Control`]. A field that an older program can ignore does not need a new format: programs of both versions
 //! work in one election, and can be replaced one after the other. This program can't use a record of a later format.
 //! Its election then does not change until a newer program decides.
 
@@ -21,7 +21,7 @@ mod slot;
 
 pub use cause::Cause;
 pub use contender::{Contender, ContenderStatus};
-pub use control::{Confirmed, Control, FailedSite, Mode};
+pub use control::{Confirmed, Control, FailedSite, Maintenance, Mode, StoppedJob};
 pub use current::{Current, Status};
 pub use elected::{Elected, Exclusion, Failure, SiteFailure};
 pub(crate) use elected::{keep_newest, most};
@@ -42,7 +42,15 @@ macro_rules! record {
     )*};
 }
 
-record!(Contender, Control, Current, Elected, HistoryEntry, MemberRecord, Request);
+impl Record for Control {
+    const NEWEST: u32 = Self::WITH_STOP;
+
+    fn version(&self) -> u32 {
+        self.v
+    }
+}
+
+record!(Contender, Current, Elected, HistoryEntry, MemberRecord, Request);
 
 /// Records that grow: other crates change a copy, which they can't build field by field.
 macro_rules! with {

@@ -1,4 +1,4 @@
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -110,6 +110,12 @@ pub enum RequestKind {
     Switchover,
     /// An unplanned move.
     Failover,
+    /// The leader stops its job and starts it again. Leadership stays.
+    Restart,
+    /// The leader stops its job, and no leader starts it until [`Start`](Self::Start). Leadership stays.
+    Stop,
+    /// The leader starts its stopped job.
+    Start,
 }
 
 impl RequestKind {
@@ -118,6 +124,45 @@ impl RequestKind {
         match self {
             Self::Switchover => "switchover",
             Self::Failover => "failover",
+            Self::Restart => "restart",
+            Self::Stop => "stop",
+            Self::Start => "start",
+        }
+    }
+
+    /// Whether it moves leadership. The elector carries out moves; the leader carries out the other requests, which are
+    /// about its job.
+    pub const fn is_move(self) -> bool {
+        matches!(self, Self::Switchover | Self::Failover)
+    }
+
+    /// The progress or the outcome of a request of this kind, as text.
+    pub fn progress(self, state: &RequestState) -> String {
+        match (self, state) {
+            (_, RequestState::Failed { reason, .. }) => format!("failed: {reason}"),
+            (_, RequestState::Expired { reason, .. }) => format!("expired: {reason}"),
+            (_, RequestState::Cancelled { reason, .. }) => format!("cancelled {reason}"),
+            (Self::Switchover | Self::Failover, state) => match state {
+                RequestState::Accepted { term } => {
+                    format!("begun in term {term}; the new leader is not ready yet")
+                }
+                RequestState::Done { term, leader, .. } => format!("done in term {term}: {leader} leads"),
+                _ => "pending: no elector has begun it yet".to_owned(),
+            },
+            (_, RequestState::Pending) => "pending: no leader has begun it yet".to_owned(),
+            (Self::Stop, RequestState::Accepted { term }) => {
+                format!("begun in term {term}; the job has not stopped yet")
+            }
+            (_, RequestState::Accepted { term }) => format!("begun in term {term}; the job is not ready yet"),
+            (Self::Restart, RequestState::Done { term, leader, .. }) => {
+                format!("done in term {term}: {leader} has restarted the job")
+            }
+            (Self::Stop, RequestState::Done { term, leader, .. }) => {
+                format!("done in term {term}: the job is stopped, {leader} leads")
+            }
+            (Self::Start, RequestState::Done { term, leader, .. }) => {
+                format!("done in term {term}: the job runs on {leader}")
+            }
         }
     }
 }
@@ -161,7 +206,7 @@ impl Outgoing {
 pub enum RequestState {
     /// Not processed yet.
     Pending,
-    /// Decided; the new leader is not READY yet.
+    /// Begun: a move is decided, and the new leader is not READY yet; or the leader stops or starts its job.
     Accepted {
         /// The term that carries it out.
         term: u64,
@@ -170,7 +215,7 @@ pub enum RequestState {
     Done {
         /// The term that carried it out.
         term: u64,
-        /// The new leader.
+        /// The new leader; of a request about the job, the leader that has carried it out.
         leader: MemberId,
         /// When, in milliseconds since the Unix epoch.
         at_ms: u64,
@@ -203,7 +248,8 @@ impl RequestState {
     pub fn failure(&self) -> Option<String> {
         match self {
             Self::Failed { reason, .. } => Some(reason.clone()),
-            Self::Expired { .. } | Self::Cancelled { .. } => Some(self.to_string()),
+            // The same for every kind of request.
+            Self::Expired { .. } | Self::Cancelled { .. } => Some(RequestKind::Failover.progress(self)),
             Self::Pending | Self::Accepted { .. } | Self::Done { .. } => None,
         }
     }
@@ -214,18 +260,5 @@ impl RequestState {
             self,
             Self::Done { .. } | Self::Failed { .. } | Self::Expired { .. } | Self::Cancelled { .. }
         )
-    }
-}
-
-impl fmt::Display for RequestState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Pending => f.write_str("pending: no elector has begun it yet"),
-            Self::Accepted { term } => write!(f, "begun in term {term}; the new leader is not ready yet"),
-            Self::Done { term, leader, .. } => write!(f, "done in term {term}: {leader} leads"),
-            Self::Failed { reason, .. } => write!(f, "failed: {reason}"),
-            Self::Expired { reason, .. } => write!(f, "expired: {reason}"),
-            Self::Cancelled { reason, .. } => write!(f, "cancelled {reason}"),
-        }
     }
 }

@@ -6,7 +6,7 @@
 //! | [`Priority`] | filter, comparison | 0 or less never leads; higher goes first |
 //! | [`NotExcluded`] | filter | no exclusion of its ballot is in force |
 //! | [`SiteHealthy`] | filter | its site has not failed as a whole, nor too often recently |
-//! | [`SiteOpen`] | filter | its site is not drained |
+//! | [`SiteOpen`] | filter | its site is not drained, and it is not being serviced |
 //! | [`SiteAllowed`] | filter | its site is none of those that the policy forbids |
 //! | [`SiteMinimum`] | comparison | sites with enough fit members before those with too few |
 //! | [`Hours`] | comparison | sites within their hours before those outside |

@@ -5,7 +5,7 @@ use election_core::{
 
 use crate::stage::Filter;
 
-/// Refuses members of a site that operators have drained.
+/// Refuses members of a site that operators have drained, and members that are being serviced.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SiteOpen;
 
@@ -22,7 +22,13 @@ impl Filter for SiteOpen {
     fn refuse(&self, candidate: &MemberRecord, round: &Round<'_>) -> Option<String> {
         let site = &candidate.site;
         let drained = round.control.drained.contains(site);
-        drained.then(|| format!("site {site} is drained"))
+        let serviced = || {
+            round.control.serviced(&candidate.member).map(|order| match &order.reason {
+                Some(reason) => format!("it is in maintenance: {reason}"),
+                None => "it is in maintenance".to_owned(),
+            })
+        };
+        drained.then(|| format!("site {site} is drained")).or_else(serviced)
     }
 
     fn ground(&self, _: &MemberRecord) -> Ground {
@@ -32,6 +38,8 @@ impl Filter for SiteOpen {
 
 #[cfg(test)]
 mod tests {
+    use election_core::record::Maintenance;
+
     use super::*;
     use crate::testing::{View, member, sites};
 
@@ -48,5 +56,20 @@ mod tests {
             let got = SiteOpen.refuse(&member("east-1", "east", 1), &view.round());
             assert_eq!(got.as_deref(), refusal, "{:?}", view.control);
         }
+    }
+
+    #[test]
+    fn a_member_that_is_serviced_is_refused_alone() {
+        let mut view = View::default();
+        view.control.maintenance = vec![Maintenance {
+            member: member("east-1", "east", 1).member,
+            site: None,
+            reason: Some("new disk".to_owned()),
+            by: String::new(),
+            at_ms: 0,
+        }];
+        let refuse = |id| SiteOpen.refuse(&member(id, "east", 1), &view.round());
+        assert_eq!(refuse("east-1").as_deref(), Some("it is in maintenance: new disk"));
+        assert_eq!(refuse("east-2"), None);
     }
 }

@@ -32,6 +32,7 @@ const ROLE: &[&str] = &[
     "term: integer",
     "fencing_token: integer|null",
     "health: string",
+    "stopped: object|null",
     "lease_remaining_ms: integer|null",
 ];
 
@@ -53,6 +54,7 @@ const ORDERED: &[Answer] = &[(
         "mode: string",
         "drained: array",
         "failed_sites: array",
+        "maintenance: array",
         "preferred_site: string|null",
         "site_order: array",
     ],
@@ -164,6 +166,8 @@ pub(super) const ALL: &[Endpoint] = &[
                 "exclusions: array",
                 "failures: array",
                 "mode: string",
+                "stopped: object|null",
+                "maintenance: array",
                 "drained: array",
                 "preferred_site: string|null",
                 "site_order: array",
@@ -229,6 +233,16 @@ pub(super) const ALL: &[Endpoint] = &[
             ],
         )],
         || get(explain::simulate),
+    ),
+    open(
+        "/can-restart",
+        "200 if this worker may be taken down now, else 503 and why, as `can-restart`.",
+        &[],
+        &[
+            (200, JSON, &["member: string", "can_restart: boolean", "reasons: array"]),
+            (503, JSON, &["member: string", "can_restart: boolean", "reasons: array"]),
+        ],
+        || get(explain::can_restart),
     ),
     Endpoint {
         path: "/config",

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     config::{OperatorConfig, is_of_policy},
-    view::{self, Explained, Simulated, WhatIf},
+    view::{self, Cluster, Explained, Restartable, Simulated, WhatIf},
     wall::unix_ms,
     worker::state::Worker,
 };
@@ -39,6 +39,36 @@ pub(super) async fn explain(State(worker): State<Arc<Worker>>, Query(which): Que
     let other_policy = view::other_policy(&config.fingerprint_of(&seen.job), &seen.snapshot);
     let skipped = skipped(&worker, &seen.job, &seen.snapshot).await;
     answer(StatusCode::OK, &Explained { skipped, problems, other_policy, ..explained })
+}
+
+/// `/can-restart`: 200 if this worker may be taken down now, else 503 and why.
+pub(super) async fn can_restart(State(worker): State<Arc<Worker>>) -> Response {
+    if worker.jobs().is_empty() {
+        return refuse(StatusCode::SERVICE_UNAVAILABLE, "this worker has not joined yet");
+    }
+    let config = match policies(&worker, &[]) {
+        Ok(config) => config,
+        Err(refusal) => return *refusal,
+    };
+    let mut jobs = Vec::new();
+    for job in worker.jobs() {
+        let seen = match look(&worker, &Which { job: Some(job.slot.name().to_owned()) }).await {
+            Ok(seen) => seen,
+            Err(refusal) => return *refusal,
+        };
+        let (policy, strategy) = (config.engine_of(&seen.job), config.policy_of(&seen.job).strategy());
+        let now_ms = unix_ms();
+        let explained = Explained::new(&seen.job, &seen.snapshot, &policy, &*strategy, now_ms);
+        let skipped = skipped(&worker, &seen.job, &seen.snapshot).await;
+        let cluster = Cluster::new(worker.root(), &seen.job, seen.snapshot, now_ms);
+        jobs.push((Cluster { skipped, ..cluster }, explained));
+    }
+    let jobs = jobs.iter().map(|(cluster, explained)| (cluster, explained));
+    match Restartable::new(&worker.node().id, jobs) {
+        Some(judged) if judged.can_restart => answer(StatusCode::OK, &judged),
+        Some(judged) => answer(StatusCode::SERVICE_UNAVAILABLE, &judged),
+        None => refuse(StatusCode::SERVICE_UNAVAILABLE, "this worker is no member of any job"),
+    }
 }
 
 pub(super) async fn simulate(

@@ -106,6 +106,7 @@ fn read_job(job: &Job) -> Shown {
         gauge!("dr_healthy", "job" => name()).set(fit);
     }
     gauge!("dr_held", "job" => name()).set(is(status.skipped.as_ref().is_some_and(Skipped::is_hold)));
+    gauge!("dr_stopped", "job" => name()).set(is(job.slot.stopped().is_some()));
     gauge!("dr_seconds_since_ready_leader", "job" => name()).set(job.vacancy.lasts().as_secs_f64());
     if here {
         let process = job.slot.process();

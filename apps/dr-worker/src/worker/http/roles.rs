@@ -43,7 +43,8 @@ pub(super) async fn leader(State(worker): State<Arc<Worker>>, Query(which): Quer
         // The clock is read now: a worker that was frozen must not answer from its state before.
         Ok(job) => {
             let status = job.election.status().now();
-            yes_or_no(&worker, job, &status, status.leads_now())
+            // A leader whose job an operator has stopped serves nothing.
+            yes_or_no(&worker, job, &status, status.leads_now() && !job.slot.is_halted())
         }
         Err(refusal) => *refusal,
     }
@@ -86,6 +87,7 @@ fn yes_or_no(worker: &Worker, job: &Job, status: &ElectionStatus, yes: bool) -> 
         "term": status.term,
         "fencing_token": status.fencing_token,
         "health": status.health.to_string(),
+        "stopped": job.slot.stopped(),
         "lease_remaining_ms": remaining.and_then(|ms| u64::try_from(ms).ok()),
     });
     answer(code(yes), &body)

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{extract::State, http::StatusCode, response::Response};
-use election_core::{MemberId, SiteId, Skipped};
+use election_core::{MemberId, SiteId, Skipped, record::StoppedJob};
 use serde::Serialize;
 use zk_session::{BootTime, SessionState};
 
@@ -31,6 +31,8 @@ struct JobStatus {
     /// As in `list`.
     health: String,
     process: ProcessStatus,
+    /// The order by which this leader does not run the job.
+    stopped: Option<StoppedJob>,
     elector: bool,
     /// Who leads, by slot.
     leaders: Vec<Option<MemberId>>,
@@ -56,6 +58,7 @@ pub(super) fn of(worker: &Worker) -> impl Serialize {
             fencing_token: status.fencing_token,
             health: status.health.to_string(),
             process: job.slot.process(),
+            stopped: job.slot.stopped(),
             elector: status.is_elector,
             leaders,
             note: status.note,

@@ -128,6 +128,14 @@ pub(in crate::worker) const METRICS: &[Metric] = &[
     Metric::new(
         Gauge,
         EveryJob,
+        "dr_stopped",
+        &["job"],
+        "1 on the leader of a job that an operator has stopped, else 0",
+    )
+    .panel(Row::Leadership, "Stopped by an operator", "{{job}} on {{member}}", "dr_stopped{job=~\"$job\"} == 1"),
+    Metric::new(
+        Gauge,
+        EveryJob,
         "dr_healthy",
         &["job"],
         "1 if this member is fit to lead, 0 if not, NaN before the first check; only of jobs with a fitness check",

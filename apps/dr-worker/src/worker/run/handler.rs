@@ -11,10 +11,14 @@ use election_core::{
 };
 use zk_session::BootTime;
 
+use super::{
+    orders::{Orders, Source},
+    work::JobWork,
+};
 use crate::{
     config::HookName,
     worker::{
-        job::{Deadline, JobEnv, ProcessState},
+        job::{Deadline, JobEnv},
         metrics,
         probes::Answers,
         state::JobSlot,
@@ -23,43 +27,36 @@ use crate::{
 
 /// The application of a job's election.
 pub(super) struct JobHandler {
-    slot: Arc<JobSlot>,
+    work: JobWork,
     answers: Arc<Answers>,
     session_timeout: Duration,
+    /// Where operators' orders and requests about the job are; `None` if the recipe has none.
+    source: Option<Source>,
+    /// Those of the current leadership, between two calls.
+    orders: Mutex<Option<Orders>>,
     /// When the former leader last answered, from the takeover until the member leads.
     silent_since: Mutex<Option<BootTime>>,
 }
 
 impl JobHandler {
-    pub(super) fn new(slot: Arc<JobSlot>, answers: Arc<Answers>, session_timeout: Duration) -> Self {
-        Self { slot, answers, session_timeout, silent_since: Mutex::new(None) }
+    pub(super) fn new(
+        slot: Arc<JobSlot>,
+        answers: Arc<Answers>,
+        session_timeout: Duration,
+        source: Option<Source>,
+    ) -> Self {
+        let (orders, silent_since) = (Mutex::new(None), Mutex::new(None));
+        Self { work: JobWork { slot }, answers, session_timeout, source, orders, silent_since }
+    }
+
+    fn orders(&self) -> std::sync::MutexGuard<'_, Option<Orders>> {
+        // No code panics while it is locked.
+        self.orders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn silent_since(&self) -> std::sync::MutexGuard<'_, Option<BootTime>> {
         // No code panics while it is locked.
         self.silent_since.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn env(&self, nomination: &Nomination, fencing_token: u64) -> JobEnv {
-        let previous = nomination.previous.as_ref();
-        JobEnv {
-            job: self.slot.name().to_owned(),
-            member: self.slot.member.clone(),
-            site: self.slot.site.clone(),
-            slot: nomination.slot,
-            term: nomination.term,
-            fencing_token,
-            cause: nomination.cause.as_str().to_owned(),
-            previous_leader: previous.map(|p| p.member.to_string()),
-            previous_site: previous.map(|p| p.site.to_string()),
-        }
-    }
-
-    /// Runs a hook whose failure is only logged.
-    async fn try_hook(&self, name: HookName, env: &JobEnv, by: Option<Deadline>) {
-        if let Err(error) = self.slot.hook(name, env, by).await {
-            tracing::warn!(job = self.slot.name(), "{error}");
-        }
     }
 }
 
@@ -71,34 +68,36 @@ impl Handler for JobHandler {
         };
         let detected =
             silent_since.and_then(|since| detected(&event, since, BootTime::now(), self.session_timeout));
-        metrics::record(self.slot.name(), event, detected);
+        metrics::record(self.work.slot.name(), event, detected);
     }
 
     async fn prepare(&self, nomination: &Nomination) -> Result<(), Failure> {
-        self.slot.arrives();
-        metrics::begin(self.slot.name(), nomination.cause);
+        self.work.slot.arrives();
+        metrics::begin(self.work.slot.name(), nomination.cause);
         let previous = nomination.previous.as_ref();
         *self.silent_since() = previous.and_then(|leader| self.answers.silent_since(&leader.ballot));
         // The token does not exist before the leadership.
-        self.slot.hook(HookName::Prepare, &self.env(nomination, 0), None).await?;
+        self.work.slot.hook(HookName::Prepare, &self.work.env(nomination, 0), None).await?;
         Ok(())
     }
 
     async fn takeover(&self, leadership: &Leadership) -> Result<(), Failure> {
-        let env = self.env(leadership.nomination(), leadership.fencing_token());
-        self.slot.enter(env.clone());
-        self.slot.hook(HookName::BeforeTakeover, &env, Some(leadership.work_until().into())).await?;
-        let run = self.slot.start(&env, leadership.work_until().into());
-        run.ready().await?;
+        let Some(source) = &self.source else { return self.work.start(leadership).await };
+        let mut orders = Orders::follow(source);
+        orders.take_over(&self.work, leadership).await?;
+        *self.orders() = Some(orders);
         Ok(())
     }
 
     async fn lead(&self, leadership: &Leadership) -> Result<(), Failure> {
-        let (Some(run), Some(env)) = (self.slot.running(), self.slot.env()) else {
-            return Err(Failure::new("the job is not running"));
-        };
+        let orders = self.orders().take();
+        let orders = orders.or_else(|| self.source.as_ref().map(Orders::follow));
+        if let Some(mut orders) = orders {
+            return orders.lead(&self.work, leadership).await;
+        }
+        let Some(run) = self.work.slot.running() else { return Err(Failure::new("the job is not running")) };
         let after_ready = async {
-            self.try_hook(HookName::AfterReady, &env, Some(leadership.work_until().into())).await;
+            self.work.after_ready(leadership).await;
             std::future::pending().await
         };
         tokio::select! {
@@ -108,40 +107,24 @@ impl Handler for JobHandler {
     }
 
     async fn stop(&self, order: &StopOrder) {
-        let slot = &self.slot;
+        let slot = &self.work.slot;
         tracing::info!(job = slot.name(), reason = %order.reason(), "stopping the job");
-        let env = slot.env();
-        let serves = slot.process().state == ProcessState::Running;
-        if let Some(env) = env.as_ref().filter(|_| serves && order.is_orderly() && !slot.is_hastened()) {
-            // The stop of the job follows.
-            let by = Deadline::before(order.deadline().into(), slot.spec.stop_budget());
-            tokio::select! {
-                () = self.try_hook(HookName::BeforeStop, env, Some(by)) => {}
-                () = order.urgent() => {}
-                () = slot.hastened() => {}
-            }
-        }
-        slot.end(order.by()).await;
-        slot.hooks_gone().await;
-        if let Some(env) = env.filter(|_| !slot.is_hastened()) {
-            tokio::select! {
-                // It cleans up on this node, so it is not limited by the lease.
-                () = self.try_hook(HookName::AfterStop, &env, None) => {}
-                () = slot.hastened() => {}
-            }
-            slot.hooks_gone().await;
-        }
+        // The stop of the job follows.
+        let before_stop = Deadline::before(order.deadline().into(), slot.spec.stop_budget());
+        let before_stop = Some(before_stop).filter(|_| order.is_orderly());
+        self.work.end(before_stop, order.urgent(), || order.by()).await;
+        self.orders().take();
         slot.left();
     }
 
     async fn leader_changed(&self, slot: usize, leader: Option<&Current>) {
-        if self.slot.spec.hooks.on_leader_changed.is_none() {
+        if self.work.slot.spec.hooks.on_leader_changed.is_none() {
             return;
         }
         let env = JobEnv {
-            job: self.slot.name().to_owned(),
-            member: self.slot.member.clone(),
-            site: self.slot.site.clone(),
+            job: self.work.slot.name().to_owned(),
+            member: self.work.slot.member.clone(),
+            site: self.work.slot.site.clone(),
             slot,
             term: leader.map_or(0, |l| l.term),
             ..JobEnv::default()
@@ -151,8 +134,8 @@ impl Handler for JobHandler {
             ("DR_LEADER".to_owned(), text(leader.map(|l| l.member.to_string()))),
             ("DR_LEADER_SITE".to_owned(), text(leader.map(|l| l.site.to_string()))),
         ];
-        if let Err(error) = self.slot.tell_hook(HookName::OnLeaderChanged, &env, more).await {
-            tracing::warn!(job = self.slot.name(), "{error}");
+        if let Err(error) = self.work.slot.tell_hook(HookName::OnLeaderChanged, &env, more).await {
+            tracing::warn!(job = self.work.slot.name(), "{error}");
         }
     }
 }

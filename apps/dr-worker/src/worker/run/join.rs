@@ -19,6 +19,7 @@ use super::{
     measure,
     measured::Measured,
     memory::Memory,
+    orders::Source,
     session, site_check, watch,
 };
 use crate::{
@@ -101,7 +102,13 @@ pub(super) async fn join(
         }
         let slot = Arc::new(JobSlot::new(&config.node, job.spec.clone(), guards.clone()));
         let answers = Arc::new(Answers::default());
-        let handler = JobHandler::new(Arc::clone(&slot), Arc::clone(&answers), granted);
+        let orders = decides.then(|| Source {
+            session: session.clone(),
+            paths: paths.clone(),
+            me: config.node.id.clone(),
+            takeover_timeout: policy.takeover_timeout,
+        });
+        let handler = JobHandler::new(Arc::clone(&slot), Arc::clone(&answers), granted, orders);
         let path = paths.node(&config.node.id);
         let election = ElectionConfig::new(paths.clone(), me, recipe).policy(policy).leftovers(leftovers);
         let election = Election::join(session.clone(), election, handler);

@@ -16,9 +16,11 @@ mod led;
 mod measure;
 mod measured;
 mod memory;
+mod orders;
 mod session;
 mod site_check;
 mod watch;
+mod work;
 
 use std::{process, sync::Arc, time::Duration};
 

@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use election_core::record::StoppedJob;
 use tokio::sync::watch;
 use zk_session::BootTime;
 
@@ -41,6 +42,16 @@ struct State {
     /// The status of the last run after its end.
     last: Option<ProcessStatus>,
     presence: Presence,
+    halt: Option<Halt>,
+}
+
+/// Why a leader does not serve, by an operator's request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::worker) enum Halt {
+    /// It is restarted or started, and not ready yet.
+    Starting,
+    /// An operator has stopped the job.
+    Stopped(StoppedJob),
 }
 
 /// Whether this member leads the job, or is on its way there or back.
@@ -123,6 +134,24 @@ impl JobSlot {
         }
     }
 
+    /// Sets why this leader does not serve by an operator's request; `None` if there is no such reason.
+    pub(in crate::worker) fn set_halt(&self, halt: Option<Halt>) {
+        self.lock().halt = halt;
+    }
+
+    /// Whether this leader does not serve by an operator's request.
+    pub(in crate::worker) fn is_halted(&self) -> bool {
+        self.lock().halt.is_some()
+    }
+
+    /// The order by which this leader does not run the job.
+    pub(in crate::worker) fn stopped(&self) -> Option<StoppedJob> {
+        match &self.lock().halt {
+            Some(Halt::Stopped(order)) => Some(order.clone()),
+            Some(Halt::Starting) | None => None,
+        }
+    }
+
     /// Sets the environment of the leadership that is being taken over.
     pub(in crate::worker) fn enter(&self, env: JobEnv) {
         logging::set_term(self.name(), Some(env.term));
@@ -191,11 +220,16 @@ impl JobSlot {
         }
     }
 
-    /// Clears the environment after the end of the leadership.
+    /// Clears the environment: nothing of the job is left to be cleaned up.
+    pub(in crate::worker) fn cleaned_up(&self) {
+        self.lock().env = None;
+    }
+
+    /// The leadership has ended.
     pub(in crate::worker) fn left(&self) {
         logging::set_term(self.name(), None);
         let mut state = self.lock();
-        state.env = None;
+        state.halt = None;
         state.presence = Presence::Left(BootTime::now());
     }
 

@@ -20,7 +20,7 @@ use crate::{
         recipe::Leftovers,
     },
     ids::Ballot,
-    record::{Current, MemberRecord, Record, VERSION},
+    record::{Control, Current, MemberRecord, Record, VERSION},
     time::Time,
 };
 
@@ -559,6 +559,7 @@ impl Membership {
             site_health: core.own.site_health.clone(),
             policy: profile.policy.clone(),
             software: profile.software.clone(),
+            orders_format: Control::NEWEST,
             session_timeout_ms: ms(core.granted()),
             joined_ms: core.own.joined_ms,
             gave_up: core.own.gave_up.clone(),

@@ -391,12 +391,9 @@ impl Question<'_> {
     }
 }
 
-/// The cause of a decision that carries out such a request.
-pub(in crate::engine) const fn cause_of(kind: RequestKind) -> Cause {
-    match kind {
-        RequestKind::Switchover => Cause::Switchover,
-        RequestKind::Failover => Cause::Failover,
-    }
+/// The cause of a decision that carries out such a move.
+pub(in crate::engine) fn cause_of(kind: RequestKind) -> Cause {
+    if kind == RequestKind::Failover { Cause::Failover } else { Cause::Switchover }
 }
 
 fn leads(chosen: &Ranked) -> String {

@@ -116,6 +116,11 @@ impl Facts<'_> {
             true => format!("{member} of site {site} was restarted"),
             false => format!("the session of {member} of site {site} ended"),
         };
-        self.write(question.decide(Cause::LeaderLost, &what, None, None), Some(at.meta), watchdog)
+        // An operator expects it to go.
+        let cause = match self.control.serviced(member) {
+            Some(_) => Cause::LeaderShutdown,
+            None => Cause::LeaderLost,
+        };
+        self.write(question.decide(cause, &what, None, None), Some(at.meta), watchdog)
     }
 }

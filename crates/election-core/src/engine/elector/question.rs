@@ -89,7 +89,12 @@ impl Question<'_> {
 
     /// All members that may be asked at all.
     pub(in crate::engine) fn standing(&self) -> impl Iterator<Item = &MemberRecord> {
-        self.members.iter().filter(|m| m.withdrawn.is_none() && !m.leaving)
+        self.members.iter().filter(|m| m.withdrawn.is_none() && !m.leaving && self.reads_orders(m))
+    }
+
+    /// Whether a member would obey all standing orders.
+    fn reads_orders(&self, member: &MemberRecord) -> bool {
+        member.orders_format >= self.control.format()
     }
 
     /// Members that are no candidates, and why.
@@ -98,6 +103,10 @@ impl Question<'_> {
             let reason = match &m.withdrawn {
                 Some(why) => format!("it does not stand: {why}"),
                 None if m.leaving => "it is shutting down".to_owned(),
+                None if !self.reads_orders(m) => {
+                    "its version does not know the order that the job is stopped, and would start it"
+                        .to_owned()
+                }
                 None => return None,
             };
             Some(Refused { named: m.named(), stage: "stands".to_owned(), reason, ground: Ground::State })

@@ -1,5 +1,8 @@
 //! The operators' requests: which one is next, how it is carried out, what is recorded of it, and when it is removed.
 //!
+//! These are moves of leadership. The leader carries out the requests about its job
+//! ([`RequestKind::is_move`]); the elector only ends those that are not begun in time, and removes old ones.
+//!
 //! A request is decided once: the decision that carries it out, or any later one, names it as the last request that
 //! was decided.
 //!
@@ -42,7 +45,7 @@ impl Facts<'_> {
             // An accepted request was decided, by a decision that may have been deleted.
             let accepted = matches!(request.state, RequestState::Accepted { .. });
             let decided = accepted || Some(which.czxid) <= self.decided_up_to();
-            if request.state.is_final() || !decided {
+            if request.state.is_final() || !decided || !request.kind.is_move() {
                 continue;
             }
             let at_ms = self.now.unix_ms;
@@ -63,10 +66,11 @@ impl Facts<'_> {
 
     /// Ends requests that can't be begun any more, and refuses requests that the mode forbids.
     pub(in crate::engine) fn end_requests(&self, watchdog: &mut Watchdog) -> Option<Act> {
-        for (FiledRequest { which, request }, meta) in self.undecided() {
+        for (FiledRequest { which, request }, meta) in self.unbegun() {
             match self.ends.get(which) {
                 Some(end) if self.now.time >= *end => {
-                    let reason = format!("no elector began it within {}", in_words(request.valid_for()));
+                    let who = if request.kind.is_move() { "elector" } else { "leader" };
+                    let reason = format!("no {who} began it within {}", in_words(request.valid_for()));
                     let state = RequestState::Expired { reason, at_ms: self.now.unix_ms };
                     let ended = Box::new(Request { state, ..request.clone() });
                     return Some(Act::Answer(which.name.clone(), meta.version, ended));
@@ -74,7 +78,7 @@ impl Facts<'_> {
                 Some(end) => watchdog.wake_at(*end),
                 None => {}
             }
-            if let Some(why) = forbidden(self.control) {
+            if let Some(why) = forbidden(self.control).filter(|_| request.kind.is_move()) {
                 return Some(self.refuse(which, request, *meta, why));
             }
         }
@@ -139,13 +143,18 @@ impl Facts<'_> {
         self.undecided().next().map(|(filed, meta)| (filed, *meta))
     }
 
-    /// The requests that are not decided yet, the oldest first.
+    /// The moves that are not decided yet, the oldest first.
     fn undecided(&self) -> impl Iterator<Item = &(FiledRequest, Meta)> {
+        self.unbegun().filter(|(filed, _)| filed.request.kind.is_move())
+    }
+
+    /// The requests that are not begun yet, the oldest first: moves by the elector, the others by the leader.
+    fn unbegun(&self) -> impl Iterator<Item = &(FiledRequest, Meta)> {
         let keeps = self.rules.keep(Rule::DecidedOnce);
         let decided_up_to = self.decided_up_to();
         self.requests.iter().filter(move |(FiledRequest { which, request }, _)| match request.state {
             _ if !keeps => !request.state.is_final(),
-            RequestState::Pending => Some(which.czxid) > decided_up_to,
+            RequestState::Pending => Some(which.czxid) > decided_up_to || !request.kind.is_move(),
             _ => false,
         })
     }

@@ -220,7 +220,7 @@ impl Facts<'_> {
     }
 
     /// The sites from which a failure moved leadership away, and which have had no member for a while. A site that
-    /// was drained, or that handed over as planned before its members ended, has not failed.
+    /// was drained or has a member that is being serviced, or that handed over as planned before its members ended, has not failed.
     fn gone(&self, elected: &Elected, watchdog: &mut Watchdog) -> Vec<SiteId> {
         let given = elected.slots.iter().map(|slot| &slot.given);
         let lost = given.filter(|given| given.cause.is_failure() && given.cause != Cause::Failover);
@@ -230,7 +230,8 @@ impl Facts<'_> {
         sites.dedup();
         sites.retain(|site| {
             let is_empty = self.members.iter().all(|member| member.site != *site);
-            is_empty && !self.control.drained.contains(site)
+            let serviced = self.control.maintenance.iter().any(|order| order.site.as_ref() == Some(site));
+            is_empty && !serviced && !self.control.drained.contains(site)
         });
         let patience = self.policy.site_gone_after;
         watchdog

@@ -374,9 +374,14 @@ impl<'a> Looker<'a> {
                 let sentence = self.proposal(slot, act).map(|p| p.sentence);
                 ("vacates", sentence.unwrap_or_default())
             }
-            Act::Answer(name, _, request) | Act::Refuse(name, _, request) => {
-                ("answers", format!("request {name}, {}: {}", request.kind.as_str(), request.state))
-            }
+            Act::Answer(name, _, request) | Act::Refuse(name, _, request) => (
+                "answers",
+                format!(
+                    "request {name}, {}: {}",
+                    request.kind.as_str(),
+                    request.kind.progress(&request.state)
+                ),
+            ),
             Act::Trim(name) => ("trims", format!("request {name} ended long ago, and is removed")),
         };
         NextStep { acts: true, reason, sentence }

@@ -440,3 +440,24 @@ fn two_that_vanish_at_once_are_followed_one_by_one() {
         assert_eq!(played.by, heir.member.as_str(), "it steps in by itself: {slot:#?}");
     }
 }
+
+/// An older program would overlook the order, and start the job.
+#[test]
+fn no_member_leads_a_stopped_job_that_does_not_know_the_order() {
+    let older = |number: u32, orders_format: u32| {
+        let Named { member, ballot, site } = named(number);
+        let record = json!({
+            "v": 1, "member": member, "ballot": ballot, "site": site, "orders_format": orders_format,
+        });
+        serde_json::from_value::<MemberRecord>(record).unwrap()
+    };
+    let stopped = serde_json::from_value(json!({ "v": 2, "stopped": { "by": "ann@desk" } })).unwrap();
+    for (control, refused) in [(Control::default(), 0), (stopped, 1)] {
+        let members = vec![older(0, 1), older(1, 2)];
+        let seen = Seen { members, lowest: Some(ballot(0)), control, ..Seen::default() };
+        let told = explain(&seen, &Policy::default(), &Whim { seed: 1, sticky: true }, NOW_MS);
+        let ranking = &told.slots[0].ranking;
+        assert_eq!(ranking.refused.len(), refused, "{ranking:#?}");
+        assert!(ranking.refused.iter().all(|r| r.named == named(0) && r.reason.contains("stopped")));
+    }
+}

@@ -199,6 +199,11 @@ impl Stage {
             }
             ["mode", mode] => self.mode(mode),
             ["drain", sites @ ..] => self.drain(sites),
+            ["service", member, site] => {
+                let order = serde_json::json!([{ "member": member, "site": site }]);
+                let maintenance = serde_json::from_value(order).map_err(|e| e.to_string())?;
+                self.order(&Control::default().with(|control| control.maintenance = maintenance))
+            }
             ["stay", terms @ ..] => {
                 let terms: Result<_, _> = terms.iter().map(|term| term.parse::<u64>()).collect();
                 let stay = terms.map_err(|e| e.to_string())?;

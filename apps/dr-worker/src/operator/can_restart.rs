@@ -1,0 +1,64 @@
+//! `can-restart`: whether a member may be taken down now.
+
+use election_core::MemberId;
+
+use super::{
+    election::Operator,
+    explain::snapshots,
+    output::{self, Output},
+};
+use crate::{
+    config::Sources,
+    error::Error,
+    view::{Cluster, Explained, Restartable, elector::Electors},
+    wall::unix_ms,
+};
+
+/// `can-restart`
+#[derive(Debug, clap::Args)]
+pub(super) struct CanRestartArguments {
+    /// Member [default: node.id].
+    #[arg(value_name = "MEMBER")]
+    member: Option<MemberId>,
+}
+
+pub(super) async fn run(
+    arguments: &CanRestartArguments,
+    sources: &Sources,
+    how: Output,
+) -> Result<(), Error> {
+    let operator = Operator::connect(sources).await?;
+    let result = judge(&operator, arguments).await;
+    operator.close().await;
+    let judged = result?;
+    let reasons: Vec<_> = judged.reasons.iter().map(|reason| reason.sentence.as_str()).collect();
+    let why = format!("{} may not be taken down now: {}", judged.member, reasons.join("; "));
+    match (how, judged.can_restart) {
+        (Output::Json, true) => output::print_json(&judged),
+        (Output::Pretty, true) => output::print(format_args!("{} may be taken down now", judged.member)),
+        (_, false) => Err(Error::NotNow(why)),
+    }
+}
+
+async fn judge(operator: &Operator, arguments: &CanRestartArguments) -> Result<Restartable, Error> {
+    let missing =
+        || Error::Usage("name the member: this host has no usable name, and node.id is not set".to_owned());
+    let member = arguments.member.as_ref().or(operator.config.node_id.as_ref()).ok_or_else(missing)?;
+    let electors = Electors::default();
+    let mut jobs = Vec::new();
+    for (job, snapshot) in snapshots(operator, None).await? {
+        let (policy, strategy) =
+            (operator.config.engine_of(&job), operator.config.policy_of(&job).strategy());
+        let now_ms = unix_ms();
+        let explained = Explained::new(&job, &snapshot, &policy, &*strategy, now_ms);
+        let skipped = electors.skipped(&job, &snapshot).await;
+        let cluster = Cluster::new(operator.root(), &job, snapshot, now_ms);
+        jobs.push((Cluster { skipped, ..cluster }, explained));
+    }
+    let unknown = || {
+        Error::Failed(format!(
+            "{member} is no member of any job; name one of those that `dr-worker list` shows"
+        ))
+    };
+    Restartable::new(member, jobs.iter().map(|(cluster, explained)| (cluster, explained))).ok_or_else(unknown)
+}

@@ -1,0 +1,185 @@
+//! `restart`, `stop` and `start`: requests about the job, which its leader carries out and answers.
+
+use std::time::Duration;
+
+use election_core::{
+    MemberId,
+    operator::{self, Layout, Snapshot},
+    record::{Outgoing, Request, RequestKind, Target},
+};
+use serde_json::json;
+use zk_session::BootTime;
+
+use super::{
+    election::{Operator, asker},
+    output::{self, Output},
+    request::longest_move,
+    underway::Underway,
+};
+use crate::{
+    commands::moves::{check_names, is_led},
+    config::Sources,
+    error::Error,
+    signals::Signals,
+};
+
+/// `stop` and `start`
+#[derive(Debug, clap::Args)]
+pub(super) struct JobRequestArguments {
+    /// Job [default: the only one].
+    #[arg(long, value_name = "JOB")]
+    job: Option<String>,
+    /// Reason, for the records.
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    /// Wait until it is done or has failed.
+    #[arg(long)]
+    wait: bool,
+    /// How long to wait.
+    ///
+    /// Default: the sum of the policy's timeouts of a move.
+    #[arg(long, value_name = "DURATION", requires = "wait", value_parser = humantime::parse_duration)]
+    timeout: Option<Duration>,
+}
+
+/// `restart`
+#[derive(Debug, clap::Args)]
+pub(super) struct RestartArguments {
+    #[command(flatten)]
+    request: JobRequestArguments,
+    /// Leader that restarts its job.
+    ///
+    /// Needed where there are several.
+    #[arg(long, value_name = "MEMBER", conflicts_with = "slot")]
+    from: Option<MemberId>,
+    /// Slot whose leader restarts its job, counted from 0.
+    #[arg(long, value_name = "SLOT")]
+    slot: Option<usize>,
+}
+
+pub(super) async fn restart(
+    arguments: &RestartArguments,
+    sources: &Sources,
+    how: Output,
+) -> Result<(), Error> {
+    let RestartArguments { request, from, slot } = arguments;
+    let from = match (from, slot) {
+        (Some(member), _) => Outgoing::Member(member.clone()),
+        (None, Some(slot)) => Outgoing::Slot(*slot),
+        (None, None) => Outgoing::Only,
+    };
+    ask(RequestKind::Restart, from, request, sources, how).await
+}
+
+pub(super) async fn stop(
+    arguments: &JobRequestArguments,
+    sources: &Sources,
+    how: Output,
+) -> Result<(), Error> {
+    ask(RequestKind::Stop, Outgoing::Only, arguments, sources, how).await
+}
+
+pub(super) async fn start(
+    arguments: &JobRequestArguments,
+    sources: &Sources,
+    how: Output,
+) -> Result<(), Error> {
+    ask(RequestKind::Start, Outgoing::Only, arguments, sources, how).await
+}
+
+async fn ask(
+    kind: RequestKind,
+    from: Outgoing,
+    arguments: &JobRequestArguments,
+    sources: &Sources,
+    how: Output,
+) -> Result<(), Error> {
+    let operator = Operator::connect(sources).await?;
+    let reason = arguments.reason.clone();
+    let request = operator::new_request(kind, from, Target::Any, false, reason, asker());
+    let result = file_and_follow(&operator, arguments, request, how).await;
+    operator.close().await;
+    result
+}
+
+async fn file_and_follow(
+    operator: &Operator,
+    arguments: &JobRequestArguments,
+    mut request: Request,
+    how: Output,
+) -> Result<(), Error> {
+    let job = operator.one(arguments.job.as_deref()).await?;
+    let paths = operator.paths(&job)?;
+    let kind = request.kind.as_str();
+    match operator.observer().await?.layout(&paths).await? {
+        None | Some(Layout::Elector) => {}
+        Some(layout) => {
+            return Err(Error::Failed(format!(
+                "{job} uses the recipe {:?}: `dr-worker {kind}` needs the recipe \"elector\"",
+                layout.as_str()
+            )));
+        }
+    }
+    let snapshot = operator.observer().await?.snapshot(&paths).await?;
+    check_names(operator, &job, &request, &snapshot)?;
+    if let Ok(slot) = snapshot.slot_for(&request)
+        && request.kind == RequestKind::Restart
+        && snapshot.leader_znodes.len() > 1
+    {
+        // The next leader of the slot answers what this one has begun.
+        request.from = Outgoing::Slot(slot);
+    }
+    if let Some(news) = is_done_already(&job, &request, &snapshot) {
+        return match how {
+            Output::Json => {
+                let outcome = json!({ "state": "done" });
+                output::print_json(&json!({ "election": job, "request": null, "outcome": outcome }))
+            }
+            Output::Pretty => output::print(news),
+        };
+    }
+    if request.kind == RequestKind::Restart {
+        check_restart(&job, &request, &snapshot)?;
+    }
+    let valid_for = match arguments.wait {
+        true => arguments.timeout.unwrap_or_else(|| longest_move(operator, &job)),
+        false => Request::USUAL_VALIDITY,
+    };
+    let until = BootTime::now() + valid_for;
+    let request = request.with_validity(valid_for);
+    let mut signals = Signals::new().map_err(|e| Error::Internal(format!("no signal handlers: {e}")))?;
+    let filed = operator::ask(&operator.session, &paths, request).await?;
+    let slot = snapshot.slot_for(&filed.request).unwrap_or_default();
+    let underway = Underway { operator, job, paths, filed, until, slot, old: None };
+    underway.print_filed(arguments.wait);
+    let signal = tokio::select! {
+        result = underway.see_through(arguments.wait, how) => return result,
+        signal = signals.next() => signal,
+    };
+    underway.withdraw(&format!("{signal} while it was pending"), how).await
+}
+
+/// Why nothing has to be done: the job is stopped, or not stopped, already, and no open request changes that.
+fn is_done_already(job: &str, request: &Request, snapshot: &Snapshot) -> Option<String> {
+    let is_open = |other: &Request| !other.kind.is_move() && !other.state.is_final();
+    let is_busy = snapshot.requests.iter().any(|other| is_open(&other.request));
+    match (request.kind, &snapshot.control.stopped) {
+        _ if is_busy => None,
+        (RequestKind::Stop, Some(stopped)) => Some(format!("{job} is {stopped} already")),
+        (RequestKind::Start, None) => Some(format!("{job} is not stopped")),
+        _ => None,
+    }
+}
+
+fn check_restart(job: &str, request: &Request, snapshot: &Snapshot) -> Result<(), Error> {
+    if let Some(stopped) = &snapshot.control.stopped {
+        return Err(Error::Failed(format!("{job} is {stopped}; `dr-worker start --job {job}` starts it")));
+    }
+    snapshot.slot_for(request)?;
+    if !is_led(request, snapshot) {
+        return Err(Error::NotNow(format!(
+            "{job}: there is no READY leader that could restart it; try again"
+        )));
+    }
+    Ok(())
+}

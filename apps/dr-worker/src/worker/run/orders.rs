@@ -1,0 +1,358 @@
+//! What operators ask of the leader of a job: to restart, to stop or to start it. Leadership stays.
+//!
+//! A request is begun by a compare-and-set in which only one leader, in one term, can succeed, and only what this process
+//! has begun itself is carried out. So no request is carried out twice, whatever happens to replies and leaders. That the
+//! job is stopped is a standing order, written in the same transaction. Each leader reads it before it starts the job.
+
+use std::{
+    collections::BTreeMap,
+    future::{Future, pending},
+    pin::Pin,
+    sync::Arc,
+    time::Duration,
+};
+
+use election_core::{
+    Failure, Leadership, MemberId, Paths,
+    operator::{JobNews, JobRequests, Leading},
+    record::{Control, FiledRequest, Outgoing, Request, RequestKind, RequestRef, RequestState, StoppedJob},
+    strategy::in_words,
+};
+use zk_session::{BootTime, Session};
+
+use super::work::JobWork;
+use crate::{
+    wall::unix_ms,
+    worker::{
+        job::{Deadline, JobError, JobRun},
+        state::Halt,
+    },
+};
+
+/// The delay before a request is begun or answered again after an error.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Where the orders and requests about a job are.
+pub(super) struct Source {
+    pub(super) session: Session,
+    pub(super) paths: Paths,
+    pub(super) me: MemberId,
+    /// How long the job may take to be ready when an operator has it started.
+    pub(super) takeover_timeout: Duration,
+}
+
+/// The orders and requests about the job of one leadership.
+pub(super) struct Orders {
+    source: JobRequests,
+    me: MemberId,
+    takeover_timeout: Duration,
+    /// Requests that may not have ended.
+    open: Vec<Open>,
+    /// The outcomes of requests that this leadership has carried out.
+    outcomes: BTreeMap<RequestRef, RequestState>,
+    /// Whether something could not be written, and has to be tried again.
+    is_owed: bool,
+}
+
+struct Open {
+    filed: FiledRequest,
+    /// Whether this leader has nothing to do with it any more.
+    is_over: bool,
+}
+
+impl Orders {
+    pub(super) fn follow(source: &Source) -> Self {
+        Self {
+            source: JobRequests::follow(&source.session, source.paths.clone()),
+            me: source.me.clone(),
+            takeover_timeout: source.takeover_timeout,
+            open: Vec::new(),
+            outcomes: BTreeMap::new(),
+            is_owed: false,
+        }
+    }
+
+    /// Starts the job, unless it is stopped by a standing order. A request to stop it is carried out as well: a job that
+    /// never becomes ready can be stopped.
+    pub(super) async fn take_over(&mut self, work: &JobWork, leadership: &Leadership) -> Result<(), Failure> {
+        let order = match self.source.next().await? {
+            JobNews::Stopped(Some(order)) => order,
+            news => {
+                self.note(work, news);
+                tokio::select! {
+                    started = work.start(leadership) => return started,
+                    order = self.until_stopped(work, leadership) => order?,
+                }
+            }
+        };
+        tracing::warn!(
+            job = work.slot.name(),
+            "this member leads and does not start the job, which is {order}; `dr-worker start` starts it"
+        );
+        halt(work, leadership, Halt::Stopped(order)).await;
+        Ok(())
+    }
+
+    /// Waits for an order to stop the job.
+    async fn until_stopped(
+        &mut self,
+        work: &JobWork,
+        leadership: &Leadership,
+    ) -> Result<StoppedJob, Failure> {
+        loop {
+            match self.news().await? {
+                Some(JobNews::Stopped(Some(order))) => return Ok(order),
+                Some(news) => self.note(work, news),
+                None => {}
+            }
+            self.is_owed = false;
+            for at in 0..self.open.len() {
+                let Request { kind, state, .. } = &self.open[at].filed.request;
+                if (*kind, state) == (RequestKind::Stop, &RequestState::Pending)
+                    && let Some(Control { stopped: Some(order), .. }) = self.begin(at, work, leadership).await
+                {
+                    return Ok(order);
+                }
+            }
+        }
+    }
+
+    /// Leads until the job has failed.
+    pub(super) async fn lead(&mut self, work: &JobWork, leadership: &Leadership) -> Result<(), Failure> {
+        let after_ready = Box::pin(work.after_ready(leadership));
+        let mut led = Led { orders: self, work, leadership, after_ready };
+        loop {
+            let run = work.slot.running();
+            if run.is_none() && work.slot.stopped().is_none() {
+                return Err(Failure::new("the job is not running"));
+            }
+            tokio::select! {
+                error = finished(run) => return Err(error.into()),
+                () = &mut led.after_ready => led.after_ready = Box::pin(pending()),
+                news = led.orders.news() => match news? {
+                    Some(JobNews::Stopped(stopped)) => led.obey(stopped).await?,
+                    Some(news) => led.orders.note(work, news),
+                    None => {}
+                },
+            }
+            led.orders.is_owed = false;
+            for at in 0..led.orders.open.len() {
+                led.look_at(at).await?;
+            }
+            led.orders.open.retain(|open| !open.is_over);
+        }
+    }
+
+    /// What is new; `None` when it is time to try again what could not be written.
+    async fn news(&mut self) -> Result<Option<JobNews>, Failure> {
+        tokio::select! {
+            news = self.source.next() => Ok(Some(news?)),
+            () = tokio::time::sleep(RETRY), if self.is_owed => Ok(None),
+        }
+    }
+
+    fn note(&mut self, work: &JobWork, news: JobNews) {
+        match news {
+            JobNews::Requests(open) => {
+                self.open = open.into_iter().map(|filed| Open { filed, is_over: false }).collect();
+            }
+            JobNews::Unreadable(error) => {
+                tracing::warn!(
+                    job = work.slot.name(),
+                    "the job runs on, whatever operators have ordered: {error}"
+                );
+            }
+            JobNews::Stopped(_) => {}
+        }
+    }
+
+    /// Begins a pending request. Returns the standing orders then; `None` if it can't be begun, now or at all.
+    async fn begin(&mut self, at: usize, work: &JobWork, leadership: &Leadership) -> Option<Control> {
+        let (slot, term) = (leadership.slot(), leadership.term());
+        let Open { filed, is_over } = &mut self.open[at];
+        let job = work.slot.name();
+        match self.source.begin(filed, Leading { member: &self.me, slot, term }).await {
+            Ok(Some(control)) => {
+                let (kind, by, request) = (filed.request.kind.as_str(), &filed.request.by, &filed.which.name);
+                tracing::info!(
+                    job,
+                    request,
+                    by,
+                    reason = filed.request.reason,
+                    "carrying out a {kind} of the job"
+                );
+                filed.request.state = RequestState::Accepted { term };
+                Some(control)
+            }
+            // It was withdrawn or has expired, or the leader of another slot has begun it.
+            Ok(None) => {
+                *is_over = true;
+                None
+            }
+            Err(error) => {
+                tracing::warn!(job, request = filed.which.name, "a request is not begun yet: {error}");
+                self.is_owed = true;
+                None
+            }
+        }
+    }
+
+    async fn answer(&mut self, at: usize, outcome: RequestState, work: &JobWork) {
+        let Open { filed, is_over } = &mut self.open[at];
+        match self.source.answer(&filed.which, &outcome).await {
+            Ok(()) => *is_over = true,
+            Err(error) => {
+                let (job, request) = (work.slot.name(), &filed.which.name);
+                tracing::warn!(job, request, "the outcome of a request is not recorded yet: {error}");
+                self.is_owed = true;
+            }
+        }
+    }
+}
+
+/// A leadership, and what runs beside its job.
+struct Led<'a> {
+    orders: &'a mut Orders,
+    work: &'a JobWork,
+    leadership: &'a Leadership,
+    /// The hook that runs when the job is ready; pending forever after its end.
+    after_ready: Pin<Box<dyn Future<Output = ()> + Send + 'a>>,
+}
+
+impl Led<'_> {
+    /// Makes the job run or not, as ordered.
+    async fn obey(&mut self, stopped: Option<StoppedJob>) -> Result<(), Failure> {
+        let slot = &self.work.slot;
+        match (stopped, slot.stopped()) {
+            (Some(order), None) => {
+                tracing::warn!(job = slot.name(), "the job is {order}; `dr-worker start` starts it");
+                self.halt(Halt::Stopped(order)).await;
+                Ok(())
+            }
+            (None, Some(_)) => self.resume().await,
+            (stopped, known) => {
+                if stopped != known {
+                    slot.set_halt(stopped.map(Halt::Stopped));
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Carries out or answers an open request, if that is this leader's part.
+    async fn look_at(&mut self, at: usize) -> Result<(), Failure> {
+        let FiledRequest { which, request } = self.orders.open[at].filed.clone();
+        let is_stopped = self.work.slot.stopped().is_some();
+        let at_ms = unix_ms();
+        match request.state {
+            RequestState::Accepted { term } => {
+                let (now, may_be_own) = (self.leadership.term(), self.orders.source.has_tried(&which));
+                let outcome = match request.kind {
+                    _ if self.orders.outcomes.contains_key(&which) => self.orders.outcomes[&which].clone(),
+                    // Whoever began it: each leader obeys the standing order.
+                    RequestKind::Stop if is_stopped => self.done(),
+                    RequestKind::Start if !is_stopped => self.done(),
+                    // The reply to its beginning was lost.
+                    RequestKind::Restart if term == now && may_be_own => return self.carry_out(at).await,
+                    RequestKind::Restart if self.is_meant(&request) && term <= now => {
+                        RequestState::Failed { reason: self.interrupted(term), at_ms }
+                    }
+                    _ => return Ok(()),
+                };
+                self.orders.answer(at, outcome, self.work).await;
+                return Ok(());
+            }
+            RequestState::Pending if self.is_meant(&request) => {}
+            _ => return Ok(()),
+        }
+        if request.kind == RequestKind::Restart && is_stopped {
+            let reason = "the job is stopped; `dr-worker start` starts it".to_owned();
+            self.orders.answer(at, RequestState::Failed { reason, at_ms }, self.work).await;
+            return Ok(());
+        }
+        self.carry_out(at).await
+    }
+
+    /// Begins a request, carries it out and answers it, unless it can't be begun.
+    async fn carry_out(&mut self, at: usize) -> Result<(), Failure> {
+        let FiledRequest { which, request } = self.orders.open[at].filed.clone();
+        let Some(control) = self.orders.begin(at, self.work, self.leadership).await else {
+            return Ok(());
+        };
+        let carried_out = if request.kind == RequestKind::Restart {
+            self.halt(Halt::Starting).await;
+            self.resume().await
+        } else {
+            self.obey(control.stopped).await
+        };
+        let outcome = match &carried_out {
+            Ok(()) => self.done(),
+            Err(why) => RequestState::Failed { reason: why.to_string(), at_ms: unix_ms() },
+        };
+        self.orders.outcomes.insert(which, outcome.clone());
+        self.orders.answer(at, outcome, self.work).await;
+        carried_out
+    }
+
+    /// Whether a request is for this leader. Any leader begins what is for all of them.
+    fn is_meant(&self, request: &Request) -> bool {
+        let slot = self.leadership.slot();
+        request.kind != RequestKind::Restart
+            || match &request.from {
+                Outgoing::Only => slot == 0,
+                Outgoing::Member(member) => *member == self.orders.me,
+                Outgoing::Slot(wanted) => *wanted == slot,
+            }
+    }
+
+    fn done(&self) -> RequestState {
+        let (term, leader) = (self.leadership.term(), self.orders.me.clone());
+        RequestState::Done { term, leader, at_ms: unix_ms() }
+    }
+
+    fn interrupted(&self, term: u64) -> String {
+        let now = self.leadership.term();
+        format!(
+            "it was interrupted in term {term} before the job was ready again; {} runs the job in term {now}",
+            self.orders.me
+        )
+    }
+
+    async fn halt(&mut self, why: Halt) {
+        self.after_ready = Box::pin(pending());
+        halt(self.work, self.leadership, why).await;
+    }
+
+    /// Starts the job and waits until it is ready.
+    async fn resume(&mut self) -> Result<(), Failure> {
+        let (slot, within) = (&self.work.slot, self.orders.takeover_timeout);
+        slot.set_halt(Some(Halt::Starting));
+        match tokio::time::timeout(within, self.work.start(self.leadership)).await {
+            Ok(started) => started?,
+            Err(_) => {
+                let limit = in_words(within);
+                return Err(Failure::new(format!("the job was not ready within takeover_timeout ({limit})")));
+            }
+        }
+        slot.set_halt(None);
+        self.after_ready = Box::pin(self.work.after_ready(self.leadership));
+        Ok(())
+    }
+}
+
+/// Stops the job as at the end of a leadership.
+async fn halt(work: &JobWork, leadership: &Leadership, why: Halt) {
+    let slot = &work.slot;
+    slot.set_halt(Some(why));
+    let (budget, work_until) = (slot.spec.stop_budget(), leadership.work_until());
+    let before_stop = Deadline::before(work_until.clone().into(), budget);
+    let by = || (BootTime::now() + budget).min(work_until.now());
+    work.end(Some(before_stop), pending(), by).await;
+}
+
+async fn finished(run: Option<Arc<JobRun>>) -> JobError {
+    match run {
+        Some(run) => run.finished().await,
+        None => pending().await,
+    }
+}

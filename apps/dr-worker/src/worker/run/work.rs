@@ -1,0 +1,93 @@
+//! Starts and ends the job of a leadership, with the hooks around it.
+
+use std::{future::Future, sync::Arc};
+
+use election_core::{Failure, Leadership, Nomination};
+use zk_session::BootTime;
+
+use crate::{
+    config::HookName,
+    worker::{
+        job::{Deadline, JobEnv, ProcessState},
+        state::JobSlot,
+    },
+};
+
+/// The job on this member.
+pub(super) struct JobWork {
+    pub(super) slot: Arc<JobSlot>,
+}
+
+impl JobWork {
+    pub(super) fn env(&self, nomination: &Nomination, fencing_token: u64) -> JobEnv {
+        let previous = nomination.previous.as_ref();
+        JobEnv {
+            job: self.slot.name().to_owned(),
+            member: self.slot.member.clone(),
+            site: self.slot.site.clone(),
+            slot: nomination.slot,
+            term: nomination.term,
+            fencing_token,
+            cause: nomination.cause.as_str().to_owned(),
+            previous_leader: previous.map(|p| p.member.to_string()),
+            previous_site: previous.map(|p| p.site.to_string()),
+        }
+    }
+
+    /// Starts the job and waits until it is ready, with the hook before.
+    pub(super) async fn start(&self, leadership: &Leadership) -> Result<(), Failure> {
+        let env = self.env(leadership.nomination(), leadership.fencing_token());
+        self.slot.enter(env.clone());
+        self.slot.hook(HookName::BeforeTakeover, &env, Some(leadership.work_until().into())).await?;
+        let run = self.slot.start(&env, leadership.work_until().into());
+        run.ready().await?;
+        Ok(())
+    }
+
+    /// Ends the job, gone `by`, with the hooks before and after. The hook before is left out without a deadline, and
+    /// killed when there is no time for it any more.
+    pub(super) async fn end(
+        &self,
+        before_stop: Option<Deadline>,
+        urgent: impl Future<Output = ()>,
+        by: impl FnOnce() -> BootTime,
+    ) {
+        let slot = &self.slot;
+        let env = slot.env();
+        let serves = slot.process().state == ProcessState::Running;
+        if let (Some(env), Some(until)) =
+            (env.as_ref().filter(|_| serves && !slot.is_hastened()), before_stop)
+        {
+            tokio::select! {
+                () = self.try_hook(HookName::BeforeStop, env, Some(until)) => {}
+                () = urgent => {}
+                () = slot.hastened() => {}
+            }
+        }
+        slot.end(by()).await;
+        slot.hooks_gone().await;
+        if let Some(env) = env.filter(|_| !slot.is_hastened()) {
+            tokio::select! {
+                // It cleans up on this node, so it is not limited by the lease.
+                () = self.try_hook(HookName::AfterStop, &env, None) => {}
+                () = slot.hastened() => {}
+            }
+            slot.hooks_gone().await;
+        }
+        slot.cleaned_up();
+    }
+
+    /// Runs the hook after the job is ready; without a job it does nothing.
+    pub(super) async fn after_ready(&self, leadership: &Leadership) {
+        if let Some(env) = self.slot.env() {
+            self.try_hook(HookName::AfterReady, &env, Some(leadership.work_until().into())).await;
+        }
+    }
+
+    /// Runs a hook whose failure is only logged.
+    async fn try_hook(&self, name: HookName, env: &JobEnv, by: Option<Deadline>) {
+        if let Err(error) = self.slot.hook(name, env, by).await {
+            tracing::warn!(job = self.slot.name(), "{error}");
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! What a leader reads of the orders about its job, and how it begins and answers requests about it.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use zk_session::{
+    BootTime, ChildrenWatch, Closed, CreateMode, DataWatch, Incarnation, MultiOp, OpError, ReadOp, Session,
+    sleep_until,
+};
+
+use super::{
+    error::{OperatorError, TRIES, is_worth_another_look, too_many_races},
+    outline,
+};
+use crate::{
+    engine::Node,
+    ids::MemberId,
+    paths::Paths,
+    record::{
+        Control, Current, FiledRequest, Record as _, RecordError, Request, RequestKind, RequestRef,
+        RequestState, StoppedJob,
+    },
+    runtime::{
+        operations::{get_all, to_node},
+        unix_ms,
+    },
+};
+
+/// The delay before a failed read is repeated.
+const RETRY: Duration = Duration::from_millis(200);
+
+/// The standing orders and the requests about the job of a leader, and their changes.
+#[derive(Debug)]
+pub struct JobRequests {
+    session: Session,
+    paths: Paths,
+    orders: DataWatch,
+    are_orders_known: bool,
+    names: ChildrenWatch,
+    /// What was listed and is not read yet.
+    listed: Option<(i64, BTreeSet<String>)>,
+    /// Requests that need no further look: moves, and those that have ended. And what they are children of: their names
+    /// are used again after it was deleted.
+    over: (i64, BTreeSet<String>),
+    /// What this process has tried to begin.
+    tried: BTreeSet<RequestRef>,
+}
+
+/// What a leader has to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JobNews {
+    /// The standing order that the job is stopped, if there is one.
+    Stopped(Option<StoppedJob>),
+    /// The standing orders can't be read.
+    Unreadable(RecordError),
+    /// All requests about the job that have not ended, oldest first.
+    Requests(Vec<FiledRequest>),
+}
+
+/// The leadership in which a request is begun.
+#[derive(Clone, Copy, Debug)]
+pub struct Leading<'a> {
+    /// The leader.
+    pub member: &'a MemberId,
+    /// The slot that it leads.
+    pub slot: usize,
+    /// The term.
+    pub term: u64,
+}
+
+impl JobRequests {
+    /// Follows the orders and requests of an election with an elector.
+    pub fn follow(session: &Session, paths: Paths) -> Self {
+        Self {
+            session: session.clone(),
+            orders: session.watch_data(paths.control()),
+            are_orders_known: false,
+            names: session.watch_children(paths.requests()),
+            listed: None,
+            over: (0, BTreeSet::new()),
+            tried: BTreeSet::new(),
+            paths,
+        }
+    }
+
+    /// What is new. The first call is about the standing orders.
+    ///
+    /// A leader that calls it first after it has created its leader znode knows all orders of earlier leaders: they were
+    /// written before, and a session reads what its own writes have followed.
+    ///
+    /// # Errors
+    /// When the session was closed.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: nothing is lost.
+    pub async fn next(&mut self) -> Result<JobNews, Closed> {
+        loop {
+            if let Some((parent, names)) = self.listed.clone() {
+                match self.read(parent, names).await {
+                    Ok(requests) => {
+                        self.listed = None;
+                        return Ok(JobNews::Requests(requests));
+                    }
+                    Err(error) => {
+                        tracing::debug!(%error, "requests about the job are read once more");
+                        self.session.active().await?;
+                        sleep_until(BootTime::now() + RETRY).await;
+                        continue;
+                    }
+                }
+            }
+            tokio::select! {
+                biased;
+                orders = self.orders.next() => {
+                    self.are_orders_known = true;
+                    let Some(node) = orders?.value else { return Ok(JobNews::Stopped(None)) };
+                    return Ok(match Control::decode(&self.paths.control(), &node.data) {
+                        Ok(control) => JobNews::Stopped(control.stopped),
+                        Err(error) => JobNews::Unreadable(error),
+                    });
+                }
+                children = self.names.next(), if self.are_orders_known => {
+                    let children = children?.value;
+                    let parent = children.as_ref().map_or(0, |children| children.stat.czxid);
+                    let names = children.map(|children| children.names.into_iter().collect());
+                    self.listed = Some((parent, names.unwrap_or_default()));
+                }
+            }
+        }
+    }
+
+    /// Reads the listed requests that may not have ended.
+    async fn read(&mut self, parent: i64, names: BTreeSet<String>) -> Result<Vec<FiledRequest>, OpError> {
+        if self.over.0 != parent {
+            self.over = (parent, BTreeSet::new());
+        }
+        self.over.1.retain(|name| names.contains(name));
+        let wanted = names.difference(&self.over.1).cloned().collect();
+        let incarnation = self.incarnation()?;
+        let mut open = Vec::new();
+        for (name, node) in get_all(&incarnation, &self.paths.requests(), wanted).await? {
+            let Some(node) = node else { continue };
+            match Request::decode(&self.paths.request(&name), &node.data) {
+                Ok(request) if !request.kind.is_move() && !request.state.is_final() => {
+                    open.push(FiledRequest { which: RequestRef { czxid: node.czxid, name }, request });
+                }
+                // The elector reports what can't be read.
+                Ok(_) | Err(_) => drop(self.over.1.insert(name)),
+            }
+        }
+        open.sort_by(|a, b| a.which.cmp(&b.which));
+        Ok(open)
+    }
+
+    fn incarnation(&self) -> Result<Incarnation, OpError> {
+        self.session.incarnation().ok_or(OpError::SessionOver)
+    }
+
+    /// Whether this process may have begun the request: it has tried to.
+    pub fn has_tried(&self, which: &RequestRef) -> bool {
+        self.tried.contains(which)
+    }
+
+    /// Begins a request, in one transaction with the standing order that it changes, and only while this leader holds
+    /// its leader znode. Returns the standing orders then; `None` if the request was withdrawn, has expired or was begun
+    /// by another process, or this member does not lead any more. Call it again after an error: then it finds out whether
+    /// it has begun the request before. Once it has returned the orders, do not call it again for this request.
+    ///
+    /// # Errors
+    /// When ZooKeeper doesn't answer, or a record can't be read.
+    ///
+    /// # Cancel safety
+    /// May have been begun or not. The next leader answers a request that was begun and has not ended.
+    pub async fn begin(
+        &mut self,
+        filed: &FiledRequest,
+        leading: Leading<'_>,
+    ) -> Result<Option<Control>, OperatorError> {
+        let FiledRequest { which, request } = filed;
+        let (path, control_path) = (self.paths.request(&which.name), self.paths.control());
+        let leader_path = self.paths.leader_znode(leading.slot);
+        let incarnation = self.incarnation()?;
+        for _ in 0..TRIES {
+            let reads = [&path, &control_path, &leader_path].map(ReadOp::get);
+            let mut nodes = incarnation.multi_read(reads).await?.into_iter().map(outline::node);
+            let mut node = || nodes.next().flatten();
+            let (asked, orders, leader) = (node(), node(), node());
+            let Some(asked) = asked.filter(|node| node.czxid == which.czxid) else { return Ok(None) };
+            let Some(leader) = leader.filter(|node| is_held(node, &leader_path, leading)) else {
+                return Ok(None);
+            };
+            let mut control = match &orders {
+                Some(node) => Control::decode(&control_path, &node.data)?,
+                None => Control::default(),
+            };
+            let begun = RequestState::Accepted { term: leading.term };
+            match Request::decode(&path, &asked.data)?.state {
+                RequestState::Pending => {}
+                // An earlier try was carried out, and its reply was lost.
+                state if state == begun && self.tried.contains(which) => return Ok(Some(control)),
+                _ => return Ok(None),
+            }
+            let before = control.clone();
+            obey(&mut control, request);
+            let request = Request { state: begun, ..request.clone() };
+            let mut group = vec![
+                MultiOp::check(&leader_path, leader.version),
+                MultiOp::set(&path, request.encode(&path)?, asked.version),
+            ];
+            if control != before {
+                let data = control.encode(&control_path)?;
+                group.push(match &orders {
+                    Some(node) => MultiOp::set(&control_path, data, node.version),
+                    None => MultiOp::create(&control_path, data, CreateMode::Persistent),
+                });
+            }
+            self.tried.insert(which.clone());
+            match incarnation.multi(group).await {
+                Ok(_) => return Ok(Some(control)),
+                Err(error) if is_worth_another_look(&error) => incarnation.barrier().await?,
+                Err(error) => return Err(error.into()),
+            };
+            tokio::task::yield_now().await;
+        }
+        Err(too_many_races())
+    }
+
+    /// Records the outcome of a request, unless it has ended.
+    ///
+    /// # Errors
+    /// When ZooKeeper doesn't answer, or the request can't be read.
+    ///
+    /// # Cancel safety
+    /// May have been recorded or not. Repeating it is safe.
+    pub async fn answer(&self, which: &RequestRef, state: &RequestState) -> Result<(), OperatorError> {
+        let path = self.paths.request(&which.name);
+        let incarnation = self.incarnation()?;
+        for _ in 0..TRIES {
+            let node = incarnation.get(&path).await?.map(to_node);
+            let Some(node) = node.filter(|node| node.czxid == which.czxid) else { return Ok(()) };
+            let request = Request::decode(&path, &node.data)?;
+            if request.state.is_final() {
+                return Ok(());
+            }
+            let request = Request { state: state.clone(), ..request };
+            match incarnation.set(&path, request.encode(&path)?, Some(node.version)).await {
+                Ok(_) => return Ok(()),
+                Err(error) if is_worth_another_look(&error) => incarnation.barrier().await?,
+                Err(error) => return Err(error.into()),
+            };
+            tokio::task::yield_now().await;
+        }
+        Err(too_many_races())
+    }
+}
+
+/// Whether this leadership holds the leader znode. Its term names one leader.
+fn is_held(node: &Node, path: &str, leading: Leading<'_>) -> bool {
+    let current = Current::decode(path, &node.data);
+    current.is_ok_and(|current| current.member == *leading.member && current.term == leading.term)
+}
+
+/// Changes the standing orders as a request asks.
+fn obey(control: &mut Control, request: &Request) {
+    let at_ms = unix_ms();
+    match request.kind {
+        RequestKind::Stop if control.stopped.is_none() => {
+            control.stopped =
+                Some(StoppedJob { reason: request.reason.clone(), by: request.by.clone(), at_ms });
+        }
+        RequestKind::Start if control.stopped.is_some() => control.stopped = None,
+        _ => return,
+    }
+    control.v = control.format();
+    request.by.clone_into(&mut control.changed_by);
+    control.changed_at_ms = at_ms;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Target;
+
+    fn asked(kind: RequestKind) -> Request {
+        Request::new("1".to_owned(), kind, Target::Any, "ann@desk".to_owned(), 1)
+    }
+
+    #[test]
+    fn a_stop_is_an_order_of_a_format_that_older_programs_do_not_read() {
+        let mut control = Control::default();
+        obey(&mut control, &asked(RequestKind::Restart));
+        assert_eq!(control, Control::default());
+        obey(&mut control, &asked(RequestKind::Stop));
+        let by = control.stopped.as_ref().map(|stopped| stopped.by.as_str());
+        assert_eq!((by, control.v), (Some("ann@desk"), Control::WITH_STOP));
+        let read = Control::decode("/c", &control.encode("/c").unwrap()).unwrap();
+        assert_eq!(read, control);
+        let first = control.clone();
+        obey(&mut control, &asked(RequestKind::Stop));
+        assert_eq!(control, first, "the first operator and reason are kept");
+        obey(&mut control, &asked(RequestKind::Start));
+        assert_eq!((control.stopped, control.v), (None, 1));
+    }
+}
