@@ -76,10 +76,21 @@ impl Change {
 }
 
 fn orders(cluster: &Cluster) -> Value {
-    let Cluster { mode, drained, failed_sites, preferred_site, site_order, stay, confirmed, .. } = cluster;
+    let Cluster {
+        mode,
+        stopped,
+        maintenance,
+        drained,
+        failed_sites,
+        preferred_site,
+        site_order,
+        stay,
+        confirmed,
+        ..
+    } = cluster;
     json!({
-        "mode": mode, "drained": drained, "failed_sites": failed_sites, "preferred_site": preferred_site,
-        "site_order": site_order, "stay": stay, "confirmed": confirmed,
+        "mode": mode, "stopped": stopped, "maintenance": maintenance, "drained": drained, "failed_sites": failed_sites,
+        "preferred_site": preferred_site, "site_order": site_order, "stay": stay, "confirmed": confirmed,
     })
 }
 

@@ -121,6 +121,8 @@ const drawBlockers = (cluster, explained) => {
     }
   }
   if (cluster.mode !== "auto") add("busy", "order", `mode ${cluster.mode}: the elector does not decide on its own`);
+  if (cluster.stopped) add("bad", "order", `the job is stopped${cluster.stopped.by ? ` by ${cluster.stopped.by}` : ""}${cluster.stopped.reason ? ` (${cluster.stopped.reason})` : ""}`);
+  cluster.maintenance.forEach((order) => add("busy", "order", `${order.member} is in maintenance`));
   cluster.drained.forEach((site) => add("busy", "order", `site ${site} is drained`));
   if (cluster.preferred_site) add("", "order", `site ${cluster.preferred_site} is preferred`);
   if (cluster.site_order.length) add("", "order", `sites in the order ${cluster.site_order.join(", ")}`);
