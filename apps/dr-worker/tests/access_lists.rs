@@ -51,7 +51,7 @@ fn with_credentials_all_that_is_created_is_for_them_alone() {
     let (_, auth) = credentials(&stage, "own", "operator:hunter2\n");
     let east = stage.worker("east-1", "east", &[&auth]);
     let west = stage.worker("west-1", "west", &[&auth]);
-    until("east-1 leads, and west-1 stands by", || leads(&east) && west.code("/standby") == 200);
+    until("east-1 leads, and west-1 is standby", || leads(&east) && west.code("/standby") == 200);
     // The command writes a request, the elector the decision and the history.
     operator(&stage, &[&auth], &["switchover", "--to", "west-1", "--wait"]).assert(0, &[]);
     operator(&stage, &[&auth], &["drain", "east"]).assert(0, &[]);

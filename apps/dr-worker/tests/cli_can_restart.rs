@@ -72,7 +72,7 @@ fn what_would_be_lost_is_named() {
     assert_eq!(second.code("/can-restart"), 200);
 }
 
-/// A member that a check finds unfit follows nobody, and is no loss.
+/// A member that its check reports as unfit is no successor, and no loss.
 #[test]
 fn an_unhealthy_member_does_not_count() {
     let stage = Stage::new("/unfit");
@@ -112,7 +112,7 @@ fn a_member_in_maintenance_hands_over_and_stays_out() {
     assert!(stage.operator(&["list"]).stdout.contains("east-1 is in maintenance (new disk)"));
     let explained = stage.operator(&["explain"]).stdout;
     assert!(explained.contains("it is in maintenance: new disk"), "{explained}");
-    // It is no candidate, so nothing is lost with it, and nobody names it.
+    // It is no candidate, so nothing is lost with it, and no elector names it.
     until("it may be taken down", || stage.operator(&["can-restart", "east-1"]).code == Some(0));
     stage
         .operator(&["switchover", "--to", "east-1", "--wait"])

@@ -16,7 +16,7 @@ fn two_sites(root: &'static str, settings: &[&str]) -> (Stage, Running, Running)
     let east = stage.worker("east-1", "east", settings);
     until("east-1 leads", || leads(&east));
     let west = stage.worker("west-1", "west", settings);
-    until("west-1 stands by", || west.code("/standby") == 200);
+    until("west-1 is standby", || west.code("/standby") == 200);
     until("west-1 is in line", || successors(&stage.json(&["list"])) == json!(["west-1"]));
     (stage, east, west)
 }

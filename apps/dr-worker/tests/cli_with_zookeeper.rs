@@ -22,7 +22,7 @@ fn a_worker_leads_and_says_so_everywhere() {
     let mut east = stage.worker("east-1", "east", &[]);
     until("east-1 leads", || leads(&east));
     let west = stage.worker("west-1", "west", &[]);
-    until("west-1 stands by", || west.code("/standby") == 200);
+    until("west-1 is standby", || west.code("/standby") == 200);
 
     // Each path, by each method that is understood.
     for method in ["GET", "HEAD", "OPTIONS"] {
@@ -109,7 +109,7 @@ fn operators_move_leadership_and_see_the_outcome() {
     let east = stage.worker("east-1", "east", &[]);
     until("east-1 leads", || leads(&east));
     let west = stage.worker("west-1", "west", &[]);
-    until("west-1 stands by", || west.code("/standby") == 200);
+    until("west-1 is standby", || west.code("/standby") == 200);
 
     let moved = stage.operator(&["switchover", "--to-site", "west", "--wait"]);
     moved.assert(0, &["request r-0000000000: switchover of orders to site west"]);

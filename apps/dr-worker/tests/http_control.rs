@@ -67,7 +67,7 @@ fn leadership_is_moved_and_paused_by_http() {
     let (east, log) = logged(&mut stage.worker_command("east-1", "east", &[&setting]));
     until("east-1 leads", || leads(&east));
     let west = stage.worker("west-1", "west", &[&setting]);
-    until("west-1 stands by", || west.code("/standby") == 200);
+    until("west-1 is standby", || west.code("/standby") == 200);
 
     let (code, filed, head) =
         post(&west, "/switchover", TOKEN, &json!({ "to": "west-1", "reason": "a drill" }));
@@ -234,7 +234,7 @@ fn a_failover_by_http_needs_no_elector() {
     let east = stage.worker("east-1", "east", &[]);
     until("east-1 leads", || leads(&east));
     let west = stage.worker("west-1", "west", &[&setting, "job.orders.fenced=true"]);
-    until("west-1 stands by", || west.code("/standby") == 200);
+    until("west-1 is standby", || west.code("/standby") == 200);
     east.signal(Signal::SIGSTOP);
     let (code, filed, _) = post(&west, "/failover", TOKEN, &json!({ "to": "west-1", "force": true }));
     assert_eq!(code, 202, "{filed}");

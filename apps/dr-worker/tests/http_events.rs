@@ -65,7 +65,7 @@ fn each_change_is_an_event() {
     let east = stage.worker("east-1", "east", &[]);
     until("east-1 leads", || leads(&east));
     let west = stage.worker("west-1", "west", &[]);
-    until("west-1 stands by", || west.code("/standby") == 200);
+    until("west-1 is standby", || west.code("/standby") == 200);
     let (mut events, code) = Client::of(&west, "/events");
     assert_eq!(code, 200);
     let (name, status) = events.next();
@@ -105,7 +105,7 @@ fn streams_stay_open_and_leave_connections_for_others() {
         (0..600).map(|_| TcpStream::connect(("127.0.0.1", east.port)).expect("it listens")).collect();
     assert!(leads(&east));
     let west = stage.worker("west-1", "west", &[]);
-    until("west-1 stands by", || west.code("/standby") == 200);
+    until("west-1 is standby", || west.code("/standby") == 200);
     stage.operator(&["switchover", "--to", "west-1", "--wait"]).assert(0, &[]);
     for (stream, _) in &mut streams {
         stream.until("leader", |data| data["leader"] == "west-1");

@@ -65,7 +65,7 @@ fn each_endpoint_answers_as_described() {
     let east = stage.worker("east-1", "east", &[&setting]);
     until("east-1 leads", || leads(&east));
     let west = stage.worker("west-1", "west", &[]);
-    until("west-1 stands by", || west.code("/standby") == 200);
+    until("west-1 is standby", || west.code("/standby") == 200);
 
     let described: Value = serde_json::from_str(&east.http("GET", "/openapi.json").1).expect("JSON");
     assert_eq!(described["openapi"], "3.1.0");

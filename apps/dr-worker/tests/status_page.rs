@@ -43,7 +43,7 @@ fn the_page_shows_the_leader_and_follows_a_switchover() {
     let others = [("east-2", "east"), ("west-2", "west")];
     let others = others.map(|(id, site)| stage.worker(id, site, &[pipeline]));
     for worker in others.iter().chain([&west]) {
-        until("it stands by", || worker.code("/standby") == 200);
+        until("it is standby", || worker.code("/standby") == 200);
     }
 
     let origin = format!("http://127.0.0.1:{}/", west.port);
@@ -135,7 +135,7 @@ fn operators_act_by_keyboard_with_a_token() {
     let east = stage.worker("east-1", "east", &[&setting]);
     until("east-1 leads", || leads(&east));
     let west = stage.worker("west-1", "west", &[&setting]);
-    until("west-1 stands by", || west.code("/standby") == 200);
+    until("west-1 is standby", || west.code("/standby") == 200);
     let origin = format!("http://127.0.0.1:{}/", east.port);
     browser.open(&origin);
     browser.until_text("#target", |text| text.contains("west-1") && text.contains("site west"));
@@ -202,7 +202,7 @@ fn text_from_outside_stays_text() {
         "<i>west</i>".replace('/', "").as_str(),
         &["policy.sites=[]", "node.attributes={ rack = \"<img src=x onerror=window.owned=1>\" }"],
     );
-    until("it stands by", || west.code("/standby") == 200);
+    until("it is standby", || west.code("/standby") == 200);
     let reason = format!("{SCRIPT}{IMAGE}</script>");
     stage.operator(&["switchover", "--to", name, "--reason", &reason, "--wait"]).assert(0, &[]);
     let origin = format!("http://127.0.0.1:{}/", east.port);

@@ -121,8 +121,8 @@ impl Package {
         // dpkg-shlibdeps works in the directory of a source package.
         let source = tempfile::tempdir().context("cannot make a temporary directory")?;
         fs::create_dir(source.path().join("debian"))?;
-        let stub = format!("Source: {0}\n\nPackage: {0}\nArchitecture: any\n", self.name);
-        fs::write(source.path().join("debian/control"), stub)?;
+        let control = format!("Source: {0}\n\nPackage: {0}\nArchitecture: any\n", self.name);
+        fs::write(source.path().join("debian/control"), control)?;
         let mut libraries = Command::new("dpkg-shlibdeps");
         let libraries = output(libraries.arg("-O").arg(program).current_dir(source.path()))?;
         let libraries =

@@ -59,7 +59,7 @@ impl NodeConfig {
         Ok((id.ok_or_else(incomplete)?, state_dir, jobs))
     }
 
-    /// Only its name, for an operator; `None` if it is not usable.
+    /// The id alone, which a command needs less than the worker: `None` if it is not usable.
     pub(super) fn read_id_alone(section: &mut Section<'_>) -> Option<MemberId> {
         section.leave_rest();
         if section.has("id") { section.usable("id") } else { MemberId::new(host_name()?).ok() }

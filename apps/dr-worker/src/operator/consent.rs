@@ -1,4 +1,5 @@
-//! The confirmation of commands that are dangerous: on a terminal they ask, unless `--yes` is given. A script is not asked.
+//! The confirmation of commands that are dangerous: on a terminal they ask, unless `--yes` is given. A script is not
+//! asked.
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 

@@ -52,7 +52,7 @@ pub(super) fn show(
     }
     let mut lines = vec![format!("{job}: dry run of {what}; nothing is written")];
     let several = simulated.slots.len() > 1;
-    // Otherwise a decision or an obstacle tells why.
+    // Otherwise a decision or an obstacle has the reason.
     if simulated.unchanged && simulated.slots.iter().all(|slot| slot.obstacles.is_empty()) {
         lines.push(format!("  now: {next}"));
     }

@@ -8,19 +8,16 @@ use election_core::{
     record::{Outgoing, Request, RequestKind, Target},
 };
 use serde_json::json;
-use zk_session::BootTime;
 
 use super::{
     election::{Operator, asker},
     output::{self, Output},
-    request::longest_move,
-    underway::Underway,
+    underway::Filing,
 };
 use crate::{
     commands::moves::{check_names, is_led},
     config::Sources,
     error::Error,
-    signals::Signals,
 };
 
 /// `stop` and `start`
@@ -97,12 +94,12 @@ async fn ask(
     let operator = Operator::connect(sources).await?;
     let reason = arguments.reason.clone();
     let request = operator::new_request(kind, from, Target::Any, false, reason, asker());
-    let result = file_and_follow(&operator, arguments, request, how).await;
+    let result = check_and_file(&operator, arguments, request, how).await;
     operator.close().await;
     result
 }
 
-async fn file_and_follow(
+async fn check_and_file(
     operator: &Operator,
     arguments: &JobRequestArguments,
     mut request: Request,
@@ -141,22 +138,8 @@ async fn file_and_follow(
     if request.kind == RequestKind::Restart {
         check_restart(&job, &request, &snapshot)?;
     }
-    let valid_for = match arguments.wait {
-        true => arguments.timeout.unwrap_or_else(|| longest_move(operator, &job)),
-        false => Request::USUAL_VALIDITY,
-    };
-    let until = BootTime::now() + valid_for;
-    let request = request.with_validity(valid_for);
-    let mut signals = Signals::new().map_err(|e| Error::Internal(format!("no signal handlers: {e}")))?;
-    let filed = operator::ask(&operator.session, &paths, request).await?;
-    let slot = snapshot.slot_for(&filed.request).unwrap_or_default();
-    let underway = Underway { operator, job, paths, filed, until, slot, old: None };
-    underway.print_filed(arguments.wait);
-    let signal = tokio::select! {
-        result = underway.see_through(arguments.wait, how) => return result,
-        signal = signals.next() => signal,
-    };
-    underway.withdraw(&format!("{signal} while it was pending"), how).await
+    let filing = Filing { job, paths, request, waits: arguments.wait, timeout: arguments.timeout };
+    filing.file_and_follow(operator, &snapshot, how).await
 }
 
 /// Why nothing has to be done: the job is stopped, or not stopped, already, and no open request changes that.

@@ -160,7 +160,8 @@ enum Verb {
     Watch(watch::WatchArguments),
     /// Raise all future fencing tokens above a value.
     ///
-    /// After a restore of the ensemble. Tokens are made from transaction ids, which go back when the ensemble is restored from a copy.
+    /// After a restore of the ensemble. Tokens are made from transaction ids, which go back when the ensemble is restored
+    /// from a copy.
     RaiseToken(tokens::RaiseTokenArguments),
     /// Remove znodes of dead sessions; only show them without --yes.
     RemoveGhosts(ghosts::RemoveGhostsArguments),

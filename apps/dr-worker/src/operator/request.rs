@@ -3,14 +3,11 @@
 //! A command that waits leaves no request behind: when it ends by its timeout or by a signal, it withdraws a request
 //! that is not begun. If the command is killed, the request expires after about the same time.
 
-use std::time::Duration;
-
 use election_core::{
     operator::{self, Layout, Withdrawal},
     record::{Request, RequestKind},
 };
 use serde_json::json;
-use zk_session::BootTime;
 
 use super::{
     consent::Consent,
@@ -19,13 +16,12 @@ use super::{
     list::{outgoing, target},
     moves::Move,
     output::{self, Output},
-    underway::{Underway, report_leader},
+    underway::{Filing, report_leader},
 };
 use crate::{
     commands::{is_request_id, moves},
     config::Sources,
     error::Error,
-    signals::Signals,
 };
 
 /// `switchover`
@@ -130,12 +126,12 @@ async fn ask(
         asker(),
     );
     request.accept_loss = wanted.accept_loss;
-    let result = file_and_follow(&operator, wanted, request, forced, how).await;
+    let result = check_and_file(&operator, wanted, request, forced, how).await;
     operator.close().await;
     result
 }
 
-async fn file_and_follow(
+async fn check_and_file(
     operator: &Operator,
     wanted: &Move,
     request: Request,
@@ -177,32 +173,6 @@ async fn file_and_follow(
         return dry_run::show(operator, &job, &what, &changed, how);
     }
     confirmed()?;
-    let valid_for = match wanted.wait {
-        true => wanted.timeout.unwrap_or_else(|| longest_move(operator, &job)),
-        false => Request::USUAL_VALIDITY,
-    };
-    let until = BootTime::now() + valid_for;
-    let request = request.with_validity(valid_for);
-    let mut signals = Signals::new().map_err(|e| Error::Internal(format!("no signal handlers: {e}")))?;
-    let slot = snapshot.slot_for(&request).ok();
-    let old = slot.and_then(|slot| snapshot.leader_znode(slot)).map(|znode| znode.record.clone());
-    let filed = operator::ask(&operator.session, &paths, request).await?;
-    let underway = Underway { operator, job, paths, filed, until, slot: slot.unwrap_or_default(), old };
-    underway.print_filed(wanted.wait);
-    let signal = tokio::select! {
-        result = underway.see_through(wanted.wait, how) => return result,
-        signal = signals.next() => signal,
-    };
-    underway.withdraw(&format!("{signal} while it was pending"), how).await
-}
-
-/// The sum of the policy's timeouts of a move.
-pub(super) fn longest_move(operator: &Operator, job: &str) -> Duration {
-    let config = &operator.config;
-    let policy = config.engine_of(job);
-    config.zookeeper.session_timeout
-        + policy.release_timeout
-        + policy.acquire_timeout
-        + policy.takeover_timeout
-        + operator::ELECTOR_PATIENCE
+    let filing = Filing { job, paths, request, waits: wanted.wait, timeout: wanted.timeout };
+    filing.file_and_follow(operator, &snapshot, how).await
 }

@@ -4,7 +4,7 @@ use std::{cell::RefCell, convert::Infallible, time::Duration};
 
 use election_core::{
     Paths,
-    operator::{self, Withdrawal},
+    operator::{self, Snapshot, Withdrawal},
     record::{Current, FiledRequest, Record as _, Request, RequestKind, RequestState},
     strategy::in_words,
 };
@@ -20,27 +20,79 @@ use super::{
 use crate::{
     commands::moves::{self, Decision, leads_already},
     error::Error,
+    signals::Signals,
 };
 
 /// The timeout to withdraw a request.
 const WITHDRAWAL: Duration = Duration::from_secs(5);
 
-/// A filed request.
-pub(super) struct Underway<'a> {
-    pub(super) operator: &'a Operator,
+/// A request that is to be filed.
+pub(super) struct Filing {
     pub(super) job: String,
     pub(super) paths: Paths,
-    pub(super) filed: FiledRequest,
+    pub(super) request: Request,
+    /// Whether the command waits for its end.
+    pub(super) waits: bool,
+    /// How long it waits; by default the sum of the policy's timeouts of a move.
+    pub(super) timeout: Option<Duration>,
+}
+
+impl Filing {
+    /// Files the request and follows it. On a signal it is withdrawn, if it is not begun.
+    pub(super) async fn file_and_follow(
+        self,
+        operator: &Operator,
+        snapshot: &Snapshot,
+        how: Output,
+    ) -> Result<(), Error> {
+        let Self { job, paths, request, waits, timeout } = self;
+        let valid_for = match waits {
+            true => timeout.unwrap_or_else(|| longest_move(operator, &job)),
+            false => Request::USUAL_VALIDITY,
+        };
+        let until = BootTime::now() + valid_for;
+        let request = request.with_validity(valid_for);
+        let mut signals = Signals::new().map_err(|e| Error::Internal(format!("no signal handlers: {e}")))?;
+        let slot = snapshot.slot_for(&request).ok();
+        let old = slot.and_then(|slot| snapshot.leader_znode(slot)).map(|znode| znode.record.clone());
+        let filed = operator::ask(&operator.session, &paths, request).await?;
+        let underway = Underway { operator, job, paths, filed, until, slot: slot.unwrap_or_default(), old };
+        underway.print_filed(waits);
+        let signal = tokio::select! {
+            result = underway.see_through(waits, how) => return result,
+            signal = signals.next() => signal,
+        };
+        underway.withdraw(&format!("{signal} while it was pending"), how).await
+    }
+}
+
+/// The sum of the policy's timeouts of a move.
+fn longest_move(operator: &Operator, job: &str) -> Duration {
+    let config = &operator.config;
+    let policy = config.engine_of(job);
+    config.zookeeper.session_timeout
+        + policy.release_timeout
+        + policy.acquire_timeout
+        + policy.takeover_timeout
+        + operator::ELECTOR_PATIENCE
+}
+
+/// A filed request.
+struct Underway<'a> {
+    operator: &'a Operator,
+    job: String,
+    paths: Paths,
+    filed: FiledRequest,
     /// When it expires.
-    pub(super) until: BootTime,
+    until: BootTime,
     /// The slot that it is about.
-    pub(super) slot: usize,
+    slot: usize,
     /// The leader of that slot when it was filed.
-    pub(super) old: Option<Current>,
+    old: Option<Current>,
 }
 
 impl Underway<'_> {
-    pub(super) fn print_filed(&self, waits: bool) {
+    fn print_filed(&self, waits: bool) {
         output::print_progress(format_args!(
             "request {}: {} of {}{}{}",
             self.filed.which.name,
@@ -79,7 +131,7 @@ impl Underway<'_> {
 
     /// Follows the request to its end, or without `--wait` until it is begun. Decides a failover that no elector
     /// begins.
-    pub(super) async fn see_through(&self, waits: bool, how: Output) -> Result<(), Error> {
+    async fn see_through(&self, waits: bool, how: Output) -> Result<(), Error> {
         let begun = BootTime::now();
         let phases = RefCell::new(Phases::new(self.old.clone()));
         let mut last = None;
@@ -104,7 +156,7 @@ impl Underway<'_> {
         }
     }
 
-    /// Shows what the leader znode tells of the move.
+    /// Shows the phases of the move that the leader znode reports.
     async fn show_phases(&self, phases: &RefCell<Phases>, begun: BootTime) -> Result<Infallible, Error> {
         let path = self.paths.leader_znode(self.slot);
         let mut znode = self.operator.session.watch_data(path.clone());
@@ -134,7 +186,7 @@ impl Underway<'_> {
     }
 
     /// Withdraws the request if it is not begun, and reports the outcome.
-    pub(super) async fn withdraw(&self, why: &str, how: Output) -> Result<(), Error> {
+    async fn withdraw(&self, why: &str, how: Output) -> Result<(), Error> {
         let name = &self.filed.which.name;
         let nothing = if self.kind().is_move() { "nothing was moved" } else { "nothing was done" };
         let withdrawn = Error::NotNow(format!("request {name} was withdrawn: {why}; {nothing}"));

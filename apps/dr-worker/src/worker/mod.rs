@@ -5,8 +5,8 @@
 //!               └──▶ metrics
 //! ```
 //!
-//! Arrows are all the dependencies between them; `run` also uses `metrics`. `run` starts and ends the daemon. `state` is what a running worker
-//! knows of itself. [`job`] runs the programs of a job, each under a [`guard`].
+//! Arrows are all the dependencies between them; `run` also uses `metrics`. `run` starts and ends the daemon. `state` is
+//! what a running worker knows of itself. [`job`] runs the programs of a job, each under a [`guard`].
 
 mod balance;
 mod descriptors;

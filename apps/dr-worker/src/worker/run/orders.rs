@@ -249,7 +249,7 @@ impl Led<'_> {
                 let (now, may_be_own) = (self.leadership.term(), self.orders.source.has_tried(&which));
                 let outcome = match request.kind {
                     _ if self.orders.outcomes.contains_key(&which) => self.orders.outcomes[&which].clone(),
-                    // Whoever began it: each leader obeys the standing order.
+                    // Each leader obeys the standing order, also if another one has begun the request.
                     RequestKind::Stop if is_stopped => self.done(),
                     RequestKind::Start if !is_stopped => self.done(),
                     // The reply to its beginning was lost.

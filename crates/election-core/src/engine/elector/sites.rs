@@ -220,7 +220,8 @@ impl Facts<'_> {
     }
 
     /// The sites from which a failure moved leadership away, and which have had no member for a while. A site that
-    /// was drained or has a member that is being serviced, or that handed over as planned before its members ended, has not failed.
+    /// was drained or has a member in maintenance, or that handed over as planned before its members ended, has not
+    /// failed.
     fn gone(&self, elected: &Elected, watchdog: &mut Watchdog) -> Vec<SiteId> {
         let given = elected.slots.iter().map(|slot| &slot.given);
         let lost = given.filter(|given| given.cause.is_failure() && given.cause != Cause::Failover);
