@@ -49,6 +49,19 @@ pub(crate) enum Errand {
     },
 }
 
+impl Errand {
+    /// Forgets what was read of ZooKeeper.
+    pub(super) fn look_again(&mut self) {
+        match self {
+            Self::Step { name, tries, seen, .. } => {
+                *self = Self::Plan { name: std::mem::take(name), tries: *tries, seen: *seen };
+            }
+            Self::Cancel { version, .. } => *version = None,
+            Self::Plan { .. } | Self::Control(_) | Self::Repair { .. } => {}
+        }
+    }
+}
+
 impl Sim {
     pub(super) fn commit(&mut self, applied: &Applied) {
         self.changed(&applied.changed);

@@ -113,6 +113,12 @@ impl Sim {
         for session in revived {
             self.expire_later(session);
         }
+        // The ensemble was down for longer than the session of a command lasts. A later session reads again.
+        for due in self.agenda.values_mut() {
+            if let Due::Operator(errand) = due {
+                errand.look_again();
+            }
+        }
         for host in &mut self.hosts {
             host.net.minority = None;
             // A request that had begun or ended is pending again.
