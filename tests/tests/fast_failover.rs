@@ -28,20 +28,30 @@ fn setup(driver: Driver) -> Setup {
         .set("policy.suspect_after", "400ms")
 }
 
-/// Waits until the elector has all members' records, so that each can be a witness.
-async fn all_stand(cluster: &mut Cluster) {
-    let workers = cluster.workers().len();
-    wait_for("all members", SOON, async || {
-        let names = cluster.znodes().await.children("orders/nodes").await.unwrap_or_default();
-        if names.len() == workers { Ok(()) } else { Err(format!("{names:?}")) }
-    })
-    .await;
+/// Waits until each member can be a witness: it has measured its round trips to all others, so it knows their records
+/// and they have answered it.
+async fn all_probe_each_other(cluster: &mut Cluster) {
+    let ids: Vec<_> = cluster.workers().iter().map(|worker| worker.id().to_owned()).collect();
+    for worker in cluster.workers() {
+        wait_for("round trips to all others", SOON, async || {
+            let (_, text) = worker.get("/metrics").await.ok_or("no answer")?;
+            let measured = |id: &str| {
+                let peer = format!("peer=\"{id}\"");
+                text.lines().any(|line| line.starts_with("dr_peer_rtt_seconds{") && line.contains(&peer))
+            };
+            match ids.iter().find(|id| *id != worker.id() && !measured(id)) {
+                None => Ok(()),
+                Some(id) => Err(format!("{} has not measured {id}", worker.id())),
+            }
+        })
+        .await;
+    }
 }
 
 async fn a_lost_worker_is_replaced_before_its_session_ends(driver: Driver) {
     let mut cluster = Cluster::of(setup(driver)).await;
     let first = cluster.settled().await;
-    all_stand(&mut cluster).await;
+    all_probe_each_other(&mut cluster).await;
     let lost = BootTime::now();
     cluster.worker(&first.member).kill_with_guards();
     let second = replaced_in_time(&mut cluster, &first, lost).await;
@@ -60,7 +70,7 @@ async fn a_lost_worker_is_replaced_before_its_session_ends(driver: Driver) {
 async fn where_the_job_is_not_fenced_the_session_ends_first(driver: Driver) {
     let mut cluster = Cluster::of(setup(driver).set("job.orders.fenced", false)).await;
     let first = cluster.settled().await;
-    all_stand(&mut cluster).await;
+    all_probe_each_other(&mut cluster).await;
     cluster.worker(&first.member).kill_with_guards();
     let second = cluster.successor_of(&first, MOVED_WITHIN).await;
     let elected = cluster.znodes().await.decision("orders").await;
@@ -102,7 +112,7 @@ async fn the_late_writes_of_a_host_that_was_cut_off_are_refused(driver: Driver) 
     let setup = setup(driver).ledger(ORDERS, Duration::from_millis(5)).set("policy.exclusion", "1s");
     let mut cluster = on_hosts(setup).await;
     let first = cluster.settled().await;
-    all_stand(&mut cluster).await;
+    all_probe_each_other(&mut cluster).await;
     wait_for("bookings", SOON, async || {
         let progress = cluster.ledger().progress().await;
         if progress["booked"].as_u64() > Some(10) { Ok(()) } else { Err(progress.to_string()) }
@@ -149,7 +159,7 @@ async fn a_host_that_is_lost_with_its_zookeeper_server_is_replaced_before_its_se
         .beside_server("east-1", SERVER);
     let mut cluster = Cluster::on(ensemble, setup).await;
     let mut first = cluster.settled().await;
-    all_stand(&mut cluster).await;
+    all_probe_each_other(&mut cluster).await;
     // The first decision does not wait for all members of a site.
     if first.member != "east-1" {
         cluster.operator().done(&["switchover", "--to", "east-1", "--wait"]).await;
@@ -183,7 +193,7 @@ async fn a_leader_that_one_site_alone_does_not_reach_stays(driver: Driver) {
     }
     let mut cluster = on_hosts(setup(driver)).await;
     let first = cluster.settled().await;
-    all_stand(&mut cluster).await;
+    all_probe_each_other(&mut cluster).await;
     let workers = cluster.workers();
     let leader = workers.iter().find(|worker| worker.id() == first.member).unwrap();
     let others: Vec<_> = workers.iter().filter(|worker| worker.site() != first.site).collect();
