@@ -239,7 +239,7 @@ impl Incarnation {
             let results = replies.into_iter().zip(&reads).map(|((_, reply), read)| {
                 Ok(match (reply, read) {
                     (Ok(Reply::Data(data, stat)), _) => {
-                        ReadResult::Node(Some(Node::new(data.unwrap_or_default(), stat)))
+                        ReadResult::Node(Some(Node::new(data.as_deref().unwrap_or_default(), stat)))
                     }
                     (Ok(Reply::Names(names)), _) => {
                         ReadResult::Children(Some(Children::new(names, Stat::default()).names))

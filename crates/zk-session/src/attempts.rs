@@ -202,7 +202,10 @@ impl Attempts<'_> {
     // A reply is read by the kind of its request, so it is of no other kind.
 
     pub(crate) fn node(&self, reply: Reply) -> Result<Node, OpError> {
-        let node = of_kind!(reply, Reply::Data(data, stat) => Node::new(data.unwrap_or_default(), stat));
+        let node = of_kind!(reply, Reply::Data(data, stat) => {
+            // A copy: the reply shares the memory of all that was read with it.
+            Node::new(data.as_deref().unwrap_or_default(), stat)
+        });
         node.map_err(|other| self.unexpected(other))
     }
 

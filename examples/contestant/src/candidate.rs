@@ -39,7 +39,12 @@ pub(crate) struct Candidate {
 }
 
 impl Candidate {
-    pub(crate) fn new(number: usize, session: Session, arguments: &Arguments) -> anyhow::Result<Self> {
+    pub(crate) fn new(
+        number: usize,
+        session: Session,
+        arguments: &Arguments,
+        recipe: Recipe,
+    ) -> anyhow::Result<Self> {
         let builder = arguments.session();
         let (root, name) = arguments.election(number);
         let mut member = Profile::new(arguments.member(number).parse()?).in_site(SITE.parse()?);
@@ -47,7 +52,7 @@ impl Candidate {
             member.priority = 0;
         }
         let paths = Paths::new(&root, &name).with_context(|| format!("--path {}", arguments.path))?;
-        let config = ElectionConfig::new(paths, member, recipe(arguments)?).policy(policy(arguments));
+        let config = ElectionConfig::new(paths, member, recipe).policy(policy(arguments));
         Ok(Self {
             number,
             session,
@@ -131,7 +136,8 @@ impl Candidate {
     }
 }
 
-fn recipe(arguments: &Arguments) -> anyhow::Result<Recipe> {
+/// The recipe of all candidates.
+pub(crate) fn recipe(arguments: &Arguments) -> anyhow::Result<Recipe> {
     Ok(match arguments.recipe {
         RecipeName::Elector => {
             let policy =

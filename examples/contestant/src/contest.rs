@@ -12,7 +12,7 @@ use zk_session::{ConnectError, Session};
 
 use crate::{
     arguments::{Arguments, Mode},
-    candidate::Candidate,
+    candidate::{self, Candidate},
     out,
 };
 
@@ -71,10 +71,11 @@ impl Contest {
             }
             out::say("START");
         }
+        let recipe = candidate::recipe(arguments)?;
         for number in 0..arguments.n {
             // One session for all, or one for each.
             let session = self.sessions.get(number).or(self.sessions.first()).context("no session")?;
-            self.candidates.push(Candidate::new(number, session.clone(), arguments)?);
+            self.candidates.push(Candidate::new(number, session.clone(), arguments, recipe.clone())?);
         }
         for (number, candidate) in self.candidates.iter_mut().enumerate() {
             candidate.join().await;

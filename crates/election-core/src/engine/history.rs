@@ -51,6 +51,10 @@ impl History {
 
     fn pop(&mut self) {
         self.waiting.pop_front();
+        if self.waiting.is_empty() {
+            // An idle election holds no memory for it.
+            self.waiting = VecDeque::new();
+        }
         self.doubt = None;
     }
 

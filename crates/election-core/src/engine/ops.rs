@@ -162,7 +162,12 @@ impl Ops {
 
     /// The operation has ended: returns its purpose, and what it read.
     pub(in crate::engine) fn end(&mut self, op: OpId) -> Option<(Pending, Option<(Znode, Meta)>)> {
-        self.under_way.remove(&op).map(|op| (op.pending, op.reads))
+        let ended = self.under_way.remove(&op);
+        if self.under_way.is_empty() {
+            // An idle election holds no memory for it; an empty map keeps room for eleven.
+            self.under_way = BTreeMap::new();
+        }
+        ended.map(|op| (op.pending, op.reads))
     }
 
     /// The session is over, with all its operations.
