@@ -328,6 +328,14 @@ pub enum Request {
         /// The path and the data of each of the others.
         others: Vec<(String, Vec<u8>)>,
     },
+    /// Delete `others`, whatever their version, and apply `request`, which deletes too, in one transaction; `Stale` if
+    /// one of the others does not exist. Answered like `request`.
+    Clearing {
+        /// The request to apply.
+        request: Box<Request>,
+        /// The paths of the others.
+        others: Vec<String>,
+    },
     /// Apply `request`, but only while the znode `there` exists, in one transaction; `Stale` if it does not exist, or
     /// has another version. For requests that create, set or delete. A znode that is created so may begin at version
     /// 1: servers do not answer in which transaction a group has created it, so its data is set in that transaction.

@@ -75,6 +75,8 @@ pub use role::Role;
 pub use rules::Rule;
 pub use tokens::{MAX_TOKEN_BASE, NoSuchToken, fencing_token, raise_tokens};
 
+use std::collections::VecDeque;
+
 use self::core::Core;
 use crate::{
     ids::Ballot,
@@ -175,7 +177,13 @@ impl Engine {
 
     /// The next action to carry out.
     pub fn poll_action(&mut self) -> Option<Action> {
-        self.core.out.actions.pop_front()
+        let actions = &mut self.core.out.actions;
+        let next = actions.pop_front();
+        if next.is_none() {
+            // An idle election holds no memory for it.
+            *actions = VecDeque::new();
+        }
+        next
     }
 
     // ---- reading the state ----

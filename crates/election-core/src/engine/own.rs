@@ -80,6 +80,8 @@ pub(super) struct Seat {
     pub(super) called_at: i64,
     /// Whether the ballots must be read, to check that the own one still exists.
     pub(super) lists_ballots: bool,
+    /// The own ballot and record are being deleted with the leader znode, because this member leaves.
+    pub(super) is_clearing: bool,
     /// Contest: the own znode.
     pub(super) own: Option<OwnZnode>,
     /// Queue: whether the queue must be read before this member leads, to check that its znode is still the first.

@@ -78,6 +78,7 @@ async fn attempt(session: &Incarnation, request: &Request) -> Outcome {
         Request::DeleteWhile { .. }
         | Request::Together { .. }
         | Request::Notifying { .. }
+        | Request::Clearing { .. }
         | Request::While { .. } => all_or_none(session, request).await,
         Request::Get { path } => session.get(path).await.map(|node| Outcome::Got(node.map(to_node))),
         Request::Children { path } => {
@@ -97,7 +98,25 @@ fn outcome_of(error: OpError) -> Outcome {
     }
 }
 
-/// The operations of one transaction: the checks first, the requested operation last.
+/// The path of what a transaction is for.
+fn target_of(request: &Request) -> &str {
+    match request {
+        Request::Create { path, .. }
+        | Request::CreateCounted { path, .. }
+        | Request::CreateSequential { prefix: path, .. }
+        | Request::Set { path, .. }
+        | Request::Delete { path, .. }
+        | Request::DeleteWhile { path, .. }
+        | Request::Get { path }
+        | Request::Children { path } => path,
+        Request::Together { request, .. }
+        | Request::Notifying { request, .. }
+        | Request::Clearing { request, .. }
+        | Request::While { request, .. } => target_of(request),
+    }
+}
+
+/// The operations of one transaction: the checks first, the requested operation last, or before others of its kind.
 fn transaction(request: &Request) -> Option<Vec<MultiOp>> {
     Some(match request {
         // Servers before 3.9 do not answer in which transaction a group has created a znode, but do so for a set.
@@ -117,6 +136,11 @@ fn transaction(request: &Request) -> Option<Vec<MultiOp>> {
             let others = others.iter().map(|(path, data)| MultiOp::set(path, data.clone(), None));
             others.chain(transaction(request)?).collect()
         }
+        Request::Clearing { request, others } => {
+            // Watches report them in this order, and the next leader waits for the first.
+            let others = others.iter().map(|path| MultiOp::delete(path, None));
+            transaction(request)?.into_iter().chain(others).collect()
+        }
         Request::While { there, version, request } => {
             [MultiOp::check(there, *version)].into_iter().chain(transaction(request)?).collect()
         }
@@ -124,12 +148,12 @@ fn transaction(request: &Request) -> Option<Vec<MultiOp>> {
     })
 }
 
-/// Performs all operations or none. [`OpError::BadVersion`] if a condition before the last operation is not met.
+/// Performs all operations or none. [`OpError::BadVersion`] if a condition is not met.
 async fn all_or_none(session: &Incarnation, request: &Request) -> Result<Outcome, OpError> {
     let Some(group) = transaction(request) else {
         return Ok(Outcome::NotApplied(format!("there is no such transaction: {request:?}")));
     };
-    let target = group.last().map(|op| op.path().to_owned()).unwrap_or_default();
+    let target = target_of(request);
     let done = match session.multi(group).await {
         Err(OpError::NoNode { path }) if path != target => return Err(OpError::BadVersion { path }),
         done => done?,
@@ -137,7 +161,7 @@ async fn all_or_none(session: &Incarnation, request: &Request) -> Result<Outcome
     let creates = done.iter().any(|result| matches!(result, MultiResult::Created { .. }));
     Ok(match done.last() {
         Some(MultiResult::Set { stat: Some(stat) }) if creates => {
-            Outcome::Created { path: target, czxid: stat.czxid, version: stat.version }
+            Outcome::Created { path: target.to_owned(), czxid: stat.czxid, version: stat.version }
         }
         Some(MultiResult::Set { stat: Some(stat) }) => {
             Outcome::Changed { version: stat.version, mzxid: stat.mzxid }

@@ -167,6 +167,10 @@ fn asked(request: &Request) -> String {
             let others: Vec<_> = others.iter().map(|(path, _)| short(path)).collect();
             format!("{}, and calls {}", asked(request), others.join(", "))
         }
+        Request::Clearing { request, others } => {
+            let others: Vec<_> = others.iter().map(|path| short(path)).collect();
+            format!("{}, with {}", asked(request), others.join(", "))
+        }
         Request::While { there, version: None, request } => {
             format!("{} while {} is there", asked(request), short(there))
         }

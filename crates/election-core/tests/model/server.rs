@@ -158,6 +158,19 @@ impl Server {
                 }
                 applied
             }
+            Request::Clearing { request, others } => {
+                if others.iter().any(|path| self.check(path, None).is_err()) {
+                    return read(Outcome::Stale);
+                }
+                let mut applied = self.apply(session, view, request);
+                if applied.outcome == Outcome::Ok {
+                    for path in others {
+                        Arc::make_mut(&mut self.tree).remove(path);
+                        applied.changed.push(path.clone());
+                    }
+                }
+                applied
+            }
             Request::While { there, version, request } => match self.check(there, *version) {
                 Ok(_) => self.apply_in_group(session, view, request),
                 Err(_) => read(Outcome::Stale),

@@ -639,7 +639,8 @@ fn touches(request: &Request) -> &str {
         Request::CreateSequential { prefix, .. } => prefix,
         Request::While { request, .. }
         | Request::Together { request, .. }
-        | Request::Notifying { request, .. } => touches(request),
+        | Request::Notifying { request, .. }
+        | Request::Clearing { request, .. } => touches(request),
     }
 }
 

@@ -234,6 +234,19 @@ impl Ensemble {
                 }
                 applied
             }
+            Request::Clearing { request, others } => {
+                if others.iter().any(|path| self.get(path).is_none()) {
+                    return Applied::refused(Outcome::Stale);
+                }
+                let mut applied = self.apply(now, session, view, request);
+                if applied.outcome == Outcome::Ok {
+                    for path in others {
+                        self.put(path, self.zxid, None);
+                        applied.changed.push(path.clone());
+                    }
+                }
+                applied
+            }
             Request::While { there, version, request } => match self.get(there) {
                 Some(node) if version.is_none_or(|version| version == node.version) => {
                     self.apply_in_group(now, session, view, request)

@@ -15,6 +15,7 @@ use std::time::Duration;
 use super::Core;
 use crate::{
     engine::{
+        ops::Pending,
         own::{HeldDuty, Leaving},
         znode::Known,
     },
@@ -90,6 +91,16 @@ impl Core {
 
     pub(in crate::engine) fn saw_next_leader(&mut self, record: &MemberRecord) {
         self.reading.view.prepared = record.prepared.map(|term| (record.ballot.clone(), term));
+    }
+
+    /// The own record and ballot, if this member leaves the election with its leadership: the decision names another
+    /// member already, so its record has no more to tell.
+    pub(in crate::engine) fn leaves_with_release(&self) -> Option<Vec<String>> {
+        let seat = &self.own.seat;
+        let ballot = seat.ballot.as_ref().filter(|_| seat.is_ranked && self.own.leaving.is_asked())?;
+        let elected = self.reading.view.elected.record()?;
+        (elected.slot_of(ballot).is_none() && !self.ops.has(&Pending::Membership))
+            .then(|| vec![self.own_node(), self.config.paths.ballot(ballot)])
     }
 
     /// As far as this member knows: a member that is not the elector knows that there is another one.

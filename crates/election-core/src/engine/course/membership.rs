@@ -169,7 +169,8 @@ impl Membership {
         if !core.session_is_active() || !core.ops.is_free(Part::Membership, core.now.time) {
             return;
         }
-        if self.look_again && self.step == MembershipStep::Candidate {
+        let has_ballot = core.own.seat.ballot.is_some();
+        if self.look_again && has_ballot && self.step == MembershipStep::Candidate {
             self.step = MembershipStep::Rank;
             core.own.seat.is_ranked = false;
         }
@@ -247,7 +248,11 @@ impl Membership {
         }
         match self.step.clone() {
             MembershipStep::Candidate | MembershipStep::Rank => {
-                self.leave_seat(core, MembershipStep::DropNode)
+                let next = match core.own.seat.is_clearing {
+                    true => MembershipStep::Sweep(Then::Leave),
+                    false => MembershipStep::DropNode,
+                };
+                self.leave_seat(core, next);
             }
             MembershipStep::DropNode
             | MembershipStep::Sweep(Then::Leave)

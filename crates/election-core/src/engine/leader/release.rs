@@ -8,6 +8,7 @@ use crate::{
         core::Core,
         io::{Action, Epoch, Level, NoteKind, Outcome, Request, StopReason},
         ops::{LeaderOp, Pending},
+        own::Seat,
         rules::Rule,
         znode::Known,
     },
@@ -211,7 +212,11 @@ impl Leader {
             ReleaseStep::Delete { version, unchanged: Some(unchanged_version) } => {
                 let paths = &core.config.paths;
                 let unchanged = if core.is_contest() { paths.leader() } else { paths.elected() };
-                Request::DeleteWhile { path, version, unchanged, unchanged_version }
+                let delete = Request::DeleteWhile { path, version, unchanged, unchanged_version };
+                match core.leaves_with_release() {
+                    Some(others) => Request::Clearing { request: Box::new(delete), others },
+                    None => delete,
+                }
             }
             ReleaseStep::Delete { version, unchanged: None } => {
                 Request::Delete { path, version: Some(version) }
@@ -219,7 +224,11 @@ impl Leader {
             ReleaseStep::ReadElected => Request::Get { path: core.config.paths.elected() },
             ReleaseStep::Look { .. } => Request::Get { path },
         };
+        let clears = matches!(request, Request::Clearing { .. });
         let sent = core.perform(request, RELEASE);
+        if sent && clears {
+            core.own.seat = Seat { is_clearing: true, ..Seat::default() };
+        }
         // The state can change before the connection returns.
         if !sent && matches!(release.step, ReleaseStep::Delete { .. }) && core.rules.keep(Rule::DeleteOwnOnly)
         {
@@ -231,6 +240,7 @@ impl Leader {
         let session = core.session_id();
         let look = look_before_release(core);
         let State::Releasing(release) = &mut self.state else { return };
+        core.own.seat.is_clearing &= *outcome == Outcome::Ok;
         match (release.step, outcome) {
             (ReleaseStep::Delete { .. }, Outcome::Ok | Outcome::Missing) => {
                 core.note(Level::Info, NoteKind::Leadership, "has released leadership".to_owned());

@@ -43,6 +43,9 @@ impl Stage {
                 let others: Vec<_> = others.iter().map(|(path, _)| path.as_str()).collect();
                 format!("{}, and with it {} as they are", self.operation_in_words(request), others.join(", "))
             }
+            Request::Clearing { request, others } => {
+                format!("{}, and with it {}", self.operation_in_words(request), others.join(", "))
+            }
             Request::While { version: Some(version), request, there } => {
                 format!("{} while {there} has version {version}", self.operation_in_words(request))
             }
@@ -195,7 +198,8 @@ pub(super) fn verb_and_path(request: &Request) -> (&'static str, &str) {
         Request::Delete { path, .. } | Request::DeleteWhile { path, .. } => ("delete", path),
         Request::While { request, .. }
         | Request::Together { request, .. }
-        | Request::Notifying { request, .. } => verb_and_path(request),
+        | Request::Notifying { request, .. }
+        | Request::Clearing { request, .. } => verb_and_path(request),
         Request::Get { path } => ("read", path),
         Request::Children { path } => ("list", path),
     }

@@ -78,6 +78,7 @@ fn describe(request: &Request) -> String {
             let others: Vec<_> = others.iter().map(|(path, _)| path.as_str()).collect();
             format!("{}, and calls {}", describe(request), others.join(", "))
         }
+        Request::Clearing { request, others } => format!("{}, with {}", describe(request), others.join(", ")),
         Request::While { there, version, request } => {
             let version = version.map_or_else(String::new, |version| format!(" v{version}"));
             format!("while {there}{version}: {}", describe(request))
