@@ -1,14 +1,12 @@
 //! The README's deployment, run line by line on two fresh nodes.
 #![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
 
-use std::fs::{self, File};
-use std::io::Write as _;
+use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
 use std::time::Duration;
 
-use e2e::{SOON, own_ensemble, program, wait_for};
+use e2e::{SOON, Terminal, own_ensemble, program, wait_for};
 use serde_json::Value;
 use zk_testkit::{Host, Network};
 
@@ -16,9 +14,6 @@ const NODES: [(&str, &str); 2] = [("east-1", "east"), ("west-1", "west")];
 
 /// Directories that the nodes would otherwise share with the machine and with each other.
 const OWN: [&str; 3] = ["etc", "usr/local", "var/lib"];
-
-/// The number of terminal lines that a failing test prints.
-const LAST: usize = 40;
 
 /// The lines of the README's block below a heading.
 fn block_below(heading: &str) -> Vec<String> {
@@ -36,74 +31,20 @@ fn workspace() -> PathBuf {
 /// A terminal on a node. The node has its own network, `/etc`, `/usr/local` and `/var/lib`.
 ///
 /// Its processes end with the network, at the latest.
-struct Terminal {
-    shell: Child,
-    shown: PathBuf,
-    typed: u32,
-}
-
-impl Terminal {
-    async fn at(host: &Host, dir: &Path) -> Self {
-        fs::create_dir_all(dir).unwrap();
-        let shown = dir.join("shown");
-        let out = File::create(&shown).unwrap();
-        let mut shell = host.command("unshare");
-        shell.args(["--mount", "--propagation", "private", "sh"]).current_dir(dir);
-        shell.env("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin").env("EDITOR", dir.join("editor"));
-        let shell = shell.stdin(Stdio::piped()).stdout(out.try_clone().unwrap()).stderr(out).spawn().unwrap();
-        let mut terminal = Self { shell, shown, typed: 0 };
-        // The upper directory must not be on an overlay, and the temporary directory may be.
-        terminal.done("mkdir upper && mount -t tmpfs tmpfs upper").await;
-        for dir in OWN {
-            let (upper, work) = (format!("upper/{dir}/upper"), format!("upper/{dir}/work"));
-            let over = format!("lowerdir=/{dir},upperdir={upper},workdir={work}");
-            terminal
-                .done(&format!("mkdir -p {upper} {work} && mount -t overlay -o {over} overlay /{dir}"))
-                .await;
-        }
-        terminal
+async fn terminal_at(host: &Host, dir: &Path) -> Terminal {
+    fs::create_dir_all(dir).unwrap();
+    let mut shell = host.command("unshare");
+    shell.args(["--mount", "--propagation", "private", "sh"]).current_dir(dir);
+    shell.env("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin").env("EDITOR", dir.join("editor"));
+    let mut terminal = Terminal::of(shell, dir);
+    // The upper directory must not be on an overlay, and the temporary directory may be.
+    terminal.done("mkdir upper && mount -t tmpfs tmpfs upper").await;
+    for dir in OWN {
+        let (upper, work) = (format!("upper/{dir}/upper"), format!("upper/{dir}/work"));
+        let over = format!("lowerdir=/{dir},upperdir={upper},workdir={work}");
+        terminal.done(&format!("mkdir -p {upper} {work} && mount -t overlay -o {over} overlay /{dir}")).await;
     }
-
-    /// Runs a line to its end: its exit code, and its output.
-    async fn types(&mut self, line: &str) -> (i32, String) {
-        self.typed += 1;
-        let before = fs::metadata(&self.shown).unwrap().len();
-        let end = format!("-- line {} ended with ", self.typed);
-        let input = self.shell.stdin.as_mut().unwrap();
-        writeln!(input, "{line}\necho \"{end}$?\"").unwrap();
-        wait_for(&format!("the end of {line:?}"), SOON, async || {
-            let all = fs::read_to_string(&self.shown).map_err(|error| error.to_string())?;
-            let shown = &all[usize::try_from(before).unwrap()..];
-            let (said, rest) = shown.split_once(&end).ok_or_else(|| shown.to_owned())?;
-            let code = rest.strip_suffix('\n').ok_or("half a line")?;
-            Ok((code.parse().unwrap(), said.to_owned()))
-        })
-        .await
-    }
-
-    /// Runs a line that must exit with 0.
-    async fn done(&mut self, line: &str) -> String {
-        let (code, said) = self.types(line).await;
-        assert_eq!(code, 0, "{line}\n{said}");
-        said
-    }
-}
-
-impl Drop for Terminal {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            let shown = fs::read_to_string(&self.shown).unwrap_or_default();
-            let lines: Vec<_> = shown.lines().collect();
-            println!(
-                "---- {}\n{}",
-                self.shown.display(),
-                lines[lines.len().saturating_sub(LAST)..].join("\n")
-            );
-        }
-        // Its processes end with the network, if that exists.
-        self.shell.kill().ok();
-        self.shell.wait().ok();
-    }
+    terminal
 }
 
 /// The source of the installation: a build's output, and the files of the workspace.
@@ -173,7 +114,7 @@ async fn the_deployment_of_the_readme_works_line_by_line() {
     for (id, site) in NODES {
         let dir = dir.path().join(id);
         let host = ensemble.network().unwrap().host().unwrap();
-        let mut terminal = Terminal::at(&host, &dir).await;
+        let mut terminal = terminal_at(&host, &dir).await;
         checkout(&dir);
         editor(&dir, &ensemble.connect_string(), &host);
         for line in on_all {

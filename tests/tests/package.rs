@@ -7,46 +7,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use e2e::{SOON, program};
+use e2e::{SOON, can_run, debian_package, program, succeeds};
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 /// The units, as they are in the sources.
 const UNITS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../apps/dr-worker/package");
-
-/// Whether the test can run: with the tools, and as root where it needs that. In CI it has to.
-fn can_run(tools: &[&str], as_root: bool) -> bool {
-    let has = |tool: &&str| {
-        Command::new(tool).arg("--version").output().is_ok_and(|output| output.status.success())
-    };
-    let mut missing: Vec<_> = tools.iter().copied().filter(|tool| !has(tool)).collect();
-    if as_root && !nix::unistd::geteuid().is_root() {
-        missing.push("root");
-    }
-    if missing.is_empty() {
-        return true;
-    }
-    assert!(std::env::var_os("CI").is_none(), "this test needs {missing:?}");
-    eprintln!("skipped: this test needs {missing:?}");
-    false
-}
-
-#[track_caller]
-fn succeeds(command: &mut Command) -> String {
-    let Output { status, stdout, stderr } = command.output().expect("it can be started");
-    let text = String::from_utf8_lossy(&stdout).into_owned();
-    assert!(status.success(), "{command:?}: {status}\n{text}{}", String::from_utf8_lossy(&stderr));
-    text
-}
-
-/// Builds the package with the program of the tests.
-fn build(out: &Path, revision: &str) -> PathBuf {
-    let mut dist = Command::new(program("xtask"));
-    dist.args(["dist", "--fast", "--revision", revision, "--out"]).arg(out);
-    let printed = succeeds(dist.arg("--program").arg(program("dr-worker")));
-    PathBuf::from(printed.lines().last().expect("the path of the package"))
-}
 
 /// A root directory that only dpkg knows.
 struct Root(tempfile::TempDir);
@@ -148,7 +115,7 @@ fn it_is_installed_upgraded_removed_and_purged() {
         return;
     }
     let out = tempfile::tempdir().expect("a directory");
-    let (first, second) = (build(out.path(), "1"), build(out.path(), "2"));
+    let (first, second) = (debian_package(out.path(), "1"), debian_package(out.path(), "2"));
     let fields = succeeds(Command::new("dpkg-deb").arg("--field").arg(&first));
     assert!(fields.contains("libc6 (>= ") && fields.contains("The dr-worker developers"), "{fields}");
     let owners = succeeds(Command::new("dpkg-deb").arg("--contents").arg(&first));
