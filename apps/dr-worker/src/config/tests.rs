@@ -238,6 +238,33 @@ fn a_job_that_would_never_count_as_ready_is_refused() {
 }
 
 #[test]
+fn a_hook_has_the_modes_that_fit_its_point() {
+    for (hook, usual, other, why) in [
+        ("prepare", "sync", "async", Some("the takeover waits for it")),
+        ("before_takeover", "sync", "async", Some("the takeover waits for it")),
+        ("after_ready", "async", "sync", Some("nothing waits for it")),
+        ("on_leader_changed", "async", "sync", Some("nothing waits for it")),
+        ("before_stop", "sync", "async", None),
+        ("after_stop", "sync", "async", None),
+    ] {
+        let name = HookName::ALL.into_iter().find(|name| name.as_str() == hook).unwrap();
+        let given = || Given::file(SMALL).set(&format!("job.orders.hooks.{hook}.command=[\"x\"]"));
+        let mode = |given: Given| {
+            let mut config = given.load().unwrap();
+            config.jobs.remove(0).spec.hooks.get(name).unwrap().mode.as_str()
+        };
+        assert_eq!(mode(given()), usual, "{hook}");
+        let set = format!("job.orders.hooks.{hook}.mode={other}");
+        match why {
+            Some(why) => given()
+                .set(&set)
+                .refused(&format!("--set {set}: job.orders.hooks.{hook}.mode: "), &[other, hook, why, usual]),
+            None => assert_eq!(mode(given().set(&set)), other, "{hook}"),
+        }
+    }
+}
+
+#[test]
 fn unknown_keys_are_refused_wherever_they_stand() {
     let cases = [
         (
