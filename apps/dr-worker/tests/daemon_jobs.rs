@@ -250,3 +250,57 @@ fn a_takeover_that_fails_leaves_nothing_running_and_is_cleaned_up_after() {
     });
     assert_eq!(worker.code("/leader"), 503);
 }
+
+/// A refusal is no failure: another member leads at once, and nothing is counted.
+#[test]
+fn a_member_whose_hook_declines_leaves_leadership_to_another() {
+    let stage = Stage::new();
+    let prepare = "if [ $DR_MEMBER = east-1 ]; then echo 'in the wrong rack' >&2; exit 75; fi";
+    let settings = [
+        format!("job.orders.command={}", stage.writes("job", "sleep 600")),
+        format!("job.orders.hooks.prepare.command={}", stage.writes("prepare", prepare)),
+    ];
+    let east = stage.worker(&settings);
+    until("it has declined", || !stage.words().is_empty());
+    let of_west = [
+        "node.id=west-1".to_owned(),
+        "node.site=west".to_owned(),
+        format!("node.state_dir={}", stage.dir.path().join("west").display()),
+    ];
+    let west = stage.worker(&[&settings[..], &of_west].concat());
+    until("the other one leads", || west.code("/leader") == 200);
+    let metrics = east.http("GET", "/metrics").1;
+    for counter in ["dr_takeover_failures_total", "dr_hook_failures_total"] {
+        let line = metrics.lines().find(|line| line.starts_with(&format!("{counter}{{")));
+        assert!(line.is_some_and(|line| line.ends_with(" 0")), "{counter}: {line:?}");
+    }
+    let explained = west.http("GET", "/explain").1;
+    assert!(explained.contains("hook prepare of job orders declined leadership"), "{explained}");
+}
+
+#[test]
+fn an_asynchronous_hook_that_hangs_delays_neither_stop_nor_handover() {
+    let stage = Stage::new();
+    let mut settings = vec![format!("job.orders.command={}", stage.writes("job", "exec sleep 600"))];
+    for hook in ["before_stop", "after_stop"] {
+        settings.push(format!("job.orders.hooks.{hook}.command={}", stage.writes(hook, "sleep 600")));
+        settings.push(format!("job.orders.hooks.{hook}.timeout=20m"));
+        settings.push(format!("job.orders.hooks.{hook}.mode=async"));
+    }
+    let mut east = stage.worker(&settings);
+    until("it leads", || east.code("/leader") == 200);
+    let of_west = [
+        "node.id=west-1".to_owned(),
+        "node.site=west".to_owned(),
+        format!("node.state_dir={}", stage.dir.path().join("west").display()),
+    ];
+    let west = stage.worker(&[&settings[..], &of_west].concat());
+    until("the other one takes part", || west.code("/standby") == 200);
+    let asked = Instant::now();
+    east.signal(Signal::SIGTERM);
+    assert_eq!(east.ended().code(), Some(0));
+    until("the other one leads", || west.code("/leader") == 200);
+    assert!(asked.elapsed() < Duration::from_secs(60), "{:?}", asked.elapsed());
+    let began = |hook: &str| stage.words().iter().any(|word| word == hook);
+    assert!(began("before_stop"), "{:?}", stage.words());
+}

@@ -6,9 +6,9 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dr_worker::config::{Hook, HookName, JobSpec};
+use dr_worker::config::{Hook, HookMode, HookName, JobSpec};
 use dr_worker::worker::guard::Exit;
-use dr_worker::worker::job::{HookProblem, HookRuns, JobError, run_hook};
+use dr_worker::worker::job::{AsyncHooks, HookProblem, HookRuns, JobError, run_hook};
 use job_support::{Tree, env, guards, until};
 use tokio::sync::watch;
 use zk_session::BootTime;
@@ -16,7 +16,7 @@ use zk_session::BootTime;
 fn with_hook(tree: &Tree, script: &str, timeout: Duration) -> JobSpec {
     let mut spec = tree.spec("");
     spec.hooks.before_takeover =
-        Some(Hook { command: vec!["sh".into(), "-c".into(), script.into()], timeout });
+        Some(Hook { command: vec!["sh".into(), "-c".into(), script.into()], timeout, mode: HookMode::Sync });
     spec
 }
 
@@ -29,10 +29,16 @@ async fn run(spec: &JobSpec, by: Option<BootTime>) -> Result<(), JobError> {
 #[tokio::test]
 async fn a_hook_gets_the_jobs_surroundings() {
     let tree = Tree::new();
-    let script = "echo $DR_JOB $DR_TERM $DR_FENCING_TOKEN $DR_MEMBER > words";
+    let script = "echo $DR_JOB $DR_TERM $DR_FENCING_TOKEN $DR_MEMBER $DR_HOOK: $DR_REASON > words; \
+                  echo $((DR_DEADLINE_MS - $(date +%s%3N))) > left";
     let spec = with_hook(&tree, script, Duration::from_secs(20));
     run(&spec, None).await.expect("it works");
-    assert_eq!(tree.read("words"), "orders 7 42 east-1\n");
+    assert_eq!(tree.read("words"), "orders 7 42 east-1 before_takeover: it is the first\n");
+    let left_ms = || tree.read("left").trim().parse::<u64>().expect("a number");
+    assert!((1..=20_000).contains(&left_ms()), "{}", left_ms());
+    // The lease is shorter than the timeout.
+    run(&spec, Some(BootTime::now() + Duration::from_secs(10))).await.expect("it works");
+    assert!((1..=10_000).contains(&left_ms()), "{}", left_ms());
     // Others are not configured: nothing to do.
     run_hook(&spec, HookName::AfterStop, &env(), &guards(), None, pending()).await.expect("nothing to do");
 }
@@ -53,6 +59,48 @@ async fn a_hook_that_fails_is_named_with_its_exit_and_last_words() {
     assert!(words.len() < 5000, "the whole of it is not wanted");
     let JobError::Hook { hook, problem, .. } = error else { panic!("{error}") };
     assert_eq!((hook, problem), (HookName::BeforeTakeover, HookProblem::Failed(Exit::Code(3))));
+}
+
+#[tokio::test]
+async fn only_a_hook_that_can_refuse_declines_leadership() {
+    let tree = Tree::new();
+    let mut spec = with_hook(&tree, "echo 'no room here' >&2; exit 75", Duration::from_secs(20));
+    let declined = run(&spec, None).await.expect_err("it refuses").to_string();
+    let expected = "hook before_takeover of job orders declined leadership (exit code 75); its standard error: no room here";
+    assert_eq!(declined, expected);
+    spec.hooks.after_stop = spec.hooks.before_takeover.take();
+    let failed = run_hook(&spec, HookName::AfterStop, &env(), &guards(), None, pending()).await;
+    assert!(failed.expect_err("it fails").to_string().contains("failed with exit code 75"));
+}
+
+/// Whatever it does, it delays nothing, and no crowd of it gathers.
+#[tokio::test]
+async fn an_asynchronous_hook_runs_once_at_a_time_and_the_latest_waits() {
+    let tree = Tree::new();
+    let mut spec = tree.spec("");
+    let script =
+        "echo $DR_SLOT $DR_TERM >> runs; while [ ! -e go ]; do sleep 0.02; done; echo $DR_TERM >> done";
+    let command = vec!["sh".into(), "-c".into(), script.into()];
+    spec.hooks.on_leader_changed =
+        Some(Hook { command, timeout: Duration::from_secs(600), mode: HookMode::Async });
+    let (spec, hooks) = (Arc::new(spec), AsyncHooks::default());
+    let start = |slot, term| {
+        let env = dr_worker::worker::job::JobEnv { slot, term, ..env() };
+        hooks.start(Arc::clone(&spec), HookName::OnLeaderChanged, env, guards())
+    };
+    let lines = |file| std::fs::read_to_string(tree.file(file)).unwrap_or_default();
+    assert!(!start(0, 1));
+    until("it runs", || lines("runs") == "0 1\n").await;
+    let dropped: Vec<_> = (2..=4).map(|term| start(0, term)).collect();
+    assert_eq!(dropped, [false, true, true]);
+    // That of another slot does not wait for it.
+    assert!(!start(1, 5));
+    until("the other one runs", || lines("runs") == "0 1\n1 5\n").await;
+    std::fs::write(tree.file("go"), "").expect("written");
+    until("the latest has run", || lines("done").ends_with("4\n") && lines("done").len() == 6).await;
+    assert_eq!(lines("runs"), "0 1\n1 5\n0 4\n");
+    assert!(!start(0, 6), "none runs any more");
+    until("it runs", || lines("done").ends_with("6\n")).await;
 }
 
 #[tokio::test]

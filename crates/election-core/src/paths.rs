@@ -109,6 +109,11 @@ impl Paths {
         format!("{}/control", self.base)
     }
 
+    /// The leaderships whose work may still run.
+    pub fn breadcrumbs(&self) -> String {
+        format!("{}/breadcrumbs", self.base)
+    }
+
     /// The parent of the operators' requests.
     pub fn requests(&self) -> String {
         format!("{}/requests", self.base)

@@ -145,6 +145,7 @@ transcripts! {
     place_deleted,
     decision_deleted,
     decision_deleted_unseen,
+    declined,
     leader_deleted,
     everything_deleted,
     exclusions_that_have_no_room,

@@ -2,6 +2,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use super::{
     check::read_checks,
+    fence::Fence,
+    hook::Hooks,
     identity::RunAs,
     limits::Limits,
     output::read_output,
@@ -10,7 +12,7 @@ use super::{
     probe::{READY, read_probe},
     reader::Section,
     signal::StopSignal,
-    spec::{ExitCodes, Hook, Hooks, JobSpec, Measure, ReadyProbe, RestartPolicy},
+    spec::{ExitCodes, JobSpec, Measure, ReadyProbe, RestartPolicy},
     tree::{Node, Origin},
 };
 
@@ -103,14 +105,8 @@ impl JobConfig {
         let restart = section.table("restart", read_restart);
         let exit_codes = section.table("exit_codes", read_exit_codes);
         let output = section.table("output", read_output);
-        let hooks = section.table("hooks", |section| Hooks {
-            prepare: read_hook("prepare", section),
-            before_takeover: read_hook("before_takeover", section),
-            after_ready: read_hook("after_ready", section),
-            before_stop: read_hook("before_stop", section),
-            after_stop: read_hook("after_stop", section),
-            on_leader_changed: read_hook("on_leader_changed", section),
-        });
+        let hooks = section.table("hooks", Hooks::read);
+        let fence = section.optional_table("fence", Fence::read).flatten();
         let (liveness, fitness) = read_checks(section);
         let fenced = section.or("fenced", false);
         let measure = section.optional_table("measure", read_measure).flatten();
@@ -128,6 +124,16 @@ impl JobConfig {
             let wrong =
                 format!("after is {after:?}, but a takeover fails after {timeout:?} (takeover_timeout)");
             section.problem("ready", wrong);
+        }
+        if let Some(fence) =
+            fence.as_ref().filter(|fence| fence.longest() >= policy.election.takeover_timeout)
+        {
+            let (longest, timeout) = (fence.longest(), policy.election.takeover_timeout);
+            let wrong = format!(
+                "its commands may take {longest:?} in all, but a takeover fails after {timeout:?} (takeover_timeout): \
+                 shorten their timeouts, or set policy.takeover_timeout to more than {longest:?} and the start of the job"
+            );
+            section.problem("fence", wrong);
         }
         Some(Self {
             recipe,
@@ -149,6 +155,7 @@ impl JobConfig {
                 exit_codes,
                 output: output?,
                 hooks,
+                fence,
                 measure,
                 liveness,
                 fitness,
@@ -220,14 +227,4 @@ fn read_measure(section: &mut Section<'_>) -> Option<Measure> {
     let timeout = section.duration("timeout", Duration::from_secs(5), MILLISECOND..=HOUR);
     let keep = section.duration("keep", Duration::from_secs(60), Duration::ZERO..=24 * HOUR);
     Some(Measure { command: command?, interval, timeout, keep })
-}
-
-fn read_hook(key: &'static str, section: &mut Section<'_>) -> Option<Hook> {
-    section
-        .optional_table(key, |section| {
-            let command = section.required("command", "the program to run and its arguments");
-            let timeout = section.duration("timeout", Duration::from_secs(10), MILLISECOND..=HOUR);
-            Some(Hook { command: command?, timeout })
-        })
-        .flatten()
 }

@@ -6,7 +6,9 @@
 mod balance;
 mod beside;
 mod check;
+mod fence;
 mod file;
+mod hook;
 mod http;
 mod identity;
 mod job;
@@ -38,6 +40,8 @@ use strategies::{Registry, stages::Share};
 
 pub(crate) use balance::BALANCING;
 pub use balance::BalanceConfig;
+pub use fence::{Fence, FenceCommand, FenceFailure};
+pub use hook::{Hook, HookMode, HookName, Hooks};
 pub use http::{HostPort, HttpConfig};
 pub(crate) use identity::Identity;
 pub use identity::RunAs;
@@ -56,10 +60,8 @@ pub use reader::Shown;
 pub use runnable::{SpecError, SpecErrors};
 pub use signal::{NotAStopSignal, StopSignal};
 pub use size::Size;
-pub use spec::{
-    Check, ExitCodes, Hook, HookName, Hooks, JobSpec, KILL_RESERVE, Measure, ReadyProbe, RestartPolicy,
-};
-pub(crate) use spec::{DR_RUN, LEADERSHIP_VARIABLES};
+pub use spec::{Check, ExitCodes, JobSpec, KILL_RESERVE, Measure, ReadyProbe, RestartPolicy};
+pub(crate) use spec::{DR_RUN, FENCE_VARIABLES, HOOK_VARIABLES, LEADERSHIP_VARIABLES};
 pub use tokens::Tokens;
 pub use tree::Origin;
 pub use zookeeper::{Access, Auth, Scheme, ZooKeeperConfig};

@@ -46,7 +46,7 @@ fn quoted(text: &str) -> String {
 }
 
 impl Node {
-    fn expected(&self, what: &str) -> Mismatch {
+    pub(super) fn expected(&self, what: &str) -> Mismatch {
         let found = match &self.value {
             Value::Text(text) | Value::String(text) => format!("{text:?}"),
             Value::Integer(number) => format!("the integer {number}"),

@@ -6,9 +6,10 @@ use std::path::Path;
 
 use nix::unistd::{AccessFlags, access};
 
+use super::hook::HookName;
 use super::identity::RunAs;
 use super::output::JobOutput;
-use super::spec::{DR_RUN, HookName, JobSpec, LEADERSHIP_VARIABLES, ReadyProbe};
+use super::spec::{DR_RUN, FENCE_VARIABLES, HOOK_VARIABLES, JobSpec, LEADERSHIP_VARIABLES, ReadyProbe};
 
 impl JobSpec {
     /// Checks whether the job can run on this node, and reports all faults. Starts nothing.
@@ -26,7 +27,9 @@ impl JobSpec {
         });
         for name in self.env.keys() {
             let key = format!("env.{name}");
-            if LEADERSHIP_VARIABLES.contains(&name.as_str()) || name == DR_RUN {
+            let leadership = LEADERSHIP_VARIABLES.iter();
+            let set_by_worker = leadership.chain(&HOOK_VARIABLES).chain(&FENCE_VARIABLES).chain(&[DR_RUN]);
+            if set_by_worker.into_iter().any(|set| set == name) {
                 faults.add(&key, "is set by the worker for each leadership".to_owned());
             } else if name.is_empty() || name.contains(['=', '\0']) {
                 faults.add(&key, "is no name of an environment variable".to_owned());
@@ -57,6 +60,9 @@ impl JobSpec {
                     faults.add(&format!("hooks.{name}.timeout"), "is zero".to_owned());
                 }
             }
+        }
+        for (at, fence) in self.fence.iter().flat_map(|fence| &fence.commands).enumerate() {
+            faults.check_command(&format!("fence.commands[{at}].command"), &fence.command, has_dir);
         }
         if let Some(measure) = &self.measure {
             faults.check_command("measure.command", &measure.command, has_dir);
@@ -231,7 +237,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::config::Hook;
+    use crate::config::{Hook, HookMode};
 
     fn faults(spec: &JobSpec) -> Vec<String> {
         match spec.check() {
@@ -294,8 +300,11 @@ mod tests {
             interval: Duration::ZERO,
             timeout: Duration::from_secs(1),
         };
-        wrong.hooks.after_stop =
-            Some(Hook { command: vec!["/no/such/hook".into()], timeout: Duration::ZERO });
+        wrong.hooks.after_stop = Some(Hook {
+            command: vec!["/no/such/hook".into()],
+            timeout: Duration::ZERO,
+            mode: HookMode::Sync,
+        });
         assert_eq!(
             faults(&wrong),
             [

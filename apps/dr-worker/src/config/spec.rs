@@ -1,11 +1,12 @@
 //! A job as it is configured: plain data.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{identity::RunAs, limits::Limits, output::JobOutput, signal::StopSignal};
+use super::{
+    fence::Fence, hook::Hooks, identity::RunAs, limits::Limits, output::JobOutput, signal::StopSignal,
+};
 
 /// How long before the lease's end SIGKILL is sent at the latest, so that the kernel has torn the
 /// process tree down by the end of the lease.
@@ -24,6 +25,13 @@ pub(crate) const LEADERSHIP_VARIABLES: [&str; 9] = [
     "DR_PREVIOUS_LEADER",
     "DR_PREVIOUS_SITE",
 ];
+
+/// The environment variables that only a hook has, besides those of the leadership.
+pub(crate) const HOOK_VARIABLES: [&str; 3] = ["DR_HOOK", "DR_REASON", "DR_DEADLINE_MS"];
+
+/// The environment variables that only a command has that fences, besides those of the leadership.
+pub(crate) const FENCE_VARIABLES: [&str; 4] =
+    ["DR_FENCE", "DR_FENCE_REASON", "DR_PREVIOUS_ADDRESS", "DR_PREVIOUS_TERM"];
 
 /// The environment variable that holds the name of a guard's record, for everything that the guard starts.
 pub(crate) const DR_RUN: &str = "DR_RUN";
@@ -60,6 +68,8 @@ pub struct JobSpec {
     pub output: JobOutput,
     /// Its hooks.
     pub hooks: Hooks,
+    /// How a former leader is fenced that did not leave cleanly; `None`: not at all.
+    pub fence: Option<Fence>,
     /// The command that measures this member, if any.
     pub measure: Option<Measure>,
     /// The liveness check, from READY on: if it fails, the job is stopped and restarted, as if it had ended.
@@ -182,94 +192,6 @@ pub struct Measure {
     pub keep: Duration,
 }
 
-/// A command that runs at a certain point of a leadership.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hook {
-    /// The program and its arguments; environment and directory as for the job.
-    pub command: Vec<String>,
-    /// After which it is killed with everything it started, and counts as failed.
-    pub timeout: Duration,
-}
-
-/// The hooks of a job.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Hooks {
-    /// Runs while the old leader may still be stopping; must change nothing outside this node.
-    pub prepare: Option<Hook>,
-    /// Runs when this member leads, before the job is started.
-    pub before_takeover: Option<Hook>,
-    /// Runs when the job is ready.
-    pub after_ready: Option<Hook>,
-    /// Runs before the job is stopped.
-    pub before_stop: Option<Hook>,
-    /// Runs when no process of the job is left.
-    pub after_stop: Option<Hook>,
-    /// Runs on every member when the leader changes.
-    pub on_leader_changed: Option<Hook>,
-}
-
-/// The name of a hook.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum HookName {
-    /// [`Hooks::prepare`]
-    Prepare,
-    /// [`Hooks::before_takeover`]
-    BeforeTakeover,
-    /// [`Hooks::after_ready`]
-    AfterReady,
-    /// [`Hooks::before_stop`]
-    BeforeStop,
-    /// [`Hooks::after_stop`]
-    AfterStop,
-    /// [`Hooks::on_leader_changed`]
-    OnLeaderChanged,
-}
-
-impl HookName {
-    /// All of them, in the order of a leadership.
-    pub const ALL: [HookName; 6] = [
-        HookName::Prepare,
-        HookName::BeforeTakeover,
-        HookName::AfterReady,
-        HookName::BeforeStop,
-        HookName::AfterStop,
-        HookName::OnLeaderChanged,
-    ];
-
-    /// The name as it is configured.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            HookName::Prepare => "prepare",
-            HookName::BeforeTakeover => "before_takeover",
-            HookName::AfterReady => "after_ready",
-            HookName::BeforeStop => "before_stop",
-            HookName::AfterStop => "after_stop",
-            HookName::OnLeaderChanged => "on_leader_changed",
-        }
-    }
-}
-
-impl fmt::Display for HookName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl Hooks {
-    /// The hook of that name, if one is configured.
-    pub fn get(&self, name: HookName) -> Option<&Hook> {
-        match name {
-            HookName::Prepare => &self.prepare,
-            HookName::BeforeTakeover => &self.before_takeover,
-            HookName::AfterReady => &self.after_ready,
-            HookName::BeforeStop => &self.before_stop,
-            HookName::AfterStop => &self.after_stop,
-            HookName::OnLeaderChanged => &self.on_leader_changed,
-        }
-        .as_ref()
-    }
-}
-
 impl JobSpec {
     /// How long before the end of its lease a stop has to begin for the job to have its whole stop timeout: the stop
     /// budget of the timing rules.
@@ -295,6 +217,7 @@ impl JobSpec {
             exit_codes: ExitCodes::default(),
             output: JobOutput::Log,
             hooks: Hooks::default(),
+            fence: None,
             measure: None,
             liveness: None,
             fitness: None,

@@ -238,6 +238,64 @@ fn a_job_that_would_never_count_as_ready_is_refused() {
 }
 
 #[test]
+fn a_hook_has_the_modes_that_fit_its_point() {
+    for (hook, usual, other, why) in [
+        ("prepare", "sync", "async", Some("the takeover waits for it")),
+        ("before_takeover", "sync", "async", Some("the takeover waits for it")),
+        ("after_ready", "async", "sync", Some("nothing waits for it")),
+        ("on_leader_changed", "async", "sync", Some("nothing waits for it")),
+        ("before_stop", "sync", "async", None),
+        ("after_stop", "sync", "async", None),
+    ] {
+        let name = HookName::ALL.into_iter().find(|name| name.as_str() == hook).unwrap();
+        let given = || Given::file(SMALL).set(&format!("job.orders.hooks.{hook}.command=[\"x\"]"));
+        let mode = |given: Given| {
+            let mut config = given.load().unwrap();
+            config.jobs.remove(0).spec.hooks.get(name).unwrap().mode.as_str()
+        };
+        assert_eq!(mode(given()), usual, "{hook}");
+        let set = format!("job.orders.hooks.{hook}.mode={other}");
+        match why {
+            Some(why) => given()
+                .set(&set)
+                .refused(&format!("--set {set}: job.orders.hooks.{hook}.mode: "), &[other, hook, why, usual]),
+            None => assert_eq!(mode(given().set(&set)), other, "{hook}"),
+        }
+    }
+}
+
+#[test]
+fn fence_commands_have_an_order_names_and_enough_time() {
+    let given = |commands: &str| Given::file(SMALL).set(&format!("job.orders.fence.commands={commands}"));
+    let fence = |given: Given| given.load().unwrap().jobs.remove(0).spec.fence.unwrap();
+    let two =
+        "[{ command = [\"/sbin/off\", \"-f\"] }, { name = \"san\", command = [\"b\"], timeout = \"3s\" }]";
+    let read = fence(given(two));
+    let names: Vec<_> = read.commands.iter().map(|command| command.name.as_str()).collect();
+    assert_eq!((names, read.longest()), (vec!["off", "san"], Duration::from_secs(13)));
+    assert_eq!(read.commands[0].command, ["/sbin/off", "-f"]);
+    assert_eq!(read.on_failure.as_str(), "stop");
+    assert_eq!(fence(given(two).set("job.orders.fence.on_failure=continue")).on_failure.as_str(), "continue");
+    assert!(Given::file(SMALL).load().unwrap().jobs[0].spec.fence.is_none());
+
+    for (commands, key, parts) in [
+        ("[]", ".commands", &["0 commands"][..]),
+        ("[{ timeout = \"1s\" }]", ".commands", &["element 1", "it has no command"]),
+        ("[{ command = [\"a\"], after = \"1s\" }]", ".commands", &["after: unknown key", "valid: command"]),
+        ("[{ command = [\"a\"], timeout = \"2h\" }]", ".commands", &["timeout", "out of range"]),
+        (
+            "[{ command = [\"a\"] }, { command = [\"/x/a\"] }]",
+            ".commands",
+            &["two commands have the name \"a\""],
+        ),
+        ("[{ command = [\"a\"], timeout = \"60s\" }]", "", &["takeover_timeout", "60s in all"]),
+    ] {
+        let start = format!("--set job.orders.fence.commands={commands}: job.orders.fence{key}: ");
+        given(commands).refused(&start, parts);
+    }
+}
+
+#[test]
 fn unknown_keys_are_refused_wherever_they_stand() {
     let cases = [
         (

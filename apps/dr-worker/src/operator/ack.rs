@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use election_core::{
     explain::held_until,
     operator::{
-        Forgotten,
+        Forgotten, forget_breadcrumbs,
         orders::{self, Acknowledged},
     },
 };
@@ -32,6 +32,11 @@ pub(super) struct AckArguments {
     /// Leadership may go back there at once.
     #[arg(long)]
     sites: bool,
+    /// Confirm that former leaders which did not leave cleanly are off, and lift the hold.
+    ///
+    /// They are not fenced any more: the next leader starts the job at once. If one of them still runs it, it runs twice.
+    #[arg(long)]
+    fenced: bool,
     #[command(flatten)]
     jobs: JobArguments,
 }
@@ -55,6 +60,11 @@ pub(super) async fn ack(arguments: &AckArguments, sources: &Sources, how: Output
 async fn ack_all(operator: &Operator, arguments: &AckArguments, how: Output) -> Result<(), Error> {
     for job in operator.jobs(arguments.jobs.job.as_deref()).await? {
         let paths = operator.paths(&job)?;
+        let fenced = match arguments.fenced {
+            true => forget_breadcrumbs(&operator.session, &paths).await?,
+            false => Vec::new(),
+        };
+        let names: Vec<_> = fenced.iter().map(|left| left.member.as_str()).collect();
         let acknowledged = orders::acknowledge(&operator.session, &paths, arguments.forgotten()).await?;
         let policy = operator.config.policy_of(&job).engine(std::time::Duration::ZERO, false);
         let ends = |a: &Acknowledged| {
@@ -73,9 +83,17 @@ async fn ack_all(operator: &Operator, arguments: &AckArguments, how: Output) -> 
                     "failures": released.failures,
                     "site_failures": released.site_failures,
                     "losses": released.losses,
+                    "fenced": names,
                 }))?;
             }
-            Output::Pretty => output::print(format_args!("{job}: {}", summary(acknowledged.as_ref(), held)))?,
+            Output::Pretty => {
+                let fenced = match names.as_slice() {
+                    [] if arguments.fenced => "no former leader was to be fenced; ".to_owned(),
+                    [] => String::new(),
+                    names => format!("confirmed as off, so not fenced: {}; ", names.join(", ")),
+                };
+                output::print(format_args!("{job}: {fenced}{}", summary(acknowledged.as_ref(), held)))?;
+            }
         }
     }
     Ok(())

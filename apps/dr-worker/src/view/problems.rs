@@ -9,7 +9,7 @@ use serde::Serialize;
 /// A problem of an election.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ProblemRow {
-    /// Its kind: `ghost`, `old-decision`, `low-token`, `other-policy` or `access`.
+    /// Its kind: `ghost`, `old-decision`, `low-token`, `other-policy`, `not-fenced` or `access`.
     pub kind: &'static str,
     /// The problem and its consequence.
     pub sentence: String,
@@ -55,6 +55,15 @@ impl ProblemRow {
                     command: None,
                 }
             }
+            Problem::NotFenced(left) => Self {
+                kind: "not-fenced",
+                sentence: format!(
+                    "{} of site {} led in term {} and has not reported that its job has ended: it is fenced before \
+                     the job starts elsewhere, unless an operator confirms that it is off",
+                    left.member, left.site, left.term
+                ),
+                command: Some(format!("dr-worker ack --fenced --job {job}")),
+            },
             _ => Self { kind: "other", sentence: format!("{problem:?}"), command: None },
         }
     }

@@ -9,7 +9,7 @@ use std::{io, sync::OnceLock};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::{
-    config::{Check, HookName, JobConfig, JobOutput, ReadyProbe},
+    config::{Check, HookMode, HookName, JobConfig, JobOutput, ReadyProbe},
     error::Error,
 };
 
@@ -87,8 +87,8 @@ fn most_clients() -> usize {
     usize::try_from(*CLIENTS.end()).unwrap_or(usize::MAX)
 }
 
-/// What a job needs at most: while it is started, or while it runs with a probe, a hook, a measurement and a fitness
-/// check. Readiness and liveness are never probed at the same time.
+/// What a job needs at most: while it is started, or while it runs with a probe, hooks, a measurement and a fitness
+/// check. Asynchronous hooks run beside each other. Readiness and liveness are never probed at the same time.
 fn of_job(job: &JobConfig) -> u64 {
     let spec = &job.spec;
     let of_probe = |probe: &ReadyProbe| match probe {
@@ -98,8 +98,10 @@ fn of_job(job: &JobConfig) -> u64 {
     };
     let of_check = |check: &Option<Check>| check.as_ref().map_or(0, |check| of_probe(&check.probe));
     let probes = of_probe(&spec.ready).max(of_check(&spec.liveness)) + of_check(&spec.fitness);
-    let has_hooks = HookName::ALL.into_iter().any(|name| spec.hooks.get(name).is_some());
-    let others = u64::from(has_hooks) + u64::from(spec.measure.is_some());
+    let hooks = || HookName::ALL.into_iter().filter_map(|name| spec.hooks.get(name));
+    let sync = hooks().any(|hook| hook.mode == HookMode::Sync);
+    let beside = hooks().map(|hook| u64::from(hook.mode == HookMode::Async)).sum::<u64>();
+    let others = u64::from(sync) + beside + u64::from(spec.measure.is_some());
     let output = u64::from(spec.output != JobOutput::Log);
     RUNNING + output + STARTING + probes + others * STARTING
 }

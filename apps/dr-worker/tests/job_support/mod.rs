@@ -111,6 +111,7 @@ impl Tree {
             exit_codes: ExitCodes::default(),
             output: JobOutput::Log,
             hooks: Hooks::default(),
+            fence: None,
             measure: None,
             liveness: None,
             fitness: None,
@@ -193,6 +194,7 @@ pub fn env() -> JobEnv {
         cause: "startup".into(),
         previous_leader: None,
         previous_site: None,
+        reason: "it is the first".into(),
     }
 }
 
@@ -466,6 +468,7 @@ pub fn worker_process() {
         exit_codes: ExitCodes::default(),
         output: JobOutput::Log,
         hooks: Hooks::default(),
+        fence: None,
         measure: None,
         liveness: None,
         fitness: None,

@@ -163,8 +163,12 @@ pub enum AppEvent {
     PrepareFailed(String),
     /// `takeover` succeeded: the application serves.
     TakenOver,
+    /// The same, with a remark for the history.
+    TakenOverWith(String),
     /// `takeover` failed.
     TakeoverFailed(String),
+    /// `prepare` or `takeover` declined: this member is not to lead now. That is no failure.
+    Declined(String),
     /// The work ended by itself, or could not be kept running.
     WorkFailed(String),
     /// The work is finished.

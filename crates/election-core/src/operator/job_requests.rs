@@ -254,7 +254,7 @@ impl JobRequests {
 }
 
 /// Whether this leadership holds the leader znode. Its term names one leader.
-fn is_held(node: &Node, path: &str, leading: Leading<'_>) -> bool {
+pub(super) fn is_held(node: &Node, path: &str, leading: Leading<'_>) -> bool {
     let current = Current::decode(path, &node.data);
     current.is_ok_and(|current| current.member == *leading.member && current.term == leading.term)
 }

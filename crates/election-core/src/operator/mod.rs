@@ -1,5 +1,6 @@
 //! An operator's commands to elections: read them, file requests, change standing orders, and force steps.
 
+mod breadcrumbs;
 mod contests;
 mod error;
 mod force;
@@ -12,6 +13,7 @@ mod outline;
 mod problems;
 mod requests;
 
+pub use breadcrumbs::{change_breadcrumbs, forget_breadcrumbs};
 pub use error::OperatorError;
 pub use force::{Raised, force, raise_tokens, vacate};
 pub use ghosts::{Ghost, remove_ghost};

@@ -13,8 +13,8 @@ use crate::{
     mirror::BATCH,
     paths::Paths,
     record::{
-        Control, Current, Elected, FiledRequest, HistoryEntry, MAX_SLOTS, MemberRecord, Record, RecordError,
-        Request, RequestRef,
+        Breadcrumb, Breadcrumbs, Control, Current, Elected, FiledRequest, HistoryEntry, MAX_SLOTS,
+        MemberRecord, Record, RecordError, Request, RequestRef,
     },
     runtime::{
         ReadError,
@@ -40,6 +40,8 @@ pub struct Snapshot {
     pub leader_znodes: Vec<Option<LeaderZnode>>,
     /// The standing orders; the default if there are none.
     pub control: Control,
+    /// The leaderships whose work may still run; none if no member fences.
+    pub breadcrumbs: Breadcrumbs,
     /// The operators' requests, oldest first.
     pub requests: Vec<FiledRequest>,
     /// Records that can't be used.
@@ -83,6 +85,17 @@ impl Snapshot {
     /// The leader znode of `slot`, if it exists.
     pub fn leader_znode(&self, slot: usize) -> Option<&LeaderZnode> {
         self.leader_znodes.get(slot)?.as_ref()
+    }
+
+    fn take_breadcrumbs(&mut self, paths: &Paths, node: Option<Node>) {
+        let decode =
+            |node: Node| usable(Breadcrumbs::decode(&paths.breadcrumbs(), &node.data), &mut self.unreadable);
+        self.breadcrumbs = node.and_then(decode).unwrap_or_default();
+    }
+
+    /// Whether this is the leadership of a former leader, not of the present one of its slot.
+    pub fn is_former(&self, left: &Breadcrumb) -> bool {
+        self.leader_znode(left.slot).is_none_or(|present| present.record.member != left.member)
     }
 
     /// The part of it that an elector uses, as input for `explain`.
@@ -171,10 +184,16 @@ impl Observer {
         match outline.layout(paths) {
             None => return Err(ReadError::NoElection(paths.base().to_owned())),
             Some(Layout::Elector) => {}
-            Some(layout) => return self.contest(paths, layout, outline).await,
+            Some(layout) => {
+                let node = outline.breadcrumbs.clone();
+                let mut snapshot = self.contest(paths, layout, outline).await?;
+                snapshot.take_breadcrumbs(paths, node);
+                return Ok(snapshot);
+            }
         }
         let lowest = outline.ballots.into_iter().filter_map(|name| Ballot::new(name).ok()).min();
         let mut snapshot = Snapshot { lowest, ..Snapshot::default() };
+        snapshot.take_breadcrumbs(paths, outline.breadcrumbs);
         let nodes = get_all(&self.session, &paths.nodes(), outline.nodes).await?;
         let nodes: Vec<_> = nodes.into_iter().filter_map(|(name, node)| Some((name, node?))).collect();
         snapshot.newest_zxid = nodes.iter().map(|(_, node)| node.mzxid).max().unwrap_or(0);

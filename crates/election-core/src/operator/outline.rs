@@ -23,6 +23,7 @@ pub(super) struct Outline {
     pub(super) leader: Option<Node>,
     pub(super) elected: Option<Node>,
     pub(super) control: Option<Node>,
+    pub(super) breadcrumbs: Option<Node>,
 }
 
 impl Outline {
@@ -30,14 +31,14 @@ impl Outline {
     pub(super) async fn read(session: &Incarnation, paths: &Paths) -> Result<Self, OpError> {
         let names =
             [paths.base().to_owned(), paths.election(), paths.queue(), paths.nodes(), paths.requests()];
-        let znodes = [paths.leader_znode(0), paths.elected(), paths.control()];
+        let znodes = [paths.leader_znode(0), paths.elected(), paths.control(), paths.breadcrumbs()];
         let reads = names.map(ReadOp::children).into_iter().chain(znodes.map(ReadOp::get));
         let mut results = session.multi_read(reads).await?.into_iter();
         let mut names = || results.next().map(children).unwrap_or_default();
         let (parts, ballots, queue, nodes, requests) = (names(), names(), names(), names(), names());
         let mut znode = || results.next().and_then(node);
-        let (leader, elected, control) = (znode(), znode(), znode());
-        Ok(Self { parts, ballots, queue, nodes, requests, leader, elected, control })
+        let (leader, elected, control, breadcrumbs) = (znode(), znode(), znode(), znode());
+        Ok(Self { parts, ballots, queue, nodes, requests, leader, elected, control, breadcrumbs })
     }
 
     /// The recipe of the present candidates; `None` if there are no candidates.

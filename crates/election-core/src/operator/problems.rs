@@ -8,7 +8,7 @@ use super::{
 use crate::{
     ids::MemberId,
     paths::Paths,
-    record::{HistoryEntry, Remembered},
+    record::{Breadcrumb, HistoryEntry, Remembered},
     runtime::ReadError,
 };
 
@@ -32,6 +32,8 @@ pub enum Problem {
         /// The newest token of the slot, in the history that is kept.
         newest: u64,
     },
+    /// A former leader has vanished, and was not fenced since: its work may still run.
+    NotFenced(Breadcrumb),
     /// Members are configured with another policy than the elector, so the next elector may decide otherwise.
     OtherPolicy {
         /// The elector.
@@ -69,6 +71,8 @@ impl Observer {
             problems.extend(ghosts::find(self, paths, snapshot).await?.into_iter().map(Problem::Ghost));
         }
         problems.extend(other_policy(snapshot));
+        let left = snapshot.breadcrumbs.leaderships.iter().filter(|left| snapshot.is_former(left));
+        problems.extend(left.cloned().map(Problem::NotFenced));
         if let Some(old) = old_decision(snapshot) {
             // The next term will have tokens above all that members have seen.
             problems.push(Problem::OldDecision(old));

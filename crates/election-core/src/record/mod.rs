@@ -7,6 +7,7 @@
 //! work in one election, and can be replaced one after the other. This program can't use a record of a later format.
 //! Its election then does not change until a newer program decides.
 
+mod breadcrumbs;
 mod cause;
 mod contender;
 mod control;
@@ -19,12 +20,14 @@ mod named;
 mod request;
 mod slot;
 
+pub use breadcrumbs::{Breadcrumb, Breadcrumbs};
 pub use cause::Cause;
 pub use contender::{Contender, ContenderStatus};
 pub use control::{Confirmed, Control, FailedSite, Maintenance, Mode, StoppedJob};
 pub use current::{Current, Status};
 pub use elected::{Elected, Exclusion, Failure, SiteFailure};
 pub(crate) use elected::{keep_newest, most};
+pub(crate) use format::shorten;
 pub use format::{MAX_RECORD, Record, RecordError, VERSION};
 pub use history::{HistoryEntry, Phases};
 pub use member::{GaveUp, Health, MemberRecord, Remembered, RoundTrips, Unreached};
@@ -50,7 +53,7 @@ impl Record for Control {
     }
 }
 
-record!(Contender, Current, Elected, HistoryEntry, MemberRecord, Request);
+record!(Breadcrumbs, Contender, Current, Elected, HistoryEntry, MemberRecord, Request);
 
 /// Records that grow: other crates change a copy, which they can't build field by field.
 macro_rules! with {

@@ -1,6 +1,10 @@
 //! The application's side of a leadership.
 
-use std::{fmt, future::Future};
+use std::{
+    fmt,
+    future::Future,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use tokio::sync::watch;
 use zk_session::BootTime;
@@ -73,23 +77,38 @@ pub enum ElectionEvent {
 
 /// Why an application could not carry out a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure(String);
+pub struct Failure {
+    why: String,
+    is_declined: bool,
+}
 
 impl Failure {
     /// A failure with its reason, for operators.
     pub fn new(why: impl Into<String>) -> Self {
-        Self(why.into())
+        Self { why: why.into(), is_declined: false }
+    }
+
+    /// `prepare` or `takeover` declines leadership: this member is not to lead now, for this reason. It gives up its
+    /// claim as with [`resign`](super::Election::resign), and that does not count as a failure. From `lead` it is an
+    /// ordinary failure.
+    pub fn declined(why: impl Into<String>) -> Self {
+        Self { why: why.into(), is_declined: true }
+    }
+
+    /// Whether it was made by [`declined`](Self::declined).
+    pub fn is_declined(&self) -> bool {
+        self.is_declined
     }
 
     /// The reason.
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.why
     }
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.why)
     }
 }
 
@@ -101,7 +120,7 @@ impl<E: std::error::Error> From<E> for Failure {
             words = format!("{words}: {error}");
             cause = error.source();
         }
-        Self(words)
+        Self::new(words)
     }
 }
 
@@ -115,6 +134,8 @@ pub struct Leadership {
     pub(super) fencing_token: u64,
     pub(super) work_until: watch::Receiver<BootTime>,
     pub(super) stop: watch::Receiver<Option<StopReason>>,
+    /// What `takeover` remarks.
+    pub(super) remark: Arc<Mutex<Option<String>>>,
     /// Releases leadership when it is dropped. Only an owned leadership has one.
     pub(super) hold: Option<Hold>,
 }
@@ -127,6 +148,7 @@ impl Leadership {
             fencing_token: self.fencing_token,
             work_until: self.work_until.clone(),
             stop: self.stop.clone(),
+            remark: Arc::clone(&self.remark),
             hold: None,
         }
     }
@@ -151,6 +173,12 @@ impl Leadership {
     /// slot separately.
     pub fn fencing_token(&self) -> u64 {
         self.fencing_token
+    }
+
+    /// Adds a remark to the sentence of this leadership in the history. Only `takeover` can do that, and the last remark
+    /// counts.
+    pub fn remark(&self, remark: impl Into<String>) {
+        *self.remark.lock().unwrap_or_else(PoisonError::into_inner) = Some(remark.into());
     }
 
     /// Until when the work may continue. It is renewed while the session is proved alive.

@@ -1,6 +1,9 @@
 //! The application's calls, one at a time, each in a task of its own.
 
-use std::{future::Future, sync::Arc};
+use std::{
+    future::Future,
+    sync::{Arc, PoisonError},
+};
 
 use tokio::{
     sync::watch,
@@ -60,6 +63,7 @@ impl<H: Handler> Work<H> {
         self.begin("prepare", async move {
             match handler.prepare(&nomination).await {
                 Ok(()) => AppEvent::Prepared,
+                Err(why) if why.is_declined() => AppEvent::Declined(why.to_string()),
                 Err(why) => AppEvent::PrepareFailed(why.to_string()),
             }
         });
@@ -73,13 +77,18 @@ impl<H: Handler> Work<H> {
             fencing_token: grant.fencing_token,
             work_until: self.work_until.subscribe(),
             stop: self.lost.subscribe(),
+            remark: Arc::default(),
             hold: None,
         };
         self.leadership = Some(leadership.lent());
         let handler = Arc::clone(&self.handler);
         self.begin("takeover", async move {
             match handler.takeover(&leadership).await {
-                Ok(()) => AppEvent::TakenOver,
+                Ok(()) => {
+                    let remark = leadership.remark.lock().unwrap_or_else(PoisonError::into_inner).take();
+                    remark.map_or(AppEvent::TakenOver, AppEvent::TakenOverWith)
+                }
+                Err(why) if why.is_declined() => AppEvent::Declined(why.to_string()),
                 Err(why) => AppEvent::TakeoverFailed(why.to_string()),
             }
         });

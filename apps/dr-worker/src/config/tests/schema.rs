@@ -23,6 +23,7 @@ fn variants() -> Vec<String> {
         "zookeeper.auth={}",
         "zookeeper.tls={}",
         "job.orders.measure={}",
+        "job.orders.fence={}",
         "probes.targets.db={ address = \"db:5432\" }",
         "probes.targets.shop={ url = \"http://shop/\" }",
     ];

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::config::LEADERSHIP_VARIABLES;
+use election_core::record::Breadcrumb;
+
+use crate::config::{FENCE_VARIABLES, LEADERSHIP_VARIABLES};
 
 /// The facts of one leadership.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,6 +27,8 @@ pub struct JobEnv {
     pub previous_leader: Option<String>,
     /// `DR_PREVIOUS_SITE`: the site of the leader before; empty if unknown.
     pub previous_site: Option<String>,
+    /// `DR_REASON`, which only hooks have: the decision's sentence, or why the leadership ends; empty if unknown.
+    pub reason: String,
 }
 
 impl JobEnv {
@@ -46,6 +50,25 @@ impl JobEnv {
         ];
         let mut all = configured.clone();
         all.extend(LEADERSHIP_VARIABLES.map(str::to_owned).into_iter().zip(values));
+        all
+    }
+
+    /// The same for the command `name`, which fences the leader of this former leadership.
+    pub(crate) fn to_fence(
+        &self,
+        configured: &BTreeMap<String, String>,
+        name: &str,
+        former: &Breadcrumb,
+    ) -> BTreeMap<String, String> {
+        let (member, site) = (former.member.to_string(), former.site.to_string());
+        let term = former.term.to_string();
+        let reason =
+            format!("{member} of site {site} led in term {term} and has not reported that its job has ended");
+        // The leader before may be another one.
+        let env = Self { previous_leader: Some(member), previous_site: Some(site), ..self.clone() };
+        let mut all = env.over(configured);
+        let values = [name.to_owned(), reason, former.address.clone().unwrap_or_default(), term];
+        all.extend(FENCE_VARIABLES.map(str::to_owned).into_iter().zip(values));
         all
     }
 
@@ -81,6 +104,7 @@ mod tests {
             cause: "leader lost".into(),
             previous_leader: Some("west-1".into()),
             previous_site: None,
+            reason: String::new(),
         };
         let all = env.over(&configured);
         let value = |name: &str| all.get(name).map(String::as_str);

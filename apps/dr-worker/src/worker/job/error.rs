@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use election_core::Failure;
+
 use crate::{config::HookName, worker::guard::Exit};
 
 /// Why a job does not run, or a hook failed.
@@ -68,6 +70,9 @@ pub enum HookProblem {
     /// It ended with another exit than code 0.
     #[error("failed with {0}")]
     Failed(Exit),
+    /// It declined leadership, with exit code 75.
+    #[error("declined leadership (exit code 75)")]
+    Declined,
     /// It did not end within its timeout, or before the end of the lease, and was killed with everything that it had
     /// started.
     #[error("did not end within {0:?} and was killed")]
@@ -75,6 +80,16 @@ pub enum HookProblem {
     /// It could not be started.
     #[error("could not be started: {0}")]
     NotStarted(String),
+}
+
+impl JobError {
+    /// The same for the election: a hook that declines leadership has not failed.
+    pub(crate) fn into_failure(self) -> Failure {
+        match self {
+            JobError::Hook { problem: HookProblem::Declined, .. } => Failure::declined(self.to_string()),
+            error => error.into(),
+        }
+    }
 }
 
 fn quoted(stderr: &str) -> String {

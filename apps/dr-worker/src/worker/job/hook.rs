@@ -1,7 +1,13 @@
 //! Hooks: commands around a leadership.
 
-use std::sync::Arc;
+use std::{
+    collections::BTreeMap,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
+use metrics::counter;
 use tokio::sync::{oneshot, watch};
 use zk_session::BootTime;
 
@@ -9,12 +15,17 @@ use super::{
     env::JobEnv,
     error::{HookProblem, JobError},
     guarded::Guards,
-    oneshot::{Deadline, OneShot},
+    oneshot::{Deadline, Finished, OneShot},
 };
 use crate::{
-    config::{HookName, JobSpec},
+    config::{FenceCommand, HOOK_VARIABLES, HookName, JobSpec},
+    error::ExitCode,
     wall,
+    worker::guard::Exit,
 };
+
+/// The exit code of a hook that declines leadership: not here, now. The operator's commands exit with it for the same.
+const NOT_NOW: Exit = Exit::Code(ExitCode::NotNow as i32);
 
 /// Runs the hook of that name, if the job has one, and returns when it and everything that it started has ended: a hook
 /// can't start daemons.
@@ -24,6 +35,8 @@ use crate::{
 /// renewals.
 ///
 /// If `cancelled` completes first, the hook is killed, and gone when this returns.
+///
+/// Its failure is counted, unless it was cancelled or has declined leadership.
 ///
 /// # Errors
 /// [`JobError::Hook`] with the exit and the end of its standard error.
@@ -42,35 +55,131 @@ pub async fn run_hook(
         return Ok(());
     };
     let began = BootTime::now();
-    let finished = OneShot {
-        title: format!("job {} hook {name}", spec.name),
-        command: hook.command.clone(),
-        env: env.over(&spec.env),
+    let longest = by.as_ref().map_or(hook.timeout, |by| by.remaining().min(hook.timeout));
+    let deadline_ms = wall::unix_ms().saturating_add(wall::ms(longest));
+    let mut variables = env.over(&spec.env);
+    let of_hook = [name.as_str().to_owned(), env.reason.clone(), deadline_ms.to_string()];
+    variables.extend(HOOK_VARIABLES.map(str::to_owned).into_iter().zip(of_hook));
+    let title = format!("job {} hook {name}", spec.name);
+    let finished =
+        one_shot(spec, title, &hook.command, hook.timeout, by, variables).run(guards, cancelled).await;
+    let is_cancelled = finished.is_cancelled;
+    let Err((problem, stderr)) = outcome(finished) else {
+        let took_ms = wall::ms(BootTime::now().duration_since(began));
+        tracing::info!(job = spec.name, hook = %name, took_ms, "hook done");
+        return Ok(());
+    };
+    let problem = match problem {
+        HookProblem::Failed(NOT_NOW) if name.can_refuse() => HookProblem::Declined,
+        problem => problem,
+    };
+    if !is_cancelled && problem != HookProblem::Declined {
+        counter!("dr_hook_failures_total", "job" => spec.name.clone(), "hook" => name.as_str()).increment(1);
+    }
+    Err(JobError::Hook { job: spec.name.clone(), hook: name, problem, stderr })
+}
+
+/// A command beside the job, whose output goes to the log.
+pub(super) fn one_shot(
+    spec: &JobSpec,
+    title: String,
+    command: &[String],
+    timeout: Duration,
+    by: Option<Deadline>,
+    env: BTreeMap<String, String>,
+) -> OneShot {
+    OneShot {
+        title,
+        command: command.to_vec(),
+        env,
         working_dir: spec.working_dir.clone(),
         no_new_privileges: spec.no_new_privileges,
-        timeout: hook.timeout,
+        timeout,
         by,
         listen: false,
+        logs_errors: true,
     }
-    .run(guards, cancelled)
-    .await;
+}
+
+/// What went wrong with a command, and the end of its standard error.
+pub(super) fn outcome(finished: Finished) -> Result<(), (HookProblem, String)> {
     let problem = match (finished.timed_out, finished.exit) {
-        (_, Ok(exit)) if exit.is_success() => {
-            tracing::info!(
-                job = spec.name,
-                hook = %name,
-                took_ms = wall::ms(BootTime::now().duration_since(began)),
-                stderr = finished.stderr,
-                "hook done"
-            );
-            return Ok(());
-        }
+        (_, Ok(exit)) if exit.is_success() => return Ok(()),
         (Some(after), _) => HookProblem::TimedOut(after),
         (None, Ok(exit)) => HookProblem::Failed(exit),
         (None, Err(reason)) => HookProblem::NotStarted(reason),
     };
-    Err(JobError::Hook { job: spec.name.clone(), hook: name, problem, stderr: finished.stderr })
+    Err((problem, finished.stderr))
 }
+
+/// The asynchronous hooks of a job: nothing waits for them. Of each hook and slot one runs at a time, and one waits for
+/// its end; a later one replaces it, because its news is older. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct AsyncHooks {
+    /// Those that run, each with the one that waits.
+    running: Arc<Mutex<BTreeMap<(HookName, usize), Option<Wanted>>>>,
+}
+
+#[derive(Debug)]
+struct Wanted {
+    spec: Arc<JobSpec>,
+    env: JobEnv,
+}
+
+impl AsyncHooks {
+    /// Runs the hook of that name, if the job has one, in the background. It ends with this process at the latest.
+    /// Returns whether a waiting run was dropped for it, which is counted.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn start(&self, spec: Arc<JobSpec>, name: HookName, env: JobEnv, guards: Guards) -> bool {
+        if spec.hooks.get(name).is_none() {
+            return false;
+        }
+        let key = (name, env.slot);
+        let wanted = Wanted { spec, env };
+        let mut running = self.lock();
+        if let Some(waiting) = running.get_mut(&key) {
+            let dropped = waiting.replace(wanted);
+            if let Some(Wanted { spec, .. }) = &dropped {
+                let (job, hook) = (spec.name.clone(), name.as_str());
+                tracing::warn!(
+                    job,
+                    hook,
+                    "the hook still runs; a run that waited for its end is dropped for a newer one"
+                );
+                counter!("dr_hook_runs_dropped_total", "job" => job, "hook" => hook).increment(1);
+            }
+            return dropped.is_some();
+        }
+        running.insert(key, None);
+        drop(running);
+        tokio::spawn(self.clone().run_all(key, wanted, guards));
+        false
+    }
+
+    async fn run_all(self, key: (HookName, usize), first: Wanted, guards: Guards) {
+        let mut wanted = Some(first);
+        while let Some(Wanted { spec, env }) = wanted {
+            if let Err(error) = run_hook(&spec, key.0, &env, &guards, None, std::future::pending()).await {
+                tracing::warn!(job = spec.name, "{error}");
+            }
+            let mut running = self.lock();
+            wanted = running.get_mut(&key).and_then(Option::take);
+            if wanted.is_none() {
+                running.remove(&key);
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<(HookName, usize), Option<Wanted>>> {
+        // No code panics while it is locked.
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Completes when nothing waits for a command any more.
+type Unwanted = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Hooks that run to their end even after their callers have stopped waiting.
 #[derive(Debug, Default)]
@@ -100,13 +209,49 @@ impl HookRuns {
         if spec.hooks.get(name).is_none() {
             return Ok(());
         }
+        self.to_its_end(|unwanted| async move { run_hook(&spec, name, &env, &guards, by, unwanted).await })
+            .await
+    }
+
+    /// Runs a command that fences, with these variables, gone by the deadline.
+    ///
+    /// # Errors
+    /// What went wrong with it, and the end of its standard error.
+    ///
+    /// # Cancel safety
+    /// As [`run`](Self::run).
+    ///
+    /// # Panics
+    /// As [`run`](Self::run).
+    pub async fn run_fence(
+        &self,
+        spec: Arc<JobSpec>,
+        fence: FenceCommand,
+        env: BTreeMap<String, String>,
+        guards: Guards,
+        by: Option<Deadline>,
+    ) -> Result<(), (HookProblem, String)> {
+        let run = |unwanted| async move {
+            let title = format!("job {} fence {}", spec.name, fence.name);
+            let command = one_shot(&spec, title, &fence.command, fence.timeout, by, env);
+            outcome(command.run(&guards, unwanted).await)
+        };
+        self.to_its_end(run).await
+    }
+
+    /// Runs a command to its end, also if this future is dropped: then it is told that it is unwanted.
+    async fn to_its_end<T, F>(&self, run: impl FnOnce(Unwanted) -> F) -> T
+    where
+        T: Send + 'static,
+        F: Future<Output = T> + Send + 'static,
+    {
         let (_wanted, mut unwanted) = watch::channel(());
         let (ended, result) = oneshot::channel();
         let running = self.running.clone();
         running.send_modify(|count| *count += 1);
+        let work = run(Box::pin(async move { while unwanted.changed().await.is_ok() {} }));
         tokio::spawn(async move {
-            let unwanted = async { while unwanted.changed().await.is_ok() {} };
-            let done = run_hook(&spec, name, &env, &guards, by, unwanted).await;
+            let done = work.await;
             running.send_modify(|count| *count -= 1);
             // The receiver may be gone.
             let _ = ended.send(done);

@@ -38,6 +38,7 @@ pub async fn run_measure(
         timeout: measure.timeout,
         by: None,
         listen: true,
+        logs_errors: false,
     }
     .run(guards, pending())
     .await;

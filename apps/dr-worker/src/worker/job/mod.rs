@@ -39,7 +39,7 @@ pub(crate) use check::Tally;
 pub use env::JobEnv;
 pub use error::{HookProblem, JobError};
 pub use guarded::Guards;
-pub use hook::{HookRuns, run_hook};
+pub use hook::{AsyncHooks, HookRuns, run_hook};
 pub use lock::{LockError, StateLock};
 pub use measure::run_measure;
 pub use oneshot::Deadline;

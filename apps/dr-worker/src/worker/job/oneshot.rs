@@ -13,7 +13,7 @@ use zk_session::{BootTime, sleep_until};
 
 use super::{
     guarded::{ESCALATION_LAG, Guarded, Guards, Output},
-    output::{self, pipe},
+    output::{self, LoggedErrors, pipe},
 };
 use crate::{
     capabilities::renounces_privileges,
@@ -48,6 +48,11 @@ impl Deadline {
     /// `less` before the current value of `ends`.
     pub fn before(ends: watch::Receiver<BootTime>, less: Duration) -> Deadline {
         Deadline { ends, less }
+    }
+
+    /// The time that is left now.
+    pub(super) fn remaining(&self) -> Duration {
+        (*self.ends.borrow() - self.less).duration_since(BootTime::now())
     }
 
     fn now(&mut self) -> BootTime {
@@ -92,6 +97,8 @@ pub(super) struct OneShot {
     pub(super) by: Option<Deadline>,
     /// Whether its standard output is returned; otherwise it goes to the log.
     pub(super) listen: bool,
+    /// Whether its standard error goes to the log as well.
+    pub(super) logs_errors: bool,
 }
 
 /// How it ended.
@@ -100,6 +107,8 @@ pub(super) struct Finished {
     pub(super) exit: Result<Exit, String>,
     /// It was killed after this time.
     pub(super) timed_out: Option<Duration>,
+    /// It was killed because it was cancelled.
+    pub(super) is_cancelled: bool,
     /// The end of its standard error.
     pub(super) stderr: String,
     /// Its standard output, up to one byte more than the limit.
@@ -108,7 +117,13 @@ pub(super) struct Finished {
 
 impl Finished {
     fn not_started(reason: String) -> Self {
-        Self { exit: Err(reason), timed_out: None, stderr: String::new(), stdout: Vec::new() }
+        Self {
+            exit: Err(reason),
+            timed_out: None,
+            is_cancelled: false,
+            stderr: String::new(),
+            stdout: Vec::new(),
+        }
     }
 
     /// Whether its standard output exceeds the limit.
@@ -171,7 +186,8 @@ impl OneShot {
         };
         let mut said = Vec::new();
         let mut exit = Err("it was killed before it ran".to_owned());
-        let mut tail = Tail::default();
+        let mut tail =
+            Tail { log: self.logs_errors.then(|| LoggedErrors::of(&self.title)), ..Tail::default() };
         let mut is_open = true;
         let mut cancelled = std::pin::pin!(cancelled);
         let mut is_cancelled = false;
@@ -221,6 +237,7 @@ impl OneShot {
         Finished {
             timed_out: (ended >= kill_at && !is_success).then(|| kill_at.duration_since(began)),
             exit,
+            is_cancelled,
             stderr: tail.into_string(),
             stdout: said,
         }
@@ -252,10 +269,15 @@ fn keep(said: &mut Vec<u8>, more: &[u8]) {
 struct Tail {
     bytes: Vec<u8>,
     is_cut: bool,
+    /// Copies all of it.
+    log: Option<LoggedErrors>,
 }
 
 impl Tail {
     fn push(&mut self, bytes: &[u8]) {
+        if let Some(log) = &mut self.log {
+            log.push(bytes);
+        }
         self.bytes.extend_from_slice(bytes);
         let excess = self.bytes.len().saturating_sub(TAIL);
         if excess > 0 {

@@ -142,6 +142,7 @@ impl Probe {
             timeout,
             by: Some(self.work_until.clone().into()),
             listen: false,
+            logs_errors: false,
         };
         attempt(probe, command, &self.guards, self.cancelled()).await
     }
@@ -167,6 +168,7 @@ pub(crate) async fn check_fitness(
         timeout,
         by: None,
         listen: false,
+        logs_errors: false,
     };
     attempt(&check.probe, command, guards, std::future::pending()).await
 }
@@ -190,6 +192,7 @@ pub(crate) async fn check_once(
         timeout,
         by: None,
         listen: false,
+        logs_errors: false,
     };
     attempt(probe, command, guards, std::future::pending()).await
 }

@@ -263,6 +263,39 @@ pub(in crate::worker) const METRICS: &[Metric] = &[
         "Stops of the job on this member because its liveness check failed",
     ),
     Metric::new(
+        Counter,
+        EveryJob,
+        "dr_hook_failures_total",
+        &["job", "hook"],
+        "Runs of the job's hooks on this member that failed or did not end in time; only of jobs with hooks",
+    )
+    .panel(
+        Row::Process,
+        "Hooks that failed",
+        "{{job}} on {{member}}: {{hook}}",
+        "increase(dr_hook_failures_total{job=~\"$job\", member=~\"$member\"}[$__rate_interval]) > 0",
+    ),
+    Metric::new(
+        Counter,
+        EveryJob,
+        "dr_hook_runs_dropped_total",
+        &["job", "hook"],
+        "Runs of asynchronous hooks that were dropped for a newer one while an earlier run did not end; only of jobs with hooks",
+    ),
+    Metric::new(
+        Counter,
+        EveryJob,
+        "dr_fences_total",
+        &["job", "outcome"],
+        "Former leaders that this member has tried to fence, by outcome: done, failed; only of jobs with fence commands",
+    )
+    .panel(
+        Row::Changes,
+        "Former leaders that could not be fenced",
+        "{{job}} on {{member}}",
+        "increase(dr_fences_total{job=~\"$job\", member=~\"$member\", outcome=\"failed\"}[$__rate_interval]) > 0",
+    ),
+    Metric::new(
         Gauge,
         EveryJob,
         "dr_measured",

@@ -15,7 +15,7 @@ use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gau
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 
 use crate::{
-    config::{JobConfig, NodeConfig},
+    config::{HookName, JobConfig, NodeConfig},
     error::Error,
 };
 pub(super) use bounded::Bounded;
@@ -59,6 +59,14 @@ pub(super) fn install(node: &NodeConfig, jobs: &[JobConfig]) -> Result<Prometheu
     counter!("dr_log_lines_dropped_total").absolute(0);
     for job in jobs {
         counter!("dr_takeover_failures_total", "job" => job.name().to_owned()).absolute(0);
+        for outcome in ["done", "failed"].into_iter().filter(|_| job.spec.fence.is_some()) {
+            counter!("dr_fences_total", "job" => job.name().to_owned(), "outcome" => outcome).absolute(0);
+        }
+        for name in HookName::ALL.into_iter().filter(|name| job.spec.hooks.get(*name).is_some()) {
+            for counter in ["dr_hook_failures_total", "dr_hook_runs_dropped_total"] {
+                counter!(counter, "job" => job.name().to_owned(), "hook" => name.as_str()).absolute(0);
+            }
+        }
     }
     for (phase, _) in phases(&Phases::default()) {
         begin_phase(phase);

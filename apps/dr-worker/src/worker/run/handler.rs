@@ -12,13 +12,14 @@ use election_core::{
 use zk_session::BootTime;
 
 use super::{
+    fencing::Fencing,
     orders::{Orders, Source},
     work::JobWork,
 };
 use crate::{
     config::HookName,
     worker::{
-        job::{Deadline, JobEnv},
+        job::{Deadline, JobEnv, JobError},
         metrics,
         probes::Answers,
         state::JobSlot,
@@ -41,12 +42,13 @@ pub(super) struct JobHandler {
 impl JobHandler {
     pub(super) fn new(
         slot: Arc<JobSlot>,
+        fencing: Option<Fencing>,
         answers: Arc<Answers>,
         session_timeout: Duration,
         source: Option<Source>,
     ) -> Self {
         let (orders, silent_since) = (Mutex::new(None), Mutex::new(None));
-        Self { work: JobWork { slot }, answers, session_timeout, source, orders, silent_since }
+        Self { work: JobWork { slot, fencing }, answers, session_timeout, source, orders, silent_since }
     }
 
     fn orders(&self) -> std::sync::MutexGuard<'_, Option<Orders>> {
@@ -77,8 +79,8 @@ impl Handler for JobHandler {
         let previous = nomination.previous.as_ref();
         *self.silent_since() = previous.and_then(|leader| self.answers.silent_since(&leader.ballot));
         // The token does not exist before the leadership.
-        self.work.slot.hook(HookName::Prepare, &self.work.env(nomination, 0), None).await?;
-        Ok(())
+        let hook = self.work.slot.hook(HookName::Prepare, &self.work.env(nomination, 0), None).await;
+        hook.map_err(JobError::into_failure)
     }
 
     async fn takeover(&self, leadership: &Leadership) -> Result<(), Failure> {
@@ -112,7 +114,8 @@ impl Handler for JobHandler {
         // The stop of the job follows.
         let before_stop = Deadline::before(order.deadline().into(), slot.spec.stop_budget());
         let before_stop = Some(before_stop).filter(|_| order.is_orderly());
-        self.work.end(before_stop, order.urgent(), || order.by()).await;
+        let reason = order.reason().to_string();
+        self.work.end(&reason, before_stop, order.urgent(), || order.by()).await;
         self.orders().take();
         slot.left();
     }
@@ -134,9 +137,7 @@ impl Handler for JobHandler {
             ("DR_LEADER".to_owned(), text(leader.map(|l| l.member.to_string()))),
             ("DR_LEADER_SITE".to_owned(), text(leader.map(|l| l.site.to_string()))),
         ];
-        if let Err(error) = self.work.slot.tell_hook(HookName::OnLeaderChanged, &env, more).await {
-            tracing::warn!(job = self.work.slot.name(), "{error}");
-        }
+        self.work.slot.tell_hook(HookName::OnLeaderChanged, env, more);
     }
 }
 

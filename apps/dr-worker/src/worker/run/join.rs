@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use zk_session::Session;
 
 use super::{
+    fencing::Fencing,
     fitness,
     handler::JobHandler,
     leader_hosts,
@@ -108,8 +109,21 @@ pub(super) async fn join(
             me: config.node.id.clone(),
             takeover_timeout: policy.takeover_timeout,
         });
-        let handler = JobHandler::new(Arc::clone(&slot), Arc::clone(&answers), granted, orders);
         let path = paths.node(&config.node.id);
+        let fencing = job.spec.fence.clone().map(|fence| Fencing {
+            session: session.clone(),
+            paths: paths.clone(),
+            me: config.node.id.clone(),
+            site: config.node.site.clone(),
+            address: config.node.address.clone(),
+            has_elector: decides,
+            fence,
+        });
+        if let (Some(fencing), Some(ballot)) = (fencing.clone(), memory.proved(&path)) {
+            let job = job.name().to_owned();
+            background.spawn(async move { fencing.returned(&job, &ballot).await });
+        }
+        let handler = JobHandler::new(Arc::clone(&slot), fencing, Arc::clone(&answers), granted, orders);
         let election = ElectionConfig::new(paths.clone(), me, recipe).policy(policy).leftovers(leftovers);
         let election = Election::join(session.clone(), election, handler);
         if suspect_after.is_some() {

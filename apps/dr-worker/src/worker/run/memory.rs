@@ -44,6 +44,12 @@ impl Memory {
         self.is_gone && ballots.get(znode).is_some_and(|known| known == ballot.as_str())
     }
 
+    /// The last ballot of this directory's worker for the member's znode, if no process of that worker is left.
+    pub(super) fn proved(&self, znode: &str) -> Option<String> {
+        let ballots = self.ballots.lock().unwrap_or_else(PoisonError::into_inner);
+        ballots.get(znode).filter(|_| self.is_gone).cloned()
+    }
+
     /// Saves each ballot that this worker gets for the member's znode.
     pub(super) async fn keep(self, znode: String, mut status: watch::Receiver<ElectionStatus>) {
         let mut last = None;
@@ -89,6 +95,8 @@ mod tests {
         assert!(!memory.made(znode, &record("a-0000000001")));
         memory.remember(znode, "a-0000000001").unwrap();
         let after_crash = Memory::beside(&lock, true);
+        assert_eq!(after_crash.proved(znode).as_deref(), Some("a-0000000001"));
+        assert_eq!(Memory::beside(&lock, false).proved(znode), None, "its job may live");
         assert!(after_crash.made(znode, &record("a-0000000001")));
         assert!(!after_crash.made(znode, &record("b-0000000001")));
         assert!(!after_crash.made("/dr/bills/nodes/east-1", &record("a-0000000001")));

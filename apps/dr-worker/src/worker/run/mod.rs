@@ -8,6 +8,7 @@
 //! Before `join` the worker has no znode and has started no program of a job, so an earlier failure leaves nothing
 //! behind. After `join` the daemon survives a loss of ZooKeeper.
 
+mod fencing;
 mod fitness;
 mod handler;
 mod join;

@@ -343,11 +343,15 @@ impl Led<'_> {
 /// Stops the job as at the end of a leadership.
 async fn halt(work: &JobWork, leadership: &Leadership, why: Halt) {
     let slot = &work.slot;
+    let reason = match &why {
+        Halt::Starting => "an operator has it restarted".to_owned(),
+        Halt::Stopped(order) => format!("the job is {order}"),
+    };
     slot.set_halt(Some(why));
     let (budget, work_until) = (slot.spec.stop_budget(), leadership.work_until());
     let before_stop = Deadline::before(work_until.clone().into(), budget);
     let by = || (BootTime::now() + budget).min(work_until.now());
-    work.end(Some(before_stop), pending(), by).await;
+    work.end(&reason, Some(before_stop), pending(), by).await;
 }
 
 async fn finished(run: Option<Arc<JobRun>>) -> JobError {

@@ -1,14 +1,15 @@
 //! Starts and ends the job of a leadership, with the hooks around it.
 
-use std::{future::Future, sync::Arc};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use election_core::{Failure, Leadership, Nomination};
 use zk_session::BootTime;
 
+use super::fencing::Fencing;
 use crate::{
     config::HookName,
     worker::{
-        job::{Deadline, JobEnv, ProcessState},
+        job::{Deadline, JobEnv, JobError, ProcessState},
         state::JobSlot,
     },
 };
@@ -16,7 +17,12 @@ use crate::{
 /// The job on this member.
 pub(super) struct JobWork {
     pub(super) slot: Arc<JobSlot>,
+    /// `None` if former leaders are not fenced.
+    pub(super) fencing: Option<Fencing>,
 }
+
+/// How long the report that the job has ended may take when the worker is to end at once.
+const HURRIED: Duration = Duration::from_secs(1);
 
 impl JobWork {
     pub(super) fn env(&self, nomination: &Nomination, fencing_token: u64) -> JobEnv {
@@ -31,29 +37,37 @@ impl JobWork {
             cause: nomination.cause.as_str().to_owned(),
             previous_leader: previous.map(|p| p.member.to_string()),
             previous_site: previous.map(|p| p.site.to_string()),
+            reason: nomination.sentence.clone(),
         }
     }
 
-    /// Starts the job and waits until it is ready, with the hook before.
+    /// Starts the job and waits until it is ready, with the hook before. Former leaders are fenced before that.
     pub(super) async fn start(&self, leadership: &Leadership) -> Result<(), Failure> {
         let env = self.env(leadership.nomination(), leadership.fencing_token());
         self.slot.enter(env.clone());
-        self.slot.hook(HookName::BeforeTakeover, &env, Some(leadership.work_until().into())).await?;
+        if let Some(fencing) = &self.fencing {
+            fencing.clear(&self.slot, leadership, &env).await?;
+        }
+        let by = Some(leadership.work_until().into());
+        let hook = self.slot.hook(HookName::BeforeTakeover, &env, by).await;
+        hook.map_err(JobError::into_failure)?;
         let run = self.slot.start(&env, leadership.work_until().into());
         run.ready().await?;
         Ok(())
     }
 
     /// Ends the job, gone `by`, with the hooks before and after. The hook before is left out without a deadline, and
-    /// killed when there is no time for it any more.
+    /// killed when there is no time for it any more, unless it is asynchronous.
     pub(super) async fn end(
         &self,
+        reason: &str,
         before_stop: Option<Deadline>,
         urgent: impl Future<Output = ()>,
         by: impl FnOnce() -> BootTime,
     ) {
         let slot = &self.slot;
-        let env = slot.env();
+        let env = slot.env().map(|env| JobEnv { reason: reason.to_owned(), ..env });
+        let token = env.as_ref().map(|env| env.fencing_token);
         let serves = slot.process().state == ProcessState::Running;
         if let (Some(env), Some(until)) =
             (env.as_ref().filter(|_| serves && !slot.is_hastened()), before_stop)
@@ -73,6 +87,16 @@ impl JobWork {
                 () = slot.hastened() => {}
             }
             slot.hooks_gone().await;
+        }
+        if let (Some(fencing), Some(token)) = (&self.fencing, token) {
+            let hurried = async {
+                slot.hastened().await;
+                tokio::time::sleep(HURRIED).await;
+            };
+            tokio::select! {
+                () = fencing.left(slot.name(), token) => {}
+                () = hurried => {}
+            }
         }
         slot.cleaned_up();
     }

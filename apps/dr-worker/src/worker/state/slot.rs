@@ -10,11 +10,11 @@ use tokio::sync::watch;
 use zk_session::BootTime;
 
 use crate::{
-    config::{Check, HookName, JobSpec, NodeConfig},
+    config::{Check, FenceCommand, HookMode, HookName, JobSpec, NodeConfig},
     logging, wall,
     worker::job::{
-        Deadline, Guards, HookRuns, JobEnv, JobError, JobRun, ProcessState, ProcessStatus, check_fitness,
-        run_hook, run_measure,
+        AsyncHooks, Deadline, Guards, HookProblem, HookRuns, JobEnv, JobError, JobRun, ProcessState,
+        ProcessStatus, check_fitness, run_measure,
     },
 };
 
@@ -27,6 +27,7 @@ pub(in crate::worker) struct JobSlot {
     state: Mutex<State>,
     /// The running hooks of leaderships.
     hooks: HookRuns,
+    async_hooks: AsyncHooks,
     hastened: watch::Sender<bool>,
     /// Counts the starts and ends of runs.
     turns: watch::Sender<u64>,
@@ -75,6 +76,7 @@ impl JobSlot {
             guards,
             state: Mutex::default(),
             hooks: HookRuns::default(),
+            async_hooks: AsyncHooks::default(),
             hastened: watch::channel(false).0,
             turns: watch::channel(0).0,
         }
@@ -253,7 +255,7 @@ impl JobSlot {
         }
     }
 
-    /// Runs a hook of a leadership, gone by the deadline.
+    /// Runs a hook of a leadership, gone by the deadline. If the hook is asynchronous and has a choice, it only begins.
     ///
     /// # Cancel safety
     /// If the future is dropped, the hook is killed; [`hooks_gone`](Self::hooks_gone) waits for its end.
@@ -263,7 +265,29 @@ impl JobSlot {
         env: &JobEnv,
         by: Option<Deadline>,
     ) -> Result<(), JobError> {
+        // `after_ready` acts for the leadership, and must end with it.
+        let is_detached = self.spec.hooks.get(name).is_some_and(|hook| hook.mode == HookMode::Async);
+        if is_detached && name != HookName::AfterReady {
+            self.async_hooks.start(Arc::clone(&self.spec), name, env.clone(), self.guards.clone());
+            return Ok(());
+        }
         self.hooks.run(Arc::clone(&self.spec), name, env.clone(), self.guards.clone(), by).await
+    }
+
+    /// Runs a command that fences a former leader, as a hook of the leadership, with these variables.
+    ///
+    /// # Errors
+    /// What went wrong with it, and the end of its standard error.
+    ///
+    /// # Cancel safety
+    /// As [`hook`](Self::hook).
+    pub(in crate::worker) async fn fence(
+        &self,
+        command: FenceCommand,
+        env: BTreeMap<String, String>,
+        by: Deadline,
+    ) -> Result<(), (HookProblem, String)> {
+        self.hooks.run_fence(Arc::clone(&self.spec), command, env, self.guards.clone(), Some(by)).await
     }
 
     /// Waits until no hook of a leadership is left, including those whose callers stopped waiting.
@@ -271,16 +295,16 @@ impl JobSlot {
         self.hooks.gone().await;
     }
 
-    /// Runs a hook outside of a leadership, to report the current leader.
-    pub(in crate::worker) async fn tell_hook(
+    /// Begins a hook outside of a leadership, to report the current leader.
+    pub(in crate::worker) fn tell_hook(
         &self,
         name: HookName,
-        env: &JobEnv,
+        env: JobEnv,
         more: impl IntoIterator<Item = (String, String)>,
-    ) -> Result<(), JobError> {
+    ) {
         let mut spec = JobSpec::clone(&self.spec);
         spec.env.extend(more);
-        run_hook(&spec, name, env, &self.guards, None, std::future::pending()).await
+        self.async_hooks.start(Arc::new(spec), name, env, self.guards.clone());
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -83,10 +83,18 @@ impl Leader {
                 self.give_up_claim(core, StopReason::TakeoverFailed(why));
             }
             (AppEvent::TakenOver, State::TakingOver(_)) => self.announce(core),
+            (AppEvent::TakenOverWith(remark), State::TakingOver(_)) => {
+                self.remark(&remark);
+                self.announce(core);
+            }
             (AppEvent::TakeoverFailed(why), State::TakingOver(_)) => {
                 self.record_giving_up(core, Cause::TakeoverFailed, &why);
                 core.note(Level::Warn, NoteKind::TakeoverFailed, format!("taking over failed: {why}"));
                 self.stop(core, StopReason::TakeoverFailed(why));
+            }
+            (AppEvent::Declined(why), State::Acquiring(_) | State::TakingOver(_)) => {
+                core.note(Level::Info, NoteKind::Leadership, format!("declines leadership: {why}"));
+                self.resign(core, why);
             }
             // Also before READY is written: that write may have to wait for the connection.
             (AppEvent::WorkFailed(why), State::Leading(_) | State::Announcing(_) | State::TakingOver(_)) => {

@@ -9,7 +9,7 @@ use crate::{
         core::Core,
         io::{Level, NoteKind, StopReason, Wish},
     },
-    record::Cause,
+    record::{Cause, shorten},
 };
 
 /// How long a reason may be, in characters.
@@ -40,10 +40,19 @@ impl Leader {
         }
     }
 
-    fn resign(&mut self, core: &mut Core, reason: String) {
+    pub(super) fn resign(&mut self, core: &mut Core, reason: String) {
         if self.held().is_some() || matches!(self.state, State::Acquiring(_)) {
             self.record_giving_up(core, Cause::Resigned, &reason);
             self.end(core, StopReason::Resigned(reason));
+        }
+    }
+
+    /// Adds a remark of the application to the sentence of this leadership, which the history shows.
+    pub(super) fn remark(&mut self, remark: &str) {
+        if let Some(held) = self.state.held_mut() {
+            let sentence = &mut held.mandate.nomination.sentence;
+            *sentence = format!("{sentence}; {remark}");
+            shorten(sentence, 2 * REASON);
         }
     }
 

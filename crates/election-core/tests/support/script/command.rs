@@ -355,8 +355,10 @@ impl Stage {
         let event = match answer {
             ["prepared"] => AppEvent::Prepared,
             ["prepare-failed", ..] => AppEvent::PrepareFailed(why()),
+            ["taken-over-with", ..] => AppEvent::TakenOverWith(why()),
             ["taken-over"] => AppEvent::TakenOver,
             ["takeover-failed", ..] => AppEvent::TakeoverFailed(why()),
+            ["declined", ..] => AppEvent::Declined(why()),
             ["work-failed", ..] => AppEvent::WorkFailed(why()),
             ["work-finished"] => AppEvent::WorkFinished,
             ["stopped"] => AppEvent::Stopped,

@@ -14,6 +14,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use metrics::{Counter, counter};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
@@ -103,6 +104,43 @@ impl Copying {
     pub(super) async fn finish(self) {
         let _ = tokio::time::timeout(LAST_WORDS, self.0).await;
     }
+}
+
+/// Copies the standard error of a program to the log, line by line. Lines for which the log has no room now are dropped
+/// and counted: their reader has other things to do.
+pub(super) struct LoggedErrors {
+    name: String,
+    lines: Lines,
+}
+
+impl LoggedErrors {
+    pub(super) fn of(name: &str) -> Self {
+        Self { name: name.to_owned(), lines: Lines::default() }
+    }
+
+    pub(super) fn push(&mut self, content: &[u8]) {
+        self.lines.push(content);
+        while let Some(line) = self.lines.next() {
+            log_error_line(&self.name, line);
+        }
+    }
+}
+
+impl Drop for LoggedErrors {
+    fn drop(&mut self) {
+        if let Some(rest) = self.lines.rest() {
+            log_error_line(&self.name, rest);
+        }
+    }
+}
+
+fn log_error_line(name: &str, line: &[u8]) {
+    if logging::room_for_output().now_or_never().is_none() {
+        counter!("dr_log_lines_dropped_total").increment(1);
+        return;
+    }
+    let stream = Stream::Stderr.as_str();
+    tracing::info!(target: OUTPUT, job = name, stream, "{}", String::from_utf8_lossy(line));
 }
 
 async fn copy(mut from: pipe::Receiver, is_framed: bool, mut outlet: Outlet) {

@@ -1,0 +1,137 @@
+//! Commands that fence a former leader before the next one starts the job.
+
+use std::time::Duration;
+
+use super::{
+    parse::{Mismatch, Parse, choice},
+    reader::Section,
+    tree::{Node, Value},
+};
+
+const HOUR: Duration = Duration::from_secs(3600);
+const TIMEOUT: Duration = Duration::from_secs(10);
+const MOST_COMMANDS: usize = 16;
+
+/// How a leader that did not leave cleanly is fenced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fence {
+    /// Run in this order; all must succeed. Never empty.
+    pub commands: Vec<FenceCommand>,
+    /// What follows if one does not.
+    pub on_failure: FenceFailure,
+}
+
+/// One command that fences.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FenceCommand {
+    /// Its name in logs and reports.
+    pub name: String,
+    /// The program and its arguments; environment and directory as for the job.
+    pub command: Vec<String>,
+    /// After which it is killed with everything it started, and counts as failed.
+    pub timeout: Duration,
+}
+
+choice! {
+    /// What follows if a former leader could not be fenced.
+    pub enum FenceFailure {
+        /// The takeover fails, and is tried again after a pause, here or on another member.
+        Stop = "stop",
+        /// The takeover continues: the job may run twice.
+        Continue = "continue",
+    }
+    later: []
+}
+
+impl Fence {
+    pub(super) fn read(section: &mut Section<'_>) -> Option<Self> {
+        let meaning =
+            "the commands that fence the former leader, such as [{ command = [\"/usr/bin/fence\"] }]";
+        let commands: Option<Vec<FenceCommand>> = section.required("commands", meaning);
+        let on_failure = section.or("on_failure", FenceFailure::Stop);
+        let mut commands = commands?;
+        if commands.is_empty() || commands.len() > MOST_COMMANDS {
+            let found = commands.len();
+            let message = format!(
+                "{found} commands; 1 to {MOST_COMMANDS} are valid. Leave [fence] out to fence no one"
+            );
+            section.problem("commands", message);
+            return None;
+        }
+        for at in 0..commands.len() {
+            if commands[at].name.is_empty() {
+                commands[at].name = usual_name(&commands[at].command, at);
+            }
+            let name = &commands[at].name;
+            if commands[..at].iter().any(|other| other.name == *name) {
+                section
+                    .problem("commands", format!("two commands have the name {name:?}; set `name` for each"));
+            }
+        }
+        Some(Self { commands, on_failure })
+    }
+
+    /// The longest time that fencing one former leader takes.
+    pub fn longest(&self) -> Duration {
+        self.commands.iter().map(|command| command.timeout).sum()
+    }
+}
+
+/// The name of the program, or the position.
+fn usual_name(command: &[String], at: usize) -> String {
+    let program = command.first().and_then(|program| program.rsplit('/').next());
+    program.filter(|name| !name.is_empty()).map_or_else(|| (at + 1).to_string(), str::to_owned)
+}
+
+impl Parse for FenceCommand {
+    fn parse(node: &Node) -> Result<Self, Mismatch> {
+        let Value::Table(mut entries) = node.structured() else {
+            let example = "a table, such as { command = [\"/usr/bin/fence\"], timeout = \"10s\" }";
+            return Err(node.expected(example));
+        };
+        let command = entries.remove("command");
+        let command =
+            command.ok_or_else(|| "it has no command: the program to run and its arguments".to_owned())?;
+        let parsed = Self {
+            name: entry("name", entries.remove("name").as_ref())?.unwrap_or_default(),
+            command: entry("command", Some(&command))?.unwrap_or_default(),
+            timeout: entry("timeout", entries.remove("timeout").as_ref())?.unwrap_or(TIMEOUT),
+        };
+        if let Some((key, node)) = entries.first_key_value() {
+            let message = format!("{key}: unknown key; valid: command, timeout, name");
+            return Err(Mismatch { message, at: Some(node.key_origin.clone()) });
+        }
+        if parsed.timeout.is_zero() || parsed.timeout > HOUR {
+            let message = format!("timeout: {:?} is out of range; 1ms to 1h is valid", parsed.timeout);
+            return Err(message.into());
+        }
+        Ok(parsed)
+    }
+
+    fn show(&self) -> String {
+        let (command, timeout) = (self.command.show(), self.timeout.show());
+        format!("{{ name = {}, command = {command}, timeout = {timeout} }}", self.name.show())
+    }
+
+    #[cfg(test)]
+    fn schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        let (command, timeout) = (Vec::<String>::schema(generator), Duration::schema(generator));
+        let name = String::schema(generator);
+        schemars::json_schema!({
+            "type": "object",
+            "properties": { "name": name, "command": command, "timeout": timeout },
+            "required": ["command"],
+            "additionalProperties": false
+        })
+    }
+}
+
+fn entry<T: Parse>(key: &str, node: Option<&Node>) -> Result<Option<T>, Mismatch> {
+    let parse = |node: &Node| {
+        T::parse(node).map_err(|wrong| Mismatch {
+            message: format!("{key}: {}", wrong.message),
+            at: Some(wrong.at.unwrap_or_else(|| node.origin.clone())),
+        })
+    };
+    node.map(parse).transpose()
+}

@@ -1,0 +1,163 @@
+//! Commands that run at certain points of a leadership.
+
+use std::{fmt, time::Duration};
+
+use super::{parse::choice, reader::Section};
+
+const HOUR: Duration = Duration::from_secs(3600);
+const MILLISECOND: Duration = Duration::from_millis(1);
+
+/// A command that runs at a certain point of a leadership.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hook {
+    /// The program and its arguments; environment and directory as for the job.
+    pub command: Vec<String>,
+    /// After which it is killed with everything it started, and counts as failed.
+    pub timeout: Duration,
+    /// Whether the worker waits for it.
+    pub mode: HookMode,
+}
+
+choice! {
+    /// Whether the worker waits for a hook.
+    pub enum HookMode {
+        /// It waits, and the hook may have a say in what follows.
+        Sync = "sync",
+        /// The hook runs beside everything else, and can neither delay nor refuse anything.
+        Async = "async",
+    }
+    later: []
+}
+
+/// The hooks of a job.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hooks {
+    /// Runs while the old leader may still be stopping; must change nothing outside this node.
+    pub prepare: Option<Hook>,
+    /// Runs when this member leads, before the job is started.
+    pub before_takeover: Option<Hook>,
+    /// Runs when the job is ready.
+    pub after_ready: Option<Hook>,
+    /// Runs before the job is stopped.
+    pub before_stop: Option<Hook>,
+    /// Runs when no process of the job is left.
+    pub after_stop: Option<Hook>,
+    /// Runs on every member when the leader changes.
+    pub on_leader_changed: Option<Hook>,
+}
+
+/// The name of a hook.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum HookName {
+    /// [`Hooks::prepare`]
+    Prepare,
+    /// [`Hooks::before_takeover`]
+    BeforeTakeover,
+    /// [`Hooks::after_ready`]
+    AfterReady,
+    /// [`Hooks::before_stop`]
+    BeforeStop,
+    /// [`Hooks::after_stop`]
+    AfterStop,
+    /// [`Hooks::on_leader_changed`]
+    OnLeaderChanged,
+}
+
+impl HookName {
+    /// All of them, in the order of a leadership.
+    pub const ALL: [HookName; 6] = [
+        HookName::Prepare,
+        HookName::BeforeTakeover,
+        HookName::AfterReady,
+        HookName::BeforeStop,
+        HookName::AfterStop,
+        HookName::OnLeaderChanged,
+    ];
+
+    /// The name as it is configured.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            HookName::Prepare => "prepare",
+            HookName::BeforeTakeover => "before_takeover",
+            HookName::AfterReady => "after_ready",
+            HookName::BeforeStop => "before_stop",
+            HookName::AfterStop => "after_stop",
+            HookName::OnLeaderChanged => "on_leader_changed",
+        }
+    }
+
+    /// Whether it can refuse what would follow.
+    pub fn can_refuse(self) -> bool {
+        matches!(self, HookName::Prepare | HookName::BeforeTakeover)
+    }
+
+    /// The mode by default.
+    fn mode(self) -> HookMode {
+        match self {
+            HookName::AfterReady | HookName::OnLeaderChanged => HookMode::Async,
+            _ => HookMode::Sync,
+        }
+    }
+
+    /// Why it can have no other mode than its default; `None` if it can.
+    fn why_only_one_mode(self) -> Option<&'static str> {
+        match self {
+            HookName::Prepare | HookName::BeforeTakeover => {
+                Some("the takeover waits for it and needs its result")
+            }
+            HookName::AfterReady => Some("the job is ready before it runs, so nothing waits for it"),
+            HookName::OnLeaderChanged => Some("it runs on members that do not lead, so nothing waits for it"),
+            HookName::BeforeStop | HookName::AfterStop => None,
+        }
+    }
+}
+
+impl fmt::Display for HookName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Hooks {
+    /// The hook of that name, if one is configured.
+    pub fn get(&self, name: HookName) -> Option<&Hook> {
+        match name {
+            HookName::Prepare => &self.prepare,
+            HookName::BeforeTakeover => &self.before_takeover,
+            HookName::AfterReady => &self.after_ready,
+            HookName::BeforeStop => &self.before_stop,
+            HookName::AfterStop => &self.after_stop,
+            HookName::OnLeaderChanged => &self.on_leader_changed,
+        }
+        .as_ref()
+    }
+
+    pub(super) fn read(section: &mut Section<'_>) -> Self {
+        Self {
+            prepare: read_hook(HookName::Prepare, section),
+            before_takeover: read_hook(HookName::BeforeTakeover, section),
+            after_ready: read_hook(HookName::AfterReady, section),
+            before_stop: read_hook(HookName::BeforeStop, section),
+            after_stop: read_hook(HookName::AfterStop, section),
+            on_leader_changed: read_hook(HookName::OnLeaderChanged, section),
+        }
+    }
+}
+
+fn read_hook(name: HookName, section: &mut Section<'_>) -> Option<Hook> {
+    section
+        .optional_table(name.as_str(), |section| {
+            let command = section.required("command", "the program to run and its arguments");
+            let timeout = section.duration("timeout", Duration::from_secs(10), MILLISECOND..=HOUR);
+            let (mode, usual) = (section.or("mode", name.mode()), name.mode());
+            if let Some(why) = name.why_only_one_mode().filter(|_| mode != usual) {
+                let (mode, usual) = (mode.as_str(), usual.as_str());
+                section.problem(
+                    "mode",
+                    format!("{mode:?} is not possible for {name}: {why}; {usual:?} is valid"),
+                );
+            }
+            Some(Hook { command: command?, timeout, mode })
+        })
+        .flatten()
+}

@@ -1,0 +1,199 @@
+//! Fences the former leaders of a job that did not leave cleanly, before this member starts the job.
+//!
+//! A leader writes down that its job is about to start, and removes that when no process of it is left. A leader that
+//! vanishes can't, so the next one finds it. The record is written only while the leader holds its leader znode. So the
+//! next leader, which creates its own after that, reads all that former ones have written.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use election_core::{
+    Failure, Leadership, MemberId, Paths, SiteId,
+    operator::{Leading, OperatorError, change_breadcrumbs},
+    record::{Breadcrumb, Breadcrumbs},
+};
+use metrics::counter;
+use zk_session::{Incarnation, Session};
+
+use crate::{
+    config::{Fence, FenceFailure},
+    wall::unix_ms,
+    worker::{
+        job::{Deadline, JobEnv},
+        state::JobSlot,
+    },
+};
+
+/// The delay before this member tries again to report that its job has ended.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// How long the reasons of former leaders that are not fenced may be in the history, in bytes.
+const REMARK: usize = 300;
+
+/// How this member fences, and is recorded itself.
+#[derive(Clone)]
+pub(super) struct Fencing {
+    pub(super) session: Session,
+    pub(super) paths: Paths,
+    pub(super) me: MemberId,
+    pub(super) site: SiteId,
+    pub(super) address: String,
+    /// Whether the leader znode shows the leader's term.
+    pub(super) has_elector: bool,
+    pub(super) fence: Fence,
+}
+
+impl Fencing {
+    /// Fences all former leaders of the slot that may still run the job, and records that the job is about to start here.
+    /// Does only the latter if all of them have left cleanly, and nothing if the job has run in this leadership before.
+    ///
+    /// # Errors
+    /// Who could not be fenced and why, unless the configuration takes that risk; or why the record can't be used.
+    ///
+    /// # Cancel safety
+    /// A command in progress is killed. Who was fenced is not fenced again.
+    pub(super) async fn clear(
+        &self,
+        slot: &JobSlot,
+        leadership: &Leadership,
+        env: &JobEnv,
+    ) -> Result<(), Failure> {
+        let session = self.session.active().await?;
+        let nomination = leadership.nomination();
+        let leading = Leading { member: &self.me, slot: nomination.slot, term: nomination.term };
+        let leading = Some(leading).filter(|_| self.has_elector);
+        let token = leadership.fencing_token();
+        let mut at_risk = BTreeSet::new();
+        loop {
+            let left = self.look(&session, leading).await?;
+            if left.leaderships.iter().any(|left| left.member == self.me && left.fencing_token == token) {
+                return Ok(());
+            }
+            let is_next = |left: &&Breadcrumb| !at_risk.contains(&left.fencing_token);
+            let Some(former) = left.to_fence(nomination.slot, &self.me).find(is_next).cloned() else { break };
+            match self.fence_one(slot, leadership, env, &former).await {
+                Ok(()) => {
+                    let remove = |left: &mut Breadcrumbs| left.remove(&former.member, former.fencing_token);
+                    change_breadcrumbs(&session, &self.paths, leading, |left, _| remove(left)).await?;
+                }
+                Err(why) if self.fence.on_failure == FenceFailure::Continue => {
+                    let job = slot.name();
+                    tracing::error!(
+                        job,
+                        "{why}; the job is started beside it, because job.{job}.fence.on_failure is \"continue\""
+                    );
+                    leadership.remark(shortened(&format!("started without a fence: {why}")));
+                    at_risk.insert(former.fencing_token);
+                }
+                Err(why) => return Err(Failure::new(why)),
+            }
+        }
+        let mine = Breadcrumb {
+            member: self.me.clone(),
+            ballot: None,
+            site: self.site.clone(),
+            address: Some(self.address.clone()),
+            slot: nomination.slot,
+            term: nomination.term,
+            fencing_token: token,
+            since_ms: unix_ms(),
+        };
+        change_breadcrumbs(&session, &self.paths, leading, |left, ballot| {
+            left.enter(Breadcrumb { ballot: ballot.cloned(), ..mine.clone() });
+        })
+        .await?;
+        Ok(())
+    }
+
+    async fn look(
+        &self,
+        session: &Incarnation,
+        leading: Option<Leading<'_>>,
+    ) -> Result<Breadcrumbs, Failure> {
+        match change_breadcrumbs(session, &self.paths, leading, |_, _| {}).await {
+            Err(OperatorError::Record(error)) => Err(Failure::new(format!(
+                "who has to be fenced is not known: {error}; `dr-worker ack --fenced` replaces it"
+            ))),
+            known => Ok(known?),
+        }
+    }
+
+    /// Runs all commands against one former leader. The error is a sentence.
+    async fn fence_one(
+        &self,
+        slot: &JobSlot,
+        leadership: &Leadership,
+        env: &JobEnv,
+        former: &Breadcrumb,
+    ) -> Result<(), String> {
+        let (job, member, term) = (slot.name(), &former.member, former.term);
+        tracing::warn!(job, %member, site = %former.site, term, "fencing a former leader that did not leave cleanly");
+        let counted =
+            |outcome| counter!("dr_fences_total", "job" => job.to_owned(), "outcome" => outcome).increment(1);
+        for command in &self.fence.commands {
+            let variables = env.to_fence(&slot.spec.env, &command.name, former);
+            let by = Deadline::from(leadership.work_until());
+            if let Err((problem, stderr)) = slot.fence(command.clone(), variables, by).await {
+                counted("failed");
+                let name = &command.name;
+                let stderr = if stderr.is_empty() { stderr } else { format!(": {stderr}") };
+                return Err(format!("{member} is not fenced: {name} {problem}{stderr}"));
+            }
+        }
+        counted("done");
+        tracing::warn!(job, %member, term, "the former leader is fenced");
+        Ok(())
+    }
+
+    /// Reports that no process of the job is left that was started with this token. If the session is over, that is
+    /// repeated in the background: a leader may be about to fence this member.
+    ///
+    /// # Cancel safety
+    /// May have been reported or not.
+    pub(super) async fn left(&self, job: &str, fencing_token: u64) {
+        let reported = match self.session.incarnation() {
+            Some(session) => self.report_left(&session, fencing_token).await,
+            None => Err(OperatorError::Closed),
+        };
+        let Err(error) = reported else { return };
+        tracing::info!(job, "it is not reported yet that the job has ended here: {error}");
+        let (fencing, job) = (self.clone(), job.to_owned());
+        tokio::spawn(async move {
+            while let Ok(session) = fencing.session.active().await {
+                match fencing.report_left(&session, fencing_token).await {
+                    Ok(()) => return tracing::info!(job, "it is reported that the job has ended here"),
+                    Err(OperatorError::Record(error)) => return tracing::warn!(job, "{error}"),
+                    Err(_) => tokio::time::sleep(RETRY).await,
+                }
+            }
+        });
+    }
+
+    async fn report_left(&self, session: &Incarnation, fencing_token: u64) -> Result<(), OperatorError> {
+        let remove = |left: &mut Breadcrumbs| left.remove(&self.me, fencing_token);
+        change_breadcrumbs(session, &self.paths, None, |left, _| remove(left)).await.map(drop)
+    }
+
+    /// Reports that what an earlier process of this member has led has ended, if that had this ballot: this process has
+    /// proved it at its start.
+    ///
+    /// # Cancel safety
+    /// May have been reported or not.
+    pub(super) async fn returned(&self, job: &str, ballot: &str) {
+        let Ok(session) = self.session.active().await else { return };
+        let is_own = |left: &Breadcrumb| {
+            left.member == self.me && left.ballot.as_ref().is_some_and(|own| own.as_str() == ballot)
+        };
+        let remove = |left: &mut Breadcrumbs| left.leaderships.retain(|left| !is_own(left));
+        if let Err(error) = change_breadcrumbs(&session, &self.paths, None, |left, _| remove(left)).await {
+            tracing::warn!(
+                job,
+                "it is not reported that the job of an earlier worker has ended here: {error}"
+            );
+        }
+    }
+}
+
+fn shortened(text: &str) -> String {
+    let end = (0..=REMARK.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    text[..end].to_owned()
+}

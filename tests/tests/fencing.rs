@@ -1,0 +1,273 @@
+//! A leader that did not leave cleanly is fenced before the job starts elsewhere, and any other leader is not.
+#![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
+
+use std::fs;
+use std::path::PathBuf;
+
+use e2e::{Cluster, Driver, JOB, Leader, SOON, Setup, wait_for};
+use serde_json::json;
+use zk_session::BootTime;
+
+e2e::with_both_drivers!(
+    a_leader_that_vanishes_is_fenced_once_and_no_other,
+    a_leader_of_a_queue_is_fenced_too,
+    what_can_not_be_fenced_keeps_the_job_down_until_it_can,
+    who_comes_back_or_is_confirmed_as_off_is_not_fenced,
+    who_was_not_fenced_is_fenced_by_a_later_leader,
+);
+
+/// Two commands that record their calls. The second one does what a file says: `ok`, `fail` or `hang`.
+struct Fence {
+    dir: tempfile::TempDir,
+}
+
+impl Fence {
+    fn new() -> Self {
+        let fence = Self { dir: tempfile::tempdir().unwrap() };
+        fence.does("ok");
+        fence
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn does(&self, how: &str) {
+        fs::write(self.file("how"), how).unwrap();
+    }
+
+    /// The setup with these commands.
+    fn of(&self, setup: Setup, on_failure: &str) -> Setup {
+        let (calls, how) = (self.file("calls").display().to_string(), self.file("how").display().to_string());
+        let who = "$DR_FENCE $DR_MEMBER: $DR_PREVIOUS_LEADER $DR_PREVIOUS_SITE $DR_PREVIOUS_ADDRESS \
+                   $DR_PREVIOUS_TERM $DR_TERM";
+        let first = format!("echo {who} >> {calls}; echo \"$DR_FENCE_REASON\" > {calls}.reason");
+        let second = format!(
+            "case $(cat {how}) in \
+             fail) echo no answer from the power supply >&2; exit 1;; \
+             hang) trap '' TERM; setsid sleep 1000 & sleep 1000;; esac; \
+             echo {who} $(cut -d ' ' -f 1 /proc/uptime) >> {calls}"
+        );
+        let script = |name: &str, text: String| {
+            toml::Value::from(toml::Table::from_iter([
+                ("name".to_owned(), name.into()),
+                ("command".to_owned(), vec!["sh".to_owned(), "-c".to_owned(), text].into()),
+                ("timeout".to_owned(), "2s".into()),
+            ]))
+        };
+        let commands = vec![script("first", first), script("second", second)];
+        setup.set("job.orders.fence.commands", commands).set("job.orders.fence.on_failure", on_failure)
+    }
+
+    fn calls(&self) -> Vec<String> {
+        let text = fs::read_to_string(self.file("calls")).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// Who was fenced, by both commands: `MEMBER: FORMER`.
+    fn done(&self) -> Vec<String> {
+        let calls = self.calls();
+        let second = calls.iter().filter_map(|line| line.strip_prefix("second "));
+        second.map(|line| line.split(' ').take(2).collect::<Vec<_>>().join(" ")).collect()
+    }
+}
+
+/// Whose job may still run, by the record.
+async fn left(cluster: &Cluster) -> Vec<String> {
+    let record = cluster.znodes().await.json(&format!("{JOB}/breadcrumbs")).await;
+    let all = record["leaderships"].as_array().unwrap();
+    all.iter().map(|left| left["member"].as_str().unwrap().to_owned()).collect()
+}
+
+async fn is_left(cluster: &Cluster, members: &[&str]) {
+    wait_for(&format!("the record of {members:?}"), SOON, async || {
+        let left = left(cluster).await;
+        if left == members { Ok(()) } else { Err(format!("{left:?}")) }
+    })
+    .await;
+}
+
+/// Kills the leader's worker; its guards end the job and its session.
+fn kill(cluster: &mut Cluster, leader: &Leader) {
+    cluster.worker(&leader.member).kill();
+}
+
+fn two(driver: Driver) -> Setup {
+    Setup::new(driver).workers(&[("east-1", "east"), ("west-1", "west")])
+}
+
+async fn a_leader_that_vanishes_is_fenced_once_and_no_other(driver: Driver) {
+    let fence = Fence::new();
+    let mut cluster = Cluster::of(fence.of(two(driver), "stop")).await;
+    let first = cluster.settled().await;
+    cluster.acts(first.token).await;
+    is_left(&cluster, &[&first.member]).await;
+    // Planned moves.
+    for to in ["west-1", "east-1"] {
+        cluster.operator().done(&["switchover", "--to", to, "--wait"]).await;
+        is_left(&cluster, &[to]).await;
+    }
+    // A restart, a stop and a start of the job, and of the leader's worker: it leaves cleanly.
+    for verb in ["restart", "stop", "start"] {
+        cluster.operator().done(&[verb, "--wait"]).await;
+    }
+    let second = cluster.leader_is("east-1", SOON, |leader| leader.member == "east-1").await;
+    cluster.worker("east-1").ask_to_end();
+    wait_for("the end of east-1", SOON, async || {
+        cluster.worker("east-1").ended().map(drop).ok_or_else(|| "it runs".to_owned())
+    })
+    .await;
+    let third = cluster.successor_of(&second, SOON).await;
+    cluster.worker("east-1").start();
+    cluster.standing_by(1).await;
+    cluster.acts(third.token).await;
+    assert_eq!(fence.calls(), Vec::<String>::new());
+    is_left(&cluster, &["west-1"]).await;
+
+    kill(&mut cluster, &third);
+    let fourth = cluster.successor_of(&third, SOON).await;
+    let acting = cluster.acts(fourth.token).await;
+    let calls = fence.calls();
+    let call = format!("east-1: west-1 west 127.0.0.1 {} {}", third.term, fourth.term);
+    assert_eq!(calls[0], format!("first {call}"));
+    let fenced_at = calls[1].strip_prefix(&format!("second {call} ")).unwrap_or_else(|| panic!("{calls:?}"));
+    let fenced_at = BootTime::from_duration(std::time::Duration::from_secs_f64(fenced_at.parse().unwrap()));
+    assert!(fenced_at < acting.from, "the job acted {acting:?}, before the fence at {fenced_at:?}");
+    assert_eq!(calls.len(), 2, "{calls:?}");
+    let reason = fs::read_to_string(fence.file("calls.reason")).unwrap();
+    let expected = format!(
+        "west-1 of site west led in term {} and has not reported that its job has ended\n",
+        third.term
+    );
+    assert_eq!(reason, expected);
+    is_left(&cluster, &["east-1"]).await;
+    assert_eq!(cluster.worker("east-1").counted("dr_fences_total", "outcome=\"done\"").await, 1);
+
+    // A clean move after it.
+    cluster.worker("west-1").start();
+    cluster.standing_by(1).await;
+    cluster.operator().done(&["switchover", "--to", "west-1", "--wait"]).await;
+    assert_eq!(fence.calls().len(), 2);
+    cluster.journal().assert_one_at_a_time();
+    cluster.end().await;
+}
+
+async fn a_leader_of_a_queue_is_fenced_too(driver: Driver) {
+    let fence = Fence::new();
+    let setup = two(driver).set("job.orders.recipe", "queue");
+    let mut cluster = Cluster::of(fence.of(setup, "stop")).await;
+    let first = cluster.settled().await;
+    cluster.acts(first.token).await;
+    kill(&mut cluster, &first);
+    let second = cluster.successor_of(&first, SOON).await;
+    cluster.acts(second.token).await;
+    assert_eq!(fence.done(), [format!("{}: {}", second.member, first.member)]);
+    is_left(&cluster, &[&second.member]).await;
+    cluster.end().await;
+}
+
+async fn what_can_not_be_fenced_keeps_the_job_down_until_it_can(driver: Driver) {
+    let fence = Fence::new();
+    let mut cluster = Cluster::of(fence.of(two(driver), "stop")).await;
+    let first = cluster.settled().await;
+    cluster.acts(first.token).await;
+    fence.does("hang");
+    kill(&mut cluster, &first);
+    wait_for("the reason in `list`", SOON, async || {
+        let list = cluster.operator().done(&["list"]).await.stdout;
+        let says = |text: &str| list.contains(text);
+        let is_there = says("second did not end within 2s and was killed")
+            && says(&format!("not-fenced: {} of site {} led", first.member, first.site))
+            && says("fix: `dr-worker ack --fenced --job orders`");
+        if is_there { Ok(()) } else { Err(list) }
+    })
+    .await;
+    cluster.leader().await.unwrap_err();
+    let other = if first.member == "east-1" { "west-1" } else { "east-1" };
+    assert!(cluster.worker(other).counted("dr_fences_total", "outcome=\"failed\"").await > 0);
+    assert!(cluster.worker(other).counted("dr_takeover_failures_total", "").await > 0);
+    fence.does("fail");
+    wait_for("the other reason in `explain`", SOON, async || {
+        let explain = cluster.operator().done(&["explain"]).await.stdout;
+        if explain.contains("second failed with exit code 1: no answer") { Ok(()) } else { Err(explain) }
+    })
+    .await;
+    assert_eq!(fence.done(), Vec::<String>::new());
+
+    fence.does("ok");
+    let second = cluster.successor_of(&first, SOON).await;
+    cluster.acts(second.token).await;
+    assert_eq!(fence.done(), [format!("{other}: {}", first.member)]);
+    let list = cluster.operator().done(&["list"]).await.stdout;
+    assert!(!list.contains("not-fenced"), "{list}");
+    cluster.journal().assert_one_at_a_time();
+    // No process of a command that hung is left.
+    cluster.end().await;
+}
+
+async fn who_comes_back_or_is_confirmed_as_off_is_not_fenced(driver: Driver) {
+    let fence = Fence::new();
+    fence.does("fail");
+    let mut cluster = Cluster::of(fence.of(two(driver), "stop")).await;
+    let first = cluster.settled().await;
+    cluster.acts(first.token).await;
+    kill(&mut cluster, &first);
+    wait_for("a try to fence it", SOON, async || {
+        if fence.calls().is_empty() { Err("none".to_owned()) } else { Ok(()) }
+    })
+    .await;
+    // Its next worker proves that nothing of the job is left there.
+    cluster.worker(&first.member).start();
+    let second = cluster.successor_of(&first, SOON).await;
+    cluster.acts(second.token).await;
+    is_left(&cluster, &[&second.member]).await;
+    cluster.standing_by(1).await;
+
+    kill(&mut cluster, &second);
+    wait_for("a try to fence the next one", SOON, async || {
+        let word = format!(": {} ", second.member);
+        if fence.calls().iter().any(|call| call.contains(&word)) { Ok(()) } else { Err("none".to_owned()) }
+    })
+    .await;
+    let said = cluster.operator().done(&["ack", "--fenced"]).await.stdout;
+    assert!(
+        said.starts_with(&format!("orders: confirmed as off, so not fenced: {}; ", second.member)),
+        "{said}"
+    );
+    let third = cluster.successor_of(&second, SOON).await;
+    cluster.acts(third.token).await;
+    is_left(&cluster, &[&third.member]).await;
+    let again = cluster.operator().json(&["ack", "--fenced"]).await;
+    assert_eq!(again["fenced"], json!([]), "{again}");
+    is_left(&cluster, &[&third.member]).await;
+    assert_eq!(fence.done(), Vec::<String>::new());
+    cluster.journal().assert_one_at_a_time();
+    cluster.end().await;
+}
+
+async fn who_was_not_fenced_is_fenced_by_a_later_leader(driver: Driver) {
+    let fence = Fence::new();
+    fence.does("fail");
+    let setup = Setup::new(driver).workers(&[("east-1", "east"), ("west-1", "west"), ("west-2", "west")]);
+    let mut cluster = Cluster::of(fence.of(setup, "continue")).await;
+    let first = cluster.settled().await;
+    cluster.acts(first.token).await;
+    kill(&mut cluster, &first);
+    let second = cluster.successor_of(&first, SOON).await;
+    cluster.acts(second.token).await;
+    is_left(&cluster, &[&first.member, &second.member]).await;
+    let history = cluster.operator().json(&["history", "--job", JOB]).await.to_string();
+    let remark =
+        format!("started without a fence: {} is not fenced: second failed with exit code 1", first.member);
+    assert!(history.contains(&remark), "{history}");
+    assert!(cluster.worker(&second.member).log_text().contains("the job is started beside it"));
+
+    fence.does("ok");
+    kill(&mut cluster, &second);
+    let third = cluster.successor_of(&second, SOON).await;
+    cluster.acts(third.token).await;
+    let expected = [&first, &second].map(|former| format!("{}: {}", third.member, former.member));
+    assert_eq!(fence.done(), expected);
+    is_left(&cluster, &[&third.member]).await;
+    cluster.end().await;
+}
