@@ -29,12 +29,15 @@ mod error;
 mod logging;
 mod mask;
 mod operator;
+mod private_file;
 mod program;
 mod rotating;
 mod signals;
+mod tls;
 pub mod view;
 mod wall;
 pub mod worker;
+mod workers;
 
 use std::process::ExitCode;
 

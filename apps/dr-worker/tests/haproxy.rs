@@ -128,6 +128,11 @@ struct Server {
 impl Proxy {
     /// With the example's configuration at other ports, and this method of the checks.
     fn start(dir: &Path, workers: [&Running; 2], jobs: &[u16], method: &str) -> Self {
+        Self::start_with(dir, workers, jobs, &[("meth GET", &format!("meth {method}"))])
+    }
+
+    /// With the example's configuration at other ports, and these changes.
+    fn start_with(dir: &Path, workers: [&Running; 2], jobs: &[u16], changes: &[(&str, &str)]) -> Self {
         let ports = PortReservation::take(2).expect("free ports");
         let [front, status] = ports.ports() else { unreachable!("two were taken") };
         let text = fs::read_to_string(at("examples/haproxy/haproxy.cfg")).expect("the example");
@@ -136,13 +141,13 @@ impl Proxy {
             (":8404".to_owned(), format!(":{status}")),
             (":9081 port 7080".to_owned(), format!(":{} port {}", jobs[0], workers[0].port)),
             (":9082 port 7081".to_owned(), format!(":{} port {}", jobs[1], workers[1].port)),
-            ("meth GET".to_owned(), format!("meth {method}")),
         ];
-        let text = replaced.iter().fold(text, |text, (from, to)| {
-            assert!(text.contains(from), "{from} is not in the example");
-            text.replace(from, to)
+        let changes = changes.iter().map(|(from, to)| ((*from).to_owned(), (*to).to_owned()));
+        let text = replaced.into_iter().chain(changes).fold(text, |text, (from, to)| {
+            assert!(text.contains(&from), "{from} is not in the example");
+            text.replace(&from, &to)
         });
-        let config = dir.join(format!("haproxy-{method}.cfg"));
+        let config = dir.join("haproxy.cfg");
         fs::write(&config, text).expect("a file");
         let mut command = Command::new("haproxy");
         // Debian has it where only root's PATH leads.
@@ -341,6 +346,31 @@ fn checks_by_head_and_by_options_find_the_leader_too() {
         pair.is_settled("UP", "DOWN");
         pair.stays_with("east-1");
     }
+}
+
+/// With TLS, as README.md of the example describes it.
+#[cfg(feature = "tls")]
+#[test]
+fn checks_over_tls_find_the_leader() {
+    use support::pki::{HERE, Pki};
+    if !is_there("haproxy", "haproxy") {
+        return;
+    }
+    let (stage, pki) = (Stage::new("/haproxy-tls"), Pki::new());
+    pki.issue("worker", "ca", HERE, 2);
+    let tls = pki.setting(&[("cert_file", "worker.pem"), ("key_file", "worker.key"), ("ca_file", "ca.pem")]);
+    let worker = |id, site| stage.worker(id, site, &[&tls]).over(&pki.client(None));
+    let east = worker("east-1", "east");
+    until("east-1 leads", || leads(&east));
+    let west = worker("west-1", "west");
+    let jobs = PortReservation::take(2).expect("free ports");
+    let check = format!("default-server check check-ssl verify required ca-file {} ", pki.path("ca.pem").display());
+    let proxy = Proxy::start_with(stage.dir.path(), [&east, &west], jobs.ports(), &[("default-server check ", &check)]);
+    let check_of = |name| proxy.server(name).map(|server| (server.state, server.check));
+    until("HAProxy has east-1 up", || {
+        check_of("east-1") == Some(("UP".to_owned(), "L7OK,200".to_owned()))
+            && check_of("west-1") == Some(("DOWN".to_owned(), "L7STS,503".to_owned()))
+    });
 }
 
 #[test]

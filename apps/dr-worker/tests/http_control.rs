@@ -2,17 +2,12 @@
 
 mod support;
 
-use std::{
-    fs,
-    io::{BufRead as _, BufReader},
-    os::unix::fs::PermissionsExt as _,
-    sync::{Arc, Mutex},
-};
+use std::{fs, os::unix::fs::PermissionsExt as _};
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use support::{
-    Outcome, Running, code_of,
+    Log, Outcome, Running, code_of,
     stage::{Stage, leads},
     until,
 };
@@ -45,26 +40,11 @@ fn ended(worker: &Running, request: &Value) -> Value {
     outcome
 }
 
-/// A worker, and the lines of its log.
-fn logged(command: &mut std::process::Command) -> (Running, Arc<Mutex<String>>) {
-    let (log, stderr) = std::io::pipe().expect("a pipe");
-    let mut log = BufReader::new(log);
-    let worker = Running::start_logging_to(command.stderr(stderr), &mut log);
-    let lines = Arc::new(Mutex::new(String::new()));
-    let kept = Arc::clone(&lines);
-    std::thread::spawn(move || {
-        for line in log.lines().map_while(Result::ok) {
-            kept.lock().expect("no panic").push_str(&format!("{line}\n"));
-        }
-    });
-    (worker, lines)
-}
-
 #[test]
 fn leadership_is_moved_and_paused_by_http() {
     let stage = Stage::new("/http-control");
     let (_, setting) = stage.tokens(&format!("# of the deployment\n{OTHER}\n{TOKEN}\n"));
-    let (east, log) = logged(&mut stage.worker_command("east-1", "east", &[&setting]));
+    let (east, log) = Log::of(&mut stage.worker_command("east-1", "east", &[&setting]));
     until("east-1 leads", || leads(&east));
     let west = stage.worker("west-1", "west", &[&setting]);
     until("west-1 is standby", || west.code("/standby") == 200);
@@ -119,8 +99,8 @@ fn leadership_is_moved_and_paused_by_http() {
     }
 
     // Each control request is in the log, its token never.
-    until("the log has the last request", || log.lock().expect("no panic").contains("\"path\":\"/resume\""));
-    let log = log.lock().expect("no panic").clone();
+    until("the log has the last request", || log.has("\"path\":\"/resume\""));
+    let log = log.text();
     let lines: Vec<Value> = log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     let control: Vec<_> = lines.iter().filter(|line| line["path"].is_string()).collect();
     assert_eq!(control.len(), 7, "{log}");
@@ -137,7 +117,7 @@ fn leadership_is_moved_and_paused_by_http() {
 fn control_needs_a_token() {
     let stage = Stage::new("/http-tokens");
     let (file, setting) = stage.tokens(TOKEN);
-    let (east, log) = logged(&mut stage.worker_command("east-1", "east", &[&setting]));
+    let (east, log) = Log::of(&mut stage.worker_command("east-1", "east", &[&setting]));
     until("east-1 leads", || leads(&east));
 
     for path in ["/switchover", "/failover", "/pause", "/resume"] {
@@ -187,8 +167,8 @@ fn control_needs_a_token() {
     fs::remove_file(&file).expect("removed");
     assert_eq!(post(&east, "/resume", OTHER, &json!({})).0, 403);
 
-    until("the log has the last one", || log.lock().expect("no panic").contains("No such file"));
-    let log = log.lock().expect("no panic").clone();
+    until("the log has the last one", || log.has("No such file"));
+    let log = log.text();
     assert!(!log.contains(TOKEN) && !log.contains(OTHER) && !log.contains("battery"), "{log}");
 }
 

@@ -11,6 +11,8 @@ use crate::{
     connect::connect,
     error::Error,
     mask::mask,
+    tls::ClientTls,
+    workers::Workers,
 };
 
 /// How long to wait for ZooKeeper to close the session.
@@ -84,6 +86,11 @@ impl Operator {
 
     pub(crate) fn paths(&self, job: &str) -> Result<Paths, Error> {
         Paths::new(self.root(), job).map_err(|why| Error::Usage(format!("--job: {why}")))
+    }
+
+    /// A client for workers.
+    pub(crate) fn workers(&self) -> Option<Workers> {
+        ClientTls::of_operator(&self.config.tls).map(|tls| Workers::new(&tls))
     }
 
     /// The names of all elections.

@@ -37,7 +37,7 @@ pub(crate) async fn check(
         return Ok(Some(leader.clone()));
     }
     if request.kind == RequestKind::Switchover && !is_led(request, &snapshot) {
-        let skipped = elector::skipped(job, &snapshot).await;
+        let skipped = elector::skipped(operator.workers(), job, &snapshot).await;
         if let Some(hold) = skipped.and_then(|skipped| hold_of(&skipped, job)) {
             let way_out = format!("`dr-worker failover --job {job}` elects a leader now");
             return Err(Error::NotNow(format!("{job}: no leader can hand over: {hold}; {way_out}")));

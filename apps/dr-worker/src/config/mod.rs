@@ -38,11 +38,12 @@ use election_core::{MemberId, Policy};
 
 use strategies::{Registry, stages::Share};
 
+pub use crate::tls::{PairFiles, TlsFiles};
 pub(crate) use balance::BALANCING;
 pub use balance::BalanceConfig;
 pub use fence::{Fence, FenceCommand, FenceFailure};
 pub use hook::{Hook, HookMode, HookName, Hooks};
-pub use http::{HostPort, HttpConfig};
+pub use http::{ControlAccess, HostPort, HttpConfig, StatusAccess};
 pub(crate) use identity::Identity;
 pub use identity::RunAs;
 pub use job::{JobConfig, Recipe};
@@ -69,6 +70,11 @@ pub use zookeeper::{Access, Auth, Scheme, ZooKeeperConfig};
 use reader::{Findings, Section};
 use tree::Node;
 use zk_session::LeaseTiming;
+
+use crate::{
+    tls::{Unusable, expiry},
+    wall::unix_ms,
+};
 
 /// The JSON Schema of a configuration file. A test generates it from the reader and compares it.
 pub const SCHEMA: &str = include_str!("../../../../config/schema.json");
@@ -139,6 +145,9 @@ impl Config {
             let key = "http.token_file";
             problems.push(Problem::with_key(origin_of(&self.shown, key), key, why));
         }
+        if let Err(Unusable { key, why }) = self.http.load_tls() {
+            problems.push(Problem::with_key(origin_of(&self.shown, key), key, why));
+        }
         if let Some(problem) = self.log.file.as_ref().and_then(|file| runnable::not_a_place(&file.path)) {
             problems.push(Problem::with_key(origin_of(&self.shown, "log.file"), "log.file", problem));
         }
@@ -152,6 +161,37 @@ impl Config {
             }
         }
         Problems::none_of(problems)
+    }
+
+    /// Checks whether other workers and other clients will accept this worker's certificate now. A worker starts without
+    /// that: its job matters more. Returns a warning, if there is one.
+    ///
+    /// # Errors
+    /// Why they refuse it.
+    pub fn check_certificate(&self) -> Result<Option<String>, Problems> {
+        let Ok(tls) = self.http.load_tls() else { return Ok(None) };
+        let ending = tls.expires().and_then(|at| expiry(at, unix_ms() / 1000));
+        let refused = tls.refused_by_workers(&self.public_host());
+        let problem = match (refused, &ending) {
+            (_, Some(ending)) if ending.is_over => ending.sentence.clone(),
+            (Some(why), _) => self.refusal(&why),
+            (None, _) => return Ok(ending.map(|ending| ending.sentence)),
+        };
+        Err(self.problem("http.tls.cert_file", &problem))
+    }
+
+    /// A sentence for an error of the verification of this worker's certificate.
+    pub(crate) fn refusal(&self, why: &str) -> String {
+        format!(
+            "other workers, which reach this one as {}, refuse the certificate: {why}",
+            self.public_host()
+        )
+    }
+
+    /// How others reach the HTTP endpoints of this worker.
+    pub(crate) fn public_host(&self) -> String {
+        let listen = &self.http.listen;
+        if listen.is_wildcard() { self.node.address.clone() } else { listen.host.clone() }
     }
 
     /// A problem with the value of one key that was found when it was used.
@@ -206,6 +246,8 @@ pub struct OperatorConfig {
     pub jobs: BTreeMap<String, PolicyConfig>,
     /// The jobs whose resource checks fencing tokens.
     pub fenced: BTreeSet<String>,
+    /// How to verify workers, and the certificate that they ask for.
+    pub tls: TlsFiles,
     shown: Vec<Shown>,
 }
 
@@ -225,7 +267,7 @@ impl OperatorConfig {
         let read = Section::read_root(root, &mut findings, |root| {
             let node_id = root.table("node", NodeConfig::read_id_alone);
             let zookeeper = root.table("zookeeper", ZooKeeperConfig::read);
-            root.know("http");
+            let tls = root.table("http", http::read_for_operators);
             root.know("log");
             let probes = root.table("probes", ProbesConfig::read);
             root.know("balance");
@@ -239,16 +281,17 @@ impl OperatorConfig {
                     (name.to_owned(), JobConfig::read_policy(name, section, &policy))
                 })
             });
-            Some((node_id, zookeeper?, policy, jobs))
+            Some((node_id, zookeeper?, tls, policy, jobs))
         });
         Problems::none_of(findings.problems)?;
-        let (node_id, zookeeper, policy, jobs) = read.ok_or_else(incomplete)?;
+        let (node_id, zookeeper, tls, policy, jobs) = read.ok_or_else(incomplete)?;
         Ok(Self {
             node_id,
             zookeeper,
             policy,
             jobs: jobs.into_iter().collect(),
             fenced,
+            tls,
             shown: findings.shown,
         })
     }

@@ -259,20 +259,6 @@ impl<'a> Section<'a> {
         self.free = true;
     }
 
-    /// Refuses keys of a later version: ignoring them would promise an effect that they do not have.
-    pub(super) fn not_yet(&mut self, keys: &[&'static str]) {
-        for key in keys {
-            if let Some(node) = self.table.remove(*key) {
-                let full = self.key(key);
-                self.findings.problems.push(Problem::with_key(
-                    &node.key_origin,
-                    full,
-                    "it is not supported by this version; leave it out",
-                ));
-            }
-        }
-    }
-
     /// Reports a problem with the value of a key, or with its absence.
     pub(super) fn problem(&mut self, key: &str, message: impl Into<String>) {
         let origin = self.table.get(key).map_or_else(|| self.origin.clone(), |node| node.origin.clone());

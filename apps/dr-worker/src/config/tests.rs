@@ -340,7 +340,12 @@ fn what_this_version_cannot_do_is_refused_not_ignored() {
             "['Sit 02:00-04:00']",
             "\"Sit 02:00-04:00\" has a day that there is not; valid are",
         ),
-        ("http.tls", "{ cert_file = \"x\" }", "not supported by this version"),
+        ("http.tls", "{ cert_file = \"x\" }", "it needs key_file too"),
+        ("http.tls", "{ key_file = \"x\" }", "it needs cert_file too"),
+        ("http.tls", "{ client_ca_file = \"x\" }", "it needs cert_file too"),
+        ("http.access", "{ status = \"token\" }", "\"token\" needs http.token_file, which is not set"),
+        ("http.access", "{ control = \"certificate\" }", "needs http.tls.client_ca_file, which is not set"),
+        ("http.access", "{ control = \"open\" }", "\"open\" is not known; valid: \"closed\", \"token\""),
     ] {
         let set = format!("{key}={value}");
         let given = Given::file(SMALL).set(&set);

@@ -1,19 +1,10 @@
 //! The tokens that allow control over HTTP.
 
-use std::{
-    fs::OpenOptions,
-    io::Read as _,
-    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
-    path::Path,
-};
+use std::path::Path;
 
 use subtle::{Choice, ConstantTimeEq as _};
 
-/// The permissions that the file must not have: the group may only read it, and others nothing.
-const FORBIDDEN: u32 = 0o037;
-
-/// The longest file.
-const MOST: u64 = 64 * 1024;
+use crate::private_file;
 
 /// The tokens of a file, one per line. Empty lines and lines that begin with `#` are ignored.
 pub struct Tokens(Vec<String>);
@@ -27,32 +18,8 @@ impl Tokens {
     /// # Errors
     /// Why it can't be used and what to do, without its contents.
     pub fn read(path: &Path) -> Result<Self, String> {
-        let name = path.display();
-        let unreadable = |error: std::io::Error| format!("{name} can't be read: {error}");
-        // A pipe would block.
-        let flags = nix::fcntl::OFlag::O_NONBLOCK.bits();
-        let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(unreadable)?;
-        let metadata = file.metadata().map_err(unreadable)?;
-        if !metadata.is_file() {
-            return Err(format!("{name} is not a regular file"));
-        }
-        if metadata.mode() & FORBIDDEN != 0 {
-            let mode = metadata.mode() & 0o777;
-            return Err(format!(
-                "{name} has the permissions {mode:o}; others can use it. Run chmod 600 {name}"
-            ));
-        }
-        let own = nix::unistd::Uid::effective().as_raw();
-        if ![0, own].contains(&metadata.uid()) {
-            let owner = metadata.uid();
-            return Err(format!("{name} belongs to user {owner}; it must belong to root or to user {own}"));
-        }
-        let mut text = String::new();
-        file.take(MOST + 1).read_to_string(&mut text).map_err(unreadable)?;
-        if text.len() as u64 > MOST {
-            return Err(format!("{name} is longer than {MOST} bytes"));
-        }
-        Self::parse(&text).map_err(|why| format!("{name}{why}"))
+        let text = private_file::read(path)?;
+        Self::parse(&text).map_err(|why| format!("{}{why}", path.display()))
     }
 
     fn parse(text: &str) -> Result<Self, String> {
@@ -85,8 +52,6 @@ impl Tokens {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, os::unix::fs::PermissionsExt as _};
-
     use super::*;
 
     const ONE: &str = "0123456789abcdef";
@@ -113,28 +78,5 @@ mod tests {
             let why = Tokens::parse(text).err().unwrap();
             assert!(why.starts_with(part) && !why.contains("cret"), "{text:?}: {why}");
         }
-    }
-
-    #[test]
-    fn a_file_that_others_can_use_is_refused() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("tokens");
-        fs::write(&path, ONE).unwrap();
-        for (mode, is_private) in
-            [(0o600, true), (0o400, true), (0o640, true), (0o644, false), (0o660, false)]
-        {
-            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
-            let read = Tokens::read(&path);
-            assert_eq!(read.is_ok(), is_private, "{mode:o}: {:?}", read.err());
-        }
-        assert!(Tokens::read(&path).err().unwrap().contains("chmod 600"));
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-        fs::write(&path, "x".repeat(70_000)).unwrap();
-        assert!(Tokens::read(&path).err().unwrap().contains("longer than"));
-        assert!(Tokens::read(dir.path()).err().unwrap().contains("not a regular file"));
-        assert!(Tokens::read(&dir.path().join("none")).err().unwrap().contains("can't be read"));
-        let pipe = dir.path().join("pipe");
-        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRUSR).unwrap();
-        assert!(Tokens::read(&pipe).err().unwrap().contains("not a regular file"));
     }
 }

@@ -44,7 +44,7 @@ async fn judge(operator: &Operator, arguments: &CanRestartArguments) -> Result<R
     let missing =
         || Error::Usage("name the member: this host has no usable name, and node.id is not set".to_owned());
     let member = arguments.member.as_ref().or(operator.config.node_id.as_ref()).ok_or_else(missing)?;
-    let electors = Electors::default();
+    let electors = Electors::new(operator.workers());
     let mut jobs = Vec::new();
     for (job, snapshot) in snapshots(operator, None).await? {
         let (policy, strategy) =

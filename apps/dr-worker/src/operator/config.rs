@@ -11,6 +11,9 @@ use crate::{
 pub(super) fn check(sources: &Sources, how: Output) -> Result<(), Error> {
     let config = Config::load(sources)?;
     config.check_node()?;
+    if let Some(warning) = config.check_certificate()? {
+        output::print_warning(warning);
+    }
     let (node, jobs) = (&config.node, config.jobs.iter().map(|job| job.name()).collect::<Vec<_>>());
     if how == Output::Json {
         return output::print_json(&json!({ "member": node.id, "site": node.site, "jobs": jobs }));

@@ -15,6 +15,7 @@ use crate::{
     config::{Config, Sources},
     error::Error,
     program::program,
+    tls::scheme,
     worker::run,
 };
 
@@ -63,11 +64,12 @@ pub(super) fn run(dev: &DevArguments, global: &Global, registry: &Registry) -> R
          nothing, and ends with the worker",
     );
     output::print_progress(format_args!(
-        "ZooKeeper  {connect}\nworker     http://{http}/\n\nFrom another terminal:\n  \
+        "ZooKeeper  {connect}\nworker     {scheme}://{http}/\n\nFrom another terminal:\n  \
          {program} --set zookeeper.connect={connect} list\n  \
          {program} --set zookeeper.connect={connect} history\n  \
          {program} --set node.id={id} --set node.state_dir={state} logs {job}\n\nCtrl-C ends both.\n",
         connect = server.connect_string(),
+        scheme = scheme(config.http.has_tls()),
         program = program(),
         id = config.node.id,
         state = config.node.state_dir.display(),

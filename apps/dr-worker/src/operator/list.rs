@@ -132,7 +132,7 @@ fn page(trouble: &str, shown: &str) -> String {
 async fn read(operator: &Operator, job: Option<&str>) -> Result<Vec<Cluster>, Error> {
     let jobs = operator.jobs(job).await?;
     let observer = operator.observer().await?;
-    let electors = Electors::default();
+    let electors = Electors::new(operator.workers());
     let reads = jobs.iter().map(|job| read_one(operator, &observer, &electors, job));
     let reads: Vec<_> = stream::iter(reads).buffered(READ_AT_ONCE).collect().await;
     let (mut clusters, mut gone) = (Vec::new(), None);

@@ -11,14 +11,18 @@ use election_core::{Skipped, operator::Snapshot};
 use serde_json::Value;
 use tokio::{sync::OnceCell, time::timeout};
 
+use crate::workers::Workers;
+
 /// The timeout of the question.
 const PATIENCE: Duration = Duration::from_millis(700);
 /// The longest answer, in bytes: that of a worker with thousands of jobs is shorter.
-const MAX_ANSWER: u64 = 16 << 20;
+const MAX_ANSWER: usize = 16 << 20;
 
 /// The answers of electors' workers. Each worker is asked once, for all jobs of which it is the elector.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Electors {
+    /// `None`: no question can be asked.
+    workers: Option<Workers>,
     answers: Mutex<HashMap<String, Arc<OnceCell<Option<Value>>>>>,
 }
 
@@ -27,21 +31,25 @@ pub(crate) struct Electors {
 ///
 /// # Cancel safety
 /// Cancel safe: it only reads.
-pub(crate) async fn skipped(job: &str, snapshot: &Snapshot) -> Option<Skipped> {
-    Electors::default().skipped(job, snapshot).await
+pub(crate) async fn skipped(workers: Option<Workers>, job: &str, snapshot: &Snapshot) -> Option<Skipped> {
+    Electors::new(workers).skipped(job, snapshot).await
 }
 
 impl Electors {
+    pub(crate) fn new(workers: Option<Workers>) -> Self {
+        Self { workers, answers: Mutex::default() }
+    }
+
     /// The same, with the answer that its worker has given for another job, if there is one.
     pub(crate) async fn skipped(&self, job: &str, snapshot: &Snapshot) -> Option<Skipped> {
         let elector = snapshot.elector()?;
         let record = snapshot.members.iter().find(|m| m.member == *elector)?;
-        let address = record.http.as_deref()?;
+        let (workers, url) = (self.workers.as_ref()?, record.http.as_deref()?);
         let answer = {
             let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
-            Arc::clone(answers.entry(address.to_owned()).or_default())
+            Arc::clone(answers.entry(url.to_owned()).or_default())
         };
-        let status = answer.get_or_init(|| async { timeout(PATIENCE, ask(address)).await.ok()? }).await;
+        let status = answer.get_or_init(|| async { timeout(PATIENCE, ask(workers, url)).await.ok()? }).await;
         let status = status.as_ref()?;
         // Another process may listen there now.
         if status["member"] != *elector.as_str() || status["jobs"][job]["elector"] != true {
@@ -52,13 +60,6 @@ impl Electors {
 }
 
 /// The worker's `/status`.
-async fn ask(address: &str) -> Option<Value> {
-    // That worker itself has to answer.
-    let client =
-        reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none()).build().ok()?;
-    let answer = client.get(format!("http://{address}/status")).send().await.ok()?;
-    if answer.content_length().is_none_or(|length| length > MAX_ANSWER) {
-        return None;
-    }
-    serde_json::from_slice(&answer.bytes().await.ok()?).ok()
+async fn ask(workers: &Workers, url: &str) -> Option<Value> {
+    serde_json::from_slice(&workers.read(&format!("{url}/status"), MAX_ANSWER).await?).ok()
 }

@@ -9,6 +9,7 @@
 //! what a running worker knows of itself. [`job`] runs the programs of a job, each under a [`guard`].
 
 mod balance;
+mod certificates;
 mod descriptors;
 pub mod guard;
 mod http;

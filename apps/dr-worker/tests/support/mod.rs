@@ -3,6 +3,8 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 pub(crate) mod browser;
+#[cfg(feature = "tls")]
+pub(crate) mod pki;
 pub(crate) mod stage;
 
 use std::{
@@ -144,6 +146,9 @@ pub(crate) struct Running {
     child: Child,
     /// The port that its endpoints listen at.
     pub(crate) port: u16,
+    /// How to reach them if they have TLS.
+    #[cfg(feature = "tls")]
+    pub(crate) https: Option<pki::Https>,
 }
 
 impl Running {
@@ -186,7 +191,19 @@ impl Running {
                 break port;
             }
         };
-        Self { child, port }
+        Self {
+            child,
+            port,
+            #[cfg(feature = "tls")]
+            https: None,
+        }
+    }
+
+    /// The same, whose endpoints have TLS.
+    #[cfg(feature = "tls")]
+    pub(crate) fn over(mut self, https: &pki::Https) -> Self {
+        self.https = Some(https.clone());
+        self
     }
 
     pub(crate) fn pid(&self) -> Pid {
@@ -250,20 +267,13 @@ impl Running {
         headers: &[&str],
         body: &str,
     ) -> (String, String) {
-        use std::io::Write as _;
-        let mut stream = std::net::TcpStream::connect(("127.0.0.1", self.port)).expect("it listens");
+        let stream = std::net::TcpStream::connect(("127.0.0.1", self.port)).expect("it listens");
         stream.set_read_timeout(Some(LONG)).expect("a timeout");
-        let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
-        let length = body.len();
-        let request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: worker\r\nConnection: close\r\n\
-             Content-Length: {length}\r\n{headers}\r\n{body}"
-        );
-        stream.write_all(request.as_bytes()).expect("it reads");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("it answers");
-        let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
-        (head.to_owned(), body.to_owned())
+        #[cfg(feature = "tls")]
+        if let Some(https) = &self.https {
+            return request(https.over(stream), method, path, headers, body).expect("it answers");
+        }
+        request(stream, method, path, headers, body).expect("it answers")
     }
 
     /// The status code of a GET.
@@ -274,14 +284,29 @@ impl Running {
 
 /// One request to a server on this machine: the head and the body.
 pub(crate) fn http(port: u16, method: &str, path: &str) -> std::io::Result<(String, String)> {
-    use std::io::Write as _;
-    let mut stream = std::net::TcpStream::connect(("127.0.0.1", port))?;
+    let stream = std::net::TcpStream::connect(("127.0.0.1", port))?;
     stream.set_read_timeout(Some(LONG))?;
-    let request = format!("{method} {path} HTTP/1.1\r\nHost: worker\r\nConnection: close\r\n\r\n");
+    request(stream, method, path, &[], "")
+}
+
+/// One request on a new connection: the head and the body.
+pub(crate) fn request(
+    mut stream: impl std::io::Read + std::io::Write,
+    method: &str,
+    path: &str,
+    headers: &[&str],
+    body: &str,
+) -> std::io::Result<(String, String)> {
+    let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
+    let length = body.len();
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nHost: worker\r\nConnection: close\r\n\
+         Content-Length: {length}\r\n{headers}\r\n{body}"
+    );
     stream.write_all(request.as_bytes())?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
-    let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+    let (head, body) = answer.split_once("\r\n\r\n").ok_or(std::io::ErrorKind::UnexpectedEof)?;
     Ok((head.to_owned(), body.to_owned()))
 }
 
@@ -310,6 +335,35 @@ pub(crate) fn until(what: &str, mut is: impl FnMut() -> bool) {
         assert!(Instant::now() < deadline, "not within {LONG:?}: {what}");
         // Between two looks.
         std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The log of a worker, as far as it was written.
+#[derive(Clone)]
+pub(crate) struct Log(std::sync::Arc<std::sync::Mutex<String>>);
+
+impl Log {
+    /// Starts a worker, and reads its log.
+    pub(crate) fn of(command: &mut Command) -> (Running, Self) {
+        let (log, stderr) = std::io::pipe().expect("a pipe");
+        let mut log = BufReader::new(log);
+        let worker = Running::start_logging_to(command.stderr(stderr), &mut log);
+        let lines = Self(std::sync::Arc::default());
+        let kept = lines.clone();
+        std::thread::spawn(move || {
+            for line in log.lines().map_while(Result::ok) {
+                kept.0.lock().expect("no panic").push_str(&format!("{line}\n"));
+            }
+        });
+        (worker, lines)
+    }
+
+    pub(crate) fn has(&self, part: &str) -> bool {
+        self.0.lock().expect("no panic").contains(part)
+    }
+
+    pub(crate) fn text(&self) -> String {
+        self.0.lock().expect("no panic").clone()
     }
 }
 

@@ -19,7 +19,7 @@ pub struct Profile {
     pub site: SiteId,
     /// How others can connect to this node.
     pub address: Option<String>,
-    /// Where it serves its HTTP endpoints, as `host:port`.
+    /// Where it serves its HTTP endpoints, as a URL such as `https://10.0.0.1:7080`.
     pub http: Option<String>,
     /// Higher is preferred; 0 or less never leads unless an operator names it.
     pub priority: i64,

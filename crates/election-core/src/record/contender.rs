@@ -22,7 +22,7 @@ pub struct Contender {
     /// The address at which others reach this node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// The address of its HTTP endpoints, as `host:port`.
+    /// The URL of its HTTP endpoints, such as `https://10.0.0.1:7080`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<String>,
     /// The software that it runs.

@@ -26,7 +26,7 @@ pub struct MemberRecord {
     /// The address at which others reach this node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// The address of its HTTP endpoints, as `host:port`.
+    /// The URL of its HTTP endpoints, such as `https://10.0.0.1:7080`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<String>,
     /// Higher is preferred. A member with 0 or less leads only if an operator names it.

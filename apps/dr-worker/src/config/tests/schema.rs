@@ -22,6 +22,7 @@ fn variants() -> Vec<String> {
         "job.orders.output={ kind = \"journal\" }",
         "zookeeper.auth={}",
         "zookeeper.tls={}",
+        "http.tls={}",
         "job.orders.measure={}",
         "job.orders.fence={}",
         "probes.targets.db={ address = \"db:5432\" }",
@@ -31,7 +32,7 @@ fn variants() -> Vec<String> {
 }
 
 /// Defaults that depend on the node or on other keys.
-const DERIVED: [&str; 3] = ["node.id", "node.address", "zookeeper.acl"];
+const DERIVED: [&str; 4] = ["node.id", "node.address", "zookeeper.acl", "http.access.control"];
 
 /// The steps to a key; `*` represents a name that the user chooses.
 fn steps(key: &str) -> Vec<String> {

@@ -1,4 +1,10 @@
-//! Access to control: the bearer token, and the log of who did what.
+//! Access: who may use an endpoint, and the log of who did what.
+//!
+//! | class | endpoints | setting |
+//! |---|---|---|
+//! | health | `/leader`, `/standby`, `/liveness`, `/readiness` | none: open to everyone |
+//! | status | all other GETs but `/config` | `http.access.status` |
+//! | control | POSTs, `/config` | `http.access.control` |
 
 use std::{fmt, path::PathBuf, sync::Arc};
 
@@ -14,13 +20,42 @@ use super::{
     connections::Peer,
 };
 use crate::{
-    config::{HttpConfig, Tokens},
+    config::{ControlAccess, HttpConfig, StatusAccess, Tokens},
     worker::state::Worker,
 };
 
+/// What a request needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Gate {
+    Open,
+    Closed,
+    Token,
+    Certificate,
+}
+
+impl From<StatusAccess> for Gate {
+    fn from(access: StatusAccess) -> Self {
+        match access {
+            StatusAccess::Open => Self::Open,
+            StatusAccess::Token => Self::Token,
+            StatusAccess::Certificate => Self::Certificate,
+        }
+    }
+}
+
+impl From<ControlAccess> for Gate {
+    fn from(access: ControlAccess) -> Self {
+        match access {
+            ControlAccess::Closed => Self::Closed,
+            ControlAccess::Token => Self::Token,
+            ControlAccess::Certificate => Self::Certificate,
+        }
+    }
+}
+
 /// Why a request is not admitted.
 enum Denied {
-    /// No token is configured.
+    /// Such requests are never admitted.
     Closed,
     /// The tokens can't be read now.
     Unusable(String),
@@ -28,17 +63,20 @@ enum Denied {
     Missing,
     /// The request has another token.
     Wrong,
+    /// The client has no certificate.
+    NoCertificate,
 }
 
 impl fmt::Display for Denied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Closed => {
-                f.write_str("control by HTTP is closed: http.token_file is not set on this worker")
-            }
-            Self::Unusable(why) => write!(f, "control by HTTP is closed: http.token_file: {why}"),
+            Self::Closed => f.write_str("control by HTTP is closed: http.token_file is not set on this worker, or http.access.control is \"closed\""),
+            Self::Unusable(why) => write!(f, "no token is accepted: http.token_file: {why}"),
             Self::Missing => f.write_str("it needs a token: Authorization: Bearer TOKEN"),
             Self::Wrong => f.write_str("the token is not in http.token_file"),
+            Self::NoCertificate => {
+                f.write_str("it needs a client certificate of an authority in http.tls.client_ca_file")
+            }
         }
     }
 }
@@ -46,7 +84,7 @@ impl fmt::Display for Denied {
 impl Denied {
     fn answer(&self) -> Response {
         let (code, challenge) = match self {
-            Self::Closed | Self::Unusable(_) => (StatusCode::FORBIDDEN, None),
+            Self::Closed | Self::Unusable(_) | Self::NoCertificate => (StatusCode::FORBIDDEN, None),
             Self::Missing => (StatusCode::UNAUTHORIZED, Some("Bearer realm=\"dr-worker\"")),
             Self::Wrong => {
                 (StatusCode::UNAUTHORIZED, Some("Bearer realm=\"dr-worker\", error=\"invalid_token\""))
@@ -60,39 +98,68 @@ impl Denied {
     }
 }
 
-/// Admits requests with a valid token only, and logs each request with its outcome.
+/// Admits requests to read the state.
+pub(super) async fn status(
+    State(worker): State<Arc<Worker>>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let http = &worker.config().http;
+    match admit(http.status.into(), http.token_file.as_ref(), &peer, request.headers()).await {
+        Ok(()) => next.run(request).await,
+        Err(denied) => denied.answer(),
+    }
+}
+
+/// Admits requests to change the state, and logs each request with its outcome.
 pub(super) async fn control(
     State(worker): State<Arc<Worker>>,
-    ConnectInfo(Peer { address: peer, .. }): ConnectInfo<Peer>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
     request: Request,
     next: Next,
 ) -> Response {
     let method = request.method().clone();
     let path = request.uri().path().to_owned();
-    let file = worker.config().http.token_file.clone();
-    let admitted = admit(file, bearer(request.headers()).map(str::to_owned)).await;
+    let http = &worker.config().http;
+    let admitted = admit(http.control.into(), http.token_file.as_ref(), &peer, request.headers()).await;
     let response = match admitted {
         Ok(()) => next.run(request).await,
         Err(denied) => denied.answer(),
     };
     let status = response.status().as_u16();
     let outcome = response.extensions().get::<Outcome>().map_or("", |outcome| &outcome.0);
+    let (peer, certificate) = (peer.address, peer.certificate());
     if response.status().is_success() {
-        tracing::info!(%peer, %method, path, status, outcome, "HTTP control request accepted");
+        tracing::info!(%peer, certificate, %method, path, status, outcome, "HTTP control request accepted");
     } else {
-        tracing::warn!(%peer, %method, path, status, outcome, "HTTP control request refused");
+        tracing::warn!(%peer, certificate, %method, path, status, outcome, "HTTP control request refused");
     }
     response
 }
 
+async fn admit(
+    gate: Gate,
+    token_file: Option<&PathBuf>,
+    peer: &Peer,
+    headers: &HeaderMap,
+) -> Result<(), Denied> {
+    match gate {
+        Gate::Open => Ok(()),
+        Gate::Closed => Err(Denied::Closed),
+        Gate::Certificate => peer.certificate().map(drop).ok_or(Denied::NoCertificate),
+        Gate::Token => has_token(token_file.cloned(), bearer(headers)).await,
+    }
+}
+
 /// The file is read for each request, so a new token is valid at once, and an old one is not.
-async fn admit(file: Option<PathBuf>, token: Option<String>) -> Result<(), Denied> {
+async fn has_token(file: Option<PathBuf>, token: Option<&str>) -> Result<(), Denied> {
     let file = file.ok_or(Denied::Closed)?;
     // It may be on a slow file system.
     let tokens = tokio::task::spawn_blocking(move || Tokens::read(&file)).await;
     let tokens = tokens.map_err(|error| error.to_string()).flatten().map_err(Denied::Unusable)?;
     let token = token.ok_or(Denied::Missing)?;
-    if tokens.has(&token) { Ok(()) } else { Err(Denied::Wrong) }
+    if tokens.has(token) { Ok(()) } else { Err(Denied::Wrong) }
 }
 
 /// The bearer token of a request.
@@ -101,20 +168,50 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-/// Warns of a port that other hosts can reach and that has no token.
+/// Warns of a port that other hosts can reach, if everyone there can read the state or tokens.
 pub(super) fn warn_if_open(http: &HttpConfig, address: std::net::SocketAddr) {
-    if http.token_file.is_none() && !address.ip().is_loopback() {
-        tracing::warn!(
-            %address,
-            "the HTTP endpoints can be reached from other hosts, and there is no http.token_file: everyone there can \
-             read the state of this worker; control is closed"
-        );
+    if address.ip().is_loopback() {
+        return;
     }
+    for exposed in exposed(http) {
+        tracing::warn!(%address, "the HTTP endpoints can be reached from other hosts: {exposed}");
+    }
+}
+
+fn exposed(http: &HttpConfig) -> Vec<&'static str> {
+    let control = Gate::from(http.control);
+    let gates = [Gate::from(http.status), control];
+    let mut exposed = Vec::new();
+    if gates.contains(&Gate::Token) && !http.has_tls() {
+        exposed.push("tokens of http.token_file are sent in plain text; set http.tls");
+    }
+    if http.status == StatusAccess::Open && control == Gate::Closed {
+        exposed
+            .push("everyone there can read the state of this worker (http.access.status); control is closed");
+    }
+    exposed
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{HostPort, PairFiles, TlsFiles};
+
+    #[test]
+    fn tokens_in_plain_text_and_an_unprotected_state_are_reported() {
+        let listen = HostPort { host: "0.0.0.0".to_owned(), port: 7080 };
+        let exposed = |status, control, with_tls: bool| {
+            let pair = with_tls.then(|| PairFiles { cert_file: "c".into(), key_file: "k".into() });
+            let tls = TlsFiles { pair, ..TlsFiles::default() };
+            exposed(&HttpConfig { listen: listen.clone(), token_file: None, tls, status, control }).join("; ")
+        };
+        use ControlAccess::{Certificate, Closed, Token};
+        assert!(exposed(StatusAccess::Open, Closed, false).contains("everyone there can read"));
+        assert!(exposed(StatusAccess::Open, Token, false).contains("in plain text"));
+        assert!(exposed(StatusAccess::Token, Closed, false).contains("in plain text"));
+        assert_eq!(exposed(StatusAccess::Open, Token, true), "");
+        assert_eq!(exposed(StatusAccess::Certificate, Certificate, true), "");
+    }
 
     #[test]
     fn a_token_is_read_from_its_header_only() {

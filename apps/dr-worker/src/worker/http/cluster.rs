@@ -56,7 +56,7 @@ pub(super) async fn skipped(worker: &Worker, name: &str, snapshot: &Snapshot) ->
     if own.is_elector {
         return own.skipped;
     }
-    elector::skipped(name, snapshot).await
+    elector::skipped(Some(worker.workers()), name, snapshot).await
 }
 
 /// The requested job, and a snapshot of its election.

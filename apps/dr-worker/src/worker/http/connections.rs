@@ -1,6 +1,6 @@
 //! A bound on connections. Idle ones are closed after a while, and a new one replaces the one that has been idle
 //! longest. So `/leader` answers even if clients hold connections open, and descriptors are left for the guards of
-//! jobs.
+//! jobs. A client that takes too long for the handshake of TLS counts as idle sooner.
 
 use std::{
     collections::BTreeMap,
@@ -26,8 +26,14 @@ use tokio::{
     time::{Instant, Sleep, sleep_until},
 };
 
+use super::transport::{Presented, Transport};
+use crate::worker::certificates::Certificates;
+
 /// How long a connection may be idle.
 const IDLE: Duration = Duration::from_secs(60);
+
+/// How long the handshake of TLS may take.
+const HANDSHAKE: Duration = Duration::from_secs(5);
 
 /// The pause after an error of the listener, which may repeat at once.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -35,6 +41,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// A listener with a maximum of connections.
 pub(super) struct Bounded {
     listener: TcpListener,
+    certificates: Certificates,
     open: Arc<Open>,
     most: usize,
 }
@@ -78,8 +85,15 @@ impl Open {
 }
 
 impl Bounded {
-    pub(super) fn new(listener: TcpListener, most: usize) -> Self {
-        Self { listener, open: Arc::default(), most }
+    pub(super) fn new(listener: TcpListener, most: usize, certificates: Certificates) -> Self {
+        Self { listener, certificates, open: Arc::default(), most }
+    }
+
+    fn connection(&self, stream: TcpStream) -> Connection {
+        let presented = Presented::default();
+        // The certificate of this moment: a renewed one is used from the next connection on.
+        let transport = Transport::new(stream, &self.certificates.borrow(), &presented);
+        Connection::new(transport, presented, &self.open)
     }
 }
 
@@ -94,7 +108,7 @@ impl Listener for Bounded {
                     if self.open.lock().len() >= self.most {
                         self.open.make_room();
                     }
-                    return (Connection::new(stream, &self.open), peer);
+                    return (self.connection(stream), peer);
                 }
                 Err(error) => {
                     tracing::debug!(%error, "a connection was not accepted");
@@ -115,10 +129,16 @@ impl Listener for Bounded {
 #[derive(Clone, Debug)]
 pub(super) struct Peer {
     pub(super) address: SocketAddr,
+    presented: Presented,
     held: Arc<AtomicUsize>,
 }
 
 impl Peer {
+    /// The name in its certificate, which was verified; `None` without one.
+    pub(super) fn certificate(&self) -> Option<&str> {
+        self.presented.get().map(String::as_str)
+    }
+
     /// While this lives, an answer is in progress on the connection, even if it is silent.
     pub(super) fn hold(&self) -> Hold {
         self.held.fetch_add(1, Ordering::Relaxed);
@@ -137,13 +157,15 @@ impl Drop for Hold {
 
 impl Connected<IncomingStream<'_, Bounded>> for Peer {
     fn connect_info(stream: IncomingStream<'_, Bounded>) -> Self {
-        Self { address: *stream.remote_addr(), held: Arc::clone(&stream.io().held) }
+        let Connection { presented, held, .. } = stream.io();
+        Self { address: *stream.remote_addr(), presented: Arc::clone(presented), held: Arc::clone(held) }
     }
 }
 
 /// A connection that is closed when it is idle for too long, or when a new one replaces it.
 pub(super) struct Connection {
-    stream: TcpStream,
+    stream: Transport,
+    presented: Presented,
     id: u64,
     open: Arc<Open>,
     active: Arc<AtomicU64>,
@@ -153,14 +175,15 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    fn new(stream: TcpStream, open: &Arc<Open>) -> Self {
+    fn new(stream: Transport, presented: Presented, open: &Arc<Open>) -> Self {
         let id = open.tick();
         let (active, held) = (Arc::new(AtomicU64::new(id)), Arc::default());
         let (keep, ended) = oneshot::channel();
         let entry = Entry { active: Arc::clone(&active), held: Arc::clone(&held), _keep: keep };
         open.lock().insert(id, entry);
-        let idle = Box::pin(sleep_until(Instant::now() + IDLE));
-        Self { stream, id, open: Arc::clone(open), active, held, ended, idle }
+        let patience = if stream.is_shaking() { HANDSHAKE } else { IDLE };
+        let idle = Box::pin(sleep_until(Instant::now() + patience));
+        Self { stream, presented, id, open: Arc::clone(open), active, held, ended, idle }
     }
 
     fn mark_active(&mut self) {
@@ -188,12 +211,13 @@ impl AsyncRead for Connection {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        if let Poll::Ready(read) = Pin::new(&mut self.stream).poll_read(context, buffer) {
-            if buffer.filled().len() > before {
-                self.mark_active();
-            }
-            return Poll::Ready(read);
+        let (before, was_shaking) = (buffer.filled().len(), self.stream.is_shaking());
+        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+        if buffer.filled().len() > before || was_shaking && !self.stream.is_shaking() {
+            self.mark_active();
+        }
+        if read.is_ready() {
+            return read;
         }
         match self.poll_end(context) {
             Ok(()) => Poll::Pending,

@@ -249,7 +249,11 @@ fn reported(outcome: String, response: Response) -> Response {
 
 /// Who asks, for the records.
 fn asker(worker: &Worker, peer: &Peer) -> String {
-    format!("{} by HTTP at {}", peer.address.ip(), worker.node().id)
+    let (address, id) = (peer.address.ip(), &worker.node().id);
+    match peer.certificate() {
+        None | Some("") => format!("{address} by HTTP at {id}"),
+        Some(name) => format!("{name} ({address}) by HTTP at {id}"),
+    }
 }
 
 /// The answer, if ZooKeeper lets it come in time.

@@ -23,10 +23,12 @@ pub(super) struct Endpoint {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
     /// GET; everyone.
-    Open,
-    /// GET, with a token.
+    Health,
+    /// GET; as `http.access.status`.
+    Status,
+    /// GET; as `http.access.control`.
     Secret,
-    /// POST, with a token.
+    /// POST; as `http.access.control`.
     Control,
 }
 

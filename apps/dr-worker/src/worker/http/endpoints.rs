@@ -18,7 +18,8 @@ use super::{
     app::App,
     cluster, config, control,
     endpoint::{Access, Answer, Endpoint, JSON},
-    events, explain, metrics, openapi, page, roles, status,
+    events, explain, metrics, openapi, page, roles,
+    status::status as own_status,
 };
 
 const JOB: &[&str] = &["job: string"];
@@ -81,14 +82,24 @@ const FAILOVER: &[&str] = &[
     "force?: boolean",
 ];
 
-const fn open(
+const fn status(
     path: &'static str,
     summary: &'static str,
     parameters: &'static [&'static str],
     answers: &'static [Answer],
     route: fn() -> MethodRouter<App>,
 ) -> Endpoint {
-    Endpoint { path, summary, access: Access::Open, parameters, body: &[], answers, route }
+    Endpoint { path, summary, access: Access::Status, parameters, body: &[], answers, route }
+}
+
+const fn health(
+    path: &'static str,
+    summary: &'static str,
+    parameters: &'static [&'static str],
+    answers: &'static [Answer],
+    route: fn() -> MethodRouter<App>,
+) -> Endpoint {
+    Endpoint { access: Access::Health, ..status(path, summary, parameters, answers, route) }
 }
 
 const fn control(
@@ -103,32 +114,32 @@ const fn control(
 
 /// All endpoints.
 pub(super) const ALL: &[Endpoint] = &[
-    open("/", "The status page.", &[], &[(200, "text/html; charset=utf-8", &[])], || get(page::page)),
-    open(
+    status("/", "The status page.", &[], &[(200, "text/html; charset=utf-8", &[])], || get(page::page)),
+    health(
         "/leader",
         "200 on the member that is READY leader with a valid lease, else 503.",
         JOB,
         &[(200, JSON, ROLE), (503, JSON, ROLE)],
         || get(roles::leader),
     ),
-    open(
+    health(
         "/standby",
         "200 on a standby that is connected and fit, else 503.",
         JOB,
         &[(200, JSON, ROLE), (503, JSON, ROLE)],
         || get(roles::standby),
     ),
-    open("/liveness", "200 while the process answers.", &[], &[(200, JSON, &["alive: boolean"])], || {
+    health("/liveness", "200 while the process answers.", &[], &[(200, JSON, &["alive: boolean"])], || {
         get(roles::liveness)
     }),
-    open(
+    health(
         "/readiness",
         "200 while it is connected and has joined all its elections, else 503.",
         &[],
         &[(200, JSON, &["ready: boolean"]), (503, JSON, &["ready: boolean"])],
         || get(roles::readiness),
     ),
-    open(
+    status(
         "/status",
         "This member, its jobs and their processes.",
         &[],
@@ -144,9 +155,9 @@ pub(super) const ALL: &[Endpoint] = &[
                 "software: string",
             ],
         )],
-        || get(status::status),
+        || get(own_status),
     ),
-    open(
+    status(
         "/cluster",
         "All members and the decision, as `list --output json`.",
         JOB,
@@ -183,14 +194,14 @@ pub(super) const ALL: &[Endpoint] = &[
         )],
         || get(cluster::cluster),
     ),
-    open(
+    status(
         "/history",
         "Past leaderships, as `history --output json`.",
         JOB,
         &[(200, JSON, &["election: string", "leaderships: array", "unreadable: array"])],
         || get(cluster::history),
     ),
-    open(
+    status(
         "/explain",
         "Who leads, who would, and what blocks a change, as `explain --output json`.",
         JOB,
@@ -214,7 +225,7 @@ pub(super) const ALL: &[Endpoint] = &[
         )],
         || get(explain::explain),
     ),
-    open(
+    status(
         "/simulate",
         "Who would lead without a site or member, or with other settings, as `simulate --output json`.",
         &["job: string", "without_site: array", "without: array", "set: array"],
@@ -234,7 +245,7 @@ pub(super) const ALL: &[Endpoint] = &[
         )],
         || get(explain::simulate),
     ),
-    open(
+    status(
         "/can-restart",
         "200 if this worker may be taken down now, else 503 and why, as `can-restart`.",
         &[],
@@ -253,10 +264,10 @@ pub(super) const ALL: &[Endpoint] = &[
         answers: &[(200, JSON, &["values: array"])],
         route: || get(config::config),
     },
-    open("/events", "Server-sent events, one per change.", JOB, &[(200, "text/event-stream", &[])], || {
+    status("/events", "Server-sent events, one per change.", JOB, &[(200, "text/event-stream", &[])], || {
         get(events::events)
     }),
-    open(
+    status(
         "/metrics",
         "Metrics for Prometheus.",
         &[],
@@ -275,7 +286,7 @@ pub(super) const ALL: &[Endpoint] = &[
     ),
     control("/pause", "Start maintenance, as `pause`.", &["job?: string"], ORDERED, || post(control::pause)),
     control("/resume", "End maintenance, as `resume`.", &["job?: string"], ORDERED, || post(control::resume)),
-    open(
+    status(
         "/requests/{id}",
         "The outcome of a request.",
         JOB,
@@ -285,7 +296,7 @@ pub(super) const ALL: &[Endpoint] = &[
         ],
         || get(control::outcome),
     ),
-    open(
+    status(
         "/openapi.json",
         "This description.",
         &[],
@@ -300,7 +311,11 @@ pub(super) fn router(app: App) -> Router {
         router.route(
             endpoint.path,
             match endpoint.access {
-                Access::Open => route.fallback(async || answer::not_allowed(READING)),
+                Access::Health => route.fallback(async || answer::not_allowed(READING)),
+                Access::Status => {
+                    let guarded = route.route_layer(from_fn_with_state(app.clone(), access::status));
+                    guarded.fallback(async || answer::not_allowed(READING))
+                }
                 Access::Secret => {
                     let guarded = route.route_layer(from_fn_with_state(app.clone(), access::control));
                     guarded.fallback(async || answer::not_allowed(READING))
@@ -385,14 +400,15 @@ mod tests {
     fn an_operation_has_what_a_client_must_know() {
         let document = openapi::document(ALL);
         let switchover = &document["paths"]["/switchover"]["post"];
-        assert_eq!(switchover["security"], json!([{ "token": [] }]));
+        assert_eq!(switchover["security"], json!([{ "token": [] }, { "certificate": [] }]));
         let body = &switchover["requestBody"]["content"][JSON]["schema"];
         assert_eq!(body["properties"]["slot"], json!({ "type": "integer" }));
         assert_eq!((&body["required"], &body["additionalProperties"]), (&json!([]), &json!(false)));
         let statuses: Vec<_> = switchover["responses"].as_object().unwrap().keys().collect();
         assert_eq!(statuses, ["200", "202", "400", "401", "403", "404", "409", "413", "503"]);
         let request = &document["paths"]["/requests/{id}"]["get"];
-        assert!(request["security"].is_null());
+        assert_eq!(request["security"], json!([{}, { "token": [] }, { "certificate": [] }]));
+        assert!(document["paths"]["/leader"]["get"]["security"].is_null());
         assert_eq!(request["parameters"][1]["in"], "path");
     }
 }

@@ -16,6 +16,7 @@ mod openapi;
 mod page;
 mod roles;
 mod status;
+mod transport;
 
 use std::sync::Arc;
 
@@ -37,13 +38,14 @@ pub(crate) async fn serve(
     if let Ok(address) = listener.local_addr() {
         access::warn_if_open(&worker.config().http, address);
     }
+    let listener = Bounded::new(listener, connections, worker.certificates().clone());
     let events = Arc::new(Hub::new(connections));
     let follow = Arc::clone(&events).follow(Arc::clone(&worker));
     let app = App { worker, metrics, events };
     let upkeep = metrics::upkeep(app.metrics.clone());
     let server = async {
         let router = endpoints::router(app).into_make_service_with_connect_info::<Peer>();
-        if let Err(error) = axum::serve(Bounded::new(listener, connections), router).await {
+        if let Err(error) = axum::serve(listener, router).await {
             tracing::error!(%error, "the HTTP server has ended");
         }
     };

@@ -21,7 +21,10 @@ pub(super) fn document(endpoints: &[Endpoint]) -> Value {
         "openapi": "3.1.0",
         "info": { "title": "dr-worker", "version": env!("CARGO_PKG_VERSION") },
         "paths": paths,
-        "components": { "securitySchemes": { "token": { "type": "http", "scheme": "bearer" } } },
+        "components": { "securitySchemes": {
+            "token": { "type": "http", "scheme": "bearer" },
+            "certificate": { "type": "mutualTLS" },
+        } },
     })
 }
 
@@ -48,8 +51,13 @@ fn operation(endpoint: &Endpoint) -> Value {
         body["additionalProperties"] = json!(false);
         operation["requestBody"] = json!({ "content": { JSON: { "schema": body } } });
     }
-    if endpoint.access != Access::Open {
-        operation["security"] = json!([{ "token": [] }]);
+    // Which of them it is depends on the worker's configuration.
+    match endpoint.access {
+        Access::Health => {}
+        Access::Status => operation["security"] = json!([{}, { "token": [] }, { "certificate": [] }]),
+        Access::Secret | Access::Control => {
+            operation["security"] = json!([{ "token": [] }, { "certificate": [] }]);
+        }
     }
     operation
 }
@@ -61,7 +69,7 @@ fn responses(endpoint: &Endpoint) -> Value {
     if !endpoint.parameters.is_empty() {
         errors.extend([400, 404, 503]);
     }
-    if endpoint.access != Access::Open {
+    if endpoint.access != Access::Health {
         errors.extend([401, 403]);
     }
     if endpoint.access == Access::Control {

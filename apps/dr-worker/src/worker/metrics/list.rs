@@ -353,6 +353,27 @@ pub(in crate::worker) const METRICS: &[Metric] = &[
     Metric::new(
         Gauge,
         Member,
+        "dr_certificate_expiry_timestamp_seconds",
+        &[],
+        "End of the certificate of http.tls, as Unix time; only with TLS",
+    )
+    .seconds()
+    .panel(
+        Row::Network,
+        "Certificates that expire within 14 days",
+        "{{member}}",
+        "(dr_certificate_expiry_timestamp_seconds{member=~\"$member\"} - time()) < 14 * 24 * 3600",
+    ),
+    Metric::new(
+        Counter,
+        Member,
+        "dr_tls_handshakes_failed_total",
+        &[],
+        "TLS handshakes at the HTTP port that failed",
+    ),
+    Metric::new(
+        Gauge,
+        Member,
         "dr_session_state",
         &["state"],
         "1 for the current state of the ZooKeeper session, 0 for the others",

@@ -1,5 +1,6 @@
 //! Probes the other members: a GET of `/liveness` over the network that the jobs' clients use as well. Any answer
-//! counts, even a refusal: the worker can be reached.
+//! counts, even a refusal: the worker can be reached. That includes one with a certificate that has expired or that this
+//! worker can't verify, which must not cost a leader its leadership; it is reported, and its time is not measured.
 //!
 //! Measures the time from the request to the head of the answer on an established connection: one round trip, and the
 //! other worker's time to answer. The first answer of a member, and the first one after a missed one, may use a new
@@ -22,15 +23,21 @@ use super::{
     prober::Prober,
     published::{Published, Whom},
 };
-use crate::worker::metrics;
+use crate::{
+    worker::metrics,
+    workers::{NoAnswer, Workers},
+};
 
 /// The least number of rounds of probes within `suspect_after`.
 const ROUNDS: u32 = 4;
 
+/// The longest answer that is read, in bytes.
+const LONGEST: usize = 64 * 1024;
+
 /// After how long an unreadable member record is read again.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// The address of a living member.
+/// A living member, and the URL of its endpoints.
 #[derive(Clone, Debug)]
 struct Peer {
     id: MemberId,
@@ -90,34 +97,32 @@ fn pace(prober: &Prober) -> (Duration, Duration) {
 }
 
 async fn rounds(prober: &Prober, published: &Published, peers: &watch::Receiver<Peers>) {
-    // No proxy and no redirect: this worker has to answer. Connections are kept: an answer on one shows that the
-    // network and the worker are alive, and costs one round trip.
-    let client = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none());
-    let client = match client.pool_idle_timeout(None).build() {
-        Ok(client) => client,
-        Err(error) => {
-            tracing::error!(%error, "can't create an HTTP client: this worker can't probe other members");
-            return std::future::pending().await;
-        }
-    };
+    // Connections are kept: an answer on one shows that the network and the worker are alive, and costs one round trip.
+    let mut certificates = prober.certificates.clone();
+    let mut client = Workers::new(&certificates.borrow_and_update().client);
+    let mut refused: BTreeSet<MemberId> = BTreeSet::new();
     let (interval, patience) = pace(prober);
     metrics::begin_detection();
     let mut connected: BTreeSet<Ballot> = BTreeSet::new();
     loop {
         let (next, sent) = (Instant::now() + interval, BootTime::now());
+        if certificates.has_changed().unwrap_or(false) {
+            client = Workers::new(&certificates.borrow_and_update().client);
+            connected.clear();
+        }
         let me = prober.election.status().now().ballot;
         let mut others = peers.borrow().clone();
         others.retain(|ballot, _| me.as_ref() != Some(ballot));
         let mut probes = JoinSet::new();
         for (ballot, peer) in &others {
-            let probe = ask(client.clone(), format!("http://{}/liveness", peer.http));
+            let probe = ask(client.clone(), format!("{}/liveness", peer.http));
             let ballot = ballot.clone();
             probes.spawn(async move { (ballot, timeout(patience, probe).await.ok().flatten()) });
         }
-        let mut answers: BTreeMap<Ballot, Duration> = BTreeMap::new();
+        let mut answers: BTreeMap<Ballot, Answer> = BTreeMap::new();
         while let Some(probed) = probes.join_next().await {
-            if let Ok((ballot, Some(after))) = probed {
-                answers.insert(ballot, after);
+            if let Ok((ballot, Some(answer))) = probed {
+                answers.insert(ballot, answer);
             }
         }
         prober.answers.record(sent, others.keys().map(|ballot| (ballot, answers.contains_key(ballot))));
@@ -129,8 +134,17 @@ async fn rounds(prober: &Prober, published: &Published, peers: &watch::Receiver<
         for (ballot, peer) in measured {
             let whom = Whom::Peer(peer.id.clone());
             match answers.get(ballot) {
-                Some(after) => {
+                Some(Answer::After(after)) => {
+                    refused.remove(&peer.id);
                     published.answered(whom, connected.contains(ballot).then_some(*after));
+                }
+                Some(Answer::Refused(why)) => {
+                    // Once: the reason may contain the time.
+                    if refused.insert(peer.id.clone()) {
+                        let (member, url) = (&peer.id, &peer.http);
+                        tracing::warn!(%member, url, why, "this member answers, but not as TLS requires it");
+                    }
+                    published.answered(whom, None);
                 }
                 None => published.missed(&whom, patience),
             }
@@ -144,12 +158,24 @@ async fn rounds(prober: &Prober, published: &Published, peers: &watch::Receiver<
     }
 }
 
-/// The time until the answer.
-async fn ask(client: reqwest::Client, url: String) -> Option<Duration> {
+/// An answer to a probe.
+enum Answer {
+    /// After this time.
+    After(Duration),
+    /// This worker does not trust it.
+    Refused(String),
+}
+
+/// The answer, if there is one.
+async fn ask(client: Workers, url: String) -> Option<Answer> {
     let begun = Instant::now();
-    let answer = client.get(url).send().await.ok()?;
+    let answer = match client.get(&url).await {
+        Ok(answer) => answer,
+        Err(NoAnswer::Refused(why)) => return Some(Answer::Refused(why)),
+        Err(NoAnswer::Unreachable) => return None,
+    };
     let after = begun.elapsed();
     // The connection is reused only after the answer has been read.
-    answer.bytes().await.ok()?;
-    Some(after)
+    axum::body::to_bytes(answer.into_body(), LONGEST).await.ok()?;
+    Some(Answer::After(after))
 }

@@ -5,7 +5,7 @@ use strategies::spec::Needs;
 use zk_session::Session;
 
 use super::answers::Answers;
-use crate::config::ProbesConfig;
+use crate::{config::ProbesConfig, worker::certificates::Certificates};
 
 /// What to measure for one job, and where to publish it.
 pub(in crate::worker) struct Prober {
@@ -19,6 +19,8 @@ pub(in crate::worker) struct Prober {
     pub(in crate::worker) suspect_after: Option<Duration>,
     /// Which round trips the policy uses.
     pub(in crate::worker) needs: Needs,
+    /// How to verify the other members.
+    pub(in crate::worker) certificates: Certificates,
     /// Where the last answer of each member is kept.
     pub(in crate::worker) answers: Arc<Answers>,
 }

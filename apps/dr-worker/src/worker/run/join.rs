@@ -28,6 +28,7 @@ use crate::{
     config::{self, Config, HostPort, JobConfig},
     connect::Servers,
     error::Error,
+    tls::scheme,
     view::access_problem,
     worker::{
         balance,
@@ -138,6 +139,7 @@ pub(super) async fn join(
             election: election.clone(),
             probes: config.probes.clone(),
             suspect_after,
+            certificates: worker.certificates().clone(),
             needs: if decides { job.policy.needs() } else { Needs::default() },
             answers,
         };
@@ -200,11 +202,10 @@ async fn look(
 /// This worker's profile for an election.
 fn profile(config: &Config, http_port: u16) -> Profile {
     let node = &config.node;
-    let listen = &config.http.listen;
-    let host = if listen.is_wildcard() { node.address.clone() } else { listen.host.clone() };
+    let place = HostPort { host: config.public_host(), port: http_port };
     let mut profile = Profile::new(node.id.clone()).in_site(node.site.clone());
     profile.address = Some(node.address.clone());
-    profile.http = Some(HostPort { host, port: http_port }.to_string());
+    profile.http = Some(format!("{}://{place}", scheme(config.http.has_tls())));
     profile.priority = node.priority;
     profile.attributes = node.attributes.clone();
     concat!("dr-worker ", env!("CARGO_PKG_VERSION")).clone_into(&mut profile.software);

@@ -30,7 +30,7 @@ use tokio::{net::TcpListener, task::JoinSet};
 use zk_session::{BootTime, Session};
 
 use super::{
-    descriptors, http,
+    certificates, descriptors, http,
     job::{self, StateLock},
     metrics,
     state::Worker,
@@ -105,13 +105,15 @@ async fn start(config: &Config) -> Result<Running, Error> {
     let listener = listen(&config.http.listen).await?;
     let address = listener.local_addr().map_err(|e| cannot_listen(&config.http.listen, &e))?;
     let metrics = metrics::install(&config.node, &config.jobs)?;
-    let worker = Arc::new(Worker::new(config.clone()));
+    let (keeper, certificates) = certificates::load(config)?;
+    let worker = Arc::new(Worker::new(config.clone(), certificates));
     let mut background = JoinSet::new();
     background.spawn(async {
         if let Err(error) = job::tend_orphans().await {
             tracing::error!(%error, "can't reap orphans");
         }
     });
+    background.spawn(keeper.keep());
     background.spawn(http::serve(listener, connections, Arc::clone(&worker), metrics));
     tracing::info!(http = %address, "listening");
 

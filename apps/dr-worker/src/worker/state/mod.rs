@@ -9,7 +9,11 @@ use election_core::{Election, Role};
 use tokio::sync::Notify;
 use zk_session::{Session, SessionState};
 
-use crate::config::{Config, NodeConfig};
+use super::certificates::Certificates;
+use crate::{
+    config::{Config, NodeConfig},
+    workers::Workers,
+};
 pub(super) use slot::{Halt, JobSlot};
 pub(super) use vacancy::Vacancy;
 
@@ -17,6 +21,7 @@ pub(super) use vacancy::Vacancy;
 #[derive(Debug)]
 pub(super) struct Worker {
     config: Config,
+    certificates: Certificates,
     joined: OnceLock<Joined>,
     has_joined: Notify,
 }
@@ -44,8 +49,8 @@ pub(super) struct Job {
 
 impl Worker {
     /// A worker that has not joined yet.
-    pub(super) fn new(config: Config) -> Self {
-        Self { config, joined: OnceLock::new(), has_joined: Notify::new() }
+    pub(super) fn new(config: Config, certificates: Certificates) -> Self {
+        Self { config, certificates, joined: OnceLock::new(), has_joined: Notify::new() }
     }
 
     /// Sets what exists since it has joined.
@@ -66,6 +71,16 @@ impl Worker {
     /// Its configuration.
     pub(super) fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// Its certificates, and how to verify those of others.
+    pub(super) fn certificates(&self) -> &Certificates {
+        &self.certificates
+    }
+
+    /// A client for other workers.
+    pub(super) fn workers(&self) -> Workers {
+        Workers::new(&self.certificates.borrow().client)
     }
 
     /// Its node.

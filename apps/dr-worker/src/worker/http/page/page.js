@@ -64,12 +64,12 @@ const colour = (member) => {
 const ROLES = { leader: "good", "taking-over": "busy", "stepping-down": "busy", excluded: "bad" };
 const roleName = (role) => role.replace("-", " ");
 
-// A link to a member's own page. What is no host and port stays text.
+// A link to a member's own page. What is no URL of a host and port stays text.
 const memberName = (member) => {
   const name = el("b", "", member.member);
-  if (!/^[\w.-]+:\d+$|^\[[\da-f:]+\]:\d+$/i.test(member.http || "") || member.http === location.host) return name;
+  if (!/^https?:\/\/([\w.-]+|\[[\da-f:]+\]):\d+$/i.test(member.http || "") || member.http === location.origin) return name;
   const link = el("a", "", name);
-  link.href = `http://${member.http}/`;
+  link.href = `${member.http}/`;
   link.title = "the page of this member";
   return link;
 };

@@ -1,0 +1,76 @@
+//! Files with secrets: only their owner may use them, and the group may read them.
+
+use std::{
+    fs::OpenOptions,
+    io::Read as _,
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
+    path::Path,
+};
+
+/// The permissions that such a file must not have.
+const FORBIDDEN: u32 = 0o037;
+
+/// The longest file.
+const MOST: u64 = 64 * 1024;
+
+/// Reads the file as it is now.
+///
+/// # Errors
+/// Why it can't be used and what to do, without its contents.
+pub(crate) fn read(path: &Path) -> Result<String, String> {
+    let name = path.display();
+    let unreadable = |error: std::io::Error| format!("{name} can't be read: {error}");
+    // A pipe would block.
+    let flags = nix::fcntl::OFlag::O_NONBLOCK.bits();
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(unreadable)?;
+    let metadata = file.metadata().map_err(unreadable)?;
+    if !metadata.is_file() {
+        return Err(format!("{name} is not a regular file"));
+    }
+    if metadata.mode() & FORBIDDEN != 0 {
+        let mode = metadata.mode() & 0o777;
+        return Err(format!("{name} has the permissions {mode:o}; others can use it. Run chmod 600 {name}"));
+    }
+    let own = nix::unistd::Uid::effective().as_raw();
+    if ![0, own].contains(&metadata.uid()) {
+        let owner = metadata.uid();
+        return Err(format!("{name} belongs to user {owner}; it must belong to root or to user {own}"));
+    }
+    let mut text = String::new();
+    file.take(MOST + 1).read_to_string(&mut text).map_err(unreadable)?;
+    if text.len() as u64 > MOST {
+        return Err(format!("{name} is longer than {MOST} bytes"));
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::PermissionsExt as _};
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_others_can_use_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("secret");
+        fs::write(&path, "hunter2").unwrap();
+        for (mode, is_private) in
+            [(0o600, true), (0o400, true), (0o640, true), (0o644, false), (0o660, false)]
+        {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            let text = read(&path);
+            assert_eq!(text.is_ok(), is_private, "{mode:o}: {text:?}");
+        }
+        let why = read(&path).unwrap_err();
+        assert!(why.contains("chmod 600") && !why.contains("hunter2"), "{why}");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        fs::write(&path, "x".repeat(70_000)).unwrap();
+        assert!(read(&path).unwrap_err().contains("longer than"));
+        assert!(read(dir.path()).unwrap_err().contains("not a regular file"));
+        assert!(read(&dir.path().join("none")).unwrap_err().contains("can't be read"));
+        let pipe = dir.path().join("pipe");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRUSR).unwrap();
+        assert!(read(&pipe).unwrap_err().contains("not a regular file"));
+    }
+}

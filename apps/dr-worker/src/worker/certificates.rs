@@ -1,0 +1,122 @@
+//! Keeps what is made of the files of `[http.tls]` up to date: certificates are renewed while the worker runs.
+
+use std::{sync::Arc, time::Duration};
+
+use metrics::{counter, gauge};
+use tokio::{
+    sync::watch,
+    task::spawn_blocking,
+    time::{Instant, sleep},
+};
+
+use crate::{
+    config::Config,
+    error::Error,
+    tls::{Contents, Tls, Unusable, expiry},
+    wall::unix_ms,
+};
+
+/// How often the files are read.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// How often a warning is repeated.
+const REPEAT: Duration = Duration::from_secs(24 * 3600);
+
+/// What is made of the files now.
+pub(super) type Certificates = watch::Receiver<Arc<Tls>>;
+
+/// Reads the files again and again.
+pub(super) struct Keeper {
+    config: Config,
+    /// Of the contents that are in use.
+    digest: u64,
+    sender: watch::Sender<Arc<Tls>>,
+    /// Why the contents of the files are not in use.
+    problem: Option<Unusable>,
+    warned: Option<Instant>,
+}
+
+/// Reads the files for the first time.
+///
+/// # Errors
+/// Which one can't be used.
+pub(super) fn load(config: &Config) -> Result<(Keeper, Certificates), Error> {
+    let wrong = |Unusable { key, why }| Error::Setting { key, message: why };
+    let contents = Contents::read(&config.http.tls).map_err(wrong)?;
+    let digest = contents.digest();
+    let tls = contents.load(config.http.presents()).map_err(wrong)?;
+    let (sender, certificates) = watch::channel(Arc::new(tls));
+    let keeper = Keeper { config: config.clone(), digest, sender, problem: None, warned: None };
+    Ok((keeper, certificates))
+}
+
+impl Keeper {
+    /// Until it is dropped.
+    pub(super) async fn keep(mut self) {
+        if self.config.http.tls == Default::default() {
+            return;
+        }
+        if self.config.http.has_tls() {
+            counter!("dr_tls_handshakes_failed_total").absolute(0);
+        }
+        self.publish();
+        loop {
+            self.warn();
+            sleep(LOOK).await;
+            self.look().await;
+        }
+    }
+
+    async fn look(&mut self) {
+        let (files, presents, digest) =
+            (self.config.http.tls.clone(), self.config.http.presents(), self.digest);
+        let read = spawn_blocking(move || {
+            let contents = Contents::read(&files)?;
+            let found = contents.digest();
+            Ok((found, (found != digest).then(|| contents.load(presents)).transpose()?))
+        });
+        let Ok(read) = read.await else { return };
+        match read {
+            Ok((_, None)) => {
+                if self.problem.take().is_some() {
+                    tracing::info!("the files of http.tls are again those in use");
+                }
+            }
+            Ok((digest, Some(tls))) => {
+                (self.digest, self.problem, self.warned) = (digest, None, None);
+                self.sender.send_replace(Arc::new(tls));
+                self.publish();
+                tracing::info!("the certificates of http.tls were replaced");
+            }
+            Err(why) if self.problem.as_ref() != Some(&why) => {
+                tracing::warn!(%why, "the new files of http.tls can't be used; the former ones remain in use");
+                self.problem = Some(why);
+            }
+            Err(_) => {}
+        }
+    }
+
+    #[allow(clippy::cast_precision_loss, reason = "seconds until long after the year 9999 are exact")]
+    fn publish(&self) {
+        if let Some(expires) = self.sender.borrow().expires() {
+            gauge!("dr_certificate_expiry_timestamp_seconds").set(expires as f64);
+        }
+    }
+
+    /// Once a day.
+    fn warn(&mut self) {
+        if self.warned.is_some_and(|at| at.elapsed() < REPEAT) {
+            return;
+        }
+        let tls = Arc::clone(&self.sender.borrow());
+        let refused = tls.refused_by_workers(&self.config.public_host());
+        let ending = tls.expires().and_then(|at| expiry(at, unix_ms() / 1000));
+        let sentence = match (ending, refused) {
+            (Some(ending), _) => ending.sentence,
+            (None, Some(why)) => self.config.refusal(&why),
+            (None, None) => return,
+        };
+        tracing::warn!("{sentence}");
+        self.warned = Some(Instant::now());
+    }
+}
