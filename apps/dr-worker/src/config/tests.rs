@@ -1,3 +1,4 @@
+mod change;
 mod checks;
 mod policy;
 mod schema;
