@@ -23,14 +23,15 @@ use clap::ValueEnum;
 use metrics::counter;
 use tracing::{Level, Metadata, level_filters::LevelFilter};
 use tracing_subscriber::{
-    Layer as _,
+    Layer as _, Registry,
     filter::{Targets, filter_fn},
     fmt::MakeWriter,
     layer::SubscriberExt as _,
+    reload,
     util::SubscriberInitExt as _,
 };
 
-use crate::{config::RotatedFile, mask::mask, rotating::RotatingFile};
+use crate::{config::LogConfig, mask::mask, rotating::RotatingFile};
 use json::Labelled;
 pub(crate) use json::{identify, set_term};
 use queue::{Lane, Queue};
@@ -50,6 +51,9 @@ const QUEUED: usize = 1 << 20;
 
 /// The queue of a daemon.
 static QUEUE: OnceLock<Queue> = OnceLock::new();
+
+/// The levels of a daemon, unless its command line has them.
+static LEVELS: OnceLock<reload::Handle<Targets, Registry>> = OnceLock::new();
 
 /// Whether the log goes to a file.
 static HAS_FILE: OnceLock<()> = OnceLock::new();
@@ -72,18 +76,25 @@ pub(crate) enum Usual {
     Command,
 }
 
-/// Reads a level, or levels by target: `info`, `warn,election_core=debug`.
-///
-/// # Errors
-/// Why it is invalid.
-pub(crate) fn parse(levels: &str) -> Result<Targets, String> {
-    let targets: Targets =
-        levels.parse().map_err(|e| format!("{e}; for example \"info\" or \"info,zk_session=debug\""))?;
-    Ok(targets)
+/// The levels to be logged, the usual ones if none are given.
+fn levels_of(levels: Option<Targets>, usual: Usual) -> Targets {
+    let levels = levels.unwrap_or_else(|| match usual {
+        Usual::Daemon => Targets::new().with_default(Level::INFO).with_target("zookeeper", Level::WARN),
+        Usual::Command => Targets::new().with_default(LevelFilter::ERROR),
+    });
+    let has_output = levels.iter().any(|(target, _)| target == OUTPUT);
+    if has_output { levels } else { levels.with_target(OUTPUT, Level::INFO) }
 }
 
-/// Starts the log. Call it once in a process. Without a `format` a terminal gets text, and all else JSON. A daemon writes to
-/// `file`, if there is one.
+/// Changes the levels of a daemon's log to those of its configuration. Returns whether they are in force: those of the
+/// command line go before them.
+pub(crate) fn set_levels(levels: Option<Targets>) -> bool {
+    LEVELS.get().is_some_and(|handle| handle.reload(levels_of(levels, Usual::Daemon)).is_ok())
+}
+
+/// Starts the log. Call it once in a process. Without a `format` a terminal gets text, and all else JSON. `levels` are those
+/// of the command line; without them a daemon has those of its configuration, which may change. A daemon writes to the file
+/// of its configuration, if there is one.
 ///
 /// # Errors
 /// If the thread that writes a daemon's log can't be started.
@@ -91,15 +102,14 @@ pub(crate) fn init(
     levels: Option<Targets>,
     usual: Usual,
     format: Option<LogFormat>,
-    file: Option<RotatedFile>,
+    config: LogConfig,
 ) -> io::Result<()> {
+    let file = config.file;
     let is_terminal = file.is_none() && io::stderr().is_terminal();
-    let mut levels = levels.unwrap_or_else(|| match usual {
-        Usual::Daemon => Targets::new().with_default(Level::INFO).with_target("zookeeper", Level::WARN),
-        Usual::Command => Targets::new().with_default(LevelFilter::ERROR),
-    });
-    if levels.iter().all(|(target, _)| target != OUTPUT) {
-        levels = levels.with_target(OUTPUT, Level::INFO);
+    let is_fixed = levels.is_some();
+    let (levels, handle) = reload::Layer::new(levels_of(levels.or(config.levels), usual));
+    if !is_fixed && usual == Usual::Daemon {
+        LEVELS.get_or_init(|| handle);
     }
     // Whatever levels are set.
     let safe = filter_fn(|metadata| {
@@ -275,18 +285,5 @@ impl Write for Line {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn levels_by_target_are_understood() {
-        assert!(parse("info").is_ok());
-        assert!(parse("warn,election_core=debug").is_ok());
-        let error = parse("info,zk_session=loud").unwrap_err();
-        assert!(error.contains("for example"), "{error}");
     }
 }

@@ -45,6 +45,22 @@ pub(crate) fn ignore_signals() -> io::Result<()> {
     Ok(())
 }
 
+/// SIGHUP, which asks the daemon to read its configuration again.
+pub(crate) struct Reloads(Signal);
+
+impl Reloads {
+    pub(crate) fn new() -> io::Result<Self> {
+        signal(SignalKind::hangup()).map(Self)
+    }
+
+    /// The next one. Those that come during a reload count as one. Cancel safe.
+    pub(crate) async fn next(&mut self) {
+        if self.0.recv().await.is_none() {
+            std::future::pending().await
+        }
+    }
+}
+
 /// The signals that ask the daemon to end.
 pub(crate) struct Signals {
     terminate: Signal,
@@ -74,6 +90,8 @@ impl Signals {
 pub(crate) async fn log_ignored() -> io::Result<()> {
     let mut heard = IGNORED
         .into_iter()
+        // A reload logs itself.
+        .filter(|name| *name != Name::SIGHUP)
         .map(|name| Ok((name, signal(SignalKind::from_raw(name as i32))?)))
         .collect::<io::Result<Vec<_>>>()?;
     loop {
@@ -84,10 +102,6 @@ pub(crate) async fn log_ignored() -> io::Result<()> {
             ready.map_or(Poll::Pending, Poll::Ready)
         });
         match next.await {
-            Name::SIGHUP => tracing::info!(
-                signal = "SIGHUP",
-                "ignored: a running worker does not reload its configuration; restart it"
-            ),
             Name::SIGTSTP => tracing::warn!(
                 signal = "SIGTSTP",
                 "ignored: a stopped worker loses its leadership; SIGSTOP stops it"

@@ -133,6 +133,38 @@ fn it_reports_when_it_takes_part_and_what_it_does() {
 }
 
 #[test]
+fn a_reload_begins_and_ends_and_a_refused_one_stays_in_the_status() {
+    let (server, dir) = (server(), tempfile::tempdir().expect("a directory"));
+    let manager = Manager::at(&dir.path().join("notify"));
+    let file = dir.path().join("worker.toml");
+    fs::write(&file, "").expect("a file");
+    let mut command = worker(&server.connect_string(), dir.path(), &manager);
+    let worker = Running::start(command.arg("--config").arg(&file));
+    manager.until(is("READY=1"));
+    manager.until(is("STATUS=leads orders (term 1)"));
+    let reload = |text: &str| {
+        fs::write(&file, text).expect("a file");
+        worker.signal(Signal::SIGHUP);
+        let begun = manager.until(|message| is("RELOADING=1")(message)).pop().expect("a message");
+        let micros = begun.lines().find_map(|line| line.strip_prefix("MONOTONIC_USEC=")).expect("a time");
+        let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC).expect("the time");
+        let age = Duration::from(now) - Duration::from_micros(micros.parse().expect("microseconds"));
+        assert!(age < LONG, "{age:?}");
+        manager.until(is("READY=1"));
+    };
+    reload("[job.orders]\nrestart = { maximum = 3 }\n");
+    let status = manager.until(|message| message.starts_with("STATUS=uses the old configuration: ")).pop();
+    let status = status.expect("a message");
+    for part in ["worker.toml:2:13: job.orders.restart.maximum: unknown key", "; leads orders (term 1)"] {
+        assert!(status.contains(part), "{status}");
+    }
+    reload("[http]\nlisten = \"127.0.0.1:1\"\n[job.bills]\ncommand = [\"true\"]\n");
+    manager.until(is("STATUS=needs a restart for job.bills; leads orders (term 1)"));
+    reload("");
+    manager.until(is("STATUS=leads orders (term 1)"));
+}
+
+#[test]
 fn a_worker_that_is_stopped_shows_no_sign_of_life() {
     let (server, dir) = (server(), tempfile::tempdir().expect("a directory"));
     let manager = Manager::abstract_one();

@@ -91,6 +91,7 @@ transcripts! {
     failback_window,
     move_confirmed,
     policy_rolled_out,
+    reconfigured,
     leader_lost_again,
     site_ended_as_planned,
     first_election,

@@ -1,4 +1,4 @@
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::{
     check::read_checks,
@@ -28,7 +28,7 @@ pub struct JobConfig {
     /// When and where its leadership moves.
     pub policy: PolicyConfig,
     /// The program, its hooks and its checks.
-    pub spec: JobSpec,
+    pub spec: Arc<JobSpec>,
 }
 
 choice! {
@@ -140,7 +140,7 @@ impl JobConfig {
             fenced,
             load,
             policy,
-            spec: JobSpec {
+            spec: Arc::new(JobSpec {
                 name: name.to_owned(),
                 command: command?,
                 env,
@@ -159,7 +159,7 @@ impl JobConfig {
                 measure,
                 liveness,
                 fitness,
-            },
+            }),
         })
     }
 

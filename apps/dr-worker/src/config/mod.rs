@@ -5,6 +5,7 @@
 
 mod balance;
 mod beside;
+mod change;
 mod check;
 mod fence;
 mod file;
@@ -41,6 +42,7 @@ use strategies::{Registry, stages::Share};
 pub use crate::tls::{PairFiles, TlsFiles};
 pub(crate) use balance::BALANCING;
 pub use balance::BalanceConfig;
+pub use change::{Change, Effect};
 pub use fence::{Fence, FenceCommand, FenceFailure};
 pub use hook::{Hook, HookMode, HookName, Hooks};
 pub use http::{ControlAccess, HostPort, HttpConfig, StatusAccess};
@@ -51,6 +53,7 @@ pub(crate) use layers::DEFAULT_DIRECTORY;
 pub use layers::{PREFIX, Sources, is_of_policy};
 pub use limits::Limits;
 pub use log::LogConfig;
+pub(crate) use log::read_levels;
 pub use node::NodeConfig;
 pub(crate) use node::host_name;
 pub use output::{JobOutput, RotatedFile};
@@ -112,10 +115,19 @@ impl Config {
     pub fn load(sources: &Sources) -> Result<Self, Problems> {
         let mut findings = Findings::with(&sources.registry);
         let root = layers::merge(sources, &mut findings.problems);
+        Self::read(root, findings, &sources.registry).map_err(|problems| sources.explain(problems))
+    }
+
+    /// Reads and checks merged settings.
+    fn of(root: Node, registry: &Registry) -> Result<Self, Problems> {
+        Self::read(root, Findings::with(registry), registry)
+    }
+
+    fn read(root: Node, mut findings: Findings, registry: &Registry) -> Result<Self, Problems> {
         let read = Section::read_root(&root, &mut findings, read_worker);
-        Problems::none_of(findings.problems).map_err(|problems| sources.explain(problems))?;
+        Problems::none_of(findings.problems)?;
         let (node, zookeeper, http, log, probes, balance, jobs) = read.ok_or_else(incomplete)?;
-        let registry = sources.registry.clone();
+        let registry = registry.clone();
         Ok(Self { node, zookeeper, http, log, probes, balance, jobs, shown: findings.shown, root, registry })
     }
 

@@ -33,8 +33,13 @@ pub(super) trait Parse: Sized {
         Self::parse(node)
     }
 
-    /// As it would be written in a file.
+    /// As it would be written in a file. Secrets are masked.
     fn show(&self) -> String;
+
+    /// The same with secrets, to compare two values.
+    fn identity(&self) -> String {
+        self.show()
+    }
 
     /// The JSON Schema of its values.
     #[cfg(test)]
@@ -272,6 +277,10 @@ impl Parse for BTreeMap<String, String> {
             Ok((name, value))
         });
         parsed.collect()
+    }
+
+    fn identity(&self) -> String {
+        format!("{self:?}")
     }
 
     fn show(&self) -> String {

@@ -1,6 +1,11 @@
 //! Reads sections of the tree, and collects all problems instead of stopping at the first.
 
-use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
+use std::{
+    collections::BTreeMap,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    ops::RangeInclusive,
+    time::Duration,
+};
 
 use strategies::{
     Registry,
@@ -25,6 +30,9 @@ pub struct Shown {
     /// Where it came from.
     #[serde(serialize_with = "as_text")]
     pub origin: Origin,
+    /// The same for equal values only, also where `value` is masked.
+    #[serde(skip)]
+    pub(super) identity: u64,
 }
 
 fn as_text<S: serde::Serializer>(origin: &Origin, to: S) -> Result<S::Ok, S::Error> {
@@ -114,8 +122,10 @@ impl<'a> Section<'a> {
     }
 
     fn show<T: Parse>(&mut self, key: &str, value: &T, origin: Origin) {
-        let shown = Shown { key: self.key(key), value: mask(&value.show()).into_owned(), origin };
-        self.findings.shown.push(shown);
+        let mut identity = DefaultHasher::new();
+        value.identity().hash(&mut identity);
+        let (key, value) = (self.key(key), mask(&value.show()).into_owned());
+        self.findings.shown.push(Shown { key, value, origin, identity: identity.finish() });
     }
 
     /// Takes a key's value, if it is set.

@@ -1,3 +1,4 @@
+mod change;
 mod checks;
 mod policy;
 mod schema;
@@ -267,7 +268,7 @@ fn a_hook_has_the_modes_that_fit_its_point() {
 #[test]
 fn fence_commands_have_an_order_names_and_enough_time() {
     let given = |commands: &str| Given::file(SMALL).set(&format!("job.orders.fence.commands={commands}"));
-    let fence = |given: Given| given.load().unwrap().jobs.remove(0).spec.fence.unwrap();
+    let fence = |given: Given| given.load().unwrap().jobs.remove(0).spec.fence.clone().unwrap();
     let two =
         "[{ command = [\"/sbin/off\", \"-f\"] }, { name = \"san\", command = [\"b\"], timeout = \"3s\" }]";
     let read = fence(given(two));

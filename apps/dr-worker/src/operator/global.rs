@@ -8,9 +8,9 @@ use tracing_subscriber::filter::Targets;
 
 use super::output::Output;
 use crate::{
-    config::Sources,
+    config::{Sources, read_levels},
     error::Error,
-    logging::{self, LogFormat},
+    logging::LogFormat,
 };
 
 /// Apart from what belongs to a verb.
@@ -33,7 +33,7 @@ pub(super) struct Global {
     #[arg(hide_possible_values = true, hide_default_value = true, help_heading = HEADING)]
     pub(super) output: Output,
     /// Log levels, such as zk_session=debug.
-    #[arg(long = "log", value_name = "LEVELS", env = "DR_LOG", value_parser = logging::parse, global = true)]
+    #[arg(long = "log", value_name = "LEVELS", env = "DR_LOG", value_parser = read_levels, global = true)]
     #[arg(hide_env_values = true, help_heading = HEADING)]
     pub(super) levels: Option<Targets>,
     /// Format of the log.

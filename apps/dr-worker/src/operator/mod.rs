@@ -245,11 +245,11 @@ pub(crate) fn main(registry: &Registry) -> ExitCode {
         return ExitCode::Internal;
     }
     let global = &arguments.global;
-    let file = match usual {
-        Usual::Daemon => LogConfig::load(&global.sources(registry)).file,
-        Usual::Command => None,
+    let log = match usual {
+        Usual::Daemon => LogConfig::load(&global.sources(registry)),
+        Usual::Command => LogConfig::default(),
     };
-    if let Err(error) = logging::init(global.levels.clone(), usual, global.log_format, file) {
+    if let Err(error) = logging::init(global.levels.clone(), usual, global.log_format, log) {
         output::print_error(&Error::Internal(format!("no log: {error}")), arguments.global.output);
         return ExitCode::Internal;
     }
@@ -301,7 +301,7 @@ fn dispatch(arguments: &Arguments, registry: &Registry) -> Result<(), Error> {
         Verb::Run => {
             let config = Config::load(sources)?;
             config.check_node()?;
-            block_on(run::run(config))
+            block_on(run::run(config, sources.clone()))
         }
         Verb::List(list) => block_on(list::run(list, sources, global.output)),
         Verb::Switchover(switchover) => block_on(request::switchover(switchover, sources, global.output)),

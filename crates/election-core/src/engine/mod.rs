@@ -24,8 +24,8 @@
 //! Each part is level-triggered: after every event each part checks the whole state again and takes the next step, if
 //! none of its own is under way.
 //!
-//! There are three kinds of methods: [`Engine::handle`] takes an event, [`Engine::poll_action`] returns the next
-//! action, and the others only read.
+//! There are three kinds of methods: [`Engine::handle`] takes an event ([`Engine::reconfigure`] new settings),
+//! [`Engine::poll_action`] returns the next action, and the others only read.
 
 mod config;
 mod core;
@@ -164,6 +164,24 @@ impl Engine {
             Event::Tick => {}
         }
         self.advance(membership || self.core.rules.keep(Rule::LevelTriggered));
+    }
+
+    /// Takes over new settings, and decides by them from now on: the policy, the strategy, and this member's attributes,
+    /// priority and fingerprint. Call [`Engine::poll_action`] afterwards until it returns nothing.
+    ///
+    /// The rest stays as it was: who this member is, the recipe, and [`Policy::slots`] and [`Policy::on_pause`], which a
+    /// leadership that is under way relies on.
+    pub fn reconfigure(&mut self, now: Now, mut config: Config) {
+        let known = &mut self.core.config;
+        (config.policy.slots, config.policy.on_pause) = (known.policy.slots, known.policy.on_pause);
+        known.policy = config.policy;
+        if let (Recipe::Elector(known), Recipe::Elector(strategy)) = (&mut known.recipe, config.recipe) {
+            *known = strategy;
+        }
+        known.member.attributes = config.member.attributes;
+        known.member.priority = config.member.priority;
+        known.member.policy = config.member.policy;
+        self.handle(now, Event::Tick);
     }
 
     /// Switches one rule off, for a test that shows what goes wrong without it.

@@ -263,6 +263,17 @@ impl Election {
         self.handle.events.send(Event::Probed { unanswered });
     }
 
+    /// Takes over new settings without leaving: the policy, the strategy of the recipe `elector`, and this member's
+    /// attributes, priority and policy fingerprint. The rest of `config` has no effect: who this member is, the recipe,
+    /// [`Policy::slots`](crate::Policy::slots) and [`Policy::on_pause`](crate::Policy::on_pause) need another
+    /// [`join`](Self::join).
+    ///
+    /// Returns at once. All members need the same policy in the end; until then the elector's decides. A longer
+    /// [`Policy::stop_budget`](crate::Policy::stop_budget) must fit the lease: [`StopBudgetTooLong::check`].
+    pub fn reconfigure(&self, config: ElectionConfig) {
+        self.handle.events.reconfigure(config.into_engine());
+    }
+
     /// Resigns, if this member leads or is about to: stops the work, then releases leadership, and another
     /// member is named. This member can be named again after [`Policy::exclusion`], or as soon as no other
     /// member may lead.

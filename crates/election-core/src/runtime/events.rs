@@ -2,7 +2,7 @@
 
 use tokio::sync::{mpsc, oneshot};
 
-use crate::engine::Event;
+use crate::engine::{Config, Event};
 
 /// Sends to one runner. Messages are boxed: a channel keeps room for 32 of them, and there may be thousands of quiet
 /// elections.
@@ -17,6 +17,8 @@ pub(super) type Inbox = mpsc::UnboundedReceiver<Box<Message>>;
 pub(super) enum Message {
     /// For the engine.
     Event(Event),
+    /// New settings for the engine.
+    Reconfigure(Box<Config>),
     /// This call of the application panicked.
     Panicked(&'static str),
     /// To be answered at once.
@@ -32,6 +34,11 @@ impl Events {
     /// Once the election has ended, an event has no effect.
     pub(super) fn send(&self, event: Event) {
         let _ = self.0.send(Box::new(Message::Event(event)));
+    }
+
+    /// As [`send`](Self::send), for new settings.
+    pub(super) fn reconfigure(&self, config: Config) {
+        let _ = self.0.send(Box::new(Message::Reconfigure(Box::new(config))));
     }
 
     /// Waits until the runner has received all that was sent before, or has ended.

@@ -162,6 +162,10 @@ impl<H: Handler> Runner<H> {
     fn receive(&mut self, message: Message) {
         match message {
             Message::Event(event) => self.handle(event),
+            Message::Reconfigure(config) => {
+                self.engine.reconfigure(now(), *config);
+                self.carry_out_all();
+            }
             Message::Panicked(call) => {
                 tracing::error!(election = self.name, call, "the application panicked");
                 self.end = Some(Ended::HandlerPanicked { call });
@@ -192,6 +196,10 @@ impl<H: Handler> Runner<H> {
             _ => {}
         }
         self.engine.handle(now(), event);
+        self.carry_out_all();
+    }
+
+    fn carry_out_all(&mut self) {
         while let Some(action) = self.engine.poll_action() {
             self.carry_out(action);
         }

@@ -2,7 +2,7 @@
 //!
 //! `UPDATE_SCHEMA=1 cargo test -p dr-worker --lib schema` writes it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value as Json, json};
 use strategies::{AutoMoves, OnLeaderFailure, Spread, spec};
@@ -139,6 +139,12 @@ fn read(given: &Given) -> Findings {
     let root = layers::merge(&given.sources, &mut findings.problems);
     Section::read_root(&root, &mut findings, read_worker);
     findings
+}
+
+/// Every key that the reader asks for.
+pub(super) fn all_keys() -> BTreeSet<String> {
+    let all = variants().into_iter().map(|set| read(&Given::file(SMALL).set(&set)));
+    all.flat_map(|findings| findings.asked).map(|(key, _)| key).collect()
 }
 
 fn schema() -> Json {

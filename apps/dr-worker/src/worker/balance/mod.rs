@@ -22,7 +22,7 @@ use election_core::{
 use metrics::counter;
 use strategies::{FairShare, fair_share::Move};
 use tokio::{
-    sync::Semaphore,
+    sync::{self, Semaphore},
     task::JoinSet,
     time::{Duration, sleep},
 };
@@ -45,31 +45,52 @@ const READ_AT_ONCE: usize = 16;
 /// For how long a refused move is not requested again.
 const REFUSED_FOR: Duration = Duration::from_secs(600);
 
-/// Joins the balancer's election, if any job is balanced.
-pub(super) fn join(config: &Config, session: &Session, me: Profile) -> Result<Option<Election>, Error> {
+/// What is balanced, and how.
+#[derive(Clone, Debug)]
+pub(super) struct Balanced {
+    jobs: Arc<[Job]>,
+    config: BalanceConfig,
+}
+
+fn invalid(wrong: InvalidName) -> Error {
+    Error::Setting { key: "zookeeper.root", message: wrong.to_string() }
+}
+
+impl Balanced {
+    pub(super) fn of(config: &Config) -> Result<Self, Error> {
+        let mut jobs = Vec::new();
+        for job in &config.jobs {
+            jobs.push(Job {
+                paths: Paths::new(&config.zookeeper.root, job.name()).map_err(invalid)?,
+                name: job.name().to_owned(),
+                pipeline: job.policy.pipeline(),
+                policy: job.policy.engine(job.spec.stop_budget(), job.fenced),
+                balance: job.recipe == config::Recipe::Elector && job.policy.balance,
+            });
+        }
+        Ok(Self { jobs: jobs.into(), config: config.balance })
+    }
+}
+
+/// Joins the balancer's election, if any job is balanced. Returns the way to change what is balanced too.
+pub(super) fn join(
+    config: &Config,
+    session: &Session,
+    me: Profile,
+) -> Result<Option<(Election, sync::watch::Sender<Balanced>)>, Error> {
     if !config.jobs.iter().any(|job| job.policy.balance) {
         return Ok(None);
     }
-    let invalid = |wrong: InvalidName| Error::Setting { key: "zookeeper.root", message: wrong.to_string() };
     let root = &config.zookeeper.root;
-    let mut jobs = Vec::new();
-    for job in &config.jobs {
-        jobs.push(Job {
-            paths: Paths::new(root, job.name()).map_err(invalid)?,
-            name: job.name().to_owned(),
-            pipeline: job.policy.pipeline(),
-            policy: job.policy.engine(job.spec.stop_budget(), job.fenced),
-            balance: job.recipe == config::Recipe::Elector && job.policy.balance,
-        });
-    }
+    let (sender, balanced) = sync::watch::channel(Balanced::of(config)?);
     let by = format!("{NAME} on {}", config.node.id);
     let under = format!("{}/{BALANCING}", root.trim_end_matches('/'));
     // It runs no work that has to be stopped.
     let policy = Policy::default().with(|policy| policy.stop_budget = Some(Duration::ZERO));
     let paths = Paths::new(&under, NAME).map_err(invalid)?;
     let election = ElectionConfig::new(paths, me, Recipe::Queue(QueueFormat::Native)).policy(policy);
-    let balancer = Balancer { session: session.clone(), jobs: jobs.into(), config: config.balance, by };
-    Ok(Some(Election::join(session.clone(), election, balancer)))
+    let balancer = Balancer { session: session.clone(), balanced, by };
+    Ok(Some((Election::join(session.clone(), election, balancer), sender)))
 }
 
 /// Logs if the balancer's election ends early: the jobs continue without it.
@@ -83,8 +104,7 @@ pub(super) async fn watch(election: Election) {
 /// The application of the balancer's election.
 struct Balancer {
     session: Session,
-    jobs: Arc<[Job]>,
-    config: BalanceConfig,
+    balanced: sync::watch::Receiver<Balanced>,
     by: String,
 }
 
@@ -117,7 +137,8 @@ impl Handler for Balancer {
     async fn lead(&self, leadership: &Leadership) -> Result<(), Failure> {
         let mut memory = Memory::default();
         loop {
-            sleep(self.config.interval).await;
+            let interval = self.balanced.borrow().config.interval;
+            sleep(interval).await;
             if !leadership.is_valid() {
                 continue;
             }
@@ -142,28 +163,29 @@ impl Handler for Balancer {
 impl Balancer {
     async fn round(&self, leadership: &Leadership, memory: &mut Memory) -> Result<(), Error> {
         let session = self.session.active().await.map_err(|e| Error::Unreachable(e.to_string()))?;
-        let snapshots = self.read(&session).await;
+        let Balanced { jobs, config } = self.balanced.borrow().clone();
+        let snapshots = self.read(&jobs, &session).await;
         memory.read_outcomes(&snapshots);
-        let seen = survey(&self.jobs, &snapshots, &memory.refused, unix_ms());
+        let seen = survey(&jobs, &snapshots, &memory.refused, unix_ms());
         if !memory.asked.is_empty() {
             tracing::debug!(moves = memory.asked.len(), "moves are under way");
             return Ok(());
         }
-        let plan = FairShare { at_most: self.config.at_most }.plan(&seen.nodes, &seen.elections);
+        let plan = FairShare { at_most: config.at_most }.plan(&seen.nodes, &seen.elections);
         for wanted in &plan.moves {
             if !leadership.is_valid() {
                 break;
             }
-            self.ask(wanted, memory).await?;
+            self.ask(&jobs, wanted, memory).await?;
         }
         Ok(())
     }
 
     /// Every election that can be read.
-    async fn read(&self, session: &Incarnation) -> BTreeMap<String, Snapshot> {
+    async fn read(&self, jobs: &[Job], session: &Incarnation) -> BTreeMap<String, Snapshot> {
         let places = Arc::new(Semaphore::new(READ_AT_ONCE));
         let mut reads = JoinSet::new();
-        for job in self.jobs.iter() {
+        for job in jobs {
             let (name, paths) = (job.name.clone(), job.paths.clone());
             let (observer, places) = (Observer::new(session.clone()), Arc::clone(&places));
             reads.spawn(async move {
@@ -186,8 +208,8 @@ impl Balancer {
         snapshots
     }
 
-    async fn ask(&self, wanted: &Move, memory: &mut Memory) -> Result<(), Error> {
-        let Some(job) = self.jobs.iter().find(|job| job.name == wanted.election) else { return Ok(()) };
+    async fn ask(&self, jobs: &[Job], wanted: &Move, memory: &mut Memory) -> Result<(), Error> {
+        let Some(job) = jobs.iter().find(|job| job.name == wanted.election) else { return Ok(()) };
         let reason = format!("fair share: {}", wanted.reason);
         tracing::info!(job = job.name, from = %wanted.from, to = %wanted.to, reason, "requesting a switchover");
         let request = operator::new_request(

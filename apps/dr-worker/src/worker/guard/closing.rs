@@ -12,6 +12,7 @@ use zk_session::{CloseOutcome, ConnectError};
 use super::invocation::{CLOSE_SESSION, EXIT_USAGE, SELF_EXE, VERB};
 use super::session::WorkerSession;
 use crate::{
+    config::LogConfig,
     logging::{self, Usual},
     program::program,
 };
@@ -44,7 +45,7 @@ pub(super) fn run() -> ExitCode {
         return ExitCode::from(EXIT_USAGE);
     };
     // Without a log it works as well.
-    let _ = logging::init(None, Usual::Daemon, None, None);
+    let _ = logging::init(None, Usual::Daemon, None, LogConfig::default());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let closed = match runtime {
         Ok(runtime) => runtime.block_on(close(&session)),

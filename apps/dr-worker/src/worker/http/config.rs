@@ -1,4 +1,4 @@
-//! `/config`: the effective configuration, as `config show --output json`.
+//! `/config`: the configuration that is in force, as `config show --output json`, and what became of its last reload.
 
 use std::sync::Arc;
 
@@ -9,5 +9,6 @@ use super::answer::answer;
 use crate::worker::state::Worker;
 
 pub(super) async fn config(State(worker): State<Arc<Worker>>) -> Response {
-    answer(StatusCode::OK, &json!({ "values": worker.config().shown() }))
+    let config = worker.config();
+    answer(StatusCode::OK, &json!({ "values": config.shown(), "reload": worker.last_reload() }))
 }

@@ -257,11 +257,11 @@ pub(super) const ALL: &[Endpoint] = &[
     ),
     Endpoint {
         path: "/config",
-        summary: "The effective configuration, as `config show --output json`.",
+        summary: "The configuration that is in force, as `config show --output json`, and its last reload.",
         access: Access::Secret,
         parameters: &[],
         body: &[],
-        answers: &[(200, JSON, &["values: array"])],
+        answers: &[(200, JSON, &["values: array", "reload: object|null"])],
         route: || get(config::config),
     },
     status("/events", "Server-sent events, one per change.", JOB, &[(200, "text/event-stream", &[])], || {

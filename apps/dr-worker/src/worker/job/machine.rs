@@ -96,6 +96,11 @@ impl Machine {
         }
     }
 
+    /// The rules for ends from now on. The restarts so far count.
+    pub(super) fn set_rules(&mut self, policy: RestartPolicy, codes: ExitCodes) {
+        (self.policy, self.codes) = (policy, codes);
+    }
+
     pub(super) fn state(&self) -> ProcessState {
         self.state
     }

@@ -41,12 +41,26 @@ impl JobRun {
         work_until: watch::Receiver<BootTime>,
         guards: Guards,
     ) -> JobRun {
+        Self::follow(watch::channel(spec).1, env, work_until, guards)
+    }
+
+    /// As [`JobRun::start`], for a job whose configuration may change meanwhile: the limits of restarts, the meaning of exit
+    /// codes, the liveness check and the destination of the output change at once, the rest at the next start.
+    ///
+    /// # Panics
+    /// As [`JobRun::start`].
+    pub(crate) fn follow(
+        specs: watch::Receiver<Arc<JobSpec>>,
+        env: &JobEnv,
+        work_until: watch::Receiver<BootTime>,
+        guards: Guards,
+    ) -> JobRun {
         let (stop_by, stop_wishes) = watch::channel(None);
         let starting = ProcessStatus { state: ProcessState::Starting, pid: None, restarts: 0, problem: None };
         let (status_sender, status) = watch::channel(starting);
         let (outcome_sender, outcome) = watch::channel(None);
-        let job = spec.name.clone();
-        let supervisor = Supervisor::new(spec, env.clone(), guards, work_until, stop_wishes, status_sender);
+        let job = specs.borrow().name.clone();
+        let supervisor = Supervisor::new(specs, env.clone(), guards, work_until, stop_wishes, status_sender);
         tokio::spawn(async move {
             let outcome = supervisor.supervise().await;
             // The receivers may be gone.

@@ -19,7 +19,7 @@ use super::{
     notify::{NOTIFY_SOCKET, NotifySocket},
     output::{self, Copying, KeptOutput},
     probe::Probe,
-    status::{ProcessStatus, Stopped},
+    status::{ProcessState, ProcessStatus, Stopped},
 };
 use crate::{
     capabilities::renounces_privileges,
@@ -50,7 +50,11 @@ pub(super) struct Outcome {
 }
 
 pub(super) struct Supervisor {
+    /// The configuration of the present run, or of the last one.
     spec: Arc<JobSpec>,
+    specs: watch::Receiver<Arc<JobSpec>>,
+    /// Whether the sender of configurations still exists.
+    is_followed: bool,
     leadership: JobEnv,
     /// The environment of the job.
     env: BTreeMap<String, String>,
@@ -148,18 +152,21 @@ impl Run {
 
 impl Supervisor {
     pub(super) fn new(
-        spec: Arc<JobSpec>,
+        mut specs: watch::Receiver<Arc<JobSpec>>,
         leadership: JobEnv,
         guards: Guards,
         work_until: watch::Receiver<BootTime>,
         stop_requests: watch::Receiver<Option<BootTime>>,
         status: watch::Sender<ProcessStatus>,
     ) -> Supervisor {
+        let spec = Arc::clone(&specs.borrow_and_update());
         let machine = Machine::new(spec.restart, spec.exit_codes.clone());
         Supervisor {
             env: leadership.over(&spec.env),
             kept: guards.kept_output(),
             spec,
+            specs,
+            is_followed: true,
             leadership,
             guards,
             work_until,
@@ -264,8 +271,34 @@ impl Supervisor {
         Outcome { error, stopped }
     }
 
+    /// Takes over the present configuration for the next run.
+    fn renew(&mut self) {
+        let spec = Arc::clone(&self.specs.borrow_and_update());
+        self.machine.set_rules(spec.restart, spec.exit_codes.clone());
+        self.env = self.leadership.over(&spec.env);
+        self.spec = spec;
+    }
+
+    /// Takes over what can change in the present run. The guard got the rest when the program was started.
+    fn adapt(&mut self, run: &mut Run) {
+        let new = Arc::clone(&self.specs.borrow_and_update());
+        self.machine.set_rules(new.restart, new.exit_codes.clone());
+        let has_other_check = new.liveness != self.spec.liveness;
+        self.spec = Arc::new(JobSpec {
+            restart: new.restart,
+            exit_codes: new.exit_codes.clone(),
+            liveness: new.liveness.clone(),
+            ..JobSpec::clone(&self.spec)
+        });
+        if has_other_check && self.machine.state() == ProcessState::Running {
+            run.probe = None;
+            self.check_liveness(run);
+        }
+    }
+
     /// Runs the program once. Returns when no process of it is left.
     async fn run_once(&mut self) -> Ended {
+        self.renew();
         self.publish(None);
         let mut run = Run::default();
         let turn = tokio::select! {
@@ -313,7 +346,7 @@ impl Supervisor {
             launch.env.insert(NOTIFY_SOCKET.to_owned(), socket.address());
             run.notify = Some(Arc::new(socket));
         }
-        let (stdout, copying) = output::of_job(&self.spec, &self.leadership, self.kept.clone())
+        let (stdout, copying) = output::of_job(self.specs.clone(), &self.leadership, self.kept.clone())
             .map_err(|error| format!("can't make a pipe for its output: {error}"))?;
         run.copying = Some(copying);
         // The guard inherits the worker's standard error, to which it passes on the job's output once the worker is
@@ -356,6 +389,10 @@ impl Supervisor {
                     Ok(()) => guarded.until(*self.work_until.borrow_and_update()),
                     Err(_) => self.is_renewed = false,
                 },
+                changed = self.specs.changed(), if self.is_followed => match changed {
+                    Ok(()) => self.adapt(run),
+                    Err(_) => self.is_followed = false,
+                },
                 () = sleep_until(destroy_at) => {
                     tracing::error!(
                         job = self.spec.name,
@@ -390,11 +427,7 @@ impl Supervisor {
                 self.problem = None;
                 self.tell(Event::Ready);
                 self.publish(run.pid());
-                if let (Some(main), true) = (run.main, self.spec.liveness.is_some()) {
-                    let probe = self.probe(main, run);
-                    run.probe =
-                        Some(Box::pin(async { probe.failed().await.map_or(Probed::Nothing, Probed::Dead) }));
-                }
+                self.check_liveness(run);
             }
             Probed::Dead(reason) => {
                 tracing::error!(
@@ -411,6 +444,13 @@ impl Supervisor {
                 self.order_end(Some(by), guarded, run);
             }
         }
+    }
+
+    /// Begins the liveness check, if the job has one.
+    fn check_liveness(&self, run: &mut Run) {
+        let Some(main) = run.main.filter(|_| self.spec.liveness.is_some()) else { return };
+        let probe = self.probe(main, run);
+        run.probe = Some(Box::pin(async { probe.failed().await.map_or(Probed::Nothing, Probed::Dead) }));
     }
 
     /// Orders the guard to stop the program, gone `by`, or else by the end of the lease.
@@ -577,7 +617,6 @@ async fn next_request(wishes: &mut watch::Receiver<Option<BootTime>>) -> Option<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::worker::job::ProcessState;
 
     fn at(ms: u64) -> BootTime {
         BootTime::from_duration(Duration::from_millis(ms))
@@ -603,9 +642,9 @@ mod tests {
         let (stop, stop_requests) = watch::channel(None);
         let starting = ProcessStatus { state: ProcessState::Starting, pid: None, restarts: 0, problem: None };
         let (status, _) = watch::channel(starting);
-        let spec = Arc::new(JobSpec::example());
+        let (_, specs) = watch::channel(Arc::new(JobSpec::example()));
         let supervisor =
-            Supervisor::new(spec, JobEnv::default(), Guards::new(), work_until, stop_requests, status);
+            Supervisor::new(specs, JobEnv::default(), Guards::new(), work_until, stop_requests, status);
         let supervised = tokio::spawn(supervisor.supervise());
         stop.send_replace(Some(BootTime::now() + Duration::from_secs(30)));
         let outcome = tokio::time::timeout(Duration::from_secs(20), supervised).await;

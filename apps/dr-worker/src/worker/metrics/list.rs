@@ -323,6 +323,13 @@ pub(in crate::worker) const METRICS: &[Metric] = &[
         "Log lines dropped because the log was blocked; with the label job, lines of its output, wherever it goes",
     ),
     Metric::new(
+        Counter,
+        Member,
+        "dr_config_reloads_total",
+        &["outcome"],
+        "Reloads of the configuration by outcome: done, or refused because of a problem; the old one stays in force then",
+    ),
+    Metric::new(
         Gauge,
         Member,
         "dr_peer_rtt_seconds",

@@ -25,6 +25,9 @@ use list::{Kind, METRICS};
 /// The buckets of a phase: from a decision on a fast network to a job that is slow to be ready.
 const PHASE_SECONDS: [f64; 12] = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0];
 
+/// The outcomes of a reload of the configuration.
+pub(super) const RELOADS: [&str; 2] = ["done", "refused"];
+
 /// The phase that only probes can measure.
 const DETECT: &str = "detect";
 
@@ -57,6 +60,9 @@ pub(super) fn install(node: &NodeConfig, jobs: &[JobConfig]) -> Result<Prometheu
     describe();
     // Of a counter or a histogram that appears with its first event, `rate` and `increase` miss that event.
     counter!("dr_log_lines_dropped_total").absolute(0);
+    for outcome in RELOADS {
+        counter!("dr_config_reloads_total", "outcome" => outcome).absolute(0);
+    }
     for job in jobs {
         counter!("dr_takeover_failures_total", "job" => job.name().to_owned()).absolute(0);
         for outcome in ["done", "failed"].into_iter().filter(|_| job.spec.fence.is_some()) {

@@ -8,6 +8,7 @@ use super::answers::Answers;
 use crate::{config::ProbesConfig, worker::certificates::Certificates};
 
 /// What to measure for one job, and where to publish it.
+#[derive(Clone)]
 pub(in crate::worker) struct Prober {
     pub(in crate::worker) job: String,
     pub(in crate::worker) me: MemberId,

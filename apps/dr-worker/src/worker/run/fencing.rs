@@ -130,7 +130,7 @@ impl Fencing {
         let counted =
             |outcome| counter!("dr_fences_total", "job" => job.to_owned(), "outcome" => outcome).increment(1);
         for command in &self.fence.commands {
-            let variables = env.to_fence(&slot.spec.env, &command.name, former);
+            let variables = env.to_fence(&slot.spec().env, &command.name, former);
             let by = Deadline::from(leadership.work_until());
             if let Err((problem, stderr)) = slot.fence(command.clone(), variables, by).await {
                 counted("failed");

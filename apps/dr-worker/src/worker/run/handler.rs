@@ -112,7 +112,7 @@ impl Handler for JobHandler {
         let slot = &self.work.slot;
         tracing::info!(job = slot.name(), reason = %order.reason(), "stopping the job");
         // The stop of the job follows.
-        let before_stop = Deadline::before(order.deadline().into(), slot.spec.stop_budget());
+        let before_stop = Deadline::before(order.deadline().into(), slot.stop_budget());
         let before_stop = Some(before_stop).filter(|_| order.is_orderly());
         let reason = order.reason().to_string();
         self.work.end(&reason, before_stop, order.urgent(), || order.by()).await;
@@ -121,7 +121,7 @@ impl Handler for JobHandler {
     }
 
     async fn leader_changed(&self, slot: usize, leader: Option<&Current>) {
-        if self.work.slot.spec.hooks.on_leader_changed.is_none() {
+        if self.work.slot.spec().hooks.on_leader_changed.is_none() {
             return;
         }
         let env = JobEnv {

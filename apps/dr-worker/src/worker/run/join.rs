@@ -2,33 +2,27 @@
 
 use std::sync::Arc;
 
-use election_core::{
-    Election, ElectionConfig, Leftovers, Paths, Profile, QueueFormat, Recipe, operator::Observer,
-    record::Health,
-};
+use election_core::{Election, Leftovers, Paths, operator::Observer};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use strategies::spec::Needs;
 use tokio::task::JoinSet;
 use zk_session::Session;
 
 use super::{
     fencing::Fencing,
-    fitness,
     handler::JobHandler,
-    leader_hosts,
-    led::{self, OwnJob},
-    measure,
-    measured::Measured,
+    leader_hosts, led,
     memory::Memory,
     orders::Source,
-    session, site_check, watch,
+    parts::{JobParts, Parts},
+    session,
+    settings::{election, needs, profile},
+    watch,
 };
 use crate::{
     capabilities::may_kill_any_user,
-    config::{self, Config, HostPort, JobConfig},
+    config::{self, Config, JobConfig},
     connect::Servers,
     error::Error,
-    tls::scheme,
     view::access_problem,
     worker::{
         balance,
@@ -49,7 +43,7 @@ pub(super) async fn join(
     memory: &Memory,
     http_port: u16,
     background: &mut JoinSet<()>,
-) -> Result<(), Error> {
+) -> Result<Parts, Error> {
     let incarnation = session.active().await.map_err(|e| Error::Unreachable(e.to_string()))?;
     let granted = incarnation.granted_timeout();
     if granted != config.zookeeper.session_timeout {
@@ -63,7 +57,9 @@ pub(super) async fn join(
         guards = guards.cgroup(cgroup);
     }
     let has_cgroups = guards.have_cgroups();
-    let (mut jobs, mut own, mut suspecting) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut jobs, mut suspecting) = (Vec::new(), Vec::new());
+    let (led, site_check, balanced) = (Vec::new(), None, None);
+    let mut parts = Parts { http_port, guards: guards.clone(), jobs: Vec::new(), led, site_check, balanced };
     // All of them before the first election begins: elections use the same session.
     let observer = Observer::new(incarnation);
     let looks = config.jobs.iter().map(|job| look(&observer, config, job, memory));
@@ -84,31 +80,19 @@ pub(super) async fn join(
                 "limits.processes counts all processes of the job's user, and does not apply to root: this worker has no                 cgroup to divide (systemd's Delegate=yes)"
             );
         }
-        let recipe = match job.recipe {
-            config::Recipe::Elector => Recipe::Elector(job.policy.strategy()),
-            config::Recipe::Queue => Recipe::Queue(QueueFormat::Native),
-            config::Recipe::Single => Recipe::Single,
-        };
-        // It is not elected before its first check has passed.
-        let health = job.spec.fitness.as_ref().map_or(Health::Unchecked, |_| Health::Unknown);
-        let mut me = profile(config, http_port);
-        (me.policy, me.health) = (job.policy.fingerprint(job.fenced), health);
-        let policy = job.policy.engine(job.spec.stop_budget(), job.fenced);
-        let slots = policy.slots;
         let decides = job.recipe == config::Recipe::Elector;
         let suspect_after = job.suspect_after();
-        if policy.fast_failover && suspect_after.is_none() {
+        if job.policy.election.fast_failover && suspect_after.is_none() {
             let job = job.name();
             let why = if decides { "is not fenced" } else { "has no elector" };
             tracing::warn!(job, "fast_failover does nothing for a job that {why}");
         }
-        let slot = Arc::new(JobSlot::new(&config.node, job.spec.clone(), guards.clone()));
+        let slot = Arc::new(JobSlot::new(&config.node, job, guards.clone()));
         let answers = Arc::new(Answers::default());
         let orders = decides.then(|| Source {
             session: session.clone(),
             paths: paths.clone(),
             me: config.node.id.clone(),
-            takeover_timeout: policy.takeover_timeout,
         });
         let path = paths.node(&config.node.id);
         let fencing = job.spec.fence.clone().map(|fence| Fencing {
@@ -125,7 +109,7 @@ pub(super) async fn join(
             background.spawn(async move { fencing.returned(&job, &ballot).await });
         }
         let handler = JobHandler::new(Arc::clone(&slot), fencing, Arc::clone(&answers), granted, orders);
-        let election = ElectionConfig::new(paths.clone(), me, recipe).policy(policy).leftovers(leftovers);
+        let election = election(config, job, &paths, &slot, http_port).leftovers(leftovers);
         let election = Election::join(session.clone(), election, handler);
         if suspect_after.is_some() {
             suspecting.push(election.clone());
@@ -140,41 +124,35 @@ pub(super) async fn join(
             probes: config.probes.clone(),
             suspect_after,
             certificates: worker.certificates().clone(),
-            needs: if decides { job.policy.needs() } else { Needs::default() },
+            needs: needs(job),
             answers,
         };
         if prober.needs_peers() {
             probes::check_own_address(&config.http.listen, &config.node.address);
         }
-        background.spawn(probes::run(prober));
-        let measured = Arc::new(Measured::of(election.clone()));
-        if let Some(measure) = job.spec.measure.clone() {
-            let publishes = Arc::clone(&measured);
-            background.spawn(measure::keep(Arc::clone(&slot), election.clone(), publishes, measure));
-        }
-        if let Some(check) = job.spec.fitness.clone() {
-            background.spawn(fitness::keep(Arc::clone(&slot), election.clone(), check));
-        }
-        own.push(OwnJob::new(job, election.status().into(), measured));
+        parts.jobs.push(JobParts::start(Arc::clone(&slot), prober));
         let vacancy = Arc::new(Vacancy::new());
         background.spawn(Arc::clone(&vacancy).keep(election.clone(), session.clone()));
-        jobs.push(Job { election, slot, slots, vacancy });
+        jobs.push(Job { election, slot, slots: job.policy.election.slots, vacancy });
     }
-    led::keep(own, background);
+    parts.led = led::keep(parts.own_jobs(config));
     if !suspecting.is_empty() {
         background.spawn(leader_hosts::avoid(config.node.id.clone(), suspecting, session.clone()));
     }
-    background.spawn(watch::timing(session.clone(), config.clone()));
-    if let Some(check) = config.node.site_check.clone() {
-        let elections = jobs.iter().map(|job| job.election.clone()).collect();
-        background.spawn(site_check::keep(config.node.clone(), check, elections, guards));
+    background.spawn(watch::timing(session.clone(), Arc::clone(worker)));
+    if config.node.site_check.is_some() {
+        parts.check_site(config);
     }
-    let balancer = balance::join(config, session, profile(config, http_port))?;
-    if let Some(balancer) = &balancer {
-        background.spawn(balance::watch(balancer.clone()));
-    }
+    let balancer = match balance::join(config, session, profile(config, http_port))? {
+        Some((balancer, balanced)) => {
+            background.spawn(balance::watch(balancer.clone()));
+            parts.balanced = Some(balanced);
+            Some(balancer)
+        }
+        None => None,
+    };
     worker.joined(session.clone(), jobs, balancer);
-    Ok(())
+    Ok(parts)
 }
 
 /// What is known of an election before this worker joins it.
@@ -197,19 +175,6 @@ async fn look(
     }
     let leftovers = leftovers(observer, &paths, config, job.recipe, memory).await;
     Ok(Looked { paths, leftovers })
-}
-
-/// This worker's profile for an election.
-fn profile(config: &Config, http_port: u16) -> Profile {
-    let node = &config.node;
-    let place = HostPort { host: config.public_host(), port: http_port };
-    let mut profile = Profile::new(node.id.clone()).in_site(node.site.clone());
-    profile.address = Some(node.address.clone());
-    profile.http = Some(format!("{}://{place}", scheme(config.http.has_tls())));
-    profile.priority = node.priority;
-    profile.attributes = node.attributes.clone();
-    concat!("dr-worker ", env!("CARGO_PKG_VERSION")).clone_into(&mut profile.software);
-    profile
 }
 
 /// Whether znodes of an earlier process of this member may be removed at once.

@@ -8,10 +8,10 @@ use std::{
 
 use election_core::{ElectionStatus, Role};
 use strategies::{published, spec::Needs};
-use tokio::{sync::watch, task::JoinSet};
+use tokio::sync::watch;
 
-use super::measured::Measured;
-use crate::config::{JobConfig, Recipe};
+use super::{measured::Measured, settings::needs, task::Task};
+use crate::config::JobConfig;
 
 /// A job of this worker.
 pub(super) struct OwnJob {
@@ -29,8 +29,7 @@ impl OwnJob {
         status: watch::Receiver<ElectionStatus>,
         measured: Arc<Measured>,
     ) -> Self {
-        let needs = if job.recipe == Recipe::Elector { job.policy.needs() } else { Needs::default() };
-        Self { name: job.name().to_owned(), load: job.load, needs, status, measured }
+        Self { name: job.name().to_owned(), load: job.load, needs: needs(job), status, measured }
     }
 
     /// Whether its policy depends on other jobs.
@@ -48,19 +47,27 @@ fn attributes(job: &str, needs: &Needs, led: &BTreeMap<String, u32>) -> BTreeMap
     published::attributes(named, if needs.load { load } else { 0 })
 }
 
-/// Publishes while `background` runs. Does nothing if no policy depends on other jobs.
-pub(super) fn keep(jobs: Vec<OwnJob>, background: &mut JoinSet<()>) {
+/// Publishes while these tasks run: none if no policy depends on other jobs.
+pub(super) fn keep(jobs: Vec<OwnJob>) -> Vec<Task> {
     let wanted: BTreeSet<_> = jobs.iter().flat_map(|job| job.needs.jobs.clone()).collect();
     let all = jobs.iter().any(|job| job.needs.load);
     let led = Arc::new(watch::Sender::new(BTreeMap::new()));
+    let mut tasks = Vec::new();
     for job in &jobs {
         if all || wanted.contains(&job.name) {
-            background.spawn(follow(job.name.clone(), job.load, job.status.clone(), Arc::clone(&led)));
+            let follow = follow(job.name.clone(), job.load, job.status.clone(), Arc::clone(&led));
+            tasks.push(Task::spawn(follow));
         }
     }
-    for job in jobs.into_iter().filter(OwnJob::goes_by_others) {
-        background.spawn(publish(job, led.subscribe()));
+    for job in jobs {
+        if job.goes_by_others() {
+            tasks.push(Task::spawn(publish(job, led.subscribe())));
+        } else {
+            // Its former policy may have depended on them.
+            job.measured.of_jobs(&job.name, BTreeMap::new());
+        }
     }
+    tasks
 }
 
 /// Records in `led` whether this worker is the READY leader of the job, until its election has ended.

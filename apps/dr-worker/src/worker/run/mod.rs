@@ -5,6 +5,8 @@
 //!     78      78       78        69        78 (same id twice)          signal: 0
 //! ```
 //!
+//! SIGHUP has a worker that has joined read its configuration again.
+//!
 //! Before `join` the worker has no znode and has started no program of a job, so an earlier failure leaves nothing
 //! behind. After `join` the daemon survives a loss of ZooKeeper.
 
@@ -18,8 +20,12 @@ mod measure;
 mod measured;
 mod memory;
 mod orders;
+mod parts;
+mod reload;
 mod session;
+mod settings;
 mod site_check;
+mod task;
 mod watch;
 mod work;
 
@@ -37,14 +43,15 @@ use super::{
     systemd::{Phase, ServiceManager},
 };
 use crate::{
-    config::{Config, HostPort, JobConfig},
+    config::{Config, HostPort, JobConfig, Sources},
     connect::connect,
     error::Error,
     logging,
-    signals::{self, Signals},
+    signals::{self, Reloads, Signals},
 };
 use join::join;
 use memory::Memory;
+use parts::Parts;
 
 /// How long to wait for ZooKeeper to close the session.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -55,14 +62,15 @@ const SWEEP_WITHIN: Duration = Duration::from_secs(2);
 /// How long the last lines may take: those of jobs at the end, those of the log after a panic.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
-/// Runs the daemon until a signal ends it.
+/// Runs the daemon until a signal ends it. `sources` are those of the configuration, which are read again on request.
 ///
 /// # Errors
 /// Why it could not start, or could not go on.
-pub(crate) async fn run(config: Config) -> Result<(), Error> {
+pub(crate) async fn run(config: Config, sources: Sources) -> Result<(), Error> {
     let jobs = config.jobs.iter().map(JobConfig::name);
     logging::identify(config.node.id.as_str(), config.node.site.as_str(), jobs);
     let mut signals = Signals::new().map_err(|e| Error::Internal(format!("no signals: {e}")))?;
+    let mut reloads = Reloads::new().map_err(|e| Error::Internal(format!("no signals: {e}")))?;
     job::adopt_orphans().map_err(|e| Error::Internal(format!("can't become a subreaper: {e}")))?;
     tokio::spawn(async {
         if let Err(error) = signals::log_ignored().await {
@@ -80,7 +88,7 @@ pub(crate) async fn run(config: Config) -> Result<(), Error> {
         never = manager.keep(Phase::Starting) => match never {},
     };
     let result = match started {
-        Ok(running) => running.until_ended(&mut signals, &mut manager).await,
+        Ok(running) => running.until_ended(&sources, &mut signals, &mut reloads, &mut manager).await,
         Err(error) => Err(error),
     };
     result.map_err(|error| error.located(|key, message| config.problem(key, message)))
@@ -120,11 +128,13 @@ async fn start(config: &Config) -> Result<Running, Error> {
     let suspect_after = config.jobs.iter().filter_map(JobConfig::suspect_after).min();
     let session = connect(&config.zookeeper, suspect_after).await?;
     let joined = join(config, &session, &worker, &lock, &memory, address.port(), &mut background).await;
-    if let Err(error) = joined {
-        let _ = session.close(FAREWELL).await;
-        return Err(error);
+    match joined {
+        Ok(parts) => Ok(Running { worker, session, parts, background, _lock: lock }),
+        Err(error) => {
+            let _ = session.close(FAREWELL).await;
+            Err(error)
+        }
     }
-    Ok(Running { worker, session, background, _lock: lock })
 }
 
 async fn listen(at: &HostPort) -> Result<TcpListener, Error> {
@@ -143,19 +153,31 @@ fn cannot_listen(at: &HostPort, error: &std::io::Error) -> Error {
 struct Running {
     worker: Arc<Worker>,
     session: Session,
+    parts: Parts,
     background: JoinSet<()>,
     /// Held until no process of this worker is left.
     _lock: StateLock,
 }
 
 impl Running {
-    async fn until_ended(mut self, signals: &mut Signals, manager: &mut ServiceManager) -> Result<(), Error> {
+    async fn until_ended(
+        mut self,
+        sources: &Sources,
+        signals: &mut Signals,
+        reloads: &mut Reloads,
+        manager: &mut ServiceManager,
+    ) -> Result<(), Error> {
         let mut ends = JoinSet::new();
         for job in self.worker.jobs() {
             let election = job.election.clone();
             ends.spawn(async move { election.ended().await });
         }
-        let result = tokio::select! {
+        let result = loop {
+            break tokio::select! {
+            () = reloads.next() => {
+                self.reload(sources, manager).await;
+                continue;
+            }
             name = signals.next() => {
                 tracing::info!(signal = name, "leaving all elections");
                 Ok(())
@@ -174,6 +196,7 @@ impl Running {
                 }
             }
             never = manager.keep(Phase::Running(&self.worker)) => match never {},
+            };
         };
         tokio::select! {
             () = self.leave(signals) => {}
@@ -181,9 +204,20 @@ impl Running {
         }
         let outcome = self.session.close(FAREWELL).await;
         tracing::info!(session = ?outcome, "the worker has stopped");
+        drop(self.parts);
         self.background.shutdown().await;
         job::flush_output(LAST_LINES);
         result
+    }
+
+    /// Reads the configuration again.
+    async fn reload(&mut self, sources: &Sources, manager: &mut ServiceManager) {
+        manager.reloading();
+        tokio::select! {
+            () = reload::reload(sources, &self.worker, &mut self.parts) => {}
+            never = manager.keep(Phase::Running(&self.worker)) => match never {},
+        }
+        manager.reloaded();
     }
 
     /// Leaves all elections: hands over each leadership, and stops its job.

@@ -37,15 +37,12 @@ pub(super) struct Source {
     pub(super) session: Session,
     pub(super) paths: Paths,
     pub(super) me: MemberId,
-    /// How long the job may take to be ready when an operator has it started.
-    pub(super) takeover_timeout: Duration,
 }
 
 /// The orders and requests about the job of one leadership.
 pub(super) struct Orders {
     source: JobRequests,
     me: MemberId,
-    takeover_timeout: Duration,
     /// Requests that may not have ended.
     open: Vec<Open>,
     /// The outcomes of requests that this leadership has carried out.
@@ -65,7 +62,6 @@ impl Orders {
         Self {
             source: JobRequests::follow(&source.session, source.paths.clone()),
             me: source.me.clone(),
-            takeover_timeout: source.takeover_timeout,
             open: Vec::new(),
             outcomes: BTreeMap::new(),
             is_owed: false,
@@ -325,7 +321,8 @@ impl Led<'_> {
 
     /// Starts the job and waits until it is ready.
     async fn resume(&mut self) -> Result<(), Failure> {
-        let (slot, within) = (&self.work.slot, self.orders.takeover_timeout);
+        let slot = &self.work.slot;
+        let within = slot.takeover_timeout();
         slot.set_halt(Some(Halt::Starting));
         match tokio::time::timeout(within, self.work.start(self.leadership)).await {
             Ok(started) => started?,
@@ -348,7 +345,7 @@ async fn halt(work: &JobWork, leadership: &Leadership, why: Halt) {
         Halt::Stopped(order) => format!("the job is {order}"),
     };
     slot.set_halt(Some(why));
-    let (budget, work_until) = (slot.spec.stop_budget(), leadership.work_until());
+    let (budget, work_until) = (slot.stop_budget(), leadership.work_until());
     let before_stop = Deadline::before(work_until.clone().into(), budget);
     let by = || (BootTime::now() + budget).min(work_until.now());
     work.end(&reason, Some(before_stop), pending(), by).await;

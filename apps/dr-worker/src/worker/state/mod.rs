@@ -1,9 +1,10 @@
 //! The state of a running worker: its session, its jobs, and the process of each.
 
+mod reload;
 mod slot;
 mod vacancy;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use election_core::{Election, Role};
 use tokio::sync::Notify;
@@ -14,14 +15,19 @@ use crate::{
     config::{Config, NodeConfig},
     workers::Workers,
 };
+pub(super) use reload::Reload;
 pub(super) use slot::{Halt, JobSlot};
 pub(super) use vacancy::Vacancy;
 
 /// The state of this worker, for the HTTP endpoints.
 #[derive(Debug)]
 pub(super) struct Worker {
-    config: Config,
+    config: RwLock<Arc<Config>>,
     certificates: Certificates,
+    /// What became of the last reload of the configuration.
+    reload: Mutex<Option<Reload>>,
+    node: NodeConfig,
+    root: String,
     joined: OnceLock<Joined>,
     has_joined: Notify,
 }
@@ -50,7 +56,16 @@ pub(super) struct Job {
 impl Worker {
     /// A worker that has not joined yet.
     pub(super) fn new(config: Config, certificates: Certificates) -> Self {
-        Self { config, certificates, joined: OnceLock::new(), has_joined: Notify::new() }
+        let (node, root) = (config.node.clone(), config.zookeeper.root.clone());
+        Self {
+            config: RwLock::new(Arc::new(config)),
+            certificates,
+            reload: Mutex::default(),
+            node,
+            root,
+            joined: OnceLock::new(),
+            has_joined: Notify::new(),
+        }
     }
 
     /// Sets what exists since it has joined.
@@ -68,9 +83,10 @@ impl Worker {
         }
     }
 
-    /// Its configuration.
-    pub(super) fn config(&self) -> &Config {
-        &self.config
+    /// Its configuration at present.
+    pub(super) fn config(&self) -> Arc<Config> {
+        // No code panics while it is locked.
+        Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Its certificates, and how to verify those of others.
@@ -83,14 +99,29 @@ impl Worker {
         Workers::new(&self.certificates.borrow().client)
     }
 
-    /// Its node.
+    /// Replaces its configuration.
+    pub(super) fn set_config(&self, config: Config) {
+        *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
+    }
+
+    /// What became of the last reload of the configuration.
+    pub(super) fn last_reload(&self) -> Option<Reload> {
+        self.reload.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Sets what became of a reload of the configuration.
+    pub(super) fn reloaded(&self, reload: Reload) {
+        *self.reload.lock().unwrap_or_else(PoisonError::into_inner) = Some(reload);
+    }
+
+    /// Its node, as it was configured at the start: only `id` and `site` are for readers.
     pub(super) fn node(&self) -> &NodeConfig {
-        &self.config.node
+        &self.node
     }
 
     /// The root znode of its elections.
     pub(super) fn root(&self) -> &str {
-        &self.config.zookeeper.root
+        &self.root
     }
 
     /// Its session, once it has connected and joined.

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use zk_session::BootTime;
 
 use crate::{
-    config::{Check, FenceCommand, HookMode, HookName, JobSpec, NodeConfig},
+    config::{Check, FenceCommand, HookMode, HookName, JobConfig, JobSpec, NodeConfig},
     logging, wall,
     worker::job::{
         AsyncHooks, Deadline, Guards, HookProblem, HookRuns, JobEnv, JobError, JobRun, ProcessState,
@@ -20,7 +20,9 @@ use crate::{
 
 /// Where a job runs on this node while this node leads.
 pub(in crate::worker) struct JobSlot {
-    pub(in crate::worker) spec: Arc<JobSpec>,
+    name: String,
+    /// The present configuration, which the running job follows as far as it can.
+    specs: watch::Sender<Arc<JobSpec>>,
     pub(in crate::worker) member: String,
     pub(in crate::worker) site: String,
     guards: Guards,
@@ -44,6 +46,10 @@ struct State {
     last: Option<ProcessStatus>,
     presence: Presence,
     halt: Option<Halt>,
+    /// How long a stop may take: the longest of the configurations that the running job may have been started with.
+    stop_budget: Duration,
+    /// How long the job may take to be ready.
+    takeover_timeout: Duration,
 }
 
 /// Why a leader does not serve, by an operator's request.
@@ -68,13 +74,19 @@ enum Presence {
 const SHOWN_AFTER: Duration = Duration::from_secs(5 * 60);
 
 impl JobSlot {
-    pub(in crate::worker) fn new(node: &NodeConfig, spec: JobSpec, guards: Guards) -> Self {
+    pub(in crate::worker) fn new(node: &NodeConfig, job: &JobConfig, guards: Guards) -> Self {
+        let state = State {
+            stop_budget: job.spec.stop_budget(),
+            takeover_timeout: job.policy.election.takeover_timeout,
+            ..State::default()
+        };
         Self {
-            spec: Arc::new(spec),
+            name: job.name().to_owned(),
+            specs: watch::channel(Arc::clone(&job.spec)).0,
             member: node.id.to_string(),
             site: node.site.to_string(),
             guards,
-            state: Mutex::default(),
+            state: Mutex::new(state),
             hooks: HookRuns::default(),
             async_hooks: AsyncHooks::default(),
             hastened: watch::channel(false).0,
@@ -84,7 +96,36 @@ impl JobSlot {
 
     /// The job's name.
     pub(in crate::worker) fn name(&self) -> &str {
-        &self.spec.name
+        &self.name
+    }
+
+    /// The job's configuration.
+    pub(in crate::worker) fn spec(&self) -> Arc<JobSpec> {
+        Arc::clone(&self.specs.borrow())
+    }
+
+    /// Changes the job's configuration.
+    pub(in crate::worker) fn set_config(&self, job: &JobConfig) {
+        let mut state = self.lock();
+        let (budget, is_running) = (job.spec.stop_budget(), state.run.is_some());
+        state.stop_budget = if is_running { state.stop_budget.max(budget) } else { budget };
+        state.takeover_timeout = job.policy.election.takeover_timeout;
+        // Under the lock: a job that is started now takes both.
+        self.specs.send_if_modified(|spec| {
+            let is_new = *spec != job.spec;
+            spec.clone_from(&job.spec);
+            is_new
+        });
+    }
+
+    /// How long a stop may take, whichever configuration the job was started with.
+    pub(in crate::worker) fn stop_budget(&self) -> Duration {
+        self.lock().stop_budget
+    }
+
+    /// How long the job may take to be ready.
+    pub(in crate::worker) fn takeover_timeout(&self) -> Duration {
+        self.lock().takeover_timeout
     }
 
     /// The status of the job's process.
@@ -166,9 +207,12 @@ impl JobSlot {
         env: &JobEnv,
         work_until: watch::Receiver<BootTime>,
     ) -> Arc<JobRun> {
-        let run = JobRun::start(Arc::clone(&self.spec), env, work_until, self.guards.clone());
+        let mut state = self.lock();
+        state.stop_budget = self.spec().stop_budget();
+        let run = JobRun::follow(self.specs.subscribe(), env, work_until, self.guards.clone());
         let run = Arc::new(run);
-        self.lock().run = Some(Arc::clone(&run));
+        state.run = Some(Arc::clone(&run));
+        drop(state);
         self.turns.send_modify(|turns| *turns += 1);
         run
     }
@@ -237,12 +281,12 @@ impl JobSlot {
 
     /// Runs the job's measure command on this member, which has this `role`.
     pub(in crate::worker) async fn measure(&self, role: &str) -> Result<BTreeMap<String, String>, String> {
-        run_measure(&self.spec, &self.env_of_member(), role, &self.guards).await
+        run_measure(&self.spec(), &self.env_of_member(), role, &self.guards).await
     }
 
     /// Runs the job's fitness check once on this member, which has this `role`. The error is the reason, as a sentence.
     pub(in crate::worker) async fn is_fit(&self, check: &Check, role: &str) -> Result<(), String> {
-        check_fitness(&self.spec, check, &self.env_of_member(), role, &self.guards).await
+        check_fitness(&self.spec(), check, &self.env_of_member(), role, &self.guards).await
     }
 
     /// The environment without a leadership.
@@ -266,12 +310,13 @@ impl JobSlot {
         by: Option<Deadline>,
     ) -> Result<(), JobError> {
         // `after_ready` acts for the leadership, and must end with it.
-        let is_detached = self.spec.hooks.get(name).is_some_and(|hook| hook.mode == HookMode::Async);
+        let spec = self.spec();
+        let is_detached = spec.hooks.get(name).is_some_and(|hook| hook.mode == HookMode::Async);
         if is_detached && name != HookName::AfterReady {
-            self.async_hooks.start(Arc::clone(&self.spec), name, env.clone(), self.guards.clone());
+            self.async_hooks.start(spec, name, env.clone(), self.guards.clone());
             return Ok(());
         }
-        self.hooks.run(Arc::clone(&self.spec), name, env.clone(), self.guards.clone(), by).await
+        self.hooks.run(spec, name, env.clone(), self.guards.clone(), by).await
     }
 
     /// Runs a command that fences a former leader, as a hook of the leadership, with these variables.
@@ -287,7 +332,7 @@ impl JobSlot {
         env: BTreeMap<String, String>,
         by: Deadline,
     ) -> Result<(), (HookProblem, String)> {
-        self.hooks.run_fence(Arc::clone(&self.spec), command, env, self.guards.clone(), Some(by)).await
+        self.hooks.run_fence(self.spec(), command, env, self.guards.clone(), Some(by)).await
     }
 
     /// Waits until no hook of a leadership is left, including those whose callers stopped waiting.
@@ -302,7 +347,7 @@ impl JobSlot {
         env: JobEnv,
         more: impl IntoIterator<Item = (String, String)>,
     ) {
-        let mut spec = JobSpec::clone(&self.spec);
+        let mut spec = JobSpec::clone(&self.spec());
         spec.env.extend(more);
         self.async_hooks.start(Arc::new(spec), name, env, self.guards.clone());
     }
@@ -315,6 +360,6 @@ impl JobSlot {
 
 impl fmt::Debug for JobSlot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JobSlot").field("job", &self.spec.name).finish_non_exhaustive()
+        f.debug_struct("JobSlot").field("job", &self.name).finish_non_exhaustive()
     }
 }

@@ -1,5 +1,5 @@
-//! The worker as a systemd service of `Type=notify`: `READY=1` once it takes part, its role as `STATUS=`, and `WATCHDOG=1`
-//! while it works.
+//! The worker as a systemd service of `Type=notify-reload`: `READY=1` once it takes part, its role as `STATUS=`, `WATCHDOG=1`
+//! while it works, and `RELOADING=1` while it reads its configuration again.
 //!
 //! ```text
 //!   main task ── every third of the watchdog's timeout ──▶ each election's task ──▶ main task ── WATCHDOG=1 ──▶ systemd
@@ -17,6 +17,7 @@ mod text;
 use std::{convert::Infallible, env, ffi::OsString, future::pending, io, process, time::Duration};
 
 use election_core::Role;
+use nix::time::{ClockId, clock_gettime};
 use tokio::{
     sync::watch,
     time::{Instant, sleep},
@@ -101,6 +102,25 @@ impl ServiceManager {
         }
     }
 
+    /// The configuration is read again: systemd waits for [`reloaded`](Self::reloaded).
+    pub(super) fn reloading(&mut self) {
+        if !self.is_ready {
+            return;
+        }
+        // systemd ignores a READY=1 that was sent before this time.
+        let micros = clock_gettime(ClockId::CLOCK_MONOTONIC).map(|now| Duration::from(now).as_micros());
+        match micros {
+            Ok(micros) => drop(self.send(&format!("RELOADING=1\nMONOTONIC_USEC={micros}"))),
+            Err(error) => tracing::warn!(%error, "can't read the clock for the service manager"),
+        }
+    }
+
+    /// The end of [`reloading`](Self::reloading). A configuration that is refused is no failure: the old one is in force.
+    pub(super) fn reloaded(&mut self) {
+        // Sent again with the next status if the socket is full.
+        self.is_ready = self.is_ready && self.send("READY=1");
+    }
+
     fn report(&mut self, phase: Phase<'_>) {
         let status = match phase {
             Phase::Starting => "starting".to_owned(),
@@ -172,6 +192,13 @@ fn status_of(worker: &Worker) -> String {
             (job.slot.name(), status.role, status.term)
         })
         .collect();
-    let roles = text::roles(&jobs);
-    if worker.is_active() { roles } else { format!("ZooKeeper does not answer; {roles}") }
+    let mut parts = vec![text::roles(&jobs)];
+    if let Some(open) = worker.last_reload().and_then(|reload| reload.open()) {
+        // The roles need most of the line where there are many jobs.
+        parts.insert(0, text::cut(&open, text::LONGEST / 2));
+    }
+    if !worker.is_active() {
+        parts.insert(0, "ZooKeeper does not answer".to_owned());
+    }
+    parts.join("; ")
 }

@@ -58,9 +58,14 @@ fn listed(names: &[String], longest: usize) -> String {
 
 /// One line of a bounded length: the protocol ends a value with the line.
 pub(super) fn line(text: &str) -> String {
+    cut(text, LONGEST)
+}
+
+/// One line of at most `longest` bytes.
+pub(super) fn cut(text: &str, longest: usize) -> String {
     let mut line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    if line.len() > LONGEST {
-        let end = (0..=LONGEST - 3).rev().find(|end| line.is_char_boundary(*end)).unwrap_or(0);
+    if line.len() > longest {
+        let end = (0..=longest.saturating_sub(3)).rev().find(|end| line.is_char_boundary(*end)).unwrap_or(0);
         line.truncate(end);
         line.push_str("...");
     }

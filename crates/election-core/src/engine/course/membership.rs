@@ -607,5 +607,7 @@ fn fingerprint(core: &Core, ballot: &Ballot) -> u64 {
     (ballot, core.granted(), &own.measured, &own.health, &own.site_health, own.joined_ms).hash(&mut hasher);
     (&own.gave_up, &own.wishes, own.leaving, own.prepared_for).hash(&mut hasher);
     (&own.reach, &own.round_trips, core.remembers()).hash(&mut hasher);
+    let profile = &core.config.member;
+    (&profile.attributes, profile.priority, &profile.policy).hash(&mut hasher);
     hasher.finish()
 }

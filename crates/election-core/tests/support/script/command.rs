@@ -45,6 +45,8 @@ impl Stage {
             ["restart", name, "knowing", "that", "nothing", "is", "left"] => {
                 self.start(name, Leftovers::Remove, |_| ())
             }
+            // The policy and the order as they are set now.
+            ["reconfigure", names @ ..] => names.iter().try_for_each(|name| self.reconfigure(name)),
             ["crash", name] => {
                 self.members.remove(*name).map(drop).ok_or(format!("there is no member {name}"))
             }
@@ -292,18 +294,8 @@ impl Stage {
     }
 
     fn start(&mut self, name: &str, leftovers: Leftovers, with: impl Fn(&mut Profile)) -> Result<(), String> {
-        let site = name.split('-').next().unwrap_or(name);
-        let member = MemberId::new(name).map_err(|e| e.to_string())?;
-        let site = SiteId::new(site).map_err(|e| e.to_string())?;
-        let mut profile = Profile::new(member).in_site(site);
-        with(&mut profile);
-        let config = Config {
-            paths: self.paths.clone(),
-            member: profile,
-            policy: self.policy.clone(),
-            leftovers,
-            recipe: self.recipe.clone(),
-        };
+        let mut config = self.config(name, leftovers)?;
+        with(&mut config.member);
         let engine = Engine::new(config, self.now());
         let member = Member {
             engine,
@@ -320,6 +312,26 @@ impl Stage {
         };
         self.members.insert(name.to_owned(), member);
         self.connect(name)
+    }
+
+    /// The settings of a member as they are set now.
+    fn config(&self, name: &str, leftovers: Leftovers) -> Result<Config, String> {
+        let site = name.split('-').next().unwrap_or(name);
+        let member = MemberId::new(name).map_err(|e| e.to_string())?;
+        let site = SiteId::new(site).map_err(|e| e.to_string())?;
+        Ok(Config {
+            paths: self.paths.clone(),
+            member: Profile::new(member).in_site(site),
+            policy: self.policy.clone(),
+            leftovers,
+            recipe: self.recipe.clone(),
+        })
+    }
+
+    fn reconfigure(&mut self, name: &str) -> Result<(), String> {
+        let (config, now) = (self.config(name, Leftovers::Wait)?, self.now());
+        self.member(name)?.engine.reconfigure(now, config);
+        self.feed(name, Event::Tick)
     }
 
     fn connect(&mut self, name: &str) -> Result<(), String> {

@@ -12,12 +12,14 @@ mod sink;
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use metrics::{Counter, counter};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::JobEnv;
@@ -73,20 +75,16 @@ pub(super) fn to_log(name: &str, dropped: Counter) -> io::Result<(OwnedFd, Copyi
 /// # Panics
 /// As [`to_log`].
 pub(super) fn of_job(
-    spec: &JobSpec,
+    mut specs: watch::Receiver<Arc<JobSpec>>,
     env: &JobEnv,
     kept: Option<KeptOutput>,
 ) -> io::Result<(OwnedFd, Copying)> {
     let (reader, writer) = pipe()?;
-    let to = match &spec.output {
-        JobOutput::Log => To::Log,
-        JobOutput::File(file) => To::File(FileSink::open(&spec.name, file)?),
-        JobOutput::Journal { socket } => {
-            To::Journal(JournalSink::new(socket.clone(), &spec.name, &env.over(&spec.env)))
-        }
-    };
+    let spec = Arc::clone(&specs.borrow_and_update());
+    let to = To::open(&spec, env)?;
     let dropped = counter!("dr_log_lines_dropped_total", "job" => spec.name.clone());
-    let outlet = Outlet { kept, ..Outlet::new(spec.name.clone(), Some(env.term), to, dropped) };
+    let follows = Some(Follows { specs, output: spec.output.clone(), env: env.clone() });
+    let outlet = Outlet { kept, follows, ..Outlet::new(spec.name.clone(), Some(env.term), to, dropped) };
     Ok((writer, Copying(tokio::spawn(copy(reader, true, outlet)))))
 }
 
@@ -148,6 +146,7 @@ async fn copy(mut from: pipe::Receiver, is_framed: bool, mut outlet: Outlet) {
     let mut lines: [Lines; 2] = Default::default();
     let mut chunk = vec![0; CHUNK];
     while let Ok(count @ 1..) = from.read(&mut chunk).await {
+        outlet.follow();
         if is_framed {
             frames.push(&chunk[..count]);
             while let Some(frame) = frames.next() {
@@ -181,12 +180,33 @@ enum To {
     Journal(JournalSink),
 }
 
+impl To {
+    fn open(spec: &JobSpec, env: &JobEnv) -> io::Result<Self> {
+        Ok(match &spec.output {
+            JobOutput::Log => Self::Log,
+            JobOutput::File(file) => Self::File(FileSink::open(&spec.name, file)?),
+            JobOutput::Journal { socket } => {
+                Self::Journal(JournalSink::new(socket.clone(), &spec.name, &env.over(&spec.env)))
+            }
+        })
+    }
+}
+
+/// A destination that the configuration may change while the job runs.
+struct Follows {
+    specs: watch::Receiver<Arc<JobSpec>>,
+    /// The present one.
+    output: JobOutput,
+    env: JobEnv,
+}
+
 /// The destination of one program's lines.
 struct Outlet {
     name: String,
     term: Option<u64>,
     to: To,
     kept: Option<KeptOutput>,
+    follows: Option<Follows>,
     counter: Counter,
     /// Dropped lines since the last report.
     dropped: u64,
@@ -196,7 +216,27 @@ struct Outlet {
 
 impl Outlet {
     fn new(name: String, term: Option<u64>, to: To, counter: Counter) -> Self {
-        Self { name, term, to, kept: None, counter, dropped: 0, is_stalled: false }
+        Self { name, term, to, kept: None, follows: None, counter, dropped: 0, is_stalled: false }
+    }
+
+    /// Turns to another destination if the configuration has changed. Nothing waits for the former one then.
+    fn follow(&mut self) {
+        let Some(follows) = self.follows.as_mut().filter(|f| f.specs.has_changed().unwrap_or(false)) else {
+            return;
+        };
+        let spec = Arc::clone(&follows.specs.borrow_and_update());
+        if spec.output == follows.output {
+            return;
+        }
+        match To::open(&spec, &follows.env) {
+            Ok(to) => {
+                (self.to, self.is_stalled) = (to, false);
+                follows.output = spec.output.clone();
+            }
+            Err(error) => {
+                tracing::error!(job = self.name, %error, "can't open the new destination of its output; the old one is used");
+            }
+        }
     }
 
     async fn pass_on(&mut self, stream: Stream, lines: &mut Lines, content: &[u8]) {

@@ -45,7 +45,13 @@ pub(super) fn flush(within: Duration) {
 }
 
 /// The writers of files. One for each file, however often the job is started: if a disk hangs, one thread hangs.
-static FILES: LazyLock<Mutex<HashMap<PathBuf, mpsc::Sender<Batch>>>> = LazyLock::new(Mutex::default);
+static FILES: LazyLock<Mutex<HashMap<PathBuf, Writer>>> = LazyLock::new(Mutex::default);
+
+/// The writer of a file that is rotated like this. It ends when the last sender is dropped.
+struct Writer {
+    file: RotatedFile,
+    batches: mpsc::Sender<Batch>,
+}
 
 /// A file, written by a thread of its own.
 pub(super) struct FileSink {
@@ -56,15 +62,17 @@ pub(super) struct FileSink {
 impl FileSink {
     pub(super) fn open(job: &str, file: &RotatedFile) -> io::Result<Self> {
         let mut files = FILES.lock().unwrap_or_else(PoisonError::into_inner);
-        let batches = match files.get(&file.path) {
-            Some(batches) => batches.clone(),
+        let batches = match files.get(&file.path).filter(|writer| writer.file == *file) {
+            Some(writer) => writer.batches.clone(),
             None => {
                 let (sender, batches) = mpsc::channel(WAITING);
                 let (job, to) = (job.to_owned(), RotatingFile::new(file.clone()));
                 thread::Builder::new()
                     .name("job-output".to_owned())
                     .spawn(move || write(&job, to, batches))?;
-                files.entry(file.path.clone()).or_insert(sender).clone()
+                let writer = Writer { file: file.clone(), batches: sender.clone() };
+                files.insert(file.path.clone(), writer);
+                sender
             }
         };
         Ok(Self { batches, lines: Vec::new() })

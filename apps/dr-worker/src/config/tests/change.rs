@@ -1,0 +1,114 @@
+//! What a change needs in a worker that runs.
+
+use std::collections::BTreeSet;
+
+use super::{
+    super::change::{EFFECTS, classify, steps},
+    schema::all_keys,
+    *,
+};
+
+#[test]
+fn every_key_is_classified_once_and_the_table_has_no_others() {
+    let mut used = BTreeSet::new();
+    for key in all_keys() {
+        let steps = steps(&key);
+        let Some((name, _)) = classify(&steps) else { panic!("{key} is missing in config/change.rs") };
+        used.insert(name);
+    }
+    let listed: Vec<_> = EFFECTS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+    let distinct: BTreeSet<_> = listed.iter().copied().collect();
+    assert_eq!(distinct.len(), listed.len(), "a name is in the table twice");
+    let unused: Vec<_> = distinct.difference(&used).collect();
+    assert!(unused.is_empty(), "no key has these names of config/change.rs: {unused:?}");
+}
+
+/// What a worker that runs with the first settings makes of the second ones.
+fn reloaded(old: &[&str], new: &[&str]) -> Result<(Config, Vec<String>), Problems> {
+    let load = |sets: &[&str]| sets.iter().fold(Given::file(SMALL), |given, set| given.set(set)).load();
+    let (config, changes) = load(new).unwrap().taken_over_from(&load(old).unwrap())?;
+    Ok((config, changes.iter().map(Change::to_string).collect()))
+}
+
+#[test]
+fn each_change_says_what_it_needs() {
+    let (_, changes) = reloaded(
+        &["job.orders.env={ A = \"1\" }", "policy.sites=[\"east\", \"west\"]"],
+        &[
+            "job.orders.env={ A = \"2\" }",
+            "policy.sites=[\"west\", \"east\"]",
+            "job.orders.restart.max=7",
+            "http.listen=127.0.0.1:1",
+            "job.orders.hooks.prepare.command=[\"true\"]",
+            "job.bills.command=[\"true\"]",
+        ],
+    )
+    .unwrap();
+    assert_eq!(
+        changes,
+        [
+            "job.bills: needs a restart of the worker",
+            "http.listen: needs a restart of the worker",
+            "job.orders.env: applies at the next start of the job: `dr-worker restart --job orders`",
+            "job.orders.hooks.prepare.command: applied",
+            "job.orders.hooks.prepare.timeout: applied",
+            "job.orders.restart.max: applied",
+            "policy.sites: applied",
+        ]
+    );
+    assert_eq!(reloaded(&[], &[]).unwrap().1, [""; 0]);
+}
+
+#[test]
+fn a_secret_that_is_shown_masked_is_compared() {
+    let env = |value: &str| format!("job.orders.env={{ DB_PASSWORD = \"{value}\" }}");
+    let changes = |new: &str| reloaded(&[&env("one")], &[&env(new)]).unwrap().1;
+    assert_eq!(changes("one"), [""; 0]);
+    assert_eq!(changes("two").len(), 1);
+    let url =
+        |password: &str| format!("job.orders.command=[\"/bin/true\", \"postgres://me:{password}@db/x\"]");
+    assert_eq!(reloaded(&[&url("one")], &[&url("two")]).unwrap().1.len(), 1);
+}
+
+#[test]
+fn what_needs_a_restart_of_the_worker_stays_as_it_was() {
+    let (config, changes) = reloaded(
+        &["zookeeper.root=/old", "job.bills.command=[\"true\"]", "job.orders.fenced=true"],
+        &[
+            "zookeeper.root=/new",
+            "zookeeper.prefer=127.0.0.1:2181",
+            "job.mail.command=[\"true\"]",
+            "job.orders.stop_timeout=1s",
+            // A table as text.
+            "job.orders.policy={ fast_failover = true, min_tenure = \"7s\" }",
+            "node.attributes={ rack = \"r7\" }",
+        ],
+    )
+    .unwrap();
+    assert_eq!(config.zookeeper.root, "/old");
+    let names: Vec<_> = config.jobs.iter().map(JobConfig::name).collect();
+    assert_eq!(names, ["bills", "orders"]);
+    let orders = &config.jobs[1];
+    assert!(orders.fenced && !orders.policy.election.fast_failover);
+    assert_eq!(orders.policy.election.min_tenure, Duration::from_secs(7));
+    assert_eq!(orders.spec.stop_timeout, Duration::from_secs(1));
+    assert_eq!(config.node.attributes["rack"], "r7");
+    // The next time it is still reported, and nothing else is.
+    let waits = changes.iter().filter(|change| change.ends_with("restart of the worker")).count();
+    assert_eq!(waits, 6, "{changes:?}");
+    let (again, waiting) = config.clone().taken_over_from(&config).unwrap();
+    assert_eq!((again, waiting.len()), (config, 0));
+}
+
+#[test]
+fn new_values_that_do_not_fit_old_ones_are_refused() {
+    let problems = reloaded(
+        &["zookeeper.session_timeout=10s"],
+        &["zookeeper.session_timeout=60s", "job.orders.stop_timeout=20s"],
+    )
+    .unwrap_err()
+    .to_string();
+    for part in ["job.orders.stop_timeout", "zookeeper.session_timeout", "need a restart of the worker"] {
+        assert!(problems.contains(part), "{problems}");
+    }
+}

@@ -1,0 +1,151 @@
+//! What a worker does by its configuration beside its elections. A part is started anew where its settings change.
+
+use std::sync::Arc;
+
+use election_core::{Election, record::Health};
+use tokio::sync::watch;
+
+use super::{
+    fitness,
+    led::{self, OwnJob},
+    measure,
+    measured::Measured,
+    settings::{election, needs},
+    site_check,
+    task::Task,
+};
+use crate::{
+    config::{self, Config, JobConfig},
+    worker::{
+        balance::Balanced,
+        job::Guards,
+        probes::{self, Prober},
+        state::JobSlot,
+    },
+};
+
+/// The parts of a worker that has joined its elections.
+pub(super) struct Parts {
+    pub(super) http_port: u16,
+    pub(super) guards: Guards,
+    /// Sorted by name, as in the configuration.
+    pub(super) jobs: Vec<JobParts>,
+    pub(super) led: Vec<Task>,
+    pub(super) site_check: Option<Task>,
+    pub(super) balanced: Option<watch::Sender<Balanced>>,
+}
+
+/// The parts beside the election of one job.
+pub(super) struct JobParts {
+    pub(super) slot: Arc<JobSlot>,
+    pub(super) prober: Prober,
+    pub(super) measured: Arc<Measured>,
+    probing: Task,
+    measuring: Option<Task>,
+    checking: Option<Task>,
+}
+
+impl JobParts {
+    pub(super) fn start(slot: Arc<JobSlot>, prober: Prober) -> Self {
+        let spec = slot.spec();
+        let measured = Arc::new(Measured::of(prober.election.clone()));
+        let probing = Task::spawn(probes::run(prober.clone()));
+        let mut parts = Self { slot, prober, measured, probing, measuring: None, checking: None };
+        parts.measuring = spec.measure.clone().map(|measure| parts.measure(measure));
+        parts.checking = spec.fitness.clone().map(|check| parts.check(check));
+        parts
+    }
+
+    fn election(&self) -> Election {
+        self.prober.election.clone()
+    }
+
+    fn measure(&self, measure: config::Measure) -> Task {
+        let publishes = Arc::clone(&self.measured);
+        Task::spawn(measure::keep(Arc::clone(&self.slot), self.election(), publishes, measure))
+    }
+
+    fn check(&self, check: config::Check) -> Task {
+        Task::spawn(fitness::keep(Arc::clone(&self.slot), self.election(), check))
+    }
+
+    pub(super) fn own_job(&self, job: &JobConfig) -> OwnJob {
+        OwnJob::new(job, self.prober.election.status().into(), Arc::clone(&self.measured))
+    }
+
+    fn take_over(
+        &mut self,
+        (old, new): (&Config, &Config),
+        (was, is): (&JobConfig, &JobConfig),
+        http_port: u16,
+    ) {
+        self.slot.set_config(is);
+        let settings = election(new, is, &self.prober.paths, &self.slot, http_port);
+        self.prober.election.reconfigure(settings);
+        if was.spec.measure != is.spec.measure {
+            self.measuring = is.spec.measure.clone().map(|measure| self.measure(measure));
+            if self.measuring.is_none() {
+                self.measured.by_command(is.name(), Default::default());
+            }
+        }
+        if was.spec.fitness != is.spec.fitness {
+            // The last result counts until the new check has one.
+            self.checking = is.spec.fitness.clone().map(|check| self.check(check));
+            if self.checking.is_none() {
+                self.prober.election.set_health(Health::Unchecked);
+            }
+        }
+        let needs = needs(is);
+        if self.prober.needs != needs || old.probes != new.probes {
+            (self.prober.needs, self.prober.probes) = (needs, new.probes.clone());
+            self.probing = Task::spawn(probes::run(self.prober.clone()));
+        }
+    }
+}
+
+impl Parts {
+    /// Does what is in `new` from now on, except what needs a restart of the worker: of that `new` has the old values.
+    pub(super) fn take_over(&mut self, old: &Config, new: &Config) {
+        let is_same_node =
+            old.node.attributes == new.node.attributes && old.node.priority == new.node.priority;
+        let pairs = || old.jobs.iter().zip(&new.jobs);
+        for (parts, (was, is)) in self.jobs.iter_mut().zip(pairs()) {
+            if was != is || !is_same_node || old.probes != new.probes {
+                parts.take_over((old, new), (was, is), self.http_port);
+            }
+        }
+        if pairs().any(|(was, is)| was.load != is.load || needs(was) != needs(is)) {
+            self.led.clear();
+            self.led = led::keep(self.own_jobs(new));
+        }
+        if old.node.site_check != new.node.site_check {
+            self.site_check = None;
+            self.check_site(new);
+        }
+        if let Some(balanced) = &self.balanced {
+            match Balanced::of(new) {
+                Ok(news) => drop(balanced.send_replace(news)),
+                Err(error) => tracing::error!(%error, "the balancer goes on with the old configuration"),
+            }
+        }
+    }
+
+    pub(super) fn own_jobs(&self, config: &Config) -> Vec<OwnJob> {
+        self.jobs.iter().zip(&config.jobs).map(|(parts, job)| parts.own_job(job)).collect()
+    }
+
+    /// Checks the site from now on, if the configuration says so.
+    pub(super) fn check_site(&mut self, config: &Config) {
+        let elections: Vec<_> = self.jobs.iter().map(JobParts::election).collect();
+        self.site_check = match config.node.site_check.clone() {
+            Some(check) => {
+                let check = site_check::keep(config.node.clone(), check, elections, self.guards.clone());
+                Some(Task::spawn(check))
+            }
+            None => {
+                elections.iter().for_each(|election| election.set_site_health(None));
+                None
+            }
+        };
+    }
+}
