@@ -2,7 +2,11 @@
 
 mod support;
 
-use std::{fs, os::unix::fs::PermissionsExt as _};
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    os::unix::fs::PermissionsExt as _,
+};
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -78,6 +82,21 @@ fn leadership_is_moved_and_paused_by_http() {
         assert!(said.stderr.contains(sentence), "{sentence}\n{}", said.stderr);
     }
 
+    // Planned for later: it waits, and is in no other's way.
+    let at = json!({ "to": "east-1", "at": "+1h", "within": "10m" });
+    let (code, planned, _) = post(&west, "/switchover", TOKEN, &at);
+    assert_eq!((code, &planned["outcome"]["state"]), (202, &json!("planned")), "{planned}");
+    assert!(planned["planned_for"].as_str().is_some_and(|time| time.ends_with('Z')), "{planned}");
+    let id = planned["request"].as_str().expect("an id");
+    assert_eq!(get(&east, &format!("/requests/{id}"))["outcome"], planned["outcome"]);
+    let (code, answer, _) = post(&west, "/switchover", TOKEN, &at);
+    assert!(
+        code == 409 && answer["error"].to_string().contains(&format!("dr-worker cancel {id}")),
+        "{answer}"
+    );
+    stage.operator(&["cancel", id]).assert(0, &[]);
+    assert_eq!(get(&east, &format!("/requests/{id}"))["outcome"]["state"], "cancelled");
+
     // A pause holds until it ends, and its change has an id as well.
     let (code, paused, _) = post(&east, "/pause", TOKEN, &json!({ "job": "orders" }));
     assert_eq!(
@@ -114,13 +133,63 @@ fn leadership_is_moved_and_paused_by_http() {
 }
 
 #[test]
+fn a_job_is_restarted_stopped_and_started_by_http() {
+    let stage = Stage::new("/http-job");
+    let (_, setting) = stage.tokens(TOKEN);
+    let east = stage.worker("east-1", "east", &[&setting]);
+    until("east-1 leads", || leads(&east));
+    let west = stage.worker("west-1", "west", &[&setting]);
+    until("west-1 is standby", || west.code("/standby") == 200);
+    let job = || get(&east, "/status")["jobs"]["orders"].clone();
+    let before = job();
+
+    // Any worker takes the request; the leader carries it out.
+    let (code, filed, head) = post(&west, "/restart", TOKEN, &json!({ "reason": "new data" }));
+    assert_eq!((code, &filed["outcome"]["state"]), (202, &json!("pending")), "{filed}");
+    let id = filed["request"].as_str().expect("an id");
+    assert!(head.to_lowercase().contains(&format!("location: /requests/{id}?job=orders")), "{head}");
+    let outcome = ended(&west, &filed["request"]);
+    assert_eq!((&outcome["state"], &outcome["leader"]), (&json!("done"), &json!("east-1")), "{outcome}");
+    let after = job();
+    assert_ne!(before["process"]["pid"], after["process"]["pid"]);
+    assert_eq!((&before["term"], &before["fencing_token"]), (&after["term"], &after["fencing_token"]));
+    let request = get(&west, "/cluster")["requests"][0].clone();
+    assert_eq!((&request["kind"], &request["reason"]), (&json!("restart"), &json!("new data")));
+    assert_eq!(request["by"], "127.0.0.1 by HTTP at west-1", "{request}");
+
+    let (code, filed, _) = post(&east, "/stop", TOKEN, &json!({ "reason": "repair" }));
+    assert_eq!((code, &ended(&west, &filed["request"])["state"]), (202, &json!("done")), "{filed}");
+    assert_eq!((job()["stopped"]["reason"].clone(), east.code("/leader")), (json!("repair"), 503));
+    // A stopped job has nothing to stop, and nothing to restart: the sentence is that of the command.
+    let (code, answer, _) = post(&east, "/stop", TOKEN, &Value::Null);
+    assert_eq!((code, &answer["request"]), (400, &Value::Null), "null is no object: {answer}");
+    let (code, answer, _) = post(&east, "/stop", TOKEN, &json!({}));
+    assert_eq!((code, &answer["request"], &answer["outcome"]["state"]), (200, &Value::Null, &json!("done")));
+    let (code, answer, _) = post(&east, "/restart", TOKEN, &json!({}));
+    let said = stage.operator(&["restart"]);
+    assert_eq!((code, answer["code"].as_i64()), (409, said.code.map(i64::from)), "{answer}");
+    assert!(said.stderr.contains(answer["error"].as_str().expect("an error")), "{answer}\n{}", said.stderr);
+
+    let (code, filed, _) = post(&west, "/start", TOKEN, &json!({ "job": "orders" }));
+    assert_eq!((code, &ended(&east, &filed["request"])["state"]), (202, &json!("done")), "{filed}");
+    assert!(leads(&east));
+    for (path, body, expected) in [
+        ("/restart", json!({ "from": "north-1" }), 409),
+        ("/start", json!({ "slot": 0 }), 400),
+        ("/restart", json!({ "to": "west-1" }), 400),
+    ] {
+        assert_eq!(post(&east, path, TOKEN, &body).0, expected, "{path} {body}");
+    }
+}
+
+#[test]
 fn control_needs_a_token() {
     let stage = Stage::new("/http-tokens");
     let (file, setting) = stage.tokens(TOKEN);
     let (east, log) = Log::of(&mut stage.worker_command("east-1", "east", &[&setting]));
     until("east-1 leads", || leads(&east));
 
-    for path in ["/switchover", "/failover", "/pause", "/resume"] {
+    for path in ["/switchover", "/failover", "/restart", "/stop", "/start", "/pause", "/resume"] {
         let (head, body) = east.http("POST", path);
         assert_eq!(code_of(&head), 401, "{path}: {head}");
         assert!(head.to_lowercase().contains("www-authenticate: bearer"), "{head}");
@@ -236,6 +305,8 @@ fn recipes_without_an_elector_refuse_as_the_command_does() {
     let said = stage.operator(&["switchover"]);
     assert!(said.stderr.contains(answer["error"].as_str().expect("an error")), "{answer}\n{}", said.stderr);
     assert_eq!(post(&east, "/pause", TOKEN, &json!({})).0, 409);
+    let (code, answer, _) = post(&east, "/restart", TOKEN, &json!({}));
+    assert_eq!((code, &answer["code"]), (409, &json!(1)), "{answer}");
     let (code, answer, _) = post(&east, "/failover", TOKEN, &json!({ "force": true }));
     assert_eq!((code, &answer["taken_from"]), (200, &json!("east-1")), "{answer}");
 }

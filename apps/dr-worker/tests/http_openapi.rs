@@ -107,6 +107,9 @@ fn each_endpoint_answers_as_described() {
         ("GET", "/config"),
         ("POST", "/switchover"),
         ("POST", "/failover"),
+        ("POST", "/restart"),
+        ("POST", "/stop"),
+        ("POST", "/start"),
         ("POST", "/pause"),
         ("POST", "/resume"),
     ] {
@@ -117,9 +120,18 @@ fn each_endpoint_answers_as_described() {
     for (path, body, status) in [
         ("/switchover", r#"{"to":"west-1"}"#, 202),
         ("/switchover", r#"{"to":"north-1"}"#, 409),
+        ("/switchover", r#"{"to":"west-1","at":"+1s"}"#, 202),
         ("/switchover", r#"{"job":"bills"}"#, 404),
         ("/switchover", r#"{"tto":"west-1"}"#, 400),
         ("/switchover", long.as_str(), 413),
+        ("/restart", "{}", 202),
+        ("/start", "{}", 200),
+        ("/stop", r#"{"reason":"a test"}"#, 202),
+        ("/stop", "{}", 200),
+        ("/restart", "{}", 409),
+        ("/start", "{}", 202),
+        ("/restart", r#"{"from":"north-1"}"#, 409),
+        ("/stop", r#"{"from":"east-1"}"#, 400),
         ("/pause", "{}", 202),
         ("/resume", "{}", 202),
         ("/failover", r#"{"to_site":"north"}"#, 409),
@@ -132,7 +144,8 @@ fn each_endpoint_answers_as_described() {
         until("the request has ended", || {
             let request = ("GET", "/requests/{id}", target.as_str());
             let found = compare(&west, &described, &mut seen, request, None, "");
-            !["pending", "accepted"].contains(&found["outcome"]["state"].as_str().expect("a state"))
+            !["planned", "pending", "accepted"]
+                .contains(&found["outcome"]["state"].as_str().expect("a state"))
         });
     }
     // The target leads already.

@@ -102,6 +102,7 @@ transcripts! {
     leader_znode_comes_back,
     silent_watches,
     penalties,
+    planned_for_a_time,
     planned_switchover,
     crash_with_succession,
     elector_and_successor_race,

@@ -2,7 +2,9 @@
 
 pub(crate) mod contest;
 mod election;
+pub(crate) mod job_requests;
 pub(crate) mod moves;
+pub(crate) mod plan;
 mod sites;
 pub(crate) mod standing;
 

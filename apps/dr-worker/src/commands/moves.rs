@@ -4,12 +4,12 @@ use std::{collections::BTreeSet, time::Duration};
 
 use election_core::{
     MemberId, Paths,
-    operator::{self, OperatorError, Snapshot},
+    operator::{self, Layout, OperatorError, Snapshot},
     record::{Current, FiledRequest, Outgoing, Request, RequestKind, RequestState, Status, Target},
 };
 use zk_session::BootTime;
 
-use super::{election::Operator, sites::check_sites};
+use super::{contest, election::Operator, sites::check_sites};
 use crate::{
     error::Error,
     view::{elector, hold_of},
@@ -44,6 +44,28 @@ pub(crate) async fn check(
         }
     }
     Ok(None)
+}
+
+/// Checks a planned request before it is written: what can't change until its time.
+///
+/// # Errors
+/// Why the request can't be carried out at any time.
+pub(crate) async fn check_plan(
+    operator: &Operator,
+    job: &str,
+    paths: &Paths,
+    request: &Request,
+) -> Result<(), Error> {
+    let observer = operator.observer().await?;
+    if let Some(layout) = observer.layout(paths).await?.filter(|layout| *layout != Layout::Elector) {
+        contest::check(job, layout, request)?;
+    }
+    let snapshot = observer.snapshot(paths).await?;
+    check_names(operator, job, request, &snapshot)?;
+    if request.from.is_only() {
+        snapshot.slot_for(request)?;
+    }
+    Ok(())
 }
 
 /// Waits until an elector has handled the request. Returns the request as it is then.

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use election_core::{
-    MemberId,
-    operator::{self, Layout, Snapshot},
+    MemberId, operator,
     record::{Outgoing, Request, RequestKind, Target},
 };
 use serde_json::json;
@@ -14,11 +13,7 @@ use super::{
     output::{self, Output},
     underway::Filing,
 };
-use crate::{
-    commands::moves::{check_names, is_led},
-    config::Sources,
-    error::Error,
-};
+use crate::{commands::job_requests, config::Sources, error::Error};
 
 /// `stop` and `start`
 #[derive(Debug, clap::Args)]
@@ -107,26 +102,8 @@ async fn check_and_file(
 ) -> Result<(), Error> {
     let job = operator.one(arguments.job.as_deref()).await?;
     let paths = operator.paths(&job)?;
-    let kind = request.kind.as_str();
-    match operator.observer().await?.layout(&paths).await? {
-        None | Some(Layout::Elector) => {}
-        Some(layout) => {
-            return Err(Error::Failed(format!(
-                "{job} uses the recipe {:?}: `dr-worker {kind}` needs the recipe \"elector\"",
-                layout.as_str()
-            )));
-        }
-    }
-    let snapshot = operator.observer().await?.snapshot(&paths).await?;
-    check_names(operator, &job, &request, &snapshot)?;
-    if let Ok(slot) = snapshot.slot_for(&request)
-        && request.kind == RequestKind::Restart
-        && snapshot.leader_znodes.len() > 1
-    {
-        // The next leader of the slot answers what this one has begun.
-        request.from = Outgoing::Slot(slot);
-    }
-    if let Some(news) = is_done_already(&job, &request, &snapshot) {
+    let (snapshot, news) = job_requests::check(operator, &job, &paths, &mut request).await?;
+    if let Some(news) = news {
         return match how {
             Output::Json => {
                 let outcome = json!({ "state": "done" });
@@ -135,34 +112,6 @@ async fn check_and_file(
             Output::Pretty => output::print(news),
         };
     }
-    if request.kind == RequestKind::Restart {
-        check_restart(&job, &request, &snapshot)?;
-    }
     let filing = Filing { job, paths, request, waits: arguments.wait, timeout: arguments.timeout };
     filing.file_and_follow(operator, &snapshot, how).await
-}
-
-/// Why nothing has to be done: the job is stopped, or not stopped, already, and no open request changes that.
-fn is_done_already(job: &str, request: &Request, snapshot: &Snapshot) -> Option<String> {
-    let is_open = |other: &Request| !other.kind.is_move() && !other.state.is_final();
-    let is_busy = snapshot.requests.iter().any(|other| is_open(&other.request));
-    match (request.kind, &snapshot.control.stopped) {
-        _ if is_busy => None,
-        (RequestKind::Stop, Some(stopped)) => Some(format!("{job} is {stopped} already")),
-        (RequestKind::Start, None) => Some(format!("{job} is not stopped")),
-        _ => None,
-    }
-}
-
-fn check_restart(job: &str, request: &Request, snapshot: &Snapshot) -> Result<(), Error> {
-    if let Some(stopped) = &snapshot.control.stopped {
-        return Err(Error::Failed(format!("{job} is {stopped}; `dr-worker start --job {job}` starts it")));
-    }
-    snapshot.slot_for(request)?;
-    if !is_led(request, snapshot) {
-        return Err(Error::NotNow(format!(
-            "{job}: there is no READY leader that could restart it; try again"
-        )));
-    }
-    Ok(())
 }

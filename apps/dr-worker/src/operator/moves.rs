@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use election_core::{
-    MemberId, SiteId,
-    record::{Outgoing, Target},
+    MemberId, SiteId, operator,
+    record::{Outgoing, Request, RequestKind, Target},
 };
 
-use super::dry_run::DryRun;
+use super::{dry_run::DryRun, election::asker};
 
 /// A requested move of leadership.
 #[derive(Debug, clap::Args)]
@@ -49,7 +49,7 @@ pub(super) struct Move {
 
 impl Move {
     /// The target of the move.
-    pub(super) fn target(&self) -> Target {
+    fn target(&self) -> Target {
         match (&self.to, &self.to_site) {
             (Some(member), _) => Target::Member(member.clone()),
             (None, Some(site)) => Target::Site(site.clone()),
@@ -57,8 +57,16 @@ impl Move {
         }
     }
 
+    /// The request for it.
+    pub(super) fn request(&self, kind: RequestKind, force: bool) -> Request {
+        let (from, to) = (self.outgoing(), self.target());
+        let mut request = operator::new_request(kind, from, to, force, self.reason.clone(), asker());
+        request.accept_loss = self.accept_loss;
+        request
+    }
+
     /// The leader to replace.
-    pub(super) fn outgoing(&self) -> Outgoing {
+    fn outgoing(&self) -> Outgoing {
         match (&self.from, self.slot) {
             (Some(member), _) => Outgoing::Member(member.clone()),
             (None, Some(slot)) => Outgoing::Slot(slot),

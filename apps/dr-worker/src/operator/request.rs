@@ -3,9 +3,12 @@
 //! A command that waits leaves no request behind: when it ends by its timeout or by a signal, it withdraws a request
 //! that is not begun. If the command is killed, the request expires after about the same time.
 
+use std::time::Duration;
+
 use election_core::{
     operator::{self, Layout, Withdrawal},
-    record::{Request, RequestKind},
+    record::{FiledRequest, Request, RequestKind},
+    strategy::in_words,
 };
 use serde_json::json;
 
@@ -19,9 +22,10 @@ use super::{
     underway::{Filing, report_leader},
 };
 use crate::{
-    commands::{is_request_id, moves},
+    commands::{is_request_id, moves, plan},
     config::Sources,
     error::Error,
+    wall::unix_ms,
 };
 
 /// `switchover`
@@ -29,6 +33,14 @@ use crate::{
 pub(super) struct SwitchoverArguments {
     #[command(flatten)]
     wanted: Move,
+    /// Plan it for this time.
+    ///
+    /// RFC 3339 (2026-11-26T02:30:00+01:00), the next HH:MM in UTC, or a delay (+30m). The elector's clock decides.
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["wait", "dry_run"])]
+    at: Option<String>,
+    /// How late it may begin [default: 5m].
+    #[arg(long, value_name = "DURATION", requires = "at", value_parser = humantime::parse_duration)]
+    within: Option<Duration>,
 }
 
 /// `failover`
@@ -96,7 +108,13 @@ pub(super) async fn switchover(
     sources: &Sources,
     how: Output,
 ) -> Result<(), Error> {
-    ask(&arguments.wanted, RequestKind::Switchover, None, sources, how).await
+    let SwitchoverArguments { wanted, at, within } = arguments;
+    let Some(at) = at else { return ask(wanted, RequestKind::Switchover, None, sources, how).await };
+    let request = plan::plan(wanted.request(RequestKind::Switchover, false), at, *within, unix_ms())?;
+    let operator = Operator::connect(sources).await?;
+    let result = file_plan(&operator, wanted, request, how).await;
+    operator.close().await;
+    result
 }
 
 pub(super) async fn failover(
@@ -109,6 +127,33 @@ pub(super) async fn failover(
     ask(wanted, RequestKind::Failover, forced, sources, how).await
 }
 
+/// Files a planned switchover, and prints how its time was understood.
+async fn file_plan(operator: &Operator, wanted: &Move, request: Request, how: Output) -> Result<(), Error> {
+    let job = operator.one(wanted.job.as_deref()).await?;
+    let paths = operator.paths(&job)?;
+    moves::check_plan(operator, &job, &paths, &request).await?;
+    let filed = operator::ask(&operator.session, &paths, request).await?;
+    let FiledRequest { which, request } = &filed;
+    output::print_progress(format_args!(
+        "request {}: {} of {job}{}{}, planned for {}",
+        which.name,
+        request.kind.as_str(),
+        outgoing(&request.from),
+        target(&request.to),
+        plan::understood(request, unix_ms()).unwrap_or_default()
+    ));
+    output::print_progress(format_args!(
+        "it expires unless an elector begins it within {} of that time; `dr-worker list --job {job}` shows it, \
+         `dr-worker cancel {} --job {job}` withdraws it",
+        in_words(request.valid_for()),
+        which.name
+    ));
+    match how {
+        Output::Json => output::print_json(&plan::shown(&job, &filed)),
+        Output::Pretty => output::print(&which.name),
+    }
+}
+
 async fn ask(
     wanted: &Move,
     kind: RequestKind,
@@ -117,15 +162,7 @@ async fn ask(
     how: Output,
 ) -> Result<(), Error> {
     let operator = Operator::connect(sources).await?;
-    let mut request = operator::new_request(
-        kind,
-        wanted.outgoing(),
-        wanted.target(),
-        forced.is_some(),
-        wanted.reason.clone(),
-        asker(),
-    );
-    request.accept_loss = wanted.accept_loss;
+    let request = wanted.request(kind, forced.is_some());
     let result = check_and_file(&operator, wanted, request, forced, how).await;
     operator.close().await;
     result

@@ -72,7 +72,7 @@ impl Job<'_> {
             })
             .collect();
         all.extend(cluster.slots.iter().filter_map(|slot| self.moving(slot.slot)));
-        let open = cluster.requests.iter().filter(|request| !request.outcome.is_final());
+        let open = cluster.requests.iter().filter(|request| request.outcome.is_open());
         all.extend(open.map(|r| format!("request {}, a {}, is open", r.id, r.kind.as_str())));
         let slots = self.explained.slots.iter();
         all.extend(slots.filter(|slot| self.leads(slot)).filter_map(|slot| self.unfollowed(slot)));

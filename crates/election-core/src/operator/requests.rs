@@ -73,7 +73,7 @@ pub fn hindrance(seen: &Snapshot, request: &Request) -> Option<String> {
         );
     }
     let slot = seen.slot_for(request).ok();
-    let mut open = seen.requests.iter().filter(|other| !other.request.state.is_final());
+    let mut open = seen.requests.iter().filter(|other| other.request.state.is_open());
     // A move of another slot does not matter.
     let matters = |kind: RequestKind, other: Option<usize>| match (request.kind, kind.is_move()) {
         (RequestKind::Restart, true) => other == slot,
@@ -190,7 +190,7 @@ pub async fn cancel(
             return Err(OperatorError::Refused(format!("the request {path} is not there any more")));
         };
         let request = Request::decode(&path, &node.data)?;
-        if request.state != RequestState::Pending {
+        if !request.state.is_unbegun() {
             // The reply was lost.
             let own = written.as_ref() == Some(&request.state);
             return Ok(if own { Withdrawal::Withdrawn(request) } else { Withdrawal::TooLate(request) });

@@ -32,7 +32,9 @@ pub use format::{MAX_RECORD, Record, RecordError, VERSION};
 pub use history::{HistoryEntry, Phases};
 pub use member::{GaveUp, Health, MemberRecord, Remembered, RoundTrips, Unreached};
 pub use named::{Named, Previous};
-pub use request::{FiledRequest, Outgoing, Request, RequestKind, RequestRef, RequestState, Target};
+pub use request::{
+    FiledRequest, Outgoing, PlanPhase, Request, RequestKind, RequestRef, RequestState, Target,
+};
 pub use slot::{Given, MAX_SLOTS, Slot};
 
 macro_rules! record {

@@ -3,7 +3,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::{VERSION, format::is_false};
-use crate::ids::{MemberId, SiteId};
+use crate::{
+    calendar::utc,
+    ids::{MemberId, SiteId},
+};
 
 /// The identity of a request. A name is used again after `requests` was deleted; a czxid never is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Hash)]
@@ -54,7 +57,8 @@ pub struct Request {
     /// When, in milliseconds since the Unix epoch, by the clock of the operator's machine. For information only: no
     /// decision uses it.
     pub created_ms: u64,
-    /// How long the request may begin, in milliseconds; see [`Request::valid_for`].
+    /// How long the request may begin, in milliseconds; see [`Request::valid_for`]. Of a planned request, from its time
+    /// on.
     #[serde(default = "usual_validity")]
     pub valid_for_ms: u64,
     /// Its progress.
@@ -88,6 +92,23 @@ impl Request {
     /// The validity of a request that does not set one.
     pub const USUAL_VALIDITY: Duration = Duration::from_millis(usual_validity());
 
+    /// The same request, planned: an elector begins it at this time, in milliseconds since the Unix epoch by the
+    /// elector's wall clock, or up to `within` later.
+    #[must_use]
+    pub fn planned_for(self, at_ms: u64, within: Duration) -> Self {
+        Self { state: RequestState::Planned { at_ms }, ..self.with_validity(within) }
+    }
+
+    /// What becomes of a planned request at `unix_ms`; `None` if it is not planned.
+    pub fn plan_at(&self, unix_ms: u64) -> Option<PlanPhase> {
+        let RequestState::Planned { at_ms } = self.state else { return None };
+        Some(match unix_ms {
+            now if now < at_ms => PlanPhase::Early,
+            now if now < at_ms.saturating_add(self.valid_for_ms) => PlanPhase::Due,
+            _ => PlanPhase::Missed,
+        })
+    }
+
     /// How long the request may begin. An elector counts from its first read of the request, by its own steady clock,
     /// and subtracts the time before that according to ZooKeeper. A request that has begun is carried out to its end,
     /// however long that takes.
@@ -100,6 +121,17 @@ impl Request {
     pub fn with_validity(self, valid_for: Duration) -> Self {
         Self { valid_for_ms: u64::try_from(valid_for.as_millis()).unwrap_or(u64::MAX), ..self }
     }
+}
+
+/// What becomes of a planned request at a given time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlanPhase {
+    /// Its time has not come.
+    Early,
+    /// It is carried out now.
+    Due,
+    /// No elector began it in time. It is never carried out.
+    Missed,
 }
 
 /// The kind of an operator's request.
@@ -139,6 +171,7 @@ impl RequestKind {
     /// The progress or the outcome of a request of this kind, as text.
     pub fn progress(self, state: &RequestState) -> String {
         match (self, state) {
+            (_, RequestState::Planned { at_ms }) => format!("planned for {}", utc(*at_ms)),
             (_, RequestState::Failed { reason, .. }) => format!("failed: {reason}"),
             (_, RequestState::Expired { reason, .. }) => format!("expired: {reason}"),
             (_, RequestState::Cancelled { reason, .. }) => format!("cancelled {reason}"),
@@ -204,6 +237,12 @@ impl Outgoing {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
 #[serde(tag = "state", rename_all = "kebab-case")]
 pub enum RequestState {
+    /// A move that an elector begins later. An elector of a release without planned requests can't read it, and leaves
+    /// it alone.
+    Planned {
+        /// When, in milliseconds since the Unix epoch, by the elector's wall clock.
+        at_ms: u64,
+    },
     /// Not processed yet.
     Pending,
     /// Begun: a move is decided, and the new leader is not READY yet; or the leader stops or starts its job.
@@ -250,8 +289,18 @@ impl RequestState {
             Self::Failed { reason, .. } => Some(reason.clone()),
             // The same for every kind of request.
             Self::Expired { .. } | Self::Cancelled { .. } => Some(RequestKind::Failover.progress(self)),
-            Self::Pending | Self::Accepted { .. } | Self::Done { .. } => None,
+            Self::Planned { .. } | Self::Pending | Self::Accepted { .. } | Self::Done { .. } => None,
         }
+    }
+
+    /// Whether the request is to be carried out now, or is being carried out.
+    pub const fn is_open(&self) -> bool {
+        matches!(self, Self::Pending | Self::Accepted { .. })
+    }
+
+    /// Whether the request can be withdrawn: nothing has begun it.
+    pub const fn is_unbegun(&self) -> bool {
+        matches!(self, Self::Pending | Self::Planned { .. })
     }
 
     /// Whether the state is final.

@@ -240,7 +240,9 @@ impl Memory {
             let filed = snapshot.requests.iter().find(|filed| filed.which == asked.request);
             let state = filed.map(|filed| &filed.request.state);
             match state {
-                Some(RequestState::Pending | RequestState::Accepted { .. }) => true,
+                Some(
+                    RequestState::Planned { .. } | RequestState::Pending | RequestState::Accepted { .. },
+                ) => true,
                 Some(
                     RequestState::Failed { .. }
                     | RequestState::Expired { .. }

@@ -106,7 +106,7 @@ fn why_it_stays(job: &Job, snapshot: &Snapshot, leader: &Ballot, unix_ms: u64) -
     if snapshot.control.mode != Mode::Auto {
         return Some("its mode is not auto");
     }
-    if snapshot.requests.iter().any(|filed| !filed.request.state.is_final()) {
+    if snapshot.requests.iter().any(|filed| filed.request.state.is_open()) {
         return Some("an operator's request is open");
     }
     let Some(leader_znode) = snapshot.leader_znode(0).map(|leader_znode| &leader_znode.record) else {

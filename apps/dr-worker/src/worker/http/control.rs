@@ -1,4 +1,5 @@
-//! `/switchover`, `/failover`, `/pause`, `/resume` and `/requests/ID`: the commands of the same name, by HTTP.
+//! `/switchover`, `/failover`, `/restart`, `/stop`, `/start`, `/pause`, `/resume` and `/requests/ID`: the commands of the
+//! same name, by HTTP.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,11 +26,12 @@ use super::{
 };
 use crate::{
     commands::{
-        Operator, contest, is_request_id,
+        Operator, contest, is_request_id, job_requests,
         moves::{self, Decision},
-        standing,
+        plan, standing,
     },
     error::Error,
+    wall::unix_ms,
     worker::state::Worker,
 };
 
@@ -51,6 +53,8 @@ struct Move {
     force: bool,
     accept_loss: bool,
     reason: Option<String>,
+    at: Option<String>,
+    within: Option<String>,
 }
 
 impl Move {
@@ -61,18 +65,55 @@ impl Move {
             (None, Some(site)) => Target::Site(site.clone()),
             (None, None) => Target::Any,
         };
-        let from = match (&self.from, self.slot) {
-            (Some(_), Some(_)) => return Err(exclusive("from", "slot")),
-            (Some(member), None) => Outgoing::Member(member.clone()),
-            (None, Some(slot)) => Outgoing::Slot(slot),
-            (None, None) => Outgoing::Only,
-        };
+        let from = outgoing(&self.from, self.slot)?;
         if self.force && kind == RequestKind::Switchover {
             return Err(Error::Usage("\"force\" is for /failover only".to_owned()));
         }
         let mut request = operator::new_request(kind, from, to, self.force, self.reason.clone(), by);
         request.accept_loss = self.accept_loss;
-        Ok(request)
+        match (&self.at, &self.within) {
+            (None, None) => Ok(request),
+            (Some(at), within) if kind == RequestKind::Switchover => {
+                let within = within.as_deref().map(humantime::parse_duration).transpose();
+                let within = within.map_err(|why| Error::Usage(format!("\"within\": {why}")))?;
+                plan::plan(request, at, within, unix_ms())
+            }
+            (Some(_), _) => Err(Error::Usage("\"at\" is for /switchover only".to_owned())),
+            (None, Some(_)) => Err(Error::Usage("\"within\" needs \"at\"".to_owned())),
+        }
+    }
+}
+
+/// The body of `/restart`, `/stop` and `/start`: as the options of the commands.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct JobRequest {
+    job: Option<String>,
+    from: Option<MemberId>,
+    slot: Option<usize>,
+    reason: Option<String>,
+}
+
+impl JobRequest {
+    fn request(&self, kind: RequestKind, by: String) -> Result<Request, Error> {
+        let from = outgoing(&self.from, self.slot)?;
+        if kind != RequestKind::Restart && !from.is_only() {
+            return Err(Error::Usage(format!(
+                "\"from\" and \"slot\" are for /restart only: /{} is for all leaders of the job",
+                kind.as_str()
+            )));
+        }
+        Ok(operator::new_request(kind, from, Target::Any, false, self.reason.clone(), by))
+    }
+}
+
+/// The leader that a request is about.
+fn outgoing(from: &Option<MemberId>, slot: Option<usize>) -> Result<Outgoing, Error> {
+    match (from, slot) {
+        (Some(_), Some(_)) => Err(exclusive("from", "slot")),
+        (Some(member), None) => Ok(Outgoing::Member(member.clone())),
+        (None, Some(slot)) => Ok(Outgoing::Slot(slot)),
+        (None, None) => Ok(Outgoing::Only),
     }
 }
 
@@ -126,6 +167,10 @@ impl Desk {
     /// Files a request, or takes leadership at once where the recipe has no elector.
     async fn request(self, request: Request) -> Result<Response, Error> {
         let Self { operator, job, paths } = &self;
+        if let RequestState::Planned { .. } = request.state {
+            moves::check_plan(operator, job, paths, &request).await?;
+            return Ok(self.file(request).await?.1);
+        }
         match operator.observer().await?.layout(paths).await? {
             None | Some(Layout::Elector) => {}
             Some(layout) => {
@@ -147,13 +192,29 @@ impl Desk {
             ));
         }
         let until = BootTime::now() + request.valid_for();
-        let filed = operator::ask(&operator.session, paths, request).await?;
-        let body = json!({ "election": job, "request": filed.which.name, "outcome": filed.request.state });
-        let response = accepted(job, &filed.which.name, &body);
+        let (filed, response) = self.file(request).await?;
         if filed.request.kind == RequestKind::Failover {
             tokio::spawn(self.decide_without_elector(filed, until));
         }
         Ok(response)
+    }
+
+    /// Files a request about the job, unless there is nothing to do.
+    async fn job_request(self, mut request: Request) -> Result<Response, Error> {
+        let Self { operator, job, paths } = &self;
+        let (_, news) = job_requests::check(operator, job, paths, &mut request).await?;
+        if let Some(news) = news {
+            let body = json!({ "election": job, "request": null, "outcome": { "state": "done" } });
+            return Ok(reported(news, answer(StatusCode::OK, &body)));
+        }
+        Ok(self.file(request).await?.1)
+    }
+
+    async fn file(&self, request: Request) -> Result<(FiledRequest, Response), Error> {
+        let Self { operator, job, paths } = self;
+        let filed = operator::ask(&operator.session, paths, request).await?;
+        let response = accepted(job, &filed.which.name, &plan::shown(job, &filed));
+        Ok((filed, response))
     }
 
     /// A failover must not depend on an elector: if none begins it, this worker decides.
@@ -305,6 +366,46 @@ async fn move_leadership(
     }
 }
 
+pub(super) async fn restart(
+    State(worker): State<Arc<Worker>>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
+    Query(which): Query<Which>,
+    body: Bytes,
+) -> Response {
+    about_job(&worker, peer, which, RequestKind::Restart, &body).await
+}
+
+pub(super) async fn stop(
+    State(worker): State<Arc<Worker>>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
+    Query(which): Query<Which>,
+    body: Bytes,
+) -> Response {
+    about_job(&worker, peer, which, RequestKind::Stop, &body).await
+}
+
+pub(super) async fn start(
+    State(worker): State<Arc<Worker>>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
+    Query(which): Query<Which>,
+    body: Bytes,
+) -> Response {
+    about_job(&worker, peer, which, RequestKind::Start, &body).await
+}
+
+async fn about_job(worker: &Worker, peer: Peer, which: Which, kind: RequestKind, body: &[u8]) -> Response {
+    let asked = parse::<JobRequest>(body)
+        .and_then(|wanted| Ok((wanted.request(kind, asker(worker, &peer))?, wanted.job)));
+    let (request, named) = match asked {
+        Ok(asked) => asked,
+        Err(error) => return failed(&error),
+    };
+    match Desk::new(worker, which, named) {
+        Ok(desk) => in_time(desk.job_request(request)).await,
+        Err(refusal) => *refusal,
+    }
+}
+
 pub(super) async fn pause(
     State(worker): State<Arc<Worker>>,
     ConnectInfo(peer): ConnectInfo<Peer>,
@@ -360,16 +461,29 @@ mod tests {
         assert_eq!((to.from, to.reason.as_deref(), to.accept_loss), (Outgoing::Slot(1), Some("drill"), true));
         let forced = request(RequestKind::Failover, r#"{"to_site": "west", "force": true}"#).unwrap();
         assert!(forced.force && forced.to == Target::Site(SiteId::new("west").unwrap()));
+        let planned = request_of(r#"{"at": "+30m", "within": "10m"}"#);
+        assert!(matches!(planned.state, RequestState::Planned { .. }), "{planned:?}");
+        assert_eq!(planned.valid_for(), Duration::from_secs(600));
+        let why = request(RequestKind::Failover, r#"{"at": "+30m"}"#).unwrap_err().to_string();
+        assert!(why.contains("for /switchover only"), "{why}");
         for (body, part) in [
             (r#"{"too": "west-1"}"#, "unknown field `too`"),
             (r#"{"to": "a", "to_site": "b"}"#, "not both"),
             (r#"{"from": "a", "slot": 0}"#, "not both"),
             (r#"{"force": true}"#, "for /failover only"),
             (r#"{"to": "a/b"}"#, "not understood"),
+            (r#"{"at": "tomorrow"}"#, "is not a time"),
+            (r#"{"at": "+1m", "within": "long"}"#, "\"within\""),
+            (r#"{"within": "1m"}"#, "needs \"at\""),
             ("[]x", "not understood"),
         ] {
             let why = request(RequestKind::Switchover, body).unwrap_err();
             assert!(matches!(&why, Error::Usage(text) if text.contains(part)), "{body}: {why}");
         }
+        let request = |kind, body: &str| parse::<JobRequest>(body.as_bytes())?.request(kind, "me".to_owned());
+        let restart = request(RequestKind::Restart, r#"{"slot": 1, "reason": "new data"}"#).unwrap();
+        assert_eq!((restart.from, restart.reason.as_deref()), (Outgoing::Slot(1), Some("new data")));
+        let why = request(RequestKind::Stop, r#"{"from": "east-1"}"#).unwrap_err();
+        assert!(matches!(&why, Error::Usage(text) if text.contains("for /restart only")), "{why}");
     }
 }

@@ -39,8 +39,8 @@ const ROLE: &[&str] = &[
 
 /// A request for a move, and what there is of it if nothing was filed.
 const MOVES: &[Answer] = &[
-    (202, JSON, &["election: string", "request: string", "outcome: object"]),
-    (200, JSON, &["election: string", "request: null", "outcome: object"]),
+    (202, JSON, &["election: string", "request: string", "outcome: object", "planned_for?: string"]),
+    DONE,
     (200, JSON, &["election: string", "request: null", "taken_from: string"]),
 ];
 
@@ -69,6 +69,8 @@ const SWITCHOVER: &[&str] = &[
     "slot?: integer",
     "accept_loss?: boolean",
     "reason?: string",
+    "at?: string",
+    "within?: string",
 ];
 
 const FAILOVER: &[&str] = &[
@@ -81,6 +83,16 @@ const FAILOVER: &[&str] = &[
     "reason?: string",
     "force?: boolean",
 ];
+
+/// A request that was filed.
+const FILED: Answer = (202, JSON, &["election: string", "request: string", "outcome: object"]);
+
+/// What is answered instead if there is nothing to do.
+const DONE: Answer = (200, JSON, &["election: string", "request: null", "outcome: object"]);
+
+const RESTART: &[&str] = &["job?: string", "from?: string", "slot?: integer", "reason?: string"];
+
+const STOP: &[&str] = &["job?: string", "reason?: string"];
 
 const fn status(
     path: &'static str,
@@ -284,6 +296,13 @@ pub(super) const ALL: &[Endpoint] = &[
         MOVES,
         || post(control::failover),
     ),
+    control("/restart", "Restart the job on its leader, as `restart`.", RESTART, &[FILED], || {
+        post(control::restart)
+    }),
+    control("/stop", "Stop the job until it is started, as `stop`.", STOP, &[FILED, DONE], || {
+        post(control::stop)
+    }),
+    control("/start", "Start a stopped job, as `start`.", STOP, &[FILED, DONE], || post(control::start)),
     control("/pause", "Start maintenance, as `pause`.", &["job?: string"], ORDERED, || post(control::pause)),
     control("/resume", "End maintenance, as `resume`.", &["job?: string"], ORDERED, || post(control::resume)),
     status(

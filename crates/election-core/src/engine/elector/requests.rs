@@ -16,6 +16,13 @@
 //! request to the latest change of any member's record or request. So a request that was left behind while no worker
 //! ran expires at once. If an elector takes over in the meantime, and nothing was written since, the whole duration
 //! is counted again.
+//!
+//! A planned move has a time of the wall clock, and begins at that time by the clock of the elector, as any other
+//! request: the same checks, the same transaction. Until then it is in no other's way. Its validity is counted from that
+//! time, by the same clock. Its state alone keeps it from being decided twice: later requests may have been decided
+//! before it.
+
+use std::time::Duration;
 
 use super::{
     decision::cause_of,
@@ -25,11 +32,12 @@ use super::{
     watchdog::Watchdog,
 };
 use crate::{
+    calendar::utc,
     engine::{ops::Begun, rules::Rule, znode::Meta},
     ids::Ballot,
     record::{
-        Control, Current, Elected, FiledRequest, MemberRecord, Mode, Named, Outgoing, Request, RequestKind,
-        RequestRef, RequestState, Status, Target,
+        Control, Current, Elected, FiledRequest, MemberRecord, Mode, Named, Outgoing, PlanPhase, Request,
+        RequestKind, RequestRef, RequestState, Status, Target,
     },
     time::in_words,
 };
@@ -37,14 +45,21 @@ use crate::{
 /// How many ended requests are kept for operators to read.
 const KEPT_REQUESTS: usize = 50;
 
+/// How often the wall clock is compared with the time of a planned move.
+const RECHECK: Duration = Duration::from_secs(60);
+
 impl Facts<'_> {
     /// Records the result of requests that were decided.
     pub(in crate::engine) fn settle_requests(&self) -> Option<Act> {
         let (elected, _) = self.elected?;
         for (FiledRequest { which, request }, meta) in self.requests {
-            // An accepted request was decided, by a decision that may have been deleted.
-            let accepted = matches!(request.state, RequestState::Accepted { .. });
-            let decided = accepted || Some(which.czxid) <= self.decided_up_to();
+            let decided = match request.state {
+                // It was decided, by a decision that may have been deleted.
+                RequestState::Accepted { .. } => true,
+                // Its begin would have changed its state.
+                RequestState::Planned { .. } => false,
+                _ => Some(which.czxid) <= self.decided_up_to(),
+            };
             if request.state.is_final() || !decided || !request.kind.is_move() {
                 continue;
             }
@@ -66,6 +81,9 @@ impl Facts<'_> {
 
     /// Ends requests that can't be begun any more, and refuses requests that the mode forbids.
     pub(in crate::engine) fn end_requests(&self, watchdog: &mut Watchdog) -> Option<Act> {
+        if let Some(act) = self.end_plans(watchdog) {
+            return Some(act);
+        }
         for (FiledRequest { which, request }, meta) in self.unbegun() {
             match self.ends.get(which) {
                 Some(end) if self.now.time >= *end => {
@@ -81,6 +99,42 @@ impl Facts<'_> {
             if let Some(why) = forbidden(self.control).filter(|_| request.kind.is_move()) {
                 return Some(self.refuse(which, request, *meta, why));
             }
+        }
+        None
+    }
+
+    /// Ends planned moves that were not begun in time. There is one at most: a later one, which was filed at the same
+    /// moment, is refused. Wakes for the others.
+    fn end_plans(&self, watchdog: &mut Watchdog) -> Option<Act> {
+        let mut first: Option<&RequestRef> = None;
+        for (FiledRequest { which, request }, meta) in self.requests {
+            let (RequestState::Planned { at_ms }, Some(phase)) =
+                (&request.state, request.plan_at(self.now.unix_ms))
+            else {
+                continue;
+            };
+            match (phase, first) {
+                (PlanPhase::Missed, _) => {
+                    let (time, within) = (utc(*at_ms), in_words(request.valid_for()));
+                    let reason = format!(
+                        "planned for {time}, and not begun within {within} of it: no elector, or no READY leader, was there"
+                    );
+                    let state = RequestState::Expired { reason, at_ms: self.now.unix_ms };
+                    let ended = Box::new(Request { state, ..request.clone() });
+                    return Some(Act::Answer(which.name.clone(), meta.version, ended));
+                }
+                (_, Some(other)) => {
+                    let why = one_plan(&other.name);
+                    return Some(self.refuse(which, request, *meta, why));
+                }
+                (PlanPhase::Early | PlanPhase::Due, None) => {
+                    let end_ms = at_ms.saturating_add(request.valid_for_ms);
+                    let next_ms = if phase == PlanPhase::Early { *at_ms } else { end_ms };
+                    // The wall clock may be set meanwhile.
+                    watchdog.wake_at(self.time_of(next_ms).min(self.now.time + RECHECK));
+                }
+            }
+            first = Some(which);
         }
         None
     }
@@ -152,11 +206,22 @@ impl Facts<'_> {
     fn unbegun(&self) -> impl Iterator<Item = &(FiledRequest, Meta)> {
         let keeps = self.rules.keep(Rule::DecidedOnce);
         let decided_up_to = self.decided_up_to();
+        let unix_ms = self.now.unix_ms;
         self.requests.iter().filter(move |(FiledRequest { which, request }, _)| match request.state {
+            RequestState::Planned { .. } => {
+                request.plan_at(unix_ms) == Some(PlanPhase::Due) && self.can_hand_over(request)
+            }
             _ if !keeps => !request.state.is_final(),
             RequestState::Pending => Some(which.czxid) > decided_up_to || !request.kind.is_move(),
             _ => false,
         })
+    }
+
+    /// Whether the leader is READY, or the request is refused anyway. A planned move waits for that: its leader may have
+    /// been lost just before its time.
+    fn can_hand_over(&self, request: &Request) -> bool {
+        let slot = self.slot_of(request);
+        slot.map_or(true, |slot| self.current(slot).is_some_and(|(c, _)| c.status == Status::Ready))
     }
 
     /// Why this request is not begun although it could be carried out: another one has precedence.
@@ -218,9 +283,15 @@ impl Facts<'_> {
         let noticed =
             watchdog.noticed(slot, elected.map_or(0, |(e, _)| e.term_of(slot)), "request", self.now);
         let question = self.question(slot, noticed);
+        let planned = match request.state {
+            RequestState::Planned { at_ms } => format!(", planned for {}", utc(at_ms)),
+            _ => String::new(),
+        };
         let what = match &request.reason {
-            Some(reason) => format!("{} asked for by {} ({reason})", request.kind.as_str(), request.by),
-            None => format!("{} asked for by {}", request.kind.as_str(), request.by),
+            Some(reason) => {
+                format!("{} asked for by {} ({reason}){planned}", request.kind.as_str(), request.by)
+            }
+            None => format!("{} asked for by {}{planned}", request.kind.as_str(), request.by),
         };
         let decided = match question.decide(cause_of(request.kind), &what, None, Some((which, request))) {
             Ok(decided) => decided.elected,
@@ -255,6 +326,14 @@ impl Facts<'_> {
     }
 }
 
+/// Why a move is not planned: another one is.
+fn one_plan(other: &str) -> String {
+    format!(
+        "request {other} is planned already, and there is one planned switchover at most; withdraw it: \
+         `dr-worker cancel {other}`"
+    )
+}
+
 /// Why the standing orders forbid all requests, if they do.
 pub(in crate::engine) fn forbidden(control: &Control) -> Option<String> {
     (control.mode == Mode::Observe).then(|| {
@@ -273,13 +352,18 @@ pub fn not_now(
     members: &[MemberRecord],
     requests: &[FiledRequest],
 ) -> Option<String> {
+    if let RequestState::Planned { .. } = request.state {
+        // Everything else is checked at its time.
+        let is_planned = |filed: &&FiledRequest| matches!(filed.request.state, RequestState::Planned { .. });
+        return requests.iter().find(is_planned).map(|filed| one_plan(&filed.which.name));
+    }
     if let Some(why) = forbidden(control) {
         return Some(why);
     }
     // A request that can't be carried out at all is refused with that reason.
     let slot = slot_of(request, elected, leader_znodes).ok()?;
     let seen = Seen { elected, members };
-    let mut open = requests.iter().filter(|filed| !filed.request.state.is_final());
+    let mut open = requests.iter().filter(|filed| filed.request.state.is_open());
     open.find_map(|filed| {
         let known = elected.and_then(|e| e.slot_for(&filed.which));
         let same = known.or_else(|| slot_of(&filed.request, elected, leader_znodes).ok()) == Some(slot);

@@ -480,7 +480,14 @@ impl Stage {
         let prefix = self.paths.request_prefix();
         let mut request = Order::new("1".to_owned(), kind, to, "ann".to_owned(), UNIX_MS + self.now_ms);
         (request.from, request.force) = (from, force);
-        let request = request.with_validity(valid_for);
+        // Planned: `at 30s` is in so long.
+        let request = match rest.iter().position(|w| *w == "at").and_then(|at| rest.get(at + 1)) {
+            None => request.with_validity(valid_for),
+            Some(span) => {
+                let at = Duration::from_millis(UNIX_MS + self.now_ms) + parse(span)?;
+                request.planned_for(u64::try_from(at.as_millis()).unwrap_or(u64::MAX), valid_for)
+            }
+        };
         let data = request.encode(&prefix).map_err(|e| e.to_string())?;
         let mut changed = self.zk.make_parents(self.now_ms, &prefix);
         changed.push(self.zk.create_sequential(self.now_ms, &prefix, data, 0).0);
@@ -493,7 +500,7 @@ impl Stage {
         let path = self.paths.request(name);
         let node = self.zk.get(&path).cloned().ok_or_else(|| format!("there is no request {name}"))?;
         let mut request = Order::decode(&path, &node.data).map_err(|e| e.to_string())?;
-        if request.state != RequestState::Pending {
+        if !request.state.is_unbegun() {
             self.say(&format!("{name} is not pending any more"));
             return Ok(());
         }

@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, fmt::Write as _};
 
 use election_core::{
     Recipe,
+    calendar::utc,
     internals::{Outcome, Request},
     record::{
         Contender, Current, Elected, Health, HistoryEntry, MemberRecord, Record, Request as Order,
@@ -164,6 +165,7 @@ fn member_in_words(member: &MemberRecord) -> String {
 fn request_in_words(request: &Order) -> String {
     let what = request.kind.as_str();
     match &request.state {
+        RequestState::Planned { at_ms } => format!("{what}, planned for {}", utc(*at_ms)),
         RequestState::Pending => format!("{what}, pending"),
         RequestState::Accepted { term } => format!("{what}, accepted in term {term}"),
         RequestState::Done { term, leader, .. } => format!("{what}, done: {leader} leads in term {term}"),

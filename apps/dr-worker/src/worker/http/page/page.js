@@ -43,6 +43,10 @@ const ago = (ms) => {
   if (!Number.isNaN(date.getTime())) text.title = text.dateTime = date.toISOString();
   return text;
 };
+const moment = (ms) => {
+  const date = new Date(ms);
+  return Number.isNaN(date.getTime()) ? `${ms} ms` : `${date.toISOString().slice(0, 19)}Z`;
+};
 const fact = (name, ...value) => el("div", "", el("dt", "", name), el("dd", "", ...value));
 const hasText = (text) => text !== null && text !== undefined && text !== "";
 
@@ -238,11 +242,14 @@ const drawHistory = (history, cluster) => {
 };
 
 const place = (to) => (to.member ? ` to ${to.member}` : to.site ? ` to site ${to.site}` : "");
-const STATES = { done: "good", pending: "busy", accepted: "busy", failed: "bad", expired: "bad", cancelled: "" };
+const STATES = { done: "good", planned: "", pending: "busy", accepted: "busy", failed: "bad", expired: "bad", cancelled: "" };
 const drawRequests = (cluster) => {
-  const items = cluster.requests.slice(-5).reverse().map((request) => el("li", "", pill(request.outcome.state, STATES[request.outcome.state]),
+  const planned = ({ outcome }) => outcome.state === "planned";
+  const shown = [...cluster.requests.filter(planned), ...cluster.requests.filter((r) => !planned(r)).slice(-5).reverse()];
+  const items = shown.map((request) => el("li", "", pill(request.outcome.state, STATES[request.outcome.state]),
     el("p", "", `${request.id}: ${request.kind}${place(request.to)}`, request.reason ? ` (${request.reason})` : ""),
-    el("p", "soft", `by ${request.by}, `, ago(request.created_ms), request.outcome.reason ? `: ${request.outcome.reason}` : "")));
+    el("p", "soft", `by ${request.by}, `, ago(request.created_ms), request.outcome.reason ? `: ${request.outcome.reason}` : "",
+      planned(request) ? `, planned for ${moment(request.outcome.at_ms)}` : "")));
   show("requests", items.length ? el("ul", "list card requests", items) : []);
   const options = [["", "the best other member"], ...cluster.members.map((m) => [`member:${m.member}`, m.member]),
     ...[...new Set(cluster.members.map((m) => m.site))].map((site) => [`site:${site}`, `site ${site}`])];

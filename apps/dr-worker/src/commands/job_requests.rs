@@ -1,0 +1,74 @@
+//! Requests about a job: what is checked before one is filed.
+
+use election_core::{
+    Paths,
+    operator::{Layout, Snapshot},
+    record::{Outgoing, Request, RequestKind},
+};
+
+use super::{
+    election::Operator,
+    moves::{check_names, is_led},
+};
+use crate::error::Error;
+
+/// Checks a request before it is written. Returns what was read, and a sentence if there is nothing to do.
+///
+/// # Errors
+/// Why the request can't be carried out now.
+pub(crate) async fn check(
+    operator: &Operator,
+    job: &str,
+    paths: &Paths,
+    request: &mut Request,
+) -> Result<(Snapshot, Option<String>), Error> {
+    let kind = request.kind.as_str();
+    match operator.observer().await?.layout(paths).await? {
+        None | Some(Layout::Elector) => {}
+        Some(layout) => {
+            return Err(Error::Failed(format!(
+                "{job} uses the recipe {:?}: `dr-worker {kind}` needs the recipe \"elector\"",
+                layout.as_str()
+            )));
+        }
+    }
+    let snapshot = operator.observer().await?.snapshot(paths).await?;
+    check_names(operator, job, request, &snapshot)?;
+    if let Ok(slot) = snapshot.slot_for(request)
+        && request.kind == RequestKind::Restart
+        && snapshot.leader_znodes.len() > 1
+    {
+        // The next leader of the slot answers what this one has begun.
+        request.from = Outgoing::Slot(slot);
+    }
+    let news = is_done_already(job, request, &snapshot);
+    if news.is_none() && request.kind == RequestKind::Restart {
+        check_restart(job, request, &snapshot)?;
+    }
+    Ok((snapshot, news))
+}
+
+/// Why nothing has to be done: the job is stopped, or not stopped, already, and no open request changes that.
+fn is_done_already(job: &str, request: &Request, snapshot: &Snapshot) -> Option<String> {
+    let is_open = |other: &Request| !other.kind.is_move() && !other.state.is_final();
+    let is_busy = snapshot.requests.iter().any(|other| is_open(&other.request));
+    match (request.kind, &snapshot.control.stopped) {
+        _ if is_busy => None,
+        (RequestKind::Stop, Some(stopped)) => Some(format!("{job} is {stopped} already")),
+        (RequestKind::Start, None) => Some(format!("{job} is not stopped")),
+        _ => None,
+    }
+}
+
+fn check_restart(job: &str, request: &Request, snapshot: &Snapshot) -> Result<(), Error> {
+    if let Some(stopped) = &snapshot.control.stopped {
+        return Err(Error::Failed(format!("{job} is {stopped}; `dr-worker start --job {job}` starts it")));
+    }
+    snapshot.slot_for(request)?;
+    if !is_led(request, snapshot) {
+        return Err(Error::NotNow(format!(
+            "{job}: there is no READY leader that could restart it; try again"
+        )));
+    }
+    Ok(())
+}
