@@ -44,7 +44,7 @@ const BY_RELEASE: [(&str, &str, &str); 8] = [
 const ON_ANY: [(&str, &str); 6] = [
     (
         "e2e",
-        "bad_configuration balance dead_workers deployment duplicates election explain fast_failover frozen health latency measure operator \
+        "bad_configuration balance dead_workers deployment duplicates election explain fast_failover freeze frozen health latency measure operator \
          other_jobs outages own_stage processes recipes slots spoiled_znodes vip weeks",
     ),
     ("dr-worker", "dead_workers"),

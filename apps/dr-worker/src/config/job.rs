@@ -1,5 +1,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
+use election_core::OnPause;
+
 use super::{
     check::read_checks,
     identity::RunAs,
@@ -133,7 +135,6 @@ impl JobConfig {
             recipe,
             fenced,
             load,
-            policy,
             spec: JobSpec {
                 name: name.to_owned(),
                 command: command?,
@@ -144,6 +145,7 @@ impl JobConfig {
                 limits,
                 stop_signal,
                 stop_timeout,
+                freezes: matches!(policy.election.on_pause, OnPause::Freeze { .. }),
                 ready: ready?,
                 restart,
                 exit_codes,
@@ -153,6 +155,7 @@ impl JobConfig {
                 liveness,
                 fitness,
             },
+            policy,
         })
     }
 

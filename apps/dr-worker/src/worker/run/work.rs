@@ -39,7 +39,7 @@ impl JobWork {
         let env = self.env(leadership.nomination(), leadership.fencing_token());
         self.slot.enter(env.clone());
         self.slot.hook(HookName::BeforeTakeover, &env, Some(leadership.work_until().into())).await?;
-        let run = self.slot.start(&env, leadership.work_until().into());
+        let run = self.slot.start(&env, leadership.into());
         run.ready().await?;
         Ok(())
     }

@@ -13,8 +13,8 @@ use crate::{
     config::{Check, HookName, JobSpec, NodeConfig},
     logging, wall,
     worker::job::{
-        Deadline, Guards, HookRuns, JobEnv, JobError, JobRun, ProcessState, ProcessStatus, check_fitness,
-        run_hook, run_measure,
+        Deadline, Guards, HookRuns, JobEnv, JobError, JobRun, ProcessState, ProcessStatus, WorkTime,
+        check_fitness, run_hook, run_measure,
     },
 };
 
@@ -159,12 +159,8 @@ impl JobSlot {
     }
 
     /// Starts the job for the current leadership.
-    pub(in crate::worker) fn start(
-        &self,
-        env: &JobEnv,
-        work_until: watch::Receiver<BootTime>,
-    ) -> Arc<JobRun> {
-        let run = JobRun::start(Arc::clone(&self.spec), env, work_until, self.guards.clone());
+    pub(in crate::worker) fn start(&self, env: &JobEnv, time: WorkTime) -> Arc<JobRun> {
+        let run = JobRun::start(Arc::clone(&self.spec), env, time, self.guards.clone());
         let run = Arc::new(run);
         self.lock().run = Some(Arc::clone(&run));
         self.turns.send_modify(|turns| *turns += 1);
