@@ -125,7 +125,8 @@ pub fn children(pid: u32) -> Vec<u32> {
     found
 }
 
-fn state_of(pid: u32) -> Option<char> {
+/// The state of a process by one letter, as in `/proc`; `None` if it does not exist.
+pub fn state_of(pid: u32) -> Option<char> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name before it is in parentheses and may contain any character.
     stat.rsplit_once(") ")?.1.chars().next()

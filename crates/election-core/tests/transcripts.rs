@@ -113,6 +113,7 @@ transcripts! {
     release_after_work,
     force,
     lease_end,
+    freeze_on_pause,
     lease_nearly_over,
     commit_deleted,
     leave_during_a_restore,

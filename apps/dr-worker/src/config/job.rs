@@ -1,5 +1,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use election_core::OnPause;
+
 use super::{
     check::read_checks,
     fence::Fence,
@@ -139,7 +141,6 @@ impl JobConfig {
             recipe,
             fenced,
             load,
-            policy,
             spec: Arc::new(JobSpec {
                 name: name.to_owned(),
                 command: command?,
@@ -150,6 +151,7 @@ impl JobConfig {
                 limits,
                 stop_signal,
                 stop_timeout,
+                freezes: matches!(policy.election.on_pause, OnPause::Freeze { .. }),
                 ready: ready?,
                 restart,
                 exit_codes,
@@ -160,6 +162,7 @@ impl JobConfig {
                 liveness,
                 fitness,
             }),
+            policy,
         })
     }
 

@@ -10,7 +10,7 @@ use strategies::{
     spec::{self, Inputs, Needs, Value, Wrong},
 };
 
-use super::{parse::Words, reader::Section};
+use super::{parse::Words, reader::Section, spec::FROZEN_BUDGET};
 
 /// `[policy]`, or `[job.NAME.policy]` over it: where leadership should be, and when it moves.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,7 +30,11 @@ pub struct PolicyConfig {
 }
 
 impl Words for OnPause {
-    const WORDS: &[(&str, Self)] = &[("stop", Self::Stop), ("keep", Self::Keep { max_pause: None })];
+    const WORDS: &[(&str, Self)] = &[
+        ("stop", Self::Stop),
+        ("freeze", Self::Freeze { kill_budget: FROZEN_BUDGET }),
+        ("keep", Self::Keep { max_pause: None }),
+    ];
 }
 
 impl Words for Confirm {

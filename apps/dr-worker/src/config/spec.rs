@@ -12,6 +12,10 @@ use super::{
 /// process tree down by the end of the lease.
 pub const KILL_RESERVE: Duration = Duration::from_millis(300);
 
+/// How long before the end of the lease the worker orders the end of a frozen job: the order must arrive before the guard
+/// kills the job by its own clock.
+pub(crate) const FROZEN_BUDGET: Duration = KILL_RESERVE.saturating_add(Duration::from_millis(100));
+
 /// The environment variables that the worker sets for each leadership, in the order of
 /// [`JobEnv`](crate::worker::job::JobEnv). A job's configuration may not set them.
 pub(crate) const LEADERSHIP_VARIABLES: [&str; 9] = [
@@ -58,6 +62,8 @@ pub struct JobSpec {
     pub stop_signal: StopSignal,
     /// The time between that and SIGKILL to its whole tree.
     pub stop_timeout: Duration,
+    /// Whether its processes are stopped, and not asked to end, while the lease is not renewed: `policy.on_pause = "freeze"`.
+    pub freezes: bool,
     /// The readiness probe.
     pub ready: ReadyProbe,
     /// How it is restarted when it ends.
@@ -212,6 +218,7 @@ impl JobSpec {
             limits: Limits::default(),
             stop_signal: StopSignal::Term,
             stop_timeout: Duration::from_secs(2),
+            freezes: false,
             ready: ReadyProbe::None { after: Duration::ZERO },
             restart: RestartPolicy::default(),
             exit_codes: ExitCodes::default(),

@@ -358,7 +358,7 @@ fn what_this_version_cannot_do_is_refused_not_ignored() {
 fn words_that_mean_nothing_are_refused_with_those_that_do() {
     for (key, value, parts) in [
         ("zookeeper.driver", "zk", ["\"zk\" is not known", "\"native\", \"zookeeper-async\""]),
-        ("policy.on_pause", "wait", ["\"wait\" is not known", "\"stop\", \"keep\""]),
+        ("policy.on_pause", "wait", ["\"wait\" is not known", "\"stop\", \"freeze\", \"keep\""]),
         ("job.orders.recipe", "paxos", ["\"paxos\" is not known", "\"elector\", \"queue\", \"single\""]),
         ("job.orders.stop_signal", "SIGCHLD", ["is no stop signal", "SIGTERM"]),
         ("http.listen", "7080", ["is not a host:port", "127.0.0.1:7080"]),

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use dr_worker::config::{
     ExitCodes, Hooks, JobOutput, JobSpec, Limits, ReadyProbe, RestartPolicy, StopSignal,
 };
-use dr_worker::worker::job::{Guards, JobEnv, JobRun, StateLock, adopt_orphans, tend_orphans};
+use dr_worker::worker::job::{Guards, JobEnv, JobRun, StateLock, WorkTime, adopt_orphans, tend_orphans};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
@@ -106,6 +106,7 @@ impl Tree {
             limits: Limits::default(),
             stop_signal: StopSignal::Term,
             stop_timeout: Duration::from_millis(300),
+            freezes: false,
             ready: ReadyProbe::None { after: Duration::ZERO },
             restart: RestartPolicy { max: 0, ..RestartPolicy::default() },
             exit_codes: ExitCodes::default(),
@@ -164,6 +165,12 @@ pub fn name_of(pid: Pid) -> Option<String> {
     let field = |key: &str| status.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
     (!field("State:")?.starts_with('Z')).then_some(())?;
     field("Name:").map(str::to_owned)
+}
+
+/// The state of a process by one letter, `None` once it is gone.
+pub fn state_of(pid: Pid) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.chars().next()
 }
 
 /// The guards that are children of `parent`.
@@ -259,6 +266,7 @@ struct WorkerOrders {
     dir: PathBuf,
     lease_ms: u64,
     stop_timeout_ms: u64,
+    freezes: bool,
     lock_dir: Option<PathBuf>,
     cgroup: Option<PathBuf>,
     no_new_privileges: Option<bool>,
@@ -283,6 +291,8 @@ pub struct WorkerSetup<'a> {
     pub script: &'a str,
     pub lease: Duration,
     pub stop_timeout: Duration,
+    /// Whether its job freezes.
+    pub freezes: bool,
     pub lock_dir: Option<&'a Path>,
     pub cgroup: Option<&'a Path>,
     pub no_new_privileges: Option<bool>,
@@ -318,6 +328,7 @@ impl<'a> WorkerSetup<'a> {
             script,
             lease: Duration::from_secs(60),
             stop_timeout: Duration::from_millis(300),
+            freezes: false,
             lock_dir: None,
             cgroup: None,
             no_new_privileges: None,
@@ -343,6 +354,7 @@ impl<'a> WorkerSetup<'a> {
             dir: self.tree.dir.path().to_owned(),
             lease_ms: u64::try_from(self.lease.as_millis()).expect("short"),
             stop_timeout_ms: u64::try_from(self.stop_timeout.as_millis()).expect("short"),
+            freezes: self.freezes,
             lock_dir: self.lock_dir.map(Path::to_owned),
             cgroup: self.cgroup.map(Path::to_owned),
             no_new_privileges: self.no_new_privileges,
@@ -463,6 +475,7 @@ pub fn worker_process() {
         limits: Limits::default(),
         stop_signal: StopSignal::Term,
         stop_timeout: Duration::from_millis(orders.stop_timeout_ms),
+        freezes: orders.freezes,
         ready: ReadyProbe::None { after: Duration::ZERO },
         restart: RestartPolicy { max: 0, ..RestartPolicy::default() },
         exit_codes: ExitCodes::default(),
@@ -506,7 +519,9 @@ pub fn worker_process() {
                 }
             }
         });
-        let mut job = Some(JobRun::start(Arc::new(spec), &env(), work_until, guards));
+        let (suspend, suspended) = watch::channel(false);
+        let time = WorkTime::new(work_until, suspended);
+        let mut job = Some(JobRun::start(Arc::new(spec), &env(), time, guards));
         let (line_sender, mut lines) = tokio::sync::mpsc::unbounded_channel();
         std::thread::spawn(move || {
             for line in std::io::stdin().lines().map_while(Result::ok) {
@@ -537,6 +552,7 @@ pub fn worker_process() {
                             println!("worker: stopped {} {:?}", stopped.took.as_millis(), stopped.exit);
                         }
                     }
+                    Some(("suspend", word)) => _ = suspend.send_replace(word == "on"),
                     Some(("starve", _)) => {
                         renewal.abort();
                         println!("worker: starving");

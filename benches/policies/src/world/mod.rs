@@ -263,7 +263,7 @@ impl World {
                 self.hosts[host].dies();
                 self.at(self.now + RESTART, Due::Start(host));
             }
-            Action::KeepLease(_) | Action::Lead | Action::LeaderChanged(..) => {}
+            Action::KeepLease(_) | Action::Suspend(_) | Action::Lead | Action::LeaderChanged(..) => {}
         }
     }
 

@@ -19,6 +19,7 @@ impl Hash for Engine {
             actions,
             told_until,
             keeps_lease,
+            suspends,
             watched,
             leaders: _,
             last_note: _,
@@ -27,7 +28,7 @@ impl Hash for Engine {
         } = out;
         debug_assert!(actions.is_empty(), "poll_action() until None comes first");
         (session, reading, own, ops, ended).hash(to);
-        (told_until, keeps_lease, watched).hash(to);
+        (told_until, keeps_lease, suspends, watched).hash(to);
         (course, leader, history).hash(to);
     }
 }

@@ -402,6 +402,9 @@ pub enum Action {
     Lead,
     /// The work may continue until this time, and must have ended by then.
     WorkUntil(Time),
+    /// Suspend the work, or continue it. Only with [`OnPause::Freeze`](super::OnPause::Freeze). Work that is suspended when
+    /// it is to stop is not continued for that.
+    Suspend(bool),
     /// End everything that was started, before the last `WorkUntil`; answer with `Stopped`.
     Stop(StopReason),
     /// The leader znode of this slot has another leader, or none.

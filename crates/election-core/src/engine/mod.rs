@@ -212,11 +212,12 @@ impl Engine {
         if core.ended {
             return None;
         }
-        let stop_at =
-            match if self.leader.held().is_some() { core.work_until() } else { core.lease_ends_first() } {
-                Some(until) if self.leader.state().heeds_lease_end() => Some(until - core.stop_budget()),
-                _ => None,
-            };
+        let stop_at = if self.leader.held().is_some() {
+            core.must_stop_at()
+        } else {
+            core.lease_ends_first().map(|until| until - core.stop_budget())
+        };
+        let stop_at = stop_at.filter(|_| self.leader.state().heeds_lease_end());
         // Steps that need the session wait for its events while it is paused or over.
         let active = core.session_is_active();
         [
@@ -450,6 +451,7 @@ impl Engine {
         leader.hasten_at_lease_end(core);
         self.settle_watches();
         self.settle_lease();
+        self.leader.settle_suspension(&mut self.core);
         let core = &mut self.core;
         let is_gone = self.leader.is_idle() && self.course.is_gone();
         // A leader znode of this member can return with an older copy of the ensemble.

@@ -110,6 +110,13 @@ impl Default for Policy {
 pub enum OnPause {
     /// At most one leader: continue the work until the lease nears its end, then stop.
     Stop,
+    /// At most one leader, whose work rests during a pause: suspend the work, continue it once the session is active
+    /// again and the leadership was read again, and stop it when the lease nears its end.
+    Freeze {
+        /// How long suspended work may need to end: it is stopped this long before its lease ends. Work that is not
+        /// suspended has its whole [`stop_budget`](Policy::stop_budget).
+        kill_budget: Duration,
+    },
     /// At least one leader: continue the work until another leader is named, or for this long. Two may lead
     /// meanwhile.
     Keep {

@@ -133,6 +133,7 @@ pub struct Leadership {
     pub(super) nomination: Nomination,
     pub(super) fencing_token: u64,
     pub(super) work_until: watch::Receiver<BootTime>,
+    pub(super) suspended: watch::Receiver<bool>,
     pub(super) stop: watch::Receiver<Option<StopReason>>,
     /// What `takeover` remarks.
     pub(super) remark: Arc<Mutex<Option<String>>>,
@@ -147,6 +148,7 @@ impl Leadership {
             nomination: self.nomination.clone(),
             fencing_token: self.fencing_token,
             work_until: self.work_until.clone(),
+            suspended: self.suspended.clone(),
             stop: self.stop.clone(),
             remark: Arc::clone(&self.remark),
             hold: None,
@@ -186,10 +188,18 @@ impl Leadership {
         Changes::new(self.work_until.clone())
     }
 
+    /// Whether the work must rest now, because it is not certain that this member still leads. Only with
+    /// [`OnPause::Freeze`](crate::OnPause::Freeze); otherwise always false.
+    pub fn suspended(&self) -> Changes<bool> {
+        Changes::new(self.suspended.clone())
+    }
+
     /// Whether the work may continue *now*. The process can freeze between this check and its next step. The fencing
     /// token protects against that.
     pub fn is_valid(&self) -> bool {
-        self.stop.borrow().is_none() && BootTime::now() < *self.work_until.borrow()
+        self.stop.borrow().is_none()
+            && !*self.suspended.borrow()
+            && BootTime::now() < *self.work_until.borrow()
     }
 
     /// Waits until leadership ends: this member resigned, another member was named, or the lease nears its end. The

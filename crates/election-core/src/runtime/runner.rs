@@ -353,6 +353,7 @@ impl<H: Handler> Runner<H> {
             Action::TakeOver(grant) => self.work.take_over(grant),
             Action::Lead => self.work.lead(),
             Action::WorkUntil(until) => self.work.work_until(to_boot(until)),
+            Action::Suspend(suspended) => self.work.suspend(suspended),
             Action::Stop(reason) => self.work.stop(reason),
             Action::LeaderChanged(slot, leader) => self.work.leader_changed(slot, leader),
             Action::Note(note) => self.note(&note),

@@ -28,6 +28,8 @@ pub(super) struct Work<H> {
     call: Option<JoinHandle<()>>,
     stop: Option<watch::Sender<StopReason>>,
     work_until: watch::Sender<BootTime>,
+    /// Whether the work of the leadership is to rest.
+    suspended: watch::Sender<bool>,
     /// Notifies the leadership of its end.
     lost: watch::Sender<Option<StopReason>>,
     leadership: Option<Leadership>,
@@ -49,6 +51,7 @@ impl<H: Handler> Work<H> {
             call: None,
             stop: None,
             work_until,
+            suspended: watch::Sender::new(false),
             lost: watch::Sender::new(None),
             leadership: None,
             term: 0,
@@ -72,10 +75,12 @@ impl<H: Handler> Work<H> {
     pub(super) fn take_over(&mut self, grant: Grant) {
         self.term = grant.nomination.term;
         self.lost = watch::Sender::new(None);
+        self.suspended = watch::Sender::new(false);
         let leadership = Leadership {
             nomination: grant.nomination,
             fencing_token: grant.fencing_token,
             work_until: self.work_until.subscribe(),
+            suspended: self.suspended.subscribe(),
             stop: self.lost.subscribe(),
             remark: Arc::default(),
             hold: None,
@@ -111,6 +116,10 @@ impl<H: Handler> Work<H> {
 
     pub(super) fn work_until(&self, until: BootTime) {
         self.work_until.send_replace(until);
+    }
+
+    pub(super) fn suspend(&self, suspended: bool) {
+        self.suspended.send_replace(suspended);
     }
 
     /// Stops the work. A repeated call makes the stop more urgent.

@@ -285,7 +285,7 @@ impl World {
                     }
                 }
             }
-            Action::Lead | Action::LeaderChanged(..) | Action::Note(_) => {}
+            Action::Lead | Action::Suspend(_) | Action::LeaderChanged(..) | Action::Note(_) => {}
             Action::End(_) => {
                 let member = self.member(m);
                 let session = member.client().filter(|c| c.link != Link::Over).map(|c| c.session);

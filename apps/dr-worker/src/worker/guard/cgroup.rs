@@ -1,6 +1,6 @@
 //! A cgroup v2 for each job, where the worker may make one. No process leaves it by forking.
 //!
-//! Only `cgroup.procs`, `cgroup.kill` and `cgroup.events` are needed, no controller; so it works in
+//! Only `cgroup.procs`, `cgroup.kill`, `cgroup.freeze` and `cgroup.events` are needed, no controller; so it works in
 //! any writable part of the hierarchy, such as a systemd unit's with `Delegate=yes`. Limits use the controllers that are
 //! there.
 
@@ -37,6 +37,8 @@ impl Cgroup {
         let rounds = LEFTOVERS_GRACE.as_millis() / 10;
         for _ in 0..rounds {
             if is_empty(dir)? {
+                // A guard that was killed may have left it frozen.
+                let _ = freeze(dir, false);
                 return Ok(cgroup);
             }
             kill(dir)?;
@@ -79,15 +81,33 @@ pub(crate) fn kill(dir: &Path) -> io::Result<()> {
     fs::write(dir.join("cgroup.kill"), "1")
 }
 
+/// Freezes every process inside, or continues them (Linux 5.2). A frozen process can be killed.
+///
+/// # Errors
+/// As the kernel refuses it.
+pub(super) fn freeze(dir: &Path, frozen: bool) -> io::Result<()> {
+    fs::write(dir.join("cgroup.freeze"), if frozen { "1" } else { "0" })
+}
+
+/// Whether all processes inside are frozen.
+///
+/// # Errors
+/// If this can't be determined.
+pub(super) fn is_frozen(dir: &Path) -> io::Result<bool> {
+    has_event(dir, "frozen 1")
+}
+
+fn has_event(dir: &Path, event: &str) -> io::Result<bool> {
+    let events = with_reserve(|| fs::read_to_string(dir.join("cgroup.events")))?;
+    Ok(events.lines().any(|line| line == event))
+}
+
 /// Whether no living process is inside. Zombies do not count. A cgroup that has been removed was empty.
 ///
 /// # Errors
 /// If this can't be determined.
 pub(crate) fn is_empty(dir: &Path) -> io::Result<bool> {
-    match with_reserve(|| fs::read_to_string(dir.join("cgroup.events"))) {
-        Ok(events) => Ok(events.lines().any(|line| line == "populated 0")),
-        Err(error) => unless_gone(error).map(|()| true),
-    }
+    has_event(dir, "populated 0").or_else(|error| unless_gone(error).map(|()| true))
 }
 
 /// Removes the cgroup if it is empty.

@@ -20,6 +20,7 @@ use rustix::process::{WaitOptions, wait};
 use zk_session::BootTime;
 
 use super::cgroup::{self, Cgroup};
+use super::freezer::Freezer;
 use super::invocation::EXIT_USAGE;
 use super::last::HeldLock;
 use super::launch::{self, Launched, NO_TIME};
@@ -32,6 +33,9 @@ use super::tree;
 
 /// The pause between two rounds of SIGKILL, unless a death wakes the guard earlier.
 const KILL_INTERVAL: Duration = Duration::from_millis(10);
+
+/// How often frozen processes are looked at: another process may have continued one.
+const FROZEN_INTERVAL: Duration = Duration::from_millis(100);
 
 /// How long after the first SIGKILL, and how often, surviving processes are reported.
 const LINGERING_INTERVAL: Duration = Duration::from_secs(1);
@@ -96,6 +100,9 @@ struct Keeper<'a> {
     plan: Plan,
     main: Main,
     stop_signal: Signal,
+    freezer: Freezer,
+    /// Whether all processes were at rest at the last look, which was reported.
+    is_frozen: bool,
     cgroup: Option<Cgroup>,
     note: Note,
     orders: &'a mut Orders,
@@ -117,7 +124,8 @@ enum Main {
 
 impl<'a> Keeper<'a> {
     fn start(launch: &Launch, orders: &'a mut Orders, wakers: Wakers) -> Result<Keeper<'a>, String> {
-        let plan = Plan::new(Duration::from_millis(launch.stop_timeout_ms), launch.until.into());
+        let stop_timeout = Duration::from_millis(launch.stop_timeout_ms);
+        let plan = Plan::new(stop_timeout, launch.until.into(), launch.freezes);
         if BootTime::now() >= plan.start_by() {
             return Err(NO_TIME.to_owned());
         }
@@ -158,6 +166,8 @@ impl<'a> Keeper<'a> {
             plan,
             main: Main::Launching(launched),
             stop_signal: launch.stop_signal.signal(),
+            freezer: Freezer::default(),
+            is_frozen: false,
             cgroup,
             note,
             orders,
@@ -183,13 +193,22 @@ impl<'a> Keeper<'a> {
             if self.reap(now) && self.cgroup_is_empty() {
                 break;
             }
+            let was_stopping = self.plan.is_stopping();
             match self.plan.step(now) {
                 Step::Wait => {}
+                Step::Freeze => self.freeze(),
+                Step::Thaw => self.thaw(),
                 Step::Ask(why) => {
+                    self.thaw();
                     report(&Report::Stopping(why));
                     self.ask();
                 }
-                Step::Kill => self.kill_all(now),
+                Step::Kill => {
+                    if !was_stopping {
+                        report(&Report::Expired);
+                    }
+                    self.kill_all(now);
+                }
             }
         }
         drop(self.cgroup.take());
@@ -203,7 +222,12 @@ impl<'a> Keeper<'a> {
     fn wait(&mut self) {
         let now = BootTime::now();
         let relay_at = self.relay.as_ref().and_then(Relay::wake_at);
-        let wake_at = self.plan.wake_at().min(relay_at.unwrap_or(now + LONGEST_WAIT));
+        let look_at = match (self.plan.is_frozen(), self.is_frozen) {
+            (false, _) => now + LONGEST_WAIT,
+            (true, true) => now + FROZEN_INTERVAL,
+            (true, false) => now,
+        };
+        let wake_at = self.plan.wake_at().min(relay_at.unwrap_or(look_at)).min(look_at);
         let wake_at = wake_at.clamp(now + KILL_INTERVAL, now + LONGEST_WAIT);
         let stdin = io::stdin();
         let orders = self.orders.open.then_some(stdin.as_fd());
@@ -221,6 +245,7 @@ impl<'a> Keeper<'a> {
         loop {
             match self.orders.next() {
                 Ok(Some(Order::Until(until))) => self.plan.renew(until.into()),
+                Ok(Some(Order::Suspend(suspended))) => self.plan.suspend(suspended),
                 Ok(Some(Order::Stop { by })) => self.plan.stop(now, Some(by.into()), Why::Order),
                 // A worker that sends an invalid order counts as gone. `Orders::next` returns no order about the session.
                 Ok(Some(Order::Start(_) | Order::Session(_))) | Err(_) => {
@@ -289,6 +314,24 @@ impl<'a> Keeper<'a> {
             self.ask();
         } else {
             self.plan.stop(now, None, Why::Exited);
+        }
+    }
+
+    fn freeze(&mut self) {
+        let cgroup = self.cgroup.as_ref().map(Cgroup::dir);
+        let is_frozen = self.freezer.freeze(Pid::this(), cgroup).unwrap_or(false);
+        if is_frozen && !self.is_frozen {
+            report(&Report::Frozen);
+        }
+        // One that another process has continued is stopped again, and nothing new is reported.
+        self.is_frozen |= is_frozen;
+    }
+
+    /// Does nothing unless something was frozen.
+    fn thaw(&mut self) {
+        self.freezer.thaw(self.cgroup.as_ref().map(Cgroup::dir));
+        if std::mem::take(&mut self.is_frozen) {
+            report(&Report::Thawed);
         }
     }
 

@@ -9,6 +9,7 @@
 //! A worker that hangs, is frozen or is killed must not leave a job running past its lease. Therefore the guard
 //! * has one thread, no async runtime and no network, and writes only where writing can't block;
 //! * knows the end of the lease, and kills the job by then unless the worker renews it;
+//! * stops the job's processes (SIGSTOP) while it is not certain that the worker leads, where the policy asks for that;
 //! * ends the job when its socket to the worker is closed, which means that the worker died;
 //! * is the subreaper of the job's tree: every process that the job forks stays its descendant, and the tree is gone
 //!   when the kernel reports that no child is left (`ECHILD`);
@@ -43,6 +44,7 @@
 pub(crate) mod cgroup;
 mod closing;
 pub(crate) mod frames;
+mod freezer;
 mod invocation;
 mod keeper;
 mod last;

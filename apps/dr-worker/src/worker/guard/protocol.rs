@@ -25,10 +25,12 @@ const MAX_LINE: usize = 8 << 20;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Order {
-    /// Once, and before the next two: what to run.
+    /// Once, and before the next three: what to run.
     Start(Launch),
     /// The lease now ends here.
     Until(Millis),
+    /// The job's processes are to rest, or to continue. Only if the job [freezes](Launch::freezes).
+    Suspend(bool),
     /// Stop the job: the stop signal first, and gone `by`.
     Stop { by: Millis },
     /// The worker's ZooKeeper session is this one from now on; `None` while there is none to be closed. At any time.
@@ -45,6 +47,8 @@ pub(crate) struct Launch {
     pub(crate) working_dir: Option<PathBuf>,
     pub(crate) stop_signal: StopSignal,
     pub(crate) stop_timeout_ms: u64,
+    /// Whether its processes are stopped while the lease is not renewed, instead of being asked to end.
+    pub(crate) freezes: bool,
     pub(crate) until: Millis,
     /// The program's own cgroup v2 directory, which the guard makes.
     pub(crate) cgroup: Option<PathBuf>,
@@ -73,8 +77,14 @@ pub(crate) enum Report {
     Started { pid: i32 },
     /// The program could not be run; `Gone` follows.
     Failed { error: String },
+    /// All of its processes rest.
+    Frozen,
+    /// They continue.
+    Thawed,
     /// The stop signal is being sent.
     Stopping(Why),
+    /// SIGKILL is being sent because the lease ends, without a stop signal before.
+    Expired,
     /// The program itself has ended. Other processes of its tree may be left.
     Exited(Exit),
     /// SIGKILL was sent a while ago, and processes survive.
@@ -257,6 +267,7 @@ mod tests {
                 working_dir: Some("/srv".into()),
                 stop_signal: StopSignal::Int,
                 stop_timeout_ms: 2_000,
+                freezes: true,
                 until: Millis(77),
                 cgroup: None,
                 record: Some("/var/lib/run".into()),
@@ -268,6 +279,7 @@ mod tests {
                 limits: Limits { open_files: Some(64), processes: None, memory: Some(1 << 30) },
             }),
             Order::Until(Millis(1)),
+            Order::Suspend(true),
             Order::Stop { by: Millis(u64::MAX) },
             Order::Session(None),
         ];

@@ -47,6 +47,11 @@ impl Process {
         }
     }
 
+    /// Whether it is stopped, by a signal or a debugger, or dead.
+    pub(crate) fn rests(&self) -> bool {
+        matches!(self.state, b'T' | b't' | b'Z' | b'X')
+    }
+
     /// Whether all of its threads have ended and it only waits to be reaped.
     ///
     /// A process whose main thread has ended is also shown as a zombie while its other threads run. The number of

@@ -13,7 +13,10 @@ use serde_json::json;
 use zk_session::BootTime;
 
 use super::answer::{answer, refuse};
-use crate::worker::state::{Job, Worker};
+use crate::worker::{
+    job::ProcessState,
+    state::{Job, Worker},
+};
 
 /// `?job=J`
 #[derive(Debug, Deserialize)]
@@ -43,8 +46,9 @@ pub(super) async fn leader(State(worker): State<Arc<Worker>>, Query(which): Quer
         // The clock is read now: a worker that was frozen must not answer from its state before.
         Ok(job) => {
             let status = job.election.status().now();
-            // A leader whose job an operator has stopped serves nothing.
-            yes_or_no(&worker, job, &status, status.leads_now() && !job.slot.is_halted())
+            // A leader whose job is frozen, or was stopped by an operator, serves nothing.
+            let serves = !job.slot.is_halted() && job.slot.process().state != ProcessState::Frozen;
+            yes_or_no(&worker, job, &status, status.leads_now() && serves)
         }
         Err(refusal) => *refusal,
     }

@@ -261,6 +261,11 @@ impl Guarded {
         self.order(&Order::Until(until.into()));
     }
 
+    /// Orders the guard to stop the processes for a while, or to continue them.
+    pub(super) fn suspend(&mut self, suspended: bool) {
+        self.order(&Order::Suspend(suspended));
+    }
+
     /// Orders the guard to stop the tree, gone `by`.
     pub(super) fn stop(&mut self, by: BootTime) {
         self.order(&Order::Stop { by: by.into() });

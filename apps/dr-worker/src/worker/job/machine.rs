@@ -138,7 +138,8 @@ impl Machine {
                         self.state = Stopping;
                         Decision::Continue
                     }
-                    Stopping | Fatal => Decision::Continue,
+                    // A frozen job is starting or running here; the supervisor shows that it rests.
+                    Stopping | Fatal | ProcessState::Frozen => Decision::Continue,
                 }
             }
             // It comes late: the state has changed meanwhile.

@@ -46,6 +46,6 @@ pub use oneshot::Deadline;
 pub use orphans::{adopt_orphans, tend_orphans};
 pub(crate) use output::{KeptLine, KeptOutput, flush as flush_output};
 pub(crate) use probe::{check_fitness, check_once};
-pub use run::JobRun;
+pub use run::{JobRun, WorkTime};
 pub use status::{ProcessState, ProcessStatus, Stopped};
 pub use sweep::sweep;

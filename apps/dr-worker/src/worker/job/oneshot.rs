@@ -155,6 +155,7 @@ impl OneShot {
             working_dir: self.working_dir,
             stop_signal: StopSignal::Kill,
             stop_timeout_ms: 0,
+            freezes: false,
             until: until.into(),
             cgroup: None,
             record: None,

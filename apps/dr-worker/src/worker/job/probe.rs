@@ -34,6 +34,8 @@ pub(super) struct Probe {
     /// The job's main process.
     pub(super) main: Pid,
     pub(super) notify: Option<Arc<NotifySocket>>,
+    /// True while the job is frozen: a try in that time says nothing about the job.
+    pub(super) frozen: watch::Receiver<bool>,
     /// True when the probe is cancelled.
     pub(super) cancel: watch::Receiver<bool>,
 }
@@ -55,8 +57,11 @@ impl Probe {
         let mut pauses = pauses(interval);
         loop {
             let began = tokio::time::Instant::now();
-            let Err(reason) = self.attempt(&self.spec.ready).await else {
-                return true;
+            let reason = match self.attempt_awake(&self.spec.ready).await {
+                Some(Ok(())) => return true,
+                Some(Err(reason)) => reason,
+                None if *self.cancel.borrow() => return false,
+                None => continue,
             };
             let now = BootTime::now();
             if now >= say_at {
@@ -78,12 +83,30 @@ impl Probe {
         let _ = self.cancel.clone().wait_for(|&is_cancelled| is_cancelled).await;
     }
 
+    /// Without a break: a job that was frozen meanwhile begins again.
     async fn has_run_for(&self, after: Duration) -> bool {
+        let mut frozen = self.frozen.clone();
+        loop {
+            frozen.mark_unchanged();
+            tokio::select! {
+                biased;
+                () = self.cancelled() => return false,
+                Ok(()) = frozen.changed() => {}
+                () = tokio::time::sleep(after), if !*frozen.borrow() => return true,
+            }
+        }
+    }
+
+    /// One try while the job is not frozen; `None` if it was frozen meanwhile, or the probe is cancelled.
+    async fn attempt_awake(&self, probe: &ReadyProbe) -> Option<Result<(), String>> {
+        let mut frozen = self.frozen.clone();
         tokio::select! {
             biased;
-            () = self.cancelled() => false,
-            () = tokio::time::sleep(after) => true,
+            () = self.cancelled() => return None,
+            awake = frozen.wait_for(|frozen| !frozen) => drop(awake.ok()?),
         }
+        let outcome = self.attempt(probe).await;
+        (!frozen.has_changed().unwrap_or(true)).then_some(outcome)
     }
 
     async fn is_notified(&self) -> bool {
@@ -110,11 +133,12 @@ impl Probe {
         let mut tally = Tally::new(check.failures);
         loop {
             let next = tokio::time::Instant::now() + check.interval();
-            let outcome = self.attempt(&check.probe).await;
+            let outcome = self.attempt_awake(&check.probe).await;
             // An interrupted try does not count.
             if *self.cancel.borrow() {
                 return None;
             }
+            let Some(outcome) = outcome else { continue };
             let report = tally.answered(outcome.is_ok());
             if let Err(reason) = outcome {
                 let failures = tally.in_a_row();

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use election_core::Leadership;
 use tokio::sync::watch;
 use zk_session::BootTime;
 
@@ -26,8 +27,36 @@ pub struct JobRun {
     outcome: watch::Receiver<Option<Outcome>>,
 }
 
+/// When a job may work.
+#[derive(Clone, Debug)]
+pub struct WorkTime {
+    /// The end of the lease.
+    pub(super) until: watch::Receiver<BootTime>,
+    /// Whether a job that freezes has to rest now.
+    pub(super) suspended: watch::Receiver<bool>,
+}
+
+impl WorkTime {
+    /// Until the end of a lease, renewed through the sender, and not while `suspended` is true.
+    pub fn new(until: watch::Receiver<BootTime>, suspended: watch::Receiver<bool>) -> WorkTime {
+        WorkTime { until, suspended }
+    }
+}
+
+impl From<watch::Receiver<BootTime>> for WorkTime {
+    fn from(until: watch::Receiver<BootTime>) -> WorkTime {
+        WorkTime::new(until, watch::channel(false).1)
+    }
+}
+
+impl From<&Leadership> for WorkTime {
+    fn from(leadership: &Leadership) -> WorkTime {
+        WorkTime::new(leadership.work_until().into(), leadership.suspended().into())
+    }
+}
+
 impl JobRun {
-    /// Starts the job, which may work until `work_until`: the end of the lease, renewed through the sender. The job
+    /// Starts the job, which may work until the end of the lease in `time`. The job
     /// gets the stop signal early enough to have its whole stop timeout, and is killed before that time, by the guard
     /// alone if necessary.
     ///
@@ -35,13 +64,8 @@ impl JobRun {
     ///
     /// # Panics
     /// Outside a tokio runtime with I/O and time enabled.
-    pub fn start(
-        spec: Arc<JobSpec>,
-        env: &JobEnv,
-        work_until: watch::Receiver<BootTime>,
-        guards: Guards,
-    ) -> JobRun {
-        Self::follow(watch::channel(spec).1, env, work_until, guards)
+    pub fn start(spec: Arc<JobSpec>, env: &JobEnv, time: impl Into<WorkTime>, guards: Guards) -> JobRun {
+        Self::follow(watch::channel(spec).1, env, time.into(), guards)
     }
 
     /// As [`JobRun::start`], for a job whose configuration may change meanwhile: the limits of restarts, the meaning of exit
@@ -52,7 +76,7 @@ impl JobRun {
     pub(crate) fn follow(
         specs: watch::Receiver<Arc<JobSpec>>,
         env: &JobEnv,
-        work_until: watch::Receiver<BootTime>,
+        time: WorkTime,
         guards: Guards,
     ) -> JobRun {
         let (stop_by, stop_wishes) = watch::channel(None);
@@ -60,7 +84,7 @@ impl JobRun {
         let (status_sender, status) = watch::channel(starting);
         let (outcome_sender, outcome) = watch::channel(None);
         let job = specs.borrow().name.clone();
-        let supervisor = Supervisor::new(specs, env.clone(), guards, work_until, stop_wishes, status_sender);
+        let supervisor = Supervisor::new(specs, env.clone(), guards, time, stop_wishes, status_sender);
         tokio::spawn(async move {
             let outcome = supervisor.supervise().await;
             // The receivers may be gone.

@@ -16,6 +16,8 @@ pub enum ProcessState {
     Starting,
     /// Started, and its readiness probe has passed.
     Running,
+    /// Its processes are stopped until ZooKeeper has confirmed the leadership (`policy.on_pause = "freeze"`).
+    Frozen,
     /// It ended, and is restarted after a pause.
     Backoff,
     /// The stop has begun; not verified gone yet.
@@ -30,9 +32,10 @@ pub enum ProcessState {
 
 impl ProcessState {
     /// All of them.
-    pub(in crate::worker) const ALL: [ProcessState; 7] = [
+    pub(in crate::worker) const ALL: [ProcessState; 8] = [
         ProcessState::Starting,
         ProcessState::Running,
+        ProcessState::Frozen,
         ProcessState::Backoff,
         ProcessState::Stopping,
         ProcessState::Stopped,
@@ -45,6 +48,7 @@ impl ProcessState {
         match self {
             ProcessState::Starting => "starting",
             ProcessState::Running => "running",
+            ProcessState::Frozen => "frozen",
             ProcessState::Backoff => "backoff",
             ProcessState::Stopping => "stopping",
             ProcessState::Stopped => "stopped",

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use metrics::counter;
 use nix::unistd::Pid;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{AcquireError, Semaphore, SemaphorePermit, watch};
 use zk_session::{BootTime, sleep_until};
 
 use super::{
@@ -19,6 +19,7 @@ use super::{
     notify::{NOTIFY_SOCKET, NotifySocket},
     output::{self, Copying, KeptOutput},
     probe::Probe,
+    run::WorkTime,
     status::{ProcessState, ProcessStatus, Stopped},
 };
 use crate::{
@@ -63,6 +64,11 @@ pub(super) struct Supervisor {
     work_until: watch::Receiver<BootTime>,
     /// Whether the sender of renewals still exists.
     is_renewed: bool,
+    suspended: watch::Receiver<bool>,
+    /// Whether the sender of that still exists.
+    is_suspendable: bool,
+    /// Whether the processes rest.
+    frozen: watch::Sender<bool>,
     stop_requests: watch::Receiver<Option<BootTime>>,
     stop: Option<Stop>,
     /// Whether the [`JobRun`](super::JobRun) was dropped.
@@ -155,7 +161,7 @@ impl Supervisor {
         mut specs: watch::Receiver<Arc<JobSpec>>,
         leadership: JobEnv,
         guards: Guards,
-        work_until: watch::Receiver<BootTime>,
+        time: WorkTime,
         stop_requests: watch::Receiver<Option<BootTime>>,
         status: watch::Sender<ProcessStatus>,
     ) -> Supervisor {
@@ -169,8 +175,11 @@ impl Supervisor {
             is_followed: true,
             leadership,
             guards,
-            work_until,
+            work_until: time.until,
             is_renewed: true,
+            suspended: time.suspended,
+            is_suspendable: true,
+            frozen: watch::Sender::new(false),
             stop_requests,
             stop: None,
             is_abandoned: false,
@@ -299,6 +308,7 @@ impl Supervisor {
     /// Runs the program once. Returns when no process of it is left.
     async fn run_once(&mut self) -> Ended {
         self.renew();
+        self.frozen.send_replace(false);
         self.publish(None);
         let mut run = Run::default();
         let turn = tokio::select! {
@@ -307,7 +317,7 @@ impl Supervisor {
                 self.begin_stop(by);
                 return run.ended;
             }
-            turn = STARTING.acquire() => turn,
+            turn = turn_to_start(self.suspended.clone()) => turn,
         };
         self.keep(&format!("starting in term {}", self.leadership.term));
         let guarded = match self.start(&mut run).await {
@@ -367,6 +377,9 @@ impl Supervisor {
 
     /// Supervises a guarded program until no process of it is left.
     async fn attend(&mut self, mut guarded: Guarded, run: &mut Run) {
+        if *self.suspended.borrow_and_update() {
+            guarded.suspend(true);
+        }
         loop {
             let destroy_at = self.kill_at(run.dead) + ESCALATION_LAG;
             let probed = async {
@@ -392,6 +405,10 @@ impl Supervisor {
                 changed = self.specs.changed(), if self.is_followed => match changed {
                     Ok(()) => self.adapt(run),
                     Err(_) => self.is_followed = false,
+                },
+                changed = self.suspended.changed(), if self.is_suspendable => match changed {
+                    Ok(()) => guarded.suspend(*self.suspended.borrow_and_update()),
+                    Err(_) => self.is_suspendable = false,
                 },
                 () = sleep_until(destroy_at) => {
                     tracing::error!(
@@ -480,6 +497,18 @@ impl Supervisor {
                 }
             }
             Report::Failed { error } => run.ended.reason = error,
+            Report::Frozen => {
+                tracing::warn!(
+                    job = self.spec.name,
+                    pid = run.pid(),
+                    "all processes of the job are stopped until ZooKeeper confirms the leadership"
+                );
+                self.set_frozen(true, run);
+            }
+            Report::Thawed => {
+                tracing::info!(job = self.spec.name, pid = run.pid(), "the job continues");
+                self.set_frozen(false, run);
+            }
             Report::Stopping(why) => {
                 let signal = self.spec.stop_signal;
                 tracing::info!(job = self.spec.name, pid = run.pid(), "sent {signal} to the job: {why}");
@@ -493,6 +522,11 @@ impl Supervisor {
                 }
                 self.tell(Event::Ending);
                 self.publish(run.pid());
+            }
+            Report::Expired => {
+                let why = Why::Deadline;
+                tracing::warn!(job = self.spec.name, pid = run.pid(), "killed the job: {why}");
+                run.ended.by_deadline = true;
             }
             Report::Exited(exit) => {
                 run.main = None;
@@ -514,6 +548,11 @@ impl Supervisor {
             ),
             Report::Gone => {}
         }
+    }
+
+    fn set_frozen(&mut self, frozen: bool, run: &Run) {
+        self.frozen.send_replace(frozen);
+        self.publish(run.pid());
     }
 
     /// Records that the job is to stop, or that its [`JobRun`](super::JobRun) was dropped. The earliest end counts.
@@ -544,6 +583,7 @@ impl Supervisor {
             working_dir: self.spec.working_dir.clone(),
             stop_signal: self.spec.stop_signal,
             stop_timeout_ms: u64::try_from(self.spec.stop_timeout.as_millis()).unwrap_or(u64::MAX),
+            freezes: self.spec.freezes,
             until: (*self.work_until.borrow_and_update()).into(),
             cgroup: self.guards.cgroup_of(&self.spec.name),
             record: None,
@@ -564,6 +604,7 @@ impl Supervisor {
             work_until: self.work_until.clone(),
             main,
             notify: run.notify.clone(),
+            frozen: self.frozen.subscribe(),
             cancel: run.cancel_probe.subscribe(),
         }
     }
@@ -579,7 +620,11 @@ impl Supervisor {
     }
 
     fn publish(&self, pid: Option<u32>) {
-        let (state, restarts) = (self.machine.state(), self.machine.restarts());
+        let state = match self.machine.state() {
+            ProcessState::Starting | ProcessState::Running if *self.frozen.borrow() => ProcessState::Frozen,
+            state => state,
+        };
+        let restarts = self.machine.restarts();
         let status = ProcessStatus { state, pid, restarts, problem: self.problem.clone() };
         self.status.send_if_modified(|old| {
             let is_new = *old != status;
@@ -597,6 +642,17 @@ fn latest_kill(
 ) -> BootTime {
     let of_stops = stops.into_iter().map(|stop| plan::kill_at(stop.began, stop_timeout, stop.by));
     of_stops.fold(plan::last_kill(work_until), BootTime::min)
+}
+
+/// Waits until a job may be started: not while it would have to rest, and one at a time.
+async fn turn_to_start(
+    mut suspended: watch::Receiver<bool>,
+) -> Result<SemaphorePermit<'static>, AcquireError> {
+    if suspended.wait_for(|suspended| !suspended).await.is_err() {
+        // The leadership is over, and the order to stop follows.
+        std::future::pending::<()>().await;
+    }
+    STARTING.acquire().await
 }
 
 /// The next request to stop: by when, or `None` if the [`JobRun`](super::JobRun) was dropped.
@@ -644,7 +700,7 @@ mod tests {
         let (status, _) = watch::channel(starting);
         let (_, specs) = watch::channel(Arc::new(JobSpec::example()));
         let supervisor =
-            Supervisor::new(specs, JobEnv::default(), Guards::new(), work_until, stop_requests, status);
+            Supervisor::new(specs, JobEnv::default(), Guards::new(), work_until.into(), stop_requests, status);
         let supervised = tokio::spawn(supervisor.supervise());
         stop.send_replace(Some(BootTime::now() + Duration::from_secs(30)));
         let outcome = tokio::time::timeout(Duration::from_secs(20), supervised).await;

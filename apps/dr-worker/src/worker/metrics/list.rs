@@ -240,8 +240,8 @@ pub(in crate::worker) const METRICS: &[Metric] = &[
         Here,
         "dr_process_state",
         &["job", "state"],
-        "1 for the current state of the job's process on this member (starting, running, backoff, stopping, stopped, exited, \
-         fatal), 0 for the others",
+        "1 for the current state of the job's process on this member (starting, running, frozen, backoff, stopping, stopped, \
+         exited, fatal), 0 for the others",
     )
     .panel(
         Row::Process,

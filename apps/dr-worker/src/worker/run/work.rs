@@ -51,7 +51,7 @@ impl JobWork {
         let by = Some(leadership.work_until().into());
         let hook = self.slot.hook(HookName::BeforeTakeover, &env, by).await;
         hook.map_err(JobError::into_failure)?;
-        let run = self.slot.start(&env, leadership.work_until().into());
+        let run = self.slot.start(&env, leadership.into());
         run.ready().await?;
         Ok(())
     }

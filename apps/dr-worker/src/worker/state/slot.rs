@@ -14,7 +14,7 @@ use crate::{
     logging, wall,
     worker::job::{
         AsyncHooks, Deadline, Guards, HookProblem, HookRuns, JobEnv, JobError, JobRun, ProcessState,
-        ProcessStatus, check_fitness, run_measure,
+        ProcessStatus, WorkTime, check_fitness, run_measure,
     },
 };
 
@@ -202,14 +202,10 @@ impl JobSlot {
     }
 
     /// Starts the job for the current leadership.
-    pub(in crate::worker) fn start(
-        &self,
-        env: &JobEnv,
-        work_until: watch::Receiver<BootTime>,
-    ) -> Arc<JobRun> {
+    pub(in crate::worker) fn start(&self, env: &JobEnv, time: WorkTime) -> Arc<JobRun> {
         let mut state = self.lock();
         state.stop_budget = self.spec().stop_budget();
-        let run = JobRun::follow(self.specs.subscribe(), env, work_until, self.guards.clone());
+        let run = JobRun::follow(self.specs.subscribe(), env, time, self.guards.clone());
         let run = Arc::new(run);
         state.run = Some(Arc::clone(&run));
         drop(state);

@@ -43,6 +43,8 @@ pub(in crate::engine) struct Outbox {
     /// The last deadline that the guard of the work received.
     pub(in crate::engine) told_until: Option<Time>,
     pub(in crate::engine) keeps_lease: bool,
+    /// Whether the work was ordered to rest.
+    pub(in crate::engine) suspends: bool,
     pub(in crate::engine) watched: Vec<Watched>,
     /// The leaders that were reported last, by slot.
     pub(in crate::engine) leaders: Vec<Option<Current>>,

@@ -32,7 +32,7 @@ impl Core {
             return Some(Time::ZERO + FAR);
         }
         match self.config.policy.on_pause {
-            OnPause::Stop => session.lease,
+            OnPause::Stop | OnPause::Freeze { .. } => session.lease,
             OnPause::Keep { max_pause } => {
                 // Never less than the lease: a short pause must not end work that continues between two heartbeats.
                 let lease = session.lease?;
@@ -64,6 +64,21 @@ impl Core {
 
     pub(in crate::engine) fn stop_budget(&self) -> Duration {
         self.config.policy.stop_budget(self.granted())
+    }
+
+    /// How long before the end of the lease the work is stopped.
+    pub(in crate::engine) fn lease_end_budget(&self) -> Duration {
+        match self.config.policy.on_pause {
+            OnPause::Freeze { kill_budget } if self.out.suspends => kill_budget.min(self.stop_budget()),
+            _ => self.stop_budget(),
+        }
+    }
+
+    /// When a leadership that is held has to end, unless the lease is renewed before.
+    pub(in crate::engine) fn must_stop_at(&self) -> Option<Time> {
+        let by_lease = self.lease_until().map(|until| until - self.lease_end_budget());
+        let by_wish = self.own.wishes.deadline.as_ref().map(|(by, _)| *by - self.stop_budget());
+        by_lease.map(|at| by_wish.map_or(at, |wish| at.min(wish)))
     }
 
     pub(in crate::engine) fn session_is_active(&self) -> bool {

@@ -7,12 +7,23 @@ use crate::{
         io::{Action, Level, Node, NoteKind, Outcome, Request, StopReason},
         mandate::moved_away,
         ops::{LeaderOp, Part, Pending},
+        policy::OnPause,
         rules::Rule,
         znode::Known,
     },
     ids::Ballot,
     record::{Cause, HistoryEntry, Phases, Status, VERSION},
 };
+
+/// Whether its session is active, and the decision and the leader znode were read since the last pause.
+fn is_confirmed(core: &Core, held: &Held, slot: usize) -> bool {
+    let rereading = &core.reading.rereading;
+    core.session_is_active()
+        && core.session_epoch() == Some(held.epoch)
+        && !held.doubted
+        && !rereading.doubts_decision()
+        && !rereading.doubts_leader_znode(slot)
+}
 
 impl Leader {
     /// Checks whether leadership may continue.
@@ -27,7 +38,7 @@ impl Leader {
             return self.stop(core, StopReason::Resigned(reason));
         }
         match core.lease_until() {
-            Some(until) if core.now.time + core.stop_budget() < until => {}
+            Some(until) if core.now.time + core.lease_end_budget() < until => {}
             _ => return self.stop(core, StopReason::LeaseEnds),
         }
         if let Some(reason) = self.is_moved(core, held) {
@@ -41,6 +52,23 @@ impl Leader {
             core.perform(request, Pending::Leader(LeaderOp::Doubt));
         }
         self.repair_leader_znode(core);
+    }
+
+    /// Suspends the work while it is not known whether this member still leads, if the policy says so. Work that is being
+    /// stopped is not continued.
+    pub(in crate::engine) fn settle_suspension(&self, core: &mut Core) {
+        let freezes = matches!(core.config.policy.on_pause, OnPause::Freeze { .. });
+        let Some(held) = self.held().filter(|_| freezes) else {
+            core.out.suspends = false;
+            return;
+        };
+        // It continues only with a lease that leaves time for an orderly stop.
+        let has_time = || core.lease_until().is_some_and(|until| core.now.time + core.stop_budget() < until);
+        let suspends = !is_confirmed(core, held, self.slot) || (core.out.suspends && !has_time());
+        if core.out.suspends != suspends {
+            core.out.suspends = suspends;
+            core.out.push(Action::Suspend(suspends));
+        }
     }
 
     /// Why another member must lead now.

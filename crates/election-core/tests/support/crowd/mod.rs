@@ -537,7 +537,7 @@ impl Crowd {
             Action::End(EndReason::DuplicateMember { member, path }) => {
                 panic!("another process of {member} holds {path}")
             }
-            Action::WorkUntil(_) | Action::LeaderChanged(..) | Action::Note(_) => {}
+            Action::WorkUntil(_) | Action::Suspend(_) | Action::LeaderChanged(..) | Action::Note(_) => {}
         }
     }
 

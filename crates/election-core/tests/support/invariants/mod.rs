@@ -20,6 +20,7 @@ pub(crate) mod others_undisturbed;
 pub(crate) mod place_is_its_owners;
 pub(crate) mod requests_once;
 pub(crate) mod standing_orders;
+pub(crate) mod suspended_work_rests;
 pub(crate) mod tokens_above_their_base;
 pub(crate) mod work_ends_in_time;
 

@@ -246,6 +246,9 @@ impl Stage {
         match key {
             "slots" => policy.slots = value.parse().map_err(|_| "a count")?,
             "spread" if value == "sites" => self.recipe = Recipe::Elector(Arc::new(Spread(super::sites()))),
+            "on_pause" if value == "freeze" => {
+                policy.on_pause = OnPause::Freeze { kill_budget: std::time::Duration::from_millis(400) };
+            }
             "on_pause" if value == "keep" => policy.on_pause = OnPause::Keep { max_pause: None },
             "stop_budget" => policy.stop_budget = Some(parse(value)?),
             "takeover_timeout" => policy.takeover_timeout = parse(value)?,

@@ -226,6 +226,8 @@ impl Stage {
             }
             Action::Lead => "LEAD".to_owned(),
             Action::WorkUntil(until) => format!("work until {:.1} s", until.since_origin().as_secs_f64()),
+            Action::Suspend(true) => "SUSPEND".to_owned(),
+            Action::Suspend(false) => "CONTINUE".to_owned(),
             Action::Stop(reason) => format!("STOP: {reason}"),
             Action::LeaderChanged(..) => return Ok(()),
             Action::Note(note) => format!("\"{}\"", note.text),

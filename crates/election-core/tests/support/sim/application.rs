@@ -7,11 +7,12 @@ use election_core::{
 
 use super::{
     Due, Sim, ToWorker,
+    host::Link,
     job::{JobDue, Phase},
     keeps,
 };
 use crate::{
-    invariants::{at_most_one, no_zombie, work_ends_in_time},
+    invariants::{at_most_one, no_zombie, suspended_work_rests, work_ends_in_time},
     zookeeper::Millis,
 };
 
@@ -64,6 +65,7 @@ impl Sim {
         let life = self.hosts[host].life;
         let Some(job) = self.job(host) else { return };
         job.phase = Phase::TakingOver;
+        job.suspended = false;
         job.token = Some(token);
         let slot = grant.nomination.slot;
         job.slot = slot;
@@ -93,8 +95,15 @@ impl Sim {
         }
     }
 
+    pub(super) fn suspend(&mut self, host: usize, suspended: bool) {
+        if let Some(job) = self.job(host) {
+            job.suspended = suspended;
+        }
+    }
+
     pub(super) fn stop(&mut self, host: usize, reason: &StopReason) {
-        let budget = self.settings.stop_budget();
+        let suspended = self.job(host).is_some_and(|job| job.suspended);
+        let budget = if suspended { self.settings.kill_budget() } else { self.settings.stop_budget() };
         let time = self.hosts[host].clock.time(self.now);
         let patience = if reason.is_urgent() { budget * 9 / 10 } else { self.settings.app.stop };
         let takes = self.rng.u64(0..=patience.max(1));
@@ -214,7 +223,19 @@ impl Sim {
         let Some((slot, Some(token))) = self.job(host).map(|j| (j.slot, j.token)) else {
             return;
         };
-        let until = self.job(host).and_then(|j| j.work_until);
+        let (until, suspended) = self.job(host).map_or((None, false), |j| (j.work_until, j.suspended));
+        if suspended {
+            return self.job_later(host, 50, JobDue::Acts);
+        }
+        // A stop that has begun has its time, also in a pause.
+        let is_stopping = self.job(host).is_some_and(|j| j.phase == Phase::Stopping);
+        let excused = is_stopping || self.frozen_lately(host);
+        if let Some(process) = &self.hosts[host].process {
+            let is_paused = process.client.as_ref().is_some_and(|client| client.link == Link::Paused);
+            // Policies of members differ while they are being changed.
+            let verdict = suspended_work_rests::acts(process.engine.policy(), host, is_paused, excused);
+            self.require(verdict);
+        }
         if !self.writes(host, slot, token, until) {
             let why = "the resource refuses the token".to_owned();
             match self.job(host).map(|j| j.phase) {

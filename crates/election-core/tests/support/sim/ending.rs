@@ -73,6 +73,9 @@ impl Sim {
             if self.hosts[*leader].process.as_ref().map(|p| p.job.phase) != Some(job::Phase::Serving) {
                 return Err(format!("{} leads, and its job has ended", self.name(*leader)));
             }
+            if self.hosts[*leader].process.as_ref().is_some_and(|p| p.job.suspended) {
+                return Err(format!("{} leads, and its job is suspended", self.name(*leader)));
+            }
         }
         // A leader that hangs in a drained site without another candidate continues to hang.
         let busy = self.hosts.iter().filter(|h| self.settings.drained.as_ref() != Some(&h.site)).find(|h| {

@@ -42,8 +42,9 @@ impl Sim {
         match what {
             ToGuarded::Acts => {
                 let job = self.hosts[host].guarded.as_ref().map(|guarded| &guarded.job);
-                let Some((slot, token, until)) =
-                    job.and_then(|job| Some((job.slot, job.token?, job.work_until)))
+                let Some((slot, token, until)) = job
+                    .filter(|job| !job.suspended)
+                    .and_then(|job| Some((job.slot, job.token?, job.work_until)))
                 else {
                     return;
                 };

@@ -44,6 +44,8 @@ pub(crate) struct Job {
     /// The token that it acts with, while it acts.
     pub(crate) token: Option<u64>,
     pub(crate) work_until: Option<Time>,
+    /// Whether it rests.
+    pub(crate) suspended: bool,
     /// When the stop that was asked for is over.
     pub(crate) stopped_at: Option<u64>,
 }

@@ -494,6 +494,7 @@ impl Sim {
             Action::Prepare(_) => self.prepare(host),
             Action::TakeOver(grant) => self.take_over(host, &grant),
             Action::WorkUntil(until) => self.work_until(host, until),
+            Action::Suspend(suspended) => self.suspend(host, suspended),
             Action::Stop(reason) => self.stop(host, &reason),
             Action::Lead | Action::LeaderChanged(..) | Action::Note(_) => self.count(&action),
             Action::End(reason) => self.ended(host, &reason),
@@ -602,5 +603,5 @@ fn new_host(number: usize, settings: &Settings, rng: &mut Rng) -> Host {
 
 /// Whether a member of these settings may lead on through a pause.
 fn keeps(settings: &Settings) -> bool {
-    !matches!(settings.policy.on_pause, election_core::OnPause::Stop)
+    matches!(settings.policy.on_pause, election_core::OnPause::Keep { .. })
 }

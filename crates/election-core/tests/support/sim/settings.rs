@@ -297,6 +297,13 @@ impl Settings {
         u64::try_from(budget.as_millis()).unwrap_or(u64::MAX)
     }
 
+    pub(crate) fn kill_budget(&self) -> Millis {
+        match self.policy.on_pause {
+            OnPause::Freeze { kill_budget } => u64::try_from(kill_budget.as_millis()).unwrap_or(u64::MAX),
+            _ => self.stop_budget(),
+        }
+    }
+
     pub(crate) fn draw(kind: Kind, rng: &mut Rng) -> Self {
         let timeout = rng.u64(2000..6000);
         let tick = rng.u64(timeout / 10..timeout / 4 - 100);
@@ -314,7 +321,11 @@ impl Settings {
         let exclusion = ms(rng.u64(3000..30_000));
         let policy = Policy::default().with(|policy| {
             policy.slots = if several { slots(rng) } else { 1 };
-            policy.on_pause = if keep { OnPause::Keep { max_pause } } else { OnPause::Stop };
+            policy.on_pause = match (keep, max_pause) {
+                (true, _) => OnPause::Keep { max_pause },
+                (false, Some(_)) => OnPause::Freeze { kill_budget: stop_budget / 4 },
+                (false, None) => OnPause::Stop,
+            };
             policy.stop_budget = Some(stop_budget);
             policy.takeover_timeout = ms(rng.u64(1000..6000));
             policy.release_timeout = ms(rng.u64(1000..5000));

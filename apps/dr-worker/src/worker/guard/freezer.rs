@@ -1,0 +1,77 @@
+//! Stops all processes of a tree without ending them, and continues them.
+//!
+//! In a cgroup of its own the kernel freezes the tree as a whole, and every process that is forked or moved there. Without
+//! one each process gets SIGSTOP, until a look at the whole tree finds none that runs: what is stopped forks no more.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::cgroup;
+use super::tree::{Process, descendants};
+
+/// How many looks one attempt takes: a process needs a moment to stop.
+const LOOKS: usize = 20;
+
+/// What was stopped of a tree.
+#[derive(Debug, Default)]
+pub(super) struct Freezer {
+    is_cgroup_frozen: bool,
+    /// The processes that got SIGSTOP, and when each was started. One that was stopped before is not continued.
+    stopped: BTreeMap<Pid, u64>,
+}
+
+impl Freezer {
+    /// Stops the descendants of `root`, all of which are in the cgroup if there is one. True once none of them runs. Called
+    /// again, it also stops those that another process has continued.
+    ///
+    /// # Errors
+    /// If the processes can't be determined.
+    pub(super) fn freeze(&mut self, root: Pid, cgroup: Option<&Path>) -> io::Result<bool> {
+        if let Some(dir) = cgroup
+            && (self.is_cgroup_frozen || cgroup::freeze(dir, true).is_ok())
+        {
+            self.is_cgroup_frozen = true;
+            return cgroup::is_frozen(dir);
+        }
+        for _ in 0..LOOKS {
+            if self.stop_running(root)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// True if each descendant was stopped before.
+    fn stop_running(&mut self, root: Pid) -> io::Result<bool> {
+        let mut all_rest = true;
+        for pid in descendants(root)? {
+            let Some(process) = Process::read(pid)?.filter(|process| !process.rests()) else { continue };
+            all_rest = false;
+            // An error means that it has ended, or that it is another user's: then the tree does not count as stopped.
+            if kill(pid, Signal::SIGSTOP).is_ok() {
+                self.stopped.insert(pid, process.started);
+            }
+        }
+        Ok(all_rest)
+    }
+
+    /// Continues what was stopped.
+    pub(super) fn thaw(&mut self, cgroup: Option<&Path>) {
+        if let Some(dir) = cgroup
+            && std::mem::take(&mut self.is_cgroup_frozen)
+        {
+            // A cgroup that can't be written is killed at the end of the lease.
+            let _ = cgroup::freeze(dir, false);
+        }
+        for (pid, started) in std::mem::take(&mut self.stopped) {
+            // The pid may be another process's by now.
+            if matches!(Process::read(pid), Ok(Some(process)) if process.started == started) {
+                let _ = kill(pid, Signal::SIGCONT);
+            }
+        }
+    }
+}
