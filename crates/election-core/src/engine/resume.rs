@@ -63,6 +63,11 @@ impl Resumption {
         self.led.as_ref().map(Led::leadership)
     }
 
+    /// The timeout that its session was granted.
+    pub fn granted(&self) -> Duration {
+        self.granted
+    }
+
     /// The end of the lease that it was proved to have, as the time since the clock's origin.
     pub fn lease(&self) -> Option<Duration> {
         self.lease

@@ -1,16 +1,20 @@
 //! The handle on one leadership's run of a job.
 
 use std::sync::Arc;
+use std::time::Duration;
+use std::{io, os::fd::OwnedFd};
 
-use tokio::sync::watch;
+use tokio::sync::{mpsc, oneshot, watch};
 use zk_session::BootTime;
 
 use super::{
     env::JobEnv,
     error::JobError,
-    guarded::Guards,
+    guarded::{Guarded, Guards},
+    handover::{Ask, HandedRun, RunState},
+    output,
     status::{ProcessState, ProcessStatus, Stopped},
-    supervisor::{Outcome, Supervisor},
+    supervisor::{Adopted, Outcome, Supervisor},
 };
 use crate::config::JobSpec;
 
@@ -24,7 +28,11 @@ pub struct JobRun {
     stop_by: watch::Sender<Option<BootTime>>,
     status: watch::Receiver<ProcessStatus>,
     outcome: watch::Receiver<Option<Outcome>>,
+    asks: mpsc::Sender<Ask<HandedRun>>,
 }
+
+/// How long the job's tasks may take to answer that it is handed over.
+const ANSWER_WITHIN: Duration = Duration::from_millis(500);
 
 impl JobRun {
     /// Starts the job, which may work until `work_until`: the end of the lease, renewed through the sender. The job
@@ -41,18 +49,60 @@ impl JobRun {
         work_until: watch::Receiver<BootTime>,
         guards: Guards,
     ) -> JobRun {
-        let (stop_by, stop_wishes) = watch::channel(None);
         let starting = ProcessStatus { state: ProcessState::Starting, pid: None, restarts: 0, problem: None };
-        let (status_sender, status) = watch::channel(starting);
+        JobRun::run(spec, env, work_until, guards, starting, None)
+    }
+
+    /// Continues a run that the program before this one has handed over, with its guard's socket and its output. The job
+    /// runs, and is ready.
+    ///
+    /// # Errors
+    /// If the descriptors can't be used.
+    ///
+    /// # Panics
+    /// As [`JobRun::start`].
+    pub(crate) fn adopt(
+        spec: Arc<JobSpec>,
+        env: &JobEnv,
+        work_until: watch::Receiver<BootTime>,
+        guards: Guards,
+        state: RunState,
+        [socket, pipe]: [OwnedFd; 2],
+    ) -> io::Result<JobRun> {
+        let running = ProcessStatus {
+            state: ProcessState::Running,
+            pid: u32::try_from(state.main()).ok(),
+            restarts: state.restarts.total(),
+            problem: None,
+        };
+        let guarded = Guarded::adopt(&guards, state.guard, socket)?;
+        let copying = output::adopt(&spec, env, guards.kept_output(), state.output, pipe)?;
+        let adopted = Adopted { guarded, copying, restarts: state.restarts };
+        Ok(JobRun::run(spec, env, work_until, guards, running, Some(adopted)))
+    }
+
+    fn run(
+        spec: Arc<JobSpec>,
+        env: &JobEnv,
+        work_until: watch::Receiver<BootTime>,
+        guards: Guards,
+        status: ProcessStatus,
+        adopted: Option<Adopted>,
+    ) -> JobRun {
+        let (stop_by, stop_wishes) = watch::channel(None);
+        let (status_sender, status) = watch::channel(status);
         let (outcome_sender, outcome) = watch::channel(None);
+        let (asks, asked) = mpsc::channel(1);
         let job = spec.name.clone();
-        let supervisor = Supervisor::new(spec, env.clone(), guards, work_until, stop_wishes, status_sender);
+        let supervisor =
+            Supervisor::new(spec, env.clone(), guards, work_until, stop_wishes, asked, status_sender);
+        let supervisor = supervisor.adopting(adopted);
         tokio::spawn(async move {
             let outcome = supervisor.supervise().await;
             // The receivers may be gone.
             let _ = outcome_sender.send(Some(outcome));
         });
-        JobRun { job, stop_by, status, outcome }
+        JobRun { job, stop_by, status, outcome, asks }
     }
 
     /// Waits until the job runs and its readiness probe has passed, or until it has ended and stays down
@@ -97,6 +147,19 @@ impl JobRun {
             *wish = Some(wish.map_or(by, |earlier| earlier.min(by)));
         });
         self.outcome().await.stopped
+    }
+
+    /// Hands the run over to the next program of this process.
+    ///
+    /// # Errors
+    /// The reason, if the job is not ready, is being stopped, or its tasks are busy.
+    pub(crate) async fn hand_over(&self) -> Result<HandedRun, String> {
+        let (answer, answered) = oneshot::channel();
+        let _ = self.asks.try_send(answer);
+        match tokio::time::timeout(ANSWER_WITHIN, answered).await {
+            Ok(Ok(handed)) => handed,
+            _ => Err("its tasks are busy, or have ended".to_owned()),
+        }
     }
 
     /// The state of the job's process, and its changes.

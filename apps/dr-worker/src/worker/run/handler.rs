@@ -1,6 +1,8 @@
 //! The application of a job's election.
 
 use std::{
+    convert::Infallible,
+    future::pending,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -9,6 +11,7 @@ use election_core::{
     ElectionEvent, Failure, Handler, Leadership, Nomination, StopOrder,
     record::{Cause, Current},
 };
+use tokio::sync::watch;
 use zk_session::BootTime;
 
 use super::{
@@ -58,6 +61,24 @@ impl JobHandler {
         // No code panics while it is locked.
         self.silent_since.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Leads on until the work has failed.
+    async fn lead_on(&self, leadership: &Leadership) -> Result<(), Failure> {
+        let orders = self.orders().take();
+        let orders = orders.or_else(|| self.source.as_ref().map(Orders::follow));
+        if let Some(mut orders) = orders {
+            return orders.lead(&self.work, leadership).await;
+        }
+        let Some(run) = self.work.slot.running() else { return Err(Failure::new("the job is not running")) };
+        let after_ready = async {
+            self.work.after_ready(leadership).await;
+            std::future::pending().await
+        };
+        tokio::select! {
+            error = run.finished() => Err(error.into()),
+            never = after_ready => never,
+        }
+    }
 }
 
 impl Handler for JobHandler {
@@ -90,19 +111,11 @@ impl Handler for JobHandler {
     }
 
     async fn lead(&self, leadership: &Leadership) -> Result<(), Failure> {
-        let orders = self.orders().take();
-        let orders = orders.or_else(|| self.source.as_ref().map(Orders::follow));
-        if let Some(mut orders) = orders {
-            return orders.lead(&self.work, leadership).await;
-        }
-        let Some(run) = self.work.slot.running() else { return Err(Failure::new("the job is not running")) };
-        let after_ready = async {
-            self.work.after_ready(leadership).await;
-            std::future::pending().await
-        };
+        let renewals = self.work.slot.take_adopted();
         tokio::select! {
-            error = run.finished() => Err(error.into()),
-            never = after_ready => never,
+            biased;
+            never = renew(renewals, leadership) => match never {},
+            led = self.lead_on(leadership) => led,
         }
     }
 
@@ -187,4 +200,18 @@ mod tests {
             assert_eq!(detected(cause, 5000), None);
         }
     }
+}
+
+/// Renews the lease of a job that the program before this one has handed over; it has no other way to the lease.
+async fn renew(renewals: Option<watch::Sender<BootTime>>, leadership: &Leadership) -> Infallible {
+    if let Some(renewals) = renewals {
+        let mut work_until: watch::Receiver<BootTime> = leadership.work_until().into();
+        loop {
+            renewals.send_replace(*work_until.borrow_and_update());
+            if work_until.changed().await.is_err() {
+                break;
+            }
+        }
+    }
+    pending().await
 }

@@ -1,6 +1,11 @@
 //! Joins one election per job, and starts the tasks that measure and watch beside each.
 
-use std::sync::Arc;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    os::fd::OwnedFd,
+    sync::Arc,
+    time::Duration,
+};
 
 use election_core::{
     Election, ElectionConfig, Leftovers, Paths, Profile, QueueFormat, Recipe, operator::Observer,
@@ -9,7 +14,7 @@ use election_core::{
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use strategies::spec::Needs;
 use tokio::task::JoinSet;
-use zk_session::Session;
+use zk_session::{BootTime, Session, SessionPin};
 
 use super::{
     fitness,
@@ -20,7 +25,9 @@ use super::{
     measured::Measured,
     memory::Memory,
     orders::Source,
-    session, site_check, watch,
+    session, site_check,
+    upgrade::{Expected, conclude},
+    watch,
 };
 use crate::{
     capabilities::may_kill_any_user,
@@ -33,6 +40,10 @@ use crate::{
         job::{self, Guards, StateLock},
         probes::{self, Answers, Prober},
         state::{Job, JobSlot, Vacancy, Worker},
+        upgrade::{
+            report::Continued,
+            transfer::{Handed, HandedJob},
+        },
     },
 };
 
@@ -46,8 +57,13 @@ pub(super) async fn join(
     lock: &StateLock,
     memory: &Memory,
     http_port: u16,
+    again: Option<Again>,
     background: &mut JoinSet<()>,
 ) -> Result<(), Error> {
+    // Before anything else happens on a session that was handed over: no other one is made while the jobs of this one run.
+    let pin = session.pin();
+    let is_again = again.is_some();
+    let mut again = Returning::new(again, pin)?;
     let incarnation = session.active().await.map_err(|e| Error::Unreachable(e.to_string()))?;
     let granted = incarnation.granted_timeout();
     if granted != config.zookeeper.session_timeout {
@@ -64,7 +80,8 @@ pub(super) async fn join(
     let (mut jobs, mut own, mut suspecting) = (Vec::new(), Vec::new(), Vec::new());
     // All of them before the first election begins: elections use the same session.
     let observer = Observer::new(incarnation);
-    let looks = config.jobs.iter().map(|job| look(&observer, config, job, memory));
+    let again_names = again.names();
+    let looks = config.jobs.iter().map(|job| look(&observer, config, job, memory, &again_names));
     let looked: Vec<_> = stream::iter(looks).buffered(LOOKED_AT_ONCE).try_collect().await?;
     for (job, Looked { paths, leftovers }) in config.jobs.iter().zip(looked) {
         if job.spec.no_new_privileges == Some(false) && !has_cgroups && !may_kill_any_user() {
@@ -111,7 +128,7 @@ pub(super) async fn join(
         let handler = JobHandler::new(Arc::clone(&slot), Arc::clone(&answers), granted, orders);
         let path = paths.node(&config.node.id);
         let election = ElectionConfig::new(paths.clone(), me, recipe).policy(policy).leftovers(leftovers);
-        let election = Election::join(session.clone(), election, handler);
+        let election = again.join(session, election, &slot, handler)?;
         if suspect_after.is_some() {
             suspecting.push(election.clone());
         }
@@ -137,7 +154,7 @@ pub(super) async fn join(
             background.spawn(measure::keep(Arc::clone(&slot), election.clone(), publishes, measure));
         }
         if let Some(check) = job.spec.fitness.clone() {
-            background.spawn(fitness::keep(Arc::clone(&slot), election.clone(), check));
+            background.spawn(fitness::keep(Arc::clone(&slot), election.clone(), check, is_again));
         }
         own.push(OwnJob::new(job, election.status().into(), measured));
         let vacancy = Arc::new(Vacancy::new());
@@ -151,14 +168,89 @@ pub(super) async fn join(
     background.spawn(watch::timing(session.clone(), config.clone()));
     if let Some(check) = config.node.site_check.clone() {
         let elections = jobs.iter().map(|job| job.election.clone()).collect();
-        background.spawn(site_check::keep(config.node.clone(), check, elections, guards));
+        background.spawn(site_check::keep(config.node.clone(), check, elections, guards, is_again));
     }
-    let balancer = balance::join(config, session, profile(config, http_port))?;
+    let leftovers = if is_again { Leftovers::Remove } else { Leftovers::Wait };
+    let balancer = balance::join(config, session, profile(config, http_port), leftovers)?;
     if let Some(balancer) = &balancer {
         background.spawn(balance::watch(balancer.clone()));
     }
     worker.joined(session.clone(), jobs, balancer);
+    again.conclude(lock, granted, background);
     Ok(())
+}
+
+/// A worker that continues after an upgrade in place.
+pub(super) struct Again {
+    pub(super) handed: Handed,
+    /// The descriptors of its running jobs.
+    pub(super) runs: Vec<[OwnedFd; 2]>,
+}
+
+/// The elections in which this worker continues; none if it starts.
+struct Returning {
+    pin: Option<SessionPin>,
+    handed: Option<Handed>,
+    elections: BTreeMap<String, (HandedJob, Option<[OwnedFd; 2]>)>,
+    expected: Vec<Expected>,
+}
+
+impl Returning {
+    fn new(again: Option<Again>, pin: Option<SessionPin>) -> Result<Self, Error> {
+        let Some(Again { mut handed, runs }) = again else {
+            return Ok(Self { pin: None, handed: None, elections: BTreeMap::new(), expected: Vec::new() });
+        };
+        let session = handed.session.ticket().session_id;
+        let pin = pin.filter(|pin| pin.incarnation().session_id() == session);
+        let pin = pin.ok_or_else(|| Error::Unreachable(format!("the session {session} is over")))?;
+        let mut runs = runs.into_iter();
+        let mut elections = BTreeMap::new();
+        for job in std::mem::take(&mut handed.jobs) {
+            let runs_here = job.slot.as_ref().is_some_and(|slot| slot.run.is_some());
+            let run = if runs_here { runs.next() } else { None };
+            elections.insert(job.name.clone(), (job, run));
+        }
+        Ok(Self { pin: Some(pin), handed: Some(handed), elections, expected: Vec::new() })
+    }
+
+    fn names(&self) -> BTreeSet<String> {
+        self.elections.keys().cloned().collect()
+    }
+
+    /// Continues in an election, or joins it.
+    fn join(
+        &mut self,
+        session: &Session,
+        config: ElectionConfig,
+        slot: &Arc<JobSlot>,
+        handler: JobHandler,
+    ) -> Result<Election, Error> {
+        let (Some(pin), Some((job, run))) = (&self.pin, self.elections.remove(slot.name())) else {
+            return Ok(Election::join(session.clone(), config, handler));
+        };
+        let HandedJob { name, election: from, slot: handed } = job;
+        let lease = from.lease().map(BootTime::from_duration);
+        let leadership = from.leadership();
+        if let Some(handed) = handed {
+            let work_until = lease.unwrap_or_else(BootTime::now);
+            slot.adopt(handed, run, work_until)
+                .map_err(|error| Error::Internal(format!("can't continue job {name}: {error}")))?;
+        }
+        let election = Election::resume(session.clone(), pin.clone(), config, from, handler)
+            .map_err(|error| Error::Internal(format!("can't continue job {name}: {error}")))?;
+        if let Some((term, fencing_token)) = leadership {
+            let continued = Continued { job: name, term, fencing_token };
+            self.expected.push(Expected { election: election.clone(), continued, lease });
+        }
+        Ok(election)
+    }
+
+    /// Reports the outcome, if this worker continues.
+    fn conclude(self, lock: &StateLock, within: Duration, background: &mut JoinSet<()>) {
+        if let Some(handed) = self.handed {
+            conclude(&handed, self.expected, lock, within, background);
+        }
+    }
 }
 
 /// What is known of an election before this worker joins it.
@@ -172,9 +264,14 @@ async fn look(
     config: &Config,
     job: &JobConfig,
     memory: &Memory,
+    again: &BTreeSet<String>,
 ) -> Result<Looked, Error> {
     let paths = Paths::new(&config.zookeeper.root, job.name())
         .map_err(|wrong| Error::Setting { key: "job", message: wrong.to_string() })?;
+    // The program before this one has looked, and a lease does not wait.
+    if again.contains(job.name()) {
+        return Ok(Looked { paths, leftovers: Leftovers::Wait });
+    }
     check_recipe(observer, &paths, job).await?;
     if let Some(problem) = access_problem(observer.session(), &config.zookeeper, &paths).await? {
         tracing::warn!(job = job.name(), "{problem}");

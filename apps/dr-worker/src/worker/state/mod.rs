@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use zk_session::{Session, SessionState};
 
 use crate::config::{Config, NodeConfig};
-pub(super) use slot::{Halt, JobSlot};
+pub(super) use slot::{Halt, JobSlot, SlotState};
 pub(super) use vacancy::Vacancy;
 
 /// The state of this worker, for the HTTP endpoints.

@@ -6,6 +6,8 @@ use std::{
 };
 
 use election_core::record::StoppedJob;
+use serde::{Deserialize, Serialize};
+use std::os::fd::OwnedFd;
 use tokio::sync::watch;
 use zk_session::BootTime;
 
@@ -13,8 +15,8 @@ use crate::{
     config::{Check, HookName, JobSpec, NodeConfig},
     logging, wall,
     worker::job::{
-        Deadline, Guards, HookRuns, JobEnv, JobError, JobRun, ProcessState, ProcessStatus, check_fitness,
-        run_hook, run_measure,
+        Deadline, Guards, HandedRun, HookRuns, JobEnv, JobError, JobRun, ProcessState, ProcessStatus,
+        RunState, check_fitness, run_hook, run_measure,
     },
 };
 
@@ -43,6 +45,19 @@ struct State {
     last: Option<ProcessStatus>,
     presence: Presence,
     halt: Option<Halt>,
+    /// Renews the lease of a run that the program before this one has handed over, until this leadership is led on.
+    adopted: Option<watch::Sender<BootTime>>,
+    /// The leadership was handed over, so its hook after readiness has run.
+    is_past_ready: bool,
+}
+
+/// What crosses of a job that this member leads, to the next program of this process.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::worker) struct SlotState {
+    env: Option<JobEnv>,
+    stopped: Option<StoppedJob>,
+    pub(in crate::worker) run: Option<RunState>,
+    restarts: u64,
 }
 
 /// Why a leader does not serve, by an operator's request.
@@ -171,6 +186,72 @@ impl JobSlot {
         run
     }
 
+    /// Hands the job over to the next program of this process, while this member leads it.
+    ///
+    /// # Errors
+    /// The reason, if it is neither ready nor stopped by an operator.
+    pub(in crate::worker) async fn hand_over(&self) -> Result<(SlotState, Option<HandedRun>), String> {
+        let (env, stopped, run, restarts) = {
+            let state = self.lock();
+            let stopped = match &state.halt {
+                Some(Halt::Starting) => return Err("it is being started".to_owned()),
+                Some(Halt::Stopped(order)) => Some(order.clone()),
+                None => None,
+            };
+            (state.env.clone(), stopped, state.run.clone(), state.restarts)
+        };
+        if run.is_none() != stopped.is_some() {
+            return Err("it is being started or stopped".to_owned());
+        }
+        let handed = match &run {
+            Some(run) => Some(run.hand_over().await?),
+            None => None,
+        };
+        Ok((SlotState { env, stopped, run: None, restarts }, handed))
+    }
+
+    /// Continues a job that the program before this one has handed over; its lease ends at `work_until` as far as is known.
+    ///
+    /// # Errors
+    /// If a descriptor can't be used.
+    pub(in crate::worker) fn adopt(
+        &self,
+        handed: SlotState,
+        descriptors: Option<[OwnedFd; 2]>,
+        work_until: BootTime,
+    ) -> std::io::Result<()> {
+        self.arrives();
+        if let Some(env) = handed.env {
+            self.enter(env);
+        }
+        let (renewals, lease) = watch::channel(work_until);
+        let env = self.env().unwrap_or_else(|| self.env_of_member());
+        let run = match handed.run.zip(descriptors) {
+            Some((run, descriptors)) => {
+                let (spec, guards) = (Arc::clone(&self.spec), self.guards.clone());
+                Some(Arc::new(JobRun::adopt(spec, &env, lease, guards, run, descriptors)?))
+            }
+            None => None,
+        };
+        let mut state = self.lock();
+        (state.run, state.restarts) = (run, handed.restarts);
+        state.halt = handed.stopped.map(Halt::Stopped);
+        (state.adopted, state.is_past_ready) = (Some(renewals), true);
+        drop(state);
+        self.turns.send_modify(|turns| *turns += 1);
+        Ok(())
+    }
+
+    /// What renews the lease of a run that was handed over; once.
+    pub(in crate::worker) fn take_adopted(&self) -> Option<watch::Sender<BootTime>> {
+        self.lock().adopted.take()
+    }
+
+    /// Whether the hook after readiness has run before the handover; once.
+    pub(in crate::worker) fn take_past_ready(&self) -> bool {
+        std::mem::take(&mut self.lock().is_past_ready)
+    }
+
     pub(in crate::worker) fn running(&self) -> Option<Arc<JobRun>> {
         self.lock().run.clone()
     }
@@ -230,6 +311,7 @@ impl JobSlot {
         logging::set_term(self.name(), None);
         let mut state = self.lock();
         state.halt = None;
+        (state.adopted, state.is_past_ready) = (None, false);
         state.presence = Presence::Left(BootTime::now());
     }
 
