@@ -48,7 +48,11 @@ async fn ballot(cluster: &mut Cluster, member: &str) -> Option<String> {
 }
 
 /// Connects to an address all the time, and counts the refusals.
-fn knock(at: std::net::SocketAddr, ends: Arc<AtomicBool>, refused: Arc<AtomicU32>) -> std::thread::JoinHandle<u32> {
+fn knock(
+    at: std::net::SocketAddr,
+    ends: Arc<AtomicBool>,
+    refused: Arc<AtomicU32>,
+) -> std::thread::JoinHandle<u32> {
     std::thread::spawn(move || {
         let mut knocks = 0;
         while !ends.load(Ordering::Relaxed) {
@@ -85,7 +89,10 @@ impl Drop for Load {
 fn replace_by(link: &Path, then: &str) {
     let real = program("dr-worker");
     let real = real.display();
-    replace(link, &format!("#!/bin/sh\ncase \"$*\" in *--resume-check*) exec {real} \"$@\";; esac\n{then}\n"));
+    replace(
+        link,
+        &format!("#!/bin/sh\ncase \"$*\" in *--resume-check*) exec {real} \"$@\";; esac\n{then}\n"),
+    );
 }
 
 /// A file in the place of the program, as a package manager puts it there.
@@ -191,9 +198,13 @@ async fn a_program_that_cannot_continue_is_refused_and_the_worker_goes_on(driver
         assert!(said.stderr.contains(why), "{why}: {said:#?}");
     };
     replace(&link, "this is no program\n");
-    refused(&cluster, 1, "Exec format error").await;
+    refused(&cluster, 1, "it can't continue: exit code 127").await;
+    fs::set_permissions(&link, fs::Permissions::from_mode(0o644)).unwrap();
+    refused(&cluster, 1, "Permission denied").await;
     replace(&link, "#!/bin/sh\nexit 0\n");
-    refused(&cluster, 1, "it can't continue: exit code 0").await;
+    refused(&cluster, 1, "can't continue a running worker").await;
+    replace(&link, "#!/bin/sh\necho \"$@\"\n");
+    refused(&cluster, 1, "can't continue a running worker").await;
     replace(&link, "#!/bin/sh\nexit 64\n");
     refused(&cluster, 1, "can't continue a running worker").await;
     replace(&link, "#!/bin/sh\nsleep 60\n");
@@ -255,7 +266,11 @@ async fn a_new_program_that_hangs_costs_the_leadership_before_the_lease_ends(dri
     let second = wait_for("another leader", SOON, async || {
         let status = cluster.worker("west-1").status().await.ok_or("no answer")?;
         let said = &status["jobs"][JOB];
-        if said["role"] == "leader" { Ok(said["fencing_token"].as_u64().unwrap()) } else { Err(said.to_string()) }
+        if said["role"] == "leader" {
+            Ok(said["fencing_token"].as_u64().unwrap())
+        } else {
+            Err(said.to_string())
+        }
     })
     .await;
     assert!(second > first.token);

@@ -332,7 +332,9 @@ fn dispatch(arguments: &Arguments, registry: &Registry) -> Result<(), Error> {
             let config = Config::load(sources)?;
             config.check_node()?;
             let answer = check::answer(question, &config);
-            output::print(answer.map_err(|error| error.located(|key, message| config.problem(key, message)))?)
+            output::print_json(
+                &answer.map_err(|error| error.located(|key, message| config.problem(key, message)))?,
+            )
         }
         Verb::Run(RunArguments { resume, .. }) => {
             let beginning = if *resume { resumed()? } else { Beginning::Start };

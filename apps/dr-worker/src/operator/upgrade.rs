@@ -14,6 +14,7 @@ use crate::{
     error::Error,
     signals::UPGRADE,
     worker::{
+        guard::tree::Process,
         job::{StateLock, lock_of},
         upgrade::report::{Progress, Report},
     },
@@ -85,7 +86,8 @@ fn outcome(pid: i32, read: impl Fn() -> Option<Report>) -> Result<Report, Error>
             }
             _ => {}
         }
-        if kill(Pid::from_raw(pid), None).is_err() {
+        // A dead one may not be reaped yet.
+        if !matches!(Process::read(Pid::from_raw(pid)), Ok(Some(process)) if !process.is_dead()) {
             return Err(Error::Failed(format!(
                 "process {pid} has ended during the upgrade; its guards end the jobs, see its log"
             )));

@@ -2,7 +2,9 @@
 //!
 //! The worker starts guards of its own image. After an upgrade in place the worker is the next version, and the guards of
 //! the jobs that run are those of the version before. So a change of a message after `Start` needs a new format of what is
-//! handed over ([`FORMAT`](crate::worker::run)), which older programs refuse. Times are milliseconds of `CLOCK_BOOTTIME`, rounded down, so that a deadline can only become earlier.
+//! handed over (`worker::upgrade::FORMAT`), which older programs refuse.
+//!
+//! Times are milliseconds of `CLOCK_BOOTTIME`, rounded down, so that a deadline can only become earlier.
 
 use std::collections::BTreeMap;
 use std::fmt;

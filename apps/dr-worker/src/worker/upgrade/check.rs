@@ -1,7 +1,7 @@
 //! Asks a program whether it can continue as this worker, before it is executed.
 //!
 //! ```text
-//!   this program ── PROGRAM ARGUMENTS --resume-check QUESTION ──▶ the new one: its version, or why not
+//!   this program ── PROGRAM ARGUMENTS --resume-check QUESTION ──▶ the new one: an answer, or why not
 //! ```
 //!
 //! It is started with the arguments and the environment that it would get, so it reads the same configuration. A file that
@@ -26,6 +26,8 @@ pub(crate) const CHECK: &str = "--resume-check";
 /// The option of `run` by which a program continues.
 pub(crate) const RESUME: &str = "--resume";
 
+const NO_WORKER: &str = "it is no dr-worker, or one that can't continue a running worker";
+
 /// How long the new program may take to answer.
 const WITHIN: Duration = Duration::from_secs(10);
 
@@ -41,6 +43,14 @@ pub(crate) struct Question {
     pub(crate) state_dir: String,
     #[serde(default)]
     pub(crate) jobs: Vec<String>,
+}
+
+/// The new program can continue.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Answer {
+    /// The format of the question.
+    continues: u32,
+    version: String,
 }
 
 impl Question {
@@ -69,11 +79,12 @@ impl Question {
         command.extend([CHECK.to_owned(), question]);
         let (exit, answer, why) = ask_program(command, WITHIN).await.map_err(refused)?;
         match exit {
-            Exit::Code(0) if !answer.is_empty() => Ok(answer),
+            Exit::Code(0) => match serde_json::from_str(&answer) {
+                Ok(Answer { continues, version }) if continues == self.format => Ok(version),
+                _ => Err(refused(NO_WORKER.to_owned())),
+            },
             Exit::Code(code) if code == ExitCode::Config as i32 => Err((Progress::BadConfiguration, why)),
-            Exit::Code(code) if code == ExitCode::Usage as i32 => {
-                Err(refused("it is no dr-worker, or one that can't continue a running worker".to_owned()))
-            }
+            Exit::Code(code) if code == ExitCode::Usage as i32 => Err(refused(NO_WORKER.to_owned())),
             exit => Err(refused(format!("it can't continue: {exit} {why}").trim_end().to_owned())),
         }
     }
@@ -88,18 +99,19 @@ fn text(argument: OsString) -> Result<String, String> {
     argument.into_string().map_err(|argument| format!("{} is no text", argument.display()))
 }
 
-/// Answers a question with the version of this program.
+/// Answers a question: this program can continue.
 ///
 /// # Errors
 /// Why this program can't continue with this configuration.
-pub(crate) fn answer(question: &str, config: &Config) -> Result<String, Error> {
+pub(crate) fn answer(question: &str, config: &Config) -> Result<Answer, Error> {
     let asked: Question = serde_json::from_str(question)
         .map_err(|error| Error::Failed(format!("the question can't be read: {error}")))?;
-    let version = format!("{} {}", program(), env!("CARGO_PKG_VERSION"));
+    let version = env!("CARGO_PKG_VERSION");
     if asked.format != FORMAT {
         let format = asked.format;
         return Err(Error::Failed(format!(
-            "the running worker hands over in format {format}, and {version} knows {FORMAT} only; restart the worker"
+            "the running worker hands over in format {format}, and {} {version} knows {FORMAT} only; restart the worker",
+            program()
         )));
     }
     let here = Question::about(config);
@@ -128,5 +140,5 @@ pub(crate) fn answer(question: &str, config: &Config) -> Result<String, Error> {
             Some(_) => {}
         }
     }
-    Ok(version)
+    Ok(Answer { continues: FORMAT, version: version.to_owned() })
 }
