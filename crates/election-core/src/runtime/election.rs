@@ -169,7 +169,7 @@ impl Election {
     /// tokio runtime, on which the election runs.
     pub fn join<H: Handler>(session: Session, config: ElectionConfig, handler: H) -> Self {
         let name = config.paths().name().to_owned();
-        Self::run(name, Engine::new(config.into_engine(), now()), Joining::Anew, session, handler)
+        Self::run(name, (Engine::new(config.into_engine(), now()), Joining::Anew), session, handler)
     }
 
     /// Continues as a member that another process on this machine has handed over, on its session, which was
@@ -193,23 +193,15 @@ impl Election {
     ) -> Result<Self, Unrest> {
         let name = config.paths().name().to_owned();
         let (engine, grant) = Engine::resume(config.into_engine(), from, pin.epoch().0, now())?;
-        Ok(Self::run(name, engine, Joining::Again(pin, grant), session, handler))
+        Ok(Self::run(name, (engine, Joining::Again(pin, grant)), session, handler))
     }
 
-    fn run<H: Handler>(name: String, engine: Engine, joining: Joining, session: Session, handler: H) -> Self {
+    fn run<H: Handler>(name: String, begins: (Engine, Joining), session: Session, handler: H) -> Self {
         let (events, inbox) = Events::channel();
-        let (status_sender, status) = watch::channel(ElectionStatus::of(&engine));
+        let (status_sender, status) = watch::channel(ElectionStatus::of(&begins.0));
         let (ended_sender, ended) = watch::channel(None);
-        let runner = Runner::new(
-            name.clone(),
-            engine,
-            joining,
-            session,
-            handler,
-            events.clone(),
-            inbox,
-            status_sender,
-        );
+        let runner =
+            Runner::new(name.clone(), begins, session, handler, events.clone(), inbox, status_sender);
         let end = End { reason: Ended::EnginePanicked, ended: ended_sender };
         // On the heap: the task would have room for it twice.
         let running = Box::pin(Box::new(runner).run());

@@ -78,8 +78,7 @@ enum Woken {
 impl<H: Handler> Runner<H> {
     pub(super) fn new(
         name: String,
-        engine: Engine,
-        joining: Joining,
+        (engine, joining): (Engine, Joining),
         session: Session,
         handler: H,
         events: Events,

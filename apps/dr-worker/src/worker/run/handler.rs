@@ -173,6 +173,20 @@ fn detected(
     (detected <= 2 * session_timeout).then_some(detected)
 }
 
+/// Renews the lease of a job that the program before this one has handed over; it has no other way to the lease.
+async fn renew(renewals: Option<watch::Sender<BootTime>>, leadership: &Leadership) -> Infallible {
+    if let Some(renewals) = renewals {
+        let mut work_until: watch::Receiver<BootTime> = leadership.work_until().into();
+        loop {
+            renewals.send_replace(*work_until.borrow_and_update());
+            if work_until.changed().await.is_err() {
+                break;
+            }
+        }
+    }
+    pending().await
+}
+
 #[cfg(test)]
 mod tests {
     use election_core::record::Phases;
@@ -200,18 +214,4 @@ mod tests {
             assert_eq!(detected(cause, 5000), None);
         }
     }
-}
-
-/// Renews the lease of a job that the program before this one has handed over; it has no other way to the lease.
-async fn renew(renewals: Option<watch::Sender<BootTime>>, leadership: &Leadership) -> Infallible {
-    if let Some(renewals) = renewals {
-        let mut work_until: watch::Receiver<BootTime> = leadership.work_until().into();
-        loop {
-            renewals.send_replace(*work_until.borrow_and_update());
-            if work_until.changed().await.is_err() {
-                break;
-            }
-        }
-    }
-    pending().await
 }

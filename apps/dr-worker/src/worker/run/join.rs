@@ -50,16 +50,23 @@ use crate::{
 /// How many elections are looked at, at a time, before the worker joins them.
 const LOOKED_AT_ONCE: usize = 64;
 
+/// What a worker has on this node when it joins.
+pub(super) struct Here<'a> {
+    pub(super) lock: &'a StateLock,
+    pub(super) memory: &'a Memory,
+    pub(super) http_port: u16,
+    /// If it continues.
+    pub(super) again: Option<Again>,
+}
+
 pub(super) async fn join(
     config: &Config,
     session: &Session,
     worker: &Arc<Worker>,
-    lock: &StateLock,
-    memory: &Memory,
-    http_port: u16,
-    again: Option<Again>,
+    here: Here<'_>,
     background: &mut JoinSet<()>,
 ) -> Result<(), Error> {
+    let Here { lock, memory, http_port, again } = here;
     // Before anything else happens on a session that was handed over: no other one is made while the jobs of this one run.
     let pin = session.pin();
     let is_again = again.is_some();

@@ -44,7 +44,7 @@ use crate::{
     logging,
     signals::{self, Signals},
 };
-use join::{Again, join};
+use join::{Again, Here, join};
 use memory::Memory;
 use upgrade::Upgrades;
 
@@ -155,8 +155,8 @@ async fn start(config: &Config, beginning: Beginning) -> Result<Running, Error> 
     let session = connect(&config.zookeeper, suspect_after, ticket).await?;
     let is_resumed = handed.is_some();
     let again = handed.map(|handed| Again { handed, runs });
-    let joined =
-        join(config, &session, &worker, &lock, &memory, address.port(), again, &mut background).await;
+    let here = Here { lock: &lock, memory: &memory, http_port: address.port(), again };
+    let joined = join(config, &session, &worker, here, &mut background).await;
     if let Err(error) = joined {
         if is_resumed {
             abandon(&error);
