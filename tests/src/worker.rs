@@ -27,6 +27,8 @@ pub struct Worker {
     http: SocketAddr,
     dir: PathBuf,
     program: &'static str,
+    /// A file instead of that program.
+    file: Option<PathBuf>,
     configs: Vec<PathBuf>,
     env: Vec<(OsString, OsString)>,
     tree: Tree,
@@ -53,6 +55,7 @@ impl Worker {
             http,
             dir,
             program,
+            file: None,
             configs,
             env: Vec::new(),
             tree,
@@ -128,6 +131,16 @@ impl Worker {
         self.configs.push(path.to_owned());
     }
 
+    /// From the next start on its program is a symbolic link of its own to the usual one. Returns the link, which can be
+    /// replaced.
+    pub fn link_program(&mut self) -> PathBuf {
+        fs::create_dir_all(&self.dir).expect("the worker's directory");
+        let link = self.dir.join(self.program);
+        std::os::unix::fs::symlink(program(self.program), &link).expect("a link");
+        self.file = Some(link.clone());
+        link
+    }
+
     /// Replaces its additional environment from the next start on.
     pub fn set_env(&mut self, env: Vec<(OsString, OsString)>) {
         self.env = env;
@@ -146,7 +159,7 @@ impl Worker {
         assert!(self.process.is_none(), "{} runs already", self.id);
         fs::create_dir_all(&self.dir).expect("the worker's directory");
         let log = File::options().create(true).append(true).open(self.log()).expect("the worker's log");
-        let program = program(self.program);
+        let program = self.file.clone().unwrap_or_else(|| program(self.program));
         let here = || Command::new(&program);
         let mut command = self.host.as_ref().map_or_else(here, |home| home.host().command(&program));
         for config in &self.configs {

@@ -3,7 +3,7 @@
 use std::{fs, os::unix::fs::PermissionsExt as _, path::PathBuf, time::Duration};
 
 use serde::{Deserialize, Serialize};
-use zk_session::{Acl, Session, SessionBuilder, TlsOptions};
+use zk_session::{Acl, Session, SessionBuilder, Ticket, TlsOptions};
 
 use crate::{
     config::{Access, Auth, Scheme, ZooKeeperConfig},
@@ -76,11 +76,14 @@ impl Servers {
 
 /// Connects, within the configured time. With `suspect_after` the session leaves a silent server within that time.
 ///
+/// `resumed` is the session of the program before this one in this process.
+///
 /// # Errors
-/// If no server made a session in time, or a configured value can't be used.
+/// If no server made a session in time, or the resumed one is over, or a configured value can't be used.
 pub(crate) async fn connect(
     config: &ZooKeeperConfig,
     suspect_after: Option<Duration>,
+    resumed: Option<Ticket>,
 ) -> Result<Session, Error> {
     let mut builder = Servers::of(config)
         .builder()?
@@ -95,6 +98,9 @@ pub(crate) async fn connect(
         });
     if let Some(after) = suspect_after {
         builder = builder.suspect_after(after);
+    }
+    if let Some(ticket) = resumed {
+        builder = builder.resume(ticket);
     }
     Ok(builder.connect().await?)
 }

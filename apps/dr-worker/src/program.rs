@@ -1,6 +1,12 @@
 //! The name of this program. A program with stages of its own uses the name that it was started under.
 
-use std::{ffi::OsString, path::Path};
+use std::{
+    env,
+    ffi::OsString,
+    io,
+    path::{self, Path, PathBuf},
+    sync::OnceLock,
+};
 
 /// The name of the program without stages of its own.
 pub(crate) const NAME: &str = env!("CARGO_PKG_NAME");
@@ -10,4 +16,25 @@ pub(crate) fn program() -> String {
     let started_by = std::env::args_os().next().unwrap_or_else(|| OsString::from(NAME));
     let name = Path::new(&started_by).file_name();
     name.map_or_else(|| NAME.to_owned(), |name| name.to_string_lossy().into_owned())
+}
+
+/// The file of this program, as it was when this was called first.
+static FILE: OnceLock<PathBuf> = OnceLock::new();
+
+/// The file that this program was executed from: an upgrade executes what is there then. The path by which the program was
+/// started counts, if it is one, so that a symbolic link can be changed. Call it when the process starts: later the file may
+/// have been replaced.
+///
+/// # Errors
+/// If it can't be determined.
+pub(crate) fn file() -> io::Result<&'static Path> {
+    if let Some(file) = FILE.get() {
+        return Ok(file);
+    }
+    let started_by = env::args_os().next().map(PathBuf::from).filter(|path| path.components().count() > 1);
+    let file = match started_by.map(path::absolute) {
+        Some(Ok(file)) if file.is_file() => file,
+        _ => env::current_exe()?,
+    };
+    Ok(FILE.get_or_init(|| file))
 }

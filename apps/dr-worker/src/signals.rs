@@ -2,7 +2,8 @@
 
 use std::{future::poll_fn, io, sync::Arc, task::Poll};
 
-use nix::sys::signal::Signal as Name;
+use nix::sys::signal::SigSet;
+use nix::sys::signal::{SigmaskHow, Signal as Name};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Real-time signals. They are sent to a worker only by mistake.
@@ -10,13 +11,12 @@ const REAL_TIME: std::ops::RangeInclusive<i32> = 34..=64;
 
 /// Signals that would end or stop a process by default, and have no meaning for a worker. Excluded: signals of faults,
 /// signals that can't be caught, and SIGTTIN and SIGTTOU, which the terminal would send endlessly.
-const IGNORED: [Name; 15] = [
+const IGNORED: [Name; 14] = [
     Name::SIGHUP,
     Name::SIGQUIT,
     Name::SIGTRAP,
     Name::SIGABRT,
     Name::SIGUSR1,
-    Name::SIGUSR2,
     Name::SIGALRM,
     Name::SIGSTKFLT,
     Name::SIGTSTP,
@@ -28,6 +28,9 @@ const IGNORED: [Name; 15] = [
     Name::SIGPWR,
 ];
 
+/// Asks a worker to upgrade itself in place.
+pub(crate) const UPGRADE: Name = Name::SIGUSR2;
+
 /// From now on only SIGTERM, SIGINT and signals that can't be caught end this process: a leader must not be lost to a
 /// signal that was meant for another program. Programs that it starts get the default actions: the signals are caught,
 /// not ignored, and `exec` resets handlers.
@@ -35,7 +38,7 @@ const IGNORED: [Name; 15] = [
 /// # Errors
 /// If the kernel refuses a handler.
 pub(crate) fn ignore_signals() -> io::Result<()> {
-    for name in IGNORED {
+    for name in IGNORED.into_iter().chain([UPGRADE]) {
         signal_hook::flag::register(name as i32, Arc::default())?;
     }
     for number in REAL_TIME {
@@ -81,6 +84,38 @@ impl Signals {
             else => std::future::pending().await,
         }
     }
+}
+
+/// Blocks all signals in this thread, which is about to execute another program: they wait until that handles them.
+///
+/// # Errors
+/// If the kernel refuses it.
+pub(crate) fn block() -> io::Result<SigSet> {
+    Ok(SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK)?)
+}
+
+/// Ends the block of the program before this one in this process, in this thread: the kernel gives signals to any thread that
+/// does not block them.
+pub(crate) fn unblock_all() {
+    unblock(&SigSet::empty());
+}
+
+/// Restores what [`block`] has changed.
+pub(crate) fn unblock(before: &SigSet) {
+    // It fails only for an invalid argument.
+    let _ = before.thread_set_mask();
+}
+
+/// Calls `upgrade` at each signal that asks for it, until it is dropped.
+///
+/// # Errors
+/// If the signal can't be received.
+pub(crate) async fn on_upgrade(upgrade: impl Fn()) -> io::Result<()> {
+    let mut asked = signal(SignalKind::from_raw(UPGRADE as i32))?;
+    while asked.recv().await.is_some() {
+        upgrade();
+    }
+    Ok(())
 }
 
 /// Logs each ignored signal, until it is dropped.

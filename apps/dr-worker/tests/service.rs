@@ -181,6 +181,18 @@ fn systemd_and_the_guards_each_do_their_part() {
         "the job has no cgroup of its own: {own}, the unit's is {unit}"
     );
 
+    // An upgrade in place is nothing to systemd, and the watchdog knows the new program. The job keeps its cgroup.
+    let main = manager.show("MainPID");
+    manager.kill_worker("USR2");
+    until("it has upgraded itself", || {
+        let report = fs::read_to_string(dir.join("state/east-1.upgrade.json")).unwrap_or_default();
+        report.contains(r#""progress":"done""#)
+    });
+    leads(1);
+    let now = (manager.show("MainPID"), manager.show("ActiveState"), manager.show("NRestarts"));
+    assert_eq!(now, (main, "active".to_owned(), "0".to_owned()));
+    assert_eq!((manager.lines("started").len(), manager.lines("asked").len()), (1, 0));
+
     // The watchdog replaces a worker that is stopped. Its guard has ended the job.
     manager.kill_worker("STOP");
     until("it was restarted", || manager.show("NRestarts") == "1");

@@ -30,8 +30,8 @@ mod guides {
 }
 
 pub use engine::{
-    Confirm, Leftovers, Nomination, OnPause, Policy, Profile, QueueFormat, Reason, Recipe, Role,
-    SiteFailureLimit, Skipped, StopReason, TakeoverLimit, fencing_token,
+    Confirm, Leftovers, Nomination, OnPause, Policy, Profile, QueueFormat, Reason, Recipe, Resumption, Role,
+    SiteFailureLimit, Skipped, StopReason, TakeoverLimit, Unrest, fencing_token,
 };
 pub use ids::{Ballot, InvalidName, MemberId, SiteId};
 pub use paths::Paths;
@@ -39,6 +39,6 @@ pub use record::Health;
 #[cfg(feature = "runtime")]
 pub use runtime::{
     AttributesTooLong, Candidate, Changes, Election, ElectionConfig, ElectionEvent, ElectionStatus, Ended,
-    Failure, Handler, Latch, Leader, LeaderChange, Leaders, Leadership, MAX_ATTRIBUTES, RunError,
+    Failure, HandedOver, Handler, Latch, Leader, LeaderChange, Leaders, Leadership, MAX_ATTRIBUTES, RunError,
     StopBudgetTooLong, StopOrder, SwitchoverBlock,
 };

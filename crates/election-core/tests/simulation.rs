@@ -83,6 +83,8 @@ fn add(total: &mut Summary, one: &Summary) {
     total.forgotten += one.forgotten;
     total.restored += one.restored;
     total.better += one.better;
+    total.upgrades += one.upgrades;
+    total.led_on += one.led_on;
     total.operations += one.operations;
 }
 
@@ -120,6 +122,8 @@ fn check_coverage(kind: Kind, total: &Summary) {
         ("sites that were gone back to for want of another", total.barred),
         ("decisions that were deleted", total.deleted),
         ("moves to somebody better", total.better),
+        ("members that continued in another process", total.upgrades),
+        ("leaders that did", total.led_on),
     ];
     let with_an_elector = with_an_elector.into_iter().filter(|_| kind == Kind::Elector);
     for (what, count) in everywhere.into_iter().chain(with_an_elector) {

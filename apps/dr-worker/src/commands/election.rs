@@ -40,7 +40,7 @@ impl Operator {
 
     async fn connect_in(sources: &Sources, shown_after: Option<Duration>) -> Result<Self, Error> {
         let config = OperatorConfig::load(sources)?;
-        let mut connecting = Box::pin(connect(&config.zookeeper, None));
+        let mut connecting = Box::pin(connect(&config.zookeeper, None, None));
         let patience = shown_after.unwrap_or(Duration::MAX);
         let session = match tokio::time::timeout(patience, &mut connecting).await {
             Ok(session) => session,

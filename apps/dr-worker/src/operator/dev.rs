@@ -75,7 +75,7 @@ pub(super) fn run(dev: &DevArguments, global: &Global, registry: &Registry) -> R
         state = config.node.state_dir.display(),
         job = config.jobs.first().map_or("dev", |job| job.name()),
     ));
-    block_on(run::run(config, sources))
+    block_on(run::run(config, sources, run::Beginning::StartFixed))
 }
 
 /// The given settings over the defaults of `dev`.

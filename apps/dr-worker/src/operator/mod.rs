@@ -34,6 +34,7 @@ mod stay;
 mod table;
 mod tokens;
 mod underway;
+mod upgrade;
 mod watch;
 
 use std::{
@@ -43,7 +44,7 @@ use std::{
     time::Duration,
 };
 
-use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use clap_complete::Shell;
 use strategies::Registry;
 
@@ -54,7 +55,12 @@ use crate::{
     mask::mask,
     program::{NAME, program},
     signals,
-    worker::{run, systemd},
+    worker::{
+        job::adopt_guards,
+        run::{self, Beginning},
+        systemd,
+        upgrade::{check, transfer},
+    },
 };
 use global::{Global, block_on};
 use output::Output;
@@ -78,7 +84,7 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// Run the worker: join the elections of its jobs, and run them.
-    Run,
+    Run(RunArguments),
     /// Show members, leaders and the last decision.
     #[command(visible_alias = "status")]
     List(list::ListArguments),
@@ -174,6 +180,11 @@ enum Verb {
     ///
     /// Asks for the settings that no option gives, if standard input is a terminal.
     Init(init::InitArguments),
+    /// Upgrade the worker of this node in place: its jobs run on.
+    ///
+    /// It executes the program that is on the disk now, and keeps its leaderships.
+    /// Exit code 75 if that is not possible now.
+    Upgrade,
     /// Check or show the configuration.
     #[command(subcommand)]
     Config(ConfigVerb),
@@ -194,6 +205,16 @@ enum Verb {
     },
 }
 
+#[derive(Debug, Args)]
+struct RunArguments {
+    /// Continue as the worker that has executed this program in its process.
+    #[arg(long, hide = true)]
+    resume: bool,
+    /// Only check whether this program could continue as a running worker.
+    #[arg(long, hide = true, value_name = "QUESTION", conflicts_with = "resume")]
+    resume_check: Option<String>,
+}
+
 #[derive(Debug, Subcommand)]
 enum ConfigVerb {
     /// Print all errors; exit code 78 if there are any.
@@ -208,12 +229,21 @@ impl Verb {
     /// Whether it runs until it is stopped.
     fn is_daemon(&self) -> bool {
         match self {
-            Self::Run => true,
+            Self::Run(run) => run.resume_check.is_none(),
             #[cfg(feature = "dev")]
             Self::Dev(_) => true,
             _ => false,
         }
     }
+}
+
+/// What the program before this one in this process has handed over. Its guards are registered before anything else.
+fn resumed() -> Result<Beginning, Error> {
+    let resumed = transfer::receive().map_err(|error| {
+        Error::Failed(format!("{} is for a worker that upgrades itself: {error}", check::RESUME))
+    })?;
+    adopt_guards(resumed.handed.guards());
+    Ok(Beginning::Resume(Box::new(resumed)))
 }
 
 /// Runs the command line, with policies that may use the stages and strategies of the registry.
@@ -298,10 +328,19 @@ fn dispatch(arguments: &Arguments, registry: &Registry) -> Result<(), Error> {
     let global = &arguments.global;
     let sources = &global.sources(registry);
     match &arguments.verb {
-        Verb::Run => {
+        Verb::Run(RunArguments { resume_check: Some(question), .. }) => {
             let config = Config::load(sources)?;
             config.check_node()?;
-            block_on(run::run(config, sources.clone()))
+            let answer = check::answer(question, &config);
+            output::print_json(
+                &answer.map_err(|error| error.located(|key, message| config.problem(key, message)))?,
+            )
+        }
+        Verb::Run(RunArguments { resume, .. }) => {
+            let beginning = if *resume { resumed()? } else { Beginning::Start };
+            let config = Config::load(sources)?;
+            config.check_node()?;
+            block_on(run::run(config, sources.clone(), beginning))
         }
         Verb::List(list) => block_on(list::run(list, sources, global.output)),
         Verb::Switchover(switchover) => block_on(request::switchover(switchover, sources, global.output)),
@@ -334,6 +373,7 @@ fn dispatch(arguments: &Arguments, registry: &Registry) -> Result<(), Error> {
         #[cfg(feature = "dev")]
         Verb::Dev(dev) => dev::run(dev, global, registry),
         Verb::Init(init) => init::run(init, global, registry),
+        Verb::Upgrade => upgrade::run(sources, global.output),
         Verb::Config(ConfigVerb::Check) => config::check(sources, global.output),
         Verb::Config(ConfigVerb::Show) => config::show(sources, global.output),
         Verb::Config(ConfigVerb::Schema) => output::print(crate::config::SCHEMA.trim_end()),

@@ -43,6 +43,16 @@ pub(crate) fn raise_limit() -> io::Result<()> {
     Ok(())
 }
 
+/// The soft limit that the process was started with, for the next program of this process.
+pub(crate) fn started_with() -> Option<u64> {
+    STARTED_WITH.get().copied().flatten()
+}
+
+/// The program before this one in this process was started with this soft limit.
+pub(crate) fn inherit_limit(started_with: Option<u64>) {
+    STARTED_WITH.get_or_init(|| started_with);
+}
+
 /// The soft limit for programs that this process starts, if it differs from its own.
 pub(crate) fn limit_of_programs() -> Option<u64> {
     let started_with = STARTED_WITH.get().copied().flatten()?;

@@ -1,7 +1,7 @@
 //! The daemon, and everything that it runs.
 //!
 //! ```text
-//!   run ──▶ http, probes, balance, systemd ──▶ state ──▶ job ──▶ guard
+//!   run ──▶ upgrade, http, probes, balance, systemd ──▶ state ──▶ job ──▶ guard
 //!               └──▶ metrics
 //! ```
 //!
@@ -19,3 +19,4 @@ mod probes;
 pub(crate) mod run;
 mod state;
 pub(crate) mod systemd;
+pub(crate) mod upgrade;

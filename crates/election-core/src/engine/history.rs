@@ -49,6 +49,11 @@ impl History {
         self.waiting.push_back(entry);
     }
 
+    /// Whether everything is written.
+    pub(in crate::engine) fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.doubt.is_none() && self.surplus.is_empty() && !self.lists
+    }
+
     fn pop(&mut self) {
         self.waiting.pop_front();
         if self.waiting.is_empty() {

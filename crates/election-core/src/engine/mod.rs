@@ -43,6 +43,7 @@ mod own;
 mod policy;
 mod reading;
 mod recipe;
+mod resume;
 mod role;
 mod rules;
 mod session;
@@ -70,6 +71,7 @@ pub use operator::{
 };
 pub use policy::{Confirm, OnPause, Policy, SiteFailureLimit, TakeoverLimit};
 pub use recipe::{Leftovers, QueueFormat, Recipe};
+pub use resume::{Resumption, Unrest};
 pub use role::Role;
 #[cfg(feature = "mutants")]
 pub use rules::Rule;

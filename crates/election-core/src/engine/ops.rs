@@ -178,6 +178,11 @@ impl Ops {
 
     // ---- what is under way ----
 
+    /// Whether nothing is under way.
+    pub(in crate::engine) fn is_idle(&self) -> bool {
+        self.under_way.is_empty()
+    }
+
     /// Whether this part waits for an outcome.
     pub(in crate::engine) fn is_busy(&self, part: Part) -> bool {
         self.under_way.values().any(|op| op.pending.part() == Some(part))

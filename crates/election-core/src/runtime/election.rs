@@ -8,14 +8,20 @@ use std::{
 };
 
 use tokio::sync::watch;
-use zk_session::{BootTime, LeaseTiming, NoLease, Session};
+use zk_session::{BootTime, LeaseTiming, NoLease, Session, SessionPin};
 
 use super::{
-    changes::Changes, config::ElectionConfig, events::Events, handler::Handler, now, runner::Runner,
-    status::ElectionStatus, to_time,
+    changes::Changes,
+    config::ElectionConfig,
+    events::{Events, HandedOver},
+    handler::Handler,
+    now,
+    runner::{Joining, Runner},
+    status::ElectionStatus,
+    to_time,
 };
 use crate::{
-    engine::{Engine, Event, Wish},
+    engine::{Engine, Event, Resumption, Unrest, Wish},
     ids::{Ballot, MemberId},
     record::{Health, RoundTrips},
 };
@@ -163,12 +169,39 @@ impl Election {
     /// tokio runtime, on which the election runs.
     pub fn join<H: Handler>(session: Session, config: ElectionConfig, handler: H) -> Self {
         let name = config.paths().name().to_owned();
-        let engine = Engine::new(config.into_engine(), now());
+        Self::run(name, (Engine::new(config.into_engine(), now()), Joining::Anew), session, handler)
+    }
+
+    /// Continues as a member that another process on this machine has handed over, on its session, which was
+    /// [resumed](zk_session::SessionBuilder::resume) and pinned right after that.
+    ///
+    /// A leadership continues with its term and its token: [`Handler::lead`] is called, and neither `prepare` nor `takeover`.
+    /// The leader znode, the decision and the member's own record are read again. If they are not as they were, or the
+    /// session has ended, the work is stopped as always. The work may continue until the end of the lease that was handed
+    /// over, and longer as soon as this process has proved a lease of its own.
+    ///
+    /// The configuration may differ in everything but the election, the member and the recipe.
+    ///
+    /// # Errors
+    /// If the recipe has no elector. Then this member is no candidate.
+    pub fn resume<H: Handler>(
+        session: Session,
+        pin: SessionPin,
+        config: ElectionConfig,
+        from: Resumption,
+        handler: H,
+    ) -> Result<Self, Unrest> {
+        let name = config.paths().name().to_owned();
+        let (engine, grant) = Engine::resume(config.into_engine(), from, pin.epoch().0, now())?;
+        Ok(Self::run(name, (engine, Joining::Again(pin, grant)), session, handler))
+    }
+
+    fn run<H: Handler>(name: String, begins: (Engine, Joining), session: Session, handler: H) -> Self {
         let (events, inbox) = Events::channel();
-        let (status_sender, status) = watch::channel(ElectionStatus::of(&engine));
+        let (status_sender, status) = watch::channel(ElectionStatus::of(&begins.0));
         let (ended_sender, ended) = watch::channel(None);
         let runner =
-            Runner::new(name.clone(), engine, session, handler, events.clone(), inbox, status_sender);
+            Runner::new(name.clone(), begins, session, handler, events.clone(), inbox, status_sender);
         let end = End { reason: Ended::EnginePanicked, ended: ended_sender };
         // On the heap: the task would have room for it twice.
         let running = Box::pin(Box::new(runner).run());
@@ -339,6 +372,21 @@ impl Election {
     /// begun.
     pub fn leave_at_once(&self) {
         self.handle.events.send(Event::Leave { hand_over: false });
+    }
+
+    /// Hands this member over to another process on this machine, such as a newer version of this program, which continues
+    /// by [`resume`](Self::resume) on this session: resume that by its [ticket](zk_session::Incarnation::ticket), taken
+    /// after this call. While the returned value is held, this election does nothing, so the other process must have begun
+    /// or this value must be dropped soon.
+    ///
+    /// # Errors
+    /// If it is not at rest: it joins, takes over, steps down or leaves, or an operation is under way. That ends soon as a
+    /// rule, except [`Unrest::Recipe`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn hand_over(&self) -> Result<HandedOver, Unrest> {
+        self.handle.events.hand_over().await.unwrap_or(Err(Unrest::Now("its election has ended")))
     }
 
     /// Waits until the task of this election has received all earlier reports and requests, or has ended. It returns

@@ -2,7 +2,7 @@
 
 use tokio::sync::{mpsc, oneshot};
 
-use crate::engine::{Config, Event};
+use crate::engine::{Config, Event, Resumption, Unrest};
 
 /// Sends to one runner. Messages are boxed: a channel keeps room for 32 of them, and there may be thousands of quiet
 /// elections.
@@ -23,6 +23,30 @@ pub(super) enum Message {
     Panicked(&'static str),
     /// To be answered at once.
     Ping(oneshot::Sender<()>),
+    /// To be handed over to another process.
+    HandOver(oneshot::Sender<Result<HandedOver, Unrest>>),
+}
+
+/// A member that is handed over to another process, from [`Election::hand_over`](super::Election::hand_over). While this
+/// exists and [`is_held`](Self::is_held), the election does nothing. Dropped, the election continues here.
+#[derive(Debug)]
+#[must_use = "the election continues as soon as this is dropped"]
+pub struct HandedOver {
+    pub(super) resumption: Resumption,
+    pub(super) held: oneshot::Sender<()>,
+}
+
+impl HandedOver {
+    /// What the other process needs.
+    pub fn resumption(&self) -> &Resumption {
+        &self.resumption
+    }
+
+    /// Whether the election still does nothing. It continues by itself after an eighth of the session timeout, at most a
+    /// second: then another process must not continue with this.
+    pub fn is_held(&self) -> bool {
+        !self.held.is_closed()
+    }
 }
 
 impl Events {
@@ -47,6 +71,13 @@ impl Events {
         let _ = self.0.send(Box::new(Message::Ping(answer)));
         // A runner that has ended drops it.
         let _ = answered.await;
+    }
+
+    /// Asks the runner to hand over; `None` if it has ended.
+    pub(super) async fn hand_over(&self) -> Option<Result<HandedOver, Unrest>> {
+        let (answer, answered) = oneshot::channel();
+        let _ = self.0.send(Box::new(Message::HandOver(answer)));
+        answered.await.ok()
     }
 
     /// To be held during a call of the application.

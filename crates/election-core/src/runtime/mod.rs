@@ -24,6 +24,7 @@ pub use candidate::{Candidate, RunError};
 pub use changes::Changes;
 pub use config::ElectionConfig;
 pub use election::{AttributesTooLong, Election, Ended, MAX_ATTRIBUTES, StopBudgetTooLong, SwitchoverBlock};
+pub use events::HandedOver;
 pub use handler::{ElectionEvent, Failure, Handler, Leadership, StopOrder};
 pub use latch::Latch;
 pub use leaders::{Leader, LeaderChange, Leaders};

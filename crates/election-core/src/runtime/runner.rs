@@ -2,12 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use zk_session::{BootTime, Incarnation, Lease, LeaseKeeper, Session, SessionPin, SessionState, sleep_until};
 
 use super::{
     election::{Ended, StopBudgetTooLong},
-    events::{Events, Inbox, Message},
+    events::{Events, HandedOver, Inbox, Message},
     handler::{ElectionEvent, Handler},
     now, operations,
     status::ElectionStatus,
@@ -17,11 +17,14 @@ use super::{
     work::Work,
 };
 use crate::engine::{
-    Action, AppEvent, EndReason, Engine, Event, Level, Note, NoteKind, OpId, Outcome, Request,
+    Action, AppEvent, EndReason, Engine, Event, Grant, Level, Note, NoteKind, OpId, Outcome, Request,
 };
 
 /// How long a leaving member waits for ZooKeeper after its work has ended.
 const FAREWELL: Duration = Duration::from_secs(5);
+
+/// How long the engine waits at most for another process that continues.
+const HELD_FOR: Duration = Duration::from_secs(1);
 
 /// How many events are handled before the status is published again.
 const BATCH: usize = 64;
@@ -49,7 +52,17 @@ pub(super) struct Runner<H> {
     refusal: Option<Ended>,
     /// It has taken part on a session.
     fitted: bool,
+    /// Another process is about to continue; closed if it does not.
+    held: Option<oneshot::Receiver<()>>,
     end: Option<Ended>,
+}
+
+/// How an engine begins.
+pub(super) enum Joining {
+    /// It joins the election.
+    Anew,
+    /// It continues on a session that it was handed over on, with the leadership that continues.
+    Again(SessionPin, Option<Grant>),
 }
 
 /// What woke the runner.
@@ -65,33 +78,45 @@ enum Woken {
 impl<H: Handler> Runner<H> {
     pub(super) fn new(
         name: String,
-        engine: Engine,
+        (engine, joining): (Engine, Joining),
         session: Session,
         handler: H,
         events: Events,
         inbox: Inbox,
         status: watch::Sender<ElectionStatus>,
     ) -> Self {
+        let mut work = Work::new(handler, events.clone());
+        let (pin, fitted) = match joining {
+            Joining::Anew => (None, false),
+            Joining::Again(pin, grant) => {
+                if let Some(grant) = grant {
+                    work.resume(grant);
+                }
+                (Some(pin), true)
+            }
+        };
         Self {
             name,
             directories: engine.directories().into(),
             watches: Watches::new(session.clone(), engine.base().to_owned()),
             engine,
-            work: Work::new(handler, events.clone()),
+            work,
             session,
             events,
             inbox,
             status,
             turn: Turn::default(),
             under_way: 0,
-            incarnation: None,
-            pin: None,
-            paused: false,
+            incarnation: pin.as_ref().map(|pin| pin.incarnation().clone()),
+            // A session that another process has handed over is paused until it is known to live.
+            paused: pin.is_some(),
+            pin,
             lease: None,
             leave_by: None,
             leaving: false,
             refusal: None,
-            fitted: false,
+            fitted,
+            held: None,
             end: None,
         }
     }
@@ -104,6 +129,10 @@ impl<H: Handler> Runner<H> {
             self.settle();
             if let Some(end) = self.end.take() {
                 return end;
+            }
+            if let Some(held) = self.held.take() {
+                let granted = self.incarnation.as_ref().map_or(HELD_FOR, Incarnation::granted_timeout);
+                let _ = tokio::time::timeout(HELD_FOR.min(granted / 8), held).await;
             }
             match self.wait(&mut states).await {
                 Woken::Watch(event) => {
@@ -172,14 +201,26 @@ impl<H: Handler> Runner<H> {
             }
             // A caller that has stopped waiting needs no answer.
             Message::Ping(answer) => drop(answer.send(())),
+            Message::HandOver(answer) => {
+                let (held, released) = oneshot::channel();
+                let resumption = self.engine.resumption();
+                let answered = answer.send(resumption.map(|resumption| HandedOver { resumption, held }));
+                // An error, or a caller that has stopped waiting, drops the other end at once.
+                if answered.is_ok() {
+                    self.held = Some(released);
+                }
+            }
         }
     }
 
     /// Handles what has come meanwhile.
     fn receive_more(&mut self) {
         for _ in 0..BATCH {
+            if self.end.is_some() || self.held.is_some() {
+                return;
+            }
             match self.inbox.try_recv() {
-                Ok(message) if self.end.is_none() => self.receive(*message),
+                Ok(message) => self.receive(*message),
                 _ => return,
             }
         }

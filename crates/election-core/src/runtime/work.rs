@@ -14,6 +14,7 @@ use zk_session::BootTime;
 use super::{
     events::{During, Events},
     handler::{ElectionEvent, Handler, Leadership, StopOrder},
+    to_boot,
 };
 use crate::{
     engine::{AppEvent, Event, Grant, Nomination, StopReason},
@@ -73,6 +74,28 @@ impl<H: Handler> Work<H> {
     }
 
     pub(super) fn take_over(&mut self, grant: Grant) {
+        let leadership = self.enter(grant);
+        let handler = Arc::clone(&self.handler);
+        self.begin("takeover", async move {
+            match handler.takeover(&leadership).await {
+                Ok(()) => {
+                    let remark = leadership.remark.lock().unwrap_or_else(PoisonError::into_inner).take();
+                    remark.map_or(AppEvent::TakenOver, AppEvent::TakenOverWith)
+                }
+                Err(why) if why.is_declined() => AppEvent::Declined(why.to_string()),
+                Err(why) => AppEvent::TakeoverFailed(why.to_string()),
+            }
+        });
+    }
+
+    /// Leads on, after another process of this member.
+    pub(super) fn resume(&mut self, grant: Grant) {
+        self.work_until(to_boot(grant.work_until));
+        self.enter(grant);
+        self.lead();
+    }
+
+    fn enter(&mut self, grant: Grant) -> Leadership {
         self.term = grant.nomination.term;
         self.lost = watch::Sender::new(None);
         self.suspended = watch::Sender::new(false);
@@ -86,17 +109,7 @@ impl<H: Handler> Work<H> {
             hold: None,
         };
         self.leadership = Some(leadership.lent());
-        let handler = Arc::clone(&self.handler);
-        self.begin("takeover", async move {
-            match handler.takeover(&leadership).await {
-                Ok(()) => {
-                    let remark = leadership.remark.lock().unwrap_or_else(PoisonError::into_inner).take();
-                    remark.map_or(AppEvent::TakenOver, AppEvent::TakenOverWith)
-                }
-                Err(why) if why.is_declined() => AppEvent::Declined(why.to_string()),
-                Err(why) => AppEvent::TakeoverFailed(why.to_string()),
-            }
-        });
+        leadership
     }
 
     pub(super) fn lead(&mut self) {

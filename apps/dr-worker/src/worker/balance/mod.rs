@@ -14,8 +14,8 @@ mod survey;
 use std::{collections::BTreeMap, sync::Arc};
 
 use election_core::{
-    Election, ElectionConfig, ElectionEvent, Ended, Failure, Handler, InvalidName, Leadership, MemberId,
-    Paths, Policy, Profile, QueueFormat, Recipe, StopOrder,
+    Election, ElectionConfig, ElectionEvent, Ended, Failure, Handler, InvalidName, Leadership, Leftovers,
+    MemberId, Paths, Policy, Profile, QueueFormat, Recipe, StopOrder,
     operator::{self, Observer, Snapshot},
     record::{Outgoing, RequestKind, RequestRef, RequestState, Target},
 };
@@ -73,10 +73,13 @@ impl Balanced {
 }
 
 /// Joins the balancer's election, if any job is balanced. Returns the way to change what is balanced too.
+///
+/// `leftovers`: whether the session may have znodes of the program before this one in this process.
 pub(super) fn join(
     config: &Config,
     session: &Session,
     me: Profile,
+    leftovers: Leftovers,
 ) -> Result<Option<(Election, sync::watch::Sender<Balanced>)>, Error> {
     if !config.jobs.iter().any(|job| job.policy.balance) {
         return Ok(None);
@@ -88,7 +91,8 @@ pub(super) fn join(
     // It runs no work that has to be stopped.
     let policy = Policy::default().with(|policy| policy.stop_budget = Some(Duration::ZERO));
     let paths = Paths::new(&under, NAME).map_err(invalid)?;
-    let election = ElectionConfig::new(paths, me, Recipe::Queue(QueueFormat::Native)).policy(policy);
+    let election = ElectionConfig::new(paths, me, Recipe::Queue(QueueFormat::Native));
+    let election = election.policy(policy).leftovers(leftovers);
     let balancer = Balancer { session: session.clone(), balanced, by };
     Ok(Some((Election::join(session.clone(), election, balancer), sender)))
 }

@@ -80,6 +80,11 @@ impl Frames {
         self.bytes.extend_from_slice(bytes);
     }
 
+    /// What was read and is no complete frame yet.
+    pub(crate) fn rest(&self) -> &[u8] {
+        &self.bytes[self.taken..]
+    }
+
     /// The next complete frame.
     pub(crate) fn next(&mut self) -> Option<Frame<'_>> {
         let left = &self.bytes[self.taken..];

@@ -1,7 +1,10 @@
 //! The protocol between worker and guard: one JSON value a line, orders in one direction, reports in the other.
 //!
-//! Both ends are always the same binary (the worker starts its own image), so there are no versions to negotiate. Times
-//! are milliseconds of `CLOCK_BOOTTIME`, rounded down, so that a deadline can only become earlier.
+//! The worker starts guards of its own image. After an upgrade in place the worker is the next version, and the guards of
+//! the jobs that run are those of the version before. So a change of a message after `Start` needs a new format of what is
+//! handed over (`worker::upgrade::FORMAT`), which older programs refuse.
+//!
+//! Times are milliseconds of `CLOCK_BOOTTIME`, rounded down, so that a deadline can only become earlier.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -238,6 +241,11 @@ impl Lines {
     /// Adds bytes that were read.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
+    }
+
+    /// What was read and is no whole message yet.
+    pub(crate) fn rest(&self) -> &[u8] {
+        &self.bytes
     }
 
     /// The next whole message, if there is one yet.

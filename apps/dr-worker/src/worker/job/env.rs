@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use election_core::record::Breadcrumb;
+use serde::{Deserialize, Serialize};
 
 use crate::config::{FENCE_VARIABLES, LEADERSHIP_VARIABLES};
 
 /// The facts of one leadership.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobEnv {
     /// `DR_JOB`: the job's name.
     pub job: String,

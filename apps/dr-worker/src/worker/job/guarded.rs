@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, IoSlice};
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
@@ -12,11 +12,13 @@ use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use nix::unistd::Pid;
 use tokio::io::Interest;
 use tokio::net::UnixStream;
-use tokio::process::{Child, Command};
+use tokio::process::Command;
 use tokio::sync::watch;
 use zk_session::BootTime;
 
 use super::{
+    guard_process::GuardProcess,
+    handover::GuardState,
     lock::{StateLock, file_name},
     orphans::{self, GuardRegistry},
     output::KeptOutput,
@@ -127,7 +129,7 @@ pub(super) struct Output {
 /// Dropped, it closes the socket, and the guard ends the tree.
 #[derive(Debug)]
 pub(super) struct Guarded {
-    guard: Child,
+    guard: GuardProcess,
     guard_pid: Pid,
     /// The main process, from `Started` to `Exited`.
     main: Option<Pid>,
@@ -177,6 +179,54 @@ impl Guarded {
             Ok(Ok(())) => {}
             Ok(Err(error)) => return Err(format!("can't send orders to the guard: {error}")),
             Err(_) => return Err(format!("the guard has not read its orders within {START_WITHIN:?}")),
+        }
+        Ok(guarded)
+    }
+
+    /// What another program of this process needs to continue with a guard whose program runs, and the socket.
+    ///
+    /// # Errors
+    /// The reason, if the program does not run, or no descriptors are left.
+    pub(super) fn hand_over(&self) -> Result<(GuardState, OwnedFd), String> {
+        let main = self.main.filter(|_| !self.is_tree_gone && !self.is_gone && !self.guard.is_reaped());
+        let main = main.ok_or("its program does not run")?;
+        let socket = self.socket.as_fd().try_clone_to_owned().map_err(|error| error.to_string())?;
+        let state = GuardState {
+            pid: self.guard_pid.as_raw(),
+            main: main.as_raw(),
+            cgroup: self.cgroup.clone(),
+            record: self.record.clone(),
+            unread: self.lines.rest().to_vec(),
+        };
+        Ok((state, socket))
+    }
+
+    /// Continues with a guard that the program before this one has handed over. It learns the present session.
+    ///
+    /// # Errors
+    /// If the socket can't be used.
+    pub(super) fn adopt(guards: &Guards, state: GuardState, socket: OwnedFd) -> io::Result<Guarded> {
+        let socket = std::os::unix::net::UnixStream::from(socket);
+        socket.set_nonblocking(true)?;
+        let socket = UnixStream::from_std(socket)?;
+        let (pid, main) = (Pid::from_raw(state.pid), Pid::from_raw(state.main));
+        let mut lines = Lines::default();
+        lines.push(&state.unread);
+        let mut guarded = Guarded {
+            guard: GuardProcess::Adopted { pid, is_reaped: false },
+            guard_pid: pid,
+            main: Some(main),
+            session: Some(main),
+            cgroup: state.cgroup,
+            record: state.record,
+            worker_session: guards.session.clone(),
+            socket,
+            lines,
+            is_tree_gone: false,
+            is_gone: false,
+        };
+        if let Some(order) = guarded.session_order() {
+            guarded.order(&order);
         }
         Ok(guarded)
     }
@@ -256,6 +306,11 @@ impl Guarded {
         }
     }
 
+    /// The main process, while it runs.
+    pub(super) fn main(&self) -> Option<Pid> {
+        self.main
+    }
+
     /// Sends the guard the new end of the lease.
     pub(super) fn until(&mut self, until: BootTime) {
         self.order(&Order::Until(until.into()));
@@ -301,7 +356,7 @@ impl Guarded {
         let mut sweep = Sweep::default();
         // While the guard exists, the whole tree descends from it. So it is frozen, and kept until all its descendants
         // are dead. If it was killed, this finds nothing; once it is reaped, its pid may be reused.
-        while !self.is_gone && self.guard.id().is_some() {
+        while !self.is_gone && !self.guard.is_reaped() {
             let _ = kill(self.guard_pid, Signal::SIGSTOP);
             let mut lingering = Lingering::default();
             let swept = self.kill_cgroup().and_then(|()| sweep.kill(self.guard_pid, &mut lingering));
@@ -314,8 +369,8 @@ impl Guarded {
         }
         // Then the processes that it left to others if it was killed from outside.
         while !self.is_gone {
-            let _ = self.guard.start_kill();
-            let _ = self.guard.wait().await;
+            self.guard.start_kill();
+            self.guard.wait().await;
             let looked = self.kill_cgroup().and_then(|()| orphans::remains(self.session));
             match (looked, self.cgroup_is_empty()) {
                 (Ok(found), Ok(true)) if found.is_empty() => self.mark_gone(),
@@ -343,8 +398,8 @@ impl Guarded {
     async fn reap(&mut self) {
         let ended = tokio::time::timeout(LINGERING_INTERVAL, self.guard.wait());
         if ended.await.is_err() {
-            let _ = self.guard.start_kill();
-            let _ = self.guard.wait().await;
+            self.guard.start_kill();
+            self.guard.wait().await;
         }
         self.mark_gone();
     }
@@ -368,7 +423,7 @@ impl Drop for Guarded {
         // The socket is closed, so the guard ends its tree and itself, and the runtime reaps it. This worker lives, and keeps
         // its session. The guard may be frozen by a `destroy` that was dropped, so it is continued. Its pid stays
         // registered: removed too early, the guard would be treated as an orphan.
-        if !self.is_gone && self.guard.id().is_some() {
+        if !self.is_gone && !self.guard.is_reaped() {
             self.order(&Order::Session(None));
             let _ = kill(self.guard_pid, Signal::SIGCONT);
         }
@@ -427,7 +482,7 @@ fn spawn(guards: &Guards, title: &str, output: Output) -> io::Result<Guarded> {
         .ok_or_else(|| io::Error::other("the guard has no process id"))?;
     registry.register(pid);
     Ok(Guarded {
-        guard,
+        guard: GuardProcess::Started(guard),
         guard_pid: pid,
         main: None,
         session: None,

@@ -2,7 +2,8 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,7 +38,7 @@ impl StateLock {
     /// # Errors
     /// [`LockError::Held`], at once, if another process holds it; [`LockError::Io`] with the path.
     pub fn acquire(state_dir: &Path, member: &str) -> Result<StateLock, LockError> {
-        let path = state_dir.join(format!("{}.lock", file_name(member)));
+        let path = path_of(state_dir, member);
         let io = |source| LockError::Io { path: path.clone(), source: Arc::new(source) };
         let runs = path.with_extension("runs");
         fs::create_dir_all(&runs).map_err(io)?;
@@ -85,6 +86,51 @@ impl StateLock {
         }
     }
 
+    /// Takes the lock that the program before this one has handed over.
+    ///
+    /// # Errors
+    /// If it is not the lock of `member` in `state_dir`.
+    pub(crate) fn adopt(state_dir: &Path, member: &str, lock: OwnedFd) -> Result<StateLock, LockError> {
+        let (path, file) = (path_of(state_dir, member), File::from(lock));
+        let is_same = fs::metadata(&path).and_then(|named| {
+            let held = file.metadata()?;
+            Ok((named.dev(), named.ino()) == (held.dev(), held.ino()))
+        });
+        let changed = || io::Error::other("it is not the lock that this worker has");
+        match is_same.and_then(|same| if same { Ok(()) } else { Err(changed()) }) {
+            Ok(()) => Ok(StateLock { file: Arc::new(file), runs: path.with_extension("runs"), path }),
+            Err(source) => Err(LockError::Io { path, source: Arc::new(source) }),
+        }
+    }
+
+    /// The process id of the worker of `member` in `state_dir`; `None` if no process has the lock.
+    ///
+    /// # Errors
+    /// If the lock file can't be read.
+    pub(crate) fn holder(state_dir: &Path, member: &str) -> io::Result<Option<i32>> {
+        let file = match File::open(path_of(state_dir, member)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            opened => opened?,
+        };
+        match file.try_lock_shared() {
+            Ok(()) => Ok(None),
+            Err(TryLockError::WouldBlock) => {
+                let mut written = String::new();
+                (&file).take(32).read_to_string(&mut written)?;
+                Ok(written.trim().parse().ok())
+            }
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    /// A descriptor of the lock that the next program of this process inherits.
+    ///
+    /// # Errors
+    /// If no descriptors are left.
+    pub(crate) fn hand_over(&self) -> io::Result<OwnedFd> {
+        self.fd().try_clone_to_owned()
+    }
+
     /// The lock file.
     pub fn path(&self) -> &Path {
         &self.path
@@ -106,6 +152,11 @@ impl StateLock {
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
+}
+
+/// The path of the lock file of `member`.
+pub(crate) fn path_of(state_dir: &Path, member: &str) -> PathBuf {
+    state_dir.join(format!("{}.lock", file_name(member)))
 }
 
 /// A member's name as a unique file name: characters that could change the path are escaped.

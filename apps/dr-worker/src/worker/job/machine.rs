@@ -13,7 +13,7 @@
 use zk_session::BootTime;
 
 use super::{
-    restart::{RestartHistory, Verdict},
+    restart::{RestartHistory, RestartState, Verdict},
     status::ProcessState,
 };
 use crate::{
@@ -99,6 +99,16 @@ impl Machine {
     /// The rules for ends from now on. The restarts so far count.
     pub(super) fn set_rules(&mut self, policy: RestartPolicy, codes: ExitCodes) {
         (self.policy, self.codes) = (policy, codes);
+    }
+
+    /// These restarts have been made before.
+    pub(super) fn with_restarts(self, restarts: RestartState) -> Self {
+        Self { restarts: restarts.into(), ..self }
+    }
+
+    /// The restarts, for the next program of this process.
+    pub(super) fn restart_state(&self) -> RestartState {
+        (&self.restarts).into()
     }
 
     pub(super) fn state(&self) -> ProcessState {

@@ -45,6 +45,22 @@ pub fn adopt_orphans() -> io::Result<()> {
     Ok(())
 }
 
+/// Registers guards that the program before this one has handed over, before [`adopt_orphans`]: they are no orphans.
+pub(crate) fn adopt_guards(guards: impl IntoIterator<Item = i32>) {
+    guards.into_iter().for_each(|pid| GuardRegistry::lock().register(Pid::from_raw(pid)));
+}
+
+/// No guard but these exists, and none is started while this is held.
+pub(crate) struct NoOthers(#[expect(dead_code, reason = "it is locked")] GuardRegistry);
+
+/// Whether no guard but these exists.
+///
+/// # Errors
+/// How many others there are: of hooks, probes and measurements.
+pub(crate) fn no_guards_but(guards: &[i32]) -> Result<NoOthers, usize> {
+    GuardRegistry::of_these(guards).map(NoOthers)
+}
+
 /// The registry of guards. While it is locked, no new child is treated as an orphan.
 pub(super) struct GuardRegistry(MutexGuard<'static, BTreeMap<Pid, u64>>);
 
@@ -60,6 +76,19 @@ impl GuardRegistry {
         // Without a start time the pid alone counts.
         let started = Process::read(pid).ok().flatten().map_or(UNSEEN, |process| process.started);
         self.0.insert(pid, started);
+    }
+
+    /// The registry, if its guards are exactly these. While it is held, no guard is started and none is registered.
+    ///
+    /// # Errors
+    /// How many others there are: of hooks, probes and measurements.
+    pub(super) fn of_these(guards: &[i32]) -> Result<GuardRegistry, usize> {
+        let mut registry = GuardRegistry::lock();
+        registry.forget_reaped();
+        match registry.0.keys().filter(|pid| !guards.contains(&pid.as_raw())).count() {
+            0 => Ok(registry),
+            others => Err(others),
+        }
     }
 
     /// Removes guards that the runtime has reaped.

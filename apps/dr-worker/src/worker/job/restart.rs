@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
 use zk_session::BootTime;
 
-use crate::config::RestartPolicy;
+use crate::{config::RestartPolicy, worker::guard::protocol::Millis};
 
 /// The decision after an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +22,34 @@ pub(super) struct RestartHistory {
     /// When each restart of the window was decided, oldest first.
     recent: VecDeque<BootTime>,
     total: u32,
+}
+
+/// The restarts so far, for the next program of this process.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct RestartState {
+    recent: Vec<Millis>,
+    total: u32,
+}
+
+impl RestartState {
+    /// The number of all restarts.
+    pub(super) fn total(&self) -> u32 {
+        self.total
+    }
+}
+
+impl From<RestartState> for RestartHistory {
+    fn from(state: RestartState) -> Self {
+        let recent = state.recent.into_iter().map(BootTime::from).collect();
+        Self { recent, total: state.total }
+    }
+}
+
+impl From<&RestartHistory> for RestartState {
+    fn from(history: &RestartHistory) -> Self {
+        let recent = history.recent.iter().copied().map(Millis::from).collect();
+        Self { recent, total: history.total }
+    }
 }
 
 impl RestartHistory {

@@ -1,17 +1,21 @@
 //! The handle on one leadership's run of a job.
 
 use std::sync::Arc;
+use std::time::Duration;
+use std::{io, os::fd::OwnedFd};
 
 use election_core::Leadership;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, oneshot, watch};
 use zk_session::BootTime;
 
 use super::{
     env::JobEnv,
     error::JobError,
-    guarded::Guards,
+    guarded::{Guarded, Guards},
+    handover::{Ask, HandedRun, RunState},
+    output,
     status::{ProcessState, ProcessStatus, Stopped},
-    supervisor::{Outcome, Supervisor},
+    supervisor::{Adopted, Outcome, Supervisor},
 };
 use crate::config::JobSpec;
 
@@ -25,7 +29,11 @@ pub struct JobRun {
     stop_by: watch::Sender<Option<BootTime>>,
     status: watch::Receiver<ProcessStatus>,
     outcome: watch::Receiver<Option<Outcome>>,
+    asks: mpsc::Sender<Ask<HandedRun>>,
 }
+
+/// How long the job's tasks may take to answer that it is handed over.
+const ANSWER_WITHIN: Duration = Duration::from_millis(500);
 
 /// When a job may work.
 #[derive(Clone, Debug)]
@@ -79,18 +87,59 @@ impl JobRun {
         time: WorkTime,
         guards: Guards,
     ) -> JobRun {
-        let (stop_by, stop_wishes) = watch::channel(None);
         let starting = ProcessStatus { state: ProcessState::Starting, pid: None, restarts: 0, problem: None };
-        let (status_sender, status) = watch::channel(starting);
+        JobRun::run(specs, env, time, guards, starting, None)
+    }
+
+    /// Continues a run that the program before this one has handed over, with its guard's socket and its output. The job
+    /// runs, and is ready.
+    ///
+    /// # Errors
+    /// If the descriptors can't be used.
+    ///
+    /// # Panics
+    /// As [`JobRun::start`].
+    pub(crate) fn adopt(
+        specs: watch::Receiver<Arc<JobSpec>>,
+        env: &JobEnv,
+        time: WorkTime,
+        guards: Guards,
+        state: RunState,
+        [socket, pipe]: [OwnedFd; 2],
+    ) -> io::Result<JobRun> {
+        let running = ProcessStatus {
+            state: ProcessState::Running,
+            pid: u32::try_from(state.main()).ok(),
+            restarts: state.restarts.total(),
+            problem: None,
+        };
+        let guarded = Guarded::adopt(&guards, state.guard, socket)?;
+        let copying = output::adopt(specs.clone(), env, guards.kept_output(), state.output, pipe)?;
+        let adopted = Adopted { guarded, copying, restarts: state.restarts };
+        Ok(JobRun::run(specs, env, time, guards, running, Some(adopted)))
+    }
+
+    fn run(
+        specs: watch::Receiver<Arc<JobSpec>>,
+        env: &JobEnv,
+        time: WorkTime,
+        guards: Guards,
+        status: ProcessStatus,
+        adopted: Option<Adopted>,
+    ) -> JobRun {
+        let (stop_by, stop_wishes) = watch::channel(None);
+        let (status_sender, status) = watch::channel(status);
         let (outcome_sender, outcome) = watch::channel(None);
+        let (asks, asked) = mpsc::channel(1);
         let job = specs.borrow().name.clone();
-        let supervisor = Supervisor::new(specs, env.clone(), guards, time, stop_wishes, status_sender);
+        let supervisor = Supervisor::new(specs, env.clone(), guards, time, stop_wishes, asked, status_sender);
+        let supervisor = supervisor.adopting(adopted);
         tokio::spawn(async move {
             let outcome = supervisor.supervise().await;
             // The receivers may be gone.
             let _ = outcome_sender.send(Some(outcome));
         });
-        JobRun { job, stop_by, status, outcome }
+        JobRun { job, stop_by, status, outcome, asks }
     }
 
     /// Waits until the job runs and its readiness probe has passed, or until it has ended and stays down
@@ -135,6 +184,19 @@ impl JobRun {
             *wish = Some(wish.map_or(by, |earlier| earlier.min(by)));
         });
         self.outcome().await.stopped
+    }
+
+    /// Hands the run over to the next program of this process.
+    ///
+    /// # Errors
+    /// The reason, if the job is not ready, is being stopped, or its tasks are busy.
+    pub(crate) async fn hand_over(&self) -> Result<HandedRun, String> {
+        let (answer, answered) = oneshot::channel();
+        let _ = self.asks.try_send(answer);
+        match tokio::time::timeout(ANSWER_WITHIN, answered).await {
+            Ok(Ok(handed)) => handed,
+            _ => Err("its tasks are busy, or have ended".to_owned()),
+        }
     }
 
     /// The state of the job's process, and its changes.

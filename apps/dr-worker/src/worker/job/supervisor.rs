@@ -8,17 +8,19 @@ use std::time::Duration;
 
 use metrics::counter;
 use nix::unistd::Pid;
-use tokio::sync::{AcquireError, Semaphore, SemaphorePermit, watch};
+use tokio::sync::{AcquireError, Semaphore, SemaphorePermit, mpsc, oneshot, watch};
 use zk_session::{BootTime, sleep_until};
 
 use super::{
     env::JobEnv,
     error::JobError,
     guarded::{ESCALATION_LAG, Guarded, Guards, Output},
+    handover::{Ask, HandedRun, RunState, hold},
     machine::{Decision, End, Event, Finish, Machine},
     notify::{NOTIFY_SOCKET, NotifySocket},
     output::{self, Copying, KeptOutput},
     probe::Probe,
+    restart::RestartState,
     run::WorkTime,
     status::{ProcessState, ProcessStatus, Stopped},
 };
@@ -77,6 +79,17 @@ pub(super) struct Supervisor {
     /// Why the last run ended, until the next one is ready.
     problem: Option<String>,
     status: watch::Sender<ProcessStatus>,
+    /// Requests to hand the job over to the next program of this process.
+    asks: mpsc::Receiver<Ask<HandedRun>>,
+    /// The run that the program before this one has handed over.
+    adopted: Option<Adopted>,
+}
+
+/// A run of the program that is ready, from the program before this one.
+pub(super) struct Adopted {
+    pub(super) guarded: Guarded,
+    pub(super) copying: Copying,
+    pub(super) restarts: RestartState,
 }
 
 /// A requested stop.
@@ -163,6 +176,7 @@ impl Supervisor {
         guards: Guards,
         time: WorkTime,
         stop_requests: watch::Receiver<Option<BootTime>>,
+        asks: mpsc::Receiver<Ask<HandedRun>>,
         status: watch::Sender<ProcessStatus>,
     ) -> Supervisor {
         let spec = Arc::clone(&specs.borrow_and_update());
@@ -186,7 +200,15 @@ impl Supervisor {
             machine,
             problem: None,
             status,
+            asks,
+            adopted: None,
         }
+    }
+
+    /// Continues this run, if there is one, instead of starting the program.
+    pub(super) fn adopting(mut self, adopted: Option<Adopted>) -> Supervisor {
+        self.adopted = adopted;
+        self
     }
 
     /// Runs the job until it is stopped or has failed. No process of it is left then.
@@ -225,6 +247,10 @@ impl Supervisor {
                 biased;
                 by = next_request(&mut self.stop_requests) => self.begin_stop(by),
                 () = pause => self.tell(Event::Start),
+                Some(ask) = self.asks.recv() => {
+                    drop(ask.send(Err(self.no_handover())));
+                    continue;
+                }
             };
         }
     }
@@ -307,6 +333,9 @@ impl Supervisor {
 
     /// Runs the program once. Returns when no process of it is left.
     async fn run_once(&mut self) -> Ended {
+        if let Some(adopted) = self.adopted.take() {
+            return self.run_adopted(adopted).await;
+        }
         self.renew();
         self.frozen.send_replace(false);
         self.publish(None);
@@ -328,6 +357,25 @@ impl Supervisor {
             }
         };
         drop(turn);
+        self.see_through(guarded, run).await
+    }
+
+    /// Continues a run that is ready.
+    async fn run_adopted(&mut self, adopted: Adopted) -> Ended {
+        let Adopted { guarded, copying, restarts } = adopted;
+        let policy = Machine::new(self.spec.restart, self.spec.exit_codes.clone());
+        self.machine = policy.with_restarts(restarts);
+        self.tell(Event::Start);
+        self.tell(Event::Ready);
+        let mut run = Run { main: guarded.main(), copying: Some(copying), ..Run::default() };
+        self.publish(run.pid());
+        tracing::info!(job = self.spec.name, pid = run.pid(), "job runs on under the upgraded worker");
+        self.check_liveness(&mut run);
+        self.see_through(guarded, run).await
+    }
+
+    /// Supervises the program to the end of its run.
+    async fn see_through(&mut self, guarded: Guarded, mut run: Run) -> Ended {
         self.attend(guarded, &mut run).await;
         run.cancel_probe.send_replace(true);
         if let Some(probe) = run.probe {
@@ -432,8 +480,33 @@ impl Supervisor {
                         self.probed(probed, &mut guarded, run);
                     }
                 }
+                Some(ask) = self.asks.recv() => self.hand_over(ask, &guarded, run).await,
             }
         }
+    }
+
+    /// Answers, and waits for the next program.
+    async fn hand_over(&self, ask: Ask<HandedRun>, guarded: &Guarded, run: &mut Run) {
+        let is_at_rest = self.machine.state() == ProcessState::Running
+            && !run.is_asked
+            && run.dead.is_none()
+            && self.stop.is_none()
+            && !*self.frozen.borrow();
+        let (held, released) = oneshot::channel();
+        let handed = async {
+            let copying = run.copying.as_ref().filter(|_| is_at_rest).ok_or_else(|| self.no_handover())?;
+            let output = copying.hand_over().await?;
+            let (guard, socket) = guarded.hand_over()?;
+            let state = RunState { guard, restarts: self.machine.restart_state(), output: output.state };
+            Ok(HandedRun { state, socket, output: output.pipe, held: [held, output.held] })
+        };
+        if ask.send(handed.await).is_ok() {
+            hold(released).await;
+        }
+    }
+
+    fn no_handover(&self) -> String {
+        format!("its process is {}", self.machine.state().as_str())
     }
 
     fn probed(&mut self, probed: Probed, guarded: &mut Guarded, run: &mut Run) {
@@ -699,8 +772,9 @@ mod tests {
         let starting = ProcessStatus { state: ProcessState::Starting, pid: None, restarts: 0, problem: None };
         let (status, _) = watch::channel(starting);
         let (_, specs) = watch::channel(Arc::new(JobSpec::example()));
-        let supervisor =
-            Supervisor::new(specs, JobEnv::default(), Guards::new(), work_until.into(), stop_requests, status);
+        let (_asks, asked) = mpsc::channel(1);
+        let (env, guards) = (JobEnv::default(), Guards::new());
+        let supervisor = Supervisor::new(specs, env, guards, work_until.into(), stop_requests, asked, status);
         let supervised = tokio::spawn(supervisor.supervise());
         stop.send_replace(Some(BootTime::now() + Duration::from_secs(30)));
         let outcome = tokio::time::timeout(Duration::from_secs(20), supervised).await;

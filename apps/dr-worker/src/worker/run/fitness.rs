@@ -11,10 +11,15 @@ use crate::{
 };
 
 /// Runs until it is dropped. The first answer counts at once, because the member is not elected before it. Later a
-/// failure has to repeat itself before leadership moves.
-pub(super) async fn keep(slot: Arc<JobSlot>, election: Election, check: Check) {
+/// failure has to repeat itself before leadership moves; that is so from the beginning if the member continues (`is_again`)
+/// and was healthy.
+pub(super) async fn keep(slot: Arc<JobSlot>, election: Election, check: Check, is_again: bool) {
     let job = slot.name();
-    let mut tally = Tally::reporting_the_first(check.failures);
+    let was_healthy = is_again && election.status().now().health == Health::Healthy;
+    let mut tally = match was_healthy {
+        true => Tally::new(check.failures),
+        false => Tally::reporting_the_first(check.failures),
+    };
     loop {
         let next = Instant::now() + check.interval();
         let role = election.status().now().role.as_str();

@@ -1,6 +1,8 @@
 //! The application of a job's election.
 
 use std::{
+    convert::Infallible,
+    future::pending,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -9,6 +11,7 @@ use election_core::{
     ElectionEvent, Failure, Handler, Leadership, Nomination, StopOrder,
     record::{Cause, Current},
 };
+use tokio::sync::watch;
 use zk_session::BootTime;
 
 use super::{
@@ -22,7 +25,7 @@ use crate::{
         job::{Deadline, JobEnv, JobError},
         metrics,
         probes::Answers,
-        state::JobSlot,
+        state::{JobSlot, Renewals},
     },
 };
 
@@ -60,6 +63,24 @@ impl JobHandler {
         // No code panics while it is locked.
         self.silent_since.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Leads on until the work has failed.
+    async fn lead_on(&self, leadership: &Leadership) -> Result<(), Failure> {
+        let orders = self.orders().take();
+        let orders = orders.or_else(|| self.source.as_ref().map(Orders::follow));
+        if let Some(mut orders) = orders {
+            return orders.lead(&self.work, leadership).await;
+        }
+        let Some(run) = self.work.slot.running() else { return Err(Failure::new("the job is not running")) };
+        let after_ready = async {
+            self.work.after_ready(leadership).await;
+            std::future::pending().await
+        };
+        tokio::select! {
+            error = run.finished() => Err(error.into()),
+            never = after_ready => never,
+        }
+    }
 }
 
 impl Handler for JobHandler {
@@ -92,19 +113,11 @@ impl Handler for JobHandler {
     }
 
     async fn lead(&self, leadership: &Leadership) -> Result<(), Failure> {
-        let orders = self.orders().take();
-        let orders = orders.or_else(|| self.source.as_ref().map(Orders::follow));
-        if let Some(mut orders) = orders {
-            return orders.lead(&self.work, leadership).await;
-        }
-        let Some(run) = self.work.slot.running() else { return Err(Failure::new("the job is not running")) };
-        let after_ready = async {
-            self.work.after_ready(leadership).await;
-            std::future::pending().await
-        };
+        let renewals = self.work.slot.take_adopted();
         tokio::select! {
-            error = run.finished() => Err(error.into()),
-            never = after_ready => never,
+            biased;
+            never = renew(renewals, leadership) => match never {},
+            led = self.lead_on(leadership) => led,
         }
     }
 
@@ -159,6 +172,26 @@ fn detected(
     };
     let detected = now.duration_since(silent_since).checked_sub(metrics::took(phases))?;
     (detected <= 2 * session_timeout).then_some(detected)
+}
+
+/// Tells a job that the program before this one has handed over when it may work; it has no other way to know.
+async fn renew(renewals: Option<Renewals>, leadership: &Leadership) -> Infallible {
+    if let Some(Renewals { until, suspended }) = renewals {
+        let mut work_until: watch::Receiver<BootTime> = leadership.work_until().into();
+        let mut rests: watch::Receiver<bool> = leadership.suspended().into();
+        loop {
+            until.send_replace(*work_until.borrow_and_update());
+            suspended.send_replace(*rests.borrow_and_update());
+            let ended = tokio::select! {
+                changed = work_until.changed() => changed.is_err(),
+                changed = rests.changed() => changed.is_err(),
+            };
+            if ended {
+                break;
+            }
+        }
+    }
+    pending().await
 }
 
 #[cfg(test)]

@@ -1,11 +1,16 @@
 //! Joins one election per job, and starts the tasks that measure and watch beside each.
 
-use std::sync::Arc;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    os::fd::OwnedFd,
+    sync::Arc,
+    time::Duration,
+};
 
-use election_core::{Election, Leftovers, Paths, operator::Observer};
+use election_core::{Election, ElectionConfig, Leftovers, Paths, operator::Observer};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use tokio::task::JoinSet;
-use zk_session::Session;
+use zk_session::{BootTime, Session, SessionPin};
 
 use super::{
     fencing::Fencing,
@@ -16,6 +21,7 @@ use super::{
     parts::{JobParts, Parts},
     session,
     settings::{election, needs, profile},
+    upgrade::{Expected, conclude},
     watch,
 };
 use crate::{
@@ -29,21 +35,37 @@ use crate::{
         job::{self, Guards, StateLock},
         probes::{self, Answers, Prober},
         state::{Job, JobSlot, Vacancy, Worker},
+        upgrade::{
+            report::Continued,
+            transfer::{Handed, HandedJob},
+        },
     },
 };
 
 /// How many elections are looked at, at a time, before the worker joins them.
 const LOOKED_AT_ONCE: usize = 64;
 
+/// What a worker has on this node when it joins.
+pub(super) struct Here<'a> {
+    pub(super) lock: &'a StateLock,
+    pub(super) memory: &'a Memory,
+    pub(super) http_port: u16,
+    /// If it continues.
+    pub(super) again: Option<Again>,
+}
+
 pub(super) async fn join(
     config: &Config,
     session: &Session,
     worker: &Arc<Worker>,
-    lock: &StateLock,
-    memory: &Memory,
-    http_port: u16,
+    here: Here<'_>,
     background: &mut JoinSet<()>,
 ) -> Result<Parts, Error> {
+    let Here { lock, memory, http_port, again } = here;
+    // Before anything else happens on a session that was handed over: no other one is made while the jobs of this one run.
+    let pin = session.pin();
+    let is_again = again.is_some();
+    let mut again = Returning::new(again, pin)?;
     let incarnation = session.active().await.map_err(|e| Error::Unreachable(e.to_string()))?;
     let granted = incarnation.granted_timeout();
     if granted != config.zookeeper.session_timeout {
@@ -62,7 +84,8 @@ pub(super) async fn join(
     let mut parts = Parts { http_port, guards: guards.clone(), jobs: Vec::new(), led, site_check, balanced };
     // All of them before the first election begins: elections use the same session.
     let observer = Observer::new(incarnation);
-    let looks = config.jobs.iter().map(|job| look(&observer, config, job, memory));
+    let again_names = again.names();
+    let looks = config.jobs.iter().map(|job| look(&observer, config, job, memory, &again_names));
     let looked: Vec<_> = stream::iter(looks).buffered(LOOKED_AT_ONCE).try_collect().await?;
     for (job, Looked { paths, leftovers }) in config.jobs.iter().zip(looked) {
         if job.spec.no_new_privileges == Some(false) && !has_cgroups && !may_kill_any_user() {
@@ -104,13 +127,15 @@ pub(super) async fn join(
             has_elector: decides,
             fence,
         });
-        if let (Some(fencing), Some(ballot)) = (fencing.clone(), memory.proved(&path)) {
+        // The leadership of a worker that continues has not ended.
+        let ended = memory.proved(&path).filter(|_| !is_again);
+        if let (Some(fencing), Some(ballot)) = (fencing.clone(), ended) {
             let job = job.name().to_owned();
             background.spawn(async move { fencing.returned(&job, &ballot).await });
         }
         let handler = JobHandler::new(Arc::clone(&slot), fencing, Arc::clone(&answers), granted, orders);
         let election = election(config, job, &paths, &slot, http_port).leftovers(leftovers);
-        let election = Election::join(session.clone(), election, handler);
+        let election = again.join(session, election, &slot, handler)?;
         if suspect_after.is_some() {
             suspecting.push(election.clone());
         }
@@ -130,7 +155,7 @@ pub(super) async fn join(
         if prober.needs_peers() {
             probes::check_own_address(&config.http.listen, &config.node.address);
         }
-        parts.jobs.push(JobParts::start(Arc::clone(&slot), prober));
+        parts.jobs.push(JobParts::start(Arc::clone(&slot), prober, is_again));
         let vacancy = Arc::new(Vacancy::new());
         background.spawn(Arc::clone(&vacancy).keep(election.clone(), session.clone()));
         jobs.push(Job { election, slot, slots: job.policy.election.slots, vacancy });
@@ -141,9 +166,10 @@ pub(super) async fn join(
     }
     background.spawn(watch::timing(session.clone(), Arc::clone(worker)));
     if config.node.site_check.is_some() {
-        parts.check_site(config);
+        parts.check_site(config, is_again);
     }
-    let balancer = match balance::join(config, session, profile(config, http_port))? {
+    let leftovers = if is_again { Leftovers::Remove } else { Leftovers::Wait };
+    let balancer = match balance::join(config, session, profile(config, http_port), leftovers)? {
         Some((balancer, balanced)) => {
             background.spawn(balance::watch(balancer.clone()));
             parts.balanced = Some(balanced);
@@ -152,7 +178,81 @@ pub(super) async fn join(
         None => None,
     };
     worker.joined(session.clone(), jobs, balancer);
+    again.conclude(lock, granted, background);
     Ok(parts)
+}
+
+/// A worker that continues after an upgrade in place.
+pub(super) struct Again {
+    pub(super) handed: Handed,
+    /// The descriptors of its running jobs.
+    pub(super) runs: Vec<[OwnedFd; 2]>,
+}
+
+/// The elections in which this worker continues; none if it starts.
+struct Returning {
+    pin: Option<SessionPin>,
+    handed: Option<Handed>,
+    elections: BTreeMap<String, (HandedJob, Option<[OwnedFd; 2]>)>,
+    expected: Vec<Expected>,
+}
+
+impl Returning {
+    fn new(again: Option<Again>, pin: Option<SessionPin>) -> Result<Self, Error> {
+        let Some(Again { mut handed, runs }) = again else {
+            return Ok(Self { pin: None, handed: None, elections: BTreeMap::new(), expected: Vec::new() });
+        };
+        let session = handed.session.ticket().session_id;
+        let pin = pin.filter(|pin| pin.incarnation().session_id() == session);
+        let pin = pin.ok_or_else(|| Error::Unreachable(format!("the session {session} is over")))?;
+        let mut runs = runs.into_iter();
+        let mut elections = BTreeMap::new();
+        for job in std::mem::take(&mut handed.jobs) {
+            let runs_here = job.slot.as_ref().is_some_and(|slot| slot.run.is_some());
+            let run = if runs_here { runs.next() } else { None };
+            elections.insert(job.name.clone(), (job, run));
+        }
+        Ok(Self { pin: Some(pin), handed: Some(handed), elections, expected: Vec::new() })
+    }
+
+    fn names(&self) -> BTreeSet<String> {
+        self.elections.keys().cloned().collect()
+    }
+
+    /// Continues in an election, or joins it.
+    fn join(
+        &mut self,
+        session: &Session,
+        config: ElectionConfig,
+        slot: &Arc<JobSlot>,
+        handler: JobHandler,
+    ) -> Result<Election, Error> {
+        let (Some(pin), Some((job, run))) = (&self.pin, self.elections.remove(slot.name())) else {
+            return Ok(Election::join(session.clone(), config, handler));
+        };
+        let HandedJob { name, election: from, slot: handed } = job;
+        let lease = from.lease().map(BootTime::from_duration);
+        let leadership = from.leadership();
+        if let Some(handed) = handed {
+            let work_until = lease.unwrap_or_else(BootTime::now);
+            slot.adopt(handed, run, work_until)
+                .map_err(|error| Error::Internal(format!("can't continue job {name}: {error}")))?;
+        }
+        let election = Election::resume(session.clone(), pin.clone(), config, from, handler)
+            .map_err(|error| Error::Internal(format!("can't continue job {name}: {error}")))?;
+        if let Some((term, fencing_token)) = leadership {
+            let continued = Continued { job: name, term, fencing_token };
+            self.expected.push(Expected { election: election.clone(), continued, lease });
+        }
+        Ok(election)
+    }
+
+    /// Reports the outcome, if this worker continues.
+    fn conclude(self, lock: &StateLock, within: Duration, background: &mut JoinSet<()>) {
+        if let Some(handed) = self.handed {
+            conclude(&handed, self.expected, lock, within, background);
+        }
+    }
 }
 
 /// What is known of an election before this worker joins it.
@@ -166,9 +266,14 @@ async fn look(
     config: &Config,
     job: &JobConfig,
     memory: &Memory,
+    again: &BTreeSet<String>,
 ) -> Result<Looked, Error> {
     let paths = Paths::new(&config.zookeeper.root, job.name())
         .map_err(|wrong| Error::Setting { key: "job", message: wrong.to_string() })?;
+    // The program before this one has looked, and a lease does not wait.
+    if again.contains(job.name()) {
+        return Ok(Looked { paths, leftovers: Leftovers::Wait });
+    }
     check_recipe(observer, &paths, job).await?;
     if let Some(problem) = access_problem(observer.session(), &config.zookeeper, &paths).await? {
         tracing::warn!(job = job.name(), "{problem}");

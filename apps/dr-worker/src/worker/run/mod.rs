@@ -26,10 +26,11 @@ mod session;
 mod settings;
 mod site_check;
 mod task;
+mod upgrade;
 mod watch;
 mod work;
 
-use std::{process, sync::Arc, time::Duration};
+use std::{io, os::fd::OwnedFd, process, sync::Arc, time::Duration};
 
 use election_core::Ended;
 use tokio::{net::TcpListener, task::JoinSet};
@@ -41,6 +42,7 @@ use super::{
     metrics,
     state::Worker,
     systemd::{Phase, ServiceManager},
+    upgrade::{begin, requested, transfer::Resumed},
 };
 use crate::{
     config::{Config, HostPort, JobConfig, Sources},
@@ -49,9 +51,10 @@ use crate::{
     logging,
     signals::{self, Reloads, Signals},
 };
-use join::join;
+use join::{Again, Here, join};
 use memory::Memory;
 use parts::Parts;
+use upgrade::Upgrades;
 
 /// How long to wait for ZooKeeper to close the session.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -62,11 +65,21 @@ const SWEEP_WITHIN: Duration = Duration::from_secs(2);
 /// How long the last lines may take: those of jobs at the end, those of the log after a panic.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
+/// How a worker begins.
+pub(crate) enum Beginning {
+    /// It starts.
+    Start,
+    /// It starts beside something that ends with this program: it can't be upgraded in place.
+    StartFixed,
+    /// It continues after an upgrade in place.
+    Resume(Box<Resumed>),
+}
+
 /// Runs the daemon until a signal ends it. `sources` are those of the configuration, which are read again on request.
 ///
 /// # Errors
 /// Why it could not start, or could not go on.
-pub(crate) async fn run(config: Config, sources: Sources) -> Result<(), Error> {
+pub(crate) async fn run(config: Config, sources: Sources, beginning: Beginning) -> Result<(), Error> {
     let jobs = config.jobs.iter().map(JobConfig::name);
     logging::identify(config.node.id.as_str(), config.node.site.as_str(), jobs);
     let mut signals = Signals::new().map_err(|e| Error::Internal(format!("no signals: {e}")))?;
@@ -77,14 +90,24 @@ pub(crate) async fn run(config: Config, sources: Sources) -> Result<(), Error> {
             tracing::warn!(%error, "can't log ignored signals");
         }
     });
+    tokio::spawn(async {
+        if let Err(error) = signals::on_upgrade(begin).await {
+            tracing::warn!(%error, "can't receive the signal that asks for an upgrade");
+        }
+    });
     let mut manager = ServiceManager::of_this_process();
+    // Started in `resume` before a signal is heard: a job runs, and its end takes elections.
+    let is_resumed = matches!(beginning, Beginning::Resume(_));
+    if is_resumed {
+        signals::unblock_all();
+    }
     let started = tokio::select! {
         // The start is dropped, and leaves nothing behind.
-        name = signals.next() => {
+        name = signals.next(), if !is_resumed => {
             tracing::info!(signal = name, "stopped during the start");
             return Ok(());
         }
-        started = start(&config) => started,
+        started = start(&config, beginning) => started,
         never = manager.keep(Phase::Starting) => match never {},
     };
     let result = match started {
@@ -94,23 +117,36 @@ pub(crate) async fn run(config: Config, sources: Sources) -> Result<(), Error> {
     result.map_err(|error| error.located(|key, message| config.problem(key, message)))
 }
 
-async fn start(config: &Config) -> Result<Running, Error> {
+async fn start(config: &Config, beginning: Beginning) -> Result<Running, Error> {
+    let is_fixed = matches!(beginning, Beginning::StartFixed);
+    let resumed = match beginning {
+        Beginning::Resume(resumed) => Some(*resumed),
+        Beginning::Start | Beginning::StartFixed => None,
+    };
+    if let Some(resumed) = &resumed {
+        descriptors::inherit_limit(resumed.handed.open_files);
+    }
     descriptors::raise_limit()
         .map_err(|e| Error::Internal(format!("can't raise the limit of open files: {e}")))?;
     let connections = descriptors::clients_beside(&config.jobs)?;
-    // The guard of a killed worker needs this long to stop its job.
-    let patience = config.jobs.iter().map(|job| job.spec.stop_budget()).max().unwrap_or_default();
-    let by = BootTime::now() + patience + Duration::from_millis(500);
-    let lock = StateLock::acquire_by(&config.node.state_dir, config.node.id.as_str(), by).await?;
-    let swept = job::sweep(&lock, BootTime::now() + SWEEP_WITHIN).await;
-    if let Err(left) = &swept {
-        tracing::error!(
-            "an earlier worker and its guard were killed together, and its job may still run: {left}; \
-            this worker waits for the session of the earlier one to end"
-        );
-    }
-    let memory = Memory::beside(lock.path(), swept.is_ok());
-    let listener = listen(&config.http.listen).await?;
+    let (state_dir, member) = (&config.node.state_dir, config.node.id.as_str());
+    let (handed, lock, inherited, runs) = match resumed {
+        None => (None, acquire(config).await?, None, Vec::new()),
+        Some(Resumed { handed, descriptors }) => {
+            let lock = StateLock::adopt(state_dir, member, descriptors.lock)?;
+            let is_same = handed.listen == config.http.listen.to_string();
+            (Some(handed), lock, is_same.then_some(descriptors.listener), descriptors.runs)
+        }
+    };
+    // The jobs of a worker that continues are no left-overs.
+    let is_gone = handed.is_some() || sweep(&lock).await;
+    let memory = Memory::beside(lock.path(), is_gone);
+    let listener = match inherited {
+        Some(listener) => adopt_listener(listener).map_err(|e| cannot_listen(&config.http.listen, &e))?,
+        None => listen(&config.http.listen).await?,
+    };
+    let upgrades = Upgrades::new(&lock, &listener, !is_fixed)
+        .map_err(|e| Error::Internal(format!("can't prepare for upgrades: {e}")))?;
     let address = listener.local_addr().map_err(|e| cannot_listen(&config.http.listen, &e))?;
     let metrics = metrics::install(&config.node, &config.jobs)?;
     let (keeper, certificates) = certificates::load(config)?;
@@ -126,15 +162,53 @@ async fn start(config: &Config) -> Result<Running, Error> {
     tracing::info!(http = %address, "listening");
 
     let suspect_after = config.jobs.iter().filter_map(JobConfig::suspect_after).min();
-    let session = connect(&config.zookeeper, suspect_after).await?;
-    let joined = join(config, &session, &worker, &lock, &memory, address.port(), &mut background).await;
+    let ticket = handed.as_ref().map(|handed| handed.session.ticket());
+    let session = connect(&config.zookeeper, suspect_after, ticket).await?;
+    let is_resumed = handed.is_some();
+    let again = handed.map(|handed| Again { handed, runs });
+    let here = Here { lock: &lock, memory: &memory, http_port: address.port(), again };
+    let joined = join(config, &session, &worker, here, &mut background).await;
     match joined {
-        Ok(parts) => Ok(Running { worker, session, parts, background, _lock: lock }),
+        Ok(parts) => Ok(Running { worker, session, parts, background, upgrades, _lock: lock }),
+        Err(error) if is_resumed => abandon(&error),
         Err(error) => {
             let _ = session.close(FAREWELL).await;
             Err(error)
         }
     }
+}
+
+/// Waits for the lock, while the guard of a killed worker stops its job.
+async fn acquire(config: &Config) -> Result<StateLock, Error> {
+    let patience = config.jobs.iter().map(|job| job.spec.stop_budget()).max().unwrap_or_default();
+    let by = BootTime::now() + patience + Duration::from_millis(500);
+    Ok(StateLock::acquire_by(&config.node.state_dir, config.node.id.as_str(), by).await?)
+}
+
+/// Ends what an earlier worker has left behind. Returns whether nothing of it is left.
+async fn sweep(lock: &StateLock) -> bool {
+    let swept = job::sweep(lock, BootTime::now() + SWEEP_WITHIN).await;
+    if let Err(left) = &swept {
+        tracing::error!(
+            "an earlier worker and its guard were killed together, and its job may still run: {left}; \
+            this worker waits for the session of the earlier one to end"
+        );
+    }
+    swept.is_ok()
+}
+
+/// Ends this process without closing the session: its jobs run, and only their guards know when none is left. They end
+/// them, and the last one closes the session.
+fn abandon(error: &Error) -> ! {
+    tracing::error!(%error, "the worker can't continue after an upgrade; its guards end the jobs");
+    logging::flush(LAST_LINES);
+    process::exit(error.exit_code() as i32)
+}
+
+fn adopt_listener(listener: OwnedFd) -> io::Result<TcpListener> {
+    let listener = std::net::TcpListener::from(listener);
+    listener.set_nonblocking(true)?;
+    TcpListener::from_std(listener)
 }
 
 async fn listen(at: &HostPort) -> Result<TcpListener, Error> {
@@ -155,6 +229,7 @@ struct Running {
     session: Session,
     parts: Parts,
     background: JoinSet<()>,
+    upgrades: Upgrades,
     /// Held until no process of this worker is left.
     _lock: StateLock,
 }
@@ -174,6 +249,10 @@ impl Running {
         }
         let result = loop {
             break tokio::select! {
+            () = requested() => {
+                self.upgrades.attempt(&self.worker, &self.session).await;
+                continue;
+            }
             () = reloads.next() => {
                 self.reload(sources, manager).await;
                 continue;

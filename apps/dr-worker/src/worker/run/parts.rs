@@ -46,13 +46,14 @@ pub(super) struct JobParts {
 }
 
 impl JobParts {
-    pub(super) fn start(slot: Arc<JobSlot>, prober: Prober) -> Self {
+    /// `is_again`: this member continues, and has reported its health.
+    pub(super) fn start(slot: Arc<JobSlot>, prober: Prober, is_again: bool) -> Self {
         let spec = slot.spec();
         let measured = Arc::new(Measured::of(prober.election.clone()));
         let probing = Task::spawn(probes::run(prober.clone()));
         let mut parts = Self { slot, prober, measured, probing, measuring: None, checking: None };
         parts.measuring = spec.measure.clone().map(|measure| parts.measure(measure));
-        parts.checking = spec.fitness.clone().map(|check| parts.check(check));
+        parts.checking = spec.fitness.clone().map(|check| parts.check(check, is_again));
         parts
     }
 
@@ -65,8 +66,8 @@ impl JobParts {
         Task::spawn(measure::keep(Arc::clone(&self.slot), self.election(), publishes, measure))
     }
 
-    fn check(&self, check: config::Check) -> Task {
-        Task::spawn(fitness::keep(Arc::clone(&self.slot), self.election(), check))
+    fn check(&self, check: config::Check, is_again: bool) -> Task {
+        Task::spawn(fitness::keep(Arc::clone(&self.slot), self.election(), check, is_again))
     }
 
     pub(super) fn own_job(&self, job: &JobConfig) -> OwnJob {
@@ -90,7 +91,7 @@ impl JobParts {
         }
         if was.spec.fitness != is.spec.fitness {
             // The last result counts until the new check has one.
-            self.checking = is.spec.fitness.clone().map(|check| self.check(check));
+            self.checking = is.spec.fitness.clone().map(|check| self.check(check, false));
             if self.checking.is_none() {
                 self.prober.election.set_health(Health::Unchecked);
             }
@@ -120,7 +121,7 @@ impl Parts {
         }
         if old.node.site_check != new.node.site_check {
             self.site_check = None;
-            self.check_site(new);
+            self.check_site(new, false);
         }
         if let Some(balanced) = &self.balanced {
             match Balanced::of(new) {
@@ -135,11 +136,12 @@ impl Parts {
     }
 
     /// Checks the site from now on, if the configuration says so.
-    pub(super) fn check_site(&mut self, config: &Config) {
+    pub(super) fn check_site(&mut self, config: &Config, is_again: bool) {
         let elections: Vec<_> = self.jobs.iter().map(JobParts::election).collect();
         self.site_check = match config.node.site_check.clone() {
             Some(check) => {
-                let check = site_check::keep(config.node.clone(), check, elections, self.guards.clone());
+                let check =
+                    site_check::keep(config.node.clone(), check, elections, self.guards.clone(), is_again);
                 Some(Task::spawn(check))
             }
             None => {

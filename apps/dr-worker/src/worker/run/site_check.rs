@@ -12,14 +12,24 @@ use crate::{
 
 /// Runs until it is dropped. One success is enough to be healthy again: an error costs little, because most members of
 /// the site have to agree.
-pub(super) async fn keep(node: NodeConfig, check: Check, elections: Vec<Election>, guards: Guards) {
+pub(super) async fn keep(
+    node: NodeConfig,
+    check: Check,
+    elections: Vec<Election>,
+    guards: Guards,
+    is_again: bool,
+) {
     let env: BTreeMap<_, _> = [("DR_MEMBER", node.id.to_string()), ("DR_SITE", node.site.to_string())]
         .into_iter()
         .map(|(name, value)| (name.to_owned(), value))
         .collect();
     let mut tally = Tally::new(check.failures);
-    // Until the first answer, no leadership moves here after a failure of another site.
-    elections.iter().for_each(|election| election.set_site_health(Some(Health::Unknown)));
+    // Until the first answer, no leadership moves here after a failure of another site. A member that continues (`is_again`)
+    // has reported an answer.
+    elections
+        .iter()
+        .filter(|_| !is_again)
+        .for_each(|election| election.set_site_health(Some(Health::Unknown)));
     loop {
         let next = Instant::now() + check.interval();
         let outcome = check_once(&check.probe, "site check", &env, &guards).await;

@@ -103,6 +103,9 @@ impl JobWork {
 
     /// Runs the hook after the job is ready; without a job it does nothing.
     pub(super) async fn after_ready(&self, leadership: &Leadership) {
+        if self.slot.take_past_ready() {
+            return;
+        }
         if let Some(env) = self.slot.env() {
             self.try_hook(HookName::AfterReady, &env, Some(leadership.work_until().into())).await;
         }

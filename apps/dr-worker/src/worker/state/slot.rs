@@ -6,6 +6,8 @@ use std::{
 };
 
 use election_core::record::StoppedJob;
+use serde::{Deserialize, Serialize};
+use std::os::fd::OwnedFd;
 use tokio::sync::watch;
 use zk_session::BootTime;
 
@@ -13,8 +15,8 @@ use crate::{
     config::{Check, FenceCommand, HookMode, HookName, JobConfig, JobSpec, NodeConfig},
     logging, wall,
     worker::job::{
-        AsyncHooks, Deadline, Guards, HookProblem, HookRuns, JobEnv, JobError, JobRun, ProcessState,
-        ProcessStatus, WorkTime, check_fitness, run_measure,
+        AsyncHooks, Deadline, Guards, HandedRun, HookProblem, HookRuns, JobEnv, JobError, JobRun,
+        ProcessState, ProcessStatus, RunState, WorkTime, check_fitness, run_measure,
     },
 };
 
@@ -50,6 +52,25 @@ struct State {
     stop_budget: Duration,
     /// How long the job may take to be ready.
     takeover_timeout: Duration,
+    /// Renews the lease of a run that the program before this one has handed over.
+    adopted: Option<Renewals>,
+    /// The leadership was handed over, so its hook after readiness has run.
+    is_past_ready: bool,
+}
+
+/// What crosses of a job that this member leads, to the next program of this process.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::worker) struct SlotState {
+    env: Option<JobEnv>,
+    stopped: Option<StoppedJob>,
+    pub(in crate::worker) run: Option<RunState>,
+    restarts: u64,
+}
+
+/// When a run that was handed over may work, from the leadership that continues.
+pub(in crate::worker) struct Renewals {
+    pub(in crate::worker) until: watch::Sender<BootTime>,
+    pub(in crate::worker) suspended: watch::Sender<bool>,
 }
 
 /// Why a leader does not serve, by an operator's request.
@@ -213,6 +234,73 @@ impl JobSlot {
         run
     }
 
+    /// Hands the job over to the next program of this process, while this member leads it.
+    ///
+    /// # Errors
+    /// The reason, if it is neither ready nor stopped by an operator.
+    pub(in crate::worker) async fn hand_over(&self) -> Result<(SlotState, Option<HandedRun>), String> {
+        let (env, stopped, run, restarts) = {
+            let state = self.lock();
+            let stopped = match &state.halt {
+                Some(Halt::Starting) => return Err("it is being started".to_owned()),
+                Some(Halt::Stopped(order)) => Some(order.clone()),
+                None => None,
+            };
+            (state.env.clone(), stopped, state.run.clone(), state.restarts)
+        };
+        if run.is_none() != stopped.is_some() {
+            return Err("it is being started or stopped".to_owned());
+        }
+        let handed = match &run {
+            Some(run) => Some(run.hand_over().await?),
+            None => None,
+        };
+        Ok((SlotState { env, stopped, run: None, restarts }, handed))
+    }
+
+    /// Continues a job that the program before this one has handed over; its lease ends at `work_until` as far as is known.
+    ///
+    /// # Errors
+    /// If a descriptor can't be used.
+    pub(in crate::worker) fn adopt(
+        &self,
+        handed: SlotState,
+        descriptors: Option<[OwnedFd; 2]>,
+        work_until: BootTime,
+    ) -> std::io::Result<()> {
+        self.arrives();
+        if let Some(env) = handed.env {
+            self.enter(env);
+        }
+        let (until, lease) = watch::channel(work_until);
+        let (suspended, rest) = watch::channel(false);
+        let env = self.env().unwrap_or_else(|| self.env_of_member());
+        let run = match handed.run.zip(descriptors) {
+            Some((run, descriptors)) => {
+                let (specs, time) = (self.specs.subscribe(), WorkTime::new(lease, rest));
+                Some(Arc::new(JobRun::adopt(specs, &env, time, self.guards.clone(), run, descriptors)?))
+            }
+            None => None,
+        };
+        let mut state = self.lock();
+        (state.run, state.restarts) = (run, handed.restarts);
+        state.halt = handed.stopped.map(Halt::Stopped);
+        (state.adopted, state.is_past_ready) = (Some(Renewals { until, suspended }), true);
+        drop(state);
+        self.turns.send_modify(|turns| *turns += 1);
+        Ok(())
+    }
+
+    /// What renews the lease of a run that was handed over; once.
+    pub(in crate::worker) fn take_adopted(&self) -> Option<Renewals> {
+        self.lock().adopted.take()
+    }
+
+    /// Whether the hook after readiness has run before the handover; once.
+    pub(in crate::worker) fn take_past_ready(&self) -> bool {
+        std::mem::take(&mut self.lock().is_past_ready)
+    }
+
     pub(in crate::worker) fn running(&self) -> Option<Arc<JobRun>> {
         self.lock().run.clone()
     }
@@ -272,6 +360,7 @@ impl JobSlot {
         logging::set_term(self.name(), None);
         let mut state = self.lock();
         state.halt = None;
+        (state.adopted, state.is_past_ready) = (None, false);
         state.presence = Presence::Left(BootTime::now());
     }
 

@@ -8,6 +8,8 @@ use std::{
     time::Duration,
 };
 
+use serde::{Deserialize, Serialize};
+
 use super::line::{Line, Rank};
 use crate::{
     engine::{
@@ -104,7 +106,35 @@ struct Leftover {
     owner: i64,
 }
 
+/// The standing of a candidate whose record is in ZooKeeper: what crosses to another process.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(in crate::engine) struct Standing {
+    drawn: u32,
+    record: String,
+    version: i32,
+}
+
 impl Membership {
+    /// The standing, if this member is a candidate and does nothing else.
+    pub(in crate::engine) fn standing(&self) -> Option<Standing> {
+        if self.step != MembershipStep::Candidate || self.look_again || self.reads_record {
+            return None;
+        }
+        let (record, version) = self.stands.clone()?;
+        Some(Standing { drawn: self.drawn, record: String::from_utf8(record).ok()?, version })
+    }
+
+    /// Continues in another process: the ballots are ranked and the record is read when the session is resumed.
+    pub(in crate::engine) fn resume(standing: Standing, session_id: i64) -> Self {
+        Self {
+            step: MembershipStep::Rank,
+            drawn: standing.drawn,
+            stands: Some((standing.record.into_bytes(), standing.version)),
+            registered_as: Some(session_id),
+            ..Self::default()
+        }
+    }
+
     pub(in crate::engine) fn is_gone(&self) -> bool {
         matches!(self.step, MembershipStep::Idle | MembershipStep::Gone)
     }

@@ -5,7 +5,7 @@ mod line;
 pub(in crate::engine) mod membership;
 
 use contest::Contest;
-use membership::Membership;
+use membership::{Membership, Standing};
 
 use super::{
     core::Core,
@@ -63,6 +63,23 @@ impl Course {
             }
             Self::Contest(contest) => contest.session_over(core),
         }
+    }
+
+    // ---- another process ----
+
+    /// The standing of a member at rest, `None` within if it is not at rest; `None` if the recipe has no elector.
+    pub(in crate::engine) fn standing(&self) -> Option<Option<Standing>> {
+        match self {
+            Self::Elector(membership, _) => Some(membership.standing()),
+            Self::Contest(_) => None,
+        }
+    }
+
+    /// Continues with a standing on this session. Returns whether the recipe has an elector.
+    pub(in crate::engine) fn resume(&mut self, standing: Standing, session_id: i64) -> bool {
+        let Self::Elector(membership, _) = self else { return false };
+        *membership = Membership::resume(standing, session_id);
+        true
     }
 
     // ---- taking the next steps ----

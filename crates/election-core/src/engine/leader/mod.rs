@@ -14,6 +14,7 @@
 mod acquire;
 mod held;
 mod release;
+mod resume;
 mod state;
 mod wishes;
 
@@ -26,6 +27,7 @@ use super::{
     znode::Known,
 };
 use crate::record::{Cause, ContenderStatus, Current, GaveUp, HistoryEntry, Record, Status, VERSION};
+pub(in crate::engine) use resume::Led;
 use state::{AcquireStep, Held, Prepared, ReleaseStep, Releasing};
 pub(in crate::engine) use state::{Stage, State};
 

@@ -1,5 +1,7 @@
 //! The state of the leader's side.
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     engine::{
         io::{Epoch, StopReason},
@@ -63,7 +65,7 @@ pub(super) enum AcquireStep {
 }
 
 /// The own leader znode.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(in crate::engine) struct HeldZnode {
     pub(super) czxid: i64,
     pub(super) version: i32,

@@ -11,6 +11,8 @@
 //! In both cases the base of the tokens rises to the newest token, since zxids may have started again. If every
 //! member was restarted meanwhile, the memory is lost.
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     engine::znode::Known,
     ids::Ballot,
@@ -18,7 +20,7 @@ use crate::{
 };
 
 /// What was seen, and may not be in ZooKeeper any more.
-#[derive(Clone, Debug, Default, Hash)]
+#[derive(Clone, Debug, Default, Hash, Serialize, Deserialize)]
 pub(in crate::engine) struct Memory {
     /// The latest decision, after the view has lost it, and the transaction that wrote it.
     pub(in crate::engine) decision: Option<(Elected, i64)>,

@@ -199,6 +199,7 @@ impl Sim {
                 );
                 self.tell_worker(host, 1, ToWorker::Event(event));
             }
+            Fault::Upgrade => self.upgrade(host),
             Fault::SpoilRequest => {
                 let prefix = self.paths.request_prefix();
                 let mut changed = self.zk.make_parents(self.now, &prefix);

@@ -8,7 +8,7 @@ use std::{
 
 use election_core::{
     MemberId, Policy, SiteId,
-    internals::{Engine, Epoch, Now, OpId, Time, Watched},
+    internals::{Config, Engine, Epoch, Now, OpId, Time, Watched},
     record::RequestRef,
 };
 
@@ -128,6 +128,7 @@ pub(crate) struct Frozen {
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) engine: Engine,
+    pub(crate) config: Config,
     pub(crate) epochs: Epoch,
     pub(crate) client: Option<Client>,
     pub(crate) keeps_lease: bool,

@@ -129,6 +129,8 @@ pub(crate) struct Summary {
     pub(crate) forgotten: u64,
     pub(crate) restored: u64,
     pub(crate) better: u64,
+    pub(crate) upgrades: u64,
+    pub(crate) led_on: u64,
     pub(crate) operations: u64,
 }
 
@@ -391,7 +393,8 @@ impl Sim {
         let target = &mut self.hosts[host];
         target.life += 1;
         target.process = Some(Process {
-            engine: Engine::new(config, now),
+            engine: Engine::new(config.clone(), now),
+            config,
             epochs: 0,
             client: None,
             keeps_lease: false,
@@ -415,6 +418,27 @@ impl Sim {
         target.frozen = None;
         target.backlog = VecDeque::new();
         self.trace.line(self.now, || format!("{}: CRASHES", self.hosts[host].member));
+    }
+
+    /// The worker continues in another process, if it is at rest, and its job does not notice. The connection is lost by that.
+    fn upgrade(&mut self, host: usize) {
+        let now = self.hosts[host].clock.now(self.now);
+        let target = &mut self.hosts[host];
+        let Some(process) = target.process.as_mut().filter(|_| target.frozen.is_none()) else { return };
+        let Some(client) = process.client.as_mut().filter(|client| client.started) else { return };
+        let Ok(from) = process.engine.resumption() else { return };
+        // As it crosses.
+        let text = serde_json::to_string(&from).expect("JSON");
+        let from = serde_json::from_str(&text).expect("what was written");
+        let (engine, grant) =
+            Engine::resume(process.config.clone(), from, client.epoch, now).expect("an elector");
+        process.engine = engine;
+        (process.keeps_lease, process.wake_at) = (false, None);
+        client.watched.clear();
+        self.summary.upgrades += 1;
+        self.summary.led_on += u64::from(grant.is_some());
+        self.trace.line(self.now, || format!("{}: UPGRADED", self.hosts[host].member));
+        self.pause(host);
     }
 
     fn restart_later(&mut self, host: usize, delay: Millis) {

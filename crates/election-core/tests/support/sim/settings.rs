@@ -85,10 +85,12 @@ pub(crate) enum Fault {
     Attributes,
     /// It measures other round trips.
     RoundTrips,
+    /// The worker continues in another process, if it is at rest.
+    Upgrade,
 }
 
 impl Fault {
-    const ALL: [Self; 49] = [
+    const ALL: [Self; 50] = [
         Self::Crash,
         Self::CrashSite,
         Self::KillWorker,
@@ -138,6 +140,7 @@ impl Fault {
         Self::Restore,
         Self::Attributes,
         Self::RoundTrips,
+        Self::Upgrade,
     ];
 
     /// Whether two members may act for a moment after it, by design: the leader znode of a living leader is deleted. In

@@ -30,7 +30,7 @@ impl Lines {
         Some(line)
     }
 
-    /// A last line without an end.
+    /// A last line without an end, or the beginning of the next line.
     pub(super) fn rest(&self) -> Option<&[u8]> {
         let rest = &self.bytes[self.taken..];
         (!rest.is_empty()).then_some(rest)

@@ -11,7 +11,7 @@ mod lines;
 mod sink;
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,10 +19,13 @@ use futures_util::FutureExt as _;
 use metrics::{Counter, counter};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
-use super::JobEnv;
+use super::{
+    JobEnv,
+    handover::{Ask, OutputState, hold},
+};
 use crate::{
     config::{JobOutput, JobSpec},
     logging::{self, OUTPUT},
@@ -41,6 +44,9 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// The capacity of a pipe.
 const CHUNK: usize = 64 * 1024;
 
+/// How long a destination may hold up a handover.
+const ANSWER_WITHIN: Duration = Duration::from_millis(200);
+
 /// How long the lines of a program that has ended may take to reach their destination.
 const LAST_WORDS: Duration = Duration::from_millis(100);
 
@@ -52,7 +58,19 @@ pub(crate) fn flush(within: Duration) {
 
 /// The task that copies lines while any process has the other end of the pipe.
 #[derive(Debug)]
-pub(super) struct Copying(JoinHandle<()>);
+pub(super) struct Copying {
+    task: JoinHandle<()>,
+    asks: mpsc::Sender<Ask<HandedOutput>>,
+}
+
+/// Output that is handed over to the next program of this process: what was not passed on yet, the read end, and what holds
+/// the task meanwhile.
+#[derive(Debug)]
+pub(super) struct HandedOutput {
+    pub(super) state: OutputState,
+    pub(super) pipe: OwnedFd,
+    pub(super) held: oneshot::Sender<()>,
+}
 
 /// Creates a pipe whose lines are logged under a program's name. `dropped` counts the lines that are dropped.
 ///
@@ -64,7 +82,7 @@ pub(super) struct Copying(JoinHandle<()>);
 pub(super) fn to_log(name: &str, dropped: Counter) -> io::Result<(OwnedFd, Copying)> {
     let (reader, writer) = pipe()?;
     let outlet = Outlet::new(name.to_owned(), None, To::Log, dropped);
-    Ok((writer, Copying(tokio::spawn(copy(reader, false, outlet)))))
+    Ok((writer, Copying::spawn(reader, None, outlet)))
 }
 
 /// Creates a pipe for the frames of a job's guard. The job's lines go where its configuration says, and to `kept`.
@@ -75,17 +93,42 @@ pub(super) fn to_log(name: &str, dropped: Counter) -> io::Result<(OwnedFd, Copyi
 /// # Panics
 /// As [`to_log`].
 pub(super) fn of_job(
-    mut specs: watch::Receiver<Arc<JobSpec>>,
+    specs: watch::Receiver<Arc<JobSpec>>,
     env: &JobEnv,
     kept: Option<KeptOutput>,
 ) -> io::Result<(OwnedFd, Copying)> {
     let (reader, writer) = pipe()?;
+    Ok((writer, Copying::spawn(reader, Some(OutputState::default()), outlet_of(specs, env, kept)?)))
+}
+
+/// Continues with the output of a job's guard that the program before this one has handed over.
+///
+/// # Errors
+/// If it is no pipe, or the destination can't be opened.
+///
+/// # Panics
+/// As [`to_log`].
+pub(super) fn adopt(
+    specs: watch::Receiver<Arc<JobSpec>>,
+    env: &JobEnv,
+    kept: Option<KeptOutput>,
+    state: OutputState,
+    pipe: OwnedFd,
+) -> io::Result<Copying> {
+    let reader = pipe::Receiver::from_owned_fd(pipe)?;
+    Ok(Copying::spawn(reader, Some(state), outlet_of(specs, env, kept)?))
+}
+
+fn outlet_of(
+    mut specs: watch::Receiver<Arc<JobSpec>>,
+    env: &JobEnv,
+    kept: Option<KeptOutput>,
+) -> io::Result<Outlet> {
     let spec = Arc::clone(&specs.borrow_and_update());
     let to = To::open(&spec, env)?;
     let dropped = counter!("dr_log_lines_dropped_total", "job" => spec.name.clone());
     let follows = Some(Follows { specs, output: spec.output.clone(), env: env.clone() });
-    let outlet = Outlet { kept, follows, ..Outlet::new(spec.name.clone(), Some(env.term), to, dropped) };
-    Ok((writer, Copying(tokio::spawn(copy(reader, true, outlet)))))
+    Ok(Outlet { kept, follows, ..Outlet::new(spec.name.clone(), Some(env.term), to, dropped) })
 }
 
 /// The read end, and the write end.
@@ -98,9 +141,28 @@ pub(super) fn pipe() -> io::Result<(pipe::Receiver, OwnedFd)> {
 }
 
 impl Copying {
+    /// `framed`: what was read before of a guard's frames; `None` if lines come without frames.
+    fn spawn(from: pipe::Receiver, framed: Option<OutputState>, outlet: Outlet) -> Copying {
+        let (sender, asks) = mpsc::channel(1);
+        Copying { task: tokio::spawn(copy(from, framed, outlet, asks)), asks: sender }
+    }
+
+    /// Hands the output over to the next program of this process.
+    ///
+    /// # Errors
+    /// The reason, if its task is busy or has ended.
+    pub(super) async fn hand_over(&self) -> Result<HandedOutput, String> {
+        let (answer, answered) = oneshot::channel();
+        let _ = self.asks.try_send(answer);
+        match tokio::time::timeout(ANSWER_WITHIN, answered).await {
+            Ok(Ok(handed)) => handed,
+            _ => Err("its output has ended, or waits for its destination".to_owned()),
+        }
+    }
+
     /// Waits a moment for the last lines of a program that has ended. Later lines are copied in the background.
     pub(super) async fn finish(self) {
-        let _ = tokio::time::timeout(LAST_WORDS, self.0).await;
+        let _ = tokio::time::timeout(LAST_WORDS, self.task).await;
     }
 }
 
@@ -141,11 +203,31 @@ fn log_error_line(name: &str, line: &[u8]) {
     tracing::info!(target: OUTPUT, job = name, stream, "{}", String::from_utf8_lossy(line));
 }
 
-async fn copy(mut from: pipe::Receiver, is_framed: bool, mut outlet: Outlet) {
+async fn copy(
+    mut from: pipe::Receiver,
+    framed: Option<OutputState>,
+    mut outlet: Outlet,
+    mut asks: mpsc::Receiver<Ask<HandedOutput>>,
+) {
+    let is_framed = framed.is_some();
+    let before = framed.unwrap_or_default();
     let mut frames = Frames::default();
+    frames.push(&before.frame);
     let mut lines: [Lines; 2] = Default::default();
+    for stream in Stream::ALL {
+        lines[stream as usize].push(&before.lines[stream as usize]);
+    }
     let mut chunk = vec![0; CHUNK];
-    while let Ok(count @ 1..) = from.read(&mut chunk).await {
+    loop {
+        let read = tokio::select! {
+            biased;
+            Some(ask) = asks.recv() => {
+                hand_over(ask, &from, &frames, &lines).await;
+                continue;
+            }
+            read = from.read(&mut chunk) => read,
+        };
+        let Ok(count @ 1..) = read else { break };
         outlet.follow();
         if is_framed {
             frames.push(&chunk[..count]);
@@ -172,6 +254,18 @@ async fn copy(mut from: pipe::Receiver, is_framed: bool, mut outlet: Outlet) {
         }
     }
     outlet.flush().await;
+}
+
+/// Answers, and waits for the next program.
+async fn hand_over(ask: Ask<HandedOutput>, from: &pipe::Receiver, frames: &Frames, lines: &[Lines; 2]) {
+    let (held, released) = oneshot::channel();
+    let rest = |stream: Stream| lines[stream as usize].rest().unwrap_or_default().to_vec();
+    let state = OutputState { frame: frames.rest().to_vec(), lines: Stream::ALL.map(rest) };
+    let pipe = from.as_fd().try_clone_to_owned();
+    let handed = pipe.map(|pipe| HandedOutput { state, pipe, held }).map_err(|error| error.to_string());
+    if ask.send(handed).is_ok() {
+        hold(released).await;
+    }
 }
 
 enum To {

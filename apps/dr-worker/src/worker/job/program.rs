@@ -1,0 +1,42 @@
+//! Asks another version of this program a question, before this process becomes it.
+
+use std::collections::BTreeMap;
+use std::future::pending;
+use std::time::Duration;
+
+use super::{guarded::Guards, oneshot::OneShot};
+use crate::worker::guard::Exit;
+
+/// Runs a command of another version of this program, and returns how it ended, its standard output and its standard error.
+///
+/// # Errors
+/// The reason, as a sentence: it could not be executed, or did not end in time.
+///
+/// # Cancel safety
+/// If the future is dropped, the guard kills the command soon after.
+pub(crate) async fn ask_program(
+    command: Vec<String>,
+    timeout: Duration,
+) -> Result<(Exit, String, String), String> {
+    let finished = OneShot {
+        title: "upgrade".to_owned(),
+        command,
+        env: BTreeMap::new(),
+        working_dir: None,
+        no_new_privileges: None,
+        timeout,
+        by: None,
+        listen: true,
+        logs_errors: false,
+    }
+    .run(&Guards::new(), pending())
+    .await;
+    match (finished.exit, finished.timed_out) {
+        (_, Some(after)) => Err(format!("it did not answer within {after:?}")),
+        (Ok(exit), None) => {
+            let text = String::from_utf8_lossy(&finished.stdout).trim().to_owned();
+            Ok((exit, text, finished.stderr))
+        }
+        (Err(reason), None) => Err(reason),
+    }
+}

@@ -1,0 +1,289 @@
+//! An upgrade in place: from the request to the execution of the new program, and from its start to the report.
+
+use std::{
+    io,
+    os::fd::{AsFd as _, OwnedFd},
+    time::Duration,
+};
+
+use election_core::{Election, HandedOver, Role, Unrest};
+use futures_util::future::join_all;
+use tokio::{net::TcpListener, task::JoinSet, time::Instant};
+use zk_session::{BootTime, Session};
+
+use crate::{
+    logging,
+    program::file,
+    worker::{
+        descriptors,
+        job::{self, HandedRun, NoOthers, StateLock},
+        state::{Job, SlotState, Worker},
+        upgrade::{
+            FORMAT,
+            check::{self, Question},
+            report::{Continued, Progress, Report},
+            transfer::{Descriptors, Handed, HandedJob, execute},
+        },
+    },
+};
+
+/// How long to wait until nothing is under way.
+const REST_WITHIN: Duration = Duration::from_secs(10);
+
+/// The pause between two tries.
+const TRY_AGAIN: Duration = Duration::from_millis(50);
+
+/// How long the last lines of the log and of jobs may take.
+const LAST_LINES: Duration = Duration::from_millis(50);
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// What a running worker needs for an upgrade.
+pub(super) struct Upgrades {
+    lock: StateLock,
+    /// A second descriptor of the listener.
+    listener: OwnedFd,
+    /// Whether this process may execute another program: not beside an embedded server.
+    pub(super) is_possible: bool,
+}
+
+/// Why the worker goes on as it is.
+type Refusal = (Progress, String);
+
+impl Upgrades {
+    pub(super) fn new(lock: &StateLock, listener: &TcpListener, is_possible: bool) -> io::Result<Self> {
+        let listener = listener.as_fd().try_clone_to_owned()?;
+        // The file may be replaced while the worker runs.
+        file()?;
+        Ok(Self { lock: lock.clone(), listener, is_possible })
+    }
+
+    /// Upgrades this worker. Returns only if it goes on as it is, and has reported why.
+    ///
+    /// # Cancel safety
+    /// Dropped, the worker goes on.
+    pub(super) async fn attempt(&self, worker: &Worker, session: &Session) {
+        let last = Report::read(self.lock.path()).map_or(0, |report| report.attempt);
+        let now = u64::try_from(BootTime::now().as_duration().as_millis()).unwrap_or(u64::MAX);
+        let mut report = Report {
+            attempt: now.max(last + 1),
+            progress: Progress::Begun,
+            message: String::new(),
+            from: VERSION.to_owned(),
+            to: String::new(),
+            jobs: Vec::new(),
+        };
+        self.write(&report);
+        let (progress, message) = self.replace(worker, session, &mut report).await;
+        tracing::warn!("not upgraded; the worker goes on: {message}");
+        (report.progress, report.message) = (progress, message);
+        self.write(&report);
+    }
+
+    fn write(&self, report: &Report) {
+        if let Err(error) = report.write(self.lock.path()) {
+            tracing::warn!(%error, "can't write the report of an upgrade beside the lock");
+        }
+    }
+
+    async fn replace(&self, worker: &Worker, session: &Session, report: &mut Report) -> Refusal {
+        if !self.is_possible {
+            return (Progress::Refused, "the embedded server would end with this program".to_owned());
+        }
+        let file = match file() {
+            Ok(file) => file,
+            Err(error) => return (Progress::Refused, format!("this program's file is unknown: {error}")),
+        };
+        report.to = match Question::about(&worker.config()).ask(file).await {
+            Ok(version) => version,
+            Err(refusal) => return refusal,
+        };
+        self.write(report);
+        tracing::info!(from = VERSION, to = report.to, file = %file.display(), "upgrading in place");
+        let by = Instant::now() + REST_WITHIN;
+        loop {
+            let why = match self.hold(worker, session, report.attempt).await {
+                Ok(held) => {
+                    let Err(why) = held.execute(file);
+                    why
+                }
+                Err(why) => why,
+            };
+            if why.0 != Progress::NotNow || Instant::now() >= by {
+                return why;
+            }
+            tracing::debug!("no upgrade yet: {}", why.1);
+            tokio::time::sleep(TRY_AGAIN).await;
+        }
+    }
+
+    /// Holds all elections and jobs, if all are at rest.
+    async fn hold(&self, worker: &Worker, session: &Session, attempt: u64) -> Result<Held, Refusal> {
+        let not_now = |why: String| (Progress::NotNow, why);
+        let jobs = worker.jobs();
+        let elections = join_all(jobs.iter().map(|job| job.election.hand_over())).await;
+        let (mut held, mut handed) = (Vec::new(), Vec::new());
+        for (job, election) in jobs.iter().zip(elections) {
+            let name = job.slot.name();
+            match election {
+                Ok(election) => held.push((job, election)),
+                Err(Unrest::Recipe) => {
+                    return Err((Progress::Refused, format!("job {name}: {}", Unrest::Recipe)));
+                }
+                Err(why) => return Err(not_now(format!("job {name}: {why}"))),
+            }
+        }
+        let slots = join_all(held.iter().map(|(job, election)| hand_over_slot(job, election))).await;
+        let (mut runs, mut elections) = (Vec::new(), Vec::new());
+        for ((job, election), slot) in held.into_iter().zip(slots) {
+            let name = job.slot.name().to_owned();
+            let slot = slot.map_err(|why| not_now(format!("job {name}: {why}")))?;
+            let slot = slot.map(|(mut state, run)| {
+                if let Some(HandedRun { state: run, .. }) = &run {
+                    state.run = Some(run.clone());
+                }
+                runs.extend(run);
+                state
+            });
+            handed.push(HandedJob { name, election: election.resumption().clone(), slot });
+            elections.push(election);
+        }
+        let Some(incarnation) = session.incarnation() else {
+            return Err(not_now("there is no session".to_owned()));
+        };
+        if handed.iter().any(|job| job.election.session_id() != incarnation.session_id().0) {
+            return Err(not_now("the session has changed".to_owned()));
+        }
+        let handed = Handed {
+            format: FORMAT,
+            attempt,
+            from: VERSION.to_owned(),
+            listen: worker.config().http.listen.to_string(),
+            open_files: descriptors::started_with(),
+            // After all elections are held: what they have read is not newer.
+            session: incarnation.ticket().into(),
+            jobs: handed,
+        };
+        let cloned = |error: io::Error| not_now(format!("no descriptors are left: {error}"));
+        let mut of_runs = Vec::new();
+        for run in &runs {
+            of_runs.push([run.socket.try_clone().map_err(cloned)?, run.output.try_clone().map_err(cloned)?]);
+        }
+        let descriptors = Descriptors {
+            lock: self.lock.hand_over().map_err(cloned)?,
+            listener: self.listener.try_clone().map_err(cloned)?,
+            runs: of_runs,
+        };
+        Ok(Held { handed, descriptors, elections, runs })
+    }
+}
+
+/// Hands a job over, if this member leads it and the lease leaves time for a new program.
+async fn hand_over_slot(
+    job: &Job,
+    election: &HandedOver,
+) -> Result<Option<(SlotState, Option<HandedRun>)>, String> {
+    let resumption = election.resumption();
+    if resumption.leadership().is_none() {
+        return Ok(None);
+    }
+    let granted = resumption.granted();
+    let needed = job.slot.stop_budget() + Duration::from_secs(1).min(granted / 8);
+    let lease = resumption.lease().map(BootTime::from_duration);
+    if lease.is_none_or(|lease| BootTime::now() + needed > lease) {
+        return Err("its lease is about to be renewed".to_owned());
+    }
+    job.slot.hand_over().await.map(Some)
+}
+
+/// A worker whose elections and jobs do nothing. Dropped, they continue.
+struct Held {
+    handed: Handed,
+    descriptors: Descriptors,
+    elections: Vec<HandedOver>,
+    runs: Vec<HandedRun>,
+}
+
+impl Held {
+    /// Executes the new program. Nothing waits here, so the state that was handed over is the state at the execution.
+    fn execute(self, file: &std::path::Path) -> Result<std::convert::Infallible, Refusal> {
+        job::flush_output(LAST_LINES);
+        logging::flush(LAST_LINES);
+        let guards: Vec<i32> = self.runs.iter().map(|run| run.state.guard()).collect();
+        let _no_others: NoOthers = job::no_guards_but(&guards).map_err(|others| {
+            (Progress::NotNow, format!("{others} hooks, probes or measurements of jobs are running"))
+        })?;
+        let is_held =
+            self.elections.iter().all(HandedOver::is_held) && self.runs.iter().all(HandedRun::is_held);
+        if !is_held {
+            return Err((Progress::NotNow, "this machine is too slow at the moment".to_owned()));
+        }
+        let arguments = check::arguments().chain([check::RESUME.into()]);
+        let error = execute(file, arguments, &self.handed, &self.descriptors);
+        Err((Progress::Refused, format!("{} can't be executed: {error}", file.display())))
+    }
+}
+
+/// A leadership that the new program has to continue.
+pub(super) struct Expected {
+    pub(super) election: Election,
+    pub(super) continued: Continued,
+    /// The end of the lease that was handed over.
+    pub(super) lease: Option<BootTime>,
+}
+
+/// Reports the outcome of an upgrade once it is known: whether every leadership continues on a lease of this program.
+pub(super) fn conclude(
+    handed: &Handed,
+    expected: Vec<Expected>,
+    lock: &StateLock,
+    within: Duration,
+    background: &mut JoinSet<()>,
+) {
+    let mut report = Report {
+        attempt: handed.attempt,
+        progress: Progress::Done,
+        message: String::new(),
+        from: handed.from.clone(),
+        to: VERSION.to_owned(),
+        jobs: expected.iter().map(|expected| expected.continued.clone()).collect(),
+    };
+    let lock = lock.path().to_owned();
+    background.spawn(async move {
+        let lost = join_all(expected.into_iter().map(|expected| continues(expected, within))).await;
+        let lost: Vec<String> = lost.into_iter().flatten().collect();
+        let (from, to, led) = (report.from.as_str(), report.to.as_str(), report.jobs.len());
+        if lost.is_empty() {
+            tracing::info!(from, to, led, "upgraded in place: {led} leaderships continue");
+        } else {
+            (report.progress, report.message) = (Progress::Failed, lost.join("; "));
+            tracing::error!(from, to, "upgraded in place, but {}", report.message);
+        }
+        if let Err(error) = report.write(&lock) {
+            tracing::warn!(%error, "can't write the report of an upgrade beside the lock");
+        }
+    });
+}
+
+/// Why a leadership does not continue, if it does not.
+async fn continues(expected: Expected, within: Duration) -> Option<String> {
+    let Expected { election, continued, lease } = expected;
+    let mut status = election.status();
+    let decided = async {
+        loop {
+            let now = status.now();
+            if now.role != Role::Leader || now.fencing_token != Some(continued.fencing_token) {
+                return Some(format!("the leadership of job {} has ended: {}", continued.job, now.note));
+            }
+            let is_renewed = now.work_until > lease;
+            if is_renewed && now.elected.is_some_and(|_| now.term == continued.term) {
+                return None;
+            }
+            if status.changed().await.is_none() {
+                return Some(format!("the election of job {} has ended", continued.job));
+            }
+        }
+    };
+    let late = || Some(format!("the lease of job {} was not renewed within {within:?}", continued.job));
+    tokio::time::timeout(within, decided).await.unwrap_or_else(|_| late())
+}

@@ -1,0 +1,144 @@
+//! Asks a program whether it can continue as this worker, before it is executed.
+//!
+//! ```text
+//!   this program ── PROGRAM ARGUMENTS --resume-check QUESTION ──▶ the new one: an answer, or why not
+//! ```
+//!
+//! It is started with the arguments and the environment that it would get, so it reads the same configuration. A file that
+//! can't be executed, another program, one that does not know the format, and a configuration that it refuses are all found
+//! before anything is given up.
+
+use std::{ffi::OsString, path::Path, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use super::{FORMAT, report::Progress};
+use crate::{
+    config::{Config, Recipe},
+    error::{Error, ExitCode},
+    program::program,
+    worker::{guard::Exit, job::ask_program},
+};
+
+/// The option of `run` with the question.
+pub(crate) const CHECK: &str = "--resume-check";
+
+/// The option of `run` by which a program continues.
+pub(crate) const RESUME: &str = "--resume";
+
+const NO_WORKER: &str = "it is no dr-worker, or one that can't continue a running worker";
+
+/// How long the new program may take to answer.
+const WITHIN: Duration = Duration::from_secs(10);
+
+/// What the new program must be able to continue.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Question {
+    pub(crate) format: u32,
+    #[serde(default)]
+    pub(crate) member: String,
+    #[serde(default)]
+    pub(crate) root: String,
+    #[serde(default)]
+    pub(crate) state_dir: String,
+    #[serde(default)]
+    pub(crate) jobs: Vec<String>,
+}
+
+/// The new program can continue.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Answer {
+    /// The format of the question.
+    continues: u32,
+    version: String,
+}
+
+impl Question {
+    /// About the worker with this configuration.
+    pub(crate) fn about(config: &Config) -> Self {
+        Self {
+            format: FORMAT,
+            member: config.node.id.to_string(),
+            root: config.zookeeper.root.clone(),
+            state_dir: config.node.state_dir.display().to_string(),
+            jobs: config.jobs.iter().map(|job| job.name().to_owned()).collect(),
+        }
+    }
+
+    /// Asks the program at `file`. Returns its version.
+    ///
+    /// # Errors
+    /// Why it can't continue.
+    pub(crate) async fn ask(&self, file: &Path) -> Result<String, (Progress, String)> {
+        let refused = |why: String| (Progress::Refused, format!("{}: {why}", file.display()));
+        let mut command = vec![text(file.as_os_str().to_owned()).map_err(refused)?];
+        for argument in arguments() {
+            command.push(text(argument).map_err(refused)?);
+        }
+        let question = serde_json::to_string(self).map_err(|error| refused(error.to_string()))?;
+        command.extend([CHECK.to_owned(), question]);
+        let (exit, answer, why) = ask_program(command, WITHIN).await.map_err(refused)?;
+        match exit {
+            Exit::Code(0) => match serde_json::from_str(&answer) {
+                Ok(Answer { continues, version }) if continues == self.format => Ok(version),
+                _ => Err(refused(NO_WORKER.to_owned())),
+            },
+            Exit::Code(code) if code == ExitCode::Config as i32 => Err((Progress::BadConfiguration, why)),
+            Exit::Code(code) if code == ExitCode::Usage as i32 => Err(refused(NO_WORKER.to_owned())),
+            exit => Err(refused(format!("it can't continue: {exit} {why}").trim_end().to_owned())),
+        }
+    }
+}
+
+/// The arguments of this program, without the option to continue.
+pub(crate) fn arguments() -> impl Iterator<Item = OsString> {
+    std::env::args_os().skip(1).filter(|argument| argument != RESUME)
+}
+
+fn text(argument: OsString) -> Result<String, String> {
+    argument.into_string().map_err(|argument| format!("{} is no text", argument.display()))
+}
+
+/// Answers a question: this program can continue.
+///
+/// # Errors
+/// Why this program can't continue with this configuration.
+pub(crate) fn answer(question: &str, config: &Config) -> Result<Answer, Error> {
+    let asked: Question = serde_json::from_str(question)
+        .map_err(|error| Error::Failed(format!("the question can't be read: {error}")))?;
+    let version = env!("CARGO_PKG_VERSION");
+    if asked.format != FORMAT {
+        let format = asked.format;
+        return Err(Error::Failed(format!(
+            "the running worker hands over in format {format}, and {} {version} knows {FORMAT} only; restart the worker",
+            program()
+        )));
+    }
+    let here = Question::about(config);
+    let changed = |key, was: &str, is: &str| {
+        let message = format!("was {was:?} and is {is:?}: restart the worker to change it");
+        Err(Error::Setting { key, message })
+    };
+    if asked.member != here.member {
+        return changed("node.id", &asked.member, &here.member);
+    }
+    if asked.root != here.root {
+        return changed("zookeeper.root", &asked.root, &here.root);
+    }
+    if asked.state_dir != here.state_dir {
+        return changed("node.state_dir", &asked.state_dir, &here.state_dir);
+    }
+    for name in &asked.jobs {
+        match config.jobs.iter().find(|job| job.name() == name) {
+            None => {
+                let message = format!("{name:?} is missing: restart the worker to remove a job");
+                return Err(Error::Setting { key: "job", message });
+            }
+            Some(job) if job.recipe != Recipe::Elector => {
+                return changed("job.NAME.recipe", Recipe::Elector.as_str(), job.recipe.as_str());
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(Answer { continues: FORMAT, version: version.to_owned() })
+}

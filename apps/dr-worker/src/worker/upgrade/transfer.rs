@@ -1,0 +1,246 @@
+//! What crosses when this process executes a new program, and the way there.
+//!
+//! ```text
+//!   old program ── a socket pair: descriptors ──▶ its other end is standard input of the new program
+//!                        first a file in memory: the rest, as JSON
+//! ```
+//!
+//! Everything is on its way before the program is executed, and this process is the only one that has the socket. The
+//! password of the session is in that file alone: in no argument, environment or file that has a name. All other descriptors
+//! are closed by the execution, threads end, and the process keeps its id and its children.
+
+use std::{
+    ffi::OsString,
+    fs::File,
+    io::{self, IoSlice, IoSliceMut, Seek as _, Write as _},
+    mem::MaybeUninit,
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::{net::UnixStream, process::CommandExt as _},
+    },
+    path::Path,
+    process::Command,
+    time::Duration,
+};
+
+use election_core::Resumption;
+use rustix::{
+    fs::{MemfdFlags, memfd_create},
+    net::{
+        RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+        SendFlags, recvmsg, sendmsg,
+    },
+    stdio::{dup2_stdin, stdin},
+};
+use serde::{Deserialize, Serialize};
+use zk_session::{SessionId, Ticket};
+
+use super::FORMAT;
+use crate::{
+    signals,
+    worker::{job::RunState, state::SlotState},
+};
+
+/// How many descriptors a message has: the kernel permits 253.
+const AT_ONCE: usize = 200;
+
+/// A worker that is handed over. Only for the same boot of the machine, and the same process.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Handed {
+    pub(crate) format: u32,
+    pub(crate) attempt: u64,
+    /// The version that hands over.
+    pub(crate) from: String,
+    /// `http.listen`, by which its listener was made.
+    pub(crate) listen: String,
+    /// The soft limit of open files that the process was started with.
+    pub(crate) open_files: Option<u64>,
+    pub(crate) session: HandedSession,
+    pub(crate) jobs: Vec<HandedJob>,
+}
+
+impl Handed {
+    /// The process ids of the guards.
+    pub(crate) fn guards(&self) -> Vec<i32> {
+        let runs = self.jobs.iter().filter_map(|job| job.slot.as_ref()?.run.as_ref());
+        runs.map(RunState::guard).collect()
+    }
+}
+
+/// The session. Any process that has this can act as the session.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct HandedSession {
+    id: i64,
+    password: Vec<u8>,
+    timeout: Duration,
+    last_zxid: i64,
+}
+
+/// A job and its election.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct HandedJob {
+    pub(crate) name: String,
+    pub(crate) election: Resumption,
+    /// Of a job that this worker leads.
+    pub(in crate::worker) slot: Option<SlotState>,
+}
+
+impl From<Ticket> for HandedSession {
+    fn from(ticket: Ticket) -> Self {
+        let Ticket { session_id, password, timeout, last_zxid } = ticket;
+        Self { id: session_id.0, password, timeout, last_zxid }
+    }
+}
+
+impl HandedSession {
+    pub(crate) fn ticket(&self) -> Ticket {
+        Ticket {
+            session_id: SessionId(self.id),
+            password: self.password.clone(),
+            timeout: self.timeout,
+            last_zxid: self.last_zxid,
+        }
+    }
+}
+
+impl std::fmt::Debug for HandedSession {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HandedSession").field("id", &SessionId(self.id)).finish_non_exhaustive()
+    }
+}
+
+/// The descriptors of a worker.
+#[derive(Debug)]
+pub(crate) struct Descriptors {
+    pub(crate) lock: OwnedFd,
+    pub(crate) listener: OwnedFd,
+    /// Of each job that runs, in their order: the socket of its guard, and the pipe of its output.
+    pub(crate) runs: Vec<[OwnedFd; 2]>,
+}
+
+/// A worker that was handed over to this program.
+#[derive(Debug)]
+pub(crate) struct Resumed {
+    pub(crate) handed: Handed,
+    pub(crate) descriptors: Descriptors,
+}
+
+/// Executes the program at `file` in this process. Returns only if that fails: then nothing has changed.
+pub(crate) fn execute(
+    file: &Path,
+    arguments: impl IntoIterator<Item = OsString>,
+    handed: &Handed,
+    descriptors: &Descriptors,
+) -> io::Error {
+    let before = match stdin().try_clone_to_owned() {
+        Ok(before) => before,
+        Err(error) => return error,
+    };
+    let blocked = signals::block();
+    let error =
+        send(handed, &before, descriptors).and_then(|receiver| Ok(dup2_stdin(&receiver)?)).map_or_else(
+            |error| error,
+            |()| {
+                let name = std::env::args_os().next().unwrap_or_else(|| file.into());
+                Command::new(file).arg0(name).args(arguments).exec()
+            },
+        );
+    // It fails only without descriptors, and this replaces one.
+    let _ = dup2_stdin(&before);
+    if let Ok(blocked) = blocked {
+        signals::unblock(&blocked);
+    }
+    error
+}
+
+/// Puts everything on its way. Returns the end that receives it.
+fn send(handed: &Handed, stdin: &OwnedFd, descriptors: &Descriptors) -> io::Result<OwnedFd> {
+    let (sender, receiver) = UnixStream::pair()?;
+    let mut file = File::from(memfd_create(c"dr-worker-upgrade", MemfdFlags::CLOEXEC)?);
+    // By one write: a worker can have a thousand jobs.
+    file.write_all(&serde_json::to_vec(handed)?)?;
+    file.rewind()?;
+    let Descriptors { lock, listener, runs } = descriptors;
+    let mut all = vec![file.as_fd(), stdin.as_fd(), lock.as_fd(), listener.as_fd()];
+    all.extend(runs.iter().flatten().map(AsFd::as_fd));
+    for some in all.chunks(AT_ONCE) {
+        send_some(&sender, some)?;
+    }
+    Ok(receiver.into())
+}
+
+fn send_some(sender: &UnixStream, some: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(AT_ONCE))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !control.push(SendAncillaryMessage::ScmRights(some)) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    // It must not wait: the other end is read only by the next program.
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    sendmsg(sender, &[IoSlice::new(b"d")], &mut control, flags)?;
+    Ok(())
+}
+
+/// Receives a worker from the program that this process ran before, and restores standard input.
+///
+/// # Errors
+/// If standard input is not what that program has passed on, or its format is unknown.
+pub(crate) fn receive() -> io::Result<Resumed> {
+    let mut received = receive_all()?.into_iter();
+    let mut next = || received.next().ok_or(io::Error::from(io::ErrorKind::UnexpectedEof));
+    let (file, before, lock, listener) = (next()?, next()?, next()?, next()?);
+    let file = io::BufReader::new(File::from(file));
+    let handed: Handed = serde_json::from_reader(file)?;
+    if handed.format != FORMAT {
+        let format = handed.format;
+        return Err(io::Error::other(format!(
+            "the format is {format}, and this program knows {FORMAT} only"
+        )));
+    }
+    let mut runs = Vec::new();
+    while let Ok(socket) = next() {
+        runs.push([socket, next()?]);
+    }
+    dup2_stdin(&before)?;
+    Ok(Resumed { handed, descriptors: Descriptors { lock, listener, runs } })
+}
+
+fn receive_all() -> io::Result<Vec<OwnedFd>> {
+    let mut all = Vec::new();
+    loop {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(AT_ONCE))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut byte = [0];
+        let mut parts = [IoSliceMut::new(&mut byte)];
+        let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+        if recvmsg(stdin(), &mut parts, &mut control, flags)?.bytes == 0 {
+            return Ok(all);
+        }
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(descriptors) = message {
+                all.extend(descriptors);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a worker of the present format has handed over. A program that can't read this needs another [`FORMAT`], and the
+    /// file of the format before then shows what it refuses.
+    const HANDED: &str = include_str!("handed-1.json");
+
+    #[test]
+    fn what_crosses_keeps_its_format_and_shows_no_password() {
+        let handed: Handed = serde_json::from_str(HANDED).expect("the present format");
+        assert_eq!(handed.format, FORMAT);
+        assert_eq!(handed.guards(), [21461]);
+        assert_eq!(handed.jobs[0].election.leadership(), Some((1, 24)));
+        let (again, before): (serde_json::Value, serde_json::Value) =
+            (serde_json::to_value(&handed).expect("JSON"), serde_json::from_str(HANDED).expect("JSON"));
+        assert_eq!(again, before);
+        assert!(!format!("{handed:?}").contains("100, 101"), "the password is shown");
+    }
+}

@@ -1,0 +1,78 @@
+//! A leadership that continues in another process: see [`Resumption`](crate::engine::Resumption).
+
+use serde::{Deserialize, Serialize};
+
+use super::{Leader, state::*};
+use crate::{
+    engine::{
+        core::Core,
+        io::{Epoch, Grant, Nomination},
+        mandate::{By, Mandate},
+        resume::Unrest,
+    },
+    ids::Ballot,
+    record::{Cause, Previous},
+};
+
+/// A leadership at rest.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(in crate::engine) struct Led {
+    slot: usize,
+    term: u64,
+    cause: Cause,
+    sentence: String,
+    previous: Option<Previous>,
+    fencing_token: u64,
+    znode: HeldZnode,
+    ready_ms: Option<u64>,
+}
+
+impl Led {
+    pub(in crate::engine) fn leadership(&self) -> (u64, u64) {
+        (self.term, self.fencing_token)
+    }
+}
+
+impl Leader {
+    /// The leadership, if there is one.
+    pub(in crate::engine) fn at_rest(&self, core: &Core) -> Result<Option<Led>, Unrest> {
+        let held = match &self.state {
+            State::Idle => return Ok(None),
+            State::Leading(held) => held,
+            _ => return Err(Unrest::Now("this member is taking over or stepping down")),
+        };
+        let Mandate { nomination, ballot, .. } = &held.mandate;
+        let names = core.reading.view.elected.record().is_some_and(|elected| {
+            let named = elected.named(nomination.slot).is_some_and(|named| core.is_me(named, ballot));
+            named && elected.term_of(nomination.slot) == nomination.term
+        });
+        let known = self.own_leader_znode(core).meta().is_some_and(|known| known.czxid == held.znode.czxid);
+        let is_clear = !held.doubted && !self.announce_later && self.to_record.is_none();
+        if !(names && known && is_clear && core.is_sure(self.slot) && core.lease_is_valid()) {
+            return Err(Unrest::Now("this member's leadership is in doubt, or is about to move"));
+        }
+        let Nomination { slot, term, cause, sentence, previous } = nomination.clone();
+        let (fencing_token, znode, ready_ms) = (held.fencing_token, held.znode, held.ready_ms);
+        Ok(Some(Led { slot, term, cause, sentence, previous, fencing_token, znode, ready_ms }))
+    }
+
+    /// Continues it. Its leader znode is doubted: whether it is still the same is read before anything else.
+    pub(in crate::engine) fn resume(
+        &mut self,
+        core: &mut Core,
+        led: Led,
+        ballot: Ballot,
+        epoch: Epoch,
+    ) -> Grant {
+        let Led { slot, term, cause, sentence, previous, fencing_token, znode, ready_ms } = led;
+        let nomination = Nomination { slot, term, cause, sentence, previous };
+        let mandate = Mandate { nomination: nomination.clone(), ballot: ballot.clone(), by: By::Decision };
+        self.slot = slot;
+        let held = Held { mandate, fencing_token, znode, epoch, doubted: true, ready_ms };
+        self.turn(core, State::Leading(Box::new(held)));
+        // Without a lease it stops at the next event.
+        let work_until = core.work_until().unwrap_or(core.now.time);
+        core.out.told_until = Some(work_until);
+        Grant { nomination, ballot, fencing_token, work_until }
+    }
+}

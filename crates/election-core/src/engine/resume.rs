@@ -1,0 +1,181 @@
+//! A member that continues in another process, on the same session: what crosses, and how the next engine begins with it.
+//!
+//! The next engine begins as this one would continue after a lost connection: the session is paused, and its lease is the
+//! one that was proved. So it does nothing until the session is resumed, reads the leader znodes, the decision and its own
+//! record again, and stops its work if the session is over or the lease nears its end. What was read does not cross.
+//!
+//! Only an engine at rest can be continued: nothing is under way whose outcome only this process would learn, and it leads
+//! or does not, with nothing in between.
+
+use std::{collections::BTreeMap, fmt, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Engine,
+    config::Config,
+    course::membership::Standing,
+    io::{Epoch, Grant},
+    leader::Led,
+    own::{Leaving, Seat},
+    reading::memory::Memory,
+    session::Session,
+};
+use crate::{
+    ids::Ballot,
+    record::{Current, GaveUp, Health, RoundTrips},
+    time::{Now, Time},
+};
+
+/// What another process needs to continue as this member, on this member's session. It is valid during one boot of the
+/// machine.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Resumption {
+    session_id: i64,
+    granted: Duration,
+    /// The time of the handover, and the end of the lease, since the clock's origin.
+    at: Duration,
+    lease: Option<Duration>,
+    ballot: Ballot,
+    standing: Standing,
+    joined_ms: u64,
+    health: Health,
+    site_health: Option<Health>,
+    measured: BTreeMap<String, String>,
+    round_trips: RoundTrips,
+    gave_up: Option<GaveUp>,
+    withdrawn: Option<String>,
+    prepared_for: Option<u64>,
+    memory: Memory,
+    /// The leaders that the application knows.
+    leaders: Vec<Option<Current>>,
+    led: Option<Led>,
+}
+
+impl Resumption {
+    /// The id of its session.
+    pub fn session_id(&self) -> i64 {
+        self.session_id
+    }
+
+    /// The term and the fencing token of the leadership that continues, if there is one.
+    pub fn leadership(&self) -> Option<(u64, u64)> {
+        self.led.as_ref().map(Led::leadership)
+    }
+
+    /// The timeout that its session was granted.
+    pub fn granted(&self) -> Duration {
+        self.granted
+    }
+
+    /// The end of the lease that it was proved to have, as the time since the clock's origin.
+    pub fn lease(&self) -> Option<Duration> {
+        self.lease
+    }
+}
+
+/// Why a member can't continue in another process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unrest {
+    /// Not now: a step is under way.
+    Now(&'static str),
+    /// Not with its recipe.
+    Recipe,
+}
+
+impl fmt::Display for Unrest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Now(why) => why,
+            Self::Recipe => {
+                "its recipe has no elector: only elections with an elector continue in another process"
+            }
+        })
+    }
+}
+
+impl std::error::Error for Unrest {}
+
+impl Engine {
+    /// What another process needs to continue as this member. This engine must take no further event then, unless the other
+    /// process does not begin.
+    ///
+    /// # Errors
+    /// If it is not at rest.
+    pub fn resumption(&self) -> Result<Resumption, Unrest> {
+        let (core, own) = (&self.core, &self.core.own);
+        let Some(standing) = self.course.standing() else { return Err(Unrest::Recipe) };
+        let Some(session) = core.session.as_ref().filter(|_| core.session_is_active()) else {
+            return Err(Unrest::Now("its session is not active"));
+        };
+        if core.ended || own.leaving != Leaving::No || own.wishes.deadline.is_some() {
+            return Err(Unrest::Now("this member is leaving or resigning"));
+        }
+        let (Some(standing), Some(ballot)) =
+            (standing, own.seat.ballot.clone().filter(|_| own.seat.is_ranked))
+        else {
+            return Err(Unrest::Now("this member is joining"));
+        };
+        let led = self.leader.at_rest(core)?;
+        if !core.ops.is_idle() || !self.history.is_idle() {
+            return Err(Unrest::Now("an operation is under way"));
+        }
+        let mut memory = core.reading.memory.clone();
+        memory.keep(&core.reading.view.elected);
+        Ok(Resumption {
+            session_id: session.id,
+            granted: session.granted,
+            at: core.now.time.since_origin(),
+            lease: session.lease.map(Time::since_origin),
+            ballot,
+            standing,
+            joined_ms: own.joined_ms,
+            health: own.health.clone(),
+            site_health: own.site_health.clone(),
+            measured: own.measured.clone(),
+            round_trips: own.round_trips.clone(),
+            gave_up: own.gave_up.clone(),
+            withdrawn: own.wishes.withdrawn.clone(),
+            prepared_for: own.prepared_for,
+            memory,
+            leaders: core.out.leaders.clone(),
+            led,
+        })
+    }
+
+    /// The engine that continues as the member that `from` describes, with the leadership that continues. Its session has
+    /// this number in the new process, and is paused: report that it is resumed, or that it is over.
+    ///
+    /// # Errors
+    /// If the recipe has no elector.
+    pub fn resume(
+        config: Config,
+        from: Resumption,
+        epoch: Epoch,
+        now: Now,
+    ) -> Result<(Self, Option<Grant>), Unrest> {
+        let mut engine = Self::new(config, now);
+        let Self { core, course, leader, .. } = &mut engine;
+        core.session = Some(Session {
+            epoch,
+            id: from.session_id,
+            granted: from.granted,
+            paused_since: Some(Time::from_origin(from.at)),
+            over: false,
+            lease: from.lease.map(Time::from_origin),
+        });
+        if !course.resume(from.standing, from.session_id) {
+            return Err(Unrest::Recipe);
+        }
+        let own = &mut core.own;
+        (own.joined_ms, own.health, own.site_health) = (from.joined_ms, from.health, from.site_health);
+        (own.measured, own.round_trips) = (from.measured, from.round_trips);
+        (own.gave_up, own.wishes.withdrawn) = (from.gave_up, from.withdrawn);
+        own.prepared_for = from.prepared_for;
+        own.seat = Seat { ballot: Some(from.ballot.clone()), ..Seat::default() };
+        core.reading.memory = from.memory;
+        core.out.leaders = from.leaders;
+        let grant = from.led.map(|led| leader.resume(core, led, from.ballot, epoch));
+        Ok((engine, grant))
+    }
+}
