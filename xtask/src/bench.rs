@@ -22,10 +22,10 @@ pub(crate) async fn run(name: Option<&str>, args: &[String]) -> anyhow::Result<E
     }
     packages::ensure_zookeeper().await?;
     for (name, bench) in chosen {
-        // Some benchmarks start the programs that they measure.
-        if bench.package == "e2e" {
-            let mut build =
-                cargo(["build", "--release", "-p", "dr-worker", "-p", "ledger", "-p", "e2e", "--bins"]);
+        let programs = started(name, bench);
+        if !programs.is_empty() {
+            let mut build = cargo(["build", "--release", "--bins"]);
+            build.args(programs.iter().flat_map(|package| ["--package", package]));
             if !cargo::run(&mut build).await?.success() {
                 bail!("cannot build the programs to be measured");
             }
@@ -41,6 +41,15 @@ pub(crate) async fn run(name: Option<&str>, args: &[String]) -> anyhow::Result<E
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The packages whose programs a benchmark starts, apart from its own.
+fn started(name: &str, bench: &Target) -> &'static [&'static str] {
+    match name {
+        _ if bench.package == "e2e" => &["dr-worker", "ledger", "e2e"],
+        "footprint" => &["dr-worker"],
+        _ => &[],
+    }
 }
 
 /// The name of the benchmark, if the target is one: cargo's own kind, or a program whose name ends so.

@@ -12,6 +12,7 @@
 
 mod clients;
 mod contestant;
+mod curator;
 mod moment;
 mod options;
 mod party;
@@ -20,16 +21,19 @@ mod run;
 mod setting;
 mod table;
 pub mod timeline;
+mod usage;
 mod watched;
 mod wire;
 
 pub use clients::Clients;
 pub use contestant::{Contestant, Line};
+pub use curator::Curator;
 pub use moment::Moment;
 pub use options::{Crowd, Options};
 pub use party::Party;
 pub use run::{ensemble, run};
 pub use setting::{Kind, Setting};
 pub use table::{References, Step, Table, Times};
+pub use usage::Usage;
 pub use watched::Watched;
 pub use wire::{Decoder, Event, Exchange, Message, What};

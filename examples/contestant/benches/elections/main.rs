@@ -9,11 +9,11 @@
 
 mod contender;
 
-use std::{path::Path, process::ExitCode, time::Duration};
+use std::{process::ExitCode, time::Duration};
 
 use clap::Parser;
-use contender::{Kind, compile_curator, resident};
-use election_bench::run;
+use contender::{Kind, resident};
+use election_bench::{Curator, run};
 use tokio::time::sleep;
 use zk_testkit::Ensemble;
 
@@ -68,7 +68,7 @@ async fn main() -> ExitCode {
 
 async fn measure(arguments: &Arguments) -> Result<Vec<Figures>, String> {
     let classes = tempfile::tempdir().map_err(|error| error.to_string())?;
-    let curator = compile_curator(classes.path());
+    let curator = Curator::compile(classes.path());
     if let Err(why) = &curator {
         eprintln!("SKIPPED: Curator, for {why}");
     }
@@ -79,19 +79,19 @@ async fn measure(arguments: &Arguments) -> Result<Vec<Figures>, String> {
             None => curator.is_ok(),
         };
         if wanted {
-            all.push(one(kind, arguments, classes.path()).await?);
+            all.push(one(kind, arguments, curator.as_ref().ok()).await?);
         }
     }
     Ok(all)
 }
 
-async fn one(kind: Kind, arguments: &Arguments, classes: &Path) -> Result<Figures, String> {
+async fn one(kind: Kind, arguments: &Arguments, curator: Option<&Curator>) -> Result<Figures, String> {
     // This many znodes and watches need more than a test's server has.
     let builder = Ensemble::builder().servers(1).tick_time(Duration::from_secs(2)).jvm_flag("-Xmx1g");
     let ensemble = builder.start().await.map_err(|error| error.to_string())?;
     let connect = ensemble.connect_string();
     let elections = arguments.elections as usize;
-    let mut contestant = contender::start(kind, &connect, elections, &arguments.driver, classes).await?;
+    let mut contestant = contender::start(kind, &connect, elections, &arguments.driver, curator).await?;
     let before = resident(&contestant)?;
     let [requests, bytes] = received(&ensemble).await?;
     let took = contender::open(&mut contestant, elections).await?;
