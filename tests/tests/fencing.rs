@@ -14,6 +14,7 @@ e2e::with_both_drivers!(
     what_can_not_be_fenced_keeps_the_job_down_until_it_can,
     who_comes_back_or_is_confirmed_as_off_is_not_fenced,
     who_was_not_fenced_is_fenced_by_a_later_leader,
+    who_does_not_let_go_is_fenced_when_leadership_is_forced_away,
 );
 
 /// Two commands that record their calls. The second one does what a file says: `ok`, `fail` or `hang`.
@@ -221,7 +222,6 @@ async fn who_comes_back_or_is_confirmed_as_off_is_not_fenced(driver: Driver) {
     let second = cluster.successor_of(&first, SOON).await;
     cluster.acts(second.token).await;
     is_left(&cluster, &[&second.member]).await;
-    cluster.standing_by(1).await;
 
     kill(&mut cluster, &second);
     wait_for("a try to fence the next one", SOON, async || {
@@ -270,4 +270,21 @@ async fn who_was_not_fenced_is_fenced_by_a_later_leader(driver: Driver) {
     assert_eq!(fence.done(), expected);
     is_left(&cluster, &[&third.member]).await;
     cluster.end().await;
+}
+
+async fn who_does_not_let_go_is_fenced_when_leadership_is_forced_away(driver: Driver) {
+    let fence = Fence::new();
+    let hang: toml::Table = toml::from_str("command = [\"sleep\", \"600\"]\ntimeout = \"10m\"").unwrap();
+    let setup = two(driver).set("job.orders.hooks.after_stop", hang).set("policy.release_timeout", "1s");
+    let mut cluster = Cluster::of(fence.of(setup, "stop")).await;
+    let first = cluster.settled().await;
+    cluster.acts(first.token).await;
+    // Its worker is alive, and has not cleaned up when the next one takes over.
+    let other = if first.member == "east-1" { "west-1" } else { "east-1" };
+    cluster.operator().done(&["failover", "--to", other, "--force", "--yes", "--wait"]).await;
+    let second = cluster.successor_of(&first, SOON).await;
+    cluster.acts(second.token).await;
+    assert_eq!(fence.done(), [format!("{other}: {}", first.member)]);
+    is_left(&cluster, &[other]).await;
+    cluster.end_hastily().await;
 }

@@ -109,8 +109,9 @@ impl Parse for FenceCommand {
     }
 
     fn show(&self) -> String {
-        let (command, timeout) = (self.command.show(), self.timeout.show());
-        format!("{{ name = {}, command = {command}, timeout = {timeout} }}", self.name.show())
+        let name =
+            if self.name.is_empty() { String::new() } else { format!("name = {}, ", self.name.show()) };
+        format!("{{ {name}command = {}, timeout = {} }}", self.command.show(), self.timeout.show())
     }
 
     #[cfg(test)]

@@ -12,6 +12,7 @@ use election_core::{
 use serde_json::json;
 
 use super::{
+    consent::Consent,
     control::JobArguments,
     election::Operator,
     output::{self, Output},
@@ -32,11 +33,13 @@ pub(super) struct AckArguments {
     /// Leadership may go back there at once.
     #[arg(long)]
     sites: bool,
-    /// Confirm that former leaders which did not leave cleanly are off, and lift the hold.
+    /// Confirm that former leaders are off, and lift the hold.
     ///
-    /// They are not fenced any more: the next leader starts the job at once. If one of them still runs it, it runs twice.
+    /// They are not fenced then: the next leader starts the job at once. If one of them still runs it, it runs twice.
     #[arg(long)]
     fenced: bool,
+    #[command(flatten)]
+    consent: Consent,
     #[command(flatten)]
     jobs: JobArguments,
 }
@@ -51,6 +54,11 @@ impl AckArguments {
 }
 
 pub(super) async fn ack(arguments: &AckArguments, sources: &Sources, how: Output) -> Result<(), Error> {
+    if arguments.fenced {
+        let what =
+            "confirm that all former leaders are off; if one of them still runs the job, it runs twice";
+        arguments.consent.ask(what)?;
+    }
     let operator = Operator::connect(sources).await?;
     let result = ack_all(&operator, arguments, how).await;
     operator.close().await;

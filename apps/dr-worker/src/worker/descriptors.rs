@@ -109,7 +109,7 @@ fn of_job(job: &JobConfig) -> u64 {
     let of_check = |check: &Option<Check>| check.as_ref().map_or(0, |check| of_probe(&check.probe));
     let probes = of_probe(&spec.ready).max(of_check(&spec.liveness)) + of_check(&spec.fitness);
     let hooks = || HookName::ALL.into_iter().filter_map(|name| spec.hooks.get(name));
-    let sync = hooks().any(|hook| hook.mode == HookMode::Sync);
+    let sync = spec.fence.is_some() || hooks().any(|hook| hook.mode == HookMode::Sync);
     let beside = hooks().map(|hook| u64::from(hook.mode == HookMode::Async)).sum::<u64>();
     let others = u64::from(sync) + beside + u64::from(spec.measure.is_some());
     let output = u64::from(spec.output != JobOutput::Log);

@@ -113,12 +113,14 @@ pub(super) fn outcome(finished: Finished) -> Result<(), (HookProblem, String)> {
 }
 
 /// The asynchronous hooks of a job: nothing waits for them. Of each hook and slot one runs at a time, and one waits for
-/// its end; a later one replaces it, because its news is older. Cheap to clone.
+/// its end. A newer run replaces the waiting one, which is out of date. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct AsyncHooks {
-    /// Those that run, each with the one that waits.
-    running: Arc<Mutex<BTreeMap<(HookName, usize), Option<Wanted>>>>,
+    running: Arc<Mutex<RunningHooks>>,
 }
+
+/// The hooks that run, by name and slot, each with the run that waits for its end.
+type RunningHooks = BTreeMap<(HookName, usize), Option<Wanted>>;
 
 #[derive(Debug)]
 struct Wanted {
@@ -172,7 +174,7 @@ impl AsyncHooks {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<(HookName, usize), Option<Wanted>>> {
+    fn lock(&self) -> MutexGuard<'_, RunningHooks> {
         // No code panics while it is locked.
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -126,7 +126,7 @@ impl Fencing {
         former: &Breadcrumb,
     ) -> Result<(), String> {
         let (job, member, term) = (slot.name(), &former.member, former.term);
-        tracing::warn!(job, %member, site = %former.site, term, "fencing a former leader that did not leave cleanly");
+        tracing::warn!(job, former = %member, former_term = term, "fencing a former leader that did not leave cleanly");
         let counted =
             |outcome| counter!("dr_fences_total", "job" => job.to_owned(), "outcome" => outcome).increment(1);
         for command in &self.fence.commands {
@@ -140,7 +140,7 @@ impl Fencing {
             }
         }
         counted("done");
-        tracing::warn!(job, %member, term, "the former leader is fenced");
+        tracing::warn!(job, former = %member, former_term = term, "the former leader is fenced");
         Ok(())
     }
 
