@@ -364,8 +364,14 @@ fn checks_over_tls_find_the_leader() {
     until("east-1 leads", || leads(&east));
     let west = worker("west-1", "west");
     let jobs = PortReservation::take(2).expect("free ports");
-    let check = format!("default-server check check-ssl verify required ca-file {} ", pki.path("ca.pem").display());
-    let proxy = Proxy::start_with(stage.dir.path(), [&east, &west], jobs.ports(), &[("default-server check ", &check)]);
+    let check =
+        format!("default-server check check-ssl verify required ca-file {} ", pki.path("ca.pem").display());
+    let proxy = Proxy::start_with(
+        stage.dir.path(),
+        [&east, &west],
+        jobs.ports(),
+        &[("default-server check ", &check)],
+    );
     let check_of = |name| proxy.server(name).map(|server| (server.state, server.check));
     until("HAProxy has east-1 up", || {
         check_of("east-1") == Some(("UP".to_owned(), "L7OK,200".to_owned()))

@@ -2,7 +2,11 @@
 
 mod support;
 
-use std::{fs, os::unix::fs::PermissionsExt as _};
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    os::unix::fs::PermissionsExt as _,
+};
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -200,7 +204,7 @@ fn a_port_that_other_hosts_reach_without_a_token_is_warned_of() {
     let warned = BufReader::new(log)
         .lines()
         .map_while(Result::ok)
-        .find(|line| line.contains("\"WARN\"") && line.contains("there is no http.token_file"));
+        .find(|line| line.contains("\"WARN\"") && line.contains("everyone there can read the state"));
     let _ = child.kill();
     let _ = child.wait();
     assert!(warned.is_some_and(|line| line.contains("\"address\":\"0.0.0.0:")));
