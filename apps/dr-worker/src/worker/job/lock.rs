@@ -42,12 +42,6 @@ impl StateLock {
         let io = |source| LockError::Io { path: path.clone(), source: Arc::new(source) };
         let runs = path.with_extension("runs");
         private_file::create_dir(&runs).map_err(io)?;
-        if private_file::is_shared(state_dir) {
-            tracing::warn!(
-                state_dir = %state_dir.display(),
-                "other users can write to node.state_dir, and so replace what this worker keeps there; run chmod 700 on it"
-            );
-        }
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -71,6 +65,12 @@ impl StateLock {
             .and_then(|()| file.rewind())
             .and_then(|()| writeln!(file, "{}", std::process::id()))
             .map_err(io)?;
+        if private_file::is_shared(state_dir) {
+            tracing::warn!(
+                state_dir = %state_dir.display(),
+                "other users can write to node.state_dir, and so replace what this worker keeps there; run chmod 700 on it"
+            );
+        }
         Ok(StateLock { file: Arc::new(file), path, runs })
     }
 
