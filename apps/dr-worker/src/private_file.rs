@@ -1,9 +1,9 @@
-//! Files with secrets: only their owner may use them, and the group may read them.
+//! Files that are not for other users: secrets, which the group may read too, and what the worker keeps for itself.
 
 use std::{
-    fs::OpenOptions,
-    io::Read as _,
-    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
+    fs::{self, DirBuilder, OpenOptions},
+    io::{self, Read as _, Write as _},
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _},
     path::Path,
 };
 
@@ -44,9 +44,41 @@ pub(crate) fn read(path: &Path) -> Result<String, String> {
     Ok(text)
 }
 
+/// The mode of a file of the worker's own. Who can open a file can also lock it.
+pub(crate) const OWN_FILE: u32 = 0o600;
+
+/// Creates a directory of the worker's own, with its parents. One that exists keeps its mode.
+///
+/// # Errors
+/// Any error of the file system.
+pub(crate) fn create_dir(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// Replaces a file of the worker's own at once.
+///
+/// # Errors
+/// Any error of the file system.
+pub(crate) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+    let new = path.with_extension("new");
+    OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(OWN_FILE)
+        .open(&new)?
+        .write_all(content)?;
+    fs::rename(&new, path)
+}
+
+/// Whether users other than its owner and root can write to this directory.
+pub(crate) fn is_shared(dir: &Path) -> bool {
+    fs::metadata(dir).is_ok_and(|metadata| metadata.mode() & 0o022 != 0)
+}
+
 #[cfg(test)]
 mod tests {
-    use std::{fs, os::unix::fs::PermissionsExt as _};
+    use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
 

@@ -269,7 +269,7 @@ fn a_port_that_other_hosts_reach_without_a_token_is_warned_of() {
     let warned = BufReader::new(log)
         .lines()
         .map_while(Result::ok)
-        .find(|line| line.contains("\"WARN\"") && line.contains("there is no http.token_file"));
+        .find(|line| line.contains("\"WARN\"") && line.contains("everyone there can read the state"));
     let _ = child.kill();
     let _ = child.wait();
     assert!(warned.is_some_and(|line| line.contains("\"address\":\"0.0.0.0:")));

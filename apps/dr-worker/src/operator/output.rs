@@ -1,6 +1,7 @@
 //! Results go to standard output, messages to standard error.
 
 use std::{
+    borrow::Cow,
     fmt::Display,
     io::{self, ErrorKind, IsTerminal as _, Write as _},
     os::fd::AsFd as _,
@@ -35,7 +36,7 @@ pub(super) enum Output {
 pub(super) fn print_error(error: &Error, how: Output) {
     let message = error.to_string();
     let message = mask(&message);
-    logging::print(&format!("{} {message}", "error:".red().bold()));
+    logging::print(&format!("{} {}", "error:".red().bold(), harmless(&message)));
     if how == Output::Json {
         // Standard output itself may be broken.
         let _ = print_json(&json!({ "error": { "code": error.exit_code() as u8, "message": message } }));
@@ -44,19 +45,47 @@ pub(super) fn print_error(error: &Error, how: Output) {
 
 /// Prints a warning to standard error.
 pub(super) fn print_warning(message: impl Display) {
-    eprintln!("{} {message}", "warning:".yellow().bold());
+    eprintln!("{} {}", "warning:".yellow().bold(), harmless(&message.to_string()));
 }
 
 /// Prints progress to standard error.
 pub(super) fn print_progress(message: impl Display) {
-    eprintln!("{message}");
+    eprintln!("{}", harmless(&message.to_string()));
 }
 
 /// Prints a result for programs: one JSON object on one line.
 pub(super) fn print_json(result: &impl Serialize) -> Result<(), Error> {
     let line =
         serde_json::to_string(result).map_err(|e| Error::Internal(format!("can't write JSON: {e}")))?;
-    print(line)
+    print_line(line)
+}
+
+/// The text without control characters, except for ends of lines, tabs and colours: a text of a znode must not control the
+/// terminal.
+pub(super) fn harmless(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(|c| c.is_control() && c != '\n') {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::new();
+    for (at, character) in text.char_indices() {
+        let is_kept = match character {
+            '\n' | '\t' => true,
+            '\x1b' => is_colour(&text[at..]),
+            other => !other.is_control(),
+        };
+        if is_kept {
+            shown.push(character);
+        } else {
+            shown.extend(character.escape_default());
+        }
+    }
+    Cow::Owned(shown)
+}
+
+/// Whether this begins with a sequence that sets a colour, such as `ESC [ 1 ; 31 m`.
+fn is_colour(text: &str) -> bool {
+    let Some(rest) = text.strip_prefix("\x1b[") else { return false };
+    rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';').starts_with('m')
 }
 
 /// Writes a line of a result.
@@ -73,8 +102,13 @@ pub(super) fn is_unread() -> bool {
     is_ready && polled[0].revents().is_some_and(|is| is.intersects(PollFlags::POLLERR | PollFlags::POLLHUP))
 }
 
-/// Prints a line of a result. A closed pipe ends the program with exit code 0.
+/// Prints a line of a result for people.
 pub(super) fn print(line: impl Display) -> Result<(), Error> {
+    print_line(harmless(&line.to_string()))
+}
+
+/// Prints a line of a result. A closed pipe ends the program with exit code 0.
+fn print_line(line: impl Display) -> Result<(), Error> {
     match write_line(line) {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == ErrorKind::BrokenPipe => process::exit(ExitCode::Done as i32),
@@ -107,4 +141,21 @@ pub(super) fn size() -> (usize, usize) {
 /// A duration as text.
 pub(super) fn span(ms: u64) -> String {
     humantime::format_duration(std::time::Duration::from_millis(ms)).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_can_not_control_the_terminal() {
+        for (text, shown) in [
+            ("plain\n\tü", "plain\n\tü"),
+            ("\x1b[1;31mred\x1b[0m", "\x1b[1;31mred\x1b[0m"),
+            ("\x1b]0;title\x07", "\\u{1b}]0;title\\u{7}"),
+            ("\x1b[2J\r\u{9b}1m", "\\u{1b}[2J\\r\\u{9b}1m"),
+        ] {
+            assert_eq!(harmless(text), shown);
+        }
+    }
 }

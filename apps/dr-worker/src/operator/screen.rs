@@ -34,7 +34,7 @@ impl Screen {
             all.push_str(&"\n".repeat(height));
             self.is_drawn = true;
         }
-        all.push_str(&frame(text, height));
+        all.push_str(&frame(&output::harmless(text), height));
         let mut stdout = io::stdout().lock();
         match stdout.write_all(all.as_bytes()).and_then(|()| stdout.flush()) {
             Err(error) if error.kind() != ErrorKind::BrokenPipe => {

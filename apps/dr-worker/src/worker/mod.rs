@@ -5,8 +5,9 @@
 //!               └──▶ metrics
 //! ```
 //!
-//! Arrows are all the dependencies between them; `run` also uses `metrics`. `run` starts and ends the daemon. `state` is
-//! what a running worker knows of itself. [`job`] runs the programs of a job, each under a [`guard`].
+//! Arrows are all the dependencies between them; `run` also uses `metrics`, and `run`, `http`, `probes` and `state`
+//! use `certificates`. `run` starts and ends the daemon. `state` is what a running worker knows of itself. [`job`] runs the
+//! programs of a job, each under a [`guard`].
 
 mod balance;
 mod certificates;

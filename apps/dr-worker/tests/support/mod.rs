@@ -161,7 +161,7 @@ impl Running {
     pub(crate) fn start_as(command: &mut Command, verb: &[&str]) -> Self {
         let (log, stderr) = std::io::pipe().expect("a pipe");
         let mut log = BufReader::new(log);
-        let worker = Self::spawn(command.stderr(stderr), verb, &mut log);
+        let (worker, _) = Self::spawn(command.stderr(stderr), verb, &mut log);
         // Read on, so that the worker never waits for a reader.
         std::thread::spawn(move || {
             let mut rest = Vec::new();
@@ -172,10 +172,11 @@ impl Running {
 
     /// Starts it with a standard error of the test's own, which is read from `log` no further than needed.
     pub(crate) fn start_logging_to(command: &mut Command, log: &mut impl BufRead) -> Self {
-        Self::spawn(command, &["run"], log)
+        Self::spawn(command, &["run"], log).0
     }
 
-    fn spawn(command: &mut Command, verb: &[&str], log: &mut impl BufRead) -> Self {
+    /// The worker, and what was read of its log.
+    fn spawn(command: &mut Command, verb: &[&str], log: &mut impl BufRead) -> (Self, String) {
         set(command, &["http.listen=127.0.0.1:0"]);
         let mut child = command.args(verb).spawn().expect("dr-worker can be started");
         // The command keeps its ends of pipes, and with them a log that would end.
@@ -191,12 +192,13 @@ impl Running {
                 break port;
             }
         };
-        Self {
+        let worker = Self {
             child,
             port,
             #[cfg(feature = "tls")]
             https: None,
-        }
+        };
+        (worker, text)
     }
 
     /// The same, whose endpoints have TLS.
@@ -338,7 +340,7 @@ pub(crate) fn until(what: &str, mut is: impl FnMut() -> bool) {
     }
 }
 
-/// The log of a worker, as far as it was written.
+/// The log of a worker, from its first line on.
 #[derive(Clone)]
 pub(crate) struct Log(std::sync::Arc<std::sync::Mutex<String>>);
 
@@ -347,8 +349,8 @@ impl Log {
     pub(crate) fn of(command: &mut Command) -> (Running, Self) {
         let (log, stderr) = std::io::pipe().expect("a pipe");
         let mut log = BufReader::new(log);
-        let worker = Running::start_logging_to(command.stderr(stderr), &mut log);
-        let lines = Self(std::sync::Arc::default());
+        let (worker, begin) = Running::spawn(command.stderr(stderr), &["run"], &mut log);
+        let lines = Self(std::sync::Arc::new(begin.into()));
         let kept = lines.clone();
         std::thread::spawn(move || {
             for line in log.lines().map_while(Result::ok) {

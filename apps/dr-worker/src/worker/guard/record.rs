@@ -12,6 +12,7 @@ use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
 use super::tree::Process;
+use crate::private_file;
 
 /// One program under a guard.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,9 +56,7 @@ impl Record {
     /// # Errors
     /// Any error of the file system.
     pub(crate) fn write(&self, path: &Path) -> io::Result<()> {
-        let new = path.with_extension("new");
-        fs::write(&new, serde_json::to_vec(self)?)?;
-        fs::rename(&new, path)
+        private_file::replace(path, &serde_json::to_vec(self)?)
     }
 }
 

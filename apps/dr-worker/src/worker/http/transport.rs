@@ -65,7 +65,7 @@ impl Transport {
         }
     }
 
-    #[cfg_attr(not(feature = "tls"), expect(clippy::unnecessary_wraps, reason = "a handshake can fail"))]
+    #[cfg_attr(not(feature = "tls"), allow(unused_variables, reason = "only a handshake waits"))]
     fn poll_stream(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Pin<&mut dyn Duplex>>> {
         #[cfg(feature = "tls")]
         if let Self::Shaking(accept, presented) = self {

@@ -1,9 +1,9 @@
 //! The lock file of a member: locked while the member's worker or one of its guards is alive.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use zk_session::{BootTime, sleep_until};
 
-use crate::error::Error;
+use crate::{error::Error, private_file};
 
 /// How often a taken lock is tried again.
 const RETRY: Duration = Duration::from_millis(50);
@@ -41,12 +41,13 @@ impl StateLock {
         let path = path_of(state_dir, member);
         let io = |source| LockError::Io { path: path.clone(), source: Arc::new(source) };
         let runs = path.with_extension("runs");
-        fs::create_dir_all(&runs).map_err(io)?;
+        private_file::create_dir(&runs).map_err(io)?;
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)
             .create(true)
             .truncate(false) // before it is locked it is another's
+            .mode(private_file::OWN_FILE)
             .open(&path)
             .map_err(io)?;
         match file.try_lock() {
@@ -64,6 +65,12 @@ impl StateLock {
             .and_then(|()| file.rewind())
             .and_then(|()| writeln!(file, "{}", std::process::id()))
             .map_err(io)?;
+        if private_file::is_shared(state_dir) {
+            tracing::warn!(
+                state_dir = %state_dir.display(),
+                "other users can write to node.state_dir, and so replace what this worker keeps there; run chmod 700 on it"
+            );
+        }
         Ok(StateLock { file: Arc::new(file), path, runs })
     }
 

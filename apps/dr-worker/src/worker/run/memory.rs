@@ -14,6 +14,8 @@ use election_core::{
 };
 use tokio::sync::watch;
 
+use crate::private_file;
+
 /// The file with the ballots. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) struct Memory {
@@ -71,10 +73,7 @@ impl Memory {
     fn remember(&self, znode: &str, ballot: &str) -> io::Result<()> {
         let mut ballots = self.ballots.lock().unwrap_or_else(PoisonError::into_inner);
         ballots.insert(znode.to_owned(), ballot.to_owned());
-        // Written atomically.
-        let new = self.path.with_extension("new");
-        fs::write(&new, serde_json::to_vec(&*ballots)?)?;
-        fs::rename(&new, &self.path)
+        private_file::replace(&self.path, &serde_json::to_vec(&*ballots)?)
     }
 }
 

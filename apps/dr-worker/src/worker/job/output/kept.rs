@@ -5,9 +5,9 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    fs::{self, File, OpenOptions},
+    fs::{self, DirBuilder, File, OpenOptions},
     io::{self, BufRead as _, BufReader, ErrorKind, Write as _},
-    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
     sync::{Condvar, LazyLock, Mutex, MutexGuard, Once, PoisonError},
     thread,
@@ -204,7 +204,7 @@ fn keep_end(lines: &mut Vec<u8>) {
 }
 
 fn write(path: &Path, lines: &[u8]) -> io::Result<()> {
-    match path.parent().map(fs::create_dir) {
+    match path.parent().map(|dir| DirBuilder::new().mode(0o750).create(dir)) {
         Some(Err(error)) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
         _ => {}
     }
