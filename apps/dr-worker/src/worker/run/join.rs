@@ -66,12 +66,20 @@ pub(super) async fn join(
     let pin = session.pin();
     let is_again = again.is_some();
     let mut again = Returning::new(again, pin)?;
-    let incarnation = session.active().await.map_err(|e| Error::Unreachable(e.to_string()))?;
+    let incarnation = match &again.pin {
+        // It does not wait for another session, which is not made before the pin is dropped.
+        Some(pin) => pin.incarnation().clone(),
+        None => session.active().await.map_err(|e| Error::Unreachable(e.to_string()))?,
+    };
     let granted = incarnation.granted_timeout();
     if granted != config.zookeeper.session_timeout {
         tracing::warn!(?granted, asked = ?config.zookeeper.session_timeout, "the servers granted another session timeout than asked for");
     }
-    config.check_timing(incarnation.lease_timing())?;
+    match config.check_timing(incarnation.lease_timing()) {
+        // Lease and guards go by what was granted, so a job only has less time to stop.
+        Err(problems) if is_again => tracing::error!("{problems}"),
+        checked => checked?,
+    }
     let known = session::known(session, Servers::of(&config.zookeeper), background);
     let mut guards = Guards::new().lock(lock.clone()).session(known);
     if let Some(cgroup) = job::delegated_cgroup() {

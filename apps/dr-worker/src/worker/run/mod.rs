@@ -30,7 +30,7 @@ mod upgrade;
 mod watch;
 mod work;
 
-use std::{io, os::fd::OwnedFd, process, sync::Arc, time::Duration};
+use std::{os::fd::OwnedFd, process, sync::Arc, time::Duration};
 
 use election_core::Ended;
 use tokio::{net::TcpListener, task::JoinSet};
@@ -96,7 +96,7 @@ pub(crate) async fn run(config: Config, sources: Sources, beginning: Beginning) 
         }
     });
     let mut manager = ServiceManager::of_this_process();
-    // Started in `resume` before a signal is heard: a job runs, and its end takes elections.
+    // A worker that continues hands over its jobs at a signal as always, which it can once it has joined.
     let is_resumed = matches!(beginning, Beginning::Resume(_));
     if is_resumed {
         signals::unblock_all();
@@ -134,15 +134,23 @@ async fn start(config: &Config, beginning: Beginning) -> Result<Running, Error> 
         None => (None, acquire(config).await?, None, Vec::new()),
         Some(Resumed { handed, descriptors }) => {
             let lock = StateLock::adopt(state_dir, member, descriptors.lock)?;
-            let is_same = handed.listen == config.http.listen.to_string();
-            (Some(handed), lock, is_same.then_some(descriptors.listener), descriptors.runs)
+            (Some(handed), lock, Some(descriptors.listener), descriptors.runs)
         }
     };
     // The jobs of a worker that continues are no left-overs.
     let is_gone = handed.is_some() || sweep(&lock).await;
     let memory = Memory::beside(lock.path(), is_gone);
+    let is_same = handed.as_ref().is_some_and(|handed| handed.listen == config.http.listen.to_string());
     let listener = match inherited {
-        Some(listener) => adopt_listener(listener).map_err(|e| cannot_listen(&config.http.listen, &e))?,
+        Some(listener) if is_same => adopt_listener(listener, &config.http.listen)?,
+        // The job runs, and must not end for this.
+        Some(listener) => match listen(&config.http.listen).await {
+            Ok(listener) => listener,
+            Err(error) => {
+                tracing::error!(%error, "the worker listens where it did before");
+                adopt_listener(listener, &config.http.listen)?
+            }
+        },
         None => listen(&config.http.listen).await?,
     };
     let upgrades = Upgrades::new(&lock, &listener, !is_fixed)
@@ -205,10 +213,10 @@ fn abandon(error: &Error) -> ! {
     process::exit(error.exit_code() as i32)
 }
 
-fn adopt_listener(listener: OwnedFd) -> io::Result<TcpListener> {
+fn adopt_listener(listener: OwnedFd, at: &HostPort) -> Result<TcpListener, Error> {
     let listener = std::net::TcpListener::from(listener);
-    listener.set_nonblocking(true)?;
-    TcpListener::from_std(listener)
+    let listener = listener.set_nonblocking(true).and_then(|()| TcpListener::from_std(listener));
+    listener.map_err(|error| cannot_listen(at, &error))
 }
 
 async fn listen(at: &HostPort) -> Result<TcpListener, Error> {
