@@ -14,6 +14,7 @@ mod layers;
 mod limits;
 mod log;
 mod node;
+mod notify;
 mod output;
 mod parse;
 mod policy;
@@ -48,6 +49,7 @@ pub use limits::Limits;
 pub use log::LogConfig;
 pub use node::NodeConfig;
 pub(crate) use node::host_name;
+pub use notify::{NotifyCommand, NotifyConfig, NotifyEvent, NotifyRetry, Webhook, WebhookUrl};
 pub use output::{JobOutput, RotatedFile};
 pub use policy::PolicyConfig;
 pub use probes::{ProbeTarget, ProbesConfig};
@@ -86,6 +88,8 @@ pub struct Config {
     pub probes: ProbesConfig,
     /// The balancing of leaderships.
     pub balance: BalanceConfig,
+    /// The notifications.
+    pub notify: NotifyConfig,
     /// The jobs; at least one, sorted by name.
     pub jobs: Vec<JobConfig>,
     /// Every value and where it came from.
@@ -106,9 +110,10 @@ impl Config {
         let root = layers::merge(sources, &mut findings.problems);
         let read = Section::read_root(&root, &mut findings, read_worker);
         Problems::none_of(findings.problems).map_err(|problems| sources.explain(problems))?;
-        let (node, zookeeper, http, log, probes, balance, jobs) = read.ok_or_else(incomplete)?;
+        let (node, zookeeper, http, log, probes, balance, notify, jobs) = read.ok_or_else(incomplete)?;
         let registry = sources.registry.clone();
-        Ok(Self { node, zookeeper, http, log, probes, balance, jobs, shown: findings.shown, root, registry })
+        let shown = findings.shown;
+        Ok(Self { node, zookeeper, http, log, probes, balance, notify, jobs, shown, root, registry })
     }
 
     /// The policies as they would be with these settings, each `key=value`, over all others.
@@ -136,6 +141,17 @@ impl Config {
         if let Some(Err(why)) = self.http.token_file.as_deref().map(Tokens::read) {
             let key = "http.token_file";
             problems.push(Problem::with_key(origin_of(&self.shown, key), key, why));
+        }
+        for (name, webhook) in &self.notify.webhooks {
+            let read = webhook.ca_file.as_deref().map(std::fs::read).transpose();
+            let files = [
+                ("secret_file", webhook.secret_file.as_deref().map(Tokens::read).transpose().err()),
+                ("ca_file", read.err().map(|why| why.to_string())),
+            ];
+            for (key, why) in files.into_iter().filter_map(|(key, why)| Some((key, why?))) {
+                let key = format!("notify.webhook.{name}.{key}");
+                problems.push(Problem::with_key(origin_of(&self.shown, &key), key.as_str(), why));
+            }
         }
         if let Some(problem) = self.log.file.as_ref().and_then(|file| runnable::not_a_place(&file.path)) {
             problems.push(Problem::with_key(origin_of(&self.shown, "log.file"), "log.file", problem));
@@ -227,6 +243,7 @@ impl OperatorConfig {
             root.know("log");
             let probes = root.table("probes", ProbesConfig::read);
             root.know("balance");
+            root.know("notify");
             let policy = read_policy(root, &probes);
             let jobs = root.table("job", |jobs| {
                 jobs.each_table(|name, section| {
@@ -272,8 +289,16 @@ impl OperatorConfig {
     }
 }
 
-type Worker =
-    (NodeConfig, ZooKeeperConfig, HttpConfig, LogConfig, ProbesConfig, BalanceConfig, Vec<JobConfig>);
+type Worker = (
+    NodeConfig,
+    ZooKeeperConfig,
+    HttpConfig,
+    LogConfig,
+    ProbesConfig,
+    BalanceConfig,
+    NotifyConfig,
+    Vec<JobConfig>,
+);
 
 fn read_worker(root: &mut Section<'_>) -> Option<Worker> {
     let node = root.table("node", NodeConfig::read);
@@ -282,6 +307,7 @@ fn read_worker(root: &mut Section<'_>) -> Option<Worker> {
     let log = root.table("log", LogConfig::read);
     let probes = root.table("probes", ProbesConfig::read);
     let balance = root.table("balance", BalanceConfig::read);
+    let notify = root.table("notify", NotifyConfig::read);
     let policy = read_policy(root, &probes);
     let jobs: Vec<_> = root.table("job", |jobs| {
         jobs.each_table(|name, section| {
@@ -311,7 +337,7 @@ fn read_worker(root: &mut Section<'_>) -> Option<Worker> {
         beside::check_jobs(root, jobs);
         beside::check_files(root, jobs);
     }
-    Some((node?, zookeeper?, http, log, probes, balance, jobs?))
+    Some((node?, zookeeper?, http, log, probes, balance, notify, jobs?))
 }
 
 fn read_policy(root: &mut Section<'_>, probes: &ProbesConfig) -> PolicyConfig {

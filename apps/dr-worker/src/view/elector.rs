@@ -11,6 +11,8 @@ use election_core::{Skipped, operator::Snapshot};
 use serde_json::Value;
 use tokio::{sync::OnceCell, time::timeout};
 
+use crate::client;
+
 /// The timeout of the question.
 const PATIENCE: Duration = Duration::from_millis(700);
 /// The longest answer, in bytes: that of a worker with thousands of jobs is shorter.
@@ -54,8 +56,7 @@ impl Electors {
 /// The worker's `/status`.
 async fn ask(address: &str) -> Option<Value> {
     // That worker itself has to answer.
-    let client =
-        reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none()).build().ok()?;
+    let client = client::plain().build().ok()?;
     let answer = client.get(format!("http://{address}/status")).send().await.ok()?;
     if answer.content_length().is_none_or(|length| length > MAX_ANSWER) {
         return None;

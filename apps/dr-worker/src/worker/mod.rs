@@ -1,7 +1,7 @@
 //! The daemon, and everything that it runs.
 //!
 //! ```text
-//!   run ──▶ http, probes, balance, systemd ──▶ state ──▶ job ──▶ guard
+//!   run ──▶ http, probes, balance, notify, systemd ──▶ state ──▶ job ──▶ guard
 //!               └──▶ metrics
 //! ```
 //!
@@ -14,6 +14,7 @@ pub mod guard;
 mod http;
 pub mod job;
 mod metrics;
+pub(crate) mod notify;
 mod probes;
 pub(crate) mod run;
 mod state;

@@ -22,7 +22,7 @@ use super::{
     prober::Prober,
     published::{Published, Whom},
 };
-use crate::worker::metrics;
+use crate::{client, worker::metrics};
 
 /// The least number of rounds of probes within `suspect_after`.
 const ROUNDS: u32 = 4;
@@ -92,8 +92,7 @@ fn pace(prober: &Prober) -> (Duration, Duration) {
 async fn rounds(prober: &Prober, published: &Published, peers: &watch::Receiver<Peers>) {
     // No proxy and no redirect: this worker has to answer. Connections are kept: an answer on one shows that the
     // network and the worker are alive, and costs one round trip.
-    let client = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none());
-    let client = match client.pool_idle_timeout(None).build() {
+    let client = match client::plain().pool_idle_timeout(None).build() {
         Ok(client) => client,
         Err(error) => {
             tracing::error!(%error, "can't create an HTTP client: this worker can't probe other members");

@@ -31,7 +31,7 @@ use zk_session::{BootTime, Session};
 use super::{
     descriptors, http,
     job::{self, StateLock},
-    metrics,
+    metrics, notify,
     state::Worker,
     systemd::{Phase, ServiceManager},
 };
@@ -111,6 +111,7 @@ async fn start(config: &Config) -> Result<Running, Error> {
             tracing::error!(%error, "can't reap orphans");
         }
     });
+    background.spawn(notify::run(Arc::clone(&worker)));
     background.spawn(http::serve(listener, connections, Arc::clone(&worker), metrics));
     tracing::info!(http = %address, "listening");
 
