@@ -17,7 +17,6 @@ pub(crate) fn plain() -> reqwest::ClientBuilder {
 ///
 /// # Errors
 /// If the certificates can't be used.
-#[cfg_attr(not(feature = "tls"), expect(clippy::unnecessary_wraps, reason = "as with TLS"))]
 pub(crate) fn secure(certificates: Option<&[u8]>) -> Result<reqwest::ClientBuilder, reqwest::Error> {
     let builder = direct();
     #[cfg(feature = "tls")]
