@@ -95,6 +95,7 @@ pub(super) const EFFECTS: &[(Effect, &[&str])] = &[
             "node.address",
             "node.state_dir",
             "zookeeper",
+            "notify",
             "http.listen",
             "http.tls",
             "http.access",

@@ -17,6 +17,7 @@ mod layers;
 mod limits;
 mod log;
 mod node;
+mod notify;
 mod output;
 mod parse;
 mod policy;
@@ -56,6 +57,7 @@ pub use log::LogConfig;
 pub(crate) use log::read_levels;
 pub use node::NodeConfig;
 pub(crate) use node::host_name;
+pub use notify::{NotifyCommand, NotifyConfig, NotifyEvent, NotifyRetry, Webhook, WebhookUrl};
 pub use output::{JobOutput, RotatedFile};
 pub use policy::PolicyConfig;
 pub use probes::{ProbeTarget, ProbesConfig};
@@ -97,6 +99,8 @@ pub struct Config {
     pub probes: ProbesConfig,
     /// The balancing of leaderships.
     pub balance: BalanceConfig,
+    /// The notifications.
+    pub notify: NotifyConfig,
     /// The jobs; at least one, sorted by name.
     pub jobs: Vec<JobConfig>,
     /// Every value and where it came from.
@@ -126,9 +130,9 @@ impl Config {
     fn read(root: Node, mut findings: Findings, registry: &Registry) -> Result<Self, Problems> {
         let read = Section::read_root(&root, &mut findings, read_worker);
         Problems::none_of(findings.problems)?;
-        let (node, zookeeper, http, log, probes, balance, jobs) = read.ok_or_else(incomplete)?;
+        let (node, zookeeper, http, log, probes, balance, notify, jobs) = read.ok_or_else(incomplete)?;
         let registry = registry.clone();
-        Ok(Self { node, zookeeper, http, log, probes, balance, jobs, shown: findings.shown, root, registry })
+        Ok(Self { node, zookeeper, http, log, probes, balance, notify, jobs, shown: findings.shown, root, registry })
     }
 
     /// The policies as they would be with these settings, each `key=value`, over all others.
@@ -159,6 +163,17 @@ impl Config {
         }
         if let Err(Unusable { key, why }) = self.http.load_tls() {
             problems.push(Problem::with_key(origin_of(&self.shown, key), key, why));
+        }
+        for (name, webhook) in &self.notify.webhooks {
+            let read = webhook.ca_file.as_deref().map(std::fs::read).transpose();
+            let files = [
+                ("secret_file", webhook.secret_file.as_deref().map(Tokens::read).transpose().err()),
+                ("ca_file", read.err().map(|why| why.to_string())),
+            ];
+            for (key, why) in files.into_iter().filter_map(|(key, why)| Some((key, why?))) {
+                let key = format!("notify.webhook.{name}.{key}");
+                problems.push(Problem::with_key(origin_of(&self.shown, &key), key.as_str(), why));
+            }
         }
         if let Some(problem) = self.log.file.as_ref().and_then(|file| runnable::not_a_place(&file.path)) {
             problems.push(Problem::with_key(origin_of(&self.shown, "log.file"), "log.file", problem));
@@ -283,6 +298,7 @@ impl OperatorConfig {
             root.know("log");
             let probes = root.table("probes", ProbesConfig::read);
             root.know("balance");
+            root.know("notify");
             let policy = read_policy(root, &probes);
             let jobs = root.table("job", |jobs| {
                 jobs.each_table(|name, section| {
@@ -329,8 +345,16 @@ impl OperatorConfig {
     }
 }
 
-type Worker =
-    (NodeConfig, ZooKeeperConfig, HttpConfig, LogConfig, ProbesConfig, BalanceConfig, Vec<JobConfig>);
+type Worker = (
+    NodeConfig,
+    ZooKeeperConfig,
+    HttpConfig,
+    LogConfig,
+    ProbesConfig,
+    BalanceConfig,
+    NotifyConfig,
+    Vec<JobConfig>,
+);
 
 fn read_worker(root: &mut Section<'_>) -> Option<Worker> {
     let node = root.table("node", NodeConfig::read);
@@ -339,6 +363,7 @@ fn read_worker(root: &mut Section<'_>) -> Option<Worker> {
     let log = root.table("log", LogConfig::read);
     let probes = root.table("probes", ProbesConfig::read);
     let balance = root.table("balance", BalanceConfig::read);
+    let notify = root.table("notify", NotifyConfig::read);
     let policy = read_policy(root, &probes);
     let jobs: Vec<_> = root.table("job", |jobs| {
         jobs.each_table(|name, section| {
@@ -368,7 +393,7 @@ fn read_worker(root: &mut Section<'_>) -> Option<Worker> {
         beside::check_jobs(root, jobs);
         beside::check_files(root, jobs);
     }
-    Some((node?, zookeeper?, http, log, probes, balance, jobs?))
+    Some((node?, zookeeper?, http, log, probes, balance, notify, jobs?))
 }
 
 fn read_policy(root: &mut Section<'_>, probes: &ProbesConfig) -> PolicyConfig {

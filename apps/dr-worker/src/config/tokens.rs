@@ -43,6 +43,11 @@ impl Tokens {
         Ok(Self(tokens))
     }
 
+    /// The first one.
+    pub fn first(&self) -> &str {
+        self.0.first().map_or("", String::as_str)
+    }
+
     /// Whether this is one of the tokens. It takes the same time for any text of the same length.
     pub fn has(&self, text: &str) -> bool {
         let any = Choice::from(0);

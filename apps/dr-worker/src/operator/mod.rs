@@ -25,6 +25,7 @@ mod job;
 mod list;
 mod logs;
 mod moves;
+mod notify;
 mod output;
 mod phases;
 mod request;
@@ -188,6 +189,9 @@ enum Verb {
     /// Check or show the configuration.
     #[command(subcommand)]
     Config(ConfigVerb),
+    /// Try the notifications.
+    #[command(subcommand)]
+    Notify(NotifyVerb),
     /// Print the completion script of a shell; it completes names too.
     ///
     /// Jobs and sites come from the configuration, else from ZooKeeper; members from ZooKeeper.
@@ -223,6 +227,14 @@ enum ConfigVerb {
     Show,
     /// Print the JSON Schema of configuration files, for editors.
     Schema,
+}
+
+#[derive(Debug, Subcommand)]
+enum NotifyVerb {
+    /// Send a test to each receiver; exit code 1 if one fails.
+    ///
+    /// It is tried once. Needs no ZooKeeper.
+    Test,
 }
 
 impl Verb {
@@ -377,6 +389,7 @@ fn dispatch(arguments: &Arguments, registry: &Registry) -> Result<(), Error> {
         Verb::Config(ConfigVerb::Check) => config::check(sources, global.output),
         Verb::Config(ConfigVerb::Show) => config::show(sources, global.output),
         Verb::Config(ConfigVerb::Schema) => output::print(crate::config::SCHEMA.trim_end()),
+        Verb::Notify(NotifyVerb::Test) => block_on(notify::test(sources, global.output)),
         Verb::Completions { shell } => output::print(complete::script(*shell)?.trim_end()),
         Verb::Man { directory } => clap_mangen::generate_to(command(), directory)
             .map_err(|e| Error::Failed(format!("can't write manual pages to {}: {e}", directory.display()))),

@@ -1,7 +1,7 @@
 //! The daemon, and everything that it runs.
 //!
 //! ```text
-//!   run ──▶ upgrade, http, probes, balance, systemd ──▶ state ──▶ job ──▶ guard
+//!   run ──▶ upgrade, http, probes, balance, notify, systemd ──▶ state ──▶ job ──▶ guard
 //!               └──▶ metrics
 //! ```
 //!
@@ -16,6 +16,7 @@ pub mod guard;
 mod http;
 pub mod job;
 mod metrics;
+pub(crate) mod notify;
 mod probes;
 pub(crate) mod run;
 mod state;

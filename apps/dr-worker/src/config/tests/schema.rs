@@ -27,6 +27,8 @@ fn variants() -> Vec<String> {
         "job.orders.fence={}",
         "probes.targets.db={ address = \"db:5432\" }",
         "probes.targets.shop={ url = \"http://shop/\" }",
+        "notify.webhook.ops={ url = \"http://alerts/\" }",
+        "notify.command={}",
     ];
     probes.chain(hooks).chain(tables.map(str::to_owned)).collect()
 }
@@ -39,6 +41,7 @@ fn steps(key: &str) -> Vec<String> {
     let mut steps: Vec<_> = key.split('.').map(str::to_owned).collect();
     let chosen = match steps.first().map(String::as_str) {
         Some("job") => 1,
+        Some("notify") if steps.get(1).is_some_and(|step| step == "webhook") => 2,
         Some("probes") if steps.get(1).is_some_and(|step| step == "targets") => 2,
         _ => usize::MAX,
     };

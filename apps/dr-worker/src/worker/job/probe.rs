@@ -11,7 +11,10 @@ use tokio::sync::watch;
 use zk_session::BootTime;
 
 use super::{check::Tally, env::JobEnv, guarded::Guards, notify::NotifySocket, oneshot::OneShot};
-use crate::config::{Check, JobSpec, ReadyProbe};
+use crate::{
+    client,
+    config::{Check, JobSpec, ReadyProbe},
+};
 
 /// How often the log reports why a job is not ready yet.
 const WORDS_INTERVAL: Duration = Duration::from_secs(10);
@@ -263,10 +266,8 @@ async fn passes(probe: OneShot, guards: &Guards, cancelled: impl Future<Output =
 async fn http(url: &str, timeout: Duration) -> Result<(), String> {
     // A new client for each try: a probe must not pass over a connection to a predecessor. No proxy and no redirect:
     // this job has to answer.
-    let client = reqwest::Client::builder()
+    let client = client::plain()
         .timeout(timeout)
-        .no_proxy()
-        .redirect(reqwest::redirect::Policy::none())
         .build()
         .map_err(|error| format!("can't make an HTTP client: {error}"))?;
     let answer = client.get(url).send().await.map_err(|error| {

@@ -236,6 +236,21 @@ pub(in crate::worker) const METRICS: &[Metric] = &[
         "Moves for even shares that this member requested, by outcome: asked, done, failed",
     ),
     Metric::new(
+        Counter,
+        Member,
+        "dr_notifications_total",
+        &["receiver", "outcome"],
+        "Notifications that this member sent, by outcome: delivered, retried, failed (given up or refused), dropped (too \
+         many waited)",
+    )
+    .panel(
+        Row::Changes,
+        "Notifications that did not arrive",
+        "{{receiver}}: {{outcome}}",
+        "sum by (receiver, outcome) (increase(dr_notifications_total{member=~\"$member\", \
+         outcome=~\"failed|dropped\"}[$__rate_interval])) > 0",
+    ),
+    Metric::new(
         Gauge,
         Here,
         "dr_process_state",

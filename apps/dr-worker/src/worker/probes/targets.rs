@@ -21,7 +21,10 @@ use super::{
     prober::Prober,
     published::{Published, Whom},
 };
-use crate::config::{HostPort, ProbeTarget};
+use crate::{
+    client,
+    config::{HostPort, ProbeTarget},
+};
 
 /// Measures the targets that the policy needs, until it is dropped.
 pub(super) async fn probe(prober: &Prober, published: &Arc<Published>) {
@@ -38,17 +41,14 @@ pub(super) async fn probe(prober: &Prober, published: &Arc<Published>) {
             ProbeTarget::Tcp(HostPort { host, port }) => {
                 tasks.spawn(async move { repeat.run(|| connect(&host, port)).await });
             }
-            ProbeTarget::Http(url) => {
-                let client = reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0);
-                match client.redirect(reqwest::redirect::Policy::none()).build() {
-                    Ok(client) => {
-                        tasks.spawn(async move { repeat.run(|| request(&client, &url)).await });
-                    }
-                    Err(error) => {
-                        tracing::error!(%error, "can't create an HTTP client: {url} is not measured")
-                    }
+            ProbeTarget::Http(url) => match client::plain().pool_max_idle_per_host(0).build() {
+                Ok(client) => {
+                    tasks.spawn(async move { repeat.run(|| request(&client, &url)).await });
                 }
-            }
+                Err(error) => {
+                    tracing::error!(%error, "can't create an HTTP client: {url} is not measured")
+                }
+            },
         }
     }
     // All tasks end when this function is dropped.

@@ -39,7 +39,7 @@ use zk_session::{BootTime, Session};
 use super::{
     certificates, descriptors, http,
     job::{self, StateLock},
-    metrics,
+    metrics, notify,
     state::Worker,
     systemd::{Phase, ServiceManager},
     upgrade::{begin, requested, transfer::Resumed},
@@ -166,6 +166,7 @@ async fn start(config: &Config, beginning: Beginning) -> Result<Running, Error> 
         }
     });
     background.spawn(keeper.keep());
+    background.spawn(notify::run(Arc::clone(&worker)));
     background.spawn(http::serve(listener, connections, Arc::clone(&worker), metrics));
     tracing::info!(http = %address, "listening");
 

@@ -1,0 +1,254 @@
+//! What happens to a job that someone is told of: found by comparing two looks at its election, without clock or I/O.
+//!
+//! The id of an event is made of what is recorded in ZooKeeper. So each member that sees the event gives it the same id,
+//! and a receiver recognizes what it is sent twice.
+
+use election_core::{
+    ElectionStatus,
+    calendar::utc,
+    record::{Cause, Current, Elected, FiledRequest, Given, RequestState, Status},
+};
+use serde_json::{Value, json};
+
+use crate::config::NotifyEvent;
+
+/// An event of a job.
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::worker) struct Event {
+    pub(in crate::worker) kind: NotifyEvent,
+    /// What tells it from other events of its kind.
+    pub(in crate::worker) key: String,
+    /// A sentence for people.
+    pub(in crate::worker) text: String,
+    /// The facts: an object.
+    pub(in crate::worker) facts: Value,
+}
+
+/// What was seen of an election.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(in crate::worker) struct Seen {
+    elected: Option<Elected>,
+    leaders: Vec<Option<Current>>,
+    /// Why the election is on hold.
+    hold: Option<String>,
+}
+
+impl Seen {
+    pub(in crate::worker) fn of(status: &ElectionStatus) -> Self {
+        let hold = status.skipped.as_ref().filter(|skipped| skipped.is_hold());
+        Self {
+            elected: status.elected.clone(),
+            leaders: status.leaders.clone(),
+            hold: hold.map(|skipped| skipped.sentence.clone()),
+        }
+    }
+
+    fn leader(&self, slot: usize) -> Option<&Current> {
+        self.leaders.get(slot)?.as_ref()
+    }
+
+    fn ready(&self, slot: usize) -> Option<&Current> {
+        self.leader(slot).filter(|leader| leader.status == Status::Ready)
+    }
+
+    fn given(&self, slot: usize) -> Option<&Given> {
+        Some(&self.elected.as_ref()?.slots.get(slot)?.given)
+    }
+}
+
+/// Finds the events between two looks.
+pub(in crate::worker) struct Finder<'a> {
+    /// The look before; `None` for a member that begins to send.
+    pub(in crate::worker) before: Option<&'a Seen>,
+    pub(in crate::worker) now: &'a Seen,
+    /// What happened earlier was sent by another member: a short time before this one began to send, because the sender
+    /// before it may have been lost with the news.
+    pub(in crate::worker) since_ms: u64,
+}
+
+impl Finder<'_> {
+    /// All events.
+    pub(in crate::worker) fn find(&self) -> Vec<Event> {
+        let slots = self.now.leaders.len().max(self.before.map_or(0, |before| before.leaders.len()));
+        let mut events: Vec<_> = (0..slots).flat_map(|slot| self.of_slot(slot)).collect();
+        events.extend(self.of_decision());
+        events.extend(self.of_hold());
+        events
+    }
+
+    const fn is_news(&self, at_ms: u64) -> bool {
+        at_ms >= self.since_ms
+    }
+
+    fn of_slot(&self, slot: usize) -> impl Iterator<Item = Event> {
+        let lost = self.lost(slot).or_else(|| self.replaced(slot));
+        lost.into_iter().chain(self.changed(slot))
+    }
+
+    /// A leader is gone, while the decision still names it.
+    fn lost(&self, slot: usize) -> Option<Event> {
+        let was = self.before?.ready(slot)?;
+        let gone = self.now.leader(slot).is_none_or(|is| is.ballot != was.ballot);
+        let elected = self.now.elected.as_ref()?;
+        let named = elected.slots.get(slot)?.named.as_ref()?;
+        let facts = json!({
+            "slot": slot, "term": was.term, "leader": was.member, "site": was.site, "cause": Cause::LeaderLost,
+        });
+        (gone && named.ballot == was.ballot).then(|| Event {
+            kind: NotifyEvent::LeaderLost,
+            key: format!("{slot}/{}", was.ballot.as_str()),
+            text: format!("{} of site {}, which led in term {}, is lost", was.member, was.site, was.term),
+            facts,
+        })
+    }
+
+    /// A decision replaces a leader that has failed.
+    fn replaced(&self, slot: usize) -> Option<Event> {
+        let given = self.now.given(slot)?;
+        let known = self.before.and_then(|before| before.given(slot)).map(|given| given.term);
+        let is_failure = given.cause.is_failure();
+        let never_led = matches!(given.cause, Cause::Failover | Cause::TakeoverFailed);
+        if known == Some(given.term) || !is_failure || never_led || !self.is_news(given.decided_at_ms) {
+            return None;
+        }
+        let lost = given.previous.as_ref()?;
+        let key = match given.cause {
+            // A ballot is lost once; a process can fail several times.
+            Cause::LeaderLost => format!("{slot}/{}", lost.ballot.as_str()),
+            _ => format!("{slot}/{}/{}", lost.ballot.as_str(), given.term),
+        };
+        Some(Event {
+            kind: NotifyEvent::LeaderLost,
+            key,
+            text: format!("{} of site {} does not lead any more: {}", lost.member, lost.site, given.sentence),
+            facts: json!({
+                "slot": slot, "term": given.term, "leader": lost.member, "site": lost.site, "cause": given.cause,
+            }),
+        })
+    }
+
+    /// A leader is READY.
+    fn changed(&self, slot: usize) -> Option<Event> {
+        let is = self.now.ready(slot)?;
+        let was = self.before.and_then(|before| before.ready(slot));
+        if was.is_some_and(|was| (&was.ballot, was.term) == (&is.ballot, is.term))
+            || !self.is_news(is.ready_ms.unwrap_or(is.since_ms))
+        {
+            return None;
+        }
+        let given = self.now.given(slot).filter(|given| given.term == is.term);
+        let why = given.map_or(String::new(), |given| format!(": {}", given.sentence));
+        Some(Event {
+            kind: NotifyEvent::LeaderChanged,
+            key: format!("{slot}/{}", is.term),
+            text: format!("{} of site {} leads in term {}{why}", is.member, is.site, is.term),
+            facts: json!({
+                "slot": slot, "term": is.term, "leader": is.member, "site": is.site, "fencing_token": is.fencing_token,
+                "cause": given.map(|given| given.cause),
+                "previous": given.and_then(|given| given.previous.as_ref())
+                    .map(|previous| json!({ "member": previous.member, "site": previous.site })),
+            }),
+        })
+    }
+
+    /// Exclusions, failures of takeovers and of sites.
+    fn of_decision(&self) -> Vec<Event> {
+        let Some(elected) = &self.now.elected else { return Vec::new() };
+        let before = self.before.and_then(|before| before.elected.as_ref());
+        let mut events = Vec::new();
+        for one in &elected.failures {
+            let known = before.is_some_and(|before| before.failures.contains(one));
+            if one.cause == Cause::TakeoverFailed.as_str() && !known && self.is_news(one.at_ms) {
+                events.push(Event {
+                    kind: NotifyEvent::TakeoverFailed,
+                    key: format!("{}/{}", one.member, one.at_ms),
+                    text: format!("the takeover of {} in term {} has failed", one.member, one.term),
+                    facts: json!({ "member": one.member, "term": one.term, "cause": one.cause }),
+                });
+            }
+        }
+        for one in &elected.exclusions {
+            let is_it = |other: &election_core::record::Exclusion| {
+                (&other.ballot, other.since_ms) == (&one.ballot, one.since_ms)
+            };
+            if !before.is_some_and(|before| before.exclusions.iter().any(is_it)) && self.is_news(one.since_ms)
+            {
+                events.push(Event {
+                    kind: NotifyEvent::MemberExcluded,
+                    key: format!("{}/{}", one.ballot.as_str(), one.since_ms),
+                    text: format!(
+                        "{} is not elected until {}: {}",
+                        one.member,
+                        utc(one.until_ms),
+                        one.reason
+                    ),
+                    facts: json!({ "member": one.member, "until_ms": one.until_ms, "reason": one.reason }),
+                });
+            }
+        }
+        for one in &elected.site_failures {
+            let known = before.into_iter().flat_map(|before| &before.site_failures);
+            let known = known
+                .filter(|other| (&other.site, other.at_ms) == (&one.site, one.at_ms))
+                .map(|o| o.over)
+                .next();
+            let (kind, text) = match (known, one.over) {
+                (None, false) if self.is_news(one.at_ms) => {
+                    (NotifyEvent::SiteFailed, format!("site {} has failed: {}", one.site, one.why))
+                }
+                (Some(false), true) => {
+                    (NotifyEvent::SiteReturned, format!("the failure of site {} is over", one.site))
+                }
+                _ => continue,
+            };
+            let key = format!("{}/{}", one.site, one.at_ms);
+            let facts = json!({ "site": one.site, "reason": one.why, "since_ms": one.at_ms });
+            events.push(Event { kind, key, text, facts });
+        }
+        events
+    }
+
+    fn of_hold(&self) -> Option<Event> {
+        let before = self.before.and_then(|before| before.hold.as_ref());
+        let (kind, text) = match (before, &self.now.hold) {
+            (None, Some(why)) => (NotifyEvent::HoldSet, why.clone()),
+            (Some(_), None) => (NotifyEvent::HoldEnded, "the hold has ended".to_owned()),
+            _ => return None,
+        };
+        // A hold begins in a term, or when an operator has acknowledged the last one.
+        let known = self.now.elected.as_ref();
+        let seen = if kind == NotifyEvent::HoldSet { known } else { self.before?.elected.as_ref() };
+        let (term, acknowledged) = seen.map_or((0, 0), |e| (e.term, e.acknowledged_at_ms));
+        let facts = json!({ "term": term, "reason": before.or(self.now.hold.as_ref()) });
+        Some(Event { kind, key: format!("{term}/{acknowledged}"), text, facts })
+    }
+}
+
+/// The event of a request that has ended; `None` if it has succeeded or was withdrawn.
+pub(in crate::worker) fn of_request(filed: &FiledRequest) -> Option<(u64, Event)> {
+    let FiledRequest { which, request } = filed;
+    let (RequestState::Failed { reason, at_ms } | RequestState::Expired { reason, at_ms }) = &request.state
+    else {
+        return None;
+    };
+    let kind = request.kind.as_str();
+    let event = Event {
+        kind: NotifyEvent::RequestFailed,
+        key: format!("{}/{}", which.name, which.czxid),
+        text: format!(
+            "request {}, a {kind} asked for by {}, {}",
+            which.name,
+            request.by,
+            request.kind.progress(&request.state)
+        ),
+        facts: json!({
+            "request": which.name, "kind": kind, "to": request.to, "by": request.by, "reason": reason,
+            "outcome": request.state,
+        }),
+    };
+    Some((*at_ms, event))
+}
+
+#[cfg(test)]
+#[path = "event_tests.rs"]
+mod tests;

@@ -1,0 +1,147 @@
+use serde_json::from_value;
+
+use super::*;
+
+const START: u64 = 1_700_000_000_000;
+
+/// A leader znode, READY since this time.
+fn leader(member: &str, term: u64, status: &str, ready_ms: u64) -> Current {
+    from_value(json!({
+        "v": 1, "member": member, "ballot": format!("{member}-0000000001"), "site": "east", "term": term,
+        "status": status, "since_ms": ready_ms, "ready_ms": ready_ms, "fencing_token": term * 100,
+    }))
+    .unwrap()
+}
+
+/// A decision that names this member.
+fn decision(term: u64, named: &str, cause: &str, previous: Option<&str>) -> Elected {
+    let named_of =
+        |member: &str| json!({ "member": member, "ballot": format!("{member}-0000000001"), "site": "east" });
+    from_value(json!({
+        "v": 1, "term": term, "decided_by": "x",
+        "slots": [{
+            "named": named_of(named),
+            "given": {
+                "term": term, "cause": cause, "sentence": format!("{named} leads"), "decided_at_ms": START + term,
+                "previous": previous.map(named_of),
+            },
+        }],
+    }))
+    .unwrap()
+}
+
+fn seen(elected: &Elected, leader: Option<&Current>) -> Seen {
+    Seen { elected: Some(elected.clone()), leaders: vec![leader.cloned()], hold: None }
+}
+
+/// The names and keys of the events between two looks.
+fn found(before: Option<&Seen>, now: &Seen) -> Vec<(&'static str, String)> {
+    let finder = Finder { before, now, since_ms: START };
+    finder.find().into_iter().map(|event| (event.kind.as_str(), event.key)).collect()
+}
+
+fn one(name: &'static str, key: &str) -> (&'static str, String) {
+    (name, key.to_owned())
+}
+
+#[test]
+fn a_leader_is_reported_once_it_is_ready() {
+    let first = decision(1, "a", "startup", None);
+    let progress = seen(&first, Some(&leader("a", 1, "PROGRESS", START)));
+    let ready = seen(&first, Some(&leader("a", 1, "READY", START)));
+    assert_eq!(found(None, &progress), []);
+    assert_eq!(found(Some(&progress), &ready), [one("leader-changed", "0/1")]);
+    assert_eq!(found(Some(&ready), &ready), []);
+    // A new sender reports what has just happened, and nothing that is older.
+    assert_eq!(found(None, &ready), [one("leader-changed", "0/1")]);
+    let old = seen(&first, Some(&leader("a", 1, "READY", START - 1)));
+    assert_eq!(found(None, &old), []);
+    let event = Finder { before: None, now: &ready, since_ms: START }.find().remove(0);
+    assert_eq!(event.text, "a of site east leads in term 1: a leads");
+    assert_eq!((&event.facts["fencing_token"], &event.facts["cause"]), (&json!(100), &json!("startup")));
+}
+
+#[test]
+fn a_loss_has_one_key_however_it_is_seen() {
+    let before = seen(&decision(1, "a", "startup", None), Some(&leader("a", 1, "READY", START)));
+    let lost = [one("leader-lost", "0/a-0000000001")];
+    let gone = seen(&decision(1, "a", "startup", None), None);
+    assert_eq!(found(Some(&before), &gone), lost);
+    // The decision follows, or is seen at once, or by a new sender.
+    let decided = seen(&decision(2, "b", "leader-lost", Some("a")), None);
+    assert_eq!(found(Some(&gone), &decided), lost);
+    assert_eq!(found(Some(&before), &decided), lost);
+    assert_eq!(found(None, &decided), lost);
+    let replaced = seen(&decision(2, "b", "leader-lost", Some("a")), Some(&leader("b", 2, "READY", START)));
+    assert_eq!(found(Some(&before), &replaced), [lost[0].clone(), one("leader-changed", "0/2")]);
+}
+
+#[test]
+fn a_planned_move_is_no_loss_and_a_failure_of_the_job_is_one() {
+    let before = seen(&decision(1, "a", "startup", None), Some(&leader("a", 1, "READY", START)));
+    for cause in ["switchover", "leader-shutdown", "failover", "better-candidate"] {
+        let named = seen(&decision(2, "b", cause, Some("a")), Some(&leader("a", 1, "READY", START)));
+        assert_eq!(found(Some(&before), &named), [], "{cause}");
+        let released = seen(&decision(2, "b", cause, Some("a")), None);
+        assert_eq!(found(Some(&named), &released), [], "{cause}");
+    }
+    let failed = seen(&decision(2, "b", "work-failed", Some("a")), Some(&leader("a", 1, "READY", START)));
+    assert_eq!(found(Some(&before), &failed), [one("leader-lost", "0/a-0000000001/2")]);
+}
+
+#[test]
+fn a_hold_is_reported_when_it_begins_and_ends() {
+    let now = seen(&decision(3, "a", "leader-lost", None), None);
+    let held = Seen { hold: Some("ON HOLD".to_owned()), ..now.clone() };
+    assert_eq!(found(Some(&now), &held), [one("hold-set", "3/0")]);
+    assert_eq!(found(Some(&held), &held), []);
+    let after = seen(&decision(4, "a", "member-joined", None), None);
+    assert_eq!(found(Some(&held), &after), [one("hold-ended", "3/0")]);
+}
+
+#[test]
+fn exclusions_failures_and_sites_are_news_once() {
+    let before = decision(1, "a", "startup", None);
+    let mut now = serde_json::to_value(&before).unwrap();
+    now["exclusions"] = json!([{
+        "member": "b", "ballot": "b-0000000001", "since_ms": START, "until_ms": START + 1000, "reason": "no READY",
+    }]);
+    now["failures"] = json!([
+        { "member": "b", "at_ms": START, "cause": "takeover-failed", "term": 1 },
+        { "member": "a", "at_ms": START, "cause": "leader-lost", "term": 1 },
+    ]);
+    now["site_failures"] = json!([{ "site": "east", "at_ms": START, "why": "power" }]);
+    let failed: Elected = from_value(now.clone()).unwrap();
+    now["site_failures"][0]["over"] = json!(true);
+    let returned: Elected = from_value(now).unwrap();
+    let [before, failed, returned] = [before, failed, returned].map(|elected| seen(&elected, None));
+    let news = [
+        one("takeover-failed", &format!("b/{START}")),
+        one("member-excluded", &format!("b-0000000001/{START}")),
+        one("site-failed", &format!("east/{START}")),
+    ];
+    assert_eq!(found(Some(&before), &failed), news);
+    assert_eq!(found(None, &failed), news);
+    assert_eq!(found(Some(&failed), &failed), []);
+    assert_eq!(found(Some(&failed), &returned), [one("site-returned", &format!("east/{START}"))]);
+}
+
+#[test]
+fn a_request_is_reported_if_it_has_failed_or_expired() {
+    let request = |state: Value| -> FiledRequest {
+        let request = json!({
+            "v": 1, "id": "1", "kind": "switchover", "by": "ann@desk", "created_ms": START, "state": state,
+        });
+        let which = from_value(json!({ "czxid": 7, "name": "r-0000000003" })).unwrap();
+        FiledRequest { which, request: from_value(request).unwrap() }
+    };
+    let failed = json!({ "state": "failed", "reason": "b is not fit", "at_ms": START });
+    let (at_ms, event) = of_request(&request(failed)).unwrap();
+    assert_eq!((at_ms, event.key.as_str()), (START, "r-0000000003/7"));
+    assert_eq!(event.text, "request r-0000000003, a switchover asked for by ann@desk, failed: b is not fit");
+    assert!(of_request(&request(json!({ "state": "expired", "reason": "late", "at_ms": START }))).is_some());
+    assert!(
+        of_request(&request(json!({ "state": "cancelled", "reason": "by ann", "at_ms": START }))).is_none()
+    );
+    assert!(of_request(&request(json!({ "state": "pending" }))).is_none());
+}

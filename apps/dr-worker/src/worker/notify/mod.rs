@@ -1,0 +1,288 @@
+//! Notifications: who is told what happens to the jobs of this worker.
+//!
+//! One member sends: the elector, or with a recipe without an elector the leader. It never waits for a receiver: each has
+//! its own task and a bounded queue. A member that becomes the sender also sends what has happened a short time before, since
+//! the sender before it may have been lost. So a notification arrives at least once, and its id is the same each time.
+
+mod command;
+mod event;
+mod notification;
+mod queue;
+mod requests;
+mod webhook;
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use election_core::{ElectionStatus, Paths, Role};
+use metrics::counter;
+use tokio::{sync::mpsc, task::JoinSet};
+use zk_session::Session;
+
+use crate::{
+    config::{Config, NotifyCommand, NotifyConfig, NotifyEvent, Recipe, Webhook},
+    wall::{ms, unix_ms},
+    worker::state::{Job, Worker},
+};
+use event::{Event, Finder, Seen};
+use notification::Notification;
+use queue::Queue;
+use webhook::{Failure, Hook};
+
+/// How many ids of sent notifications are remembered.
+const REMEMBERED: usize = 256;
+
+/// How many events of requests may wait to be looked at.
+const WAITING: usize = 64;
+
+/// How long after the end of a lost sender's session a new one finds what that one may not have sent.
+const MARGIN: Duration = Duration::from_secs(5);
+
+/// The name of the command among the receivers.
+const COMMAND: &str = "command";
+
+/// Someone who is told.
+#[derive(Debug)]
+struct Receiver {
+    name: String,
+    events: Vec<NotifyEvent>,
+    queue: Queue<Notification>,
+}
+
+impl Receiver {
+    fn offer(&self, kind: NotifyEvent, notification: &Arc<Notification>) {
+        if !self.events.is_empty() && !self.events.contains(&kind) {
+            return;
+        }
+        if let Some(dropped) = self.queue.push(Arc::clone(notification)) {
+            self.count("dropped");
+            let (receiver, id) = (&self.name, &dropped.id);
+            tracing::warn!(
+                receiver,
+                id,
+                "too many notifications wait for this receiver: the oldest is dropped"
+            );
+        }
+    }
+
+    fn count(&self, outcome: &'static str) {
+        counter!("dr_notifications_total", "receiver" => self.name.clone(), "outcome" => outcome)
+            .increment(1);
+    }
+
+    fn delivered(&self, notification: &Notification) {
+        self.count("delivered");
+        tracing::debug!(receiver = self.name, id = notification.id, "notification delivered");
+    }
+
+    fn failed(&self, notification: &Notification, why: &str) {
+        self.count("failed");
+        tracing::warn!(receiver = self.name, id = notification.id, why, "a notification was not delivered");
+    }
+
+    async fn send_to_webhook(self: Arc<Self>, webhook: Webhook) {
+        let retry = webhook.retry;
+        let hook = Hook::new(webhook);
+        if let Err(why) = &hook {
+            tracing::error!(receiver = self.name, why, "no notification can be sent to this receiver");
+        }
+        loop {
+            let notification = self.queue.next().await;
+            let hook = match &hook {
+                Ok(hook) => hook,
+                Err(why) => {
+                    self.failed(&notification, why);
+                    continue;
+                }
+            };
+            let mut failed = 0;
+            while let Err(failure) = hook.attempt(&notification).await {
+                failed += 1;
+                let pause = match &failure {
+                    Failure::Temporary(_) => webhook::pause(retry, failed),
+                    Failure::Refused(_) => None,
+                };
+                let Some(pause) = pause else {
+                    self.failed(&notification, failure.why());
+                    failed = u32::MAX;
+                    break;
+                };
+                self.count("retried");
+                let (receiver, id, why, pause_ms) = (&self.name, &notification.id, failure.why(), ms(pause));
+                tracing::info!(receiver, id, why, pause_ms, "a notification is sent again");
+                tokio::time::sleep(pause).await;
+            }
+            if failed != u32::MAX {
+                self.delivered(&notification);
+            }
+        }
+    }
+
+    async fn send_to_command(self: Arc<Self>, command: NotifyCommand) {
+        loop {
+            let notification = self.queue.next().await;
+            match command::run(&command, &notification).await {
+                Ok(()) => self.delivered(&notification),
+                Err(why) => self.failed(&notification, &why),
+            }
+        }
+    }
+}
+
+/// Starts the tasks that send.
+fn start(config: &NotifyConfig, tasks: &mut JoinSet<()>) -> Vec<Arc<Receiver>> {
+    let receiver = |name: &str, events: &[NotifyEvent]| {
+        Arc::new(Receiver { name: name.to_owned(), events: events.to_vec(), queue: Queue::new(config.queue) })
+    };
+    let mut all = Vec::new();
+    for (name, webhook) in &config.webhooks {
+        let receiver = receiver(name, &webhook.events);
+        tasks.spawn(Arc::clone(&receiver).send_to_webhook(webhook.clone()));
+        all.push(receiver);
+    }
+    if let Some(command) = &config.command {
+        let receiver = receiver(COMMAND, &command.events);
+        tasks.spawn(Arc::clone(&receiver).send_to_command(command.clone()));
+        all.push(receiver);
+    }
+    all
+}
+
+/// Follows all jobs once the worker has joined, until this is dropped.
+pub(super) async fn run(worker: Arc<Worker>) {
+    let config = worker.config();
+    let config = &config.notify;
+    if config.is_empty() {
+        return;
+    }
+    let mut tasks = JoinSet::new();
+    let receivers = start(config, &mut tasks);
+    worker.until_joined().await;
+    let Some(session) = worker.session() else { return };
+    for at in 0..worker.jobs().len() {
+        let desk =
+            Desk { worker: Arc::clone(&worker), at, receivers: receivers.clone(), sent: VecDeque::new() };
+        tasks.spawn(desk.follow(session.clone()));
+    }
+    while tasks.join_next().await.is_some() {}
+}
+
+/// Sends the events of one job while this member is the sender.
+struct Desk {
+    worker: Arc<Worker>,
+    /// Which job of the worker.
+    at: usize,
+    receivers: Vec<Arc<Receiver>>,
+    /// The latest ids.
+    sent: VecDeque<String>,
+}
+
+impl Desk {
+    fn job(&self) -> Option<&Job> {
+        self.worker.jobs().get(self.at)
+    }
+
+    fn has_elector(&self, job: &Job) -> bool {
+        let config = self.worker.config();
+        let mut jobs = config.jobs.iter();
+        jobs.find(|other| other.name() == job.slot.name()).is_none_or(|job| job.recipe == Recipe::Elector)
+    }
+
+    async fn follow(mut self, session: Session) {
+        let worker = Arc::clone(&self.worker);
+        let Some(job) = worker.jobs().get(self.at) else { return };
+        let has_elector = self.has_elector(job);
+        let Ok(paths) = Paths::new(worker.root(), job.slot.name()) else { return };
+        let recent = ms(worker.config().zookeeper.session_timeout + MARGIN);
+        let mut status = job.election.status();
+        let mut sending: Option<Sending> = None;
+        loop {
+            let now = status.now();
+            if is_sender(&now, has_elector) {
+                let sending = sending.get_or_insert_with(|| {
+                    let since_ms = unix_ms().saturating_sub(recent);
+                    Sending::new(&session, has_elector.then(|| paths.clone()), since_ms)
+                });
+                for event in sending.look(Seen::of(&now)) {
+                    self.send(&event);
+                }
+            } else {
+                sending = None;
+            }
+            let ended = async {
+                match &mut sending {
+                    Some(Sending { requests, .. }) => requests.recv().await,
+                    None => None,
+                }
+            };
+            tokio::select! {
+                changed = status.changed() => if changed.is_none() { return },
+                Some(event) = ended => self.send(&event),
+            }
+        }
+    }
+
+    fn send(&mut self, event: &Event) {
+        let Some(job) = self.job() else { return };
+        let (node, root) = (self.worker.node(), self.worker.root());
+        let notification = Arc::new(Notification::of(event, node, root, job.slot.name(), unix_ms()));
+        if self.sent.contains(&notification.id) {
+            return;
+        }
+        self.sent.push_back(notification.id.clone());
+        if self.sent.len() > REMEMBERED {
+            self.sent.pop_front();
+        }
+        for receiver in &self.receivers {
+            receiver.offer(event.kind, &notification);
+        }
+    }
+}
+
+/// What a sender knows.
+struct Sending {
+    before: Option<Seen>,
+    since_ms: u64,
+    requests: mpsc::Receiver<Event>,
+    /// Follows the requests until it is dropped.
+    _follows: JoinSet<()>,
+}
+
+impl Sending {
+    fn new(session: &Session, requests_of: Option<Paths>, since_ms: u64) -> Self {
+        let (events, requests) = mpsc::channel(WAITING);
+        let mut follows = JoinSet::new();
+        if let Some(paths) = requests_of {
+            follows.spawn(requests::follow(session.clone(), paths, since_ms, events));
+        }
+        Self { before: None, since_ms, requests, _follows: follows }
+    }
+
+    fn look(&mut self, now: Seen) -> Vec<Event> {
+        let events = Finder { before: self.before.as_ref(), now: &now, since_ms: self.since_ms }.find();
+        self.before = Some(now);
+        events
+    }
+}
+
+fn is_sender(status: &ElectionStatus, has_elector: bool) -> bool {
+    if has_elector { status.is_elector } else { status.role == Role::Leader }
+}
+
+/// Sends a test to each receiver, once. Returns what became of it, by name.
+pub(crate) async fn test(config: &Config) -> Vec<(String, Result<(), String>)> {
+    let notification = Notification::test(&config.node, &config.zookeeper.root, unix_ms());
+    let mut results = Vec::new();
+    for (name, webhook) in &config.notify.webhooks {
+        let shown = format!("webhook {name} ({})", webhook.url);
+        let result = match Hook::new(webhook.clone()) {
+            Ok(hook) => hook.attempt(&notification).await.map_err(|failure| failure.why().to_owned()),
+            Err(why) => Err(why),
+        };
+        results.push((shown, result));
+    }
+    if let Some(command) = &config.notify.command {
+        let shown = format!("command {}", command.command.first().map_or("", String::as_str));
+        results.push((shown, command::run(command, &notification).await));
+    }
+    results
+}

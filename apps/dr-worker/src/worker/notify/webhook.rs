@@ -1,0 +1,179 @@
+//! Sends a notification to a webhook, signed.
+//!
+//! The signature covers the time and the body, so that a receiver can refuse what someone has recorded and sends again
+//! later. The secret is read for each attempt, so it is replaced without a restart.
+
+use std::time::Duration;
+
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use reqwest::{Client, StatusCode, header};
+use sha2::Sha256;
+
+use super::notification::Notification;
+use crate::{
+    client,
+    config::{NotifyRetry, Tokens, Webhook},
+    wall::unix_ms,
+};
+
+/// The headers of a delivery.
+const ID: &str = "DR-Event-Id";
+const EVENT: &str = "DR-Event";
+const TIMESTAMP: &str = "DR-Timestamp";
+const SIGNATURE: &str = "DR-Signature";
+
+/// Why an attempt has failed. No text contains the URL or the secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// Another attempt may succeed.
+    Temporary(String),
+    /// The receiver does not want it.
+    Refused(String),
+}
+
+impl Failure {
+    pub(crate) fn why(&self) -> &str {
+        match self {
+            Self::Temporary(why) | Self::Refused(why) => why,
+        }
+    }
+}
+
+/// A webhook, and the client that sends to it.
+#[derive(Debug)]
+pub(crate) struct Hook {
+    webhook: Webhook,
+    client: Client,
+}
+
+impl Hook {
+    /// # Errors
+    /// Why its certificates can't be used.
+    pub(crate) fn new(webhook: Webhook) -> Result<Self, String> {
+        let read = |path: &std::path::PathBuf| {
+            std::fs::read(path).map_err(|why| format!("ca_file: {} can't be read: {why}", path.display()))
+        };
+        let certificates = webhook.ca_file.as_ref().map(read).transpose()?;
+        let builder =
+            client::secure(certificates.as_deref()).map_err(|why| format!("ca_file: {}", deepest(&why)))?;
+        let client = builder.timeout(webhook.timeout).build();
+        let client = client.map_err(|why| format!("can't make an HTTP client: {}", deepest(&why)))?;
+        Ok(Self { webhook, client })
+    }
+
+    /// Sends it once.
+    ///
+    /// # Errors
+    /// Why it has failed.
+    pub(crate) async fn attempt(&self, notification: &Notification) -> Result<(), Failure> {
+        let body = notification.body.clone();
+        let seconds = unix_ms() / 1000;
+        let mut request = self
+            .client
+            .post(self.webhook.url.secret().clone())
+            .header(header::CONTENT_TYPE, "application/json")
+            .header(header::USER_AGENT, concat!("dr-worker/", env!("CARGO_PKG_VERSION")))
+            .header(ID, &notification.id)
+            .header(EVENT, notification.event)
+            .header(TIMESTAMP, seconds);
+        if let Some(path) = self.webhook.secret_file.clone() {
+            // A file system that hangs must not hang this task's thread.
+            let read = tokio::task::spawn_blocking(move || Tokens::read(&path));
+            let read = tokio::time::timeout(self.webhook.timeout, read).await;
+            let secret = match read {
+                Ok(Ok(secret)) => secret.map_err(|why| Failure::Temporary(format!("secret_file: {why}")))?,
+                Ok(Err(_)) | Err(_) => {
+                    return Err(Failure::Temporary("secret_file: it was not read in time".to_owned()));
+                }
+            };
+            request = request.header(SIGNATURE, signature(secret.first(), seconds, &body));
+        }
+        match request.body(body).send().await {
+            Ok(answer) => judge(answer.status()),
+            Err(error) => Err(Failure::Temporary(deepest(&error))),
+        }
+    }
+}
+
+/// Whether an answer means that the notification has arrived.
+fn judge(status: StatusCode) -> Result<(), Failure> {
+    let why = format!("the receiver answered {status}");
+    match status {
+        status if status.is_success() => Ok(()),
+        StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY | StatusCode::TOO_MANY_REQUESTS => {
+            Err(Failure::Temporary(why))
+        }
+        status if status.is_server_error() => Err(Failure::Temporary(why)),
+        _ => Err(Failure::Refused(why)),
+    }
+}
+
+/// The innermost cause: the outer ones repeat the address.
+fn deepest(error: &reqwest::Error) -> String {
+    if error.is_timeout() {
+        return "no answer in time".to_owned();
+    }
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    // Without a cause it is the outermost one, whose text ends with the URL.
+    if cause.source().is_none() && std::error::Error::source(error).is_none() {
+        return "the request can't be sent".to_owned();
+    }
+    cause.to_string()
+}
+
+/// `sha256=` and the HMAC of `TIMESTAMP.BODY` in hexadecimal digits.
+fn signature(secret: &str, seconds: u64, body: &str) -> String {
+    let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(secret.as_bytes()) else {
+        // A key of any length is valid.
+        return String::new();
+    };
+    mac.update(format!("{seconds}.{body}").as_bytes());
+    let digits: String = mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256={digits}")
+}
+
+/// The pause after this many attempts that have failed; `None` after the last one.
+pub(super) fn pause(retry: NotifyRetry, failed: u32) -> Option<Duration> {
+    let doubled = retry.backoff.saturating_mul(2_u32.saturating_pow(failed.saturating_sub(1)));
+    (failed <= retry.max).then_some(doubled.min(retry.backoff_max))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The expected digits come from `printf '1700000000.{"a":1}' | openssl dgst -sha256 -hmac 0123456789abcdef`.
+    #[test]
+    fn the_signature_is_that_of_openssl() {
+        assert_eq!(
+            signature("0123456789abcdef", 1_700_000_000, "{\"a\":1}"),
+            "sha256=9eb18f493f8ec135d9eb2dad817c369bb4e9cbfa818657897a7437c1cd8c3a23"
+        );
+    }
+
+    #[test]
+    fn pauses_double_up_to_their_bound() {
+        let second = Duration::from_secs(1);
+        let retry = NotifyRetry { max: 5, backoff: second, backoff_max: 5 * second };
+        let pauses: Vec<_> =
+            (1..=6).map(|failed| pause(retry, failed).map(|pause| pause.as_secs())).collect();
+        assert_eq!(pauses, [Some(1), Some(2), Some(4), Some(5), Some(5), None]);
+        assert_eq!(pause(NotifyRetry { max: u32::MAX, ..retry }, u32::MAX), Some(5 * second));
+        assert_eq!(pause(NotifyRetry { max: 0, ..retry }, 1), None);
+    }
+
+    #[test]
+    fn an_answer_is_an_arrival_or_a_reason_to_repeat_or_a_refusal() {
+        let judged = |code| judge(StatusCode::from_u16(code).unwrap());
+        assert_eq!((judged(200), judged(204)), (Ok(()), Ok(())));
+        for code in [408, 425, 429, 500, 503] {
+            assert!(matches!(judged(code), Err(Failure::Temporary(_))), "{code}");
+        }
+        for code in [301, 400, 401, 404, 410] {
+            assert!(matches!(judged(code), Err(Failure::Refused(_))), "{code}");
+        }
+    }
+}
