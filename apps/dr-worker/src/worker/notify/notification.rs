@@ -64,7 +64,7 @@ impl Notification {
             cause: text_of(&facts["cause"]),
             previous_leader: previous("member"),
             previous_site: previous("site"),
-            reason: text_of(&facts["sentence"]),
+            reason: text_of(&facts["reason"]),
         };
         let leader_site = if facts["leader"].is_string() { text_of(&facts["site"]) } else { String::new() };
         let more = [
