@@ -28,9 +28,13 @@ mod spec;
 mod timing;
 mod tokens;
 mod tree;
+mod watchdog;
 mod zookeeper;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use election_core::{MemberId, Policy};
 
@@ -62,6 +66,7 @@ pub use spec::{
 pub(crate) use spec::{DR_RUN, LEADERSHIP_VARIABLES};
 pub use tokens::Tokens;
 pub use tree::Origin;
+pub use watchdog::{WatchdogConfig, WatchdogMode};
 pub use zookeeper::{Access, Auth, Scheme, ZooKeeperConfig};
 
 use reader::{Findings, Section};
@@ -86,6 +91,8 @@ pub struct Config {
     pub probes: ProbesConfig,
     /// The balancing of leaderships.
     pub balance: BalanceConfig,
+    /// The watchdog device of this machine.
+    pub watchdog: WatchdogConfig,
     /// The jobs; at least one, sorted by name.
     pub jobs: Vec<JobConfig>,
     /// Every value and where it came from.
@@ -106,9 +113,10 @@ impl Config {
         let root = layers::merge(sources, &mut findings.problems);
         let read = Section::read_root(&root, &mut findings, read_worker);
         Problems::none_of(findings.problems).map_err(|problems| sources.explain(problems))?;
-        let (node, zookeeper, http, log, probes, balance, jobs) = read.ok_or_else(incomplete)?;
+        let (node, zookeeper, http, log, probes, balance, watchdog, jobs) = read.ok_or_else(incomplete)?;
         let registry = sources.registry.clone();
-        Ok(Self { node, zookeeper, http, log, probes, balance, jobs, shown: findings.shown, root, registry })
+        let shown = findings.shown;
+        Ok(Self { node, zookeeper, http, log, probes, balance, watchdog, jobs, shown, root, registry })
     }
 
     /// The policies as they would be with these settings, each `key=value`, over all others.
@@ -164,7 +172,7 @@ impl Config {
     pub fn check_timing(&self, granted: LeaseTiming) -> Result<(), Problems> {
         let mut problems = Vec::new();
         for job in &self.jobs {
-            if let Err(wrong) = timing::check(&job.spec, granted) {
+            if let Err(wrong) = timing::check(&job.spec, granted, self.watchdog.reserve()) {
                 let key = format!("job.{}.stop_timeout", job.name());
                 let message = format!("with the session timeout that the servers grant, {wrong}");
                 problems.push(Problem::with_key(origin_of(&self.shown, &key), key.as_str(), message));
@@ -227,6 +235,7 @@ impl OperatorConfig {
             root.know("log");
             let probes = root.table("probes", ProbesConfig::read);
             root.know("balance");
+            root.know("watchdog");
             let policy = read_policy(root, &probes);
             let jobs = root.table("job", |jobs| {
                 jobs.each_table(|name, section| {
@@ -272,8 +281,16 @@ impl OperatorConfig {
     }
 }
 
-type Worker =
-    (NodeConfig, ZooKeeperConfig, HttpConfig, LogConfig, ProbesConfig, BalanceConfig, Vec<JobConfig>);
+type Worker = (
+    NodeConfig,
+    ZooKeeperConfig,
+    HttpConfig,
+    LogConfig,
+    ProbesConfig,
+    BalanceConfig,
+    WatchdogConfig,
+    Vec<JobConfig>,
+);
 
 fn read_worker(root: &mut Section<'_>) -> Option<Worker> {
     let node = root.table("node", NodeConfig::read);
@@ -282,6 +299,12 @@ fn read_worker(root: &mut Section<'_>) -> Option<Worker> {
     let log = root.table("log", LogConfig::read);
     let probes = root.table("probes", ProbesConfig::read);
     let balance = root.table("balance", BalanceConfig::read);
+    let watchdog = root.table("watchdog", WatchdogConfig::read);
+    if let Some(zookeeper) = &zookeeper
+        && let Err(wrong) = watchdog.check(zookeeper.lease_timing())
+    {
+        root.problem("watchdog", wrong);
+    }
     let policy = read_policy(root, &probes);
     let jobs: Vec<_> = root.table("job", |jobs| {
         jobs.each_table(|name, section| {
@@ -298,7 +321,7 @@ fn read_worker(root: &mut Section<'_>) -> Option<Worker> {
                 check_weight(section, node.as_ref(), name);
             }
             if let (Some(zookeeper), Some(job)) = (&zookeeper, &job) {
-                check_timing(section, zookeeper, job);
+                check_timing(section, zookeeper, job, watchdog.reserve());
             }
             job
         })
@@ -311,7 +334,7 @@ fn read_worker(root: &mut Section<'_>) -> Option<Worker> {
         beside::check_jobs(root, jobs);
         beside::check_files(root, jobs);
     }
-    Some((node?, zookeeper?, http, log, probes, balance, jobs?))
+    Some((node?, zookeeper?, http, log, probes, balance, watchdog, jobs?))
 }
 
 fn read_policy(root: &mut Section<'_>, probes: &ProbesConfig) -> PolicyConfig {
@@ -389,9 +412,8 @@ fn check_limits(section: &mut Section<'_>, node: &NodeConfig, job: &JobConfig) {
     }
 }
 
-fn check_timing(section: &mut Section<'_>, zookeeper: &ZooKeeperConfig, job: &JobConfig) {
-    let lease = LeaseTiming { session_timeout: zookeeper.session_timeout, tick_time: zookeeper.tick_time };
-    if let Err(wrong) = timing::check(&job.spec, lease) {
+fn check_timing(section: &mut Section<'_>, zookeeper: &ZooKeeperConfig, job: &JobConfig, reserve: Duration) {
+    if let Err(wrong) = timing::check(&job.spec, zookeeper.lease_timing(), reserve) {
         section.problem("stop_timeout", wrong.to_string());
     }
 }

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! Arrows are all the dependencies between them; `run` also uses `metrics`. `run` starts and ends the daemon. `state` is
-//! what a running worker knows of itself. [`job`] runs the programs of a job, each under a [`guard`].
+//! what a running worker knows of itself; it also arms the `watchdog` device. [`job`] runs the programs of a job, each under a
+//! [`guard`].
 
 mod balance;
 mod descriptors;
@@ -18,3 +19,4 @@ mod probes;
 pub(crate) mod run;
 mod state;
 pub(crate) mod systemd;
+mod watchdog;

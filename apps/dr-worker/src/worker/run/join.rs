@@ -21,6 +21,7 @@ use super::{
     memory::Memory,
     orders::Source,
     session, site_check, watch,
+    watchdog::Device,
 };
 use crate::{
     capabilities::may_kill_any_user,
@@ -61,6 +62,7 @@ pub(super) async fn join(
         guards = guards.cgroup(cgroup);
     }
     let has_cgroups = guards.have_cgroups();
+    let device = Device::find(&config.watchdog, incarnation.lease_timing(), memory.is_alone());
     let (mut jobs, mut own, mut suspecting) = (Vec::new(), Vec::new(), Vec::new());
     // All of them before the first election begins: elections use the same session.
     let observer = Observer::new(incarnation);
@@ -92,6 +94,7 @@ pub(super) async fn join(
         let mut me = profile(config, http_port);
         (me.policy, me.health) = (job.policy.fingerprint(job.fenced), health);
         let policy = job.policy.engine(job.spec.stop_budget(), job.fenced);
+        let policy = policy.with(|policy| policy.lease_reserve = device.reserve);
         let slots = policy.slots;
         let decides = job.recipe == config::Recipe::Elector;
         let suspect_after = job.suspect_after();
@@ -100,7 +103,8 @@ pub(super) async fn join(
             let why = if decides { "is not fenced" } else { "has no elector" };
             tracing::warn!(job, "fast_failover does nothing for a job that {why}");
         }
-        let slot = Arc::new(JobSlot::new(&config.node, job.spec.clone(), guards.clone()));
+        let slot =
+            Arc::new(JobSlot::new(&config.node, job.spec.clone(), guards.clone(), device.watchdog.clone()));
         let answers = Arc::new(Answers::default());
         let orders = decides.then(|| Source {
             session: session.clone(),
@@ -145,6 +149,7 @@ pub(super) async fn join(
         jobs.push(Job { election, slot, slots, vacancy });
     }
     led::keep(own, background);
+    background.spawn(device.await_it(jobs.iter().map(|job| job.election.clone()).collect()));
     if !suspecting.is_empty() {
         background.spawn(leader_hosts::avoid(config.node.id.clone(), suspecting, session.clone()));
     }

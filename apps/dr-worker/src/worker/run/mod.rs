@@ -20,6 +20,7 @@ mod orders;
 mod session;
 mod site_check;
 mod watch;
+mod watchdog;
 mod work;
 
 use std::{process, sync::Arc, time::Duration};

@@ -39,6 +39,8 @@ impl JobWork {
         let env = self.env(leadership.nomination(), leadership.fencing_token());
         self.slot.enter(env.clone());
         self.slot.hook(HookName::BeforeTakeover, &env, Some(leadership.work_until().into())).await?;
+        let armed = self.slot.arm(leadership.work_until().into()).await;
+        armed.map_err(|why| Failure::new(format!("watchdog: {why}")))?;
         let run = self.slot.start(&env, leadership.into());
         run.ready().await?;
         Ok(())

@@ -12,9 +12,12 @@ use zk_session::BootTime;
 use crate::{
     config::{Check, HookName, JobSpec, NodeConfig},
     logging, wall,
-    worker::job::{
-        Deadline, Guards, HookRuns, JobEnv, JobError, JobRun, ProcessState, ProcessStatus, WorkTime,
-        check_fitness, run_hook, run_measure,
+    worker::{
+        job::{
+            Deadline, Guards, HookRuns, JobEnv, JobError, JobRun, ProcessState, ProcessStatus, WorkTime,
+            check_fitness, run_hook, run_measure,
+        },
+        watchdog::Watchdog,
     },
 };
 
@@ -24,6 +27,7 @@ pub(in crate::worker) struct JobSlot {
     pub(in crate::worker) member: String,
     pub(in crate::worker) site: String,
     guards: Guards,
+    watchdog: Option<Watchdog>,
     state: Mutex<State>,
     /// The running hooks of leaderships.
     hooks: HookRuns,
@@ -67,12 +71,18 @@ enum Presence {
 const SHOWN_AFTER: Duration = Duration::from_secs(5 * 60);
 
 impl JobSlot {
-    pub(in crate::worker) fn new(node: &NodeConfig, spec: JobSpec, guards: Guards) -> Self {
+    pub(in crate::worker) fn new(
+        node: &NodeConfig,
+        spec: JobSpec,
+        guards: Guards,
+        watchdog: Option<Watchdog>,
+    ) -> Self {
         Self {
             spec: Arc::new(spec),
             member: node.id.to_string(),
             site: node.site.to_string(),
             guards,
+            watchdog,
             state: Mutex::default(),
             hooks: HookRuns::default(),
             hastened: watch::channel(false).0,
@@ -158,6 +168,17 @@ impl JobSlot {
         self.lock().env = Some(env);
     }
 
+    /// Arms the watchdog device, before the job is started.
+    ///
+    /// # Errors
+    /// Why this node can't lead without it, as a sentence.
+    pub(in crate::worker) async fn arm(&self, work_until: watch::Receiver<BootTime>) -> Result<(), String> {
+        match &self.watchdog {
+            Some(watchdog) => watchdog.arm(self.name(), work_until).await,
+            None => Ok(()),
+        }
+    }
+
     /// Starts the job for the current leadership.
     pub(in crate::worker) fn start(&self, env: &JobEnv, time: WorkTime) -> Arc<JobRun> {
         let run = JobRun::start(Arc::clone(&self.spec), env, time, self.guards.clone());
@@ -178,7 +199,16 @@ impl JobSlot {
 
     /// Stops the job, gone `by`, if it runs, and waits until no process of it is left.
     pub(in crate::worker) async fn end(&self, by: BootTime) {
-        let Some(run) = self.running() else { return };
+        if let Some(run) = self.running() {
+            self.end_run(&run, by).await;
+        }
+        // It may have been armed for a job that was not started.
+        if let Some(watchdog) = &self.watchdog {
+            watchdog.release(self.name()).await;
+        }
+    }
+
+    async fn end_run(&self, run: &JobRun, by: BootTime) {
         let stopped = tokio::select! {
             stopped = run.stop(by) => stopped,
             () = self.hastened() => run.stop(BootTime::now()).await,
