@@ -96,6 +96,7 @@ pub(super) const EFFECTS: &[(Effect, &[&str])] = &[
             "node.state_dir",
             "zookeeper",
             "notify",
+            "watchdog",
             "http.listen",
             "http.tls",
             "http.access",

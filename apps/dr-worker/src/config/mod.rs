@@ -32,9 +32,13 @@ mod spec;
 mod timing;
 mod tokens;
 mod tree;
+mod watchdog;
 mod zookeeper;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use election_core::{MemberId, Policy};
 
@@ -70,6 +74,7 @@ pub use spec::{Check, ExitCodes, JobSpec, KILL_RESERVE, Measure, ReadyProbe, Res
 pub(crate) use spec::{DR_RUN, FENCE_VARIABLES, HOOK_VARIABLES, LEADERSHIP_VARIABLES};
 pub use tokens::Tokens;
 pub use tree::Origin;
+pub use watchdog::{WatchdogConfig, WatchdogMode};
 pub use zookeeper::{Access, Auth, Scheme, ZooKeeperConfig};
 
 use reader::{Findings, Section};
@@ -101,6 +106,8 @@ pub struct Config {
     pub balance: BalanceConfig,
     /// The notifications.
     pub notify: NotifyConfig,
+    /// The watchdog device of this machine.
+    pub watchdog: WatchdogConfig,
     /// The jobs; at least one, sorted by name.
     pub jobs: Vec<JobConfig>,
     /// Every value and where it came from.
@@ -130,9 +137,9 @@ impl Config {
     fn read(root: Node, mut findings: Findings, registry: &Registry) -> Result<Self, Problems> {
         let read = Section::read_root(&root, &mut findings, read_worker);
         Problems::none_of(findings.problems)?;
-        let (node, zookeeper, http, log, probes, balance, notify, jobs) = read.ok_or_else(incomplete)?;
+        let (node, zookeeper, http, log, probes, balance, notify, watchdog, jobs) = read.ok_or_else(incomplete)?;
         let registry = registry.clone();
-        Ok(Self { node, zookeeper, http, log, probes, balance, notify, jobs, shown: findings.shown, root, registry })
+        Ok(Self { node, zookeeper, http, log, probes, balance, notify, watchdog, jobs, shown: findings.shown, root, registry })
     }
 
     /// The policies as they would be with these settings, each `key=value`, over all others.
@@ -233,7 +240,7 @@ impl Config {
     pub fn check_timing(&self, granted: LeaseTiming) -> Result<(), Problems> {
         let mut problems = Vec::new();
         for job in &self.jobs {
-            if let Err(wrong) = timing::check(&job.spec, granted) {
+            if let Err(wrong) = timing::check(&job.spec, granted, self.watchdog.reserve()) {
                 let key = format!("job.{}.stop_timeout", job.name());
                 let message = format!("with the session timeout that the servers grant, {wrong}");
                 problems.push(Problem::with_key(origin_of(&self.shown, &key), key.as_str(), message));
@@ -299,6 +306,7 @@ impl OperatorConfig {
             let probes = root.table("probes", ProbesConfig::read);
             root.know("balance");
             root.know("notify");
+            root.know("watchdog");
             let policy = read_policy(root, &probes);
             let jobs = root.table("job", |jobs| {
                 jobs.each_table(|name, section| {
@@ -353,6 +361,7 @@ type Worker = (
     ProbesConfig,
     BalanceConfig,
     NotifyConfig,
+    WatchdogConfig,
     Vec<JobConfig>,
 );
 
@@ -364,6 +373,12 @@ fn read_worker(root: &mut Section<'_>) -> Option<Worker> {
     let probes = root.table("probes", ProbesConfig::read);
     let balance = root.table("balance", BalanceConfig::read);
     let notify = root.table("notify", NotifyConfig::read);
+    let watchdog = root.table("watchdog", WatchdogConfig::read);
+    if let Some(zookeeper) = &zookeeper
+        && let Err(wrong) = watchdog.check(zookeeper.lease_timing())
+    {
+        root.problem("watchdog", wrong);
+    }
     let policy = read_policy(root, &probes);
     let jobs: Vec<_> = root.table("job", |jobs| {
         jobs.each_table(|name, section| {
@@ -380,7 +395,7 @@ fn read_worker(root: &mut Section<'_>) -> Option<Worker> {
                 check_weight(section, node.as_ref(), name);
             }
             if let (Some(zookeeper), Some(job)) = (&zookeeper, &job) {
-                check_timing(section, zookeeper, job);
+                check_timing(section, zookeeper, job, watchdog.reserve());
             }
             job
         })
@@ -393,7 +408,7 @@ fn read_worker(root: &mut Section<'_>) -> Option<Worker> {
         beside::check_jobs(root, jobs);
         beside::check_files(root, jobs);
     }
-    Some((node?, zookeeper?, http, log, probes, balance, notify, jobs?))
+    Some((node?, zookeeper?, http, log, probes, balance, notify, watchdog, jobs?))
 }
 
 fn read_policy(root: &mut Section<'_>, probes: &ProbesConfig) -> PolicyConfig {
@@ -471,9 +486,8 @@ fn check_limits(section: &mut Section<'_>, node: &NodeConfig, job: &JobConfig) {
     }
 }
 
-fn check_timing(section: &mut Section<'_>, zookeeper: &ZooKeeperConfig, job: &JobConfig) {
-    let lease = LeaseTiming { session_timeout: zookeeper.session_timeout, tick_time: zookeeper.tick_time };
-    if let Err(wrong) = timing::check(&job.spec, lease) {
+fn check_timing(section: &mut Section<'_>, zookeeper: &ZooKeeperConfig, job: &JobConfig, reserve: Duration) {
+    if let Err(wrong) = timing::check(&job.spec, zookeeper.lease_timing(), reserve) {
         section.problem("stop_timeout", wrong.to_string());
     }
 }

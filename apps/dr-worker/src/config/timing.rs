@@ -8,26 +8,27 @@ use zk_session::{LeaseTiming, lease_margin};
 
 use super::spec::{JobSpec, KILL_RESERVE};
 
-/// Checks that `job` has ended before its lease has, even if it needs all of its stop timeout.
+/// Checks that `job` has ended `reserve` before its lease has, even if it needs all of its stop timeout.
 ///
 /// # Errors
 /// With all figures, and what to change them to.
-pub(super) fn check(job: &JobSpec, lease: LeaseTiming) -> Result<(), DoesNotFit> {
-    StopBudgetTooLong::check(job.stop_budget(), lease).map_err(DoesNotFit)
+pub(super) fn check(job: &JobSpec, lease: LeaseTiming, reserve: Duration) -> Result<(), DoesNotFit> {
+    let check = StopBudgetTooLong::check(job.stop_budget() + reserve, lease);
+    check.map_err(|wrong| DoesNotFit(wrong, reserve))
 }
 
 /// The stop does not fit into the session timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct DoesNotFit(StopBudgetTooLong);
+pub(super) struct DoesNotFit(StopBudgetTooLong, Duration);
 
 impl DoesNotFit {
     fn stop_timeout(&self) -> Duration {
-        self.0.stop_budget.saturating_sub(KILL_RESERVE)
+        self.0.stop_budget.saturating_sub(KILL_RESERVE + self.1)
     }
 
     /// The longest stop timeout, if there is one, that would do.
     fn longest_stop_timeout(&self) -> Option<Duration> {
-        self.0.timing.shortest_lease().checked_sub(KILL_RESERVE + Duration::from_millis(1))
+        self.0.timing.shortest_lease().checked_sub(KILL_RESERVE + self.1 + Duration::from_millis(1))
     }
 
     /// The shortest session timeout, in half seconds, that is long enough.
@@ -47,14 +48,19 @@ impl fmt::Display for DoesNotFit {
         let margin = lease_margin(lease.session_timeout);
         let parts =
             [stop_budget, lease.heartbeat_interval(), lease.proving_time(), margin, LeaseTiming::ROUND_TRIP];
+        let watchdog = match self.1 {
+            Duration::ZERO => String::new(),
+            margin => format!(" + {} for watchdog.safety_margin", show(margin)),
+        };
         write!(
             f,
-            "the job cannot be stopped before its lease ends: stop budget {} (stop_timeout {} + {} for the kill) + \
+            "the job cannot be stopped before its lease ends: stop budget {} (stop_timeout {} + {} for the kill{}) + \
              heartbeat interval {} + heartbeats that a tick of {} and a round trip take {} + margin {} + one round trip \
              {} = {}, which must be less than the session timeout of {}; set ",
             show(stop_budget),
             show(self.stop_timeout()),
             show(KILL_RESERVE),
+            watchdog,
             show(lease.heartbeat_interval()),
             show(lease.tick_time),
             show(lease.proving_time()),
@@ -79,7 +85,24 @@ mod tests {
             session_timeout: Duration::from_millis(session_ms),
             tick_time: Duration::from_millis(tick_ms),
         };
-        StopBudgetTooLong::check(stop_timeout + KILL_RESERVE, lease).map_err(DoesNotFit)
+        check_with(stop_timeout, Duration::ZERO, lease)
+    }
+
+    fn check_with(stop_timeout: Duration, reserve: Duration, lease: LeaseTiming) -> Result<(), DoesNotFit> {
+        super::check(&JobSpec { stop_timeout, ..JobSpec::example() }, lease, reserve)
+    }
+
+    #[test]
+    fn the_margin_of_a_watchdog_is_a_part_of_the_stop() {
+        let (stop, tick_time) = (Duration::from_secs(4), Duration::from_secs(2));
+        let lease = LeaseTiming { session_timeout: Duration::from_secs(10), tick_time };
+        assert_eq!(check_with(stop, Duration::from_millis(400), lease), Ok(()));
+        let said = check_with(stop, Duration::from_secs(1), lease).unwrap_err().to_string();
+        assert!(
+            said.contains("stop_timeout 4s + 300ms for the kill + 1s for watchdog.safety_margin"),
+            "{said}"
+        );
+        assert!(said.contains("stop_timeout to at most 3s 499ms"), "{said}");
     }
 
     #[test]

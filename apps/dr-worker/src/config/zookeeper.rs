@@ -1,7 +1,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use serde::{Deserialize, Serialize};
-use zk_session::{DriverKind, TlsOptions};
+use zk_session::{DriverKind, LeaseTiming, TlsOptions};
 
 use super::{
     parse::{Mismatch, Parse, choice, unknown_word},
@@ -35,6 +35,11 @@ pub struct ZooKeeperConfig {
 }
 
 impl ZooKeeperConfig {
+    /// The times of leases, if the servers grant what is asked for.
+    pub(super) fn lease_timing(&self) -> LeaseTiming {
+        LeaseTiming { session_timeout: self.session_timeout, tick_time: self.tick_time }
+    }
+
     /// Whether this worker authenticates itself to the servers.
     pub fn has_credentials(&self) -> bool {
         has_credentials(self.auth.as_ref(), self.tls.as_ref())

@@ -359,7 +359,11 @@ fn member_of(
         ballot: member.ballot.clone(),
         slot: slot_and_term.map(|(slot, _)| slot),
         term: slot_and_term.map(|(_, term)| term),
-        health: member.health.clone(),
+        // One that has withdrawn is no candidate either.
+        health: member
+            .withdrawn
+            .clone()
+            .map_or_else(|| member.health.clone(), |reason| Health::Unhealthy { reason }),
         address: member.address.clone(),
         http: member.http.clone(),
         next: next.map(|place| place + 1),

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Arrows are all the dependencies between them; `run` also uses `metrics`, and `run`, `http`, `probes` and `state`
-//! use `certificates`. `run` starts and ends the daemon. `state` is what a running worker knows of itself. [`job`] runs the
-//! programs of a job, each under a [`guard`].
+//! use `certificates`. `run` starts and ends the daemon. `state` is what a running worker knows of itself; it also arms the
+//! `watchdog` device. [`job`] runs the programs of a job, each under a [`guard`].
 
 mod balance;
 mod certificates;
@@ -22,3 +22,4 @@ pub(crate) mod run;
 mod state;
 pub(crate) mod systemd;
 pub(crate) mod upgrade;
+mod watchdog;

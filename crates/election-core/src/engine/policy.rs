@@ -16,6 +16,8 @@ pub struct Policy {
     /// How long the work may need to end, including a kill. A leader begins to stop this long before its lease ends.
     /// `None`: a tenth of the granted session timeout, at most 2 s.
     pub stop_budget: Option<Duration>,
+    /// How much of the end of each lease is not used: work has ended this long before its lease ends.
+    pub lease_reserve: Duration,
     /// How long PROGRESS may last before the candidate is excluded.
     pub takeover_timeout: Duration,
     /// How long the old leader may take to release leadership before that is reported.
@@ -83,6 +85,7 @@ impl Default for Policy {
             slots: 1,
             on_pause: OnPause::Stop,
             stop_budget: None,
+            lease_reserve: Duration::ZERO,
             takeover_timeout: Duration::from_secs(60),
             release_timeout: Duration::from_secs(30),
             acquire_timeout: Duration::from_secs(10),

@@ -23,6 +23,7 @@ use super::{
     settings::{election, needs, profile},
     upgrade::{Expected, conclude},
     watch,
+    watchdog::Device,
 };
 use crate::{
     capabilities::may_kill_any_user,
@@ -87,6 +88,7 @@ pub(super) async fn join(
         guards = guards.cgroup(cgroup);
     }
     let has_cgroups = guards.have_cgroups();
+    let device = Device::find(&config.watchdog, incarnation.lease_timing(), memory.is_alone());
     let (mut jobs, mut suspecting) = (Vec::new(), Vec::new());
     let (led, site_check, balanced) = (Vec::new(), None, None);
     let mut parts = Parts { http_port, guards: guards.clone(), jobs: Vec::new(), led, site_check, balanced };
@@ -118,7 +120,8 @@ pub(super) async fn join(
             let why = if decides { "is not fenced" } else { "has no elector" };
             tracing::warn!(job, "fast_failover does nothing for a job that {why}");
         }
-        let slot = Arc::new(JobSlot::new(&config.node, job, guards.clone()));
+        let (watchdog, reserve) = (device.watchdog.clone(), device.reserve);
+        let slot = Arc::new(JobSlot::new(&config.node, job, guards.clone(), watchdog, reserve));
         let answers = Arc::new(Answers::default());
         let orders = decides.then(|| Source {
             session: session.clone(),
@@ -169,6 +172,7 @@ pub(super) async fn join(
         jobs.push(Job { election, slot, slots: job.policy.election.slots, vacancy });
     }
     parts.led = led::keep(parts.own_jobs(config));
+    background.spawn(device.await_it(jobs.iter().map(|job| job.election.clone()).collect()));
     if !suspecting.is_empty() {
         background.spawn(leader_hosts::avoid(config.node.id.clone(), suspecting, session.clone()));
     }

@@ -35,6 +35,11 @@ impl Memory {
         Self { path, ballots: Arc::new(Mutex::new(ballots.unwrap_or_default())), is_gone }
     }
 
+    /// Whether no process of the last worker is left.
+    pub(super) fn is_alone(&self) -> bool {
+        self.is_gone
+    }
+
     /// Whether the last worker of this directory made the record at `znode`, and no process of it is left.
     pub(super) fn made(&self, znode: &str, data: &[u8]) -> bool {
         MemberRecord::decode(znode, data).is_ok_and(|record| self.holds(znode, &record.ballot))

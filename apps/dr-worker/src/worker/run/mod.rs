@@ -28,6 +28,7 @@ mod site_check;
 mod task;
 mod upgrade;
 mod watch;
+mod watchdog;
 mod work;
 
 use std::{os::fd::OwnedFd, process, sync::Arc, time::Duration};

@@ -12,6 +12,7 @@ use tokio::{net::TcpListener, task::JoinSet, time::Instant};
 use zk_session::{BootTime, Session};
 
 use crate::{
+    config::WatchdogMode,
     logging,
     program::file,
     worker::{
@@ -89,6 +90,11 @@ impl Upgrades {
     async fn replace(&self, worker: &Worker, session: &Session, report: &mut Report) -> Refusal {
         if !self.is_possible {
             return (Progress::Refused, "the embedded server would end with this program".to_owned());
+        }
+        if worker.config().watchdog.mode != WatchdogMode::Off {
+            let why = "watchdog.mode is not \"off\": the device resets this machine if the program that opened it is \
+                       replaced; restart the worker instead";
+            return (Progress::Refused, why.to_owned());
         }
         let file = match file() {
             Ok(file) => file,

@@ -51,6 +51,8 @@ impl JobWork {
         let by = Some(leadership.work_until().into());
         let hook = self.slot.hook(HookName::BeforeTakeover, &env, by).await;
         hook.map_err(JobError::into_failure)?;
+        let armed = self.slot.arm(leadership.work_until().into()).await;
+        armed.map_err(|why| Failure::new(format!("watchdog: {why}")))?;
         let run = self.slot.start(&env, leadership.into());
         run.ready().await?;
         Ok(())

@@ -14,9 +14,12 @@ use zk_session::BootTime;
 use crate::{
     config::{Check, FenceCommand, HookMode, HookName, JobConfig, JobSpec, NodeConfig},
     logging, wall,
-    worker::job::{
-        AsyncHooks, Deadline, Guards, HandedRun, HookProblem, HookRuns, JobEnv, JobError, JobRun,
-        ProcessState, ProcessStatus, RunState, WorkTime, check_fitness, run_measure,
+    worker::{
+        job::{
+            AsyncHooks, Deadline, Guards, HandedRun, HookProblem, HookRuns, JobEnv, JobError, JobRun,
+            ProcessState, ProcessStatus, RunState, WorkTime, check_fitness, run_measure,
+        },
+        watchdog::Watchdog,
     },
 };
 
@@ -28,6 +31,8 @@ pub(in crate::worker) struct JobSlot {
     pub(in crate::worker) member: String,
     pub(in crate::worker) site: String,
     guards: Guards,
+    watchdog: Option<Watchdog>,
+    lease_reserve: Duration,
     state: Mutex<State>,
     /// The running hooks of leaderships.
     hooks: HookRuns,
@@ -95,7 +100,14 @@ enum Presence {
 const SHOWN_AFTER: Duration = Duration::from_secs(5 * 60);
 
 impl JobSlot {
-    pub(in crate::worker) fn new(node: &NodeConfig, job: &JobConfig, guards: Guards) -> Self {
+    /// `lease_reserve`: how much of the end of each lease is left to the watchdog device.
+    pub(in crate::worker) fn new(
+        node: &NodeConfig,
+        job: &JobConfig,
+        guards: Guards,
+        watchdog: Option<Watchdog>,
+        lease_reserve: Duration,
+    ) -> Self {
         let state = State {
             stop_budget: job.spec.stop_budget(),
             takeover_timeout: job.policy.election.takeover_timeout,
@@ -107,6 +119,8 @@ impl JobSlot {
             member: node.id.to_string(),
             site: node.site.to_string(),
             guards,
+            watchdog,
+            lease_reserve,
             state: Mutex::new(state),
             hooks: HookRuns::default(),
             async_hooks: AsyncHooks::default(),
@@ -142,6 +156,11 @@ impl JobSlot {
     /// How long a stop may take, whichever configuration the job was started with.
     pub(in crate::worker) fn stop_budget(&self) -> Duration {
         self.lock().stop_budget
+    }
+
+    /// How much of the end of each lease is left to the watchdog device.
+    pub(in crate::worker) fn lease_reserve(&self) -> Duration {
+        self.lease_reserve
     }
 
     /// How long the job may take to be ready.
@@ -220,6 +239,17 @@ impl JobSlot {
     pub(in crate::worker) fn enter(&self, env: JobEnv) {
         logging::set_term(self.name(), Some(env.term));
         self.lock().env = Some(env);
+    }
+
+    /// Arms the watchdog device, before the job is started.
+    ///
+    /// # Errors
+    /// Why this node can't lead without it, as a sentence.
+    pub(in crate::worker) async fn arm(&self, work_until: watch::Receiver<BootTime>) -> Result<(), String> {
+        match &self.watchdog {
+            Some(watchdog) => watchdog.arm(self.name(), work_until).await,
+            None => Ok(()),
+        }
     }
 
     /// Starts the job for the current leadership.
@@ -312,7 +342,16 @@ impl JobSlot {
 
     /// Stops the job, gone `by`, if it runs, and waits until no process of it is left.
     pub(in crate::worker) async fn end(&self, by: BootTime) {
-        let Some(run) = self.running() else { return };
+        if let Some(run) = self.running() {
+            self.end_run(&run, by).await;
+        }
+        // It may have been armed for a job that was not started.
+        if let Some(watchdog) = &self.watchdog {
+            watchdog.release(self.name()).await;
+        }
+    }
+
+    async fn end_run(&self, run: &JobRun, by: BootTime) {
         let stopped = tokio::select! {
             stopped = run.stop(by) => stopped,
             () = self.hastened() => run.stop(BootTime::now()).await,

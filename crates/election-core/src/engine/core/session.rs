@@ -136,11 +136,12 @@ impl Core {
     }
 
     pub(in crate::engine) fn lease(&mut self, epoch: Epoch, valid_until: Time) {
+        let reserve = self.config.policy.lease_reserve;
         let Some(session) = self.session_of(epoch) else {
             return;
         };
         // The lease can become shorter, if the clock is slewed.
-        session.lease = Some(valid_until);
+        session.lease = Some(valid_until - reserve);
         self.tell_work_until();
     }
 

@@ -1,0 +1,79 @@
+use std::{path::PathBuf, time::Duration};
+
+use zk_session::LeaseTiming;
+
+use super::{parse::choice, reader::Section};
+
+choice! {
+    /// Whether a watchdog device resets this machine when its jobs can't be ended in time.
+    pub enum WatchdogMode {
+        /// Never.
+        Off = "off",
+        /// If the device can be used.
+        Automatic = "automatic",
+        /// This node leads only with the device.
+        Required = "required",
+    }
+    later: []
+}
+
+/// `[watchdog]`: the watchdog device of this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WatchdogConfig {
+    /// Whether it is used.
+    pub mode: WatchdogMode,
+    /// The device.
+    pub device: PathBuf,
+    /// How long before the end of its lease a job has ended. The machine is reset in the middle of that time.
+    pub safety_margin: Duration,
+    /// The timeout of a device that can't be set.
+    pub fixed_timeout: Option<Duration>,
+}
+
+impl WatchdogConfig {
+    pub(super) fn read(section: &mut Section<'_>) -> Self {
+        let limits = Duration::from_millis(200)..=Duration::from_secs(600);
+        let fixed_timeout: Option<Duration> = section.optional("fixed_timeout");
+        if fixed_timeout.is_some_and(|timeout| timeout.is_zero()) {
+            section.problem(
+                "fixed_timeout",
+                "0 would reset the machine at once; give the timeout of the device",
+            );
+        }
+        Self {
+            mode: section.or("mode", WatchdogMode::Off),
+            device: section.or("device", PathBuf::from("/dev/watchdog")),
+            safety_margin: section.duration("safety_margin", Duration::from_secs(1), limits),
+            fixed_timeout,
+        }
+    }
+
+    /// The longest timeout of the device with which it can be kicked at any time while leases are renewed. Devices have whole
+    /// seconds.
+    pub fn longest_timeout(&self, lease: LeaseTiming) -> Duration {
+        let longest = lease.shortest_lease().saturating_sub(self.safety_margin / 2);
+        if self.fixed_timeout.is_some() { longest } else { Duration::from_secs(longest.as_secs()) }
+    }
+
+    /// Checks that there is such a timeout.
+    pub(super) fn check(&self, lease: LeaseTiming) -> Result<(), String> {
+        let longest = self.longest_timeout(lease);
+        let shortest = self.fixed_timeout.unwrap_or(Duration::from_secs(1));
+        if self.mode == WatchdogMode::Off || longest >= shortest {
+            return Ok(());
+        }
+        let show = humantime::format_duration;
+        Err(format!(
+            "a lease has {} left at least before it is renewed, which is too short for a device with a timeout of {} and \
+             half of the safety_margin of {}; lengthen zookeeper.session_timeout or shorten safety_margin",
+            show(lease.shortest_lease()),
+            show(shortest),
+            show(self.safety_margin),
+        ))
+    }
+
+    /// How much of the end of each lease is left to the device.
+    pub fn reserve(&self) -> Duration {
+        if self.mode == WatchdogMode::Off { Duration::ZERO } else { self.safety_margin }
+    }
+}
