@@ -16,6 +16,7 @@ mod limits;
 mod log;
 mod node;
 mod output;
+mod overlay;
 mod parse;
 mod policy;
 mod probe;
@@ -52,6 +53,7 @@ pub(crate) use log::read_levels;
 pub use node::NodeConfig;
 pub(crate) use node::host_name;
 pub use output::{JobOutput, RotatedFile};
+pub use overlay::{Usable, check_overlay, overlay_values};
 pub use policy::PolicyConfig;
 pub use probes::{ProbeTarget, ProbesConfig};
 pub use problem::{Problem, Problems};
@@ -65,7 +67,7 @@ pub use spec::{
 pub(crate) use spec::{DR_RUN, LEADERSHIP_VARIABLES};
 pub use tokens::Tokens;
 pub use tree::Origin;
-pub use zookeeper::{Access, Auth, Scheme, ZooKeeperConfig};
+pub use zookeeper::{Access, Auth, Overlays, Scheme, ZooKeeperConfig};
 
 use reader::{Findings, Section};
 use tree::Node;
@@ -130,7 +132,7 @@ impl Config {
     pub fn what_if(&self, sets: &[String]) -> Result<OperatorConfig, Problems> {
         let mut findings = Findings::with(&self.registry);
         let root = layers::set_over(self.root.clone(), sets, &mut findings.problems);
-        OperatorConfig::read(&root, findings)
+        OperatorConfig::read(root, findings, &self.registry)
     }
 
     /// Every value and where it came from.
@@ -152,16 +154,21 @@ impl Config {
         if let Some(problem) = self.log.file.as_ref().and_then(|file| runnable::not_a_place(&file.path)) {
             problems.push(Problem::with_key(origin_of(&self.shown, "log.file"), "log.file", problem));
         }
-        for job in &self.jobs {
-            let Err(faults) = job.spec.check() else {
-                continue;
-            };
-            for fault in faults.iter() {
-                let origin = origin_of(&self.shown, &fault.key);
-                problems.push(Problem::with_key(origin, &fault.key, &fault.problem));
-            }
-        }
+        problems.extend(self.jobs.iter().flat_map(|job| self.faults_of(job)));
         Problems::none_of(problems)
+    }
+
+    /// Checks what a job names on this node, as [`check_node`](Self::check_node) does.
+    fn check_job(&self, job: &JobConfig) -> Result<(), Problems> {
+        Problems::none_of(self.faults_of(job))
+    }
+
+    fn faults_of(&self, job: &JobConfig) -> Vec<Problem> {
+        let faults = job.spec.check().err();
+        let problem = |fault: &SpecError| {
+            Problem::with_key(origin_of(&self.shown, &fault.key), &fault.key, &fault.problem)
+        };
+        faults.iter().flat_map(|faults| faults.iter().map(problem)).collect()
     }
 
     /// A problem with the value of one key that was found when it was used.
@@ -217,6 +224,9 @@ pub struct OperatorConfig {
     /// The jobs whose resource checks fencing tokens.
     pub fenced: BTreeSet<String>,
     shown: Vec<Shown>,
+    /// All settings as they were read.
+    root: Node,
+    registry: Registry,
 }
 
 impl OperatorConfig {
@@ -227,12 +237,12 @@ impl OperatorConfig {
     pub fn load(sources: &Sources) -> Result<Self, Problems> {
         let mut findings = Findings::with(&sources.registry);
         let root = layers::merge(sources, &mut findings.problems);
-        Self::read(&root, findings).map_err(|problems| sources.explain(problems))
+        Self::read(root, findings, &sources.registry).map_err(|problems| sources.explain(problems))
     }
 
-    fn read(root: &Node, mut findings: Findings) -> Result<Self, Problems> {
+    fn read(root: Node, mut findings: Findings, registry: &Registry) -> Result<Self, Problems> {
         let mut fenced = BTreeSet::new();
-        let read = Section::read_root(root, &mut findings, |root| {
+        let read = Section::read_root(&root, &mut findings, |root| {
             let node_id = root.table("node", NodeConfig::read_id_alone);
             let zookeeper = root.table("zookeeper", ZooKeeperConfig::read);
             root.know("http");
@@ -260,6 +270,8 @@ impl OperatorConfig {
             jobs: jobs.into_iter().collect(),
             fenced,
             shown: findings.shown,
+            root,
+            registry: registry.clone(),
         })
     }
 
@@ -402,8 +414,7 @@ fn check_limits(section: &mut Section<'_>, node: &NodeConfig, job: &JobConfig) {
 }
 
 fn check_timing(section: &mut Section<'_>, zookeeper: &ZooKeeperConfig, job: &JobConfig) {
-    let lease = LeaseTiming { session_timeout: zookeeper.session_timeout, tick_time: zookeeper.tick_time };
-    if let Err(wrong) = timing::check(&job.spec, lease) {
+    if let Err(wrong) = timing::check(&job.spec, zookeeper.lease()) {
         section.problem("stop_timeout", wrong.to_string());
     }
 }

@@ -1,7 +1,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use serde::{Deserialize, Serialize};
-use zk_session::{DriverKind, TlsOptions};
+use zk_session::{DriverKind, LeaseTiming, TlsOptions};
 
 use super::{
     parse::{Mismatch, Parse, choice, unknown_word},
@@ -32,9 +32,16 @@ pub struct ZooKeeperConfig {
     pub tls: Option<TlsOptions>,
     /// Access to the znodes that the worker and the commands create.
     pub acl: Access,
+    /// What overlays may change.
+    pub overlay: Overlays,
 }
 
 impl ZooKeeperConfig {
+    /// The timing of leases, if the servers grant what is asked for.
+    pub fn lease(&self) -> LeaseTiming {
+        LeaseTiming { session_timeout: self.session_timeout, tick_time: self.tick_time }
+    }
+
     /// Whether this worker authenticates itself to the servers.
     pub fn has_credentials(&self) -> bool {
         has_credentials(self.auth.as_ref(), self.tls.as_ref())
@@ -52,6 +59,19 @@ choice! {
         Creator = "creator",
         /// Every client may do anything.
         Open = "open",
+    }
+    later: []
+}
+
+choice! {
+    /// What overlays may change on this node.
+    pub enum Overlays {
+        /// Nothing.
+        Off = "off",
+        /// What can't make the node run another program.
+        Safe = "safe",
+        /// Also the program, its environment, hooks and checks.
+        All = "all",
     }
     later: []
 }
@@ -157,6 +177,7 @@ impl ZooKeeperConfig {
                  and key_file in [zookeeper.tls]; or choose \"open\"",
             );
         }
+        let overlay = section.or("overlay", Overlays::Safe);
         Some(Self {
             connect: connect?,
             prefer,
@@ -168,6 +189,7 @@ impl ZooKeeperConfig {
             auth,
             tls,
             acl,
+            overlay,
         })
     }
 }

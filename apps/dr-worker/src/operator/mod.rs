@@ -26,6 +26,7 @@ mod list;
 mod logs;
 mod moves;
 mod output;
+mod overlay;
 mod phases;
 mod request;
 mod screen;
@@ -174,7 +175,7 @@ enum Verb {
     ///
     /// Asks for the settings that no option gives, if standard input is a terminal.
     Init(init::InitArguments),
-    /// Check or show the configuration.
+    /// Check or show the configuration, or push it to ZooKeeper.
     #[command(subcommand)]
     Config(ConfigVerb),
     /// Print the completion script of a shell; it completes names too.
@@ -199,7 +200,24 @@ enum ConfigVerb {
     /// Print all errors; exit code 78 if there are any.
     Check,
     /// Print each effective value with its source.
-    Show,
+    ///
+    /// With --online also those that `config push` has set.
+    Show(config::ShowArguments),
+    /// Push a file to ZooKeeper: all members of the job apply it.
+    ///
+    /// The overlay has the keys of [job.NAME]. It goes before files, and behind environment and command line.
+    /// A member that can't apply it goes on with the former one, and reports why.
+    Push(overlay::PushArguments),
+    /// Print what was pushed.
+    Pull(overlay::OverlayArguments),
+    /// Show what a push of a file would change.
+    ///
+    /// Without a file: what the overlay changes in the configuration here.
+    Diff(overlay::DiffArguments),
+    /// Show what was pushed when, and which version members apply.
+    History(overlay::OverlayArguments),
+    /// Push an earlier version again.
+    Revert(overlay::RevertArguments),
     /// Print the JSON Schema of configuration files, for editors.
     Schema,
 }
@@ -335,7 +353,12 @@ fn dispatch(arguments: &Arguments, registry: &Registry) -> Result<(), Error> {
         Verb::Dev(dev) => dev::run(dev, global, registry),
         Verb::Init(init) => init::run(init, global, registry),
         Verb::Config(ConfigVerb::Check) => config::check(sources, global.output),
-        Verb::Config(ConfigVerb::Show) => config::show(sources, global.output),
+        Verb::Config(ConfigVerb::Show(show)) => config::show(show, sources, global.output),
+        Verb::Config(ConfigVerb::Push(push)) => block_on(overlay::push(push, sources, global.output)),
+        Verb::Config(ConfigVerb::Pull(of)) => block_on(overlay::pull(of, sources, global.output)),
+        Verb::Config(ConfigVerb::Diff(diff)) => block_on(overlay::diff(diff, sources, global.output)),
+        Verb::Config(ConfigVerb::History(of)) => block_on(overlay::history(of, sources, global.output)),
+        Verb::Config(ConfigVerb::Revert(revert)) => block_on(overlay::revert(revert, sources, global.output)),
         Verb::Config(ConfigVerb::Schema) => output::print(crate::config::SCHEMA.trim_end()),
         Verb::Completions { shell } => output::print(complete::script(*shell)?.trim_end()),
         Verb::Man { directory } => clap_mangen::generate_to(command(), directory)

@@ -1,8 +1,8 @@
 //! Joins one election per job, and starts the tasks that measure and watch beside each.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
-use election_core::{Election, Leftovers, Paths, operator::Observer};
+use election_core::{Election, Leftovers, Paths, operator::Observer, record::AppliedOverlay};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use tokio::task::JoinSet;
 use zk_session::Session;
@@ -35,7 +35,7 @@ use crate::{
 const LOOKED_AT_ONCE: usize = 64;
 
 pub(super) async fn join(
-    config: &Config,
+    (config, overlays): (&Config, &BTreeMap<String, AppliedOverlay>),
     session: &Session,
     worker: &Arc<Worker>,
     lock: &StateLock,
@@ -87,6 +87,7 @@ pub(super) async fn join(
             tracing::warn!(job, "fast_failover does nothing for a job that {why}");
         }
         let slot = Arc::new(JobSlot::new(&config.node, job, guards.clone()));
+        slot.set_overlay(overlays.get(job.name()).cloned());
         let answers = Arc::new(Answers::default());
         let orders = decides.then(|| Source {
             session: session.clone(),

@@ -19,6 +19,7 @@ mod measure;
 mod measured;
 mod memory;
 mod orders;
+mod overlays;
 mod parts;
 mod reload;
 mod session;
@@ -51,6 +52,7 @@ use crate::{
 use join::join;
 use memory::Memory;
 use parts::Parts;
+use reload::Present;
 
 /// How long to wait for ZooKeeper to close the session.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -124,9 +126,15 @@ async fn start(config: &Config) -> Result<Running, Error> {
 
     let suspect_after = config.jobs.iter().filter_map(JobConfig::suspect_after).min();
     let session = connect(&config.zookeeper, suspect_after).await?;
-    let joined = join(config, &session, &worker, &lock, &memory, address.port(), &mut background).await;
-    match joined {
-        Ok(parts) => Ok(Running { worker, session, parts, background, _lock: lock }),
+    let joined = async {
+        let (present, config, overlays) = Present::first(config, &session).await?;
+        worker.set_config(config.clone());
+        let config = (&config, &overlays);
+        let parts = join(config, &session, &worker, &lock, &memory, address.port(), &mut background).await?;
+        Ok((present, parts))
+    };
+    match joined.await {
+        Ok((present, parts)) => Ok(Running { worker, session, present, parts, background, _lock: lock }),
         Err(error) => {
             let _ = session.close(FAREWELL).await;
             Err(error)
@@ -150,6 +158,7 @@ fn cannot_listen(at: &HostPort, error: &std::io::Error) -> Error {
 struct Running {
     worker: Arc<Worker>,
     session: Session,
+    present: Present,
     parts: Parts,
     background: JoinSet<()>,
     /// Held until no process of this worker is left.
@@ -173,6 +182,10 @@ impl Running {
             break tokio::select! {
             () = reloads.next() => {
                 self.reload(sources, manager).await;
+                continue;
+            }
+            () = self.present.overlays.settled() => {
+                self.present.overlay_changed(&self.worker, &mut self.parts).await;
                 continue;
             }
             name = signals.next() => {
@@ -211,7 +224,7 @@ impl Running {
     async fn reload(&mut self, sources: &Sources, manager: &mut ServiceManager) {
         manager.reloading();
         tokio::select! {
-            () = reload::reload(sources, &self.worker, &mut self.parts) => {}
+            () = self.present.reload(sources, &self.worker, &mut self.parts) => {}
             never = manager.keep(Phase::Running(&self.worker)) => match never {},
         }
         manager.reloaded();

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use election_core::record::StoppedJob;
+use election_core::record::{AppliedOverlay, StoppedJob};
 use tokio::sync::watch;
 use zk_session::BootTime;
 
@@ -49,6 +49,7 @@ struct State {
     stop_budget: Duration,
     /// How long the job may take to be ready.
     takeover_timeout: Duration,
+    overlay: Option<AppliedOverlay>,
 }
 
 /// Why a leader does not serve, by an operator's request.
@@ -114,6 +115,19 @@ impl JobSlot {
             spec.clone_from(&job.spec);
             is_new
         });
+    }
+
+    /// Which overlay of its configuration this member applies, if there is one.
+    pub(in crate::worker) fn overlay(&self) -> Option<AppliedOverlay> {
+        self.lock().overlay.clone()
+    }
+
+    /// Sets which overlay this member applies. Returns whether that is new.
+    pub(in crate::worker) fn set_overlay(&self, overlay: Option<AppliedOverlay>) -> bool {
+        let mut state = self.lock();
+        let is_new = state.overlay != overlay;
+        state.overlay = overlay;
+        is_new
     }
 
     /// How long a stop may take, whichever configuration the job was started with.
