@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use election_core::{
-    operator::{OperatorError, overlays},
+    operator::{Layout, OperatorError, overlays},
     record::{AppliedOverlay, MemberRecord, Overlay},
 };
 use owo_colors::OwoColorize as _;
@@ -228,7 +228,9 @@ pub(super) async fn history(
     let Present { operator, job, .. } = Present::read(sources, arguments).await?;
     let (session, paths) = (operator.incarnation().await?, operator.paths(&job)?);
     let (versions, unreadable) = overlays::history(&session, &paths).await?;
-    let members = operator.observer().await?.snapshot(&paths).await?.members;
+    let snapshot = operator.observer().await?.snapshot(&paths).await?;
+    // With the other recipes members do not report it.
+    let members = if snapshot.layout == Layout::Elector { snapshot.members } else { Vec::new() };
     operator.close().await;
     for error in &unreadable {
         output::print_warning(error);

@@ -143,7 +143,7 @@ impl Overlays {
         states
     }
 
-    /// A sentence about the version that is in force, for the reason of a restart.
+    /// The overlay of a job that is in force.
     pub(super) fn version_of(&self, job: &str) -> Option<&Overlay> {
         self.used.get(job)
     }

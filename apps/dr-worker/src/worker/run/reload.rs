@@ -80,6 +80,13 @@ impl Present {
                 self.base = base;
                 let changes = self.take_over(next, worker, parts);
                 report(&changes);
+                let waits = |effect| changes.iter().filter(|change| change.effect == effect).count();
+                tracing::info!(
+                    changed = changes.len(),
+                    need_restart_of_job = waits(Effect::JobRestart),
+                    need_restart_of_worker = waits(Effect::WorkerRestart),
+                    "the configuration was reloaded"
+                );
                 (Reload { at_ms, problems: Vec::new(), changes }, done)
             }
             Err(problems) => {
@@ -226,17 +233,10 @@ fn restart(worker: &Worker, job: &Job, run: Arc<JobRun>, reason: String) {
 fn report(changes: &[Change]) {
     for change in changes.iter().take(LISTED) {
         match (&change.effect, &change.job) {
-            (Effect::Applied, Some(job)) => tracing::info!(job, "reloaded: {change}"),
-            (Effect::Applied, None) => tracing::info!("reloaded: {change}"),
-            (_, Some(job)) => tracing::warn!(job, "reloaded: {change}"),
-            (_, None) => tracing::warn!("reloaded: {change}"),
+            (Effect::Applied, Some(job)) => tracing::info!(job, "configuration: {change}"),
+            (Effect::Applied, None) => tracing::info!("configuration: {change}"),
+            (_, Some(job)) => tracing::warn!(job, "configuration: {change}"),
+            (_, None) => tracing::warn!("configuration: {change}"),
         }
     }
-    let waits = |effect| changes.iter().filter(|change| change.effect == effect).count();
-    tracing::info!(
-        changed = changes.len(),
-        need_restart_of_job = waits(Effect::JobRestart),
-        need_restart_of_worker = waits(Effect::WorkerRestart),
-        "the configuration was reloaded"
-    );
 }
