@@ -205,7 +205,7 @@ enum ConfigVerb {
     Show(config::ShowArguments),
     /// Push a file to ZooKeeper: all members of the job apply it.
     ///
-    /// The overlay has the keys of [job.NAME]. It goes before files, and behind environment and command line.
+    /// The overlay has the keys of [job.NAME]. It overrides files. Environment and command line override it.
     /// A member that can't apply it goes on with the former one, and reports why.
     Push(overlay::PushArguments),
     /// Print what was pushed.
