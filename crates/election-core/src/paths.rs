@@ -114,6 +114,16 @@ impl Paths {
         format!("{}/breadcrumbs", self.base)
     }
 
+    /// The overlay over the configuration of the job.
+    pub fn config(&self) -> String {
+        format!("{}/config", self.base)
+    }
+
+    /// A version of the overlay.
+    pub fn config_version(&self, version: u64) -> String {
+        format!("{}/config/v-{version:010}", self.base)
+    }
+
     /// The parent of the operators' requests.
     pub fn requests(&self) -> String {
         format!("{}/requests", self.base)

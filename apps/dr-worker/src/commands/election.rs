@@ -3,7 +3,12 @@
 use std::time::Duration;
 
 use anstream::eprintln;
-use election_core::{Paths, operator::Observer, strategy::in_words};
+use election_core::{
+    Paths,
+    operator::{Observer, overlays},
+    strategy::in_words,
+};
+use futures_util::{StreamExt as _, stream};
 use zk_session::{Incarnation, Session, SessionState};
 
 use crate::{
@@ -20,6 +25,9 @@ const FAREWELL: Duration = Duration::from_millis(500);
 
 /// How long to wait for ZooKeeper before that is shown.
 const PATIENCE: Duration = Duration::from_millis(700);
+
+/// How many overlays are read at a time.
+const READ_AT_ONCE: usize = 64;
 
 /// An operator's session.
 pub(crate) struct Operator {
@@ -55,10 +63,29 @@ impl Operator {
         };
         drop(connecting);
         let session = session.map_err(|error| error.located(|key, message| config.problem(key, message)))?;
+        let mut operator = Self { config, session };
         if shown_after.is_some() {
-            tokio::spawn(show_loss(session.clone(), config.zookeeper.connect_timeout));
+            tokio::spawn(show_loss(operator.session.clone(), operator.config.zookeeper.connect_timeout));
+            operator.read_overlays().await;
         }
-        Ok(Self { config, session })
+        Ok(operator)
+    }
+
+    /// The policies of the configured jobs as their members apply them. What can't be read or used is left out: a mistake in
+    /// it must not block an operator.
+    async fn read_overlays(&mut self) {
+        let Ok(incarnation) = self.incarnation().await else { return };
+        let jobs: Vec<String> = self.config.jobs.keys().cloned().collect();
+        let reads = jobs.into_iter().map(|job| {
+            let (incarnation, paths) = (incarnation.clone(), self.paths(&job));
+            async move { Some((job, overlays::read(&incarnation, &paths.ok()?).await.ok()??)) }
+        });
+        let read: Vec<_> = stream::iter(reads).buffered(READ_AT_ONCE).collect().await;
+        for (job, overlay) in read.into_iter().flatten().filter(|(_, overlay)| !overlay.text.is_empty()) {
+            if let Ok(config) = self.config.with_overlay(&job, &overlay) {
+                self.config = config;
+            }
+        }
     }
 
     /// The present session. A lost connection is waited for, for as long as for the first one.

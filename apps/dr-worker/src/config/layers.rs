@@ -80,7 +80,45 @@ struct Layer {
     values: Dict,
 }
 
+/// The text of an overlay.
+pub(super) enum Text<'a> {
+    /// A file that is to become one.
+    File { path: Arc<Path>, text: &'a str },
+    /// From ZooKeeper.
+    Overlay { version: u64, text: &'a str },
+}
+
+/// The settings of an overlay of a job.
+pub(super) fn of_job(job: &str, text: &Text<'_>) -> Result<Node, Problem> {
+    let (Text::File { text: content, .. } | Text::Overlay { text: content, .. }) = text;
+    let parsed = file::parse(content).map_err(|e| {
+        let (line, column) = e.place;
+        let message = format!("this is not valid TOML: {}", e.message);
+        match text {
+            Text::File { path, .. } => {
+                Problem::with_source(Origin::File { path: Arc::clone(path), line, column }, message)
+            }
+            Text::Overlay { version, .. } => {
+                let at = Origin::Overlay { version: *version };
+                Problem::with_source(at, format!("line {line}, column {column}: {message}"))
+            }
+        }
+    })?;
+    let above = ["job".to_owned(), job.to_owned()];
+    let places = parsed.places.into_iter().map(|(path, places)| ([&above[..], &path].concat(), places));
+    let origin = match text {
+        Text::File { path, .. } => LayerOrigin::File { path: Arc::clone(path), places: places.collect() },
+        Text::Overlay { version, .. } => LayerOrigin::Overlay { version: *version },
+    };
+    let jobs = Dict::from([(job.to_owned(), Merged::Dict(Tag::Default, parsed.values))]);
+    let values = Dict::from([("job".to_owned(), Merged::Dict(Tag::Default, jobs))]);
+    let mut problems = Vec::new();
+    let node = merged(&[Layer { origin, values }], &mut problems);
+    problems.pop().map_or(Ok(node), Err)
+}
+
 enum LayerOrigin {
+    Overlay { version: u64 },
     File { path: Arc<Path>, places: BTreeMap<Vec<String>, Places> },
     Variable(Arc<str>),
     Set(Arc<str>),
@@ -113,7 +151,10 @@ pub(super) fn merge(sources: &Sources, problems: &mut Vec<Problem>) -> Node {
     let jobs = job_names(&layers);
     variables(&sources.variables, &jobs, &mut layers, problems);
     sets(&sources.sets, &mut layers, problems);
+    merged(&layers, problems)
+}
 
+fn merged(layers: &[Layer], problems: &mut Vec<Problem>) -> Node {
     let mut figment = Figment::new();
     for (number, layer) in layers.iter().enumerate() {
         figment = figment.merge(Numbered(number, layer));
@@ -125,7 +166,7 @@ pub(super) fn merge(sources: &Sources, problems: &mut Vec<Problem>) -> Node {
             problems.push(Problem::with_source("merging the settings", e.to_string()));
             Dict::new()
         });
-    let convert = Convert { figment: &figment, layers: &layers };
+    let convert = Convert { figment: &figment, layers };
     Node {
         value: convert.table(merged, &mut Vec::new()),
         origin: Origin::BuiltIn,
@@ -357,6 +398,10 @@ impl Convert<'_> {
         let layer = self.layer(&value);
         let (key_origin, origin) = match layer {
             None => (Origin::BuiltIn, Origin::BuiltIn),
+            Some(LayerOrigin::Overlay { version }) => {
+                let origin = Origin::Overlay { version: *version };
+                (origin.clone(), origin)
+            }
             Some(LayerOrigin::Variable(name)) => {
                 let origin = Origin::Variable { name: Arc::clone(name) };
                 (origin.clone(), origin)
@@ -371,7 +416,7 @@ impl Convert<'_> {
                 (at(places.map_or((1, 1), |p| p.key)), at(places.map_or((1, 1), |p| p.value)))
             }
         };
-        let textual = !matches!(layer, None | Some(LayerOrigin::File { .. }));
+        let textual = !matches!(layer, None | Some(LayerOrigin::File { .. } | LayerOrigin::Overlay { .. }));
         Node { value: self.value(value, textual, path), origin, key_origin }
     }
 

@@ -19,6 +19,7 @@ mod log;
 mod node;
 mod notify;
 mod output;
+mod overlay;
 mod parse;
 mod policy;
 mod probe;
@@ -63,6 +64,7 @@ pub use node::NodeConfig;
 pub(crate) use node::host_name;
 pub use notify::{NotifyCommand, NotifyConfig, NotifyEvent, NotifyRetry, Webhook, WebhookUrl};
 pub use output::{JobOutput, RotatedFile};
+pub use overlay::{Usable, check_overlay, overlay_values};
 pub use policy::PolicyConfig;
 pub use probes::{ProbeTarget, ProbesConfig};
 pub use problem::{Problem, Problems};
@@ -75,7 +77,7 @@ pub(crate) use spec::{DR_RUN, FENCE_VARIABLES, HOOK_VARIABLES, LEADERSHIP_VARIAB
 pub use tokens::Tokens;
 pub use tree::Origin;
 pub use watchdog::{WatchdogConfig, WatchdogMode};
-pub use zookeeper::{Access, Auth, Scheme, ZooKeeperConfig};
+pub use zookeeper::{Access, Auth, Overlays, Scheme, ZooKeeperConfig};
 
 use reader::{Findings, Section};
 use tree::Node;
@@ -137,9 +139,23 @@ impl Config {
     fn read(root: Node, mut findings: Findings, registry: &Registry) -> Result<Self, Problems> {
         let read = Section::read_root(&root, &mut findings, read_worker);
         Problems::none_of(findings.problems)?;
-        let (node, zookeeper, http, log, probes, balance, notify, watchdog, jobs) = read.ok_or_else(incomplete)?;
+        let (node, zookeeper, http, log, probes, balance, notify, watchdog, jobs) =
+            read.ok_or_else(incomplete)?;
         let registry = registry.clone();
-        Ok(Self { node, zookeeper, http, log, probes, balance, notify, watchdog, jobs, shown: findings.shown, root, registry })
+        Ok(Self {
+            node,
+            zookeeper,
+            http,
+            log,
+            probes,
+            balance,
+            notify,
+            watchdog,
+            jobs,
+            shown: findings.shown,
+            root,
+            registry,
+        })
     }
 
     /// The policies as they would be with these settings, each `key=value`, over all others.
@@ -149,7 +165,7 @@ impl Config {
     pub fn what_if(&self, sets: &[String]) -> Result<OperatorConfig, Problems> {
         let mut findings = Findings::with(&self.registry);
         let root = layers::set_over(self.root.clone(), sets, &mut findings.problems);
-        OperatorConfig::read(&root, findings)
+        OperatorConfig::read(root, findings, &self.registry)
     }
 
     /// Every value and where it came from.
@@ -185,15 +201,7 @@ impl Config {
         if let Some(problem) = self.log.file.as_ref().and_then(|file| runnable::not_a_place(&file.path)) {
             problems.push(Problem::with_key(origin_of(&self.shown, "log.file"), "log.file", problem));
         }
-        for job in &self.jobs {
-            let Err(faults) = job.spec.check() else {
-                continue;
-            };
-            for fault in faults.iter() {
-                let origin = origin_of(&self.shown, &fault.key);
-                problems.push(Problem::with_key(origin, &fault.key, &fault.problem));
-            }
-        }
+        problems.extend(self.jobs.iter().flat_map(|job| self.faults_of(job)));
         Problems::none_of(problems)
     }
 
@@ -226,6 +234,19 @@ impl Config {
     pub(crate) fn public_host(&self) -> String {
         let listen = &self.http.listen;
         if listen.is_wildcard() { self.node.address.clone() } else { listen.host.clone() }
+    }
+
+    /// Checks what a job names on this node, as [`check_node`](Self::check_node) does.
+    fn check_job(&self, job: &JobConfig) -> Result<(), Problems> {
+        Problems::none_of(self.faults_of(job))
+    }
+
+    fn faults_of(&self, job: &JobConfig) -> Vec<Problem> {
+        let faults = job.spec.check().err();
+        let problem = |fault: &SpecError| {
+            Problem::with_key(origin_of(&self.shown, &fault.key), &fault.key, &fault.problem)
+        };
+        faults.iter().flat_map(|faults| faults.iter().map(problem)).collect()
     }
 
     /// A problem with the value of one key that was found when it was used.
@@ -283,6 +304,9 @@ pub struct OperatorConfig {
     /// How to verify workers, and the certificate that they ask for.
     pub tls: TlsFiles,
     shown: Vec<Shown>,
+    /// All settings as they were read.
+    root: Node,
+    registry: Registry,
 }
 
 impl OperatorConfig {
@@ -293,12 +317,12 @@ impl OperatorConfig {
     pub fn load(sources: &Sources) -> Result<Self, Problems> {
         let mut findings = Findings::with(&sources.registry);
         let root = layers::merge(sources, &mut findings.problems);
-        Self::read(&root, findings).map_err(|problems| sources.explain(problems))
+        Self::read(root, findings, &sources.registry).map_err(|problems| sources.explain(problems))
     }
 
-    fn read(root: &Node, mut findings: Findings) -> Result<Self, Problems> {
+    fn read(root: Node, mut findings: Findings, registry: &Registry) -> Result<Self, Problems> {
         let mut fenced = BTreeSet::new();
-        let read = Section::read_root(root, &mut findings, |root| {
+        let read = Section::read_root(&root, &mut findings, |root| {
             let node_id = root.table("node", NodeConfig::read_id_alone);
             let zookeeper = root.table("zookeeper", ZooKeeperConfig::read);
             let tls = root.table("http", http::read_for_operators);
@@ -329,6 +353,8 @@ impl OperatorConfig {
             fenced,
             tls,
             shown: findings.shown,
+            root,
+            registry: registry.clone(),
         })
     }
 
@@ -375,7 +401,7 @@ fn read_worker(root: &mut Section<'_>) -> Option<Worker> {
     let notify = root.table("notify", NotifyConfig::read);
     let watchdog = root.table("watchdog", WatchdogConfig::read);
     if let Some(zookeeper) = &zookeeper
-        && let Err(wrong) = watchdog.check(zookeeper.lease_timing())
+        && let Err(wrong) = watchdog.check(zookeeper.lease())
     {
         root.problem("watchdog", wrong);
     }
@@ -487,7 +513,7 @@ fn check_limits(section: &mut Section<'_>, node: &NodeConfig, job: &JobConfig) {
 }
 
 fn check_timing(section: &mut Section<'_>, zookeeper: &ZooKeeperConfig, job: &JobConfig, reserve: Duration) {
-    if let Err(wrong) = timing::check(&job.spec, zookeeper.lease_timing(), reserve) {
+    if let Err(wrong) = timing::check(&job.spec, zookeeper.lease(), reserve) {
         section.problem("stop_timeout", wrong.to_string());
     }
 }

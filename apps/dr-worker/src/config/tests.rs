@@ -1,5 +1,6 @@
 mod change;
 mod checks;
+mod overlay;
 mod policy;
 mod schema;
 

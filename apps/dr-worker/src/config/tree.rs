@@ -20,6 +20,11 @@ pub enum Origin {
         /// In characters, counted from 1.
         column: usize,
     },
+    /// An overlay in ZooKeeper.
+    Overlay {
+        /// Its version.
+        version: u64,
+    },
     /// An environment variable.
     Variable {
         /// Its name in the environment.
@@ -40,6 +45,7 @@ impl fmt::Display for Origin {
             Self::File { path, line, column } => {
                 write!(f, "{}:{line}:{column}", path.display())
             }
+            Self::Overlay { version } => write!(f, "ZooKeeper, version {version}"),
             Self::Variable { name } => write!(f, "environment variable {name}"),
             Self::Set { text } => match text.split_once('=') {
                 // What a job gets in its environment may well be a secret.

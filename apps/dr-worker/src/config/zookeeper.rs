@@ -32,11 +32,13 @@ pub struct ZooKeeperConfig {
     pub tls: Option<TlsOptions>,
     /// Access to the znodes that the worker and the commands create.
     pub acl: Access,
+    /// What overlays may change.
+    pub overlay: Overlays,
 }
 
 impl ZooKeeperConfig {
-    /// The times of leases, if the servers grant what is asked for.
-    pub(super) fn lease_timing(&self) -> LeaseTiming {
+    /// The timing of leases, if the servers grant what is asked for.
+    pub fn lease(&self) -> LeaseTiming {
         LeaseTiming { session_timeout: self.session_timeout, tick_time: self.tick_time }
     }
 
@@ -57,6 +59,19 @@ choice! {
         Creator = "creator",
         /// Every client may do anything.
         Open = "open",
+    }
+    later: []
+}
+
+choice! {
+    /// What overlays may change on this node.
+    pub enum Overlays {
+        /// Nothing.
+        Off = "off",
+        /// What can't make the node run another program.
+        Safe = "safe",
+        /// Also the program, its environment, hooks and checks.
+        All = "all",
     }
     later: []
 }
@@ -162,6 +177,7 @@ impl ZooKeeperConfig {
                  and key_file in [zookeeper.tls]; or choose \"open\"",
             );
         }
+        let overlay = section.or("overlay", Overlays::Safe);
         Some(Self {
             connect: connect?,
             prefer,
@@ -173,6 +189,7 @@ impl ZooKeeperConfig {
             auth,
             tls,
             acl,
+            overlay,
         })
     }
 }

@@ -1,9 +1,16 @@
+use std::collections::BTreeMap;
+
+use election_core::operator::overlays;
 use owo_colors::OwoColorize as _;
 use serde_json::json;
 
-use super::output::{self, Output};
+use super::{
+    election::Operator,
+    global::block_on,
+    output::{self, Output},
+};
 use crate::{
-    config::{Config, Sources},
+    config::{Config, Sources, Usable},
     error::Error,
 };
 
@@ -28,8 +35,21 @@ pub(super) fn check(sources: &Sources, how: Output) -> Result<(), Error> {
 }
 
 /// `config show`
-pub(super) fn show(sources: &Sources, how: Output) -> Result<(), Error> {
-    let config = Config::load(sources)?;
+#[derive(Debug, clap::Args)]
+pub(super) struct ShowArguments {
+    /// Include what `config push` has set.
+    #[arg(long)]
+    online: bool,
+}
+
+pub(super) fn show(arguments: &ShowArguments, sources: &Sources, how: Output) -> Result<(), Error> {
+    let mut config = Config::load(sources)?;
+    if arguments.online {
+        block_on(async {
+            config = with_overlays(&config, sources).await?;
+            Ok(())
+        })?;
+    }
     if how == Output::Json {
         return output::print_json(&json!({ "values": config.shown() }));
     }
@@ -40,4 +60,22 @@ pub(super) fn show(sources: &Sources, how: Output) -> Result<(), Error> {
         output::print(format_args!("{line:width$}  {}", origin.dimmed(), width = width.unwrap_or(0)))?;
     }
     Ok(())
+}
+
+/// The configuration with the overlays that it can have.
+async fn with_overlays(config: &Config, sources: &Sources) -> Result<Config, Error> {
+    let operator = Operator::connect(sources).await?;
+    let session = operator.incarnation().await?;
+    let mut newest = BTreeMap::new();
+    for job in config.jobs.iter().map(|job| job.name()) {
+        if let Some(overlay) = overlays::read(&session, &operator.paths(job)?).await? {
+            newest.insert(job.to_owned(), overlay);
+        }
+    }
+    operator.close().await;
+    let Usable { config, refused, .. } = config.with_usable_overlays(&newest, &BTreeMap::new(), |_| Ok(()));
+    for (job, problems) in refused {
+        output::print_warning(format_args!("the overlay of {job} can't be applied here: {problems}"));
+    }
+    Ok(config)
 }

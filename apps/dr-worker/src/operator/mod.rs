@@ -27,6 +27,7 @@ mod logs;
 mod moves;
 mod notify;
 mod output;
+mod overlay;
 mod phases;
 mod request;
 mod screen;
@@ -186,7 +187,7 @@ enum Verb {
     /// It executes the program that is on the disk now, and keeps its leaderships.
     /// Exit code 75 if that is not possible now.
     Upgrade,
-    /// Check or show the configuration.
+    /// Check or show the configuration, or push it to ZooKeeper.
     #[command(subcommand)]
     Config(ConfigVerb),
     /// Try the notifications.
@@ -224,7 +225,24 @@ enum ConfigVerb {
     /// Print all errors; exit code 78 if there are any.
     Check,
     /// Print each effective value with its source.
-    Show,
+    ///
+    /// With --online also those that `config push` has set.
+    Show(config::ShowArguments),
+    /// Push a file to ZooKeeper: all members of the job apply it.
+    ///
+    /// The overlay has the keys of [job.NAME]. It overrides files. Environment and command line override it.
+    /// A member that can't apply it goes on with the former one, and reports why.
+    Push(overlay::PushArguments),
+    /// Print what was pushed.
+    Pull(overlay::OverlayArguments),
+    /// Show what a push of a file would change.
+    ///
+    /// Without a file: what the overlay changes in the configuration here.
+    Diff(overlay::DiffArguments),
+    /// Show what was pushed when, and which version members apply.
+    History(overlay::OverlayArguments),
+    /// Push an earlier version again.
+    Revert(overlay::RevertArguments),
     /// Print the JSON Schema of configuration files, for editors.
     Schema,
 }
@@ -387,7 +405,12 @@ fn dispatch(arguments: &Arguments, registry: &Registry) -> Result<(), Error> {
         Verb::Init(init) => init::run(init, global, registry),
         Verb::Upgrade => upgrade::run(sources, global.output),
         Verb::Config(ConfigVerb::Check) => config::check(sources, global.output),
-        Verb::Config(ConfigVerb::Show) => config::show(sources, global.output),
+        Verb::Config(ConfigVerb::Show(show)) => config::show(show, sources, global.output),
+        Verb::Config(ConfigVerb::Push(push)) => block_on(overlay::push(push, sources, global.output)),
+        Verb::Config(ConfigVerb::Pull(of)) => block_on(overlay::pull(of, sources, global.output)),
+        Verb::Config(ConfigVerb::Diff(diff)) => block_on(overlay::diff(diff, sources, global.output)),
+        Verb::Config(ConfigVerb::History(of)) => block_on(overlay::history(of, sources, global.output)),
+        Verb::Config(ConfigVerb::Revert(revert)) => block_on(overlay::revert(revert, sources, global.output)),
         Verb::Config(ConfigVerb::Schema) => output::print(crate::config::SCHEMA.trim_end()),
         Verb::Notify(NotifyVerb::Test) => block_on(notify::test(sources, global.output)),
         Verb::Completions { shell } => output::print(complete::script(*shell)?.trim_end()),

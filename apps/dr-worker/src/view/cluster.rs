@@ -5,9 +5,9 @@ use election_core::{
     explain::{failed_sites, unwell_sites},
     operator::{Layout, Snapshot},
     record::{
-        Confirmed, Control, Current, Elected, Exclusion, Failure, FiledRequest, Health, Maintenance,
-        MemberRecord, Mode, Outgoing, RecordError, RequestKind, RequestState, RoundTrips, SiteFailure, Slot,
-        Status, StoppedJob, Target,
+        AppliedOverlay, Confirmed, Control, Current, Elected, Exclusion, Failure, FiledRequest, Health,
+        Maintenance, MemberRecord, Mode, Outgoing, RecordError, RequestKind, RequestState, RoundTrips,
+        SiteFailure, Slot, Status, StoppedJob, Target,
     },
     strategy::SiteTrouble,
 };
@@ -109,6 +109,8 @@ pub struct Member {
     pub next: Option<usize>,
     /// Whether it is the elector.
     pub elector: bool,
+    /// Which overlay of its configuration it applies, and a newer one that it refuses; null without one.
+    pub config: Option<AppliedOverlay>,
     /// Its software and version.
     pub software: String,
     /// Its configured and measured attributes, for policies.
@@ -368,6 +370,7 @@ fn member_of(
         http: member.http.clone(),
         next: next.map(|place| place + 1),
         elector: lowest == Some(&member.ballot),
+        config: member.config.clone(),
         software: member.software.clone(),
         attributes: member.attributes.clone(),
         round_trips: member.round_trips.clone(),

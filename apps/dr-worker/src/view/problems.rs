@@ -9,7 +9,8 @@ use serde::Serialize;
 /// A problem of an election.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ProblemRow {
-    /// Its kind: `ghost`, `old-decision`, `low-token`, `other-policy`, `not-fenced` or `access`.
+    /// Its kind: `ghost`, `old-decision`, `low-token`, `other-policy`, `not-fenced`, `refused-config`
+    /// or `access`.
     pub kind: &'static str,
     /// The problem and its consequence.
     pub sentence: String,
@@ -64,6 +65,18 @@ impl ProblemRow {
                 ),
                 command: Some(format!("dr-worker ack --fenced --job {job}")),
             },
+            Problem::RefusedOverlay { version, members, reason } => {
+                let names: Vec<_> = members.iter().map(|member| member.as_str()).collect();
+                let (who, refuse) = (names.join(", "), if names.len() == 1 { "refuses" } else { "refuse" });
+                Self {
+                    kind: "refused-config",
+                    sentence: format!(
+                        "{who} {refuse} configuration version {version} and {} on with the former one: {reason}",
+                        if names.len() == 1 { "goes" } else { "go" }
+                    ),
+                    command: Some(format!("dr-worker config revert --job {job}")),
+                }
+            }
             _ => Self { kind: "other", sentence: format!("{problem:?}"), command: None },
         }
     }

@@ -6,7 +6,7 @@ use super::{Leftovers, Policy, Recipe};
 use crate::{
     ids::{MemberId, SiteId},
     paths::Paths,
-    record::{Contender, ContenderStatus, Health, Record, RecordError, VERSION},
+    record::{AppliedOverlay, Contender, ContenderStatus, Health, Record, RecordError, VERSION},
 };
 
 /// What a member publishes about itself.
@@ -28,6 +28,8 @@ pub struct Profile {
     /// A fingerprint of the policy and the strategy, to compare the configurations of all members; empty if it is not
     /// published.
     pub policy: String,
+    /// Which overlay of its configuration it applies, if there is one.
+    pub overlay: Option<AppliedOverlay>,
     /// The software that it runs.
     pub software: String,
     /// Whether it is fit to lead, until [`Event::Health`](super::Event::Health) reports it: [`Health::Unknown`] for a
@@ -46,6 +48,7 @@ impl Profile {
             priority: 1,
             attributes: BTreeMap::new(),
             policy: String::new(),
+            overlay: None,
             software: String::new(),
             health: Health::Unchecked,
         }

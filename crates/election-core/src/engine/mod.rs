@@ -82,7 +82,7 @@ use std::collections::VecDeque;
 use self::core::Core;
 use crate::{
     ids::Ballot,
-    record::{Current, Elected, Health, MAX_SLOTS, MemberRecord},
+    record::{AppliedOverlay, Current, Elected, Health, MAX_SLOTS, MemberRecord},
     time::{Now, Time},
 };
 use course::Course;
@@ -106,6 +106,7 @@ impl Engine {
     /// A member that has not started yet.
     pub fn new(mut config: Config, now: Now) -> Self {
         config.policy.slots = config.policy.slots.clamp(1, MAX_SLOTS);
+        config.member.overlay = config.member.overlay.map(AppliedOverlay::bounded);
         let course = Course::of(&config.recipe);
         Self { core: Core::new(config, now), course, leader: Leader::default(), history: History::default() }
     }
@@ -169,7 +170,7 @@ impl Engine {
     }
 
     /// Takes over new settings, and decides by them from now on: the policy, the strategy, and this member's attributes,
-    /// priority and fingerprint. Call [`Engine::poll_action`] afterwards until it returns nothing.
+    /// priority, fingerprint and overlay. Call [`Engine::poll_action`] afterwards until it returns nothing.
     ///
     /// The rest stays as it was: who this member is, the recipe, and [`Policy::slots`] and [`Policy::on_pause`], which a
     /// leadership that is under way relies on.
@@ -183,6 +184,7 @@ impl Engine {
         known.member.attributes = config.member.attributes;
         known.member.priority = config.member.priority;
         known.member.policy = config.member.policy;
+        known.member.overlay = config.member.overlay.map(AppliedOverlay::bounded);
         self.handle(now, Event::Tick);
     }
 

@@ -111,6 +111,7 @@ fn as_member(contender: Contender, ballot: Ballot) -> MemberRecord {
         health: Health::Unchecked,
         site_health: None,
         policy: String::new(),
+        config: None,
         software: contender.software,
         // An election without an elector has no standing orders.
         orders_format: VERSION,

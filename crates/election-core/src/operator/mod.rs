@@ -10,6 +10,7 @@ mod layout;
 mod observer;
 pub mod orders;
 mod outline;
+pub mod overlays;
 mod problems;
 mod requests;
 

@@ -1,5 +1,7 @@
 //! What is wrong with an election that its members can't repair, or have not repaired yet.
 
+use std::collections::BTreeMap;
+
 use super::{
     ghosts::{self, Ghost},
     layout::Layout,
@@ -34,6 +36,15 @@ pub enum Problem {
     },
     /// A former leader has vanished, and was not fenced since: its work may still run.
     NotFenced(Breadcrumb),
+    /// Members can't apply the present overlay of their configuration.
+    RefusedOverlay {
+        /// Its version.
+        version: u64,
+        /// These members.
+        members: Vec<MemberId>,
+        /// Why the first of them can't.
+        reason: String,
+    },
     /// Members are configured with another policy than the elector, so the next elector may decide otherwise.
     OtherPolicy {
         /// The elector.
@@ -70,6 +81,7 @@ impl Observer {
         if snapshot.layout == Layout::Elector {
             problems.extend(ghosts::find(self, paths, snapshot).await?.into_iter().map(Problem::Ghost));
         }
+        problems.extend(refused_overlays(snapshot));
         problems.extend(other_policy(snapshot));
         let left = snapshot.breadcrumbs.leaderships.iter().filter(|left| snapshot.is_former(left));
         problems.extend(left.cloned().map(Problem::NotFenced));
@@ -85,6 +97,19 @@ impl Observer {
         }
         Ok(problems)
     }
+}
+
+fn refused_overlays(snapshot: &Snapshot) -> Vec<Problem> {
+    let mut all: BTreeMap<u64, (Vec<MemberId>, String)> = BTreeMap::new();
+    for member in &snapshot.members {
+        let Some(refused) = member.config.as_ref().and_then(|config| config.refused.as_ref()) else {
+            continue;
+        };
+        let (members, _) = all.entry(refused.version).or_insert_with(|| (Vec::new(), refused.reason.clone()));
+        members.push(member.member.clone());
+    }
+    let problem = |(version, (members, reason))| Problem::RefusedOverlay { version, members, reason };
+    all.into_iter().map(problem).collect()
 }
 
 fn other_policy(snapshot: &Snapshot) -> Option<Problem> {

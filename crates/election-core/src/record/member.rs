@@ -6,7 +6,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Cause, Elected,
+    AppliedOverlay, Cause, Elected,
     format::{VERSION, is_false, is_zero, shorten},
 };
 use crate::ids::{Ballot, MemberId, SiteId};
@@ -47,6 +47,9 @@ pub struct MemberRecord {
     /// A fingerprint of the policy that it applies as the elector; empty if it is not published.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub policy: String,
+    /// Which overlay of its configuration it applies, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config: Option<AppliedOverlay>,
     /// The software that it runs.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub software: String,

@@ -17,6 +17,7 @@ mod format;
 mod history;
 mod member;
 mod named;
+mod overlay;
 mod request;
 mod slot;
 
@@ -32,6 +33,7 @@ pub use format::{MAX_RECORD, Record, RecordError, VERSION};
 pub use history::{HistoryEntry, Phases};
 pub use member::{GaveUp, Health, MemberRecord, Remembered, RoundTrips, Unreached};
 pub use named::{Named, Previous};
+pub use overlay::{AppliedOverlay, Overlay, RefusedOverlay};
 pub use request::{
     FiledRequest, Outgoing, PlanPhase, Request, RequestKind, RequestRef, RequestState, Target,
 };
@@ -55,7 +57,7 @@ impl Record for Control {
     }
 }
 
-record!(Breadcrumbs, Contender, Current, Elected, HistoryEntry, MemberRecord, Request);
+record!(Breadcrumbs, Contender, Current, Elected, HistoryEntry, MemberRecord, Overlay, Request);
 
 /// Records that grow: other crates change a copy, which they can't build field by field.
 macro_rules! with {

@@ -273,7 +273,7 @@ pub(super) const ALL: &[Endpoint] = &[
         access: Access::Secret,
         parameters: &[],
         body: &[],
-        answers: &[(200, JSON, &["values: array", "reload: object|null"])],
+        answers: &[(200, JSON, &["values: array", "reload: object|null", "overlays: object"])],
         route: || get(config::config),
     },
     status("/events", "Server-sent events, one per change.", JOB, &[(200, "text/event-stream", &[])], || {

@@ -346,6 +346,20 @@ pub(in crate::worker) const METRICS: &[Metric] = &[
     ),
     Metric::new(
         Gauge,
+        EveryJob,
+        "dr_config_version",
+        &["job"],
+        "Version of the overlay in ZooKeeper that is in force on this member; 0 for none. Only for jobs that have had one",
+    ),
+    Metric::new(
+        Gauge,
+        EveryJob,
+        "dr_config_refused",
+        &["job"],
+        "1 while this member refuses the overlay in ZooKeeper and goes on with the former configuration, else 0",
+    ),
+    Metric::new(
+        Gauge,
         Member,
         "dr_peer_rtt_seconds",
         &["peer"],

@@ -7,10 +7,10 @@ use std::{
     time::Duration,
 };
 
-use election_core::{Election, ElectionConfig, Leftovers, Paths, operator::Observer};
+use election_core::{Election, ElectionConfig, Leftovers, Paths, operator::Observer, record::AppliedOverlay};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use tokio::task::JoinSet;
-use zk_session::{BootTime, Session, SessionPin};
+use zk_session::{BootTime, Incarnation, Session, SessionPin};
 
 use super::{
     fencing::Fencing,
@@ -51,27 +51,21 @@ pub(super) struct Here<'a> {
     pub(super) lock: &'a StateLock,
     pub(super) memory: &'a Memory,
     pub(super) http_port: u16,
+    pub(super) incarnation: Incarnation,
     /// If it continues.
     pub(super) again: Option<Again>,
 }
 
 pub(super) async fn join(
-    config: &Config,
+    (config, overlays): (&Config, &BTreeMap<String, AppliedOverlay>),
     session: &Session,
     worker: &Arc<Worker>,
     here: Here<'_>,
     background: &mut JoinSet<()>,
 ) -> Result<Parts, Error> {
-    let Here { lock, memory, http_port, again } = here;
-    // Before anything else happens on a session that was handed over: no other one is made while the jobs of this one run.
-    let pin = session.pin();
+    let Here { lock, memory, http_port, incarnation, again } = here;
     let is_again = again.is_some();
-    let mut again = Returning::new(again, pin)?;
-    let incarnation = match &again.pin {
-        // It does not wait for another session, which is not made before the pin is dropped.
-        Some(pin) => pin.incarnation().clone(),
-        None => session.active().await.map_err(|e| Error::Unreachable(e.to_string()))?,
-    };
+    let mut again = Returning::new(again);
     let granted = incarnation.granted_timeout();
     if granted != config.zookeeper.session_timeout {
         tracing::warn!(?granted, asked = ?config.zookeeper.session_timeout, "the servers granted another session timeout than asked for");
@@ -122,6 +116,7 @@ pub(super) async fn join(
         }
         let (watchdog, reserve) = (device.watchdog.clone(), device.reserve);
         let slot = Arc::new(JobSlot::new(&config.node, job, guards.clone(), watchdog, reserve));
+        slot.set_overlay(overlays.get(job.name()).cloned());
         let answers = Arc::new(Answers::default());
         let orders = decides.then(|| Source {
             session: session.clone(),
@@ -197,6 +192,8 @@ pub(super) async fn join(
 /// A worker that continues after an upgrade in place.
 pub(super) struct Again {
     pub(super) handed: Handed,
+    /// No other session is made while the jobs of this one run.
+    pub(super) pin: SessionPin,
     /// The descriptors of its running jobs.
     pub(super) runs: Vec<[OwnedFd; 2]>,
 }
@@ -210,13 +207,10 @@ struct Returning {
 }
 
 impl Returning {
-    fn new(again: Option<Again>, pin: Option<SessionPin>) -> Result<Self, Error> {
-        let Some(Again { mut handed, runs }) = again else {
-            return Ok(Self { pin: None, handed: None, elections: BTreeMap::new(), expected: Vec::new() });
+    fn new(again: Option<Again>) -> Self {
+        let Some(Again { mut handed, pin, runs }) = again else {
+            return Self { pin: None, handed: None, elections: BTreeMap::new(), expected: Vec::new() };
         };
-        let session = handed.session.ticket().session_id;
-        let pin = pin.filter(|pin| pin.incarnation().session_id() == session);
-        let pin = pin.ok_or_else(|| Error::Unreachable(format!("the session {session} is over")))?;
         let mut runs = runs.into_iter();
         let mut elections = BTreeMap::new();
         for job in std::mem::take(&mut handed.jobs) {
@@ -224,7 +218,7 @@ impl Returning {
             let run = if runs_here { runs.next() } else { None };
             elections.insert(job.name.clone(), (job, run));
         }
-        Ok(Self { pin: Some(pin), handed: Some(handed), elections, expected: Vec::new() })
+        Self { pin: Some(pin), handed: Some(handed), elections, expected: Vec::new() }
     }
 
     fn names(&self) -> BTreeSet<String> {

@@ -20,6 +20,7 @@ mod measure;
 mod measured;
 mod memory;
 mod orders;
+mod overlays;
 mod parts;
 mod reload;
 mod session;
@@ -31,11 +32,11 @@ mod watch;
 mod watchdog;
 mod work;
 
-use std::{os::fd::OwnedFd, process, sync::Arc, time::Duration};
+use std::{os::fd::OwnedFd, pin::pin, process, sync::Arc, time::Duration};
 
 use election_core::Ended;
 use tokio::{net::TcpListener, task::JoinSet};
-use zk_session::{BootTime, Session};
+use zk_session::{BootTime, Session, SessionPin};
 
 use super::{
     certificates, descriptors, http,
@@ -43,7 +44,10 @@ use super::{
     metrics, notify,
     state::Worker,
     systemd::{Phase, ServiceManager},
-    upgrade::{begin, requested, transfer::Resumed},
+    upgrade::{
+        begin, requested,
+        transfer::{Handed, Resumed},
+    },
 };
 use crate::{
     config::{Config, HostPort, JobConfig, Sources},
@@ -55,6 +59,7 @@ use crate::{
 use join::{Again, Here, join};
 use memory::Memory;
 use parts::Parts;
+use reload::Present;
 use upgrade::Upgrades;
 
 /// How long to wait for ZooKeeper to close the session.
@@ -175,17 +180,39 @@ async fn start(config: &Config, beginning: Beginning) -> Result<Running, Error> 
     let ticket = handed.as_ref().map(|handed| handed.session.ticket());
     let session = connect(&config.zookeeper, suspect_after, ticket).await?;
     let is_resumed = handed.is_some();
-    let again = handed.map(|handed| Again { handed, runs });
-    let here = Here { lock: &lock, memory: &memory, http_port: address.port(), again };
-    let joined = join(config, &session, &worker, here, &mut background).await;
-    match joined {
-        Ok(parts) => Ok(Running { worker, session, parts, background, upgrades, _lock: lock }),
+    let joined = async {
+        // Before anything else happens on a session that was handed over.
+        let again = handed.map(|handed| again(handed, runs, session.pin())).transpose()?;
+        let incarnation = match &again {
+            // It does not wait for another session, which is not made before the pin is dropped.
+            Some(again) => again.pin.incarnation().clone(),
+            None => session.active().await.map_err(|e| Error::Unreachable(e.to_string()))?,
+        };
+        let (present, config, overlays) = Present::first(config, &session, &incarnation).await?;
+        worker.set_config(config.clone());
+        let here = Here { lock: &lock, memory: &memory, http_port: address.port(), incarnation, again };
+        let parts = join((&config, &overlays), &session, &worker, here, &mut background).await?;
+        Ok((present, parts))
+    };
+    match joined.await {
+        Ok((present, parts)) => {
+            let upgrades = Arc::new(upgrades);
+            Ok(Running { worker, session, present, parts, background, upgrades, _lock: lock })
+        }
         Err(error) if is_resumed => abandon(&error),
         Err(error) => {
             let _ = session.close(FAREWELL).await;
             Err(error)
         }
     }
+}
+
+/// A worker that continues, if its session lives.
+fn again(handed: Handed, runs: Vec<[OwnedFd; 2]>, pin: Option<SessionPin>) -> Result<Again, Error> {
+    let session = handed.session.ticket().session_id;
+    let pin = pin.filter(|pin| pin.incarnation().session_id() == session);
+    let pin = pin.ok_or_else(|| Error::Unreachable(format!("the session {session} is over")))?;
+    Ok(Again { handed, pin, runs })
 }
 
 /// Waits for the lock, while the guard of a killed worker stops its job.
@@ -237,9 +264,10 @@ fn cannot_listen(at: &HostPort, error: &std::io::Error) -> Error {
 struct Running {
     worker: Arc<Worker>,
     session: Session,
+    present: Present,
     parts: Parts,
     background: JoinSet<()>,
-    upgrades: Upgrades,
+    upgrades: Arc<Upgrades>,
     /// Held until no process of this worker is left.
     _lock: StateLock,
 }
@@ -257,14 +285,24 @@ impl Running {
             let election = job.election.clone();
             ends.spawn(async move { election.ended().await });
         }
+        let (upgrades, worker) = (Arc::clone(&self.upgrades), Arc::clone(&self.worker));
+        let session = self.session.clone();
+        // Dropped, the worker goes on as it is.
+        let mut upgrading = pin!(async move {
+            loop {
+                requested().await;
+                upgrades.attempt(&worker, &session).await;
+            }
+        });
         let result = loop {
             break tokio::select! {
-            () = requested() => {
-                self.upgrades.attempt(&self.worker, &self.session).await;
-                continue;
-            }
+            never = &mut upgrading => never,
             () = reloads.next() => {
                 self.reload(sources, manager).await;
+                continue;
+            }
+            () = self.present.overlays.settled() => {
+                self.present.overlay_changed(&self.worker, &mut self.parts).await;
                 continue;
             }
             name = signals.next() => {
@@ -303,7 +341,7 @@ impl Running {
     async fn reload(&mut self, sources: &Sources, manager: &mut ServiceManager) {
         manager.reloading();
         tokio::select! {
-            () = reload::reload(sources, &self.worker, &mut self.parts) => {}
+            () = self.present.reload(sources, &self.worker, &mut self.parts) => {}
             never = manager.keep(Phase::Running(&self.worker)) => match never {},
         }
         manager.reloaded();

@@ -1,8 +1,11 @@
 //! What a worker does by its configuration beside its elections. A part is started anew where its settings change.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
-use election_core::{Election, record::Health};
+use election_core::{
+    Election,
+    record::{AppliedOverlay, Health},
+};
 use tokio::sync::watch;
 
 use super::{
@@ -106,12 +109,19 @@ impl JobParts {
 
 impl Parts {
     /// Does what is in `new` from now on, except what needs a restart of the worker: of that `new` has the old values.
-    pub(super) fn take_over(&mut self, old: &Config, new: &Config) {
+    /// `overlays` are reported by the members.
+    pub(super) fn take_over(
+        &mut self,
+        old: &Config,
+        new: &Config,
+        overlays: &BTreeMap<String, AppliedOverlay>,
+    ) {
         let is_same_node =
             old.node.attributes == new.node.attributes && old.node.priority == new.node.priority;
         let pairs = || old.jobs.iter().zip(&new.jobs);
         for (parts, (was, is)) in self.jobs.iter_mut().zip(pairs()) {
-            if was != is || !is_same_node || old.probes != new.probes {
+            let has_news = parts.slot.set_overlay(overlays.get(is.name()).cloned());
+            if has_news || was != is || !is_same_node || old.probes != new.probes {
                 parts.take_over((old, new), (was, is), self.http_port);
             }
         }

@@ -1,97 +1,243 @@
-//! Reads the configuration again while the worker runs.
+//! Takes over another configuration while the worker runs: that of the files when they are read again, and that of ZooKeeper
+//! when it has changed.
 
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use election_core::{
+    Paths, Role,
+    operator::{self, OperatorError},
+    record::{AppliedOverlay, Outgoing, RequestKind, Target},
+};
 use metrics::counter;
+use zk_session::{Incarnation, LeaseTiming, Session};
 
-use super::parts::Parts;
+use super::{overlays::Overlays, parts::Parts};
 use crate::{
-    config::{Change, Config, Effect, Problems, Sources},
+    config::{Change, Config, Effect, Problems, Recipe, Sources, Usable},
     error::Error,
     logging,
     wall::unix_ms,
     worker::{
+        job::JobRun,
         metrics::RELOADS,
-        state::{Reload, Worker},
+        state::{Job, Reload, Worker},
     },
 };
 
 /// The longest list of changes in the log.
 const LISTED: usize = 50;
 
-/// Reads the configuration again, and does what it says as far as that is possible without a restart of the worker. If
-/// anything in it is wrong, nothing changes.
-pub(super) async fn reload(sources: &Sources, worker: &Worker, parts: &mut Parts) {
-    let reload = match read(sources.clone(), worker).await {
-        Ok((config, mut changes)) => {
-            let old = worker.config();
-            parts.take_over(&old, &config);
-            if old.log.levels != config.log.levels && !logging::set_levels(config.log.levels.clone()) {
-                tracing::warn!("log.levels has no effect: --log or DR_LOG is given");
-            }
-            let runs =
-                |job: &str| worker.jobs().iter().any(|j| j.slot.name() == job && j.slot.running().is_some());
-            for change in &mut changes {
-                if change.effect == Effect::JobRestart && !change.job.as_deref().is_some_and(runs) {
-                    // No older run of the job has to end.
-                    change.effect = Effect::Applied;
-                }
-            }
-            worker.set_config(config);
-            Ok(changes)
-        }
-        Err(error) => Err(error),
-    };
-    let at_ms = unix_ms();
-    let [done, refused] = RELOADS;
-    let (reload, outcome) = match reload {
-        Ok(changes) => {
-            report(&changes);
-            (Reload { at_ms, problems: Vec::new(), changes }, done)
-        }
-        Err(problems) => {
-            tracing::error!(
-                "the configuration is not reloaded, the old one stays in force: {}",
-                problems.join("; ")
-            );
-            (Reload { at_ms, problems, changes: Vec::new() }, refused)
-        }
-    };
-    counter!("dr_config_reloads_total", "outcome" => outcome).increment(1);
-    worker.reloaded(reload);
+/// The delay before a restart that an overlay needs is requested again, while something else is under way.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+
+/// The parts of the present configuration.
+pub(super) struct Present {
+    /// What files, environment and command line say.
+    base: Arc<Config>,
+    pub(super) overlays: Overlays,
 }
 
-/// The configuration to go on with, and what has changed; or all problems.
-async fn read(sources: Sources, worker: &Worker) -> Result<(Config, Vec<Change>), Vec<String>> {
-    let old = worker.config();
-    let session = worker.session().and_then(|session| session.incarnation());
-    let lease = session.map(|session| session.lease_timing());
-    let read = move || -> Result<_, Problems> {
-        let new = Config::load(&sources)?;
-        new.check_node()?;
-        let (config, changes) = new.taken_over_from(&old)?;
-        lease.map_or(Ok(()), |lease| config.check_timing(lease))?;
-        Ok((config, changes))
-    };
-    // Files and users may be looked up over the network.
-    match tokio::task::spawn_blocking(read).await {
-        Ok(read) => read.map_err(|problems| problems.iter().map(|problem| problem.to_string()).collect()),
-        Err(error) => Err(vec![Error::Internal(error.to_string()).to_string()]),
+/// A configuration that a worker can take over.
+struct Next {
+    config: Config,
+    changes: Vec<Change>,
+    usable: Usable,
+}
+
+impl Present {
+    /// Before the worker joins: the configuration with the overlays that this node can apply, and what it reports about them.
+    pub(super) async fn first(
+        base: &Config,
+        session: &Session,
+        incarnation: &Incarnation,
+    ) -> Result<(Self, Config, BTreeMap<String, AppliedOverlay>), Error> {
+        let base = Arc::new(base.clone());
+        let overlays = Overlays::follow(session, incarnation, &base).await?;
+        let mut present = Self { base: Arc::clone(&base), overlays };
+        let usable = present.usable(base, Some(incarnation.lease_timing())).await?;
+        let states = present.overlays.used(&usable);
+        Ok((present, usable.config, states))
     }
+
+    /// Reads files, environment and command line again, and does what they say as far as that is possible without a restart of
+    /// the worker. If anything in them is wrong, nothing changes.
+    pub(super) async fn reload(&mut self, sources: &Sources, worker: &Worker, parts: &mut Parts) {
+        let sources = sources.clone();
+        let read = move || -> Result<Config, Problems> {
+            let config = Config::load(&sources)?;
+            config.check_node()?;
+            Ok(config)
+        };
+        // Files and users may be looked up over the network.
+        let next = match tokio::task::spawn_blocking(read).await {
+            Ok(Ok(base)) => self.next(Arc::new(base), worker).await,
+            Ok(Err(problems)) => Err(listed(&problems)),
+            Err(error) => Err(vec![error.to_string()]),
+        };
+        let at_ms = unix_ms();
+        let [done, refused] = RELOADS;
+        let (reload, outcome) = match next {
+            Ok((base, next)) => {
+                self.base = base;
+                let changes = self.take_over(next, worker, parts);
+                report(&changes);
+                let waits = |effect| changes.iter().filter(|change| change.effect == effect).count();
+                tracing::info!(
+                    changed = changes.len(),
+                    need_restart_of_job = waits(Effect::JobRestart),
+                    need_restart_of_worker = waits(Effect::WorkerRestart),
+                    "the configuration was reloaded"
+                );
+                (Reload { at_ms, problems: Vec::new(), changes }, done)
+            }
+            Err(problems) => {
+                let all = problems.join("; ");
+                tracing::error!("the configuration is not reloaded, the old one stays in force: {all}");
+                (Reload { at_ms, problems, changes: Vec::new() }, refused)
+            }
+        };
+        counter!("dr_config_reloads_total", "outcome" => outcome).increment(1);
+        worker.reloaded(reload);
+    }
+
+    /// Applies the overlays as they are now, and has jobs restarted here that need it.
+    pub(super) async fn overlay_changed(&mut self, worker: &Worker, parts: &mut Parts) {
+        let next = match self.next(Arc::clone(&self.base), worker).await {
+            Ok((_, next)) => next,
+            Err(problems) => {
+                let all = problems.join("; ");
+                tracing::error!(
+                    "overlays in ZooKeeper are not applied, the old configuration stays in force: {all}"
+                );
+                return;
+            }
+        };
+        let changes = self.take_over(next, worker, parts);
+        report(&changes);
+        for job in worker.jobs() {
+            let name = job.slot.name();
+            let needs =
+                |change: &&Change| change.effect == Effect::JobRestart && change.job.as_deref() == Some(name);
+            let keys: Vec<_> = changes.iter().filter(needs).map(|change| change.key.clone()).collect();
+            if let (false, Some(run)) = (keys.is_empty(), job.slot.running()) {
+                let version = self.overlays.version_of(name).map_or(0, |overlay| overlay.version);
+                let reason = format!("configuration version {version} changes {}", keys.join(", "));
+                restart(worker, job, run, reason);
+            }
+        }
+    }
+
+    async fn usable(&self, base: Arc<Config>, lease: Option<LeaseTiming>) -> Result<Usable, Error> {
+        let (newest, used) = self.overlays.present();
+        let check = move |config: &Config| lease.map_or(Ok(()), |lease| config.check_timing(lease));
+        let usable =
+            tokio::task::spawn_blocking(move || base.with_usable_overlays(&newest, &used, check)).await;
+        usable.map_err(|error| Error::Internal(error.to_string()))
+    }
+
+    /// The configuration to go on with; or all problems.
+    async fn next(&self, base: Arc<Config>, worker: &Worker) -> Result<(Arc<Config>, Next), Vec<String>> {
+        let lease = worker.session().and_then(lease);
+        let usable = self.usable(Arc::clone(&base), lease).await.map_err(|error| vec![error.to_string()])?;
+        let next = || -> Result<_, Problems> {
+            let (config, changes) = usable.config.clone().taken_over_from(&worker.config())?;
+            lease.map_or(Ok(()), |lease| config.check_timing(lease))?;
+            Ok((config, changes))
+        };
+        let (config, changes) = next().map_err(|problems| listed(&problems))?;
+        Ok((base, Next { config, changes, usable }))
+    }
+
+    /// Does what the configuration says from now on, and returns what has changed.
+    fn take_over(&mut self, next: Next, worker: &Worker, parts: &mut Parts) -> Vec<Change> {
+        let Next { config, mut changes, usable } = next;
+        let states = self.overlays.used(&usable);
+        let old = worker.config();
+        parts.take_over(&old, &config, &states);
+        if old.log.levels != config.log.levels && !logging::set_levels(config.log.levels.clone()) {
+            tracing::warn!("log.levels has no effect: --log or DR_LOG is given");
+        }
+        let runs =
+            |job: &str| worker.jobs().iter().any(|of| of.slot.name() == job && of.slot.running().is_some());
+        for change in &mut changes {
+            if change.effect == Effect::JobRestart && !change.job.as_deref().is_some_and(runs) {
+                // No older run of the job has to end.
+                change.effect = Effect::Applied;
+            }
+        }
+        worker.set_config(config);
+        changes
+    }
+}
+
+fn lease(session: &Session) -> Option<LeaseTiming> {
+    session.incarnation().map(|incarnation| incarnation.lease_timing())
+}
+
+fn listed(problems: &Problems) -> Vec<String> {
+    problems.iter().map(ToString::to_string).collect()
+}
+
+/// Has the leader, this member, restart the job as if an operator had asked for it, unless this run has ended meanwhile.
+fn restart(worker: &Worker, job: &Job, run: Arc<JobRun>, reason: String) {
+    let (name, me) = (job.slot.name().to_owned(), worker.node().id.clone());
+    let is_decided = worker.config().jobs.iter().any(|of| of.name() == name && of.recipe == Recipe::Elector);
+    let (Some(session), Ok(paths), true) =
+        (worker.session().cloned(), Paths::new(worker.root(), &name), is_decided)
+    else {
+        tracing::warn!(
+            job = name,
+            "{reason}: that applies when the job is started next; its recipe has no requests to restart it"
+        );
+        return;
+    };
+    let (slot, election) = (Arc::clone(&job.slot), job.election.clone());
+    tokio::spawn(async move {
+        loop {
+            let is_same = slot.running().is_some_and(|now| Arc::ptr_eq(&now, &run));
+            if !is_same {
+                return;
+            }
+            let by = format!("dr-worker on {me}");
+            let from = Outgoing::Member(me.clone());
+            let request = operator::new_request(
+                RequestKind::Restart,
+                from,
+                Target::Any,
+                false,
+                Some(reason.clone()),
+                by,
+            );
+            let leads = election.status().now().role == Role::Leader;
+            match leads.then_some(operator::ask(&session, &paths, request)) {
+                None => {}
+                Some(asked) => match asked.await {
+                    Ok(filed) => {
+                        tracing::info!(
+                            job = name,
+                            request = filed.which.name,
+                            "{reason}: restarting the job"
+                        );
+                        return;
+                    }
+                    Err(OperatorError::Closed) => return,
+                    Err(error) => {
+                        tracing::debug!(job = name, %error, "the restart of the job is not requested yet")
+                    }
+                },
+            }
+            tokio::time::sleep(ASK_AGAIN).await;
+        }
+    });
 }
 
 fn report(changes: &[Change]) {
     for change in changes.iter().take(LISTED) {
         match (&change.effect, &change.job) {
-            (Effect::Applied, Some(job)) => tracing::info!(job, "reloaded: {change}"),
-            (Effect::Applied, None) => tracing::info!("reloaded: {change}"),
-            (_, Some(job)) => tracing::warn!(job, "reloaded: {change}"),
-            (_, None) => tracing::warn!("reloaded: {change}"),
+            (Effect::Applied, Some(job)) => tracing::info!(job, "configuration: {change}"),
+            (Effect::Applied, None) => tracing::info!("configuration: {change}"),
+            (_, Some(job)) => tracing::warn!(job, "configuration: {change}"),
+            (_, None) => tracing::warn!("configuration: {change}"),
         }
     }
-    let waits = |effect| changes.iter().filter(|change| change.effect == effect).count();
-    tracing::info!(
-        changed = changes.len(),
-        need_restart_of_job = waits(Effect::JobRestart),
-        need_restart_of_worker = waits(Effect::WorkerRestart),
-        "the configuration was reloaded"
-    );
 }

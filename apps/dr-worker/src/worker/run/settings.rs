@@ -46,6 +46,7 @@ pub(super) fn election(
 ) -> ElectionConfig {
     let mut me = profile(config, http_port);
     me.policy = job.policy.fingerprint(job.fenced);
+    me.overlay = slot.overlay();
     // It is not elected before its first check has passed.
     me.health = job.spec.fitness.as_ref().map_or(Health::Unchecked, |_| Health::Unknown);
     let policy = job.policy.engine(slot.stop_budget(), job.fenced);

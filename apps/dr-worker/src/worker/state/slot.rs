@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use election_core::record::StoppedJob;
+use election_core::record::{AppliedOverlay, StoppedJob};
 use serde::{Deserialize, Serialize};
 use std::os::fd::OwnedFd;
 use tokio::sync::watch;
@@ -57,6 +57,7 @@ struct State {
     stop_budget: Duration,
     /// How long the job may take to be ready.
     takeover_timeout: Duration,
+    overlay: Option<AppliedOverlay>,
     /// Renews the lease of a run that the program before this one has handed over.
     adopted: Option<Renewals>,
     /// The leadership was handed over, so its hook after readiness has run.
@@ -151,6 +152,19 @@ impl JobSlot {
             spec.clone_from(&job.spec);
             is_new
         });
+    }
+
+    /// Which overlay of its configuration this member applies, if there is one.
+    pub(in crate::worker) fn overlay(&self) -> Option<AppliedOverlay> {
+        self.lock().overlay.clone()
+    }
+
+    /// Sets which overlay this member applies. Returns whether that is new.
+    pub(in crate::worker) fn set_overlay(&self, overlay: Option<AppliedOverlay>) -> bool {
+        let mut state = self.lock();
+        let is_new = state.overlay != overlay;
+        state.overlay = overlay;
+        is_new
     }
 
     /// How long a stop may take, whichever configuration the job was started with.

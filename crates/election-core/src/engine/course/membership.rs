@@ -593,6 +593,7 @@ impl Membership {
             health: core.own.health.clone(),
             site_health: core.own.site_health.clone(),
             policy: profile.policy.clone(),
+            config: profile.overlay.clone(),
             software: profile.software.clone(),
             orders_format: Control::NEWEST,
             session_timeout_ms: ms(core.granted()),
@@ -638,6 +639,6 @@ fn fingerprint(core: &Core, ballot: &Ballot) -> u64 {
     (&own.gave_up, &own.wishes, own.leaving, own.prepared_for).hash(&mut hasher);
     (&own.reach, &own.round_trips, core.remembers()).hash(&mut hasher);
     let profile = &core.config.member;
-    (&profile.attributes, profile.priority, &profile.policy).hash(&mut hasher);
+    (&profile.attributes, profile.priority, &profile.policy, &profile.overlay).hash(&mut hasher);
     hasher.finish()
 }

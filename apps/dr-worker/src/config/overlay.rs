@@ -1,0 +1,269 @@
+//! Overlays: settings of one job that an operator has written to ZooKeeper, between the files and the environment.
+//!
+//! They are input from outside this node: everyone who can write to the election's znodes can push one. So a node accepts
+//! only keys that can't make it run another program, unless `zookeeper.overlay` says otherwise. Pure.
+
+use std::{collections::BTreeMap, path::Path, sync::Arc};
+
+use election_core::record::Overlay;
+use strategies::{Registry, spec::Value as PolicyValue};
+
+use super::{
+    Config, OperatorConfig, Problem, Problems, Sources,
+    change::{Effect, classify},
+    job::JobConfig,
+    layers::{self, Text},
+    parse::Parse as _,
+    probes::ProbesConfig,
+    reader::{Findings, Section},
+    timing,
+    tree::{Node, Origin, Value},
+    watchdog::WatchdogConfig,
+    zookeeper::{Overlays, ZooKeeperConfig},
+};
+use crate::mask::mask;
+
+/// The keys below `job.NAME` that an overlay may change on each node.
+const SAFE: [&str; 6] =
+    ["job.*.load", "job.*.restart", "job.*.exit_codes", "job.*.stop_timeout", "job.*.limits", "policy."];
+
+/// The keys that are each node's own: who the job runs as, and the files of the node.
+const OWN: [&str; 3] = ["job.*.user", "job.*.group", "job.*.output"];
+
+/// Why an overlay can't change the key at `steps`, if it can't.
+pub(super) fn refusal(steps: &[String], overlays: Overlays) -> Option<String> {
+    // An unknown key is the reader's to report.
+    let (name, effect) = classify(steps)?;
+    if effect == Effect::WorkerRestart {
+        return Some(
+            "an overlay can't change it, because it needs a restart of the worker; set it in a file"
+                .to_owned(),
+        );
+    }
+    if OWN.contains(&name) {
+        return Some("an overlay can't change it: each node decides that; set it in a file".to_owned());
+    }
+    let is_safe = SAFE.iter().any(|safe| name == *safe || (safe.ends_with('.') && name.starts_with(safe)));
+    (!is_safe && overlays != Overlays::All).then(|| {
+        "it can make the node run another program: an overlay may change it only where zookeeper.overlay is \"all\"".to_owned()
+    })
+}
+
+/// Reports what an overlay of `job` can't change.
+fn check_keys(node: &Node, steps: &mut Vec<String>, overlays: Overlays, problems: &mut Vec<Problem>) {
+    let is_policy = steps.len() == 3 && steps[2] == "policy";
+    if let Value::Table(table) = &node.value
+        && (steps.len() < 3 || is_policy)
+    {
+        for (key, inner) in table {
+            steps.push(key.clone());
+            check_keys(inner, steps, overlays, problems);
+            steps.pop();
+        }
+        return;
+    }
+    if let Some(why) = refusal(steps, overlays) {
+        problems.push(Problem::with_key(&node.key_origin, steps.join("."), why));
+    }
+}
+
+/// Puts an overlay over values of files, and under those of the environment and the command line.
+fn lay(under: &mut Node, over: Node) {
+    match (&mut under.value, over.value) {
+        (Value::Table(under), Value::Table(over)) => {
+            for (key, node) in over {
+                match under.get_mut(&key) {
+                    Some(known) => lay(known, node),
+                    None => drop(under.insert(key, node)),
+                }
+            }
+        }
+        _ if matches!(under.origin, Origin::Variable { .. } | Origin::Set { .. }) => {}
+        (_, value) => *under = Node { value, ..over },
+    }
+}
+
+/// The settings of an overlay, checked for keys that it can't change.
+fn read(job: &str, text: &Text<'_>, overlays: Overlays) -> Result<Node, Problems> {
+    let node = layers::of_job(job, text)?;
+    let mut problems = Vec::new();
+    if overlays == Overlays::Off {
+        problems
+            .push(Problem::with_source("zookeeper.overlay", "it is \"off\": this node takes no overlays"));
+    }
+    check_keys(&node, &mut Vec::new(), overlays, &mut problems);
+    Problems::none_of(problems)?;
+    Ok(node)
+}
+
+impl Config {
+    /// This configuration, which has no overlays, with these, by job. Those of other jobs have no effect.
+    ///
+    /// # Errors
+    /// All problems of the overlays, and of the values together.
+    pub fn with_overlays(&self, overlays: &BTreeMap<String, Overlay>) -> Result<Self, Problems> {
+        let mut root = self.root.clone();
+        let mut is_changed = false;
+        for job in &self.jobs {
+            let Some(overlay) = overlays.get(job.name()).filter(|overlay| !overlay.text.is_empty()) else {
+                continue;
+            };
+            let text = Text::Overlay { version: overlay.version, text: &overlay.text };
+            lay(&mut root, read(job.name(), &text, self.zookeeper.overlay)?);
+            is_changed = true;
+        }
+        if !is_changed {
+            return Ok(self.clone());
+        }
+        let config = Self::of(root, &self.registry)?;
+        for job in config.jobs.iter().filter(|job| overlays.contains_key(job.name())) {
+            config.check_job(job)?;
+        }
+        Ok(config)
+    }
+
+    /// The overlays that this configuration can have, and why it can't have the others. Of a job whose newest overlay can't
+    /// be used, the one in `former` is taken.
+    pub fn with_usable_overlays(
+        &self,
+        newest: &BTreeMap<String, Overlay>,
+        former: &BTreeMap<String, Overlay>,
+        check: impl Fn(&Self) -> Result<(), Problems>,
+    ) -> Usable {
+        let tried = |overlays: &BTreeMap<String, Overlay>| {
+            self.with_overlays(overlays).and_then(|config| check(&config).map(|()| config))
+        };
+        if let Ok(config) = tried(newest) {
+            return Usable { config, used: newest.clone(), refused: BTreeMap::new() };
+        }
+        let mut usable = Usable { config: self.clone(), used: BTreeMap::new(), refused: BTreeMap::new() };
+        for (job, overlay) in newest {
+            let mut attempt = |overlay: &Overlay| {
+                let mut overlays = usable.used.clone();
+                overlays.insert(job.clone(), overlay.clone());
+                usable.config = tried(&overlays)?;
+                usable.used = overlays;
+                Ok::<_, Problems>(())
+            };
+            if let Err(problems) = attempt(overlay) {
+                if let Some(former) = former.get(job).filter(|former| former.version != overlay.version) {
+                    // One that does not fit any more is dropped too.
+                    let _ = attempt(former);
+                }
+                usable.refused.insert(job.clone(), problems);
+            }
+        }
+        usable
+    }
+}
+
+/// A configuration with the overlays that it can have.
+pub struct Usable {
+    /// The configuration.
+    pub config: Config,
+    /// Its overlays, by job.
+    pub used: BTreeMap<String, Overlay>,
+    /// Why newer ones are not used.
+    pub refused: BTreeMap<String, Problems>,
+}
+
+impl OperatorConfig {
+    /// The same with the overlay of a job.
+    ///
+    /// # Errors
+    /// All problems.
+    pub fn with_overlay(&self, job: &str, overlay: &Overlay) -> Result<Self, Problems> {
+        let text = Text::Overlay { version: overlay.version, text: &overlay.text };
+        let mut root = self.root.clone();
+        lay(&mut root, read(job, &text, Overlays::All)?);
+        Self::read(root, Findings::with(&self.registry), &self.registry)
+    }
+}
+
+/// Checks a file that is to become the overlay of a job, with all other settings of these sources. Nodes may have others, so
+/// each checks it again.
+///
+/// # Errors
+/// All problems.
+pub fn check_overlay(sources: &Sources, job: &str, path: &Path, text: &str) -> Result<(), Problems> {
+    let mut findings = Findings::with(&sources.registry);
+    let mut root = layers::merge(sources, &mut findings.problems);
+    Problems::none_of(std::mem::take(&mut findings.problems))?;
+    let zookeeper = Section::read_root(&root, &mut Findings::with(&sources.registry), |root| {
+        root.leave_rest();
+        root.table("zookeeper", ZooKeeperConfig::read)
+    });
+    let overlays = zookeeper.as_ref().map_or(Overlays::Safe, |zookeeper| zookeeper.overlay);
+    // The others may take it.
+    let overlays = if overlays == Overlays::Off { Overlays::Safe } else { overlays };
+    let node = read(job, &Text::File { path: Arc::from(path), text }, overlays)?;
+    // An operator's own configuration may not have the job.
+    let command = Text::Overlay { version: 0, text: "command = [\"true\"]" };
+    let mut with_command = layers::of_job(job, &command)?;
+    lay(&mut with_command, root);
+    root = with_command;
+    lay(&mut root, node);
+    read_job_alone(&root, job, zookeeper.as_ref(), &sources.registry)
+}
+
+/// Reads nothing but one job, with the policy that it takes over.
+fn read_job_alone(
+    root: &Node,
+    job: &str,
+    zookeeper: Option<&ZooKeeperConfig>,
+    registry: &Registry,
+) -> Result<(), Problems> {
+    let mut findings = Findings::with(registry);
+    Section::read_root(root, &mut findings, |root| {
+        root.leave_rest();
+        let probes = root.table("probes", ProbesConfig::read);
+        let policy = super::read_policy(root, &probes);
+        let reserve = root.table("watchdog", WatchdogConfig::read).reserve();
+        root.table("job", |jobs| {
+            jobs.leave_rest();
+            jobs.each_table(|name, section| {
+                if name != job {
+                    return section.leave_rest();
+                }
+                if let (Some(job), Some(zookeeper)) = (JobConfig::read(name, section, &policy), zookeeper)
+                    && let Err(wrong) = timing::check(&job.spec, zookeeper.lease(), reserve)
+                {
+                    section.problem("stop_timeout", wrong.to_string());
+                }
+            });
+        });
+    });
+    Problems::none_of(findings.problems)
+}
+
+/// The keys of an overlay with their values, for a comparison.
+///
+/// # Errors
+/// If it is not valid TOML.
+pub fn overlay_values(text: &str) -> Result<BTreeMap<String, String>, Problems> {
+    fn collect(node: &Node, path: &str, all: &mut BTreeMap<String, String>) {
+        match &node.value {
+            Value::Table(table) if !table.is_empty() => {
+                for (key, inner) in table {
+                    let key = toml_edit::Key::new(key);
+                    let path = if path.is_empty() { key.to_string() } else { format!("{path}.{key}") };
+                    collect(inner, &path, all);
+                }
+            }
+            _ => {
+                let value = PolicyValue::parse(node).map(|value| value.show()).unwrap_or_default();
+                all.insert(path.to_owned(), mask(&value).into_owned());
+            }
+        }
+    }
+    let node = layers::of_job("x", &Text::Overlay { version: 0, text })?;
+    let mut all = BTreeMap::new();
+    if let Value::Table(root) = &node.value
+        && let Some(Value::Table(jobs)) = root.get("job").map(|node| &node.value)
+        && let Some(job) = jobs.get("x")
+    {
+        collect(job, "", &mut all);
+    }
+    all.remove("");
+    Ok(all)
+}

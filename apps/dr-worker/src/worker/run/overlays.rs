@@ -1,0 +1,168 @@
+//! Follows the overlays of this worker's jobs in ZooKeeper.
+
+use std::{collections::BTreeMap, future::pending, time::Duration};
+
+use election_core::{
+    Paths,
+    operator::overlays,
+    record::{AppliedOverlay, Overlay, Record as _, RefusedOverlay},
+};
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use metrics::gauge;
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until},
+};
+use zk_session::{DataWatch, Incarnation, Session};
+
+use super::task::Task;
+use crate::{
+    config::{Config, JobConfig, Overlays as Allowed, Usable},
+    error::Error,
+};
+
+/// How long after the last change overlays are applied: several pushes cost one restart of the job at most.
+const SETTLE: Duration = Duration::from_secs(2);
+
+/// How many are read at a time.
+const READ_AT_ONCE: usize = 64;
+
+/// The newest overlay of each job that has one, or why it can't be read.
+type Seen = BTreeMap<String, Result<Overlay, String>>;
+
+/// The overlays of this worker's jobs.
+pub(super) struct Overlays {
+    seen: watch::Receiver<Seen>,
+    /// When the last change is applied.
+    due: Option<Instant>,
+    /// Those that are in force.
+    used: BTreeMap<String, Overlay>,
+    _tasks: Vec<Task>,
+}
+
+impl Overlays {
+    /// Reads and follows the overlays of all jobs, unless this node takes none.
+    pub(super) async fn follow(
+        session: &Session,
+        incarnation: &Incarnation,
+        config: &Config,
+    ) -> Result<Self, Error> {
+        let takes_some = config.zookeeper.overlay != Allowed::Off;
+        let jobs: Vec<_> = config.jobs.iter().filter(|_| takes_some).map(JobConfig::name).collect();
+        let path = |job: &str| {
+            Paths::new(&config.zookeeper.root, job)
+                .map_err(|wrong| Error::Setting { key: "job", message: wrong.to_string() })
+        };
+        let reads = jobs.iter().map(|job| {
+            let (incarnation, paths) = (incarnation.clone(), path(job));
+            async move {
+                let overlay = match overlays::read(&incarnation, &paths?).await {
+                    Ok(overlay) => overlay.map(Ok),
+                    Err(election_core::operator::OperatorError::Record(error)) => {
+                        Some(Err(error.to_string()))
+                    }
+                    Err(error) => return Err(Error::from(error)),
+                };
+                Ok::<_, Error>(overlay.map(|overlay| ((*job).to_owned(), overlay)))
+            }
+        });
+        let read: Vec<Option<_>> = stream::iter(reads).buffered(READ_AT_ONCE).try_collect().await?;
+        let seen: Seen = read.into_iter().flatten().collect();
+        let (sender, seen) = watch::channel(seen);
+        let mut tasks = Vec::new();
+        for job in jobs {
+            let watch = session.watch_data(path(job)?.config());
+            tasks.push(Task::spawn(follow(job.to_owned(), watch, sender.clone())));
+        }
+        Ok(Self { seen, due: None, used: BTreeMap::new(), _tasks: tasks })
+    }
+
+    /// Waits until an overlay has changed and no other has followed for a while. Cancel safe.
+    pub(super) async fn settled(&mut self) {
+        loop {
+            let due = self.due;
+            let settled = async {
+                match due {
+                    Some(due) => sleep_until(due).await,
+                    None => pending().await,
+                }
+            };
+            tokio::select! {
+                // Closed if this node takes no overlays.
+                Ok(()) = self.seen.changed() => self.due = Some(Instant::now() + SETTLE),
+                () = settled => {
+                    self.due = None;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The newest overlays that can be read, and those in force.
+    pub(super) fn present(&self) -> (BTreeMap<String, Overlay>, BTreeMap<String, Overlay>) {
+        let seen = self.seen.borrow();
+        let newest = seen.iter().filter_map(|(job, overlay)| match overlay {
+            Ok(overlay) => Some((job.clone(), overlay.clone())),
+            Err(_) => Some((job.clone(), self.used.get(job)?.clone())),
+        });
+        (newest.collect(), self.used.clone())
+    }
+
+    /// These are in force now. Returns what each job's member reports about it.
+    pub(super) fn used(&mut self, usable: &Usable) -> BTreeMap<String, AppliedOverlay> {
+        let seen = self.seen.borrow();
+        let mut states = BTreeMap::new();
+        for job in usable.config.jobs.iter().map(JobConfig::name) {
+            let version = usable.used.get(job).map_or(0, |overlay| overlay.version);
+            let refused = match (seen.get(job), usable.refused.get(job)) {
+                (Some(Err(reason)), _) => Some(RefusedOverlay { version: 0, reason: reason.clone() }),
+                (Some(Ok(overlay)), Some(problems)) => {
+                    let reasons: Vec<_> = problems.iter().map(ToString::to_string).collect();
+                    Some(RefusedOverlay { version: overlay.version, reason: reasons.join("; ") })
+                }
+                _ => None,
+            };
+            if let Some(RefusedOverlay { version: newer, reason }) = &refused {
+                tracing::error!(
+                    job,
+                    "this member refuses configuration version {newer} of ZooKeeper, and goes on with version {version}: {reason}"
+                );
+            }
+            let before = self.used.get(job).map_or(0, |overlay| overlay.version);
+            if let Some(overlay) = usable.used.get(job).filter(|overlay| overlay.version != before) {
+                let (by, reason) = (&overlay.by, &overlay.reason);
+                tracing::info!(job, by, reason, "configuration version {version} of ZooKeeper is in force");
+            }
+            if seen.contains_key(job) || before > 0 {
+                gauge!("dr_config_version", "job" => job.to_owned()).set(version as f64);
+                gauge!("dr_config_refused", "job" => job.to_owned()).set(f64::from(refused.is_some()));
+            }
+            if version > 0 || refused.is_some() {
+                states.insert(job.to_owned(), AppliedOverlay { version, refused });
+            }
+        }
+        drop(seen);
+        self.used.clone_from(&usable.used);
+        states
+    }
+
+    /// The overlay of a job that is in force.
+    pub(super) fn version_of(&self, job: &str) -> Option<&Overlay> {
+        self.used.get(job)
+    }
+}
+
+async fn follow(job: String, mut watch: DataWatch, sender: watch::Sender<Seen>) {
+    let path = watch.path().to_owned();
+    while let Ok(seen) = watch.next().await {
+        let overlay = seen.value.map(|node| Overlay::decode(&path, &node.data).map_err(|e| e.to_string()));
+        sender.send_if_modified(|all| {
+            let is_new = all.get(&job) != overlay.as_ref();
+            match overlay {
+                Some(overlay) => drop(all.insert(job.clone(), overlay)),
+                None => drop(all.remove(&job)),
+            }
+            is_new
+        });
+    }
+}

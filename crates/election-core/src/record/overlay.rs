@@ -1,0 +1,69 @@
+use serde::{Deserialize, Serialize};
+
+use super::format::{VERSION, shorten};
+
+/// A change of the configuration of a job that all members of its election apply, in `config`. The versions before are
+/// below it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Overlay {
+    /// Format version.
+    pub v: u32,
+    /// Counts the overlays of this election; 1 for the first.
+    pub version: u64,
+    /// The settings, as the members' configuration reads them. Empty for none.
+    pub text: String,
+    /// The operator.
+    #[serde(default)]
+    pub by: String,
+    /// When, in milliseconds since the Unix epoch.
+    #[serde(default)]
+    pub at_ms: u64,
+    /// The operator's reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+impl Overlay {
+    /// The longest text, in bytes.
+    pub const MAX_TEXT: usize = 16 * 1024;
+
+    pub(crate) fn new(version: u64, text: &str, by: &str, at_ms: u64, reason: Option<&str>) -> Self {
+        let shortened = |text: &str| {
+            let mut text = text.to_owned();
+            shorten(&mut text, 500);
+            text
+        };
+        let (by, reason) = (shortened(by), reason.map(shortened));
+        Self { v: VERSION, version, text: text.to_owned(), by, at_ms, reason }
+    }
+}
+
+/// Which overlay a member applies.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Hash)]
+pub struct AppliedOverlay {
+    /// Its version; 0 for none.
+    pub version: u64,
+    /// A newer one that this member can't apply.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<RefusedOverlay>,
+}
+
+/// An overlay that a member can't apply.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
+pub struct RefusedOverlay {
+    /// Its version.
+    pub version: u64,
+    /// Why.
+    pub reason: String,
+}
+
+impl AppliedOverlay {
+    /// The same with a reason of bounded length.
+    pub(crate) fn bounded(mut self) -> Self {
+        if let Some(refused) = &mut self.refused {
+            shorten(&mut refused.reason, 500);
+        }
+        self
+    }
+}
