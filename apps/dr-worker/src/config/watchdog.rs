@@ -77,3 +77,31 @@ impl WatchdogConfig {
         if self.mode == WatchdogMode::Off { Duration::ZERO } else { self.safety_margin }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_timeout_is_what_leases_allow_and_a_session_that_is_too_short_is_refused() {
+        let lease = |seconds| LeaseTiming {
+            session_timeout: Duration::from_secs(seconds),
+            tick_time: Duration::from_secs(2),
+        };
+        let config = |fixed_timeout| WatchdogConfig {
+            mode: WatchdogMode::Required,
+            device: "/dev/watchdog".into(),
+            safety_margin: Duration::from_secs(1),
+            fixed_timeout,
+        };
+        let (set, fixed) = (config(None), config(Some(Duration::from_secs(5))));
+        assert_eq!(set.longest_timeout(lease(10)), Duration::from_secs(4));
+        assert_eq!(fixed.longest_timeout(lease(10)), Duration::from_millis(4300));
+        assert_eq!((set.check(lease(10)), fixed.check(lease(20))), (Ok(()), Ok(())));
+        let said = set.check(lease(4)).unwrap_err();
+        assert!(said.starts_with("a lease has 800ms left at least"), "{said}");
+        assert!(fixed.check(lease(10)).is_err(), "its device has a longer timeout than leases allow");
+        let off = WatchdogConfig { mode: WatchdogMode::Off, ..set };
+        assert_eq!((off.check(lease(4)), off.reserve()), (Ok(()), Duration::ZERO));
+    }
+}

@@ -153,7 +153,7 @@ mod tests {
         /// stopped leaves the job its time.
         #[test]
         fn a_machine_whose_jobs_end_in_time_is_not_reset(
-            timeout in 1000..10_000u64,
+            timeout in 2000..10_000u64,
             margin in 300..3000u64,
             renewed_every in 100..5000u64,
             renewals in 1..10u64,
