@@ -663,3 +663,25 @@ pub enum EndReason {
         path: String,
     },
 }
+
+/// Why a member can't continue in another process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unrest {
+    /// Not now: a step is under way.
+    Now(&'static str),
+    /// Not with its recipe.
+    Recipe,
+}
+
+impl std::fmt::Display for Unrest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Now(why) => why,
+            Self::Recipe => {
+                "its recipe has no elector: only elections with an elector continue in another process"
+            }
+        })
+    }
+}
+
+impl std::error::Error for Unrest {}

@@ -63,7 +63,7 @@ pub use explain::{
 };
 pub use io::{
     Action, AppEvent, EndReason, Epoch, Event, Grant, Level, Node, Nomination, Note, NoteKind, OpId, Outcome,
-    Reason, Request, Skipped, StopReason, Watched, Wish,
+    Reason, Request, Skipped, StopReason, Unrest, Watched, Wish,
 };
 pub use operator::{
     acknowledge::{Forgotten, Released, acknowledge},
@@ -71,7 +71,7 @@ pub use operator::{
 };
 pub use policy::{Confirm, OnPause, Policy, SiteFailureLimit, TakeoverLimit};
 pub use recipe::{Leftovers, QueueFormat, Recipe};
-pub use resume::{Resumption, Unrest};
+pub use resume::Resumption;
 pub use role::Role;
 #[cfg(feature = "mutants")]
 pub use rules::Rule;

@@ -7,7 +7,7 @@
 //! Only an engine at rest can be continued: nothing is under way whose outcome only this process would learn, and it leads
 //! or does not, with nothing in between.
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ use super::{
     Engine,
     config::Config,
     course::membership::Standing,
-    io::{Epoch, Grant},
+    io::{Epoch, Grant, Unrest},
     leader::Led,
     own::{Leaving, Seat},
     reading::memory::Memory,
@@ -73,28 +73,6 @@ impl Resumption {
         self.lease
     }
 }
-
-/// Why a member can't continue in another process.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unrest {
-    /// Not now: a step is under way.
-    Now(&'static str),
-    /// Not with its recipe.
-    Recipe,
-}
-
-impl fmt::Display for Unrest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Now(why) => why,
-            Self::Recipe => {
-                "its recipe has no elector: only elections with an elector continue in another process"
-            }
-        })
-    }
-}
-
-impl std::error::Error for Unrest {}
 
 impl Engine {
     /// What another process needs to continue as this member. This engine must take no further event then, unless the other

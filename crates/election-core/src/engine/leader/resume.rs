@@ -6,9 +6,8 @@ use super::{Leader, state::*};
 use crate::{
     engine::{
         core::Core,
-        io::{Epoch, Grant, Nomination},
+        io::{Epoch, Grant, Nomination, Unrest},
         mandate::{By, Mandate},
-        resume::Unrest,
     },
     ids::Ballot,
     record::{Cause, Previous},
