@@ -46,17 +46,21 @@ impl Filing {
         how: Output,
     ) -> Result<(), Error> {
         let Self { job, paths, request, waits, timeout } = self;
-        let valid_for = match waits {
-            true => timeout.unwrap_or_else(|| longest_move(operator, &job)),
-            false => Request::USUAL_VALIDITY,
+        let (patience, valid_for) = match waits {
+            true => {
+                let patience = timeout.unwrap_or_else(|| longest_move(operator, &job));
+                (patience, patience + WITHDRAWAL)
+            }
+            false => (Request::USUAL_VALIDITY, Request::USUAL_VALIDITY),
         };
-        let until = BootTime::now() + valid_for;
+        let until = BootTime::now() + patience;
         let request = request.with_validity(valid_for);
         let mut signals = Signals::new().map_err(|e| Error::Internal(format!("no signal handlers: {e}")))?;
         let slot = snapshot.slot_for(&request).ok();
         let old = slot.and_then(|slot| snapshot.leader_znode(slot)).map(|znode| znode.record.clone());
         let filed = operator::ask(&operator.session, &paths, request).await?;
-        let underway = Underway { operator, job, paths, filed, until, slot: slot.unwrap_or_default(), old };
+        let underway =
+            Underway { operator, job, paths, filed, patience, until, slot: slot.unwrap_or_default(), old };
         underway.print_filed(waits);
         let signal = tokio::select! {
             result = underway.see_through(waits, how) => return result,
@@ -83,7 +87,9 @@ struct Underway<'a> {
     job: String,
     paths: Paths,
     filed: FiledRequest,
-    /// When it expires.
+    /// How long this command waits. It expires later, so that no elector ends it while this command withdraws it.
+    patience: Duration,
+    /// When this command stops waiting.
     until: BootTime,
     /// The slot that it is about.
     slot: usize,
@@ -247,7 +253,7 @@ impl Underway<'_> {
             Some(RequestState::Failed { reason, .. }) => self.refused(&reason, how).await,
             Some(state @ RequestState::Accepted { .. }) => Err(self.goes_on(self.kind().progress(&state))),
             Some(RequestState::Pending) | None => {
-                let waited = in_words(self.filed.request.valid_for());
+                let waited = in_words(self.patience);
                 let who = if self.kind().is_move() { "elector" } else { "leader" };
                 self.withdraw(&format!("no {who} began it within {waited}"), how).await
             }

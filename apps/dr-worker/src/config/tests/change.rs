@@ -51,6 +51,7 @@ fn each_change_says_what_it_needs() {
             "http.listen: needs a restart of the worker",
             "job.orders.env: applies at the next start of the job: `dr-worker restart --job orders`",
             "job.orders.hooks.prepare.command: applied",
+            "job.orders.hooks.prepare.mode: applied",
             "job.orders.hooks.prepare.timeout: applied",
             "job.orders.restart.max: applied",
             "policy.sites: applied",
