@@ -47,8 +47,8 @@ fn each_change_says_what_it_needs() {
     assert_eq!(
         changes,
         [
-            "job.bills: needs a restart of the worker",
-            "http.listen: needs a restart of the worker",
+            "job.bills: needs `dr-worker upgrade` or a restart of the worker",
+            "http.listen: needs `dr-worker upgrade` or a restart of the worker",
             "job.orders.env: applies at the next start of the job: `dr-worker restart --job orders`",
             "job.orders.hooks.prepare.command: applied",
             "job.orders.hooks.prepare.mode: applied",
