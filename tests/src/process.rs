@@ -1,13 +1,16 @@
 //! Processes, as the kernel reports them.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use zk_session::BootTime;
 
 /// A variable in the environment of every process that a test starts. Their children inherit it, so each is found after
 /// the end of its parents.
@@ -89,6 +92,17 @@ pub(crate) fn signal(pid: u32, signal: Signal) {
 /// Whether a process exists and is no zombie.
 pub fn is_there(pid: u32) -> bool {
     state_of(pid).is_some_and(|state| state != 'Z' && state != 'X')
+}
+
+/// Waits in a thread until none of these processes is there, and returns when that was.
+#[must_use]
+pub fn when_gone(pids: BTreeSet<u32>) -> JoinHandle<BootTime> {
+    thread::spawn(move || {
+        while pids.iter().any(|pid| is_there(*pid)) {
+            thread::sleep(Duration::from_millis(2));
+        }
+        BootTime::now()
+    })
 }
 
 /// SIGSTOP to one process; returns when it has stopped.

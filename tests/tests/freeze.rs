@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use e2e::{Cluster, Driver, JOB, SOON, Setup, is_there, own_ensemble, state_of, wait_for};
+use e2e::{Cluster, Driver, JOB, SOON, Setup, is_there, own_ensemble, state_of, wait_for, when_gone};
 use zk_session::BootTime;
 use zk_testkit::Network;
 
@@ -114,12 +114,7 @@ async fn the_job_of_a_frozen_worker_rests_and_is_killed_before_its_successor_beg
 
     cluster.worker(&first.member).freeze();
     are_stopped(&pids).await;
-    let gone = std::thread::spawn(move || {
-        while pids.iter().any(|pid| is_there(*pid)) {
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        BootTime::now()
-    });
+    let gone = when_gone(pids);
     let second = cluster.successor_of(&first, SOON).await;
     let begun = cluster.acts(second.token).await.from;
     let gone = gone.join().unwrap();

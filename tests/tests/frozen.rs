@@ -3,8 +3,7 @@
 
 use std::time::Duration;
 
-use e2e::{Cluster, Driver, SOON, Setup, freeze_pid, is_there, thaw_pid, wait_for};
-use zk_session::BootTime;
+use e2e::{Cluster, Driver, SOON, Setup, freeze_pid, is_there, thaw_pid, wait_for, when_gone};
 
 e2e::with_both_drivers!(
     the_guard_of_a_frozen_worker_ends_the_job_before_its_successor_begins,
@@ -19,12 +18,7 @@ async fn the_guard_of_a_frozen_worker_ends_the_job_before_its_successor_begins(d
     let pids = cluster.acts(first.token).await.pids;
 
     cluster.worker(&first.member).freeze();
-    let gone = std::thread::spawn(move || {
-        while pids.iter().any(|pid| is_there(*pid)) {
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        BootTime::now()
-    });
+    let gone = when_gone(pids);
     let second = cluster.successor_of(&first, SOON).await;
     let begun = cluster.acts(second.token).await.from;
     wait_for("the end of the frozen worker's job", SOON, async || {

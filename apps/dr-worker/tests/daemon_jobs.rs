@@ -10,24 +10,10 @@ use std::{
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use support::{Outcome, Running, dr_worker, set, until};
-use zk_testkit::TestServer;
+use support::{Outcome, Running, dr_worker, own_server::OwnServer as Stage, set, until};
 
 /// A worker whose job and hooks write what happens, each its own line.
-struct Stage {
-    runtime: tokio::runtime::Runtime,
-    server: Option<TestServer>,
-    dir: tempfile::TempDir,
-}
-
 impl Stage {
-    fn new() -> Self {
-        let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-        let tick = Duration::from_millis(500);
-        let server = TestServer::builder().tick_time(tick).start_on_thread().expect("a server");
-        Self { runtime, server: Some(server), dir: tempfile::tempdir().expect("a directory") }
-    }
-
     fn journal(&self) -> PathBuf {
         self.dir.path().join("journal")
     }
@@ -44,7 +30,7 @@ impl Stage {
 
     fn worker(&self, settings: &[String]) -> Running {
         let mut command = dr_worker();
-        let connect = self.server.as_ref().expect("it runs").connect_string();
+        let connect = self.server().connect_string();
         set(
             &mut command,
             &[
@@ -71,13 +57,6 @@ impl Stage {
         let lines = self.lines();
         let words = lines.iter().filter_map(|line| line.split(' ').next().map(str::to_owned));
         words.filter(|word| word != "on_leader_changed").collect()
-    }
-}
-
-impl Drop for Stage {
-    fn drop(&mut self) {
-        let _inside = self.runtime.enter();
-        drop(self.server.take());
     }
 }
 
@@ -298,7 +277,7 @@ fn an_asynchronous_hook_that_hangs_delays_neither_stop_nor_handover() {
     until("the other one takes part", || west.code("/standby") == 200);
     let asked = Instant::now();
     let mut command = dr_worker();
-    let connect = stage.server.as_ref().expect("it runs").connect_string();
+    let connect = stage.server().connect_string();
     set(&mut command, &[&format!("zookeeper.connect={connect}")]);
     Outcome::of(command.args(["switchover", "--to", "west-1", "--wait"])).assert(0, &[]);
     assert!(west.code("/leader") == 200);

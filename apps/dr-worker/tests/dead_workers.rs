@@ -12,8 +12,8 @@ use std::{
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use support::{Running, dr_worker, set, until};
-use zk_testkit::{Proxy, TestServer};
+use support::{Running, dr_worker, own_server::OwnServer as Stage, set, until};
+use zk_testkit::Proxy;
 
 /// So long that a session which ends by its timeout is a failure of the test.
 const TIMEOUT: &str = "60s";
@@ -21,26 +21,13 @@ const TIMEOUT: &str = "60s";
 /// Much less, and much longer than closing takes on a busy machine.
 const SOON: Duration = Duration::from_secs(20);
 
-/// A server of the test's own, so that its sessions are those of the workers.
-struct Stage {
-    runtime: tokio::runtime::Runtime,
-    server: Option<TestServer>,
-    dir: tempfile::TempDir,
+/// The sessions of its server are those of the workers, and may last.
+fn stage() -> Stage {
+    let tick = Duration::from_millis(500);
+    Stage::with(|builder| builder.session_timeouts(tick * 2, tick * 400))
 }
 
 impl Stage {
-    fn new() -> Self {
-        let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-        let tick = Duration::from_millis(500);
-        let server = TestServer::builder().tick_time(tick).session_timeouts(tick * 2, tick * 400);
-        let server = server.start_on_thread().expect("a server");
-        Self { runtime, server: Some(server), dir: tempfile::tempdir().expect("a directory") }
-    }
-
-    fn server(&self) -> &TestServer {
-        self.server.as_ref().expect("it runs")
-    }
-
     fn sessions(&self) -> usize {
         self.server().sessions().len()
     }
@@ -134,13 +121,6 @@ fn has_pending_signals(pid: Pid) -> bool {
     !has_ended && (is_set("SigPnd:") || is_set("ShdPnd:"))
 }
 
-impl Drop for Stage {
-    fn drop(&mut self) {
-        let _inside = self.runtime.enter();
-        drop(self.server.take());
-    }
-}
-
 /// After the last line of a log: all that had it open have ended.
 const OVER: &str = "(over)";
 
@@ -167,7 +147,7 @@ const STOPS_AT_ONCE: &str = "exec sleep 600";
 
 #[test]
 fn it_is_closed_however_the_worker_dies() {
-    let stage = Stage::new();
+    let stage = stage();
     for signals in [
         &[Signal::SIGKILL][..],
         // The handler of the first one, which looks for a stack overflow, gives way to the default action.
@@ -196,7 +176,7 @@ fn it_is_closed_however_the_worker_dies() {
 #[test]
 fn it_is_closed_when_the_worker_runs_out_of_memory() {
     use rustix::process::{Resource, Rlimit, prlimit};
-    let stage = Stage::new();
+    let stage = stage();
     let (mut worker, log) = stage.worker(&[stage.job("orders", STOPS_AT_ONCE)]);
     until("the job runs", || stage.lives("orders"));
     let pid = rustix::process::Pid::from_raw(worker.pid().as_raw());
@@ -227,7 +207,7 @@ fn it_is_closed_when_the_worker_runs_out_of_memory() {
 
 #[test]
 fn it_is_not_closed_before_the_last_of_several_jobs_is_gone() {
-    let stage = Stage::new();
+    let stage = stage();
     let (mut worker, _) = stage.worker(&[
         stage.job("orders", STOPS_AT_ONCE),
         stage.job("bills", "trap '' TERM; while :; do sleep 0.05; done"),
@@ -253,7 +233,7 @@ fn it_is_not_closed_before_the_last_of_several_jobs_is_gone() {
 
 #[test]
 fn it_is_not_closed_when_a_guard_was_killed_as_well() {
-    let stage = Stage::new();
+    let stage = stage();
     // Its children outlive the guard, at least for a moment.
     let settings =
         [stage.job("orders", STOPS_AT_ONCE), stage.job("bills", "(setsid sleep 600 &) ; exec sleep 600")];
@@ -280,7 +260,7 @@ fn it_is_not_closed_when_a_guard_was_killed_as_well() {
 
 #[test]
 fn it_is_closed_as_soon_as_a_server_can_be_reached() {
-    let stage = Stage::new();
+    let stage = stage();
     let server = stage.server().addresses()[0];
     let proxy = stage.runtime.block_on(Proxy::start(server)).expect("a proxy");
     let connect = format!("zookeeper.connect={}", proxy.addr());
@@ -300,7 +280,7 @@ fn it_is_closed_as_soon_as_a_server_can_be_reached() {
 
 #[test]
 fn a_worker_that_ends_by_itself_closes_its_session_itself() {
-    let stage = Stage::new();
+    let stage = stage();
     let (mut worker, log) = stage.worker(&[
         stage.job("orders", STOPS_AT_ONCE),
         // The guard of a command is there at any time.
@@ -349,7 +329,7 @@ fn make_certificates(dir: &std::path::Path) {
 fn it_is_closed_over_tls_and_with_credentials() {
     use zk_session::{Session, TlsOptions};
     use zk_testkit::Ensemble;
-    let stage = Stage::new();
+    let stage = stage();
     let file = |name: &str| stage.dir.path().join(name);
     make_certificates(stage.dir.path());
     let module = "org.apache.zookeeper.server.auth.DigestLoginModule";

@@ -14,9 +14,8 @@ use nix::{
     sys::{signal::Signal, stat::Mode},
     unistd::mkfifo,
 };
-use support::{Outcome, Running, dr_worker, set, until};
+use support::{Outcome, Running, dr_worker, own_server::OwnServer as Stage, set, until};
 use zk_session::BootTime;
-use zk_testkit::TestServer;
 
 /// Of the device.
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -26,20 +25,7 @@ const SESSION: Duration = Duration::from_secs(6);
 /// What was written to the device, and when.
 type Written = Arc<Mutex<Vec<(BootTime, u8)>>>;
 
-struct Stage {
-    runtime: tokio::runtime::Runtime,
-    server: Option<TestServer>,
-    dir: tempfile::TempDir,
-}
-
 impl Stage {
-    fn new() -> Self {
-        let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-        let tick = Duration::from_millis(500);
-        let server = TestServer::builder().tick_time(tick).start_on_thread().expect("a server");
-        Self { runtime, server: Some(server), dir: tempfile::tempdir().expect("a directory") }
-    }
-
     fn device(&self) -> PathBuf {
         self.dir.path().join("watchdog")
     }
@@ -61,7 +47,7 @@ impl Stage {
     }
 
     fn settings(&self, mode: &str) -> Vec<String> {
-        let connect = self.server.as_ref().expect("it runs").connect_string();
+        let connect = self.server().connect_string();
         // It notes when it has ended, by the clock of the device's reader.
         let job =
             "trap 'sleep 0.3; cut -d\" \" -f1 /proc/uptime > ended; exit' TERM; while :; do sleep 0.02; done";
@@ -94,13 +80,6 @@ impl Stage {
     fn ended(&self) -> BootTime {
         let text = fs::read_to_string(self.dir.path().join("ended")).expect("the job's note");
         BootTime::from_duration(Duration::from_secs_f64(text.trim().parse().expect("seconds")))
-    }
-}
-
-impl Drop for Stage {
-    fn drop(&mut self) {
-        let _inside = self.runtime.enter();
-        drop(self.server.take());
     }
 }
 
@@ -152,10 +131,7 @@ fn a_job_that_ends_with_its_lease_costs_no_reset() {
     let mut worker = stage.worker("required");
     leads(&worker);
     until("kicks", || kicks(&written) > 4);
-    {
-        let _inside = stage.runtime.enter();
-        drop(stage.server.take());
-    }
+    stage.stop();
     until("the stop of the device", || last(&written).1 == b'V');
     assert_no_reset(&written);
     assert!(last(&written).0 >= stage.ended());

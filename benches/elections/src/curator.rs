@@ -4,27 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process;
 
 use tokio::process::Command;
+use zk_testkit::curator_jars;
 
 /// Where Debian has jars.
 const JAVA: &str = "/usr/share/java";
-
-/// The jars that Curator's recipes need.
-const JARS: [&str; 14] = [
-    "curator-recipes",
-    "curator-framework",
-    "curator-client",
-    "zookeeper",
-    "zookeeper-jute",
-    "guava",
-    "slf4j-api",
-    "slf4j-nop",
-    "netty-buffer",
-    "netty-common",
-    "netty-handler",
-    "netty-transport",
-    "netty-codec",
-    "netty-resolver",
-];
 
 /// The compiled program.
 #[derive(Clone, Debug)]
@@ -39,7 +22,7 @@ impl Curator {
     /// Why that is not possible.
     pub fn compile(classes: &Path) -> Result<Self, String> {
         let hint = "on Debian: apt-get install default-jdk-headless libcurator-recipes-java";
-        if !jar(JARS[0]).exists() {
+        if !curator_jars()[0].exists() {
             return Err(format!("Curator's jars are not in {JAVA}; {hint}"));
         }
         let curator = Self { classes: classes.to_owned() };
@@ -70,7 +53,7 @@ impl Curator {
         let names = std::fs::read_dir(JAVA).ok()?.flatten().map(|entry| entry.file_name());
         let mut names = names.filter_map(|name| name.into_string().ok());
         names.find_map(|name| {
-            let version = name.strip_prefix(JARS[0])?.strip_prefix('-')?.strip_suffix(".jar")?;
+            let version = name.strip_prefix("curator-recipes-")?.strip_suffix(".jar")?;
             Some(version.to_owned())
         })
     }
@@ -78,15 +61,11 @@ impl Curator {
     /// The size of its jars and of those that it needs, in bytes. Java itself is not counted.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        JARS.iter().filter_map(|name| Some(jar(name).metadata().ok()?.len())).sum()
+        curator_jars().iter().filter_map(|jar| Some(jar.metadata().ok()?.len())).sum()
     }
 
     fn class_path(&self) -> String {
-        let jars: Vec<_> = JARS.iter().map(|name| jar(name).display().to_string()).collect();
+        let jars: Vec<_> = curator_jars().iter().map(|jar| jar.display().to_string()).collect();
         format!("{}:{}", self.classes.display(), jars.join(":"))
     }
-}
-
-fn jar(name: &str) -> PathBuf {
-    Path::new(JAVA).join(format!("{name}.jar"))
 }

@@ -4,6 +4,7 @@
 mod admin;
 mod builder;
 mod classpath;
+mod curator;
 mod door;
 mod embedded;
 mod ensemble;
@@ -20,6 +21,7 @@ mod warden;
 pub use admin::Mode;
 pub use builder::EnsembleBuilder;
 pub use classpath::Installation;
+pub use curator::curator_jars;
 pub use embedded::{Release, SessionInfo, TestServer, TestServerBuilder, TestServerFaults};
 pub use ensemble::Ensemble;
 pub use ensemble_faults::EnsembleFaults;

@@ -169,7 +169,9 @@ impl fmt::Display for Change {
                 write!(f, "{key}: applies at the next start of the job: `dr-worker restart --job {job}`")
             }
             (Effect::JobRestart, None) => write!(f, "{key}: applies at the next start of the job"),
-            (Effect::WorkerRestart, _) => write!(f, "{key}: needs `dr-worker upgrade` or a restart of the worker"),
+            (Effect::WorkerRestart, _) => {
+                write!(f, "{key}: needs `dr-worker upgrade` or a restart of the worker")
+            }
         }
     }
 }

@@ -10,6 +10,7 @@ use std::{
 };
 
 use zk_session::BootTime;
+use zk_testkit::curator_jars;
 
 use super::SOON;
 
@@ -114,30 +115,13 @@ pub(crate) fn python() -> Option<&'static str> {
     found
 }
 
-/// What Curator's contender needs of Debian's jars.
-const JARS: [&str; 14] = [
-    "curator-recipes",
-    "curator-framework",
-    "curator-client",
-    "zookeeper",
-    "zookeeper-jute",
-    "guava",
-    "slf4j-api",
-    "slf4j-nop",
-    "netty-buffer",
-    "netty-common",
-    "netty-handler",
-    "netty-transport",
-    "netty-codec",
-    "netty-resolver",
-];
-
 /// Compiles Curator's contender into `dir`; the class path that it runs with.
 pub(crate) fn compile_curator(dir: &Path) -> Option<String> {
-    let jars = JARS.map(|jar| format!("/usr/share/java/{jar}.jar"));
-    if !Path::new(&jars[0]).exists() {
+    let jars = curator_jars();
+    if !jars[0].exists() {
         missing("Curator's jars are not in /usr/share/java", "libcurator-recipes-java")?;
     }
+    let jars: Vec<_> = jars.iter().map(|jar| jar.display().to_string()).collect();
     let class_path = format!("{}:{}", dir.display(), jars.join(":"));
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/others/Contender.java");
     let compiled = Command::new("javac").args(["-cp", &class_path, "-d"]).arg(dir).arg(source).output();
