@@ -1,4 +1,4 @@
-//! Switchovers that are planned for later: they begin at their time, whoever the elector is then.
+//! Switchovers that are planned for later: they begin at their time, and the elector of that time begins them.
 #![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
 
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -1,4 +1,4 @@
-//! The watchdog device. A pipe stands for it, whose reader knows when each byte was written: when the machine would be reset.
+//! The watchdog device: here a pipe, whose reader knows when each byte was written: when the machine would be reset.
 
 mod support;
 

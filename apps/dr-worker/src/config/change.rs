@@ -24,7 +24,7 @@ pub enum Effect {
     WorkerRestart,
 }
 
-/// What a change of each key takes. A name stands for the keys below it too, and `*` for a name that the user chooses; a job's
+/// What a change of each key takes. A name includes the keys below it, and `*` is any name that the user chooses; a job's
 /// policy has the keys of `policy`. A test compares it with the keys that the reader asks for.
 pub(super) const EFFECTS: &[(Effect, &[&str])] = &[
     (

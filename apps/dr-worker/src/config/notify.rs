@@ -31,7 +31,7 @@ choice! {
     later: []
 }
 
-/// `[notify]`: who is told what happens to the jobs.
+/// `[notify]`: who is notified of what happens to the jobs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NotifyConfig {
     /// How many notifications may wait for each receiver.
@@ -151,7 +151,7 @@ impl NotifyConfig {
         Self { queue: queue as usize, webhooks: webhooks.into_iter().flatten().collect(), command }
     }
 
-    /// Whether no one is told anything.
+    /// Whether there is no receiver.
     pub fn is_empty(&self) -> bool {
         self.webhooks.is_empty() && self.command.is_none()
     }

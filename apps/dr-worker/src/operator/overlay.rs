@@ -95,7 +95,7 @@ impl Present {
         self.overlay.as_ref().map_or("", |overlay| &overlay.text)
     }
 
-    /// Replaces it, if nobody has done so meanwhile, and reports it.
+    /// Replaces it, if it was not replaced meanwhile, and reports it.
     async fn push(
         self,
         text: &str,

@@ -1,4 +1,4 @@
-//! What happens to a job that someone is told of: found by comparing two looks at its election, without clock or I/O.
+//! What happens to a job and is reported: found by comparing two looks at its election, without clock or I/O.
 //!
 //! The id of an event is made of what is recorded in ZooKeeper. So each member that sees the event gives it the same id,
 //! and a receiver recognizes what it is sent twice.
@@ -16,7 +16,7 @@ use crate::config::NotifyEvent;
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::worker) struct Event {
     pub(in crate::worker) kind: NotifyEvent,
-    /// What tells it from other events of its kind.
+    /// What distinguishes it from other events of its kind.
     pub(in crate::worker) key: String,
     /// A sentence for people.
     pub(in crate::worker) text: String,

@@ -1,4 +1,4 @@
-//! Notifications: who is told what happens to the jobs of this worker.
+//! Notifications of what happens to the jobs of this worker.
 //!
 //! One member sends: the elector, or with a recipe without an elector the leader. It never waits for a receiver: each has
 //! its own task and a bounded queue. A member that becomes the sender also sends what has happened a short time before, since
@@ -40,7 +40,7 @@ const MARGIN: Duration = Duration::from_secs(5);
 /// The name of the command among the receivers.
 const COMMAND: &str = "command";
 
-/// Someone who is told.
+/// A receiver of notifications.
 #[derive(Debug)]
 struct Receiver {
     name: String,

@@ -174,7 +174,7 @@ fn detected(
     (detected <= 2 * session_timeout).then_some(detected)
 }
 
-/// Tells a job that the program before this one has handed over when it may work; it has no other way to know.
+/// Passes on when a job may work that the program before this one has handed over; it has no other way to know.
 async fn renew(renewals: Option<Renewals>, leadership: &Leadership) -> Infallible {
     if let Some(Renewals { until, suspended }) = renewals {
         let mut work_until: watch::Receiver<BootTime> = leadership.work_until().into();

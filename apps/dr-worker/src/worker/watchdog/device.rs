@@ -33,7 +33,7 @@ impl Device {
                 "can't use {shown}: it can't be stopped once it runs; load its driver with nowayout=0"
             ));
         }
-        // A pipe without a reader, which stands for a device in a test, must not block.
+        // A pipe without a reader, a test's device, must not block.
         let flags = (OFlag::O_NONBLOCK | OFlag::O_CLOEXEC).bits();
         let file = OpenOptions::new().write(true).custom_flags(flags).open(path).map_err(|error| {
             let hint = match error.kind() {
@@ -80,7 +80,7 @@ impl Device {
     }
 }
 
-/// Whether the driver lets it be stopped, as far as the kernel tells.
+/// Whether the driver lets it be stopped, as far as the kernel reports.
 fn can_be_stopped(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let name = if name == "watchdog" { "watchdog0" } else { name };
