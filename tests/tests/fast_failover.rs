@@ -48,6 +48,15 @@ async fn all_probe_each_other(cluster: &mut Cluster) {
     }
 }
 
+async fn all_take_part(cluster: &mut Cluster) {
+    let workers = cluster.workers().len();
+    wait_for("all members", SOON, async || {
+        let names = cluster.znodes().await.children("orders/nodes").await.unwrap_or_default();
+        if names.len() == workers { Ok(()) } else { Err(format!("{names:?}")) }
+    })
+    .await;
+}
+
 async fn a_lost_worker_is_replaced_before_its_session_ends(driver: Driver) {
     let mut cluster = Cluster::of(setup(driver)).await;
     let first = cluster.settled().await;
@@ -70,7 +79,7 @@ async fn a_lost_worker_is_replaced_before_its_session_ends(driver: Driver) {
 async fn where_the_job_is_not_fenced_the_session_ends_first(driver: Driver) {
     let mut cluster = Cluster::of(setup(driver).set("job.orders.fenced", false)).await;
     let first = cluster.settled().await;
-    all_probe_each_other(&mut cluster).await;
+    all_take_part(&mut cluster).await;
     cluster.worker(&first.member).kill_with_guards();
     let second = cluster.successor_of(&first, MOVED_WITHIN).await;
     let elected = cluster.znodes().await.decision("orders").await;

@@ -135,6 +135,7 @@ fn the_configuration_is_shown_with_a_token_only() {
     shown.assert(0, &[]);
     let (served, shown): (Value, Value) =
         (serde_json::from_str(&body).expect("JSON"), serde_json::from_str(&shown.stdout).expect("JSON"));
-    assert_eq!(served, shown);
+    assert_eq!(served["values"], shown["values"]);
+    assert_eq!(served["overlays"], json!({ "orders": null }));
     assert!(!body.contains(TOKEN) && !body.contains("hunter4") && body.contains("x://...@db/x"), "{body}");
 }

@@ -30,6 +30,7 @@ fn orders(tree: &Tree, script: &str) -> Vec<u8> {
         "lock_from": std::process::id(),
         "relays_output": false,
         "no_new_privileges": false,
+        "freezes": false,
         "limits": {},
     });
     format!("{}\n", serde_json::json!({ "start": launch })).into_bytes()

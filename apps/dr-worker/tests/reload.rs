@@ -109,6 +109,7 @@ fn it_applies_what_it_can_and_reports_what_needs_more() {
         ("job.bills", "worker-restart"),
         ("job.orders.env", "job-restart"),
         ("job.orders.hooks.after_ready.command", "applied"),
+        ("job.orders.hooks.after_ready.mode", "applied"),
         ("job.orders.hooks.after_ready.timeout", "applied"),
         ("job.orders.restart.max", "applied"),
         ("node.attributes", "applied"),
