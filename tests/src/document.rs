@@ -45,7 +45,7 @@ pub fn steps(document: &str) -> Vec<Step> {
 }
 
 impl Step {
-    /// Whether an output is the one that the document shows. Numbers and the widths of spaces may differ, and `...` stands
+    /// Whether an output is the one that the document shows. Numbers and the widths of spaces may differ, and `...` is
     /// for any lines.
     pub fn is_shown_by(&self, output: &str) -> bool {
         let shows: Vec<_> = self.shows.iter().map(|line| stable(line)).collect();

@@ -37,7 +37,7 @@ async fn acts_on(cluster: &Cluster, token: u64) {
     .await;
 }
 
-/// Nothing of the job acts for a while.
+/// Nothing of the job acts for a while, which shows only with time: a slow machine makes no failure of it.
 async fn rests(cluster: &Cluster, token: u64) {
     let last = cluster.journal().acting(token).unwrap().to;
     tokio::time::sleep(Duration::from_millis(300)).await;

@@ -65,7 +65,8 @@ fn count(tree: &Tree) -> usize {
     tree.lines("count").len()
 }
 
-/// Nothing counts for a while, which is long for a job that counts a hundred times a second.
+/// Nothing counts for a while, which is long for a job that counts a hundred times a second. That nothing happens shows only
+/// with time: a slow machine makes no failure of it.
 async fn rests(tree: &Tree) {
     let before = count(tree);
     tokio::time::sleep(Duration::from_millis(300)).await;
@@ -196,6 +197,7 @@ async fn a_job_is_not_started_while_it_would_have_to_rest() {
     let (suspend, suspended) = watch::channel(true);
     let time = WorkTime::new(long_lease(), suspended);
     let job = JobRun::start(Arc::new(freezing(&tree, COUNTING)), &env(), time, guards());
+    // That nothing is started shows only with time: a slow machine makes no failure of it.
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert!(tree.is_gone() && count(&tree) == 0, "it was started");
     suspend.send_replace(false);
@@ -221,6 +223,7 @@ async fn checks_say_nothing_about_a_frozen_job() {
     run.suspend.send_replace(true);
     run.is(ProcessState::Frozen).await;
     std::fs::write(tree.file("stuck"), "").expect("write");
+    // The try that is under way ends; then no other begins, which shows only with time.
     tokio::time::sleep(Duration::from_millis(300)).await;
     let so_far = tree.lines("tries").len();
     tokio::time::sleep(Duration::from_millis(300)).await;

@@ -185,20 +185,22 @@ pub fn is_of_policy(set: &str) -> bool {
 /// The same with settings of a command line over all that is there.
 pub(super) fn set_over(mut root: Node, all: &[String], problems: &mut Vec<Problem>) -> Node {
     let sources = Sources { sets: all.to_vec(), ..Sources::default() };
-    put_over(&mut root, merge(&sources, problems));
+    put_over(&mut root, merge(&sources, problems), |_| false);
     root
 }
 
-fn put_over(under: &mut Node, over: Node) {
+/// Puts settings over others, apart from those whose origin `keeps` them.
+pub(super) fn put_over(under: &mut Node, over: Node, keeps: fn(&Origin) -> bool) {
     match (&mut under.value, over.value) {
         (Value::Table(under), Value::Table(over)) => {
             for (key, node) in over {
                 match under.get_mut(&key) {
-                    Some(known) => put_over(known, node),
+                    Some(known) => put_over(known, node, keeps),
                     None => drop(under.insert(key, node)),
                 }
             }
         }
+        _ if keeps(&under.origin) => {}
         (_, value) => *under = Node { value, ..over },
     }
 }

@@ -69,18 +69,8 @@ fn check_keys(node: &Node, steps: &mut Vec<String>, overlays: Overlays, problems
 
 /// Puts an overlay over values of files, and under those of the environment and the command line.
 fn lay(under: &mut Node, over: Node) {
-    match (&mut under.value, over.value) {
-        (Value::Table(under), Value::Table(over)) => {
-            for (key, node) in over {
-                match under.get_mut(&key) {
-                    Some(known) => lay(known, node),
-                    None => drop(under.insert(key, node)),
-                }
-            }
-        }
-        _ if matches!(under.origin, Origin::Variable { .. } | Origin::Set { .. }) => {}
-        (_, value) => *under = Node { value, ..over },
-    }
+    let is_nearer = |origin: &Origin| matches!(origin, Origin::Variable { .. } | Origin::Set { .. });
+    layers::put_over(under, over, is_nearer);
 }
 
 /// The settings of an overlay, checked for keys that it can't change.

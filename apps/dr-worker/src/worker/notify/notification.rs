@@ -10,7 +10,7 @@ use crate::{config::NodeConfig, worker::job::JobEnv};
 /// An event of a job, ready to be sent.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Notification {
-    /// Distinguishes it from all others. The same event has the same id, whoever sends it.
+    /// Distinguishes it from all others. The same event has the same id from each sender.
     pub(crate) id: String,
     /// The name of the event.
     pub(crate) event: &'static str,

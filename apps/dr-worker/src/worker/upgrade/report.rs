@@ -7,6 +7,8 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
+use crate::private_file;
+
 /// How far an upgrade has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -63,9 +65,7 @@ impl Report {
     /// # Errors
     /// If the directory can't be written.
     pub(crate) fn write(&self, lock: &Path) -> io::Result<()> {
-        let (path, new) = (beside(lock), lock.with_extension("upgrade.new"));
-        fs::write(&new, serde_json::to_vec(self)?)?;
-        fs::rename(&new, &path)
+        private_file::replace(&beside(lock), &serde_json::to_vec(self)?)
     }
 }
 
