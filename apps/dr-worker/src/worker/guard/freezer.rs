@@ -2,6 +2,9 @@
 //!
 //! In a cgroup of its own the kernel freezes the tree as a whole, and every process that is forked or moved there. Without
 //! one each process gets SIGSTOP, until a look at the whole tree finds none that runs: what is stopped forks no more.
+//!
+//! A process that has called vfork does not stop while its child, stopped itself, has not called exec. It does nothing
+//! either, so it counts as stopped once it has got the signal, as it does in a cgroup.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -50,6 +53,9 @@ impl Freezer {
         let mut all_rest = true;
         for pid in descendants(root)? {
             let Some(process) = Process::read(pid)?.filter(|process| !process.rests()) else { continue };
+            if self.stopped.get(&pid) == Some(&process.started) && process.waits_for_exec()? {
+                continue;
+            }
             all_rest = false;
             // An error means that it has ended, or that it is another user's: then the tree does not count as stopped.
             if kill(pid, Signal::SIGSTOP).is_ok() {
@@ -72,6 +78,53 @@ impl Freezer {
             if matches!(Process::read(pid), Ok(Some(process)) if process.started == started) {
                 let _ = kill(pid, Signal::SIGCONT);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Child, Command};
+
+    use super::*;
+
+    /// A shell, and another one below it that starts programs all the time, by vfork.
+    struct Tree(Child);
+
+    impl Tree {
+        fn start() -> Tree {
+            let script = "sh -c 'while :; do /bin/true; done'; :";
+            Tree(Command::new("sh").args(["-c", script]).spawn().expect("spawn"))
+        }
+
+        fn root(&self) -> Pid {
+            Pid::from_raw(self.0.id().cast_signed())
+        }
+    }
+
+    impl Drop for Tree {
+        fn drop(&mut self) {
+            for pid in descendants(self.root()).unwrap_or_default() {
+                let _ = kill(pid, Signal::SIGKILL);
+            }
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    #[test]
+    fn a_process_in_the_middle_of_starting_another_can_be_frozen() {
+        let tree = Tree::start();
+        let mut freezer = Freezer::default();
+        for round in 0..200 {
+            while descendants(tree.root()).expect("readable").len() < 2 {
+                std::thread::yield_now();
+            }
+            let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+            while !freezer.freeze(tree.root(), None).expect("readable") {
+                assert!(std::time::Instant::now() < deadline, "round {round}: it still runs");
+            }
+            freezer.thaw(None);
         }
     }
 }

@@ -52,6 +52,16 @@ impl Process {
         matches!(self.state, b'T' | b't' | b'Z' | b'X')
     }
 
+    /// Whether it has called vfork and waits for its child to call exec or to end. Until then it does nothing, not even stop.
+    ///
+    /// # Errors
+    /// If this can't be determined.
+    pub(crate) fn waits_for_exec(&self) -> io::Result<bool> {
+        // The function of the kernel that it sleeps in, by the names of several versions.
+        const WAITS: [&[u8]; 3] = [b"kernel_clone", b"wait_for_vfork_done", b"_do_fork"];
+        Ok(self.state == b'D' && read(self.pid, "wchan")?.is_some_and(|wchan| WAITS.contains(&&*wchan)))
+    }
+
     /// Whether all of its threads have ended and it only waits to be reaped.
     ///
     /// A process whose main thread has ended is also shown as a zombie while its other threads run. The number of
