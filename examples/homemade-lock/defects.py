@@ -225,7 +225,7 @@ def retried_create(stage):
     owners = {b.exists("%s/%s" % (stage.root, name)).ephemeralOwner for name in queue}
     first = stage.root + "/" + queue[0]
     stage.say("the queue: %s" % " ".join(queue))
-    stage.see(len(queue) == 2 and len(owners) == 1 and mine != first, "both are of A, which waits for its own first znode: nobody gets the lock")
+    stage.see(len(queue) == 2 and len(owners) == 1 and mine != first, "both are of A, which waits for its own first znode: no client gets the lock")
 
 
 def herd(stage):
