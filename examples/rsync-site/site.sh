@@ -21,6 +21,7 @@
 set -euo pipefail
 shopt -s inherit_errexit
 
+script=$(realpath "$0")
 source "${SITE_CONF:-/etc/dr-worker/rsync-site.conf}"
 cd "$SITE_DIR"
 
@@ -49,7 +50,7 @@ copy() {
 # The hooks and `follow` exclude each other. The lock lasts until the shell ends that has opened the file.
 lock() {
     exec 9>lock
-    flock --wait "$((4 * SILENT))" 9 || { say "another copy is under way"; exit "$UNREACHABLE"; }
+    flock --wait "$((2 * SILENT))" 9 || { say "another copy is under way"; exit "$UNREACHABLE"; }
 }
 
 # What the leadership of this site wrote and the other site does not have is kept, and listed.
@@ -67,14 +68,18 @@ keep_diverged() {
     fi
 }
 
-# Runs in a shell of its own (see `tried`), which ends at the first failure.
-pull() {
-    local begun token origin state own old
-    begun=$(now)
-    copy "$PEER/current/marker" peer 2>peer.error || { say "no marker from $PEER: $(head -n 1 peer.error)"; exit "$UNREACHABLE"; }
-    token=$(field peer token) origin=$(field peer origin) state=$(field peer state)
+# fetch FILE: the marker of the other site.
+fetch() {
+    copy "$PEER/current/marker" "$1" 2>"$1.error" ||
+        { say "no marker from $PEER: $(head -n 1 "$1.error")"; exit "$UNREACHABLE"; }
+    [[ $(field "$1" token) =~ ^[0-9]+$ && -n $(field "$1" origin) ]] ||
+        { say "the marker of $PEER is not valid"; exit "$UNREACHABLE"; }
+}
+
+# Ends if there is nothing to copy.
+decide() {
+    token=$(field "$peer" token) origin=$(field "$peer" origin) state=$(field "$peer" state)
     own=$(field current/marker token)
-    [[ $token =~ ^[0-9]+$ && -n $origin ]] || { say "the marker of $PEER is not valid"; exit "$UNREACHABLE"; }
     if [ "$origin" = "$SITE" ]; then
         say "the other site has a copy of the files of $SITE"
         exit "$NOTHING"
@@ -83,18 +88,30 @@ pull() {
         say "refused: the files of $origin are of token $token, and those here of token $own"
         exit "$NOTHING"
     fi
+}
+
+# Runs in a shell of its own (see `tried`), which ends at the first failure.
+pull() {
+    local peer=peer.$1 begun token origin state own old
+    begun=$(now)
+    # Without the lock: a site that does not answer delays no hook.
+    fetch "$peer"
+    decide
+    lock
+    # A hook may have been faster.
+    decide
     rm -rf next
     mkdir next
     # An unchanged file is a link to that of the former version. rsync never changes a file in place.
-    copy -a --fsync --link-dest="$SITE_DIR/current/files/" "$PEER/current/files/" next/files/ 2>peer.error ||
-        { say "the copy is not complete: $(head -n 1 peer.error)"; exit "$UNREACHABLE"; }
-    copy "$PEER/current/marker" peer.after 2>peer.error || { say "no marker after the copy"; exit "$UNREACHABLE"; }
-    if [ "$(field peer.after token) $(field peer.after origin)" != "$token $origin" ]; then
+    copy -a --fsync --link-dest="$SITE_DIR/current/files/" "$PEER/current/files/" next/files/ 2>"$peer.error" ||
+        { say "the copy is not complete: $(head -n 1 "$peer.error")"; exit "$UNREACHABLE"; }
+    fetch "$peer.after"
+    if [ "$(field "$peer.after" token) $(field "$peer.after" origin)" != "$token $origin" ]; then
         say "leadership has changed while the files were copied"
         exit "$UNREACHABLE"
     fi
     # The other site began with the final state of this one: then what differs was changed there.
-    if [ "$(field current/marker origin)" = "$SITE" ] && [ "$(field peer base)" != "$own final" ]; then keep_diverged "$own"; fi
+    if [ "$(field current/marker origin)" = "$SITE" ] && [ "$(field "$peer" base)" != "$own final" ]; then keep_diverged "$own"; fi
     # `state` was read before the copy: if it was final, nothing was written since.
     marker next token "$token" origin "$origin" state "$state" copied "$begun"
     old=$(readlink current || true)
@@ -123,9 +140,8 @@ follow() {
     local said='' error code
     trap 'exit 0' TERM INT
     while :; do
-        # Its shell releases the lock.
         set +e
-        error=$(set -e; { lock; pull; } 2>&1)
+        error=$(set -e; pull follow 2>&1)
         code=$?
         set -e
         if [ "$error $code" != "$said" ]; then
@@ -147,9 +163,9 @@ newest_token() {
 
 # before_takeover: this site leads now, and the job has not started.
 takeover() {
-    lock
     local code what base newest
-    tried pull
+    tried pull takeover
+    lock
     if [ ! -e current/marker ]; then
         say "there is no complete copy here"
         exit "$DECLINE"
@@ -234,8 +250,8 @@ status() {
 
 case ${1:-} in
     init | follow | takeover | stopped | leader | lag | status) "$1" ;;
-    pull) lock; pull ;;
+    pull) pull pull ;;
     # Warms up while the old leader still runs, so that the copy in `takeover` is short.
-    prepare) timeout 6 "$0" pull || true ;;
-    *) sed -n '2,/^set/{/^set/!s/^# \{0,1\}//p}' "$0" >&2; exit 64 ;;
+    prepare) timeout 6 "$script" pull || true ;;
+    *) sed -n '2,/^set/{/^set/!s/^# \{0,1\}//p}' "$script" >&2; exit 64 ;;
 esac

@@ -51,7 +51,7 @@ impl Example {
     }
 
     /// Ctrl-C in its terminal: all of its processes get the signal.
-    fn is_interrupted(mut self) {
+    fn interrupt(mut self) {
         let mut child = self.child.take().unwrap();
         let mut all = vec![child.id()];
         let mut next = 0;
@@ -91,7 +91,7 @@ async fn the_ledger_runs_under_two_workers_and_books_each_order_once() {
     example.types(" status ", "\"member\":\"west-1\"").await;
     example.types(" wait ", "").await;
     example.types(" check ", "Every order is booked once").await;
-    example.is_interrupted();
+    example.interrupt();
     for port in ports.ports() {
         assert!(
             std::net::TcpStream::connect(("127.0.0.1", *port)).is_err(),
@@ -113,5 +113,5 @@ async fn the_virtual_address_moves_between_two_hosts_of_the_example() {
     example.types(" curl ", "east-1 leads orders in term 1").await;
     example.types(" switchover ", "west-1").await;
     example.types(" curl ", "west-1 leads orders in term 2").await;
-    example.is_interrupted();
+    example.interrupt();
 }

@@ -352,7 +352,7 @@ fn the_example_starts_what_it_says_and_leaves_nothing() {
     let leads =
         |port| support::http(port, "GET", "/leader").is_ok_and(|(head, _)| support::code_of(&head) == 200);
     until("east-1 leads", || leads(reserved.ports()[0]));
-    example.is_interrupted();
+    example.interrupt();
     for port in reserved.ports() {
         assert!(
             std::net::TcpStream::connect(("127.0.0.1", *port)).is_err(),

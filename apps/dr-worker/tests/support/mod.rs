@@ -57,7 +57,7 @@ impl Example {
 
     /// Ctrl-C in its terminal: all of its processes get the signal. It ends as the shell expects of an interrupted program.
     #[track_caller]
-    pub(crate) fn is_interrupted(mut self) {
+    pub(crate) fn interrupt(mut self) {
         let mut all = vec![Pid::from_raw(self.0.id().cast_signed())];
         let mut next = 0;
         while let Some(pid) = all.get(next) {
