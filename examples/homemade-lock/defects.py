@@ -167,7 +167,7 @@ def expired(stage):
     leads["A"] = True
     a.add_listener(changed)
     stage.say("A has the lock")
-    # Whoever knows id and password of a session can close it. It ends as by its timeout.
+    # A client that knows id and password of a session can close it. It ends as by its timeout.
     other = stage.client("A again", client_id=a.client_id)
     other.stop()
     wait("A is connected again", lambda: changes and changes[-1] == KazooState.CONNECTED)
@@ -320,7 +320,7 @@ def blocked_callback(stage):
     a.exists(path, watch=is_free)
     former.delete(path)
     wait("A works", working.is_set)
-    stage.say("A has the lock, and works in the callback that has told it so")
+    stage.say("A has the lock, and works in the callback that reported the release")
     # An operator removes a lock that seems to hang.
     stage.clients[0].delete(path)
     take(b, path, "B")
