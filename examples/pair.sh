@@ -13,13 +13,16 @@ needs() {
     fi
 }
 
-if [ -z "${WORKER:-}" ]; then
-    (cd "$root" && cargo build --package dr-worker)
-    WORKER=${CARGO_TARGET_DIR:-$root/target}/debug/dr-worker
-fi
+# built PACKAGE: builds its program, and prints the path.
+built() {
+    (cd "$root" && cargo build --package "$1") >&2
+    echo "${CARGO_TARGET_DIR:-$root/target}/debug/$1"
+}
+WORKER=${WORKER:-$(built dr-worker)}
 
 dir=$(mktemp -d)
 declare -A pids=()
+on=()
 stop() {
     kill "$1" 2>/dev/null || true
     # A process that was stopped by hand receives it only when it is continued.
@@ -48,13 +51,14 @@ start() {
     pids[$name]=$!
 }
 
-# start_worker NAME SITE HTTP-PORT ZOOKEEPER-PORT VERB-OR-SETTING...: with worker.toml beside the script; east-1 has the server.
+# start_worker NAME SITE HTTP-PORT ZOOKEEPER-PORT VERB-OR-SETTING...: with $config, or worker.toml beside the script; east-1 has
+# the server. The command $on, if it is set, starts it on a host of its own.
 start_worker() {
     local name=$1 site=$2 http=$3 zookeeper=$4
     shift 4
     local verb=(run)
     if [ "$name" = east-1 ]; then verb=(dev --port "$zookeeper"); fi
-    start "$name" "$WORKER" --config "$here/worker.toml" --set "node.id=$name" --set "node.site=$site" \
+    start "$name" "${on[@]}" "$WORKER" --config "${config:-$here/worker.toml}" --set "node.id=$name" --set "node.site=$site" \
         --set "http.listen=127.0.0.1:$http" --set "zookeeper.connect=127.0.0.1:$zookeeper" \
         --set "node.state_dir=$dir/$name" "$@" "${verb[@]}"
 }

@@ -51,11 +51,13 @@ pub(crate) async fn run(args: &TestArgs) -> anyhow::Result<ExitCode> {
         // Tests that need one are skipped with a message without it.
         packages::offer("prometheus", "/usr/bin/promtool").await;
         packages::offer("haproxy", "/usr/sbin/haproxy").await;
+        packages::offer("rsync", "/usr/bin/rsync").await;
         packages::offer("chromium", "/usr/bin/chromium").await;
     }
     if packages.as_ref().is_none_or(|packages| packages.contains("e2e")) {
         packages::offer("dpkg-dev", "/usr/bin/dpkg-shlibdeps").await;
         packages::offer("systemd", "/usr/bin/systemd-analyze").await;
+        packages::offer("curl", "/usr/bin/curl").await;
     }
     let starts_programs = |packages: &BTreeSet<&str>| packages.contains("e2e");
     if packages.as_ref().is_none_or(starts_programs) {

@@ -390,7 +390,7 @@ fn the_example_starts_what_it_says_and_leaves_nothing() {
     until("the leader answers", || {
         Client::connect(reserved.ports()[0]).and_then(|mut client| client.ask()).is_some()
     });
-    drop(example);
+    example.interrupt();
     for port in reserved.ports() {
         assert!(TcpStream::connect(("127.0.0.1", *port)).is_err(), "the port {port} is still in use");
     }

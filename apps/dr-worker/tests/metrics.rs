@@ -347,7 +347,7 @@ fn the_example_starts_what_it_says_and_leaves_nothing() {
     };
     until("a leader is scraped", || query("sum(dr_leader)").is_some_and(|body| body.contains("\"1\"]")));
     until("both are scraped", || query("sum(up)").is_some_and(|body| body.contains("\"2\"]")));
-    drop(example);
+    example.interrupt();
     for port in reserved.ports() {
         assert!(http(*port, "GET", "/").is_err(), "the port {port} is still in use");
     }

@@ -54,6 +54,29 @@ impl Example {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::inherit());
         Self(command.spawn().expect("the example"))
     }
+
+    /// Ctrl-C in its terminal: all of its processes get the signal. It ends as the shell expects of an interrupted program.
+    #[track_caller]
+    pub(crate) fn interrupt(mut self) {
+        let mut all = vec![Pid::from_raw(self.0.id().cast_signed())];
+        let mut next = 0;
+        while let Some(pid) = all.get(next) {
+            let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+            all.extend(
+                children
+                    .unwrap_or_default()
+                    .split_ascii_whitespace()
+                    .map(|pid| Pid::from_raw(pid.parse().expect("a pid"))),
+            );
+            next += 1;
+        }
+        for pid in all {
+            // It may have ended.
+            let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT);
+        }
+        let status = self.0.wait().expect("its own child");
+        assert_eq!(status.code(), Some(128 + nix::sys::signal::Signal::SIGINT as i32), "{status}");
+    }
 }
 
 impl Drop for Example {
