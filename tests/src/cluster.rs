@@ -21,7 +21,7 @@ use crate::operator::Operator;
 use crate::places::{Places, Seat};
 use crate::process::Tree;
 use crate::programs;
-use crate::setup::{JOB, Setup, put};
+use crate::setup::{JOB, Setup, merge, put};
 use crate::shared_ensemble::ensemble;
 use crate::wait::{SOON, Wait, wait_for};
 use crate::worker::{Worker, state_dir};
@@ -416,17 +416,6 @@ fn write_own(path: &PathBuf, setup: &Setup, id: &str, site: &str, seat: &Seat, p
         merge(&mut table, own);
     }
     write(path, &table);
-}
-
-fn merge(into: &mut Table, from: &Table) {
-    for (key, value) in from {
-        match (into.get_mut(key), value) {
-            (Some(toml::Value::Table(known)), toml::Value::Table(more)) => merge(known, more),
-            _ => {
-                into.insert(key.clone(), value.clone());
-            }
-        }
-    }
 }
 
 fn write(path: &PathBuf, table: &Table) {

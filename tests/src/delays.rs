@@ -1,5 +1,5 @@
 //! Delays between workers on separate hosts: each reaches the others' HTTP endpoints through this process, which delays
-//! every request by the set delay of the link.
+//! every request by the set delay of the link. And delays between workers and servers of ZooKeeper.
 //!
 //! This needs no delay of packets in the kernel. Only requests are delayed; connections and answers pass at once.
 
@@ -41,7 +41,8 @@ impl Delays {
             let listener = TcpListener::bind((own, 0)).await.expect("a port for the relay");
             let port = listener.local_addr().expect("its port").port();
             ports.push(port);
-            relays.spawn(relay(listener, SocketAddr::from((*ip, port)), id, Arc::clone(&links)));
+            let (links, id) = (Arc::clone(&links), *id);
+            relays.spawn(relay(listener, SocketAddr::from((*ip, port)), move |peer| links.delay(peer, id)));
         }
         (Self { links, _relays: relays }, ports)
     }
@@ -74,16 +75,49 @@ impl Links {
     }
 }
 
-async fn relay(listener: TcpListener, to: SocketAddr, id: &'static str, links: Arc<Links>) {
+/// Servers that are far away from clients that reach them at these addresses: every request takes the set time longer.
+#[derive(Debug)]
+pub struct FarServers {
+    addresses: Vec<SocketAddr>,
+    _relays: JoinSet<()>,
+}
+
+impl FarServers {
+    /// A relay for each server, at `own`.
+    ///
+    /// # Panics
+    /// If no port is free.
+    pub async fn start(own: Ipv4Addr, servers: &[SocketAddr], delay: Duration) -> Self {
+        let mut relays = JoinSet::new();
+        let mut addresses = Vec::new();
+        for server in servers.iter().copied() {
+            let listener = TcpListener::bind((own, 0)).await.expect("a port for the relay");
+            addresses.push(listener.local_addr().expect("its address"));
+            relays.spawn(relay(listener, server, move |_| delay));
+        }
+        Self { addresses, _relays: relays }
+    }
+
+    /// Where clients reach them.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+}
+
+async fn relay(
+    listener: TcpListener,
+    to: SocketAddr,
+    delay: impl Fn(IpAddr) -> Duration + Clone + Send + Sync + 'static,
+) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             accepted = listener.accept() => {
                 let Ok((from, peer)) = accepted else { continue };
-                let links = Arc::clone(&links);
+                let delay = delay.clone();
                 connections.spawn(async move {
                     // The end of either side ends the relay.
-                    let _ = carry(from, peer.ip(), to, id, &links).await;
+                    let _ = carry(from, to, || delay(peer.ip())).await;
                 });
             }
             Some(_) = connections.join_next() => {}
@@ -91,18 +125,12 @@ async fn relay(listener: TcpListener, to: SocketAddr, id: &'static str, links: A
     }
 }
 
-async fn carry(
-    from: TcpStream,
-    peer: IpAddr,
-    to: SocketAddr,
-    id: &'static str,
-    links: &Links,
-) -> io::Result<()> {
+async fn carry(from: TcpStream, to: SocketAddr, delay: impl Fn() -> Duration) -> io::Result<()> {
     let to = TcpStream::connect(to).await?;
     from.set_nodelay(true)?;
     to.set_nodelay(true)?;
     let (mut requests, mut to_client) = from.into_split();
-    let (mut answers, mut to_worker) = to.into_split();
+    let (mut answers, mut to_server) = to.into_split();
     let there = async {
         let mut buffer = [0; 4096];
         loop {
@@ -110,8 +138,8 @@ async fn carry(
             if count == 0 {
                 return io::Result::Ok(());
             }
-            tokio::time::sleep(links.delay(peer, id)).await;
-            to_worker.write_all(&buffer[..count]).await?;
+            tokio::time::sleep(delay()).await;
+            to_server.write_all(&buffer[..count]).await?;
         }
     };
     tokio::select! {

@@ -129,6 +129,13 @@ impl Setup {
         self
     }
 
+    /// Sets all keys of this table, for all workers.
+    #[must_use]
+    pub fn with(mut self, table: &Table) -> Self {
+        merge(&mut self.common, table);
+        self
+    }
+
     /// Removes a key or a section, for its default.
     ///
     /// # Panics
@@ -149,12 +156,34 @@ impl Setup {
     /// As [`set`](Self::set).
     #[must_use]
     pub fn set_for(mut self, id: &'static str, key: &str, value: impl Into<Value>) -> Self {
+        put(self.own_of(id), key, value.into());
+        self
+    }
+
+    /// Sets all keys of this table, for one worker.
+    #[must_use]
+    pub fn with_for(mut self, id: &'static str, table: &Table) -> Self {
+        merge(self.own_of(id), table);
+        self
+    }
+
+    fn own_of(&mut self, id: &'static str) -> &mut Table {
         let at = self.own.iter().position(|(known, _)| *known == id).unwrap_or_else(|| {
             self.own.push((id, Table::new()));
             self.own.len() - 1
         });
-        put(&mut self.own[at].1, key, value.into());
-        self
+        &mut self.own[at].1
+    }
+}
+
+pub(crate) fn merge(into: &mut Table, from: &Table) {
+    for (key, value) in from {
+        match (into.get_mut(key), value) {
+            (Some(Value::Table(known)), Value::Table(more)) => merge(known, more),
+            _ => {
+                into.insert(key.clone(), value.clone());
+            }
+        }
     }
 }
 

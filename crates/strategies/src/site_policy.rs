@@ -5,8 +5,8 @@ use election_core::{SiteId, record::Cause};
 use crate::{
     pipeline::Pipeline,
     stages::{
-        FailedLast, FewerFailures, Incumbent, OldestBallot, OtherSite, Priority, SameSite, SiteAllowed,
-        SiteMinimum, SiteOrder, Software, Spread as SpreadStage, YoungestBallot,
+        FailedLast, FewerFailures, Incumbent, Minimum, OldestBallot, OtherSite, Priority, SameSite,
+        SiteAllowed, SiteMinimum, SiteOrder, Software, Spread as SpreadStage, YoungestBallot,
     },
 };
 
@@ -15,7 +15,8 @@ use crate::{
 pub(crate) struct SitePolicy {
     pub(crate) sites: Vec<SiteId>,
     pub(crate) forbidden_sites: Vec<SiteId>,
-    pub(crate) site_minimum: u32,
+    pub(crate) site_minimum: Minimum,
+    pub(crate) below_site_minimum: BelowSiteMinimum,
     pub(crate) on_leader_failure: OnLeaderFailure,
     pub(crate) auto_moves: AutoMoves,
     pub(crate) spread: Spread,
@@ -26,11 +27,32 @@ impl Default for SitePolicy {
         Self {
             sites: Vec::new(),
             forbidden_sites: Vec::new(),
-            site_minimum: 1,
+            site_minimum: Minimum::All(1),
+            below_site_minimum: BelowSiteMinimum::default(),
             on_leader_failure: OnLeaderFailure::default(),
             auto_moves: AutoMoves::default(),
             spread: Spread::default(),
         }
+    }
+}
+
+/// The members of a site with fewer fit members than its `site_minimum`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum BelowSiteMinimum {
+    /// They go after those of the sites with enough.
+    #[default]
+    Last,
+    /// None of them is elected. One that leads already stays.
+    Never,
+}
+
+impl BelowSiteMinimum {
+    /// The word of each in a policy as text.
+    pub const WORDS: [(&'static str, Self); 2] = [("last", Self::Last), ("never", Self::Never)];
+
+    /// Its word.
+    pub fn as_str(self) -> &'static str {
+        word_of(self, &Self::WORDS)
     }
 }
 
@@ -154,17 +176,27 @@ impl SitePolicy {
     /// The filters of every pipeline.
     pub(crate) fn fit(&self) -> Pipeline {
         let pipeline = Pipeline::new();
-        match self.forbidden_sites.as_slice() {
+        let pipeline = match self.forbidden_sites.as_slice() {
             [] => pipeline,
             forbidden => pipeline.filter(SiteAllowed::except(forbidden.iter().cloned())),
+        };
+        match self.below_site_minimum {
+            BelowSiteMinimum::Never if !self.site_minimum.is_none() => pipeline.filter(self.enough()),
+            _ => pipeline,
         }
     }
 
+    fn enough(&self) -> SiteMinimum {
+        SiteMinimum::new(self.site_minimum.clone(), self.site_order())
+    }
+
+    /// Whether `sites` or `forbidden_sites` name this site.
+    pub(crate) fn names(&self, site: &SiteId) -> bool {
+        self.sites.contains(site) || self.forbidden_sites.contains(site)
+    }
+
     pub(crate) fn enough_first(&self, pipeline: Pipeline) -> Pipeline {
-        match self.site_minimum {
-            0 | 1 => pipeline,
-            least => pipeline.compare(SiteMinimum::new(least, self.site_order())),
-        }
+        if self.site_minimum.is_none() { pipeline } else { pipeline.compare(self.enough()) }
     }
 
     /// The preferences of sites before any order of them.
@@ -182,7 +214,7 @@ impl SitePolicy {
 
     /// The stages before the order of a round after a failure.
     fn after_failure(&self) -> Pipeline {
-        let pipeline = if self.site_minimum > 1 || self.spread == Spread::Sites {
+        let pipeline = if !self.site_minimum.is_none() || self.spread == Spread::Sites {
             // Not the member that failed, even if it is the last of its site.
             self.sites_first(self.fit().compare(FailedLast))
         } else {
@@ -208,11 +240,16 @@ mod tests {
 
     #[test]
     fn forbidden_sites_and_the_site_minimum_are_part_of_every_pipeline() {
-        for auto_moves in [AutoMoves::None, AutoMoves::InSite, AutoMoves::All] {
+        let all = [AutoMoves::None, AutoMoves::InSite, AutoMoves::All];
+        let below = [(BelowSiteMinimum::Last, ""), (BelowSiteMinimum::Never, " site-minimum")];
+        for (auto_moves, (below_site_minimum, filter)) in
+            all.into_iter().flat_map(|moves| below.map(|below| (moves, below)))
+        {
             let policy = SitePolicy {
                 sites: sites(["east", "west"]),
                 forbidden_sites: sites(["north"]),
-                site_minimum: 2,
+                site_minimum: Minimum::All(2),
+                below_site_minimum,
                 auto_moves,
                 ..SitePolicy::default()
             };
@@ -221,17 +258,14 @@ mod tests {
                 let stages: Vec<_> = pipeline.for_cause(cause).stages().collect();
                 let ahead = match cause {
                     // The failed or staying member has its rank before.
-                    _ if cause.is_failure() => "site-allowed failed-last site-minimum",
-                    Cause::BetterCandidate if auto_moves == AutoMoves::None => {
-                        "site-allowed incumbent site-minimum"
-                    }
-                    Cause::BetterCandidate if auto_moves == AutoMoves::InSite => {
-                        "site-allowed same-site site-minimum"
-                    }
-                    _ => "site-allowed site-minimum",
+                    _ if cause.is_failure() => "failed-last site-minimum",
+                    Cause::BetterCandidate if auto_moves == AutoMoves::None => "incumbent site-minimum",
+                    Cause::BetterCandidate if auto_moves == AutoMoves::InSite => "same-site site-minimum",
+                    _ => "site-minimum",
                 };
                 let all = stages.join(" ");
-                let ahead = format!("healthy priority not-excluded site-healthy site-open {ahead} ");
+                let fit = "healthy priority not-excluded site-healthy site-open site-allowed";
+                let ahead = format!("{fit}{filter} {ahead} ");
                 assert!(all.starts_with(&ahead), "{cause}: {all}");
             }
         }

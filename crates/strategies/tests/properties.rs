@@ -14,7 +14,7 @@ use election_core::{
 };
 use proptest::{prelude::*, sample::subsequence};
 use strategies::{
-    AutoMoves, OnLeaderFailure, Pipeline, PolicySpec, Spread, Steadiness,
+    AutoMoves, BelowSiteMinimum, OnLeaderFailure, Pipeline, PolicySpec, Spread, Steadiness,
     spec::{Inputs, Value},
     stages::{self, Distance, Latency},
     testing::{NOW_MS, View, ballot, exclusion, previous, sites, with_attributes},
@@ -583,7 +583,7 @@ fn any_that_looks_around() -> impl Strategy<Value = Pipeline> {
         let fit =
             Pipeline::bare().filter(stages::Healthy).filter(stages::Priority).filter(stages::NotExcluded);
         let pipeline = match which {
-            0 => fit.compare(stages::SiteMinimum::new(least, order.clone())),
+            0 => fit.compare(stages::SiteMinimum::new(stages::Minimum::All(least), order.clone())),
             1 => fit.compare(stages::LeaderOf::with(jobs, stages::Within::Site)),
             _ => fit.compare(stages::LeaderOf::apart_from(jobs, stages::Within::Site)),
         };
@@ -637,6 +637,34 @@ proptest! {
         let enough = |site: &str| fit_members(&view, &ranking, site) >= least as usize;
         let site = first.named.site.as_str();
         prop_assert!(enough(site) || ranking.order.iter().all(|r| !enough(r.named.site.as_str())), "{:?}", ranking);
+    }
+
+    /// Where it is required, the leader is the only one that may be in a site with too few.
+    #[test]
+    fn no_member_of_a_site_below_its_required_minimum_is_chosen(
+        least in prop::collection::vec(1..5_u32, SITES.len()),
+        policy in any_policy(),
+        view in any_view(),
+    ) {
+        let view = View { members: distinct(view.members.clone()), ..view };
+        let each = sites(SITES).into_iter().zip(least.iter().copied());
+        let policy = policy.with_site_minimums(each);
+        let preferred = policy.strategy().rank(&view.round());
+        let required = policy.with_below_site_minimum(BelowSiteMinimum::Never).strategy().rank(&view.round());
+        // It only takes away, each with its reason, and never the incumbent.
+        let kept: Vec<_> = order(&preferred).into_iter().filter(|one| required.refusal(one).is_none()).collect();
+        prop_assert_eq!(order(&required), kept);
+        for refused in required.refused.iter().filter(|refused| refused.stage == "site-minimum") {
+            prop_assert_eq!(refused.ground, Ground::State);
+            prop_assert!(view.incumbent.as_ref() != Some(&refused.named.ballot), "{:?}", refused);
+            prop_assert!(refused.reason.contains(&format!("site {} has", refused.named.site)), "{:?}", refused);
+        }
+        // If a member can lead its whole site can, so far as the site is concerned.
+        let not_here = |site: &str| required.refused.iter().any(|r| r.stage == "site-minimum" && r.named.site.as_str() == site);
+        let chosen = required.order.iter().filter(|r| view.incumbent.as_ref() != Some(&r.named.ballot));
+        for ranked in chosen {
+            prop_assert!(!not_here(ranked.named.site.as_str()), "{:?}", required);
+        }
     }
 
     #[test]

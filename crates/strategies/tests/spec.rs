@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use election_core::record::Cause;
 use strategies::{
-    AutoMoves, OnLeaderFailure, PolicySpec, Spread,
+    AutoMoves, BelowSiteMinimum, OnLeaderFailure, PolicySpec, Spread,
     spec::{Inputs, Needs, Value},
 };
 
@@ -41,6 +41,12 @@ fn text_and_code_make_the_same_policy() {
                 .with_on_leader_failure(OnLeaderFailure::SameSiteFirst)
                 .with_auto_moves(AutoMoves::InSite)
                 .with_spread(Spread::Sites),
+        ),
+        (
+            "site_minimum = { east = 2, west = 3 }\nbelow_site_minimum = 'never'",
+            PolicySpec::default()
+                .with_site_minimums(sites(&["east", "west"]).into_iter().zip(2..))
+                .with_below_site_minimum(BelowSiteMinimum::Never),
         ),
     ] {
         assert_eq!(read(text), policy);
@@ -124,7 +130,7 @@ fn what_is_wrong_is_said_with_its_key_and_what_would_be_valid() {
         (
             "colour = 1",
             &[
-                "colour: unknown key; valid here: sites, forbidden_sites, site_minimum, on_leader_failure, auto_moves, spread, pipelines, pipeline, rules, strategy",
+                "colour: unknown key; valid here: sites, forbidden_sites, site_minimum, below_site_minimum, on_leader_failure, auto_moves, spread, pipelines, pipeline, rules, strategy",
             ],
         ),
         ("auto_moves = 'soon'", &[r#"auto_moves: "soon" is not known; valid: "none", "in-site", "all""#]),
@@ -359,7 +365,17 @@ fn what_is_said_of_sites_holds_in_each_pipeline() {
         format!("{fit} failed-last site-minimum priority member-id")
     );
     assert_eq!(stages(&spec, Cause::Startup), format!("{fit} class site-minimum same-site class member-id"));
-    assert!(!stages(&read("site_minimum = 1"), Cause::Startup).contains("site-minimum"));
+    for none in ["site_minimum = 1", "site_minimum = { east = 1 }\nbelow_site_minimum = 'never'"] {
+        assert!(!stages(&read(none), Cause::Startup).contains("site-minimum"), "{none}");
+    }
+    // The condition is a filter of every pipeline, of a rule's too.
+    let keys = "site_minimum = { east = 2 }\nbelow_site_minimum = 'never'\n";
+    let spec = read_with_all(&format!("{keys}pipeline = ['class']\n{rule}"));
+    for cause in Cause::ALL {
+        let stages = stages(&spec, cause);
+        let fit = "healthy priority not-excluded site-healthy site-open site-minimum ";
+        assert!(stages.starts_with(fit) && stages.matches(" site-minimum").count() == 2, "{cause}: {stages}");
+    }
 
     let cases: &[(&str, &[&str])] = &[
         (
@@ -368,6 +384,25 @@ fn what_is_said_of_sites_holds_in_each_pipeline() {
         ),
         ("forbidden_sites = ['a', 'a']", &["forbidden_sites[1]: \"a\" is listed twice; name each site once"]),
         ("site_minimum = 0", &["site_minimum: the integer 0 is out of range; 1 to 1000 is valid"]),
+        (
+            "sites = ['east']\nforbidden_sites = ['lab']\nsite_minimum = { lab = 2, west = 2 }",
+            &["site_minimum: it names the site \"west\", which is not in sites"],
+        ),
+        (
+            "site_minimum = { east = 0, 'w t' = 2 }",
+            &[
+                "site_minimum.east: the integer 0 is out of range; 1 to 1000 is valid",
+                "site_minimum.w t: the site \"w t\" is not usable: it contains white space or a control character",
+            ],
+        ),
+        (
+            "site_minimum = '2'",
+            &["site_minimum: expected an integer, or a table such as { east = 2 }, found \"2\""],
+        ),
+        (
+            "site_minimum = 2\nbelow_site_minimum = 'leave'",
+            &["below_site_minimum: \"leave\" is not known; valid: \"last\", \"never\""],
+        ),
         (
             "pipeline = ['site-minimum', 'site-allowed']",
             &[

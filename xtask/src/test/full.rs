@@ -6,11 +6,12 @@ use super::bare;
 use crate::cargo::{self, cargo};
 
 /// The length of repeated tests, unless these variables are set.
-pub(super) const LONG: [(&str, &str); 8] = [
+pub(super) const LONG: [(&str, &str); 9] = [
     ("CROWD", "5000"),
     ("CUTS", "20"),
     ("ROLLING_RESTARTS", "10"),
     ("UPGRADES", "100"),
+    ("SHAPES", "all"),
     ("SIM_SEEDS", "20000"),
     ("TREES", "60"),
     ("ZK_TESTKIT_DIFFERENTIAL_SECONDS", "60"),

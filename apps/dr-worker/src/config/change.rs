@@ -40,6 +40,7 @@ pub(super) const EFFECTS: &[(Effect, &[&str])] = &[
             "policy.sites",
             "policy.forbidden_sites",
             "policy.site_minimum",
+            "policy.below_site_minimum",
             "policy.on_leader_failure",
             "policy.auto_moves",
             "policy.confirm",

@@ -5,7 +5,7 @@ use election_core::{
     strategy::Strategy,
 };
 use strategies::{
-    AutoMoves, Pipeline, PolicySpec,
+    AutoMoves, BelowSiteMinimum, Pipeline, PolicySpec,
     meter::Publishing,
     spec::{self, Inputs, Needs, Value, Wrong},
 };
@@ -48,10 +48,11 @@ impl Default for PolicyConfig {
 }
 
 /// The keys that only the recipe `elector` uses.
-const DECISIONS: [&str; 20] = [
+const DECISIONS: [&str; 21] = [
     "sites",
     "forbidden_sites",
     "site_minimum",
+    "below_site_minimum",
     "on_leader_failure",
     "auto_moves",
     "confirm",
@@ -151,6 +152,14 @@ impl PolicyConfig {
                 policy.who.auto_moves().as_str()
             );
             section.problem("confirm", message);
+        }
+        // A job may have no minimum where [policy] makes it a condition.
+        if policy.who.below_site_minimum() == BelowSiteMinimum::Never
+            && policy.who.site_minimum().is_none()
+            && section.has("below_site_minimum")
+        {
+            let message = "it has no effect while site_minimum is 1; set that too, such as 2 or { east = 2 }";
+            section.problem("below_site_minimum", message);
         }
         // A job's own value only: that of [policy] is reported there.
         let slots = policy.election.slots;

@@ -21,7 +21,7 @@ use over::ORDER;
 pub use over::put_over;
 use own::Own;
 pub(crate) use reader::{Factory, Registered};
-use reader::{Findings, text, word};
+use reader::{Findings, text, whole, word};
 pub use reader::{SpecError, Step, Table, Wrong};
 pub(crate) use stage::is_built_in;
 pub use stage::stages;
@@ -31,8 +31,8 @@ pub use value::Value;
 use crate::{
     meter::Publishing,
     pipeline::Pipeline,
-    site_policy::{AutoMoves, OnLeaderFailure, SitePolicy, Spread},
-    stages::{Distance, FailedLast, Incumbent, SameSite},
+    site_policy::{AutoMoves, BelowSiteMinimum, OnLeaderFailure, SitePolicy, Spread},
+    stages::{Distance, FailedLast, Incumbent, Minimum, SameSite},
 };
 
 /// A whole policy: the sites, the pipeline, and the rules for certain causes. [`pipeline`](Self::pipeline) makes the
@@ -116,10 +116,11 @@ impl Needs {
 }
 
 /// The keys of a policy, all of them optional.
-pub const KEYS: [&str; 10] = [
+pub const KEYS: [&str; 11] = [
     "sites",
     "forbidden_sites",
     "site_minimum",
+    "below_site_minimum",
     "on_leader_failure",
     "auto_moves",
     "spread",
@@ -129,7 +130,7 @@ pub const KEYS: [&str; 10] = [
     "strategy",
 ];
 
-/// The largest `site_minimum`.
+/// The largest `site_minimum` of a site.
 pub const MAX_SITE_MINIMUM: u32 = 1000;
 
 impl PolicySpec {
@@ -155,12 +156,16 @@ impl PolicySpec {
         let sites = SitePolicy {
             sites: table.with("sites", read_sites).unwrap_or_default(),
             forbidden_sites: table.with("forbidden_sites", read_sites).unwrap_or_default(),
-            site_minimum: table.whole("site_minimum", 1, MAX_SITE_MINIMUM).unwrap_or(1),
+            site_minimum: table.with("site_minimum", read_minimum).unwrap_or(Minimum::All(1)),
+            below_site_minimum: table
+                .word("below_site_minimum", &BelowSiteMinimum::WORDS)
+                .unwrap_or_default(),
             on_leader_failure: table.word("on_leader_failure", &OnLeaderFailure::WORDS).unwrap_or_default(),
             auto_moves: table.word("auto_moves", &AutoMoves::WORDS).unwrap_or_default(),
             spread: table.word("spread", &Spread::WORDS).unwrap_or_default(),
         };
         check_forbidden(&sites, table);
+        check_minimum(&sites, table);
         table.findings.sites.clone_from(&sites.sites);
         let named = table.with("pipelines", read_named).unwrap_or_default();
         let pipeline = table.with("pipeline", |value, findings| read_pipeline(value, &named, findings));
@@ -325,6 +330,42 @@ fn check_forbidden(sites: &SitePolicy, table: &mut Table<'_, '_>) {
     }
 }
 
+/// A number for all sites, or a table of numbers by site.
+fn read_minimum(value: &Value, findings: &mut Findings) -> Option<Minimum> {
+    let number = |value: &Value, findings: &mut Findings| whole(value, findings, 1..=MAX_SITE_MINIMUM);
+    match value {
+        Value::Whole(_) => number(value, findings).map(Minimum::All),
+        Value::Table(sites) => {
+            let read = |(name, value): (&String, &Value)| {
+                findings.at(Step::Key(name.clone()), |findings| match SiteId::new(name.clone()) {
+                    Ok(site) => Some((site, number(value, findings)?)),
+                    Err(error) => {
+                        findings.say(error.to_string());
+                        None
+                    }
+                })
+            };
+            Some(Minimum::Each(sites.iter().filter_map(read).collect()))
+        }
+        other => {
+            findings.say(format!(
+                "expected an integer, or a table such as {{ east = 2 }}, found {}",
+                other.found()
+            ));
+            None
+        }
+    }
+}
+
+/// A number for a site that is not in the order of sites is likely to be a typing error.
+fn check_minimum(sites: &SitePolicy, table: &mut Table<'_, '_>) {
+    let Minimum::Each(each) = &sites.site_minimum else { return };
+    for site in each.keys().filter(|site| !sites.sites.is_empty() && !sites.names(site)) {
+        let message = format!("it names the site {:?}, which is not in sites", site.as_str());
+        table.findings.say_of("site_minimum", message);
+    }
+}
+
 /// Besides a whole strategy nothing else can order the candidates; filters can refuse some.
 fn check_beside(strategy: &str, pipeline: &[StageSpec], table: &mut Table<'_, '_>) {
     for key in ORDER.into_iter().filter(|key| *key != "pipeline") {
@@ -355,8 +396,7 @@ fn check_hours<'a>(
     }
     for stage in stages {
         let StageSpec::Hours(hours) = stage else { continue };
-        let is_known = |site: &SiteId| sites.sites.contains(site) || sites.forbidden_sites.contains(site);
-        for site in hours.sites().filter(|site| !is_known(site)) {
+        for site in hours.sites().filter(|site| !sites.names(site)) {
             let message = format!("\"hours\" names the site {:?}, which is not in sites", site.as_str());
             table.findings.say_of(key, message);
         }

@@ -1,6 +1,6 @@
 //! Reads tables, and collects all problems instead of stopping at the first.
 
-use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, ops::RangeInclusive, sync::Arc, time::Duration};
 
 use election_core::SiteId;
 
@@ -208,17 +208,7 @@ impl<'a, 'f> Table<'a, 'f> {
 
     /// A number without a fraction, from `least` to `most`.
     pub fn whole(&mut self, key: &'static str, least: u32, most: u32) -> Option<u32> {
-        self.with(key, |value, findings| {
-            let Value::Whole(number) = value else {
-                findings.say(format!("expected an integer, found {}", value.found()));
-                return None;
-            };
-            let number = u32::try_from(*number).ok().filter(|number| (least..=most).contains(number));
-            if number.is_none() {
-                findings.say(format!("{} is out of range; {least} to {most} is valid", value.found()));
-            }
-            number
-        })
+        self.with(key, |value, findings| whole(value, findings, least..=most))
     }
 
     /// Any number.
@@ -256,6 +246,20 @@ pub(super) fn micros(value: &Value, findings: &mut Findings) -> Option<u64> {
         findings.say(format!("expected a duration such as \"500us\" or \"2ms\", found {}", value.found()));
     }
     parsed
+}
+
+/// A number without a fraction, within these.
+pub(super) fn whole(value: &Value, findings: &mut Findings, valid: RangeInclusive<u32>) -> Option<u32> {
+    let Value::Whole(number) = value else {
+        findings.say(format!("expected an integer, found {}", value.found()));
+        return None;
+    };
+    let number = u32::try_from(*number).ok().filter(|number| valid.contains(number));
+    if number.is_none() {
+        let (least, most) = valid.into_inner();
+        findings.say(format!("{} is out of range; {least} to {most} is valid", value.found()));
+    }
+    number
 }
 
 /// One text or an array of them, which is not empty.

@@ -3,7 +3,10 @@
 use election_core::SiteId;
 
 use super::{PolicySpec, value::Value};
-use crate::site_policy::{AutoMoves, OnLeaderFailure, Spread};
+use crate::{
+    site_policy::{AutoMoves, BelowSiteMinimum, OnLeaderFailure, Spread},
+    stages::Minimum,
+};
 
 impl PolicySpec {
     /// The usual policy for these sites, the most preferred first. Members of other sites come after all of them.
@@ -23,7 +26,21 @@ impl PolicySpec {
     /// A site with fewer fit members than this goes after the sites that have as many. 1 by default: no minimum.
     #[must_use]
     pub fn with_site_minimum(mut self, members: u32) -> Self {
-        self.sites.site_minimum = members;
+        self.sites.site_minimum = Minimum::All(members);
+        self
+    }
+
+    /// The same with a number for each of these sites; 1 in all others.
+    #[must_use]
+    pub fn with_site_minimums(mut self, members: impl IntoIterator<Item = (SiteId, u32)>) -> Self {
+        self.sites.site_minimum = Minimum::Each(members.into_iter().collect());
+        self
+    }
+
+    /// Sets whether members of a site below its minimum are elected at all.
+    #[must_use]
+    pub fn with_below_site_minimum(mut self, below: BelowSiteMinimum) -> Self {
+        self.sites.below_site_minimum = below;
         self
     }
 
@@ -58,9 +75,14 @@ impl PolicySpec {
         &self.sites.forbidden_sites
     }
 
-    /// The number of fit members below which a site goes after others.
-    pub fn site_minimum(&self) -> u32 {
-        self.sites.site_minimum
+    /// The number of fit members that is enough in a site.
+    pub fn site_minimum(&self) -> &Minimum {
+        &self.sites.site_minimum
+    }
+
+    /// Whether members of a site below its minimum are elected at all.
+    pub fn below_site_minimum(&self) -> BelowSiteMinimum {
+        self.sites.below_site_minimum
     }
 
     /// The member that follows a leader that failed.
@@ -79,14 +101,21 @@ impl PolicySpec {
     }
 
     /// The settings of sites as text would have them, each with its key: what is not set has its default.
-    pub fn settings(&self) -> [(&'static str, Value); 6] {
+    pub fn settings(&self) -> [(&'static str, Value); 7] {
         let text = |text: &str| Value::Text(text.to_owned());
         let list = |sites: &[SiteId]| Value::List(sites.iter().map(|site| text(site.as_str())).collect());
         let sites = &self.sites;
+        let minimum = match &sites.site_minimum {
+            Minimum::All(least) => Value::Whole((*least).into()),
+            Minimum::Each(each) => Value::Table(
+                each.iter().map(|(site, least)| (site.to_string(), Value::Whole((*least).into()))).collect(),
+            ),
+        };
         [
             ("sites", list(&sites.sites)),
             ("forbidden_sites", list(&sites.forbidden_sites)),
-            ("site_minimum", Value::Whole(sites.site_minimum.into())),
+            ("site_minimum", minimum),
+            ("below_site_minimum", text(sites.below_site_minimum.as_str())),
             ("on_leader_failure", text(sites.on_leader_failure.as_str())),
             ("auto_moves", text(sites.auto_moves.as_str())),
             ("spread", text(sites.spread.as_str())),

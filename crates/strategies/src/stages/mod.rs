@@ -8,7 +8,7 @@
 //! | [`SiteHealthy`] | filter | its site has not failed as a whole, nor too often recently |
 //! | [`SiteOpen`] | filter | its site is not drained, and it is not being serviced |
 //! | [`SiteAllowed`] | filter | its site is none of those that the policy forbids |
-//! | [`SiteMinimum`] | comparison | sites with enough fit members before those with too few |
+//! | [`SiteMinimum`] | filter, comparison | sites with enough fit members before those with too few, or only those |
 //! | [`Hours`] | comparison | sites within their hours before those outside |
 //! | [`SiteOrder`] | comparison | the sites in order, the operators' preferred one before them |
 //! | [`Spread`] | comparison | fewer leaders of other slots in its site |
@@ -79,7 +79,7 @@ pub use score::{Missing, Score, ScoreError, Term};
 pub use share::Share;
 pub use site_allowed::SiteAllowed;
 pub use site_healthy::SiteHealthy;
-pub use site_minimum::SiteMinimum;
+pub use site_minimum::{Minimum, SiteMinimum};
 pub use site_open::SiteOpen;
 pub use site_order::SiteOrder;
 pub use software::{FirstVersion, Software, Version};

@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use election_core::{
     SiteId,
     record::{Cause, MemberRecord},
@@ -7,8 +9,37 @@ use election_core::{
 use super::{Healthy, NotExcluded, Priority, SiteOrder, failed};
 use crate::stage::{Comparison, Filter, Standing};
 
-/// Sites with enough fit members go before those with too few: a site whose only member leads has no other one to take
-/// over.
+/// The number of fit members of a site that is enough.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Minimum {
+    /// The same number in all sites.
+    All(u32),
+    /// A number for each of these sites; 1 in the others.
+    Each(BTreeMap<SiteId, u32>),
+}
+
+impl Minimum {
+    fn of(&self, site: &SiteId) -> u32 {
+        match self {
+            Self::All(least) => *least,
+            Self::Each(sites) => sites.get(site).copied().unwrap_or(1),
+        }
+    }
+
+    /// Whether one member is enough in all sites.
+    pub fn is_none(&self) -> bool {
+        match self {
+            Self::All(least) => *least <= 1,
+            Self::Each(sites) => sites.values().all(|least| *least <= 1),
+        }
+    }
+}
+
+/// As a comparison: sites with enough fit members go before those with too few. A site whose only member leads has no
+/// other one to take over.
+/// As a filter: it refuses the members of sites with too few. The incumbent passes, so a leader stays when another
+/// member of its site fails.
+///
 /// Fit members are healthy, have a priority above 0 and no exclusion, or lead other slots. A closed site is not counted
 /// differently: filters handle it. The incumbent counts like the others. A leader that hands over as planned counts
 /// although it is no candidate; a leader that failed does not. The count does not depend on the leader: a move does not
@@ -17,7 +48,7 @@ use crate::stage::{Comparison, Filter, Standing};
 /// depends on the other candidates: when one joins or leaves, whole sites can change their order.
 #[derive(Clone, Debug)]
 pub struct SiteMinimum {
-    least: u32,
+    least: Minimum,
     order: SiteOrder,
 }
 
@@ -25,9 +56,9 @@ impl SiteMinimum {
     /// The name of the stage.
     pub const NAME: &'static str = "site-minimum";
 
-    /// This number is enough. The first decision is worth waiting for while the first open site of `order` has members
-    /// that can lead, but too few.
-    pub fn new(least: u32, order: SiteOrder) -> Self {
+    /// This is enough. The first decision is worth waiting for while the first open site of `order` has members that can
+    /// lead, but too few.
+    pub fn new(least: Minimum, order: SiteOrder) -> Self {
         Self { least, order }
     }
 
@@ -51,15 +82,26 @@ impl SiteMinimum {
     }
 
     fn has_enough(&self, site: &SiteId, round: &Round<'_>) -> bool {
-        let least = self.least as usize;
+        let least = self.least.of(site) as usize;
         // Not further than needed: this runs for each candidate.
         Self::fit(site, round).take(least).count() == least
     }
 
     fn words(&self, site: &SiteId, round: &Round<'_>) -> String {
-        let (count, least) = (Self::fit(site, round).count(), self.least);
+        let (count, least) = (Self::fit(site, round).count(), self.least.of(site));
         let members = if count == 1 { "member" } else { "members" };
         format!("site {site} has {count} fit {members} of at least {least}")
+    }
+}
+
+impl Filter for SiteMinimum {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn refuse(&self, candidate: &MemberRecord, round: &Round<'_>) -> Option<String> {
+        let passes = round.incumbent == Some(&candidate.ballot) || self.has_enough(&candidate.site, round);
+        (!passes).then(|| format!("{} (below_site_minimum)", self.words(&candidate.site, round)))
     }
 }
 
@@ -94,11 +136,21 @@ mod tests {
     use super::*;
     use crate::{
         Pipeline,
-        testing::{View, ballot, exclusion, member, order, previous, sites, unhealthy, with_priority},
+        testing::{
+            View, ballot, exclusion, member, order, previous, refused, sites, unhealthy, with_priority,
+        },
     };
 
+    fn stage(least: Minimum) -> SiteMinimum {
+        SiteMinimum::new(least, SiteOrder::new(sites(["east", "west"])))
+    }
+
     fn two() -> Pipeline {
-        Pipeline::new().compare(SiteMinimum::new(2, SiteOrder::new(sites(["east", "west"]))))
+        Pipeline::new().compare(stage(Minimum::All(2)))
+    }
+
+    fn required(least: Minimum) -> Pipeline {
+        Pipeline::new().filter(stage(least.clone())).compare(stage(least))
     }
 
     fn west(also: impl IntoIterator<Item = MemberRecord>) -> View {
@@ -172,6 +224,52 @@ mod tests {
             assert_eq!(count(&view), usize::from(!cause.is_failure()), "{cause}");
             view.failed = None;
         }
+    }
+
+    #[test]
+    fn each_site_can_have_a_number_of_its_own() {
+        let each = |east| Minimum::Each([(sites(["east"]).remove(0), east)].into());
+        let view = west([member("a-1", "east", 1)]);
+        assert_eq!(
+            order(&Pipeline::new().compare(stage(each(2))), &view)[2],
+            "a-1: site east has 1 fit member of at least 2"
+        );
+        assert!(order(&Pipeline::new().compare(stage(each(1))), &view)[0].starts_with("a-1"));
+        assert!(each(1).is_none() && Minimum::All(1).is_none());
+        assert!(!each(2).is_none() && !Minimum::All(2).is_none());
+    }
+
+    #[test]
+    fn where_it_is_required_no_member_of_a_short_site_is_chosen() {
+        let mut view = west([member("a-1", "east", 1)]);
+        let why = "a-1 (site-minimum): site east has 1 fit member of at least 2 (below_site_minimum)";
+        for cause in Cause::ALL {
+            view.cause = cause;
+            assert_eq!(refused(&required(Minimum::All(2)), &view), [why], "{cause}");
+        }
+        // No site has enough: no member is chosen, not even one that an operator names.
+        view.members.retain(|member| member.site.as_str() == "east");
+        view.ordered = Some(ballot(1));
+        assert_eq!(order(&required(Minimum::All(2)), &view), [""; 0]);
+        assert_eq!(refused(&required(Minimum::All(2)), &view), [why]);
+    }
+
+    #[test]
+    fn where_it_is_required_a_leader_stays_when_its_spare_fails_and_has_no_successor_there() {
+        let view = west([member("a-1", "east", 1), unhealthy("a-2", "east", 2, "full")]);
+        let leading = View { incumbent: Some(ballot(1)), ..view }.because(Cause::BetterCandidate);
+        let ranking = required(Minimum::All(2)).rank(&leading.round());
+        assert!(ranking.refusal(&ballot(1)).is_none(), "{ranking:?}");
+        // With auto_moves = "all" the move to a better site waits as any such move.
+        assert_eq!(ranking.first().unwrap().named.site.as_str(), "west");
+
+        // It is lost while its spare is there again: the failed leader does not count.
+        let view = west([member("a-1", "east", 1), member("a-2", "east", 2)]).after_loss_of("a-1");
+        let successors = order(&required(Minimum::All(2)), &view);
+        assert!(successors.iter().all(|line| line.starts_with("w-")), "{successors:?}");
+        // A leader that hands over as planned counts: a restart does not change the site.
+        let planned = view.because(Cause::LeaderShutdown);
+        assert!(order(&required(Minimum::All(2)), &planned).iter().any(|line| line.starts_with("a-2")));
     }
 
     #[test]

@@ -203,6 +203,18 @@ fn a_job_leaves_out_the_sites_that_it_forbids() {
         .refused(&format!("worker.toml:12:19: policy.forbidden_sites: {twice}"), &[]);
     with("", "sites = [\"west\", \"east\"]\nforbidden_sites = [\"west\"]")
         .refused(&format!("worker.toml:15:19: job.orders.policy.forbidden_sites: {twice}"), &[]);
+    let each = with("site_minimum = { east = 2 }", "below_site_minimum = \"never\"").load().unwrap();
+    let stages = each.jobs[0].policy.pipeline();
+    let stages = stages.for_cause(Cause::Failover).stages().filter(|stage| *stage == "site-minimum").count();
+    assert_eq!(stages, 2, "a filter and a comparison");
+    with("site_minimum = { esat = 2 }", "")
+        .refused("worker.toml:12:16: policy.site_minimum: it names the site \"esat\"", &["not in sites"]);
+    with("below_site_minimum = \"never\"", "").refused(
+        "worker.toml:12:22: policy.below_site_minimum: it has no effect while site_minimum is 1",
+        &["such as 2"],
+    );
+    let exempt = with("site_minimum = 2\nbelow_site_minimum = \"never\"", "site_minimum = 1").load().unwrap();
+    assert!(exempt.jobs[0].policy.who.site_minimum().is_none());
     with("site_minimum = 0", "").refused("worker.toml:12:16: policy.site_minimum: the integer 0", &["1 to"]);
     let queue = format!("{SMALL}recipe = \"queue\"\n[job.orders.policy]\nsite_minimum = 2\n");
     Given::file(&queue)

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value as Json, json};
-use strategies::{AutoMoves, OnLeaderFailure, Spread, spec};
+use strategies::{AutoMoves, BelowSiteMinimum, OnLeaderFailure, Spread, spec};
 
 use super::{super::tree::Value, *};
 
@@ -74,7 +74,11 @@ fn of_policy(key: &str) -> Option<Json> {
         "sites" | "forbidden_sites" => {
             json!({ "type": "array", "items": { "type": "string" }, "uniqueItems": true })
         }
-        "site_minimum" => json!({ "type": "integer", "minimum": 1, "maximum": spec::MAX_SITE_MINIMUM }),
+        "site_minimum" => {
+            let number = json!({ "type": "integer", "minimum": 1, "maximum": spec::MAX_SITE_MINIMUM });
+            json!({ "anyOf": [number, { "type": "object", "additionalProperties": number }] })
+        }
+        "below_site_minimum" => words(&mut BelowSiteMinimum::WORDS.iter().map(|(word, _)| *word)),
         "on_leader_failure" => words(&mut OnLeaderFailure::WORDS.iter().map(|(word, _)| *word)),
         "auto_moves" => words(&mut AutoMoves::WORDS.iter().map(|(word, _)| *word)),
         "spread" => words(&mut Spread::WORDS.iter().map(|(word, _)| *word)),
@@ -258,6 +262,8 @@ fn what_the_reader_refuses_the_schema_refuses() {
         "zookeeper.driver=zk",
         "policy.auto_moves=soon",
         "policy.site_minimum=0",
+        "policy.site_minimum={ east = 0 }",
+        "policy.below_site_minimum=\"first\"",
         "policy.pipeline=[\"lga\"]",
         "policy.rules=[{ when = \"leader-lsot\", pipeline = [\"class\"] }]",
         "job.orders.policy.on_pause=wait",
