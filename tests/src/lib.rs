@@ -61,7 +61,7 @@ pub use journal::{Acting, Journal, Overlap};
 pub use ledger::Ledger;
 pub use node::terminal_at;
 pub use operator::{Operator, Said};
-pub use package::{can_run, debian_package, succeeds};
+pub use package::{can_run, debian_package, rpm_package, succeeds};
 pub use process::{Tree, children, freeze_pid, is_there, kill_pid, name_of, state_of, thaw_pid, when_gone};
 pub use programs::program;
 pub use setup::{JOB, Setup};

@@ -1,4 +1,4 @@
-//! The Debian package, and the tools of its tests.
+//! The packages, and the tools of their tests.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -37,13 +37,25 @@ pub fn succeeds(command: &mut Command) -> String {
     text
 }
 
-/// Builds the package with the program of the tests.
+/// Builds the Debian package with the program of the tests.
 ///
 /// # Panics
 /// If `cargo xtask dist` fails.
 pub fn debian_package(out: &Path, revision: &str) -> PathBuf {
+    package(out, revision, &[])
+}
+
+/// Builds the RPM package with the program of the tests.
+///
+/// # Panics
+/// If `cargo xtask dist` fails.
+pub fn rpm_package(out: &Path, revision: &str) -> PathBuf {
+    package(out, revision, &["--rpm"])
+}
+
+fn package(out: &Path, revision: &str, more: &[&str]) -> PathBuf {
     let mut dist = Command::new(program("xtask"));
-    dist.args(["dist", "--fast", "--revision", revision, "--out"]).arg(out);
+    dist.args(["dist", "--fast", "--revision", revision, "--out"]).arg(out).args(more);
     let printed = succeeds(dist.arg("--program").arg(program("dr-worker")));
     PathBuf::from(printed.lines().last().expect("the path of the package"))
 }

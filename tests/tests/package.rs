@@ -1,4 +1,4 @@
-//! The Debian package: built, installed into a root of its own, upgraded, removed and purged with the real tools.
+//! The packages: built, installed into a root of their own, upgraded, removed and purged with the real tools.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use e2e::{SOON, can_run, debian_package, program, succeeds};
+use e2e::{SOON, can_run, debian_package, program, rpm_package, succeeds};
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -199,6 +199,63 @@ fn it_is_installed_upgraded_removed_and_purged() {
     };
     assert_eq!(left("var/lib/dr-worker"), ["orders.db".to_owned()].into(), "the job's data stay");
     assert_eq!(left("etc/dr-worker"), ["worker.toml".to_owned()].into(), "the administrator's file stays");
+}
+
+#[test]
+fn the_rpm_package_has_the_same_files() {
+    if !can_run(&["rpm", "rpmbuild", "dpkg-deb", "dpkg-shlibdeps", "gzip"], true) {
+        return;
+    }
+    let out = tempfile::tempdir().expect("a directory");
+    let files = |text: &str| -> BTreeSet<String> {
+        // Where RPM's distributions have completions of zsh, and what rpmbuild adds.
+        let lines = text.lines().map(|line| line.replace("/vendor-completions/", "/site-functions/"));
+        lines.filter(|line| !line.ends_with('/') && !line.contains("/.build-id")).collect()
+    };
+    let contents = succeeds(Command::new("dpkg-deb").arg("--contents").arg(debian_package(out.path(), "1")));
+    let contents =
+        contents.lines().filter_map(|line| line.split_once(" ./")).map(|(_, file)| format!("/{file}\n"));
+    let (first, second) = (rpm_package(out.path(), "1"), rpm_package(out.path(), "2"));
+    let query = |what: &str| succeeds(Command::new("rpm").args(["-qp", what]).arg(&first));
+    let dirs = ["/etc/dr-worker", "/usr/share/doc/dr-worker", "/usr/share/doc/dr-worker/examples"];
+    let dirs = dirs.map(str::to_owned).into();
+    assert_eq!(&files(&query("--list")) - &dirs, files(&contents.collect::<String>()));
+    assert!(query("--requires").contains("libc.so.6"), "{}", query("--requires"));
+    let owners =
+        succeeds(Command::new("rpm").args(["-qp", "--queryformat", "[%{FILEUSERNAME}\n]"]).arg(&first));
+    assert!(owners.lines().all(|owner| owner == "root"), "{owners}");
+
+    // Its scripts need a root with a shell.
+    let root = tempfile::tempdir().expect("a directory");
+    let rpm = |arguments: &[&str], package: &Path| {
+        let mut rpm = Command::new("rpm");
+        rpm.arg("--root").arg(root.path()).args(["--nodeps", "--noscripts"]).args(arguments).arg(package);
+        succeeds(&mut rpm)
+    };
+    let at = |path: &str| root.path().join(path);
+    rpm(&["--install"], &first);
+    let version = succeeds(Command::new(at("usr/bin/dr-worker")).arg("--version"));
+    assert!(version.starts_with("dr-worker "), "{version}");
+    let environment = at("etc/dr-worker/environment");
+    fs::write(&environment, "DR_LOG=debug\n").expect("a file");
+    rpm(&["--upgrade"], &second);
+    assert_eq!(fs::read_to_string(&environment).expect("a file"), "DR_LOG=debug\n", "a changed file is kept");
+    rpm(&["--erase"], Path::new("dr-worker"));
+    assert!(!at("usr/bin/dr-worker").exists() && !at("usr/share/doc/dr-worker").exists());
+
+    let scripts = query("--scripts");
+    let preun =
+        scripts.split_once("preuninstall").expect("a script").1.split_once("postuninstall").expect("another");
+    assert!(
+        preun.0.contains("\"$1\" = 0 ") && preun.0.contains("disable --now dr-worker.service"),
+        "{scripts}"
+    );
+    let acts = scripts.matches("systemctl ").count() - scripts.matches("systemctl daemon-reload").count();
+    assert_eq!(
+        acts,
+        preun.0.matches("systemctl ").count(),
+        "services are stopped at the removal only: {scripts}"
+    );
 }
 
 /// An upgrade must not stop, restart or start anything.

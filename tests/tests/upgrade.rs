@@ -14,6 +14,7 @@ use serde_json::Value;
 
 e2e::with_both_drivers!(
     a_worker_is_upgraded_again_and_again_and_its_job_does_not_notice,
+    jobs_without_an_elector_do_not_notice_either,
     an_upgraded_worker_still_restarts_its_job_and_hands_it_over,
     a_program_that_cannot_continue_is_refused_and_the_worker_goes_on,
     a_new_program_that_ends_at_once_costs_the_leadership_and_nothing_overlaps,
@@ -147,6 +148,42 @@ async fn a_worker_is_upgraded_again_and_again_and_its_job_does_not_notice(driver
     println!("{driver}: the longest gap between two acts of the job is {gap:?}");
     cluster.journal().assert_one_at_a_time();
     cluster.end().await;
+}
+
+async fn jobs_without_an_elector_do_not_notice_either(driver: Driver) {
+    for recipe in ["queue", "single"] {
+        let mut cluster = Cluster::of(two(driver).set("job.orders.recipe", recipe)).await;
+        let first = cluster.settled().await;
+        let standby = if first.member == "east-1" { "west-1" } else { "east-1" };
+        let acting = cluster.acts(first.token).await;
+        let before = history(&cluster).await;
+        for member in [&first.member, standby, &first.member, standby] {
+            let said = upgrade(&cluster, member).await;
+            let led = said["jobs"].as_array().unwrap().iter().map(|job| &job["fencing_token"]);
+            let expected = if *member == *first.member { vec![first.token] } else { vec![] };
+            assert_eq!(led.collect::<Vec<_>>(), expected, "{recipe}: {said}");
+        }
+        assert_eq!(cluster.leader().await, Ok(first.clone()), "{recipe}");
+        assert_eq!(history(&cluster).await, before, "{recipe}: no leadership has begun");
+        assert_eq!(
+            cluster.acts(first.token).await.mains,
+            acting.mains,
+            "{recipe}: the job was not started again"
+        );
+
+        // The one that has waited since before its upgrade follows, and is upgraded in turn.
+        cluster.worker(&first.member).kill();
+        let second = cluster.successor_of(&first, SOON).await;
+        assert_eq!(second.member, standby, "{recipe}");
+        cluster.worker(&first.member).start();
+        cluster.standing_by(1).await;
+        upgrade(&cluster, &second.member).await;
+        upgrade(&cluster, &first.member).await;
+        assert_eq!(cluster.leader().await, Ok(second.clone()), "{recipe}");
+        assert_eq!(cluster.acts(second.token).await.mains.len(), 1, "{recipe}");
+        cluster.journal().assert_one_at_a_time();
+        cluster.end().await;
+    }
 }
 
 async fn an_upgraded_worker_still_restarts_its_job_and_hands_it_over(driver: Driver) {

@@ -34,11 +34,11 @@ pub(crate) enum Chore {
     /// site, forces a failover, and checks the result: exit code 0 only if every order was
     /// booked exactly once. Uses an embedded ZooKeeper server. Ctrl-C ends everything.
     Demo(DemoArgs),
-    /// Build the Debian package of dr-worker, and print its path.
+    /// Build the Debian package of dr-worker, or the RPM package, and print its path.
     ///
     /// Builds the program with the profile `dist`, and has it write its manual pages and
     /// completions. The package is as [package.metadata.deb] in apps/dr-worker/Cargo.toml
-    /// describes it. Needs dpkg, dpkg-dev and gzip.
+    /// describes it. Needs dpkg, dpkg-dev and gzip; for an RPM package, rpmbuild and gzip.
     Dist(DistArgs),
     /// Start, show, or end a real ZooKeeper ensemble on loopback.
     #[command(subcommand)]
@@ -92,7 +92,10 @@ pub(crate) struct DistArgs {
     /// A program that is built already.
     #[arg(long, value_name = "FILE")]
     pub(crate) program: Option<PathBuf>,
-    /// The directory of the package; by default `deb` in the target directory.
+    /// An RPM package instead of a Debian one, with the same files.
+    #[arg(long)]
+    pub(crate) rpm: bool,
+    /// The directory of the package; by default `deb` or `rpm` in the target directory.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
     /// The last part of the package's version.

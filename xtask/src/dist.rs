@@ -1,6 +1,8 @@
 //! `cargo xtask dist`.
 
 mod deb;
+mod package;
+mod rpm;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,13 +26,21 @@ pub(crate) async fn run(args: &DistArgs) -> anyhow::Result<ExitCode> {
         Some(program) => std::path::absolute(program)?,
         None => built(&target).await?,
     };
-    let out = args.out.clone().unwrap_or_else(|| target.join("deb"));
+    let out = args.out.clone().unwrap_or_else(|| target.join(if args.rpm { "rpm" } else { "deb" }));
+    let out = std::path::absolute(out)?;
     fs::create_dir_all(&out).with_context(|| format!("cannot make {}", out.display()))?;
     let work = tempfile::tempdir().context("cannot make a temporary directory")?;
     let generated = work.path().join("generated");
     generate(&program, &generated).await?;
-    let package = deb::Package::read(NAME, args.revision)?;
-    let file = package.build(&program, &generated, &work.path().join("root"), &out, args.fast).await?;
+    let package = package::Package::read(NAME, args.revision)?;
+    let root = work.path().join("root");
+    let file = if args.rpm {
+        let parts = work.path().join("parts");
+        fs::create_dir(&parts)?;
+        package.build_rpm(&program, &generated, &root, &out, &parts, args.fast).await?
+    } else {
+        package.build_deb(&program, &generated, &root, &out, args.fast).await?
+    };
     println!("{}", file.display());
     Ok(ExitCode::SUCCESS)
 }
@@ -73,7 +83,7 @@ async fn succeed(command: &mut Command) -> anyhow::Result<()> {
 fn output(command: &mut Command) -> anyhow::Result<String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.output().with_context(|| {
-        format!("cannot start {program}; on Debian, dpkg, dpkg-dev and gzip have what is needed")
+        format!("cannot start {program}; on Debian, dpkg, dpkg-dev, rpm and gzip have what is needed")
     })?;
     if !output.status.success() {
         bail!("{program}: {}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim());

@@ -211,7 +211,8 @@ fn a_command_that_is_ended_withdraws_its_request() {
     let moved = stage.operator(&["switchover", "--wait"]);
     moved.assert(0, &[]);
     assert_eq!(moved.stdout, "west-1 leads orders in term 2\n");
-    assert!(leads(&west));
+    // Between two renewals its lease may be over for a moment.
+    until("west-1 leads", || leads(&west));
 }
 
 #[test]

@@ -66,7 +66,7 @@ fn a_log_that_no_one_reads_holds_up_nothing() {
     let moved = stage.operator(&["switchover", "--to", "west-1", "--wait"]);
     moved.assert(0, &[]);
     assert!(moved.took < Duration::from_secs(10), "the switchover took {:?}", moved.took);
-    assert!(leads(&west));
+    until("west-1 leads", || leads(&west));
     assert_eq!(answers("/standby"), 200);
 
     let asked = Instant::now();
@@ -103,10 +103,14 @@ fn what_was_dropped_is_logged_when_there_is_room_again() {
     for line in of_job {
         assert_eq!((&line["job"], &line["level"]), (&"orders".into(), &"INFO".into()), "{line}");
     }
-    let reported = lines.iter().find(|line| {
-        line["message"].as_str().is_some_and(|words| words.contains("lines of its output were dropped"))
+    // By one line, or by several if there was room for a moment before.
+    let is_report = |words: &str| words.contains("lines of its output were dropped");
+    let reports = lines.iter().filter(|line| line["message"].as_str().is_some_and(is_report));
+    let reported = reports.map(|line| {
+        assert_eq!(line["job"], "orders", "{line}");
+        line["lines"].as_u64().expect("how many")
     });
-    assert!(reported.is_some_and(|line| line["lines"].as_u64() > Some(1000) && line["job"] == "orders"));
+    assert!(reported.sum::<u64>() > 1000);
     drop(worker);
 }
 

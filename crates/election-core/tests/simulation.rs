@@ -99,6 +99,8 @@ fn check_coverage(kind: Kind, total: &Summary) {
         ("operations of unknown outcome", total.unknown),
         ("jobs that their guard ended", total.guard_kills),
         ("sessions of dead workers that their guards closed", total.closed_by_guards),
+        ("members that continued in another process", total.upgrades),
+        ("leaders that did", total.led_on),
     ];
     let with_an_elector = [
         ("leaderships of other slots than the first", total.other_slots),
@@ -122,8 +124,6 @@ fn check_coverage(kind: Kind, total: &Summary) {
         ("sites that were gone back to for want of another", total.barred),
         ("decisions that were deleted", total.deleted),
         ("moves to somebody better", total.better),
-        ("members that continued in another process", total.upgrades),
-        ("leaders that did", total.led_on),
     ];
     let with_an_elector = with_an_elector.into_iter().filter(|_| kind == Kind::Elector);
     for (what, count) in everywhere.into_iter().chain(with_an_elector) {

@@ -178,7 +178,7 @@ pub enum AppEvent {
 }
 
 /// A znode as it was read.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Node {
     /// Its data.
     pub data: Vec<u8>,
@@ -669,7 +669,7 @@ pub enum EndReason {
 pub enum Unrest {
     /// Not now: a step is under way.
     Now(&'static str),
-    /// Not with its recipe.
+    /// The other process has another recipe.
     Recipe,
 }
 
@@ -677,9 +677,7 @@ impl std::fmt::Display for Unrest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Now(why) => why,
-            Self::Recipe => {
-                "its recipe has no elector: only elections with an elector continue in another process"
-            }
+            Self::Recipe => "it was a member under another recipe",
         })
     }
 }

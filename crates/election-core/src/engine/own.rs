@@ -3,6 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde::{Deserialize, Serialize};
+
 use super::{
     io::{Epoch, Node},
     policy::Policy,
@@ -89,7 +91,7 @@ pub(super) struct Seat {
 }
 
 /// The own znode in a contest, which becomes the leader znode.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct OwnZnode {
     pub(super) path: String,
     pub(super) node: Node,

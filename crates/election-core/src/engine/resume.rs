@@ -14,15 +14,14 @@ use serde::{Deserialize, Serialize};
 use super::{
     Engine,
     config::Config,
-    course::membership::Standing,
+    course::Standing,
     io::{Epoch, Grant, Unrest},
     leader::Led,
-    own::{Leaving, Seat},
+    own::Leaving,
     reading::memory::Memory,
     session::Session,
 };
 use crate::{
-    ids::Ballot,
     record::{Current, GaveUp, Health, RoundTrips},
     time::{Now, Time},
 };
@@ -36,7 +35,6 @@ pub struct Resumption {
     /// The time of the handover, and the end of the lease, since the clock's origin.
     at: Duration,
     lease: Option<Duration>,
-    ballot: Ballot,
     standing: Standing,
     joined_ms: u64,
     health: Health,
@@ -82,16 +80,13 @@ impl Engine {
     /// If it is not at rest.
     pub fn resumption(&self) -> Result<Resumption, Unrest> {
         let (core, own) = (&self.core, &self.core.own);
-        let Some(standing) = self.course.standing() else { return Err(Unrest::Recipe) };
         let Some(session) = core.session.as_ref().filter(|_| core.session_is_active()) else {
             return Err(Unrest::Now("its session is not active"));
         };
         if core.ended || own.leaving != Leaving::No || own.wishes.deadline.is_some() {
             return Err(Unrest::Now("this member is leaving or resigning"));
         }
-        let (Some(standing), Some(ballot)) =
-            (standing, own.seat.ballot.clone().filter(|_| own.seat.is_ranked))
-        else {
+        let Some(standing) = self.course.at_rest(core) else {
             return Err(Unrest::Now("this member is joining"));
         };
         let led = self.leader.at_rest(core)?;
@@ -105,7 +100,6 @@ impl Engine {
             granted: session.granted,
             at: core.now.time.since_origin(),
             lease: session.lease.map(Time::since_origin),
-            ballot,
             standing,
             joined_ms: own.joined_ms,
             health: own.health.clone(),
@@ -125,7 +119,7 @@ impl Engine {
     /// this number in the new process, and is paused: report that it is resumed, or that it is over.
     ///
     /// # Errors
-    /// If the recipe has no elector.
+    /// If the recipe is another one.
     pub fn resume(
         config: Config,
         from: Resumption,
@@ -142,7 +136,7 @@ impl Engine {
             over: false,
             lease: from.lease.map(Time::from_origin),
         });
-        if !course.resume(from.standing, from.session_id) {
+        if !course.resume(core, from.standing) {
             return Err(Unrest::Recipe);
         }
         let own = &mut core.own;
@@ -150,10 +144,9 @@ impl Engine {
         (own.measured, own.round_trips) = (from.measured, from.round_trips);
         (own.gave_up, own.wishes.withdrawn) = (from.gave_up, from.withdrawn);
         own.prepared_for = from.prepared_for;
-        own.seat = Seat { ballot: Some(from.ballot.clone()), ..Seat::default() };
         core.reading.memory = from.memory;
         core.out.leaders = from.leaders;
-        let grant = from.led.map(|led| leader.resume(core, led, from.ballot, epoch));
+        let grant = from.led.map(|led| leader.resume(core, led, epoch));
         Ok((engine, grant))
     }
 }

@@ -183,7 +183,7 @@ impl Election {
     /// The configuration may differ in everything but the election, the member and the recipe.
     ///
     /// # Errors
-    /// If the recipe has no elector. Then this member is no candidate.
+    /// If the recipe is another one. Then this member is no candidate.
     pub fn resume<H: Handler>(
         session: Session,
         pin: SessionPin,
@@ -381,7 +381,7 @@ impl Election {
     ///
     /// # Errors
     /// If it is not at rest: it joins, takes over, steps down or leaves, or an operation is under way. That ends soon as a
-    /// rule, except [`Unrest::Recipe`].
+    /// rule.
     ///
     /// # Cancel safety
     /// Cancel safe.

@@ -104,7 +104,8 @@ pub(super) async fn join(
             let job = job.name();
             tracing::warn!(
                 job,
-                "limits.processes counts all processes of the job's user, and does not apply to root: this worker has no                 cgroup to divide (systemd's Delegate=yes)"
+                "limits.processes counts all processes of the job's user, and does not apply to root: this worker has no \
+                 cgroup to divide (systemd's Delegate=yes)"
             );
         }
         let decides = job.recipe == config::Recipe::Elector;
@@ -141,7 +142,7 @@ pub(super) async fn join(
         }
         let handler = JobHandler::new(Arc::clone(&slot), fencing, Arc::clone(&answers), granted, orders);
         let election = election(config, job, &paths, &slot, http_port).leftovers(leftovers);
-        let election = again.join(session, election, &slot, handler)?;
+        let election = again.join(session, election, &slot, handler, decides)?;
         if suspect_after.is_some() {
             suspecting.push(election.clone());
         }
@@ -232,6 +233,7 @@ impl Returning {
         config: ElectionConfig,
         slot: &Arc<JobSlot>,
         handler: JobHandler,
+        has_elector: bool,
     ) -> Result<Election, Error> {
         let (Some(pin), Some((job, run))) = (&self.pin, self.elections.remove(slot.name())) else {
             return Ok(Election::join(session.clone(), config, handler));
@@ -248,7 +250,7 @@ impl Returning {
             .map_err(|error| Error::Internal(format!("can't continue job {name}: {error}")))?;
         if let Some((term, fencing_token)) = leadership {
             let continued = Continued { job: name, term, fencing_token };
-            self.expected.push(Expected { election: election.clone(), continued, lease });
+            self.expected.push(Expected { election: election.clone(), continued, lease, has_elector });
         }
         Ok(election)
     }

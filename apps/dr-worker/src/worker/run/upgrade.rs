@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use election_core::{Election, HandedOver, Role, Unrest};
+use election_core::{Election, HandedOver, Role};
 use futures_util::future::join_all;
 use tokio::{net::TcpListener, task::JoinSet, time::Instant};
 use zk_session::{BootTime, Session};
@@ -133,9 +133,6 @@ impl Upgrades {
             let name = job.slot.name();
             match election {
                 Ok(election) => held.push((job, election)),
-                Err(Unrest::Recipe) => {
-                    return Err((Progress::Refused, format!("job {name}: {}", Unrest::Recipe)));
-                }
                 Err(why) => return Err(not_now(format!("job {name}: {why}"))),
             }
         }
@@ -236,6 +233,8 @@ pub(super) struct Expected {
     pub(super) continued: Continued,
     /// The end of the lease that was handed over.
     pub(super) lease: Option<BootTime>,
+    /// Whether a decision names the leader, and must be read again.
+    pub(super) has_elector: bool,
 }
 
 /// Reports the outcome of an upgrade once it is known: whether every leadership continues on a lease of this program.
@@ -260,7 +259,7 @@ pub(super) fn conclude(
         let lost: Vec<String> = lost.into_iter().flatten().collect();
         let (from, to, led) = (report.from.as_str(), report.to.as_str(), report.jobs.len());
         if lost.is_empty() {
-            tracing::info!(from, to, led, "upgraded in place: {led} leaderships continue");
+            tracing::info!(from, to, led, "upgraded in place; leaderships that continue: {led}");
         } else {
             (report.progress, report.message) = (Progress::Failed, lost.join("; "));
             tracing::error!(from, to, "upgraded in place, but {}", report.message);
@@ -273,7 +272,7 @@ pub(super) fn conclude(
 
 /// Why a leadership does not continue, if it does not.
 async fn continues(expected: Expected, within: Duration) -> Option<String> {
-    let Expected { election, continued, lease } = expected;
+    let Expected { election, continued, lease, has_elector } = expected;
     let mut status = election.status();
     let decided = async {
         loop {
@@ -282,7 +281,7 @@ async fn continues(expected: Expected, within: Duration) -> Option<String> {
                 return Some(format!("the leadership of job {} has ended: {}", continued.job, now.note));
             }
             let is_renewed = now.work_until > lease;
-            if is_renewed && now.elected.is_some_and(|_| now.term == continued.term) {
+            if is_renewed && now.elected.is_some() == has_elector && now.term == continued.term {
                 return None;
             }
             if status.changed().await.is_none() {

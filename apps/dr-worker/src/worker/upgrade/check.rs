@@ -8,13 +8,13 @@
 //! can't be executed, another program, one that does not know the format, and a configuration that it refuses are all found
 //! before anything is given up.
 
-use std::{ffi::OsString, path::Path, time::Duration};
+use std::{collections::BTreeMap, ffi::OsString, path::Path, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
 use super::{FORMAT, report::Progress};
 use crate::{
-    config::{Config, Recipe},
+    config::Config,
     error::{Error, ExitCode},
     program::program,
     worker::{guard::Exit, job::ask_program},
@@ -41,8 +41,9 @@ pub(crate) struct Question {
     pub(crate) root: String,
     #[serde(default)]
     pub(crate) state_dir: String,
+    /// Each with its recipe.
     #[serde(default)]
-    pub(crate) jobs: Vec<String>,
+    pub(crate) jobs: BTreeMap<String, String>,
 }
 
 /// The new program can continue.
@@ -61,7 +62,9 @@ impl Question {
             member: config.node.id.to_string(),
             root: config.zookeeper.root.clone(),
             state_dir: config.node.state_dir.display().to_string(),
-            jobs: config.jobs.iter().map(|job| job.name().to_owned()).collect(),
+            jobs: (config.jobs.iter())
+                .map(|job| (job.name().to_owned(), job.recipe.as_str().to_owned()))
+                .collect(),
         }
     }
 
@@ -128,14 +131,14 @@ pub(crate) fn answer(question: &str, config: &Config) -> Result<Answer, Error> {
     if asked.state_dir != here.state_dir {
         return changed("node.state_dir", &asked.state_dir, &here.state_dir);
     }
-    for name in &asked.jobs {
+    for (name, recipe) in &asked.jobs {
         match config.jobs.iter().find(|job| job.name() == name) {
             None => {
                 let message = format!("{name:?} is missing: restart the worker to remove a job");
                 return Err(Error::Setting { key: "job", message });
             }
-            Some(job) if job.recipe != Recipe::Elector => {
-                return changed("job.NAME.recipe", Recipe::Elector.as_str(), job.recipe.as_str());
+            Some(job) if job.recipe.as_str() != recipe => {
+                return changed("job.NAME.recipe", recipe, job.recipe.as_str());
             }
             Some(_) => {}
         }

@@ -106,31 +106,34 @@ struct Leftover {
     owner: i64,
 }
 
-/// The standing of a candidate whose record is in ZooKeeper: what crosses to another process.
+/// A candidate whose record is in ZooKeeper: what crosses to another process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(in crate::engine) struct Standing {
+pub(in crate::engine) struct Registered {
+    ballot: Ballot,
     drawn: u32,
     record: String,
     version: i32,
 }
 
 impl Membership {
-    /// The standing, if this member is a candidate and does nothing else.
-    pub(in crate::engine) fn standing(&self) -> Option<Standing> {
+    /// What crosses, if this member is a candidate and does nothing else.
+    pub(in crate::engine) fn at_rest(&self, core: &Core) -> Option<Registered> {
         if self.step != MembershipStep::Candidate || self.look_again || self.reads_record {
             return None;
         }
+        let ballot = core.own.seat.ballot.clone().filter(|_| core.own.seat.is_ranked)?;
         let (record, version) = self.stands.clone()?;
-        Some(Standing { drawn: self.drawn, record: String::from_utf8(record).ok()?, version })
+        Some(Registered { ballot, drawn: self.drawn, record: String::from_utf8(record).ok()?, version })
     }
 
     /// Continues in another process: the ballots are ranked and the record is read when the session is resumed.
-    pub(in crate::engine) fn resume(standing: Standing, session_id: i64) -> Self {
+    pub(in crate::engine) fn resume(core: &mut Core, from: Registered) -> Self {
+        core.own.seat = Seat { ballot: Some(from.ballot), ..Seat::default() };
         Self {
             step: MembershipStep::Rank,
-            drawn: standing.drawn,
-            stands: Some((standing.record.into_bytes(), standing.version)),
-            registered_as: Some(session_id),
+            drawn: from.drawn,
+            stands: Some((from.record.into_bytes(), from.version)),
+            registered_as: Some(core.session_id()),
             ..Self::default()
         }
     }

@@ -4,8 +4,9 @@ pub(in crate::engine) mod contest;
 mod line;
 pub(in crate::engine) mod membership;
 
-use contest::Contest;
-use membership::{Membership, Standing};
+use contest::{Candidacy, Contest};
+use membership::{Membership, Registered};
+use serde::{Deserialize, Serialize};
 
 use super::{
     core::Core,
@@ -23,6 +24,14 @@ pub(in crate::engine) enum Course {
     Elector(Membership, Option<Elector>),
     /// A znode alone decides who leads.
     Contest(Contest),
+}
+
+/// The part of a member at rest: what crosses to another process.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(in crate::engine) enum Standing {
+    Elector(Registered),
+    Contest(Box<Candidacy>),
 }
 
 impl Course {
@@ -67,18 +76,25 @@ impl Course {
 
     // ---- another process ----
 
-    /// The standing of a member at rest, `None` within if it is not at rest; `None` if the recipe has no elector.
-    pub(in crate::engine) fn standing(&self) -> Option<Option<Standing>> {
+    /// What crosses, if this member is at rest.
+    pub(in crate::engine) fn at_rest(&self, core: &Core) -> Option<Standing> {
         match self {
-            Self::Elector(membership, _) => Some(membership.standing()),
-            Self::Contest(_) => None,
+            Self::Elector(membership, _) => membership.at_rest(core).map(Standing::Elector),
+            Self::Contest(contest) => contest.at_rest(core).map(Box::new).map(Standing::Contest),
         }
     }
 
-    /// Continues with a standing on this session. Returns whether the recipe has an elector.
-    pub(in crate::engine) fn resume(&mut self, standing: Standing, session_id: i64) -> bool {
-        let Self::Elector(membership, _) = self else { return false };
-        *membership = Membership::resume(standing, session_id);
+    /// Continues with what has crossed. Returns whether that is of this recipe.
+    pub(in crate::engine) fn resume(&mut self, core: &mut Core, from: Standing) -> bool {
+        match (self, from) {
+            (Self::Elector(membership, _), Standing::Elector(from)) => {
+                *membership = Membership::resume(core, from);
+            }
+            (Self::Contest(contest), Standing::Contest(from)) if from.is_of(core) => {
+                *contest = Contest::resume(core, *from);
+            }
+            _ => return false,
+        }
         true
     }
 

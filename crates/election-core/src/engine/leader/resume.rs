@@ -16,6 +16,8 @@ use crate::{
 /// A leadership at rest.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(in crate::engine) struct Led {
+    by: LedBy,
+    ballot: Ballot,
     slot: usize,
     term: u64,
     cause: Cause,
@@ -24,6 +26,14 @@ pub(in crate::engine) struct Led {
     fencing_token: u64,
     znode: HeldZnode,
     ready_ms: Option<u64>,
+}
+
+/// Why it leads.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum LedBy {
+    Decision,
+    Contest,
 }
 
 impl Led {
@@ -40,32 +50,46 @@ impl Leader {
             State::Leading(held) => held,
             _ => return Err(Unrest::Now("this member is taking over or stepping down")),
         };
-        let Mandate { nomination, ballot, .. } = &held.mandate;
-        let names = core.reading.view.elected.record().is_some_and(|elected| {
-            let named = elected.named(nomination.slot).is_some_and(|named| core.is_me(named, ballot));
-            named && elected.term_of(nomination.slot) == nomination.term
-        });
+        let Mandate { nomination, ballot, by } = &held.mandate;
+        let (by, names) = match by {
+            By::Contest => (LedBy::Contest, core.carries(&held.mandate).is_ok()),
+            By::Decision | By::Succession { .. } => {
+                let names = core.reading.view.elected.record().is_some_and(|elected| {
+                    let named = elected.named(nomination.slot).is_some_and(|named| core.is_me(named, ballot));
+                    named && elected.term_of(nomination.slot) == nomination.term
+                });
+                (LedBy::Decision, names)
+            }
+        };
         let known = self.own_leader_znode(core).meta().is_some_and(|known| known.czxid == held.znode.czxid);
         let is_clear = !held.doubted && !self.announce_later && self.to_record.is_none();
         if !(names && known && is_clear && core.is_sure(self.slot) && core.lease_is_valid()) {
             return Err(Unrest::Now("this member's leadership is in doubt, or is about to move"));
         }
         let Nomination { slot, term, cause, sentence, previous } = nomination.clone();
-        let (fencing_token, znode, ready_ms) = (held.fencing_token, held.znode, held.ready_ms);
-        Ok(Some(Led { slot, term, cause, sentence, previous, fencing_token, znode, ready_ms }))
+        Ok(Some(Led {
+            by,
+            ballot: ballot.clone(),
+            slot,
+            term,
+            cause,
+            sentence,
+            previous,
+            fencing_token: held.fencing_token,
+            znode: held.znode,
+            ready_ms: held.ready_ms,
+        }))
     }
 
     /// Continues it. Its leader znode is doubted: whether it is still the same is read before anything else.
-    pub(in crate::engine) fn resume(
-        &mut self,
-        core: &mut Core,
-        led: Led,
-        ballot: Ballot,
-        epoch: Epoch,
-    ) -> Grant {
-        let Led { slot, term, cause, sentence, previous, fencing_token, znode, ready_ms } = led;
+    pub(in crate::engine) fn resume(&mut self, core: &mut Core, led: Led, epoch: Epoch) -> Grant {
+        let Led { by, ballot, slot, term, cause, sentence, previous, fencing_token, znode, ready_ms } = led;
         let nomination = Nomination { slot, term, cause, sentence, previous };
-        let mandate = Mandate { nomination: nomination.clone(), ballot: ballot.clone(), by: By::Decision };
+        let by = match by {
+            LedBy::Decision => By::Decision,
+            LedBy::Contest => By::Contest,
+        };
+        let mandate = Mandate { nomination: nomination.clone(), ballot: ballot.clone(), by };
         self.slot = slot;
         let held = Held { mandate, fencing_token, znode, epoch, doubted: true, ready_ms };
         self.turn(core, State::Leading(Box::new(held)));

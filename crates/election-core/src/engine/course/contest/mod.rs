@@ -34,9 +34,13 @@
 //! After a failure the member rejoins only after a pause, which doubles with each failure in a row.
 
 mod oversight;
+mod resume;
 mod steps;
 
 use std::time::Duration;
+
+pub(in crate::engine) use resume::Candidacy;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     engine::{
@@ -80,7 +84,7 @@ pub(in crate::engine) struct Contest {
     previous: Option<Previous>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Before {
     path: String,
     /// It is the first in the queue, as far as is known.

@@ -1,0 +1,98 @@
+//! A candidacy that continues in another process: see [`Resumption`](crate::engine::Resumption).
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Before, Contest, ContestStep};
+use crate::{
+    engine::{
+        core::Core,
+        own::{OwnZnode, Seat},
+        recipe::QueueFormat,
+    },
+    record::Previous,
+    time::Time,
+};
+
+/// A candidacy at rest.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(in crate::engine) struct Candidacy {
+    /// The format of the queue; none in the single recipe.
+    queue: Option<String>,
+    part: Part,
+    own: Option<OwnZnode>,
+    before: Option<Before>,
+    attempts: u32,
+    failures: u32,
+    /// Times since the clock's origin.
+    join_at: Option<Duration>,
+    serving_since: Option<Duration>,
+    has_waited: bool,
+    previous: Option<Previous>,
+}
+
+/// The steps in which a candidacy is at rest.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Part {
+    Waiting,
+    Leading,
+    Pausing,
+}
+
+impl Candidacy {
+    /// Whether it is a candidacy under the recipe of this configuration.
+    pub(in crate::engine) fn is_of(&self, core: &Core) -> bool {
+        self.queue.as_deref() == core.queue_format().map(QueueFormat::as_str)
+    }
+}
+
+impl Contest {
+    /// What crosses, if nothing is being looked for and nothing is in doubt.
+    pub(in crate::engine) fn at_rest(&self, core: &Core) -> Option<Candidacy> {
+        let part = match self.step {
+            ContestStep::Waiting => Part::Waiting,
+            ContestStep::Leading => Part::Leading,
+            ContestStep::Pausing => Part::Pausing,
+            _ => return None,
+        };
+        let is_behind = self.before.as_ref().is_none_or(|before| !before.gone);
+        if self.unanswered || self.look_again || !is_behind || core.own.seat.ranks_again {
+            return None;
+        }
+        Some(Candidacy {
+            queue: core.queue_format().map(|format| format.as_str().to_owned()),
+            part,
+            own: core.own.seat.own.clone(),
+            before: self.before.clone(),
+            attempts: self.attempts,
+            failures: self.failures,
+            join_at: self.join_at.map(Time::since_origin),
+            serving_since: self.serving_since.map(Time::since_origin),
+            has_waited: self.has_waited,
+            previous: self.previous.clone(),
+        })
+    }
+
+    /// Continues in another process. The watches read the own znode, and the one before it or the leader znode, as soon as
+    /// the session is resumed; until then nothing is done.
+    pub(in crate::engine) fn resume(core: &mut Core, from: Candidacy) -> Self {
+        core.own.seat = Seat { own: from.own, ..Seat::default() };
+        Self {
+            step: match from.part {
+                Part::Waiting => ContestStep::Waiting,
+                Part::Leading => ContestStep::Leading,
+                Part::Pausing => ContestStep::Pausing,
+            },
+            before: from.before,
+            attempts: from.attempts,
+            failures: from.failures,
+            join_at: from.join_at.map(Time::from_origin),
+            serving_since: from.serving_since.map(Time::from_origin),
+            has_waited: from.has_waited,
+            previous: from.previous,
+            ..Self::default()
+        }
+    }
+}

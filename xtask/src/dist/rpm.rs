@@ -1,0 +1,88 @@
+//! The RPM package: the files of the Debian package, with `package/dr-worker.spec`. rpmbuild does the work.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::Context as _;
+
+use super::package::{Package, text};
+use super::{output, succeed};
+
+/// Where distributions with RPM have something else than Debian.
+const PLACES: [(&str, &str); 1] = [("usr/share/zsh/vendor-completions", "usr/share/zsh/site-functions")];
+
+impl Package {
+    /// Builds it with files below `root`, and returns the file in `out`. Works in `work`, an empty directory.
+    pub(super) async fn build_rpm(
+        &self,
+        program: &Path,
+        generated: &Path,
+        root: &Path,
+        out: &Path,
+        work: &Path,
+        fast: bool,
+    ) -> anyhow::Result<PathBuf> {
+        self.install(program, generated, root)?;
+        for (debian, other) in PLACES.map(|(debian, other)| (root.join(debian), root.join(other))) {
+            fs::create_dir_all(other.parent().context("a directory")?)?;
+            fs::rename(&debian, &other).with_context(|| format!("cannot move {}", debian.display()))?;
+        }
+        let description = text(&self.deb["extended-description"])?.trim();
+        for (part, content) in [
+            ("summary", &*self.summary),
+            ("license", &self.license),
+            ("description", description),
+            ("files", &self.rpm_files(root)?),
+        ] {
+            fs::write(work.join(part), format!("{content}\n"))?;
+        }
+        let mut build = Command::new("rpmbuild");
+        build.args(["-bb", "--quiet"]).stdout(Stdio::null());
+        let payload = if fast { "w0.gzdio" } else { "w19.zstdio" };
+        for (name, value) in [
+            ("parts", work.as_os_str()),
+            ("staged", root.as_os_str()),
+            ("_topdir", work.join("top").as_os_str()),
+            ("_rpmdir", out.as_os_str()),
+            ("program_version", self.version.as_ref()),
+            ("program_revision", self.revision.to_string().as_ref()),
+            ("_binary_payload", payload.as_ref()),
+        ] {
+            build.arg("--define").arg([name.as_ref(), value].join(" ".as_ref()));
+        }
+        let spec = self.dir.join("package").join(format!("{}.spec", self.name));
+        succeed(build.arg(&spec)).await?;
+        let architecture = output(Command::new("rpm").args(["--eval", "%{_arch}"]))?.trim().to_owned();
+        let name = format!("{}-{}-{}.{architecture}.rpm", self.name, self.version, self.revision);
+        Ok(out.join(architecture).join(name))
+    }
+
+    /// The lines of `%files`: all files below `root`, and the directories that are this package's alone.
+    fn rpm_files(&self, root: &Path) -> anyhow::Result<String> {
+        let conf_files = self.conf_files()?;
+        let mut list = String::new();
+        let mut dirs = vec![root.to_owned()];
+        while let Some(dir) = dirs.pop() {
+            let mut entries = fs::read_dir(&dir)?.map(|entry| entry.map(|entry| entry.path()));
+            let mut entries = entries.by_ref().collect::<Result<Vec<_>, _>>()?;
+            entries.sort();
+            for path in entries {
+                let place = format!("/{}", path.strip_prefix(root)?.display());
+                if path.is_dir() {
+                    if path.strip_prefix(root)?.iter().any(|part| part == self.name) {
+                        writeln!(list, "%dir {place}")?;
+                    }
+                    dirs.push(path);
+                } else {
+                    let kind = if conf_files.contains(&place) { "%config(noreplace) " } else { "" };
+                    let mode = path.metadata()?.permissions().mode() & 0o7777;
+                    writeln!(list, "%attr({mode:o}, root, root) {kind}{place}")?;
+                }
+            }
+        }
+        Ok(list)
+    }
+}
