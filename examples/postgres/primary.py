@@ -135,8 +135,15 @@ class Primary:
         """The stop writes a checkpoint and sends all WAL. Both are short if most of it is done before, while clients write."""
         self.server.sql("CHECKPOINT")
         position = self.server.sql("SELECT pg_current_wal_flush_lsn()")[0][0]
-        self.wait_for(f"no standby has all WAL until {position}", lambda: self.server.sql(
-            "SELECT count(*) FROM pg_stat_replication WHERE flush_lsn >= :'position'::pg_lsn", position=position) != [["0"]])
+        self.wait_for(f"no standby has all WAL until {position}", lambda: self.has_received(position))
+
+    def has_received(self, position):
+        attached, arrived = self.server.sql(
+            "SELECT count(*), count(*) FILTER (WHERE flush_lsn >= :'position'::pg_lsn) FROM pg_stat_replication",
+            position=position)[0]
+        if attached == "0":
+            raise Failed("no standby is attached: none can lead without a loss")
+        return arrived != "0"
 
     def alone(self, how):
         server = self.server
