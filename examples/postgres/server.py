@@ -117,7 +117,7 @@ class Server:
                     break
                 except BlockingIOError:
                     if time.monotonic() > end:
-                        raise Failed("the data is being cloned or rewound") from None
+                        raise Failed("the data directory is in use: it is being cloned or rewound, or a hook runs") from None
                     time.sleep(0.05)
             yield
 

@@ -11,7 +11,7 @@ mod writer;
 
 use std::time::{Duration, Instant};
 
-use e2e::{Leader, SOON, wait_for};
+use e2e::{Leader, SOON, kill_pid, wait_for};
 use stage::{LONG, MEMBERS, Stage};
 
 /// How often a move is made, unless `POSTGRES_MOVES` is set.
@@ -86,6 +86,7 @@ async fn a_forced_failover_loses_no_more_than_the_gate_reports() {
             let at = Instant::now();
             stage.lose(from);
             leader = stage.successor_of(&leader).await;
+            assert_eq!(stage.cluster.worker(to).counted("dr_fences_total", "outcome=\"done\"").await, 1);
             // What the gate promises, of what was measured.
             let lost = stage.lost(&leader);
             let measured = lost.iter().filter(|ack| ack.ended + UNMEASURED < at).count();
@@ -114,13 +115,7 @@ async fn a_forced_failover_loses_no_more_than_the_gate_reports() {
             })
             .await;
             stage.lose(from);
-            wait_for("a gate that is closed", LONG, async || {
-                let status = stage.cluster.worker(to).status().await.ok_or("no answer")?;
-                let note = status["jobs"]["orders"]["note"].as_str().unwrap_or_default().to_owned();
-                let is_closed = note.contains("and the limit is 1048576");
-                if is_closed && stage.cluster.leader().await.is_err() { Ok(()) } else { Err(note) }
-            })
-            .await;
+            stage.no_leader(to, "and the limit is 1048576").await;
             let refused = stage.cluster.operator().run(&["failover", "--to", to, "--wait"]).await;
             assert_eq!(refused.code, Some(1), "{refused:?}");
             stage.cluster.operator().done(&["failover", "--to", to, "--accept-loss", "--wait"]).await;
@@ -170,7 +165,30 @@ async fn with_a_synchronous_standby_a_killed_primary_loses_nothing() {
         stage.return_of(from);
         stage.writes_on().await;
     }
+    // PostgreSQL alone is killed: it is started again on its node.
+    stage.fits(other(&leader)).await;
+    kill_pid(stage.cluster.leader().await.unwrap().pid.unwrap());
+    wait_for("another run of the job", LONG, async || {
+        let now = stage.cluster.leader().await?;
+        if now.restarts > 0 { Ok(()) } else { Err(format!("{now:?}")) }
+    })
+    .await;
+    stage.writes_on().await;
     assert_eq!(stage.lost(&leader).len(), 0);
+    stage.end().await;
+}
+
+#[tokio::test]
+async fn a_frozen_worker_leaves_no_primary_behind() {
+    let Some(mut stage) = Stage::start(false).await else { return };
+    let first = stage.cluster.leader().await.unwrap();
+    stage.cluster.worker("east-1").freeze();
+    // Its guard ends PostgreSQL before the lease ends: the clients of both nodes are the witnesses.
+    let second = stage.successor_of(&first).await;
+    stage.writes_on().await;
+    stage.writers.forget(&stage.lost(&second));
+    stage.cluster.worker("east-1").thaw();
+    stage.fits("east-1").await;
     stage.end().await;
 }
 
@@ -196,10 +214,10 @@ async fn a_member_that_was_not_synchronous_does_not_lead() {
 
     // It lacks these rows, and does not lead when the primary is lost: not by itself, nor if asked.
     stage.lose("east-1");
+    stage.no_leader("west-1", "it is in maintenance").await;
     let refused = stage.cluster.operator().run(&["failover", "--to", "west-1", "--wait"]).await;
     assert_eq!(refused.code, Some(1), "{refused:?}");
-    refused.complains_of(&["west-1"]);
-    stage.cluster.leader().await.unwrap_err();
+    refused.complains_of(&["it is in maintenance"]);
     stage.return_of("east-1");
     let second = stage.cluster.leader_is("the primary again", LONG, |now| now.token > first.token).await;
     assert_eq!(second.member, "east-1");

@@ -14,7 +14,7 @@ use nix::unistd::{Pid, Uid, User};
 use toml::Table;
 use zk_testkit::PortReservation;
 
-use crate::writer::{Ack, Writers, assert_one_at_a_time};
+use crate::writer::{Ack, Writers, assert_one_at_a_time, pauses};
 
 /// A clone, a rewind or a recovery on a busy machine.
 pub const LONG: Duration = Duration::from_secs(100);
@@ -249,6 +249,16 @@ impl Stage {
         leader
     }
 
+    /// Waits until there is no leader, and the elector `member` has this reason.
+    pub async fn no_leader(&mut self, member: &str, reason: &str) {
+        wait_for(&format!("no leader: {reason}"), LONG, async || {
+            let status = self.cluster.worker(member).status().await.ok_or("no answer")?;
+            let note = status["jobs"][JOB]["note"].as_str().unwrap_or_default().to_owned();
+            if note.contains(reason) && self.cluster.leader().await.is_err() { Ok(()) } else { Err(note) }
+        })
+        .await;
+    }
+
     /// Acknowledged rows that this primary does not have.
     pub fn lost(&self, leader: &Leader) -> Vec<Ack> {
         let acks = self.writers.acks();
@@ -271,7 +281,9 @@ impl Stage {
 
     /// Ends all, and looks back at all that was written.
     pub async fn end(mut self) {
-        assert_one_at_a_time(&self.writers.acks());
+        let acks = self.writers.acks();
+        assert_one_at_a_time(&acks);
+        println!("{} rows; between two primaries none for {:.1?}", acks.len(), pauses(&acks));
         self.writers.no_more();
         for node in self.nodes.values_mut() {
             if let Some(mut keeper) = node.keeper.take() {

@@ -144,3 +144,14 @@ pub fn assert_one_at_a_time(acks: &[Ack]) {
         assert!(last.begun <= first.ended, "two primaries have acknowledged rows: {last:?}, {first:?}");
     }
 }
+
+/// How long no row was acknowledged between one timeline and the next.
+pub fn pauses(acks: &[Ack]) -> Vec<Duration> {
+    let mut ends: BTreeMap<&str, (Instant, Instant)> = BTreeMap::new();
+    for ack in acks {
+        let (first, last) = ends.entry(&ack.timeline).or_insert((ack.ended, ack.ended));
+        (*first, *last) = ((*first).min(ack.ended), (*last).max(ack.ended));
+    }
+    let all: Vec<_> = ends.values().collect();
+    all.windows(2).map(|pair| pair[1].0.saturating_duration_since(pair[0].1)).collect()
+}
