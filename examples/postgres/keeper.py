@@ -174,9 +174,10 @@ class Keeper:
         server, state = self.server, self.server.state
         if not server.data.exists():
             return self.clone(leader, member)
-        own, its = server.control()["Database system identifier"], server.sql("SELECT system_identifier FROM pg_control_system()", leader[1])
-        if own != its[0][0]:
-            raise Failed(f"{server.data} is another database than that of {leader[1]}: it is left alone; remove it to have this node cloned")
+        own = server.control()["Database system identifier"]
+        if [[own]] != server.sql("SELECT system_identifier FROM pg_control_system()", leader[1]):
+            raise Failed(
+                f"{server.data} is another database than that of {leader[1]}: it is left alone; move it away to have this node cloned")
         # A leadership that the leader does not know has begun on this node, and came to nothing.
         known = server.sql("SELECT count(*) FROM dr.leadership WHERE term = :'term'", leader[1], term=state.get("tried", 0))
         if self.effort > 1 or server.incomplete.exists() or (known == [["0"]] and state.get("tried")):

@@ -26,7 +26,8 @@ GRANT EXECUTE ON FUNCTION pg_ls_dir(text, boolean, boolean), pg_stat_file(text, 
     pg_read_binary_file(text, bigint, bigint, boolean) TO replicator;
 CREATE SCHEMA dr;
 GRANT USAGE ON SCHEMA dr TO PUBLIC;
-CREATE TABLE dr.leadership (token bigint PRIMARY KEY, term bigint NOT NULL, member text NOT NULL, since timestamptz DEFAULT now());
+CREATE TABLE dr.leadership (
+    token bigint PRIMARY KEY, term bigint NOT NULL, member text NOT NULL, since timestamptz DEFAULT now());
 GRANT SELECT ON dr.leadership TO PUBLIC;
 CREATE FUNCTION dr.require(newest bigint) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
 DECLARE mine bigint := (SELECT max(token) FROM dr.leadership);
@@ -48,8 +49,13 @@ class Primary:
     def __init__(self):
         self.server = Server()
 
-    def others(self):
-        return [name for name in setting("PG_SYNC", "").split() if name != setting("DR_MEMBER")]
+    def others(self, member):
+        return [name for name in setting("PG_SYNC", "").split() if name != member]
+
+    def configure(self, others):
+        """Each commit waits for all of these members."""
+        names = ", ".join('"' + name.replace('"', '""') + '"' for name in others)
+        self.server.configure(synchronous_standby_names=f"ANY {len(others)} ({names})" if others else "")
 
     def init(self):
         server = self.server
@@ -77,13 +83,12 @@ class Primary:
         log(f"created {server.data}; copy {server.password} to the other nodes")
 
     def lead(self):
-        server, term, others = self.server, int(setting("DR_TERM")), self.others()
+        server, term, others = self.server, int(setting("DR_TERM")), self.others(setting("DR_MEMBER"))
         if server.is_standby() or server.incomplete.exists():
             raise Failed("the data is a standby's: before-takeover has not run")
         if server.alone.exists() and int(server.alone.read_text()) == term:
             others = []
-        names = ", ".join('"' + name.replace('"', '""') + '"' for name in others)
-        server.configure(synchronous_standby_names=f"ANY {len(others)} ({names})" if others else "")
+        self.configure(others)
         server.state = server.state | {"tried": term}
         # This process becomes the postmaster, so the guard's signals go to it, and the kernel kills it if the guard dies.
         os.execv(server.bin / "postgres", server.command())
@@ -152,8 +157,7 @@ class Primary:
             raise Failed(f"{member} does not lead")
         cluster = server.ask("/cluster")
         term = cluster["slots"][0]["leader"]["term"]
-        os.environ["DR_MEMBER"] = member
-        others = self.others()
+        others = self.others(member)
         if not others:
             raise Failed("PG_SYNC names no other member: commits wait for none")
         if how == "on":
@@ -166,8 +170,7 @@ class Primary:
             server.write("alone", str(term))
         else:
             server.alone.unlink(missing_ok=True)
-        names = ", ".join(f'"{name}"' for name in others)
-        server.configure(synchronous_standby_names="" if how == "on" else f"ANY {len(others)} ({names})")
+        self.configure([] if how == "on" else others)
         server.run("pg_ctl", "reload", "-D", server.data)
         if how == "off":
             position = server.sql("SELECT pg_current_wal_flush_lsn()")[0][0]

@@ -4,7 +4,7 @@
 #   PORTS="5441 5442 7080 7081 2181" WORKER=target/debug/dr-worker examples/postgres/run.sh [sync]
 #
 # PORTS on 127.0.0.1: PostgreSQL of east-1 and west-1, their workers' endpoints, ZooKeeper. `sync`: commits wait for the standby.
-# ENSEMBLE=host:port,... uses these servers, such as those of `cargo xtask ensemble up`, instead of one in east-1.
+# ENSEMBLE=host:port,... uses these ZooKeeper servers, such as those of `cargo xtask ensemble up`, instead of one in east-1.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -59,10 +59,10 @@ logs         $dir/*.log
 
 From another terminal:
   $command list     # the lag of each member
-  psql "host=$dir/pg/east-1 port=$east_db user=postgres" -c 'SELECT * FROM dr.leadership'
+  $PG_BIN/psql "host=$dir/pg/east-1 port=$east_db user=postgres" -c 'SELECT * FROM dr.leadership'
   $command switchover --to west-1 --wait
-  kill -KILL ${pids[west-1]}                # the worker of west-1: its guard ends PostgreSQL, and east-1 takes over
-  $command failover --to west-1 --accept-loss --wait
+  kill -STOP ${pids[west-1]}      # when \`list\` shows east-1 as streaming: west-1 is frozen, its guard ends PostgreSQL, east-1 leads
+  kill -CONT ${pids[west-1]}      # west-1 is rewound, and becomes the standby
 
 Ctrl-C ends everything.
 END_OF_TEXT

@@ -181,7 +181,8 @@ class Server:
         } | more
         lines = [f"include {quoted(self.shared)}", *(f"{name} = {quoted(value)}" for name, value in settings.items())]
         self.write("postgresql.conf", "\n".join(lines) + "\n")
-        self.write("pg_hba.conf", "local all all trust\nhost all all all scram-sha-256\nhost replication replicator all scram-sha-256\n")
+        access = "local all all trust", "host all all all scram-sha-256", "host replication replicator all scram-sha-256"
+        self.write("pg_hba.conf", "\n".join(access) + "\n")
 
     def command(self):
         return [str(self.bin / "postgres"), "-D", str(self.data), "-c", f"config_file={self.conf}"]

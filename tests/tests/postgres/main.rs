@@ -129,7 +129,10 @@ async fn a_forced_failover_loses_no_more_than_the_gate_reports() {
         let lost = stage.lost(&leader);
         let ends = lost.iter().map(|ack| ack.wal);
         let bytes = ends.clone().max().unwrap_or(0) - ends.min().unwrap_or(0);
-        println!("round {round}: {} rows in {bytes} bytes of WAL are lost, of at most {reported}", lost.len());
+        println!(
+            "round {round}: {} rows in {bytes} bytes of WAL are lost, of at most {reported}",
+            lost.len()
+        );
         assert!(bytes <= reported, "{bytes} bytes are lost, {reported} were reported");
         assert!(round % 2 == 0 || !lost.is_empty(), "the lag was real");
         stage.writers.forget(&lost);

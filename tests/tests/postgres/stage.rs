@@ -43,7 +43,8 @@ struct Node {
 
 /// PostgreSQL's programs and the user that runs them, or why there are none.
 fn available() -> Result<(PathBuf, Option<User>), String> {
-    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten().map(|entry| entry.path());
+    let versions =
+        fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten().map(|entry| entry.path());
     let number = |path: &PathBuf| path.file_name().and_then(|name| name.to_str()?.parse::<u32>().ok());
     let bin = versions.max_by_key(number).map(|version| version.join("bin"));
     let bin = bin.filter(|bin| bin.join("pg_rewind").is_file());
@@ -186,7 +187,10 @@ impl Stage {
     fn script(&self, member: &str, name: &str) -> Command {
         let mut command = Command::new(PYTHON);
         let (mark, value) = self.cluster.tree().mark();
-        command.arg(self.dir.path().join("lib").join(name)).envs(self.nodes[member].env.clone()).env(mark, value);
+        command
+            .arg(self.dir.path().join("lib").join(name))
+            .envs(self.nodes[member].env.clone())
+            .env(mark, value);
         command
     }
 
@@ -199,7 +203,9 @@ impl Stage {
     pub fn sql(&self, member: &str, statement: &str) -> Result<String, String> {
         let node = &self.nodes[member];
         let mut command = Command::new(self.bin.join("psql"));
-        command.args(["-XAtq", "-v", "ON_ERROR_STOP=1", "-U", "postgres", "-d", "postgres", "-h"]).arg(&node.home);
+        command
+            .args(["-XAtq", "-v", "ON_ERROR_STOP=1", "-U", "postgres", "-d", "postgres", "-h"])
+            .arg(&node.home);
         output(command.args(["-p", &node.port.to_string(), "-c", statement]))
     }
 
@@ -227,8 +233,13 @@ impl Stage {
             let lag = self.lag(member).await;
             let confirms = self.attribute(member, "async").await;
             let is_sync = !self.is_sync || confirms.as_deref() == Some("0");
-            let fits = state.as_deref() == Some("streaming") && lag.is_some_and(|lag| lag < 1 << 20) && is_sync;
-            if fits { Ok(()) } else { Err(format!("{state:?}, lag {lag:?}, async {confirms:?}: {}", self.logs())) }
+            let fits =
+                state.as_deref() == Some("streaming") && lag.is_some_and(|lag| lag < 1 << 20) && is_sync;
+            if fits {
+                Ok(())
+            } else {
+                Err(format!("{state:?}, lag {lag:?}, async {confirms:?}: {}", self.logs()))
+            }
         })
         .await;
     }
@@ -331,9 +342,5 @@ fn own(path: &Path, user: Option<&User>) {
 fn output(command: &mut Command) -> Result<String, String> {
     let done = command.stdin(Stdio::null()).output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    if done.status.success() {
-        Ok(text(&done.stdout))
-    } else {
-        Err(text(&done.stdout) + &text(&done.stderr))
-    }
+    if done.status.success() { Ok(text(&done.stdout)) } else { Err(text(&done.stdout) + &text(&done.stderr)) }
 }

@@ -6,9 +6,10 @@ use super::bare;
 use crate::cargo::{self, cargo};
 
 /// The length of repeated tests, unless these variables are set.
-pub(super) const LONG: [(&str, &str); 8] = [
+pub(super) const LONG: [(&str, &str); 9] = [
     ("CROWD", "5000"),
     ("CUTS", "20"),
+    ("POSTGRES_MOVES", "20"),
     ("ROLLING_RESTARTS", "10"),
     ("UPGRADES", "100"),
     ("SIM_SEEDS", "20000"),
