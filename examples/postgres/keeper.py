@@ -73,7 +73,7 @@ class Keeper:
             if "postgres" in published:
                 self.follow((newest, published["postgres"]), member)
         else:
-            newest = max((one["term"] for one in self.server.ask("/history")["leaderships"]), default=0)
+            newest = self.server.newest()
         self.measure_standby(newest, published, member)
 
     # Measurements.

@@ -102,6 +102,10 @@ class Primary:
         server = self.server
         if not server.data.exists() or server.incomplete.exists():
             raise Failed("this member has no usable data yet")
+        # A member that is first in line takes over by the elector's last look, when it may have measured otherwise. What an
+        # operator asks for is decided at once, and may accept a loss.
+        if setting("DR_CAUSE") not in ("failover", "switchover") and not self.continues():
+            raise Failed("this data does not continue the newest leadership: only `failover --accept-loss` names this member")
         with server.lock(5):
             if not server.is_standby():
                 return  # It was the primary.
@@ -114,6 +118,11 @@ class Primary:
                 raise Failed("the former primary's last WAL has not arrived: it leads again")
             # The server replays all WAL that it has, then begins a new timeline.
             server.signal_file("standby").rename(server.signal_file("recovery"))
+
+    def continues(self):
+        state = self.server.state
+        confirmed = not setting("PG_SYNC", "") or state.get("primary") or state.get("sync")
+        return bool(state.get("term") == self.server.newest() and confirmed)
 
     def wait_for(self, what, condition):
         end = int(setting("DR_DEADLINE_MS")) / 1000 - 2

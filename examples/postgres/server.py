@@ -142,6 +142,10 @@ class Server:
         status = self.ask("/status")
         return status["jobs"][self.job]["role"], status["member"]
 
+    def newest(self):
+        """The term of the newest leadership that was READY, also if its leader is gone; 0 if there was none."""
+        return max((one["term"] for one in self.ask("/history")["leaderships"]), default=0)
+
     # Programs and settings.
 
     def run(self, program, *args, **options):

@@ -57,6 +57,16 @@ async fn planned_switchovers_lose_nothing() {
         stage.writes_on().await;
     }
 
+    // A former primary that does not follow yet lacks the newest rows. If it is first in line it declines.
+    let from = same(&leader);
+    stage.fits(other(&leader)).await;
+    stage.kill_keeper(from);
+    stage.cluster.operator().done(&["switchover", "--to", other(&leader), "--wait"]).await;
+    leader = stage.successor_of(&leader).await;
+    let declined = stage.run_script(from, &["before-takeover"]).unwrap_err();
+    assert!(declined.contains("does not continue the newest leadership"), "{declined}");
+    stage.start_keeper(from);
+
     // The last WAL can't arrive: the standby declines, and the former primary leads again.
     let to = other(&leader);
     stage.fits(to).await;

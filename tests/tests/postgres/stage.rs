@@ -78,8 +78,7 @@ fn setup(lib: &Path, homes: &Path, is_sync: bool, user: Option<&User>) -> Setup 
         job.insert("user".to_owned(), user.name.clone().into());
     }
     let setup = Setup::new(Driver::Native).workers(&[("east-1", "east"), ("west-1", "west")]).not_started();
-    // The longest that the test's servers grant.
-    setup.set("job.orders", job).set("zookeeper.session_timeout", "10s").set("job.orders.stop_timeout", "4s")
+    setup.set("job.orders", job).set("zookeeper.session_timeout", "10s")
 }
 
 fn example() -> PathBuf {
@@ -194,9 +193,9 @@ impl Stage {
         command
     }
 
-    /// `primary.py` on a node; its output.
+    /// `primary.py` on a node, with the cause of a takeover; its output.
     pub fn run_script(&self, member: &str, arguments: &[&str]) -> Result<String, String> {
-        output(self.script(member, "primary.py").args(arguments))
+        output(self.script(member, "primary.py").args(arguments).env("DR_CAUSE", "leader-lost"))
     }
 
     /// A statement at a node, by the superuser.
