@@ -52,14 +52,14 @@ start() {
 }
 
 # start_worker NAME SITE HTTP-PORT ZOOKEEPER-PORT VERB-OR-SETTING...: with $config, or worker.toml beside the script; east-1 has
-# the server. The command $on, if it is set, starts it on a host of its own.
+# the server, unless ENSEMBLE names others. The command $on, if it is set, starts it on a host of its own.
 start_worker() {
     local name=$1 site=$2 http=$3 zookeeper=$4
     shift 4
     local verb=(run)
-    if [ "$name" = east-1 ]; then verb=(dev --port "$zookeeper"); fi
+    if [ "$name" = east-1 ] && [ -z "${ENSEMBLE:-}" ]; then verb=(dev --port "$zookeeper"); fi
     start "$name" "${on[@]}" "$WORKER" --config "${config:-$here/worker.toml}" --set "node.id=$name" --set "node.site=$site" \
-        --set "http.listen=127.0.0.1:$http" --set "zookeeper.connect=127.0.0.1:$zookeeper" \
+        --set "http.listen=127.0.0.1:$http" --set "zookeeper.connect=${ENSEMBLE:-127.0.0.1:$zookeeper}" \
         --set "node.state_dir=$dir/$name" "$@" "${verb[@]}"
 }
 

@@ -55,6 +55,7 @@ pub(crate) async fn run(args: &TestArgs) -> anyhow::Result<ExitCode> {
         packages::offer("chromium", "/usr/bin/chromium").await;
     }
     if packages.as_ref().is_none_or(|packages| packages.contains("e2e")) {
+        packages::offer("postgresql", "/usr/lib/postgresql").await;
         packages::offer("dpkg-dev", "/usr/bin/dpkg-shlibdeps").await;
         packages::offer("systemd", "/usr/bin/systemd-analyze").await;
         packages::offer("curl", "/usr/bin/curl").await;

@@ -9,6 +9,7 @@ use crate::cargo::{self, cargo};
 pub(super) const LONG: [(&str, &str); 9] = [
     ("CROWD", "5000"),
     ("CUTS", "20"),
+    ("POSTGRES_MOVES", "20"),
     ("ROLLING_RESTARTS", "10"),
     ("UPGRADES", "100"),
     ("SHAPES", "all"),
