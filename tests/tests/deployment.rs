@@ -12,9 +12,6 @@ use zk_testkit::{Host, Network};
 
 const NODES: [(&str, &str); 2] = [("east-1", "east"), ("west-1", "west")];
 
-/// Directories that the nodes would otherwise share with the machine and with each other.
-const OWN: [&str; 3] = ["etc", "usr/local", "var/lib"];
-
 /// The lines of the README's block below a heading.
 fn block_below(heading: &str) -> Vec<String> {
     let readme = fs::read_to_string(workspace().join("README.md")).unwrap();
@@ -26,25 +23,6 @@ fn block_below(heading: &str) -> Vec<String> {
 
 fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap()
-}
-
-/// A terminal on a node. The node has its own network, `/etc`, `/usr/local` and `/var/lib`.
-///
-/// Its processes end with the network, at the latest.
-async fn terminal_at(host: &Host, dir: &Path) -> Terminal {
-    fs::create_dir_all(dir).unwrap();
-    let mut shell = host.command("unshare");
-    shell.args(["--mount", "--propagation", "private", "sh"]).current_dir(dir);
-    shell.env("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin").env("EDITOR", dir.join("editor"));
-    let mut terminal = Terminal::of(shell, dir);
-    // The upper directory must not be on an overlay, and the temporary directory may be.
-    terminal.done("mkdir upper && mount -t tmpfs tmpfs upper").await;
-    for dir in OWN {
-        let (upper, work) = (format!("upper/{dir}/upper"), format!("upper/{dir}/work"));
-        let over = format!("lowerdir=/{dir},upperdir={upper},workdir={work}");
-        terminal.done(&format!("mkdir -p {upper} {work} && mount -t overlay -o {over} overlay /{dir}")).await;
-    }
-    terminal
 }
 
 /// The source of the installation: a build's output, and the files of the workspace.
@@ -114,7 +92,8 @@ async fn the_deployment_of_the_readme_works_line_by_line() {
     for (id, site) in NODES {
         let dir = dir.path().join(id);
         let host = ensemble.network().unwrap().host().unwrap();
-        let mut terminal = terminal_at(&host, &dir).await;
+        let mut terminal = Terminal::at(&host, &dir).await;
+        terminal.done(&format!("export EDITOR={}", dir.join("editor").display())).await;
         checkout(&dir);
         editor(&dir, &ensemble.connect_string(), &host);
         for line in on_all {
