@@ -178,7 +178,9 @@ impl Reader {
         let place = self.place(&step.host);
         let said = wait_for(&format!("what {line:?} shows:\n{expected}"), ANSWERED, async || {
             let (code, said) = place.terminal.types(&line).await;
-            if (code == 0 || is_question) && step.is_shown_by(&said) {
+            // Numbers may differ, but for exit codes.
+            let is_right = !expected.contains("exit code") || said.trim_end() == expected;
+            if (code == 0 || is_question) && is_right && step.is_shown_by(&said) {
                 return Ok(said);
             }
             assert!(is_question, "{line}: code {code}\n{said}\nthe document shows:\n{expected}");
@@ -199,7 +201,7 @@ impl Reader {
     }
 
     async fn ledger(&mut self, verb: &str) -> Value {
-        let line = format!("ledger {verb} --store sqlite:/srv/ledger.db");
+        let line = format!("ledger {verb} --store sqlite:/srv/ledger.db 2>/dev/null");
         let (_, said) = self.place("east-1").terminal.types(&line).await;
         serde_json::from_str(said.trim()).unwrap_or_default()
     }
@@ -315,6 +317,23 @@ async fn the_majority_is_lost_and_the_job_returns_step_by_step() {
     }
     reader.read('4', &sections).await;
     reader.read('5', &sections).await;
+    // The power returns before the network: the old servers are a majority among themselves, and have a leader with an old
+    // token.
+    let east = ensemble.servers()[LOST..].iter().map(|server| server.host().unwrap()).chain([&hosts[0]]);
+    let east: Vec<_> = east.map(Host::ip).collect();
+    for host in &west {
+        host.heal().unwrap();
+        host.cut_from(&east).unwrap();
+    }
+    for server in &SERVERS[..LOST] {
+        reader.place(server).terminal.done("systemctl start zookeeper").await;
+    }
+    reader.place("west-1").terminal.done("systemctl start dr-worker").await;
+    wait_for("a store that refuses west-1", ANSWERED, async || {
+        let progress = reader.ledger("status").await;
+        if progress["refused"]["claims"].as_u64() > Some(0) { Ok(()) } else { Err(progress.to_string()) }
+    })
+    .await;
     // The site is connected once nothing of it starts by itself.
     let (_, returning) = &sections[5];
     for step in returning {

@@ -122,13 +122,13 @@ async fn lead(arguments: &EmergencyArguments, sources: &Sources) -> Result<(), E
         QUORUM_WITHIN.as_secs()
     ));
     decision::may_start(name, has_quorum(&config.zookeeper).await?)?;
-    alone::check_alone(&lock).await?;
     output::print_warning(decision::warning(name, node.id.as_str(), &grant, &sentence));
     if asks {
         ask_for(&sentence)?;
         // That may have taken a while.
         decision::may_start(name, has_quorum(&config.zookeeper).await?)?;
     }
+    alone::check_alone(&lock).await?;
     let began = Record {
         job: name.to_owned(),
         election: paths.base().to_owned(),

@@ -113,8 +113,8 @@ pub(crate) fn warning(job: &str, member: &str, grant: &Grant, sentence: &str) ->
          - If the job runs anywhere else, it runs twice, and both write: data is lost, or diverges.\n\
          - The other site may have a quorum that this node can't reach. Then it has a leader now, or soon. So may servers \
          that were restarted as an ensemble of their own.\n\
-         - A leader that was only cut off goes on when its network returns, until its lease ends. A machine that is off may \
-         start its job when its power returns.\n\
+         - A leader that is only cut off may run its job until its lease ends, and with on_pause = \"keep\" longer. A machine that is \
+         off may start its programs when its power returns.\n\
          - A resource that checks fencing tokens refuses late writes: this job gets token {token}, above {above}. Any other \
          resource accepts them.\n\
          - No other member takes over if this node or this command fails.\n\

@@ -29,10 +29,10 @@ const LEASE: Duration = Duration::from_secs(60);
 /// The pause between two renewals of that lease.
 const RENEWAL: Duration = Duration::from_secs(1);
 
-/// Checks that no process of an earlier worker of this node is left.
+/// Ends what an earlier worker of this node has left behind.
 ///
 /// # Errors
-/// With those that are left.
+/// With the processes that are left.
 pub(crate) async fn check_alone(lock: &StateLock) -> Result<(), Error> {
     let swept = job::sweep(lock, BootTime::now() + SWEEP_WITHIN).await;
     swept.map_err(|left| {
