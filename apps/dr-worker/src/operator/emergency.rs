@@ -61,7 +61,7 @@ pub(super) struct EmergencyArguments {
     /// Reason, for the records.
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
-    /// The sentence that confirms what you have fenced by hand.
+    /// Sentence that confirms what is fenced by hand.
     ///
     /// A terminal asks for it. Without a terminal, the command without this option prints it.
     #[arg(long, value_name = "SENTENCE")]

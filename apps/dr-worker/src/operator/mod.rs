@@ -143,7 +143,7 @@ enum Verb {
     ///
     /// By option, clear the failure history.
     Ack(ack::AckArguments),
-    /// Check whether a node may be taken down now; exit code 75 if not.
+    /// Check if a node may be taken down now; exit code 75 if not.
     ///
     /// It may not if a job or the last candidate of a site would be lost.
     CanRestart(can_restart::CanRestartArguments),
