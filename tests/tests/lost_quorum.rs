@@ -353,8 +353,9 @@ async fn the_majority_is_lost_and_the_job_returns_step_by_step() {
     assert_eq!((&checked["twice"], &checked["late_accepted"]), (&0.into(), &0.into()), "{checked:#}");
     let leaderships = checked["leaderships"].as_array().unwrap();
     let members: Vec<_> = leaderships.iter().map(|led| led["member"].as_str().unwrap()).collect();
-    assert_eq!(members[0], "west-1", "{members:?}");
-    assert!(members.len() >= 4 && members[1..].iter().all(|member| *member == "east-1"), "{members:?}");
+    // Without ZooKeeper, with the servers that were left, and with the copy. A restart of two servers can outlast a lease, so
+    // later ones may be of either.
+    assert_eq!(members[..4], ["west-1", "east-1", "east-1", "east-1"], "{members:?}");
     for server in SERVERS {
         reader.place(server).terminal.done("systemctl stop zookeeper").await;
     }
