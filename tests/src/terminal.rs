@@ -5,6 +5,8 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use zk_testkit::Host;
+
 use crate::wait::{SOON, wait_for};
 
 /// The number of lines that a failing test prints.
@@ -20,7 +22,34 @@ pub struct Terminal {
     typed: u32,
 }
 
+/// Directories that hosts would otherwise share with the machine and with each other.
+const OWN: [&str; 3] = ["etc", "usr/local", "var/lib"];
+
 impl Terminal {
+    /// A shell on a host. The host has its own network, name, `/etc`, `/usr/local` and `/var/lib`; this directory is the shell's.
+    ///
+    /// Its processes end with the network, at the latest.
+    ///
+    /// # Panics
+    /// If it can't be started.
+    pub async fn at(host: &Host, dir: &Path) -> Self {
+        fs::create_dir_all(dir).expect("a directory");
+        let mut shell = host.command("unshare");
+        shell.args(["--mount", "--uts", "--propagation", "private", "sh"]).current_dir(dir);
+        shell.env("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin").env("EDITOR", dir.join("editor"));
+        let mut terminal = Self::of(shell, dir);
+        // The upper directory must not be on an overlay, and the temporary directory may be.
+        terminal.done("mkdir upper && mount -t tmpfs tmpfs upper").await;
+        for dir in OWN {
+            let (upper, work) = (format!("upper/{dir}/upper"), format!("upper/{dir}/work"));
+            let over = format!("lowerdir=/{dir},upperdir={upper},workdir={work}");
+            terminal
+                .done(&format!("mkdir -p {upper} {work} && mount -t overlay -o {over} overlay /{dir}"))
+                .await;
+        }
+        terminal
+    }
+
     /// Starts this shell. The file `shown` of the directory gets its output.
     ///
     /// # Panics

@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use e2e::{SOON, Terminal, own_ensemble, program, terminal_at, wait_for};
+use e2e::{SOON, Terminal, own_ensemble, program, wait_for};
 use serde_json::Value;
 use zk_testkit::{Host, Network};
 
@@ -92,7 +92,8 @@ async fn the_deployment_of_the_readme_works_line_by_line() {
     for (id, site) in NODES {
         let dir = dir.path().join(id);
         let host = ensemble.network().unwrap().host().unwrap();
-        let mut terminal = terminal_at(&host, &dir).await;
+        let mut terminal = Terminal::at(&host, &dir).await;
+        terminal.done(&format!("export EDITOR={}", dir.join("editor").display())).await;
         checkout(&dir);
         editor(&dir, &ensemble.connect_string(), &host);
         for line in on_all {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use e2e::{SOON, Step, Terminal, ensemble, own_ensemble, program, steps, terminal_at, wait_for};
+use e2e::{SOON, Step, Terminal, ensemble, own_ensemble, program, steps, wait_for};
 use zk_testkit::{Ensemble, Host, Network};
 
 const GUIDES: [&str; 5] =
@@ -169,7 +169,7 @@ impl Stage {
         let (mut terminals, mut dirs) = (Vec::new(), Vec::new());
         for ((name, _), host) in NODES.iter().zip(&hosts) {
             let own = dir.path().join(name);
-            let mut terminal = terminal_at(host, &own).await;
+            let mut terminal = Terminal::at(host, &own).await;
             fs::write(own.join("hosts"), &names).unwrap();
             fs::write(own.join("systemctl"), SYSTEMCTL).unwrap();
             fs::write(own.join("patroni.py"), PATRONI).unwrap();

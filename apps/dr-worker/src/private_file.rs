@@ -1,7 +1,7 @@
 //! Files that are not for other users: secrets, which the group may read too, and what the worker keeps for itself.
 
 use std::{
-    fs::{self, DirBuilder, OpenOptions},
+    fs::{self, DirBuilder, File, OpenOptions},
     io::{self, Read as _, Write as _},
     os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _},
     path::Path,
@@ -60,14 +60,24 @@ pub(crate) fn create_dir(path: &Path) -> io::Result<()> {
 /// # Errors
 /// Any error of the file system.
 pub(crate) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+    replace_with(path, content, |_| Ok(()))
+}
+
+/// The same. The content is on the disk when this returns, and before another program sees it.
+///
+/// # Errors
+/// Any error of the file system.
+pub(crate) fn replace_durably(path: &Path, content: &[u8]) -> io::Result<()> {
+    replace_with(path, content, File::sync_all)?;
+    // The new name is an entry of the directory.
+    path.parent().map_or(Ok(()), |dir| File::open(dir)?.sync_all())
+}
+
+fn replace_with(path: &Path, content: &[u8], settle: fn(&File) -> io::Result<()>) -> io::Result<()> {
     let new = path.with_extension("new");
-    OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(OWN_FILE)
-        .open(&new)?
-        .write_all(content)?;
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(OWN_FILE).open(&new)?;
+    file.write_all(content)?;
+    settle(&file)?;
     fs::rename(&new, path)
 }
 

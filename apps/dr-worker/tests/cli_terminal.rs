@@ -135,6 +135,45 @@ fn dangerous_commands_ask_on_a_terminal_and_nowhere_else() {
 }
 
 #[test]
+fn an_emergency_leadership_asks_for_the_whole_sentence() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let led = dir.path().join("led");
+    let command = || {
+        let mut command = dr_worker();
+        let job = format!(
+            "job.orders.command=[\"/bin/sh\", \"-c\", \"echo $$ > {}; exec sleep 600\"]",
+            led.display()
+        );
+        let state = format!("node.state_dir={}", dir.path().join("state").display());
+        let settings = [
+            "zookeeper.connect=127.0.0.1:1",
+            "node.id=east-1",
+            "node.site=east",
+            "policy.sites=[\"east\", \"west\"]",
+        ];
+        set(&mut command, &settings);
+        set(&mut command, &[&job, &state, "job.orders.stop_timeout=1s"]);
+        command.args(["emergency-lead", "--i-accept-split-brain", "--token-above", "70"]);
+        command
+    };
+    let mut asked = OnTerminal::start(&mut command(), 100, 60);
+    asked.until_shown("Type this sentence to confirm it: ");
+    asked.until_shown("it runs twice, and both write");
+    asked.keys.write_all(b"yes\n").expect("the terminal reads");
+    asked.assert_ends(1);
+    asked.until_shown("not confirmed; nothing was changed");
+    assert!(!led.exists());
+    let mut asked = OnTerminal::start(&mut command(), 100, 60);
+    asked.until_shown("Type this sentence to confirm it: ");
+    asked.keys.write_all(b"I have fenced: site west\n").expect("the terminal reads");
+    until("the job runs", || led.exists());
+    asked.until_shown("leads without ZooKeeper");
+    kill(Pid::from_raw(asked.child.0.id().cast_signed()), Signal::SIGINT).expect("it lives");
+    asked.assert_ends(0);
+    asked.until_shown("Once ZooKeeper has a quorum: dr-worker raise-token --job orders --above ");
+}
+
+#[test]
 fn a_dry_run_shows_who_would_lead_and_writes_nothing() {
     let (stage, east, _west) = two_sites("/tried");
     let before = stage.json(&["list"]);

@@ -11,6 +11,7 @@ use owo_colors::OwoColorize as _;
 use super::{
     control,
     election::Operator,
+    emergency::Local,
     output::{self, Accent, Output},
     screen::Screen,
     table::{self, Column},
@@ -40,22 +41,28 @@ pub(super) struct ListArguments {
 }
 
 pub(super) async fn run(arguments: &ListArguments, sources: &Sources, how: Output) -> Result<(), Error> {
-    let operator = Operator::connect(sources).await?;
+    let local = Local::of(sources);
+    let operator = Operator::connect(sources).await.inspect_err(|_| local.warn())?;
     let result = tokio::select! {
-        result = show(&operator, arguments, how) => result,
+        result = show(&operator, arguments, &local, how) => result,
         _ = tokio::signal::ctrl_c() => Ok(()),
     };
     operator.close().await;
     result
 }
 
-async fn show(operator: &Operator, arguments: &ListArguments, how: Output) -> Result<(), Error> {
+async fn show(
+    operator: &Operator,
+    arguments: &ListArguments,
+    local: &Local,
+    how: Output,
+) -> Result<(), Error> {
     if let (true, Output::Pretty, Some(screen)) = (arguments.watch, how, Screen::new()) {
-        return redraw(operator, arguments, screen).await;
+        return redraw(operator, arguments, local, screen).await;
     }
     let (mut last, mut trouble) = (None, None::<String>);
     loop {
-        let result = read(operator, arguments.job.as_deref()).await;
+        let result = read(operator, local, arguments.job.as_deref()).await;
         if result.is_ok() {
             trouble = None;
         }
@@ -87,11 +94,16 @@ async fn show(operator: &Operator, arguments: &ListArguments, how: Output) -> Re
 }
 
 /// Shows the present state on a terminal, with the time, until this command is ended.
-async fn redraw(operator: &Operator, arguments: &ListArguments, mut screen: Screen) -> Result<(), Error> {
+async fn redraw(
+    operator: &Operator,
+    arguments: &ListArguments,
+    local: &Local,
+    mut screen: Screen,
+) -> Result<(), Error> {
     let mut shown = String::new();
     loop {
         // An unanswered read must not stop the clock.
-        let reading = read(operator, arguments.job.as_deref());
+        let reading = read(operator, local, arguments.job.as_deref());
         tokio::pin!(reading);
         let since = tokio::time::Instant::now();
         let result = loop {
@@ -129,11 +141,11 @@ fn page(trouble: &str, shown: &str) -> String {
     table::fitted(&format!("{head}\n{shown}"), output::size().0)
 }
 
-async fn read(operator: &Operator, job: Option<&str>) -> Result<Vec<Cluster>, Error> {
+async fn read(operator: &Operator, local: &Local, job: Option<&str>) -> Result<Vec<Cluster>, Error> {
     let jobs = operator.jobs(job).await?;
     let observer = operator.observer().await?;
     let electors = Electors::new(operator.workers());
-    let reads = jobs.iter().map(|job| read_one(operator, &observer, &electors, job));
+    let reads = jobs.iter().map(|job| read_one(operator, local, &observer, &electors, job));
     let reads: Vec<_> = stream::iter(reads).buffered(READ_AT_ONCE).collect().await;
     let (mut clusters, mut gone) = (Vec::new(), None);
     for read in reads {
@@ -163,6 +175,7 @@ enum Read {
 
 async fn read_one(
     operator: &Operator,
+    local: &Local,
     observer: &Observer,
     electors: &Electors,
     job: &str,
@@ -176,7 +189,7 @@ async fn read_one(
         electors.skipped(job, &snapshot),
         diagnose(observer, &operator.config.zookeeper, job, &paths, &snapshot)
     );
-    let problems = problems?;
+    let problems = problems?.into_iter().chain(local.problems(&paths)).collect();
     let cluster = Cluster::new(operator.root(), job, snapshot, unix_ms());
     Ok(Read::Cluster(Box::new(Cluster { skipped, problems, ..cluster })))
 }

@@ -13,6 +13,7 @@ mod control;
 mod dev;
 mod dry_run;
 mod election;
+mod emergency;
 mod explain;
 #[cfg(test)]
 mod explain_tests;
@@ -142,7 +143,7 @@ enum Verb {
     ///
     /// By option, clear the failure history.
     Ack(ack::AckArguments),
-    /// Check whether a node may be taken down now; exit code 75 if not.
+    /// Check if a node may be taken down now; exit code 75 if not.
     ///
     /// It may not if a job or the last candidate of a site would be lost.
     CanRestart(can_restart::CanRestartArguments),
@@ -171,6 +172,11 @@ enum Verb {
     /// After a restore of the ensemble. Tokens are made from transaction ids, which go back when the ensemble is restored
     /// from a copy.
     RaiseToken(tokens::RaiseTokenArguments),
+    /// Run a job here without ZooKeeper, while it has no quorum.
+    ///
+    /// The last resort: nothing but what you have fenced by hand keeps the job from running twice. docs/lost-quorum.md
+    /// has the steps. The worker of this node must be stopped. The job runs until Ctrl-C or SIGTERM.
+    EmergencyLead(emergency::EmergencyArguments),
     /// Remove znodes of dead sessions; only show them without --yes.
     RemoveGhosts(ghosts::RemoveGhostsArguments),
     /// Run a worker and an embedded ZooKeeper server, to try it.
@@ -260,6 +266,7 @@ impl Verb {
     fn is_daemon(&self) -> bool {
         match self {
             Self::Run(run) => run.resume_check.is_none(),
+            Self::EmergencyLead(emergency) => emergency.is_daemon(),
             #[cfg(feature = "dev")]
             Self::Dev(_) => true,
             _ => false,
@@ -399,6 +406,7 @@ fn dispatch(arguments: &Arguments, registry: &Registry) -> Result<(), Error> {
         Verb::Assert(assert) => block_on(assert::assert(assert, sources, global.output)),
         Verb::Watch(watch) => block_on(watch::watch(watch, sources)),
         Verb::RaiseToken(raise) => block_on(tokens::raise(raise, sources, global.output)),
+        Verb::EmergencyLead(emergency) => block_on(emergency::run(emergency, sources, global.output)),
         Verb::RemoveGhosts(remove) => block_on(ghosts::remove(remove, sources, global.output)),
         #[cfg(feature = "dev")]
         Verb::Dev(dev) => dev::run(dev, global, registry),

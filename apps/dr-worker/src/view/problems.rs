@@ -9,8 +9,8 @@ use serde::Serialize;
 /// A problem of an election.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ProblemRow {
-    /// Its kind: `ghost`, `old-decision`, `low-token`, `other-policy`, `not-fenced`, `refused-config`
-    /// or `access`.
+    /// Its kind: `ghost`, `old-decision`, `low-token`, `other-policy`, `not-fenced`, `refused-config`,
+    /// `access`, or `emergency`, which only `list` shows, on the node that has led without ZooKeeper.
     pub kind: &'static str,
     /// The problem and its consequence.
     pub sentence: String,

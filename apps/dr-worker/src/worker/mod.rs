@@ -7,11 +7,12 @@
 //!
 //! Arrows are all the dependencies between them; `run` also uses `metrics`, and `run`, `http`, `probes` and `state`
 //! use `certificates`. `run` starts and ends the daemon. `state` is what a running worker knows of itself; it also arms the
-//! `watchdog` device. [`job`] runs the programs of a job, each under a [`guard`].
+//! `watchdog` device. `emergency` is what `run` keeps and asks for the job without ZooKeeper. [`job`] runs the programs of a job, each under a [`guard`].
 
 mod balance;
 mod certificates;
 mod descriptors;
+pub(crate) mod emergency;
 pub mod guard;
 mod http;
 pub mod job;

@@ -167,7 +167,7 @@ pub(crate) fn path_of(state_dir: &Path, member: &str) -> PathBuf {
 }
 
 /// A member's name as a unique file name: characters that could change the path are escaped.
-pub(super) fn file_name(member: &str) -> String {
+pub(crate) fn file_name(member: &str) -> String {
     use std::fmt::Write as _;
     let mut name = String::new();
     for (index, character) in member.chars().enumerate() {

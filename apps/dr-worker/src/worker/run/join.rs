@@ -33,6 +33,7 @@ use crate::{
     view::access_problem,
     worker::{
         balance,
+        emergency::{self, NewestFile},
         job::{self, Guards, StateLock},
         probes::{self, Answers, Prober},
         state::{Job, JobSlot, Vacancy, Worker},
@@ -147,6 +148,8 @@ pub(super) async fn join(
             suspecting.push(election.clone());
         }
         background.spawn(memory.clone().keep(path, election.status().into()));
+        let newest = NewestFile::beside(lock.path(), job.name());
+        background.spawn(emergency::keep(newest, job.name().to_owned(), election.status().into()));
         let prober = Prober {
             job: job.name().to_owned(),
             me: config.node.id.clone(),

@@ -5,11 +5,14 @@
 //!     78      78       78        69        78 (same id twice)          signal: 0
 //! ```
 //!
+//! `lock` also refuses to run jobs that this node has led without ZooKeeper ([`alone`]): 75.
+//!
 //! SIGHUP has a worker that has joined read its configuration again.
 //!
 //! Before `join` the worker has no znode and has started no program of a job, so an earlier failure leaves nothing
 //! behind. After `join` the daemon survives a loss of ZooKeeper.
 
+pub(crate) mod alone;
 mod fencing;
 mod fitness;
 mod handler;
@@ -39,8 +42,10 @@ use tokio::{net::TcpListener, task::JoinSet};
 use zk_session::{BootTime, Session, SessionPin};
 
 use super::{
-    certificates, descriptors, http,
-    job::{self, StateLock},
+    certificates, descriptors,
+    emergency::Records,
+    http,
+    job::{self, StateLock, lock_of},
     metrics, notify,
     state::Worker,
     systemd::{Phase, ServiceManager},
@@ -215,11 +220,17 @@ fn again(handed: Handed, runs: Vec<[OwnedFd; 2]>, pin: Option<SessionPin>) -> Re
     Ok(Again { handed, pin, runs })
 }
 
-/// Waits for the lock, while the guard of a killed worker stops its job.
+/// Waits for the lock, while the guard of a killed worker stops its job. Refuses to run a job that this node has led without
+/// ZooKeeper.
 async fn acquire(config: &Config) -> Result<StateLock, Error> {
+    let emergencies = Records::beside(&lock_of(&config.node.state_dir, config.node.id.as_str()));
+    // `emergency-lead` has the lock as long as it runs.
+    emergencies.refuse(&config.jobs)?;
     let patience = config.jobs.iter().map(|job| job.spec.stop_budget()).max().unwrap_or_default();
     let by = BootTime::now() + patience + Duration::from_millis(500);
-    Ok(StateLock::acquire_by(&config.node.state_dir, config.node.id.as_str(), by).await?)
+    let lock = StateLock::acquire_by(&config.node.state_dir, config.node.id.as_str(), by).await?;
+    emergencies.refuse(&config.jobs)?;
+    Ok(lock)
 }
 
 /// Ends what an earlier worker has left behind. Returns whether nothing of it is left.

@@ -1,0 +1,155 @@
+//! Runs a job without an election, by an operator's order.
+
+use std::{future::pending, sync::Arc, time::Duration};
+
+use tokio::{sync::watch, task::JoinSet};
+use zk_session::BootTime;
+
+use super::{LAST_LINES, SWEEP_WITHIN, work::JobWork};
+use crate::{
+    config::{Config, HookName, JobConfig},
+    error::Error,
+    logging, signals,
+    signals::Signals,
+    worker::{
+        descriptors,
+        emergency::decision::Grant,
+        job::{self, Deadline, Guards, JobEnv, StateLock, WorkTime},
+        state::JobSlot,
+    },
+};
+
+/// The cause of such a leadership, for the job and its hooks.
+const CAUSE: &str = "emergency";
+
+/// How long the job outlives a hanging worker. No other member waits for its end, so it is long; a worker that is killed
+/// takes its job with it at once.
+const LEASE: Duration = Duration::from_secs(60);
+
+/// The pause between two renewals of that lease.
+const RENEWAL: Duration = Duration::from_secs(1);
+
+/// Ends what an earlier worker of this node has left behind.
+///
+/// # Errors
+/// With the processes that are left.
+pub(crate) async fn check_alone(lock: &StateLock) -> Result<(), Error> {
+    let swept = job::sweep(lock, BootTime::now() + SWEEP_WITHIN).await;
+    swept.map_err(|left| {
+        Error::NotNow(format!(
+            "an earlier worker of this node and its guard were killed together, and its job may still run: {left}; end \
+             these processes first"
+        ))
+    })
+}
+
+/// Runs the job of this node until a signal ends it, under a guard, with its hooks. Former leaders are not fenced.
+///
+/// # Errors
+/// Why the job could not be started, or could not go on. No process of it is left.
+pub(crate) async fn lead(
+    config: &Config,
+    job: &JobConfig,
+    lock: StateLock,
+    grant: &Grant,
+    reason: &str,
+    mut signals: Signals,
+) -> Result<(), Error> {
+    logging::identify(config.node.id.as_str(), config.node.site.as_str(), [job.name()].into_iter());
+    let internal = |error: std::io::Error| Error::Internal(format!("can't begin: {error}"));
+    job::adopt_orphans().map_err(internal)?;
+    descriptors::raise_limit().map_err(internal)?;
+    let mut background = JoinSet::new();
+    background.spawn(async {
+        if let Err(error) = job::tend_orphans().await {
+            tracing::error!(%error, "can't reap orphans");
+        }
+    });
+    background.spawn(async {
+        if let Err(error) = signals::log_ignored().await {
+            tracing::warn!(%error, "can't log ignored signals");
+        }
+    });
+    let mut guards = Guards::new().lock(lock);
+    if let Some(cgroup) = job::delegated_cgroup() {
+        guards = guards.cgroup(cgroup);
+    }
+    let slot = Arc::new(JobSlot::new(&config.node, job, guards, None, Duration::ZERO));
+    let work = JobWork { slot: Arc::clone(&slot), fencing: None };
+    let lasts = LEASE.max(4 * slot.stop_budget());
+    let (until, lease) = watch::channel(BootTime::now() + lasts);
+    background.spawn(async move {
+        loop {
+            tokio::time::sleep(RENEWAL).await;
+            until.send_replace(BootTime::now() + lasts);
+        }
+    });
+    let env = JobEnv {
+        job: job.name().to_owned(),
+        member: config.node.id.to_string(),
+        site: config.node.site.to_string(),
+        term: grant.term,
+        fencing_token: grant.token,
+        cause: CAUSE.to_owned(),
+        reason: reason.to_owned(),
+        ..JobEnv::default()
+    };
+    slot.arrives();
+    let (why, led) = tokio::select! {
+        name = signals.next() => {
+            tracing::info!(job = job.name(), signal = name, "stopping the job");
+            (name.to_owned(), Ok(()))
+        }
+        failed = run(&slot, &env, &lease) => {
+            tracing::error!(job = job.name(), error = %failed, "the emergency leadership has failed; stopping the job");
+            (failed.to_string(), Err(failed))
+        }
+    };
+    let before_stop = Deadline::before(lease, slot.stop_budget());
+    let by = || BootTime::now() + slot.stop_budget();
+    let mut ending = std::pin::pin!(work.end(&why, Some(before_stop), pending(), by));
+    loop {
+        tokio::select! {
+            () = &mut ending => break,
+            name = signals.next() => {
+                tracing::warn!(signal = name, "second signal: killing the job, skipping its hooks");
+                slot.hasten();
+            }
+        }
+    }
+    slot.left();
+    background.shutdown().await;
+    job::flush_output(LAST_LINES);
+    led
+}
+
+/// Starts the job, with its hooks, and returns why it can't go on.
+async fn run(slot: &JobSlot, env: &JobEnv, lease: &watch::Receiver<BootTime>) -> Error {
+    let failed = |error: &dyn std::fmt::Display| Error::Failed(error.to_string());
+    let by = || Some(Deadline::before(lease.clone(), Duration::ZERO));
+    slot.enter(env.clone());
+    // As in an election: a node prepares before it has a token.
+    let unnamed = JobEnv { fencing_token: 0, ..env.clone() };
+    for (name, env) in [(HookName::Prepare, &unnamed), (HookName::BeforeTakeover, env)] {
+        if let Err(error) = slot.hook(name, env, by()).await {
+            return failed(&error);
+        }
+    }
+    let run = slot.start(env, WorkTime::from(lease.clone()));
+    match tokio::time::timeout(slot.takeover_timeout(), run.ready()).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => return failed(&error),
+        Err(_) => {
+            let limit = slot.takeover_timeout();
+            return Error::Failed(format!(
+                "job {} is not ready within {limit:?} (policy.takeover_timeout)",
+                slot.name()
+            ));
+        }
+    }
+    tracing::warn!(job = slot.name(), token = env.fencing_token, "leads without ZooKeeper");
+    if let Err(error) = slot.hook(HookName::AfterReady, env, by()).await {
+        tracing::warn!(job = slot.name(), "{error}");
+    }
+    failed(&run.finished().await)
+}
