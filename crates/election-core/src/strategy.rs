@@ -31,6 +31,16 @@ pub trait Strategy: fmt::Debug + Send + Sync {
         let _ = (attributes, cause);
         None
     }
+
+    /// Why a member with these attributes must not step in by the line of succession, if they alone show that it must not
+    /// lead. The line has the attributes that the elector has seen last, and the elector may be lost with the leader. The
+    /// next elector decides then, by [`rank`](Self::rank).
+    ///
+    /// It must be pure as well.
+    fn holds_back(&self, attributes: &BTreeMap<String, String>, cause: Cause) -> Option<String> {
+        let _ = (attributes, cause);
+        None
+    }
 }
 
 /// One question to a strategy. [`Round::new`] has the three fields that every question needs, and a setter for

@@ -254,6 +254,12 @@ impl Strategy for Pipeline {
         let all: Vec<_> = here.remarks(attributes, cause).chain(last).collect();
         (!all.is_empty()).then(|| all.join(", "))
     }
+
+    fn holds_back(&self, attributes: &BTreeMap<String, String>, cause: Cause) -> Option<String> {
+        let here = self.for_cause(cause);
+        let of_last = || here.last.as_ref()?.strategy.holds_back(attributes, cause);
+        here.filters.iter().find_map(|filter| filter.refuse_successor(attributes)).or_else(of_last)
+    }
 }
 
 /// The order of refused candidates: oldest ballot first. What follows the member id matters only if the input has a

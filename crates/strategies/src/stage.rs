@@ -23,6 +23,13 @@ pub trait Filter: fmt::Debug + Send + Sync {
         None
     }
 
+    /// Why a member with these attributes may not lead, if they alone show it: as [`refuse`](Self::refuse) of a candidate that
+    /// is not the incumbent. A successor asks this about itself before it steps in.
+    fn refuse_successor(&self, attributes: &BTreeMap<String, String>) -> Option<String> {
+        let _ = attributes;
+        None
+    }
+
     /// What the refusal of this candidate is based on. A leader that is refused on [`Ground::Order`] is replaced at
     /// once: such a filter must not depend on the leader, or two members could replace each other without end, nor on
     /// measurements ([`MemberRecord::measured`]), which fluctuate. A filter on [`Ground::Loss`] is skipped if an

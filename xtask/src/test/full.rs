@@ -6,7 +6,7 @@ use super::bare;
 use crate::cargo::{self, cargo};
 
 /// The length of repeated tests, unless these variables are set.
-pub(super) const LONG: [(&str, &str); 9] = [
+pub(super) const LONG: [(&str, &str); 10] = [
     ("CROWD", "5000"),
     ("CUTS", "20"),
     ("POSTGRES_MOVES", "20"),

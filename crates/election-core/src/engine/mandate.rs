@@ -1,6 +1,8 @@
 //! What entitles a member to lead: the only path from the recipe to the leader's side.
 
-use super::{core::Core, elector::succession::may_succeed, io::Nomination, own::OwnZnode, znode::Known};
+use super::{
+    core::Core, elector::succession::may_succeed, io::Nomination, own::OwnZnode, recipe::Recipe, znode::Known,
+};
 use crate::{
     ids::Ballot,
     record::{Cause, Elected, Given},
@@ -65,8 +67,17 @@ impl Core {
                 let gave_up = self.own.gave_up.as_ref();
                 Some(mandate).filter(|mandate| gave_up.is_none_or(|g| g.term != mandate.nomination.term))
             }
-            None => Mandate::succession(elected, self.lost_slot(elected, ballot)?, ballot.clone()),
+            None => {
+                let slot = self.lost_slot(elected, ballot)?;
+                Mandate::succession(elected, slot, ballot.clone()).filter(|_| self.held_back().is_none())
+            }
         }
+    }
+
+    /// Why this member, although it is first in line, leaves it to the elector who follows a lost leader.
+    fn held_back(&self) -> Option<String> {
+        let Recipe::Elector(strategy) = &self.config.recipe else { return None };
+        strategy.holds_back(&self.attributes(), Cause::LeaderLost)
     }
 
     /// The slot to step in for: this member is first in its line by ballot, its leader znode is free, and the member

@@ -1,7 +1,7 @@
 //! A simple strategy: sites in order, another site than the one that failed, the incumbent before others of its site,
 //! oldest ballot.
 
-use std::cmp::Reverse;
+use std::{cmp::Reverse, collections::BTreeMap};
 
 use election_core::{
     SiteId,
@@ -42,6 +42,10 @@ impl Strategy for Weighed {
         };
         ranking.order.sort_by_key(worth);
         ranking
+    }
+
+    fn holds_back(&self, attributes: &BTreeMap<String, String>, _: Cause) -> Option<String> {
+        attributes.get("weight").filter(|weight| *weight == "0").map(|_| "it has no weight".to_owned())
     }
 }
 

@@ -46,11 +46,12 @@ impl Filter for Limit {
     }
 
     fn refuse(&self, candidate: &MemberRecord, round: &Round<'_>) -> Option<String> {
-        if round.incumbent == Some(&candidate.ballot) {
-            return None;
-        }
+        (round.incumbent != Some(&candidate.ballot)).then(|| self.refuse_successor(&candidate.attributes))?
+    }
+
+    fn refuse_successor(&self, attributes: &BTreeMap<String, String>) -> Option<String> {
         let (attribute, most) = (words::quote(&self.attribute), self.at_most);
-        let text = candidate.attributes.get(&self.attribute);
+        let text = attributes.get(&self.attribute);
         let value = text.and_then(|text| text.trim().parse().ok()).filter(|value: &f64| !value.is_nan());
         match (value, text) {
             (Some(value), _) if value <= most => None,
@@ -148,6 +149,12 @@ mod tests {
         assert_eq!(limit.remark(&lag("9.5"), Cause::Switchover).as_deref(), Some("lag 9.5 of at most 10"));
 
         let strategy = Pipeline::new().filter(limit);
+        let held_back = |lag: Option<&str>| {
+            let lag = lag.map(|lag| ("lag".to_owned(), lag.to_owned())).into_iter().collect();
+            strategy.holds_back(&lag, Cause::LeaderLost)
+        };
+        assert_eq!((held_back(Some("10")), held_back(None)), (None, None));
+        assert_eq!(held_back(Some("11")).as_deref(), Some("lag is 11 and the limit is 10"));
         let view =
             View { cause: Cause::LeaderLost, ..View::of([with_attributes("a", "east", 1, [("lag", "3")])]) };
         assert_eq!(order(&strategy, &view), ["a: the only candidate; lag 3 of at most 10"]);

@@ -163,8 +163,9 @@ impl Seen {
             let served = before.leader_znodes.get(slot)?.as_ref().is_some_and(was_in);
             let free = self.leader_znodes.get(slot)?.is_none();
             let first = elected.line_of(slot).first()?;
-            let fit = elected.excluded(&first.ballot, unix_ms).is_none()
-                && self.members.iter().any(|m| m.ballot == first.ballot);
+            let record = self.members.iter().find(|m| m.ballot == first.ballot);
+            let steps_in = |m: &MemberRecord| strategy.holds_back(&m.attributes, Cause::LeaderLost).is_none();
+            let fit = elected.excluded(&first.ballot, unix_ms).is_none() && record.is_some_and(steps_in);
             let held = check_limit(policy, Some(elected), slot, Cause::LeaderLost, unix_ms).is_err()
                 || job_failures(policy, elected, unix_ms) > 0;
             (served && free && fit && !held).then(|| (slot, first.clone()))
