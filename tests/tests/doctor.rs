@@ -246,7 +246,6 @@ async fn mistakes_in_the_configuration_of_a_node_are_named() {
             "no worker has joined the election of orders yet",
         ),
         (&["node.address=192.0.2.1"], 1, "duplicate-id", error, "a worker at 127.0.0.1 has that id"),
-        (&["policy.forbidden_sites=[\"west\"]"], 1, "no-other-site", error, "orders: without site east"),
         (
             &["policy.sites=[\"east\", \"west\", \"north\"]"],
             0,
@@ -294,6 +293,17 @@ async fn mistakes_in_the_configuration_of_a_node_are_named() {
     }
     // It has changed nothing.
     assert_eq!(cluster.leader().await.unwrap(), leader);
+
+    // A policy that never chooses another site, in force on all members.
+    let overlay = dir.path().join("overlay.toml");
+    fs::write(&overlay, "[policy]\nsites = [\"east\"]\nforbidden_sites = [\"west\"]\n").unwrap();
+    east.done(&["config", "push", overlay.to_str().unwrap()]).await;
+    wait_for("the only site is named", SOON, async || {
+        let said = east.run(&["--output", "json", "doctor"]).await;
+        let findings = Findings::of(&said.json());
+        findings.name("no-other-site", "error", "orders: without site east: ")
+    })
+    .await;
     cluster.end().await;
 }
 

@@ -214,6 +214,8 @@ pub(super) struct Election {
     pub(super) has_elector: bool,
     /// The sites of its policy.
     pub(super) sites: Vec<String>,
+    /// Sites that it excludes on purpose.
+    pub(super) forbidden: Vec<String>,
     /// The members that lead, one for each slot; `None` where no member does.
     pub(super) leaders: Vec<Option<String>>,
     pub(super) candidates: Vec<Candidate>,

@@ -81,7 +81,8 @@ fn sites(election: &Election) -> impl Iterator<Item = (&String, Vec<&str>, Vec<S
 
 pub(super) fn empty_site(facts: &Facts, found: &mut Found) {
     for election in decided(facts) {
-        for (site, _, barred) in sites(election).filter(|(_, may, _)| may.is_empty()) {
+        let wanted = |site: &String| !election.forbidden.contains(site);
+        for (site, _, barred) in sites(election).filter(|(site, may, _)| may.is_empty() && wanted(site)) {
             let why = if barred.is_empty() { "it has no member".to_owned() } else { barred.join("; ") };
             found.add(format!("{}: no member of site {site} may lead ({why})", election.name));
         }

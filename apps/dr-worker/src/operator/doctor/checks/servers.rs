@@ -95,7 +95,7 @@ pub(super) fn alone(facts: &Facts, found: &mut Found) {
 
 pub(super) fn even(facts: &Facts, found: &mut Found) {
     let count = facts.voters().len();
-    if count > 0 && count % 2 == 0 {
+    if count > 0 && count.is_multiple_of(2) {
         let observers = facts.servers.iter().filter(|server| server.role() == Some("observer")).count();
         let not_counted = match observers {
             0 => String::new(),

@@ -88,6 +88,7 @@ fn of(operator: &Operator, name: &str, snapshot: &Snapshot, now_ms: u64) -> Elec
         name: name.to_owned(),
         has_elector,
         sites: config.policy_of(name).who.sites().iter().map(ToString::to_string).collect(),
+        forbidden: config.policy_of(name).who.forbidden_sites().iter().map(ToString::to_string).collect(),
         candidates: candidates(&explained, &leaders),
         leaders,
         orders: orders(snapshot),
