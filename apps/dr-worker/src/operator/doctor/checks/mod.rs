@@ -330,7 +330,7 @@ pub(super) const CHECKS: &[Check] = &[
         severity: Error,
         finds: "no member leads a job",
         why: "The job does not run.",
-        action: "`dr-worker explain` tells why.",
+        action: "`dr-worker explain` shows the reason.",
         look: jobs::no_leader,
     },
     Check {
@@ -385,7 +385,7 @@ pub(super) const CHECKS: &[Check] = &[
         id: "stopped",
         severity: Warning,
         finds: "an operator has stopped the job; a note during the first hour",
-        why: "It does not run, whoever leads.",
+        why: "It does not run on any leader.",
         action: "`dr-worker start`, when the reason is gone.",
         look: jobs::stopped,
     },

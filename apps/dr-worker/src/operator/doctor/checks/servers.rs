@@ -71,7 +71,7 @@ pub(super) fn no_words(facts: &Facts, found: &mut Found) {
             parts.iter().filter_map(|(word, answer, what)| Some((word, answer.missing.as_ref()?, what)));
         let missing: Vec<_> = missing.map(|(word, why, what)| format!("{what} ({word}: {why})")).collect();
         if !missing.is_empty() {
-            found.add(format!("{} does not tell {}", server.name, missing.join(", ")));
+            found.add(format!("{} does not report {}", server.name, missing.join(", ")));
         }
     }
 }

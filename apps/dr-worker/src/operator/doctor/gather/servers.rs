@@ -1,4 +1,4 @@
-//! The servers: their four-letter words, and what their AdminServers tell.
+//! The servers: their four-letter words, and what their AdminServers report.
 
 use std::{
     collections::BTreeMap,
@@ -69,7 +69,7 @@ async fn examine(name: &str, port: &str, admin: String, site: Option<String>, by
 }
 
 impl Server {
-    /// What the four-letter words have not told is taken from the AdminServer.
+    /// What the four-letter words do not report is taken from the AdminServer.
     fn take(&mut self, admin: Result<Admin, String>) {
         let admin = match admin {
             Ok(admin) => admin,
@@ -128,7 +128,7 @@ fn parsed(answer: Result<String, String>, between: &str) -> Answer {
     }
 }
 
-/// What an AdminServer tells, under the names that the four-letter words use.
+/// What an AdminServer reports, under the names that the four-letter words use.
 struct Admin {
     settings: BTreeMap<String, String>,
     metrics: BTreeMap<String, String>,
@@ -138,26 +138,26 @@ struct Admin {
 
 impl Admin {
     async fn ask(address: &str, client_port: &str) -> Result<Self, String> {
-        let told = |what: &str| format!("its AdminServer {address}: {what}");
+        let wrong = |what: &str| format!("its AdminServer {address}: {what}");
         let client =
-            client::plain().timeout(ADMIN_WITHIN).build().map_err(|error| told(&error.to_string()))?;
+            client::plain().timeout(ADMIN_WITHIN).build().map_err(|error| wrong(&error.to_string()))?;
         let ask = async |command: &str| {
             let sent = SystemTime::now();
             let url = format!("http://{address}/commands/{command}");
-            let answer = client.get(url).send().await.map_err(|error| told(&reason(&error)))?;
+            let answer = client.get(url).send().await.map_err(|error| wrong(&reason(&error)))?;
             let date = answer.headers().get("date").and_then(|date| date.to_str().ok());
             let clock = date.and_then(|date| clock::compare(date, sent, SystemTime::now()));
             if !answer.status().is_success() {
-                return Err(told(&format!("{command}: {}", answer.status())));
+                return Err(wrong(&format!("{command}: {}", answer.status())));
             }
-            let body: Value = answer.json().await.map_err(|error| told(&reason(&error)))?;
+            let body: Value = answer.json().await.map_err(|error| wrong(&reason(&error)))?;
             Ok((body, clock))
         };
         let (settings, clock) = ask("configuration").await?;
         // Something else may listen there.
         let ports = ["client_port", "secure_client_port"].map(|key| settings[key].to_string());
         if !ports.iter().any(|port| port == client_port) {
-            return Err(told(&format!("it is not that of the server at port {client_port}")));
+            return Err(wrong(&format!("it is not that of the server at port {client_port}")));
         }
         let (properties, _) = ask("system_properties").await?;
         let (metrics, _) = ask("monitor").await?;
