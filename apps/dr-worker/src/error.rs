@@ -49,6 +49,8 @@ pub(crate) enum Error {
     Internal(String),
     /// It may succeed later, or is still in progress.
     NotNow(String),
+    /// The printed result tells what is wrong; only the exit code is left.
+    Reported(ExitCode),
     /// The configuration can't be used.
     Config(Problems),
     /// The value of one key can't be used on this node, at this time.
@@ -69,6 +71,7 @@ impl Error {
             Self::Unreachable(_) => ExitCode::Unreachable,
             Self::Internal(_) => ExitCode::Internal,
             Self::NotNow(_) => ExitCode::NotNow,
+            Self::Reported(code) => *code,
             Self::Config(_) | Self::Setting { .. } => ExitCode::Config,
         }
     }
@@ -93,6 +96,7 @@ impl fmt::Display for Error {
             | Self::Unreachable(message)
             | Self::Internal(message)
             | Self::NotNow(message) => f.write_str(message),
+            Self::Reported(_) => f.write_str("see the report"),
             Self::Config(problems) => problems.fmt(f),
             Self::Setting { key, message } => write!(f, "{key}: {message}"),
         }

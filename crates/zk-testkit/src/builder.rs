@@ -22,6 +22,8 @@ const PORTS_EACH: usize = 3;
 const ATTEMPTS: usize = 5;
 /// A server on a host of its own has ZooKeeper's usual ports.
 const USUAL_PORTS: [u16; PORTS_EACH] = [2181, 2888, 3888];
+/// That of the AdminServer.
+const USUAL_ADMIN_PORT: u16 = 8080;
 /// The keys of the client port in `zoo.cfg`, without TLS and with it.
 const CLIENT_PORT: &str = "clientPort";
 const SECURE_CLIENT_PORT: &str = "secureClientPort";
@@ -66,6 +68,7 @@ pub struct EnsembleBuilder {
     settings: Vec<(String, String)>,
     jvm_flags: Vec<String>,
     observers: usize,
+    admin_server: bool,
     tls: Option<[PathBuf; 2]>,
     breakable_links: bool,
     in_namespaces: bool,
@@ -132,6 +135,10 @@ setters! { EnsembleBuilder:
     /// The number of observers among the servers, the last ones: they serve, and have no vote. At least two
     /// others are needed. Default 0.
     observers(observers: usize) { observers = observers }
+
+    /// Run the AdminServer of each server: HTTP at [`Server::admin_address`], one port more for each server. Debian's
+    /// package of ZooKeeper brings what it needs. Default false.
+    admin_server(admin_server: bool) { admin_server = admin_server }
 
     /// Accept clients by TLS only: on the port of [`Ensemble::addresses`], and no other. The files are in a
     /// format of the servers, such as PEM: the server's key with its certificate, and the authorities of the
@@ -224,6 +231,7 @@ impl EnsembleBuilder {
             settings: Vec::new(),
             jvm_flags: Vec::new(),
             observers: 0,
+            admin_server: false,
             tls: None,
             breakable_links: false,
             in_namespaces: false,
@@ -310,7 +318,7 @@ impl EnsembleBuilder {
 
     fn check(&self) -> Result<(), Error> {
         let refuse = |what: &str| Err(Error::Settings(what.to_owned()));
-        check_common(self.servers, self.tick_time, self.session_timeouts, self.base_port, PORTS_EACH)?;
+        check_common(self.servers, self.tick_time, self.session_timeouts, self.base_port, self.ports_each())?;
         if self.detached && self.breakable_links {
             return refuse(
                 "detached can't be combined with breakable_links: the servers would outlive their proxies",
@@ -334,6 +342,10 @@ impl EnsembleBuilder {
         Ok(())
     }
 
+    fn ports_each(&self) -> usize {
+        PORTS_EACH + usize::from(self.admin_server)
+    }
+
     async fn assemble(&self, installation: Installation) -> Result<Ensemble, Error> {
         let (dir, temporary) = self.directory()?;
         self.refuse_running(&dir)?;
@@ -343,7 +355,9 @@ impl EnsembleBuilder {
             hosts.push(network.as_ref().map(Network::host).transpose()?);
         }
         let (ports, reservation) = match &network {
-            Some(_) => (hosts.iter().flatten().map(usual_ports).collect(), None),
+            Some(_) => {
+                (hosts.iter().flatten().map(|host| usual_ports(host, self.admin_server)).collect(), None)
+            }
             None => self.choose_ports()?,
         };
         let servers: Vec<Server> = hosts
@@ -401,7 +415,7 @@ impl EnsembleBuilder {
     }
 
     fn choose_ports(&self) -> Result<(Vec<Ports>, Option<PortReservation>), Error> {
-        let count = PORTS_EACH * self.servers;
+        let count = self.ports_each() * self.servers;
         if let Some(base) = self.base_port {
             let ports: Vec<u16> = (base..).take(count).collect();
             if let Some(taken) = ports.iter().find(|port| !is_free(**port)) {
@@ -426,6 +440,7 @@ impl EnsembleBuilder {
                 client: ports[index],
                 quorum: ports[n + 2 * index],
                 election: ports[n + 2 * index + 1],
+                admin: if self.admin_server { ports[PORTS_EACH * n + index] } else { 0 },
             })
             .collect()
     }
@@ -476,6 +491,11 @@ impl EnsembleBuilder {
         line(client_port, &server.ports().client);
         line(&format!("{client_port}Address"), &server.ports().ip);
         line("maxClientCnxns", &0);
+        if let Some(admin) = server.admin_address() {
+            line("admin.enableServer", &true);
+            line("admin.serverAddress", &admin.ip());
+            line("admin.serverPort", &admin.port());
+        }
         if let Some((min, max)) = self.session_timeouts {
             line("minSessionTimeout", &min.as_millis());
             line("maxSessionTimeout", &max.as_millis());
@@ -544,9 +564,9 @@ pub(crate) fn check_common(
     Ok(())
 }
 
-fn usual_ports(host: &Host) -> Ports {
+fn usual_ports(host: &Host, with_admin: bool) -> Ports {
     let [client, quorum, election] = USUAL_PORTS;
-    Ports { ip: host.ip(), client, quorum, election }
+    Ports { ip: host.ip(), client, quorum, election, admin: if with_admin { USUAL_ADMIN_PORT } else { 0 } }
 }
 
 /// An earlier ensemble in the same directory may have had more servers.
@@ -575,9 +595,11 @@ fn ports_in(config: &str, index: usize) -> Option<Ports> {
     };
     let client = value("clientPort")?.parse().ok()?;
     let ip = value("clientPortAddress")?.parse().ok()?;
+    let admin = value("admin.serverPort").and_then(|port| port.parse().ok()).unwrap_or(0);
     let Some(peer) = value(&format!("server.{}", index + 1)) else {
-        return Some(Ports { ip, client, quorum: 0, election: 0 });
+        return Some(Ports { ip, client, quorum: 0, election: 0, admin });
     };
     let mut parts = peer.split(':').skip(1);
-    Some(Ports { ip, client, quorum: parts.next()?.parse().ok()?, election: parts.next()?.parse().ok()? })
+    let (quorum, election) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+    Some(Ports { ip, client, quorum, election, admin })
 }

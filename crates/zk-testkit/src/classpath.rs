@@ -33,6 +33,21 @@ const DEBIAN_NEEDED: [&str; 13] = [
 const DEBIAN_FOR_TLS: [&str; 3] =
     ["netty-codec.jar", "netty-resolver.jar", "netty-transport-native-unix-common.jar"];
 
+/// The additional jars for the AdminServer. Debian's package of ZooKeeper depends on theirs.
+const DEBIAN_FOR_ADMIN: [&str; 11] = [
+    "jetty9-server.jar",
+    "jetty9-servlet.jar",
+    "jetty9-util.jar",
+    "jetty9-util-ajax.jar",
+    "jetty9-http.jar",
+    "jetty9-io.jar",
+    "jetty9-security.jar",
+    "servlet-api.jar",
+    "jackson-core.jar",
+    "jackson-databind.jar",
+    "jackson-annotations.jar",
+];
+
 /// A Java runtime and a class path that together can start a ZooKeeper server.
 #[derive(Debug, Clone)]
 pub struct Installation {
@@ -141,7 +156,8 @@ fn debian(dir: &Path) -> Result<Jars, Vec<String>> {
     if !missing.is_empty() {
         return Err(missing);
     }
-    let jars = DEBIAN_FOR_TLS.into_iter().filter(is_there).chain(DEBIAN_NEEDED);
+    let more = DEBIAN_FOR_TLS.into_iter().chain(DEBIAN_FOR_ADMIN);
+    let jars = more.filter(is_there).chain(DEBIAN_NEEDED);
     let jars: Vec<OsString> = jars.map(|jar| dir.join(jar).into_os_string()).collect();
     Ok(Jars { class_path: jars.join(OsStr::new(":")), version: version_in(dir) })
 }

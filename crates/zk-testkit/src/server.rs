@@ -30,11 +30,14 @@ pub(crate) struct Ports {
     pub(crate) client: u16,
     pub(crate) quorum: u16,
     pub(crate) election: u16,
+    /// That of the AdminServer; 0 without one.
+    pub(crate) admin: u16,
 }
 
 impl Ports {
     /// For a server that is not started.
-    pub(crate) const NONE: Self = Self { ip: Ipv4Addr::LOCALHOST, client: 0, quorum: 0, election: 0 };
+    pub(crate) const NONE: Self =
+        Self { ip: Ipv4Addr::LOCALHOST, client: 0, quorum: 0, election: 0, admin: 0 };
 }
 
 /// One server of an [`Ensemble`](crate::Ensemble).
@@ -71,6 +74,13 @@ impl Server {
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         SocketAddr::from((self.ports.ip, self.ports.client))
+    }
+
+    /// The address of its AdminServer, if the ensemble was built with an
+    /// [`admin_server`](crate::EnsembleBuilder::admin_server).
+    #[must_use]
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        (self.ports.admin != 0).then(|| SocketAddr::from((self.ports.ip, self.ports.admin)))
     }
 
     /// The host that it runs on, if the ensemble was built

@@ -44,7 +44,7 @@ const BY_RELEASE: [(&str, &str, &str); 8] = [
 const ON_ANY: [(&str, &str); 6] = [
     (
         "e2e",
-        "bad_configuration balance dead_workers deployment duplicates election explain fast_failover fencing \
+        "bad_configuration balance dead_workers deployment doctor duplicates election explain fast_failover fencing \
          first_deployment freeze frozen guides health latency lost_quorum measure operator other_jobs outages \
          own_stage planned postgres processes recipes shapes site_minimum slots spoiled_znodes upgrade vip weeks",
     ),

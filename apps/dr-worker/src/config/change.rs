@@ -33,6 +33,9 @@ pub(super) const EFFECTS: &[(Effect, &[&str])] = &[
             "node.priority",
             "node.attributes",
             "node.site_check",
+            // Only `doctor` reads them.
+            "zookeeper.sites",
+            "zookeeper.admin",
             "http.token_file",
             "log.levels",
             "probes",

@@ -307,6 +307,38 @@ impl Parse for BTreeMap<String, String> {
     }
 }
 
+impl Parse for BTreeMap<String, Vec<String>> {
+    fn parse(node: &Node) -> Result<Self, Mismatch> {
+        let Value::Table(entries) = node.structured() else {
+            return Err(node.expected("a table of arrays, such as { name = [\"one\", \"two\"] }"));
+        };
+        let parsed = entries.into_iter().map(|(name, entry)| {
+            let values = Vec::parse(&entry).map_err(|wrong| Mismatch {
+                message: format!("{name}: {}", wrong.message),
+                at: Some(wrong.at.unwrap_or_else(|| entry.origin.clone())),
+            })?;
+            Ok((name, values))
+        });
+        parsed.collect()
+    }
+
+    fn show(&self) -> String {
+        if self.is_empty() {
+            return "{}".to_owned();
+        }
+        let all: Vec<_> = self
+            .iter()
+            .map(|(name, values)| format!("{} = {}", toml_edit::Key::new(name), values.show()))
+            .collect();
+        format!("{{ {} }}", all.join(", "))
+    }
+
+    #[cfg(test)]
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        generator.subschema_for::<Self>()
+    }
+}
+
 /// As it is, for a crate that knows what it means.
 impl Parse for strategies::spec::Value {
     fn parse(node: &Node) -> Result<Self, Mismatch> {

@@ -1,4 +1,8 @@
-use std::{path::PathBuf, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    time::Duration,
+};
 
 use serde::{Deserialize, Serialize};
 use zk_session::{DriverKind, LeaseTiming, TlsOptions};
@@ -16,6 +20,10 @@ pub struct ZooKeeperConfig {
     pub connect: String,
     /// The servers to be used first, as in `connect`; may be empty.
     pub prefer: String,
+    /// The servers of each site, as in `connect`; may be empty.
+    pub sites: BTreeMap<String, Vec<String>>,
+    /// The addresses of the servers' AdminServers, in the order of `connect`; empty for the usual ones.
+    pub admin: Vec<String>,
     /// The znode under which all elections lie.
     pub root: String,
     /// The session timeout to ask for. The one that the servers grant counts.
@@ -40,6 +48,11 @@ impl ZooKeeperConfig {
     /// The timing of leases, if the servers grant what is asked for.
     pub fn lease(&self) -> LeaseTiming {
         LeaseTiming { session_timeout: self.session_timeout, tick_time: self.tick_time }
+    }
+
+    /// The servers, as in `connect`.
+    pub fn servers(&self) -> impl Iterator<Item = &str> {
+        self.connect.split(',').map(str::trim)
     }
 
     /// Whether this worker authenticates itself to the servers.
@@ -129,6 +142,14 @@ impl ZooKeeperConfig {
         {
             section.problem("prefer", wrong);
         }
+        let sites: BTreeMap<String, Vec<String>> = section.or("sites", BTreeMap::new());
+        if let Some(wrong) = connect.as_deref().and_then(|connect| wrong_sites(&sites, connect)) {
+            section.problem("sites", wrong);
+        }
+        let admin: Vec<String> = section.or("admin", Vec::new());
+        if let Some(wrong) = connect.as_deref().and_then(|connect| wrong_admin(&admin, connect)) {
+            section.problem("admin", wrong);
+        }
         let root = section.or("root", "/dr".to_owned());
         if let Err(wrong) = election_core::Paths::new(&root, "x") {
             section.problem("root", wrong.to_string());
@@ -181,6 +202,8 @@ impl ZooKeeperConfig {
         Some(Self {
             connect: connect?,
             prefer,
+            sites,
+            admin,
             root,
             session_timeout,
             connect_timeout,
@@ -199,6 +222,36 @@ fn not_among(prefer: &str, connect: &str) -> Option<String> {
     let is_known = |server: &str| connect.split(',').any(|known| known.trim() == server);
     let unknown = prefer.split(',').map(str::trim).find(|server| !is_known(server))?;
     Some(format!("{unknown:?} is not in zookeeper.connect; write it as there"))
+}
+
+/// The problem of the servers of sites, if there is one.
+fn wrong_sites(sites: &BTreeMap<String, Vec<String>>, connect: &str) -> Option<String> {
+    let mut seen = BTreeSet::new();
+    for (site, servers) in sites {
+        if let Err(wrong) = election_core::SiteId::new(site.as_str()) {
+            return Some(format!("{site:?}: {wrong}"));
+        }
+        for server in servers {
+            if let Some(wrong) = not_among(server, connect) {
+                return Some(wrong);
+            }
+            if !seen.insert(server) {
+                return Some(format!("{server:?} is there twice; a server is in one site"));
+            }
+        }
+    }
+    None
+}
+
+/// The problem of a list of AdminServers, if there is one.
+fn wrong_admin(admin: &[String], connect: &str) -> Option<String> {
+    let (servers, given) = (connect.split(',').count(), admin.len());
+    if given != 0 && given != servers {
+        return Some(format!(
+            "it has {given} addresses, and connect has {servers} servers; give one for each, in that order"
+        ));
+    }
+    admin.iter().find_map(|address| wrong_host(address))
 }
 
 /// The problem of a list of servers, if there is one.

@@ -5,6 +5,7 @@ use owo_colors::OwoColorize as _;
 use serde_json::json;
 
 use super::{
+    doctor,
     election::Operator,
     global::block_on,
     output::{self, Output},
@@ -15,23 +16,34 @@ use crate::{
 };
 
 /// `config check`
-pub(super) fn check(sources: &Sources, how: Output) -> Result<(), Error> {
+#[derive(Debug, clap::Args)]
+pub(super) struct CheckArguments {
+    /// Run `doctor` too.
+    #[arg(long)]
+    online: bool,
+}
+
+pub(super) fn check(arguments: &CheckArguments, sources: &Sources, how: Output) -> Result<(), Error> {
     let config = Config::load(sources)?;
     config.check_node()?;
     if let Some(warning) = config.check_certificate()? {
         output::print_warning(warning);
     }
     let (node, jobs) = (&config.node, config.jobs.iter().map(|job| job.name()).collect::<Vec<_>>());
-    if how == Output::Json {
-        return output::print_json(&json!({ "member": node.id, "site": node.site, "jobs": jobs }));
+    let result = json!({ "member": node.id, "site": node.site, "jobs": jobs });
+    if how == Output::Pretty {
+        output::print_progress(format_args!(
+            "the configuration of {} in site {} is valid: {}",
+            node.id,
+            node.site,
+            jobs.join(", ")
+        ));
     }
-    output::print_progress(format_args!(
-        "the configuration of {} in site {} is valid: {}",
-        node.id,
-        node.site,
-        jobs.join(", ")
-    ));
-    Ok(())
+    match (arguments.online, how) {
+        (true, _) => block_on(doctor::beside_check(result, sources, how)),
+        (false, Output::Json) => output::print_json(&result),
+        (false, Output::Pretty) => Ok(()),
+    }
 }
 
 /// `config show`

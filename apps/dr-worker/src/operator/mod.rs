@@ -11,6 +11,7 @@ mod contest;
 mod control;
 #[cfg(feature = "dev")]
 mod dev;
+mod doctor;
 mod dry_run;
 mod election;
 mod emergency;
@@ -159,6 +160,11 @@ enum Verb {
     ///
     /// Or with other settings, which `--set` gives.
     Simulate(simulate::SimulateArguments),
+    /// Look for what will hurt: servers, sites, timings, files.
+    ///
+    /// Run it on each node, with the worker's configuration and as its user. It changes nothing. Exit code 1 if it finds an
+    /// error, 69 if ZooKeeper can't be reached; the report is printed nevertheless.
+    Doctor(doctor::DoctorArguments),
     /// Check a fencing token: exit code 0 if the READY leader has it.
     ///
     /// Exit code 1 if it is not the token of the READY leader, 75 while no member is READY.
@@ -229,7 +235,9 @@ struct RunArguments {
 #[derive(Debug, Subcommand)]
 enum ConfigVerb {
     /// Print all errors; exit code 78 if there are any.
-    Check,
+    ///
+    /// With --online also what `doctor` finds, with its exit code.
+    Check(config::CheckArguments),
     /// Print each effective value with its source.
     ///
     /// With --online also those that `config push` has set.
@@ -326,7 +334,8 @@ pub(crate) fn main(registry: &Registry) -> ExitCode {
         Ok(Err(error)) => Some(error),
         Err(_) => Some(Error::Internal("this is a bug; the line above describes it".to_owned())),
     };
-    if let Some(error) = &error {
+    // A report is printed already.
+    if let Some(error) = error.as_ref().filter(|error| !matches!(error, Error::Reported(_))) {
         if usual == Usual::Daemon {
             systemd::report_failure(&mask(&error.to_string()));
         }
@@ -403,6 +412,7 @@ fn dispatch(arguments: &Arguments, registry: &Registry) -> Result<(), Error> {
         Verb::Logs(logs) => logs::run(logs, sources, global.output),
         Verb::Explain(explain) => block_on(explain::run(explain, sources, global.output)),
         Verb::Simulate(simulate) => block_on(simulate::run(simulate, sources, global.output)),
+        Verb::Doctor(doctor) => block_on(doctor::run(doctor, sources, global.output)),
         Verb::Assert(assert) => block_on(assert::assert(assert, sources, global.output)),
         Verb::Watch(watch) => block_on(watch::watch(watch, sources)),
         Verb::RaiseToken(raise) => block_on(tokens::raise(raise, sources, global.output)),
@@ -412,7 +422,7 @@ fn dispatch(arguments: &Arguments, registry: &Registry) -> Result<(), Error> {
         Verb::Dev(dev) => dev::run(dev, global, registry),
         Verb::Init(init) => init::run(init, global, registry),
         Verb::Upgrade => upgrade::run(sources, global.output),
-        Verb::Config(ConfigVerb::Check) => config::check(sources, global.output),
+        Verb::Config(ConfigVerb::Check(check)) => config::check(check, sources, global.output),
         Verb::Config(ConfigVerb::Show(show)) => config::show(show, sources, global.output),
         Verb::Config(ConfigVerb::Push(push)) => block_on(overlay::push(push, sources, global.output)),
         Verb::Config(ConfigVerb::Pull(of)) => block_on(overlay::pull(of, sources, global.output)),

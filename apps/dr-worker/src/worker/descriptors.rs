@@ -68,6 +68,11 @@ pub(crate) fn set_limit(current: u64) -> io::Result<()> {
     setrlimit(Resource::Nofile, Rlimit { current: Some(current), maximum }).map_err(io::Error::from)
 }
 
+/// How many files a worker must be able to open to lead all of these jobs.
+pub(crate) fn needed(jobs: &[JobConfig]) -> u64 {
+    OWN + jobs.iter().map(of_job).sum::<u64>() + CLIENTS.start()
+}
+
 /// How many HTTP clients may connect at once, so that this worker can lead all jobs.
 ///
 /// # Errors
@@ -76,7 +81,7 @@ pub(crate) fn clients_beside(jobs: &[JobConfig]) -> Result<usize, Error> {
     // There is no limit.
     let Some(limit) = getrlimit(Resource::Nofile).current else { return Ok(most_clients()) };
     let of_jobs: u64 = jobs.iter().map(of_job).sum();
-    let needed = OWN + of_jobs + CLIENTS.start();
+    let needed = needed(jobs);
     if limit < needed {
         return Err(Error::Setting {
             key: "job",

@@ -24,3 +24,5 @@ mod state;
 pub(crate) mod systemd;
 pub(crate) mod upgrade;
 mod watchdog;
+
+pub(crate) use self::{descriptors::needed, http::exposed};

@@ -290,8 +290,15 @@ fn leaves<'a>(schema: &'a Json, path: &str, all: &mut Vec<(String, &'a Json)>) {
 }
 
 /// Keys with an example in `config/base.toml` instead of the default.
-const EXAMPLES: [&str; 5] =
-    ["job.*.env", "job.*.fenced", "node.attributes", "node.site_check.kind", "policy.sites"];
+const EXAMPLES: [&str; 7] = [
+    "job.*.env",
+    "job.*.fenced",
+    "node.attributes",
+    "node.site_check.kind",
+    "policy.sites",
+    "zookeeper.admin",
+    "zookeeper.sites",
+];
 
 /// `1m` is `60s`.
 fn comparable(value: &Json) -> String {

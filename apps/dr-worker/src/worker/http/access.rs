@@ -178,7 +178,8 @@ pub(super) fn warn_if_open(http: &HttpConfig, address: std::net::SocketAddr) {
     }
 }
 
-fn exposed(http: &HttpConfig) -> Vec<&'static str> {
+/// What everyone who reaches the port can read, as sentences.
+pub(crate) fn exposed(http: &HttpConfig) -> Vec<&'static str> {
     let control = Gate::from(http.control);
     let gates = [Gate::from(http.status), control];
     let mut exposed = Vec::new();

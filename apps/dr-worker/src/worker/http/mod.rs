@@ -23,6 +23,7 @@ use std::sync::Arc;
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::TcpListener;
 
+pub(crate) use self::access::exposed;
 use crate::worker::state::Worker;
 use app::App;
 use connections::{Bounded, Peer};

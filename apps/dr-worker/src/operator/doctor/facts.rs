@@ -1,0 +1,316 @@
+//! What is known of a deployment: plain values, which the checks judge.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    time::Duration,
+};
+
+/// All that is known.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Facts {
+    /// The time, in milliseconds since the Unix epoch.
+    pub(super) now_ms: u64,
+    /// What the configuration asks of ZooKeeper.
+    pub(super) asked: Asked,
+    /// The session; `None` if there is none, for the reason in `no_session`.
+    pub(super) session: Option<Held>,
+    pub(super) no_session: String,
+    /// The servers of `zookeeper.connect`, in that order.
+    pub(super) servers: Vec<Server>,
+    /// The configured jobs.
+    pub(super) jobs: Vec<Job>,
+    /// The elections in ZooKeeper.
+    pub(super) elections: Vec<Election>,
+    /// Znodes that may not be read.
+    pub(super) refused: Vec<String>,
+    /// The living members of all elections.
+    pub(super) members: Vec<Member>,
+    /// The worker of this node; `None` if the configuration is that of no worker, for the reason in `no_node`.
+    pub(super) node: Option<Node>,
+    pub(super) no_node: String,
+    /// Whether that is the configuration of an operator, who has no node or no job.
+    pub(super) is_operator: bool,
+}
+
+/// `[zookeeper]`.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Asked {
+    pub(super) session_timeout: Duration,
+    pub(super) tick_time: Duration,
+    /// Whether `sites` maps servers to sites.
+    pub(super) has_sites: bool,
+}
+
+/// The session.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Held {
+    pub(super) granted: Duration,
+    /// Of several quorum round trips the one in the middle; `None` if none succeeded.
+    pub(super) round_trip: Option<Duration>,
+    /// Whether the servers keep a session whose connection is lost.
+    pub(super) leases: bool,
+    /// Whether a client without credentials could read what an access list forbids; `None` if that was not tried.
+    pub(super) ignores_access_lists: Option<bool>,
+}
+
+/// What a server has answered to one question.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Answer {
+    pub(super) values: BTreeMap<String, String>,
+    /// Why there is none.
+    pub(super) missing: Option<String>,
+}
+
+impl Answer {
+    pub(super) fn none(why: impl Into<String>) -> Self {
+        Self { values: BTreeMap::new(), missing: Some(why.into()) }
+    }
+
+    pub(super) fn get(&self, key: &str) -> Option<&str> {
+        self.values.get(key).map(String::as_str)
+    }
+
+    pub(super) fn number(&self, key: &str) -> Option<f64> {
+        self.get(key)?.parse().ok()
+    }
+}
+
+/// A clock, compared with that of this machine.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Clock {
+    /// How far it is ahead.
+    pub(super) ahead_ms: i64,
+    /// How exact that is.
+    pub(super) within_ms: i64,
+}
+
+impl Clock {
+    /// How far they are apart at least.
+    pub(super) fn apart(self) -> Duration {
+        Duration::from_millis((self.ahead_ms.abs() - self.within_ms).max(0).unsigned_abs())
+    }
+}
+
+/// A server of the ensemble.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Server {
+    /// As in `zookeeper.connect`.
+    pub(super) name: String,
+    pub(super) site: Option<String>,
+    pub(super) addresses: BTreeSet<IpAddr>,
+    /// Why no connection was made.
+    pub(super) unreachable: Option<String>,
+    /// `srvr`.
+    pub(super) stats: Answer,
+    /// `conf`, or `configuration` of its AdminServer.
+    pub(super) settings: Answer,
+    /// `mntr`, or `monitor` of its AdminServer.
+    pub(super) metrics: Answer,
+    /// `system_properties` of its AdminServer.
+    pub(super) properties: Answer,
+    /// By the time in its AdminServer's answer.
+    pub(super) clock: Option<Clock>,
+    /// The disk of its data, if that is on this node.
+    pub(super) disk: Option<Disk>,
+}
+
+/// A file system.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Disk {
+    pub(super) free: u64,
+    pub(super) size: u64,
+}
+
+impl Server {
+    /// `leader`, `follower`, `observer`, `standalone` or `read-only`; `None` if it does not serve.
+    pub(super) fn role(&self) -> Option<&str> {
+        self.stats.get("Mode").or_else(|| self.metrics.get("zk_server_state"))
+    }
+
+    /// Its version, without the build.
+    pub(super) fn version(&self) -> Option<&str> {
+        let whole = self.stats.get("Zookeeper version").or_else(|| self.metrics.get("zk_version"))?;
+        whole.split(['-', ',']).next().map(str::trim)
+    }
+
+    pub(super) fn tick(&self) -> Option<Duration> {
+        self.millis("tickTime")
+    }
+
+    pub(super) fn millis(&self, key: &str) -> Option<Duration> {
+        self.settings.get(key)?.parse().ok().map(Duration::from_millis)
+    }
+
+    /// A limit that is given in ticks.
+    pub(super) fn ticks(&self, key: &str) -> Option<Duration> {
+        let count: u32 = self.settings.get(key)?.parse().ok()?;
+        Some(self.tick()? * count)
+    }
+
+    /// The servers in its own list of the ensemble: whether each has a vote, by id.
+    pub(super) fn membership(&self) -> BTreeMap<&str, bool> {
+        let servers = self.settings.values.iter();
+        let servers = servers.filter_map(|(key, value)| Some((key.strip_prefix("server.")?, value)));
+        servers.map(|(id, value)| (id, !value.contains(":observer"))).collect()
+    }
+}
+
+impl Facts {
+    /// The greatest tick of the servers, or else the configured one.
+    pub(super) fn tick(&self) -> Duration {
+        self.servers.iter().filter_map(Server::tick).max().unwrap_or(self.asked.tick_time)
+    }
+
+    /// The session timeout that is granted, or else the one that is asked for.
+    pub(super) fn timeout(&self) -> Duration {
+        self.session.as_ref().map_or(self.asked.session_timeout, |held| held.granted)
+    }
+
+    /// The servers with a vote, by the ensemble's own list: the server of `zookeeper.connect`, `None` if it is not there.
+    /// Without such a list: those of `zookeeper.connect` that are not observers.
+    pub(super) fn voters(&self) -> Vec<Option<&Server>> {
+        let list = self.servers.iter().map(Server::membership).find(|list| !list.is_empty());
+        match list {
+            None => {
+                self.servers.iter().filter(|server| server.role() != Some("observer")).map(Some).collect()
+            }
+            Some(list) => {
+                let mut unnamed =
+                    self.servers.iter().filter(|server| server.settings.get("serverId").is_none());
+                let mut server = |id: &str| {
+                    let named =
+                        self.servers.iter().find(|server| server.settings.get("serverId") == Some(id));
+                    // One that does not answer is in the list by another address.
+                    named.or_else(|| unnamed.next())
+                };
+                list.into_iter()
+                    .map(|(id, votes)| (server(id), votes))
+                    .filter(|(_, votes)| *votes)
+                    .map(|(s, _)| s)
+                    .collect()
+            }
+        }
+    }
+}
+
+/// A configured job.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Job {
+    pub(super) name: String,
+    /// `on_pause = "keep"`.
+    pub(super) keeps: bool,
+    pub(super) fenced: bool,
+    pub(super) fast_failover: bool,
+    /// How long before the end of its lease its stop begins; `None` if it is not configured for this node.
+    pub(super) stop_budget: Option<Duration>,
+}
+
+/// An election.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Election {
+    pub(super) name: String,
+    /// Whether an elector decides by a policy.
+    pub(super) has_elector: bool,
+    /// The sites of its policy.
+    pub(super) sites: Vec<String>,
+    /// Sites that it excludes on purpose.
+    pub(super) forbidden: Vec<String>,
+    /// The members that lead, one for each slot; `None` where no member does.
+    pub(super) leaders: Vec<Option<String>>,
+    pub(super) candidates: Vec<Candidate>,
+    /// What becomes of the leadership if a site is lost.
+    pub(super) losses: Vec<Loss>,
+    /// Why the elector decides nothing, if it is on hold.
+    pub(super) hold: Option<String>,
+    pub(super) orders: Orders,
+    pub(super) problems: Vec<Problem>,
+}
+
+/// A member that may lead, or not.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Candidate {
+    pub(super) member: String,
+    pub(super) site: String,
+    /// Why it may not.
+    pub(super) barred: Option<String>,
+}
+
+/// The loss of a site.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Loss {
+    pub(super) site: String,
+    /// Whether another member leads each slot then.
+    pub(super) survives: bool,
+    /// The result in one sentence.
+    pub(super) sentence: String,
+}
+
+/// Standing orders, each as a sentence.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Orders {
+    /// The mode, unless it is auto.
+    pub(super) mode: Option<Order>,
+    pub(super) stopped: Option<Order>,
+    pub(super) maintenance: Vec<Order>,
+    /// Sites that are drained or marked as failed.
+    pub(super) closed: Vec<Order>,
+}
+
+/// An order.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Order {
+    pub(super) sentence: String,
+    /// When, or no earlier than when, in milliseconds since the Unix epoch.
+    pub(super) at_ms: u64,
+}
+
+/// A problem that the view of an election has found.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Problem {
+    pub(super) kind: &'static str,
+    pub(super) sentence: String,
+}
+
+/// A living member.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Member {
+    pub(super) member: String,
+    pub(super) site: String,
+    /// The addresses under which it is known, one for each process that uses its id.
+    pub(super) places: BTreeSet<(String, String)>,
+    pub(super) addresses: BTreeSet<IpAddr>,
+    pub(super) software: BTreeSet<String>,
+    /// The overlay's version that it applies, by job.
+    pub(super) overlays: BTreeMap<String, u64>,
+    /// The id in its endpoint's answer; `None` if that is not for this client.
+    pub(super) answers_as: Option<String>,
+    pub(super) unreachable: Option<String>,
+    pub(super) clock: Option<Clock>,
+}
+
+/// The worker of this node.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Node {
+    pub(super) id: String,
+    pub(super) address: String,
+    /// Values that can't be used on this node: key and reason.
+    pub(super) unusable: Vec<(String, String)>,
+    /// What is wrong with its certificate, and whether others refuse it.
+    pub(super) certificate: Option<(bool, String)>,
+    /// The file of ZooKeeper's credentials, if others can read it.
+    pub(super) readable_secret: Option<String>,
+    pub(super) state_dir: String,
+    /// Why `state_dir` can't be written.
+    pub(super) not_writable: Option<String>,
+    /// Whether `state_dir` is in memory.
+    pub(super) in_memory: bool,
+    /// The most open files of the worker, and how many its jobs need.
+    pub(super) open_files: Option<(u64, u64)>,
+    /// The most processes of the worker's user.
+    pub(super) processes: Option<u64>,
+    /// Why the watchdog can't be used, and whether it is required.
+    pub(super) watchdog: Option<(bool, String)>,
+    /// What other hosts can do at its endpoints.
+    pub(super) exposed: Vec<&'static str>,
+}

@@ -1,0 +1,157 @@
+//! The elections, as their members see them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use election_core::{
+    SiteId,
+    operator::{Layout, ReadError, Snapshot},
+    record::{Mode, Status},
+};
+use zk_session::OpError;
+
+use super::{
+    super::facts::{Candidate, Election, Facts, Loss, Order, Orders, Problem},
+    members,
+};
+use crate::{
+    commands::Operator,
+    error::Error,
+    view::{Explained, Simulated, WhatIf, diagnose, elector::Electors, hold_of},
+};
+
+pub(super) async fn elections(operator: &Operator, facts: &mut Facts) -> Result<(), Error> {
+    let observer = operator.observer().await?;
+    let names = match observer.elections(operator.root()).await {
+        Err(error) => return refused(error, facts),
+        Ok(names) => names,
+    };
+    let workers = operator.workers();
+    let electors = Electors::new(workers.clone());
+    let mut all_members = BTreeMap::new();
+    for name in names {
+        let paths = operator.paths(&name)?;
+        let (snapshot, problems) = match observer.snapshot(&paths).await {
+            Err(ReadError::NoElection(_)) => continue,
+            Err(error) => {
+                refused(error, facts)?;
+                continue;
+            }
+            Ok(snapshot) => {
+                let problems =
+                    diagnose(&observer, &operator.config.zookeeper, &name, &paths, &snapshot).await;
+                match problems {
+                    Ok(problems) => (snapshot, problems),
+                    Err(error) => {
+                        refused(error, facts)?;
+                        (snapshot, Vec::new())
+                    }
+                }
+            }
+        };
+        for record in &snapshot.members {
+            members::add(&mut all_members, &name, record);
+        }
+        let hold = electors.skipped(&name, &snapshot).await.and_then(|skipped| hold_of(&skipped, &name));
+        let problems = problems.into_iter().map(|row| Problem { kind: row.kind, sentence: row.sentence });
+        let unreadable = snapshot.unreadable.iter();
+        let unreadable =
+            unreadable.map(|e| Problem { kind: "unreadable", sentence: format!("{}: {}", e.path, e.why) });
+        let problems = problems.chain(unreadable).collect();
+        facts.elections.push(Election { hold, problems, ..of(operator, &name, &snapshot, facts.now_ms) });
+    }
+    facts.members = members::asked(all_members, workers.as_ref()).await;
+    Ok(())
+}
+
+/// What these credentials may not read is a finding.
+fn refused(error: ReadError, facts: &mut Facts) -> Result<(), Error> {
+    match error {
+        ReadError::Session(error @ OpError::NoAuth { .. }) => {
+            facts.refused.push(error.to_string());
+            Ok(())
+        }
+        other => Err(other.into()),
+    }
+}
+
+fn of(operator: &Operator, name: &str, snapshot: &Snapshot, now_ms: u64) -> Election {
+    let config = &operator.config;
+    let (policy, strategy) = (config.engine_of(name), config.policy_of(name).strategy());
+    let explained = Explained::new(name, snapshot, &policy, &*strategy, now_ms);
+    let has_elector = snapshot.layout == Layout::Elector;
+    let leaders = snapshot.leader_znodes.iter().map(|leader| {
+        let leader = leader.as_ref().filter(|leader| leader.record.status == Status::Ready)?;
+        Some(leader.record.member.to_string())
+    });
+    let leaders: Vec<_> = leaders.collect();
+    let mut election = Election {
+        name: name.to_owned(),
+        has_elector,
+        sites: config.policy_of(name).who.sites().iter().map(ToString::to_string).collect(),
+        forbidden: config.policy_of(name).who.forbidden_sites().iter().map(ToString::to_string).collect(),
+        candidates: candidates(&explained, &leaders),
+        leaders,
+        orders: orders(snapshot),
+        ..Election::default()
+    };
+    if has_elector {
+        let sites: BTreeSet<SiteId> = snapshot.members.iter().map(|member| member.site.clone()).collect();
+        election.losses = sites
+            .into_iter()
+            .map(|site| {
+                let what_if = WhatIf { without_sites: vec![site.clone()], ..WhatIf::default() };
+                let now = (&policy, &*strategy);
+                let simulated = Simulated::new(name, snapshot, what_if, now, now, now_ms);
+                let lost = simulated.slots.iter().find(|slot| {
+                    slot.would_lead.is_none() && slot.later.as_ref().is_none_or(|later| later.named.is_none())
+                });
+                Loss {
+                    site: site.to_string(),
+                    survives: lost.is_none(),
+                    sentence: lost.map(|slot| slot.sentence.clone()).unwrap_or_default(),
+                }
+            })
+            .collect();
+    }
+    election
+}
+
+/// Each member once: one that may lead any slot, or leads one, is a candidate.
+fn candidates(explained: &Explained, leaders: &[Option<String>]) -> Vec<Candidate> {
+    let mut all: BTreeMap<String, Candidate> = BTreeMap::new();
+    for found in explained.slots.iter().flat_map(|slot| &slot.candidates) {
+        let member = found.member.to_string();
+        let may = found.rank.is_some() || leaders.contains(&Some(member.clone()));
+        let barred = (!may).then(|| found.reasons.first().cloned().unwrap_or_default());
+        let known = all.entry(member.clone()).or_insert_with(|| Candidate {
+            member,
+            site: found.site.to_string(),
+            barred: barred.clone(),
+        });
+        if barred.is_none() {
+            known.barred = None;
+        }
+    }
+    all.into_values().collect()
+}
+
+fn orders(snapshot: &Snapshot) -> Orders {
+    let control = &snapshot.control;
+    let order = |sentence: String, at_ms| Order { sentence, at_ms };
+    let changed = control.changed_at_ms;
+    let drained = control.drained.iter().map(|site| order(format!("site {site} is drained"), changed));
+    let failed = control.failed_sites.iter().map(|failed| {
+        order(format!("site {} is marked as failed by {}", failed.site, failed.by), failed.at_ms)
+    });
+    Orders {
+        mode: (control.mode != Mode::Auto).then(|| {
+            order(format!("the mode is {}, set by {}", control.mode.as_str(), control.changed_by), changed)
+        }),
+        stopped: control
+            .stopped
+            .as_ref()
+            .map(|stopped| order(format!("the job is {stopped}"), stopped.at_ms)),
+        maintenance: control.maintenance.iter().map(|m| order(m.to_string(), m.at_ms)).collect(),
+        closed: drained.chain(failed).collect(),
+    }
+}

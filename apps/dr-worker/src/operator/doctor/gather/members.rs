@@ -1,0 +1,77 @@
+//! The members: their records, and the answers of their endpoints.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, SystemTime},
+};
+
+use axum::http::StatusCode;
+use election_core::record::MemberRecord;
+use futures_util::{StreamExt as _, stream};
+use serde_json::Value;
+use tokio::time::timeout;
+
+use super::{super::facts::Member, clock, servers::addresses};
+use crate::workers::Workers;
+
+/// How long a member may take to answer.
+const WITHIN: Duration = Duration::from_secs(3);
+/// The longest answer, in bytes.
+const LONGEST: usize = 16 << 20;
+/// How many are asked at a time.
+const AT_ONCE: usize = 32;
+
+/// Adds the record of a member in the election of `job`.
+pub(super) fn add(all: &mut BTreeMap<String, Member>, job: &str, record: &MemberRecord) {
+    let member = all.entry(record.member.to_string()).or_insert_with(|| Member {
+        member: record.member.to_string(),
+        site: record.site.to_string(),
+        ..Member::default()
+    });
+    let part = |part: &Option<String>| part.clone().unwrap_or_else(|| "-".to_owned());
+    member.places.insert((part(&record.address), part(&record.http)));
+    if !record.software.is_empty() {
+        member.software.insert(record.software.clone());
+    }
+    if let Some(config) = &record.config {
+        member.overlays.insert(job.to_owned(), config.version);
+    }
+}
+
+/// The same with what their endpoints answer.
+pub(super) async fn asked(members: BTreeMap<String, Member>, workers: Option<&Workers>) -> Vec<Member> {
+    stream::iter(members.into_values()).map(|member| ask(member, workers)).buffered(AT_ONCE).collect().await
+}
+
+async fn ask(mut member: Member, workers: Option<&Workers>) -> Member {
+    for (address, _) in &member.places.clone() {
+        member.addresses.extend(addresses(&format!("{address}:0")).await);
+    }
+    let Some((_, url)) = member.places.iter().find(|(_, url)| url != "-").cloned() else { return member };
+    let Some(workers) = workers else { return member };
+    let sent = SystemTime::now();
+    let answer = match timeout(WITHIN, workers.get(&format!("{url}/status"))).await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(why)) => {
+            member.unreachable = Some(format!("{url}: {why}"));
+            return member;
+        }
+        Err(_) => {
+            member.unreachable = Some(format!("{url}: no answer within {WITHIN:?}"));
+            return member;
+        }
+    };
+    let date = answer.headers().get("date").and_then(|date| date.to_str().ok());
+    member.clock = date.and_then(|date| clock::compare(date, sent, SystemTime::now()));
+    // With `http.access.status` the state is not for every client.
+    if answer.status() == StatusCode::OK {
+        let body = timeout(WITHIN, axum::body::to_bytes(answer.into_body(), LONGEST)).await;
+        let status: Option<Value> =
+            body.ok().and_then(Result::ok).and_then(|body| serde_json::from_slice(&body).ok());
+        member.answers_as = Some(match status.as_ref().and_then(|status| status["member"].as_str()) {
+            Some(id) => id.to_owned(),
+            None => "another program".to_owned(),
+        });
+    }
+    member
+}

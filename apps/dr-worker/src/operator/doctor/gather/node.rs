@@ -1,0 +1,143 @@
+//! This node: files, limits and devices. It looks, and opens nothing that an opening changes.
+
+use std::{
+    fs,
+    os::unix::fs::{FileTypeExt as _, PermissionsExt as _},
+    path::Path,
+};
+
+use nix::unistd::{AccessFlags, access};
+use rustix::fs::{statfs, statvfs};
+
+use super::super::facts::{Disk, Node};
+use crate::{
+    config::{Config, HostPort, WatchdogConfig, WatchdogMode},
+    worker::{exposed, job::StateLock, needed},
+};
+
+/// The types of file systems in memory, of linux/magic.h: tmpfs and ramfs.
+const IN_MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6];
+
+pub(super) fn node(config: &Config) -> Node {
+    let dir = &config.node.state_dir;
+    let problems = config.check_node().err();
+    let problems = problems.iter().flat_map(|problems| problems.iter());
+    let secret = config.zookeeper.auth.as_ref().map(|auth| &auth.credentials_file);
+    let worker = StateLock::holder(dir, config.node.id.as_str()).ok().flatten();
+    let limits = limits_of(&worker.map_or_else(|| "self".to_owned(), |pid| pid.to_string()));
+    Node {
+        id: config.node.id.to_string(),
+        address: config.node.address.clone(),
+        unusable: problems
+            .map(|problem| (problem.key.clone().unwrap_or_default(), problem.message.clone()))
+            .collect(),
+        certificate: match config.check_certificate() {
+            Ok(warning) => warning.map(|warning| (false, warning)),
+            Err(problems) => {
+                Some((true, problems.iter().map(|p| p.message.clone()).collect::<Vec<_>>().join("; ")))
+            }
+        },
+        readable_secret: secret.filter(|path| is_readable(path)).map(|path| path.display().to_string()),
+        state_dir: dir.display().to_string(),
+        not_writable: not_writable(dir),
+        in_memory: existing(dir).is_some_and(is_in_memory),
+        open_files: limits
+            .as_deref()
+            .and_then(|text| limit(text, "Max open files"))
+            .map(|most| (most, needed(&config.jobs))),
+        processes: limits.as_deref().and_then(|text| limit(text, "Max processes")),
+        watchdog: watchdog(&config.watchdog),
+        exposed: if is_loopback(&config.http.listen) { Vec::new() } else { exposed(&config.http) },
+    }
+}
+
+fn is_loopback(listen: &HostPort) -> bool {
+    let parsed: Result<std::net::IpAddr, _> = listen.host.parse();
+    parsed.map_or(listen.host == "localhost", |address| address.is_loopback())
+}
+
+fn is_readable(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o077 != 0)
+}
+
+/// The directory, or the nearest one above it that exists: the worker creates the rest.
+fn existing(dir: &Path) -> Option<&Path> {
+    dir.ancestors()
+        .map(|dir| if dir.as_os_str().is_empty() { Path::new(".") } else { dir })
+        .find(|dir| dir.exists())
+}
+
+fn not_writable(dir: &Path) -> Option<String> {
+    let there = existing(dir)?;
+    if !there.is_dir() {
+        return Some(format!("{} is no directory", there.display()));
+    }
+    let why = access(there, AccessFlags::W_OK | AccessFlags::X_OK).err()?;
+    Some(format!("{}: {}", there.display(), why.desc()))
+}
+
+fn is_in_memory(dir: &Path) -> bool {
+    #[allow(clippy::useless_conversion, reason = "the type of the field differs between architectures")]
+    statfs(dir).is_ok_and(|found| IN_MEMORY.contains(&i64::from(found.f_type)))
+}
+
+/// The file system of a path, if it exists here.
+pub(super) fn disk(path: &Path) -> Option<Disk> {
+    let found = statvfs(path).ok()?;
+    Some(Disk { free: found.f_bavail * found.f_frsize, size: found.f_blocks * found.f_frsize })
+}
+
+fn limits_of(pid: &str) -> Option<String> {
+    fs::read_to_string(format!("/proc/{pid}/limits")).ok()
+}
+
+/// The hard limit of this name; `None` if there is no limit. A worker raises its soft limits.
+fn limit(limits: &str, name: &str) -> Option<u64> {
+    let line = limits.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+fn watchdog(config: &WatchdogConfig) -> Option<(bool, String)> {
+    let is_required = match config.mode {
+        WatchdogMode::Off => return None,
+        WatchdogMode::Automatic => false,
+        WatchdogMode::Required => true,
+    };
+    let device = config.device.display();
+    // To open it would start it.
+    let why = match fs::metadata(&config.device) {
+        Err(error) => format!("{device}: {error}"),
+        Ok(metadata) if !metadata.file_type().is_char_device() => format!("{device} is no device"),
+        Ok(_) => {
+            let why = access(config.device.as_path(), AccessFlags::W_OK).err()?;
+            format!("{device}: {}", why.desc())
+        }
+    };
+    Some((is_required, why))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hard_limit_counts() {
+        let limits = "Limit                     Soft Limit           Hard Limit           Units\n\
+                      Max processes             unlimited            unlimited            processes\n\
+                      Max open files            1024                 4096                 files\n";
+        assert_eq!(limit(limits, "Max open files"), Some(4096));
+        assert_eq!(limit(limits, "Max processes"), None);
+        assert_eq!(limit("", "Max processes"), None);
+    }
+
+    #[test]
+    fn what_does_not_exist_is_judged_by_what_is_above_it() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(not_writable(&dir.path().join("a/b")), None);
+        let file = dir.path().join("file");
+        fs::write(&file, "").unwrap();
+        assert!(not_writable(&file.join("x")).unwrap().ends_with("is no directory"));
+        assert!(!is_in_memory(Path::new("/proc")));
+        assert!(disk(dir.path()).unwrap().size > 0);
+    }
+}

@@ -1,0 +1,486 @@
+//! Each check over facts with its fault, and none over those of a healthy deployment.
+//!
+//! Most faults are also made on real servers and workers, in tests/tests/doctor.rs. These are made here only, because they take
+//! a full or slow disk, a machine with another clock or another limit, a second release of ZooKeeper, a server that is no Apache
+//! ZooKeeper, or an hour: server-versions, disk-growth, disk-space, slow-fsync, outstanding-requests, large-ensemble,
+//! server-clock, slow-quorum, no-lease, member-mistaken, hold, stopped, ghost, low-token, certificate, open-files, processes.
+
+use std::{collections::BTreeSet, fmt::Write as _, fs, path::Path, time::Duration};
+
+use super::{
+    checks::CHECKS,
+    facts::{
+        Answer, Asked, Candidate, Clock, Disk, Election, Facts, Held, Job, Loss, Member, Node, Order,
+        Problem, Server,
+    },
+    finding::Severity,
+    judge,
+};
+
+const NOW: u64 = 1_795_665_493_000;
+const HOUR: u64 = 3_600_000;
+
+fn answer(pairs: &[(&str, &str)]) -> Answer {
+    let pairs = pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+    Answer { values: pairs.collect(), missing: None }
+}
+
+fn server(id: &str, site: &str, role: &str) -> Server {
+    Server {
+        name: format!("zk{id}:2181"),
+        site: Some(site.to_owned()),
+        addresses: [format!("10.0.0.{id}").parse().unwrap()].into(),
+        stats: answer(&[("Zookeeper version", "3.8.0-x, built on then"), ("Mode", role)]),
+        settings: answer(&[
+            ("serverId", id),
+            ("tickTime", "2000"),
+            ("initLimit", "10"),
+            ("syncLimit", "4"),
+            ("minSessionTimeout", "4000"),
+            ("maxSessionTimeout", "40000"),
+            ("dataDir", "/d"),
+            ("dataLogDir", "/d"),
+            ("dataDirSize", "1000000"),
+            ("dataLogSize", "1000000"),
+            ("server.1", "zk1:2888:3888:participant"),
+            ("server.2", "zk2:2888:3888:participant"),
+            ("server.3", "zk3:2888:3888:participant"),
+        ]),
+        metrics: answer(&[
+            ("zk_znode_count", "50"),
+            ("zk_watch_count", "60"),
+            ("zk_approximate_data_size", "5000"),
+            ("zk_outstanding_requests", "0"),
+            ("zk_avg_fsynctime", "1.5"),
+        ]),
+        properties: answer(&[("zookeeper.admin.enableServer", "true")]),
+        clock: Some(Clock { ahead_ms: -400, within_ms: 600 }),
+        disk: Some(Disk { free: 50 << 30, size: 100 << 30 }),
+        ..Server::default()
+    }
+}
+
+fn member(id: &str, site: &str, host: u8) -> Member {
+    let address = format!("10.0.1.{host}");
+    Member {
+        member: id.to_owned(),
+        site: site.to_owned(),
+        addresses: [address.parse().unwrap()].into(),
+        places: [(address.clone(), format!("http://{address}:7080"))].into(),
+        software: ["dr-worker 0.1.0".to_owned()].into(),
+        overlays: [("orders".to_owned(), 3)].into(),
+        answers_as: Some(id.to_owned()),
+        clock: Some(Clock { ahead_ms: 300, within_ms: 600 }),
+        ..Member::default()
+    }
+}
+
+/// Four workers in two sites, and three servers in three.
+fn healthy() -> Facts {
+    let members =
+        [("east-1", "east", 1), ("east-2", "east", 2), ("west-1", "west", 3), ("west-2", "west", 4)];
+    let candidates = members.map(|(member, site, _)| Candidate {
+        member: member.to_owned(),
+        site: site.to_owned(),
+        barred: None,
+    });
+    let losses =
+        ["east", "west"].map(|site| Loss { site: site.to_owned(), survives: true, sentence: String::new() });
+    Facts {
+        now_ms: NOW,
+        asked: Asked {
+            session_timeout: Duration::from_secs(10),
+            tick_time: Duration::from_secs(2),
+            has_sites: true,
+        },
+        session: Some(Held {
+            granted: Duration::from_secs(10),
+            round_trip: Some(Duration::from_millis(3)),
+            leases: true,
+            ignores_access_lists: Some(false),
+        }),
+        servers: vec![
+            server("1", "east", "follower"),
+            server("2", "west", "leader"),
+            server("3", "third", "follower"),
+        ],
+        jobs: vec![Job {
+            name: "orders".to_owned(),
+            fenced: true,
+            fast_failover: true,
+            stop_budget: Some(Duration::from_millis(2300)),
+            ..Job::default()
+        }],
+        elections: vec![Election {
+            name: "orders".to_owned(),
+            has_elector: true,
+            sites: vec!["east".to_owned(), "west".to_owned()],
+            leaders: vec![Some("east-1".to_owned())],
+            candidates: candidates.to_vec(),
+            losses: losses.to_vec(),
+            ..Election::default()
+        }],
+        members: members.map(|(id, site, host)| member(id, site, host)).to_vec(),
+        node: Some(Node {
+            id: "east-1".to_owned(),
+            address: "10.0.1.1".to_owned(),
+            state_dir: "/var/lib/dr-worker".to_owned(),
+            open_files: Some((524_288, 90)),
+            processes: Some(15_000),
+            ..Node::default()
+        }),
+        ..Facts::default()
+    }
+}
+
+fn put(answer: &mut Answer, key: &str, value: &str) {
+    answer.values.insert(key.to_owned(), value.to_owned());
+}
+
+fn problem(kind: &'static str) -> Problem {
+    Problem { kind, sentence: format!("a {kind}") }
+}
+
+fn order(hours: u64) -> Order {
+    Order { sentence: "an order".to_owned(), at_ms: NOW - hours * HOUR }
+}
+
+type Fault = (&'static str, Severity, &'static str, fn(&mut Facts));
+
+/// A fault, and what has to be found: the check, the severity and a part of the sentence.
+const FAULTS: &[Fault] = {
+    use Severity::{Error, Note, Unknown, Warning};
+    &[
+        ("zookeeper-session", Error, "no session with ZooKeeper: late", |f| {
+            (f.session, f.no_session) = (None, "late".to_owned());
+        }),
+        ("server-unreachable", Warning, "zk3:2181 can't be reached: refused", |f| {
+            f.servers[2].unreachable = Some("refused".to_owned());
+        }),
+        ("server-not-serving", Warning, "zk1:2181 does not serve", |f| f.servers[0].stats.values.clear()),
+        ("server-not-serving", Warning, "zk1:2181 serves reads only", |f| {
+            put(&mut f.servers[0].stats, "Mode", "read-only");
+        }),
+        ("server-silent", Unknown, "list of servers (conf: not in 4lw.commands.whitelist)", |f| {
+            f.servers[0].settings = Answer::none("not in 4lw.commands.whitelist");
+        }),
+        ("server-properties", Unknown, "the clock of zk1:2181, zk2:2181 are not known: closed", |f| {
+            (f.servers[0].properties, f.servers[1].properties) =
+                (Answer::none("closed"), Answer::none("closed"));
+        }),
+        ("server-alone", Error, "zk1:2181 is the only server with a vote", |f| {
+            f.servers = vec![Server { settings: answer(&[]), ..server("1", "east", "standalone") }];
+        }),
+        ("servers-even", Warning, "4 servers have a vote", |f| {
+            f.servers.push(server("4", "fourth", "follower"));
+            f.servers.iter_mut().for_each(|s| put(&mut s.settings, "server.4", "zk4:2888:3888:participant"));
+        }),
+        ("servers-even", Warning, "2 servers have a vote, one observer not counted: they need 2", |f| {
+            put(&mut f.servers[2].stats, "Mode", "observer");
+            f.servers.iter_mut().for_each(|s| put(&mut s.settings, "server.3", "zk3:2888:3888:observer"));
+        }),
+        (
+            "site-quorum",
+            Error,
+            "the loss of site east loses the quorum: 1 of 3 voting servers would be left",
+            |f| {
+                f.servers[2].site = Some("east".to_owned());
+            },
+        ),
+        (
+            "site-quorum",
+            Error,
+            "the loss of site west loses the quorum while zk1:2181 is down: 1 of 3",
+            |f| {
+                f.servers[0].unreachable = Some("refused".to_owned());
+            },
+        ),
+        ("server-sites", Unknown, "the sites of zk2:2181, zk3:2181 are not known", |f| {
+            (f.servers[1].site, f.servers[2].site) = (None, None);
+        }),
+        ("server-unlisted", Warning, "3 voting servers, and 1 of them are not in", |f| drop(f.servers.pop())),
+        ("server-versions", Warning, "zk1:2181 has 3.9.3", |f| {
+            put(&mut f.servers[0].stats, "Zookeeper version", "3.9.3-y, built on then");
+        }),
+        ("force-sync", Error, "zk2:2181 runs with forceSync=no", |f| {
+            put(&mut f.servers[1].properties, "zookeeper.forceSync", "no");
+        }),
+        ("skip-acl", Error, "zk2:2181 runs with skipACL=yes", |f| {
+            put(&mut f.servers[1].properties, "zookeeper.skipACL", "yes");
+        }),
+        ("skip-acl", Error, "a client without credentials has read", |f| {
+            f.session.as_mut().unwrap().ignores_access_lists = Some(true);
+        }),
+        ("eager-acl", Note, "zk2:2181 runs with enableEagerACLCheck=true", |f| {
+            put(&mut f.servers[1].properties, "zookeeper.enableEagerACLCheck", "true");
+        }),
+        ("snap-count", Warning, "zk2:2181 runs with snapCount=100", |f| {
+            put(&mut f.servers[1].properties, "zookeeper.snapCount", "100");
+        }),
+        ("disk-growth", Warning, "the files of zk1:2181 have 18.6 GiB", |f| {
+            put(&mut f.servers[0].settings, "dataDirSize", "20000000000");
+        }),
+        ("disk-space", Warning, "the disk of zk1:2181 has 1000 MiB left", |f| {
+            f.servers[0].disk = Some(Disk { free: 1000 << 20, size: 100 << 30 });
+        }),
+        ("slow-fsync", Warning, "zk1:2181 takes 250 ms on average", |f| {
+            put(&mut f.servers[0].metrics, "zk_avg_fsynctime", "250.2");
+        }),
+        ("outstanding-requests", Warning, "1001 requests wait at zk1:2181", |f| {
+            put(&mut f.servers[0].metrics, "zk_outstanding_requests", "1001");
+        }),
+        ("large-ensemble", Warning, "zk1:2181 has 2000000 znodes", |f| {
+            put(&mut f.servers[0].metrics, "zk_znode_count", "2000000");
+        }),
+        ("large-ensemble", Warning, "zk1:2181 has 300000 watches", |f| {
+            put(&mut f.servers[0].metrics, "zk_watch_count", "300000");
+        }),
+        ("server-clock", Warning, "the clock of zk1:2181 is 5s behind", |f| {
+            f.servers[0].clock = Some(Clock { ahead_ms: -5000, within_ms: 600 });
+        }),
+        ("tick-time", Error, "is 2s, and tickTime of zk1:2181 is 3s: leases are computed too long", |f| {
+            put(&mut f.servers[0].settings, "tickTime", "3000");
+            put(&mut f.servers[0].settings, "syncLimit", "2");
+        }),
+        ("tick-time", Note, "leases are shorter than they could be", |f| {
+            f.servers.iter_mut().for_each(|server| put(&mut server.settings, "tickTime", "1000"));
+        }),
+        (
+            "session-timeout",
+            Warning,
+            "asks for 10s, and the servers grant 15s; the servers allow 4s to 40s",
+            |f| {
+                f.session.as_mut().unwrap().granted = Duration::from_secs(15);
+            },
+        ),
+        ("stop-budget", Error, "the stop of orders may need 5s, and its lease has ", |f| {
+            f.jobs[0].stop_budget = Some(Duration::from_secs(5));
+        }),
+        ("stop-budget", Error, "round trip 1.5s", |f| {
+            f.session.as_mut().unwrap().round_trip = Some(Duration::from_millis(1500));
+        }),
+        ("slow-quorum", Warning, "a quorum round trip takes 150ms, and leases assume 100ms", |f| {
+            f.session.as_mut().unwrap().round_trip = Some(Duration::from_millis(150));
+        }),
+        ("slow-quorum", Unknown, "no quorum round trip could be measured", |f| {
+            f.session.as_mut().unwrap().round_trip = None;
+        }),
+        (
+            "late-expiry",
+            Warning,
+            "multiples of the tick of 2s: a lost host is replaced after 6s to 8s",
+            |f| {
+                f.asked.session_timeout = Duration::from_secs(6);
+                f.session.as_mut().unwrap().granted = Duration::from_secs(6);
+            },
+        ),
+        ("sync-limit", Warning, "zk1:2181 notices the loss of its leader after 10s", |f| {
+            put(&mut f.servers[0].settings, "syncLimit", "5");
+        }),
+        ("init-limit", Warning, "zk1:2181 must have all data within 4s", |f| {
+            put(&mut f.servers[0].settings, "initLimit", "2");
+        }),
+        ("no-lease", Error, "end a session with its connection", |f| {
+            f.session.as_mut().unwrap().leases = false
+        }),
+        ("access-refused", Error, "NoAuth", |f| f.refused.push("NoAuth".to_owned())),
+        ("open-access", Warning, "a access", |f| f.elections[0].problems.push(problem("access"))),
+        ("member-unreachable", Warning, "the HTTP endpoints of west-2 of site west", |f| {
+            f.members[3].unreachable = Some("refused".to_owned());
+        }),
+        ("member-mistaken", Error, "at the URL of west-2 answers west-1", |f| {
+            f.members[3].answers_as = Some("west-1".to_owned());
+        }),
+        ("member-clock", Warning, "the clock of west-2 is 30s ahead of", |f| {
+            f.members[3].clock = Some(Clock { ahead_ms: 30_000, within_ms: 600 });
+        }),
+        ("member-versions", Warning, "west-2 has dr-worker 0.2.0", |f| {
+            f.members[3].software = ["dr-worker 0.2.0".to_owned()].into();
+        }),
+        ("member-config", Warning, "west-2 applies 2", |f| {
+            f.members[3].overlays.insert("orders".to_owned(), 2);
+        }),
+        ("member-config", Warning, "a refused-config", |f| {
+            f.elections[0].problems.push(problem("refused-config"));
+        }),
+        ("member-policy", Warning, "a other-policy", |f| {
+            f.elections[0].problems.push(problem("other-policy"))
+        }),
+        ("duplicate-id", Error, "have the id west-2", |f| {
+            f.members[3].places.insert(("10.0.1.9".to_owned(), "http://10.0.1.9:7080".to_owned()));
+        }),
+        ("duplicate-id", Error, "a worker at 10.0.1.1 has that id", |f| {
+            f.node.as_mut().unwrap().address = "10.0.1.8".to_owned();
+        }),
+        ("no-election", Note, "no worker has joined the election of bills yet", |f| {
+            f.jobs.push(Job { name: "bills".to_owned(), fenced: true, ..Job::default() });
+        }),
+        ("no-leader", Error, "no member leads orders", |f| f.elections[0].leaders[0] = None),
+        ("no-candidate", Error, "no member may lead (east-1: unfit; east-2: unfit", |f| {
+            f.elections[0].candidates.iter_mut().for_each(|c| c.barred = Some("unfit".to_owned()));
+        }),
+        ("no-other-site", Error, "orders: without site east: no member would lead", |f| {
+            f.elections[0].losses[0].survives = false;
+            f.elections[0].losses[0].sentence = "no member would lead".to_owned();
+        }),
+        ("empty-site", Warning, "no member of site west may lead (west-1: unfit; west-2: unfit)", |f| {
+            let west = f.elections[0].candidates.iter_mut().filter(|candidate| candidate.site == "west");
+            west.for_each(|candidate| candidate.barred = Some("unfit".to_owned()));
+        }),
+        ("empty-site", Warning, "no member of site north may lead (it has no member)", |f| {
+            f.elections[0].sites.push("north".to_owned());
+        }),
+        ("single-candidate", Warning, "west-2 is the only candidate of site west", |f| {
+            f.elections[0].candidates.remove(2);
+        }),
+        ("hold", Error, "orders: held", |f| f.elections[0].hold = Some("held".to_owned())),
+        ("paused", Warning, "an order, since 2026-11-26T01:58:13Z", |f| {
+            f.elections[0].orders.mode = Some(order(2))
+        }),
+        ("paused", Note, "an order, since 2026-11-26T03:58:13Z", |f| {
+            f.elections[0].orders.mode = Some(order(0))
+        }),
+        ("stopped", Warning, "an order, since 2026-11-26T01:58:13Z", |f| {
+            f.elections[0].orders.stopped = Some(order(2))
+        }),
+        ("maintenance", Warning, "an order, since 2026-11-26T01:58:13Z", |f| {
+            f.elections[0].orders.maintenance.push(order(2))
+        }),
+        ("closed-site", Warning, "an order, since 2026-11-26T01:58:13Z", |f| {
+            f.elections[0].orders.closed.push(order(2))
+        }),
+        ("breadcrumb", Warning, "a not-fenced", |f| f.elections[0].problems.push(problem("not-fenced"))),
+        ("ghost", Warning, "a ghost", |f| f.elections[0].problems.push(problem("ghost"))),
+        ("low-token", Error, "a low-token", |f| f.elections[0].problems.push(problem("low-token"))),
+        ("unreadable-znode", Warning, "a unreadable", |f| {
+            f.elections[0].problems.push(problem("unreadable"));
+        }),
+        ("keep-unfenced", Error, "orders has on_pause = \"keep\" and is not fenced", |f| {
+            f.jobs[0] = Job { name: "orders".to_owned(), keeps: true, ..Job::default() };
+        }),
+        ("fast-unfenced", Warning, "orders has fast_failover and is not fenced", |f| {
+            f.jobs[0].fenced = false
+        }),
+        ("beside-zookeeper-leader", Warning, "east-1 leads orders on the host of zk2:2181", |f| {
+            f.members[0].addresses = f.servers[1].addresses.clone();
+        }),
+        ("no-worker", Unknown, "not that of a worker: no job", |f| {
+            (f.node, f.no_node, f.is_operator) = (None, "no job".to_owned(), true);
+        }),
+        ("no-worker", Error, "refuses its configuration: no site", |f| {
+            (f.node, f.no_node) = (None, "no site".to_owned());
+        }),
+        ("not-runnable", Error, "job.orders.command: gone", |f| {
+            f.node.as_mut().unwrap().unusable.push(("job.orders.command".to_owned(), "gone".to_owned()));
+        }),
+        ("unusable-file", Error, "http.token_file: mode 644", |f| {
+            f.node.as_mut().unwrap().unusable.push(("http.token_file".to_owned(), "mode 644".to_owned()));
+        }),
+        ("certificate", Warning, "it ends", |f| {
+            f.node.as_mut().unwrap().certificate = Some((false, "it ends".to_owned()));
+        }),
+        ("certificate", Error, "it has ended", |f| {
+            f.node.as_mut().unwrap().certificate = Some((true, "it has ended".to_owned()));
+        }),
+        ("readable-secret", Error, "other users can read /c", |f| {
+            f.node.as_mut().unwrap().readable_secret = Some("/c".to_owned());
+        }),
+        ("state-dir", Error, "/var/lib/dr-worker can't be written: /var: denied", |f| {
+            f.node.as_mut().unwrap().not_writable = Some("/var: denied".to_owned());
+        }),
+        ("state-in-memory", Warning, "/var/lib/dr-worker is in memory", |f| {
+            f.node.as_mut().unwrap().in_memory = true;
+        }),
+        ("open-files", Warning, "may open 512 files, of which its jobs need 90", |f| {
+            f.node.as_mut().unwrap().open_files = Some((512, 90));
+        }),
+        ("open-files", Error, "may open 64 files, and needs 90", |f| {
+            f.node.as_mut().unwrap().open_files = Some((64, 90));
+        }),
+        ("processes", Warning, "may have 100 processes", |f| f.node.as_mut().unwrap().processes = Some(100)),
+        ("open-http", Warning, "from other hosts: everyone", |f| {
+            f.node.as_mut().unwrap().exposed = vec!["everyone"]
+        }),
+        ("watchdog", Error, "the watchdog can't be used: none", |f| {
+            f.node.as_mut().unwrap().watchdog = Some((true, "none".to_owned()));
+        }),
+        ("watchdog", Warning, "the watchdog can't be used: none", |f| {
+            f.node.as_mut().unwrap().watchdog = Some((false, "none".to_owned()));
+        }),
+    ]
+};
+
+#[test]
+fn a_healthy_deployment_has_no_findings() {
+    let report = judge(&healthy());
+    assert_eq!(report.findings, [], "{}", report.text());
+    assert_eq!(report.text(), format!("no findings ({} checks)", CHECKS.len()));
+}
+
+#[test]
+fn each_fault_is_named() {
+    for (id, severity, part, make) in FAULTS {
+        let mut facts = healthy();
+        make(&mut facts);
+        let report = judge(&facts);
+        let is_it =
+            report.findings.iter().any(|f| f.id == *id && f.severity == *severity && f.what.contains(part));
+        assert!(is_it, "{id} {severity:?} {part:?} is not in:\n{}", report.text());
+    }
+}
+
+#[test]
+fn each_check_has_a_fault_here_and_a_name_of_its_own() {
+    let ids: BTreeSet<_> = CHECKS.iter().map(|check| check.id).collect();
+    assert_eq!(ids.len(), CHECKS.len(), "a name is there twice");
+    let made: BTreeSet<_> = FAULTS.iter().map(|(id, ..)| *id).collect();
+    assert_eq!(made, ids);
+}
+
+/// A fault that is made alone must not be reported as several.
+#[test]
+fn what_is_reported_is_sorted_and_counted() {
+    let mut facts = healthy();
+    facts.members[3].clock = Some(Clock { ahead_ms: 30_000, within_ms: 600 });
+    facts.members[2].clock = Some(Clock { ahead_ms: 20_000, within_ms: 600 });
+    facts.elections[0].hold = Some("held".to_owned());
+    facts.elections[0].orders.mode = Some(order(0));
+    let text = judge(&facts).text();
+    let lines: Vec<_> = text.lines().collect();
+    assert_eq!(lines[0], "\u{1b}[1m\u{1b}[31merror\u{1b}[39m\u{1b}[0m \u{1b}[1mhold\u{1b}[0m");
+    assert!(
+        lines[1] == "  orders: held"
+            && lines[2].starts_with("    why: ")
+            && lines[3].starts_with("    do:  ")
+    );
+    // Those of one check have one explanation.
+    assert_eq!(text.matches("    why: ").count(), 3, "{text}");
+    assert!(text.ends_with(&format!("1 error, 2 warning, 1 note ({} checks)", CHECKS.len())), "{text}");
+}
+
+/// The table of docs/doctor.md. `UPDATE_DOCTOR=1 cargo test -p dr-worker --lib doctor` writes it.
+#[test]
+fn the_document_has_the_table() {
+    const BEGIN: &str = "<!-- checks -->\n";
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/doctor.md");
+    let text = fs::read_to_string(&path).unwrap();
+    let sample = format!("1 error ({} checks)\n", CHECKS.len());
+    assert!(text.contains(&sample), "the sample report ends with another line than {sample:?}");
+    let (before, rest) = text.split_once(BEGIN).expect("the mark before the table");
+    let (_, after) = rest.split_once(BEGIN).expect("the mark after the table");
+    let mut table =
+        "| check | severity | finds | why it matters | what to do |\n|---|---|---|---|---|\n".to_owned();
+    for check in CHECKS {
+        let (finds, why, action) = (check.finds, check.why, check.action);
+        writeln!(table, "| `{}` | {} | {finds} | {why} | {action} |", check.id, check.severity.as_str())
+            .unwrap();
+    }
+    let expected = format!("{before}{BEGIN}{table}{BEGIN}{after}");
+    if std::env::var_os("UPDATE_DOCTOR").is_some() {
+        fs::write(&path, &expected).unwrap();
+    }
+    assert!(
+        text == expected || std::env::var_os("UPDATE_DOCTOR").is_some(),
+        "docs/doctor.md is out of date; run with UPDATE_DOCTOR=1"
+    );
+}
