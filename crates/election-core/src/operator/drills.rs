@@ -8,6 +8,7 @@ use super::{
     outline,
 };
 use crate::{
+    ids::MemberId,
     paths::Paths,
     record::{DrillAnswer, DrillOrder, Record as _, RecordError},
     runtime::{ReadError, unix_ms},
@@ -132,7 +133,8 @@ pub async fn end(session: &Session, paths: &Paths, run: &str) -> Result<bool, Op
     Err(too_many_races())
 }
 
-/// Writes a member's answer, while the order of its run exists. Returns whether it does.
+/// Writes a member's answer, while the order of its run exists; after that only if the member has answered it before, and
+/// no other order was given. Returns whether it was written.
 ///
 /// # Errors
 /// When ZooKeeper doesn't answer.
@@ -144,23 +146,29 @@ pub async fn answer(
     paths: &Paths,
     answer: &DrillAnswer,
 ) -> Result<bool, OperatorError> {
-    let path = paths.drill_answer(&answer.member);
+    let (order_path, path) = (paths.drill_order(), paths.drill_answer(&answer.member));
     let data = answer.encode(&path)?;
     for _ in 0..TRIES {
-        let nodes = session.multi_read([&paths.drill_order(), &path].map(ReadOp::get)).await?;
+        let nodes = session.multi_read([&order_path, &path].map(ReadOp::get)).await?;
         let mut nodes = nodes.into_iter().map(outline::node);
-        let (Some(order), present) = (nodes.next().flatten(), nodes.next().flatten()) else {
-            return Ok(false);
+        let (order, present) = (nodes.next().flatten(), nodes.next().flatten());
+        let is_own = |run: Option<String>| run.is_some_and(|run| run == answer.run);
+        let order =
+            order.filter(|node| is_own(DrillOrder::decode(&order_path, &node.data).ok().map(|o| o.run)));
+        let known = present.as_ref().and_then(|node| DrillAnswer::decode(&path, &node.data).ok());
+        // The next order removes all answers, so one that is there and is changed belongs to no later run.
+        let group = match (order, present) {
+            (Some(order), None) => vec![
+                MultiOp::check(&order_path, order.version),
+                MultiOp::create(&path, data.clone(), CreateMode::Persistent),
+            ],
+            (Some(_), Some(node)) => vec![MultiOp::set(&path, data.clone(), node.version)],
+            (None, Some(node)) if is_own(known.map(|known| known.run)) => {
+                vec![MultiOp::set(&path, data.clone(), node.version)]
+            }
+            (None, _) => return Ok(false),
         };
-        let is_same = DrillOrder::decode(&paths.drill_order(), &order.data);
-        if !is_same.is_ok_and(|order| order.run == answer.run) {
-            return Ok(false);
-        }
-        let written = match present {
-            Some(node) => MultiOp::set(&path, data.clone(), node.version),
-            None => MultiOp::create(&path, data.clone(), CreateMode::Persistent),
-        };
-        match session.multi([MultiOp::check(paths.drill_order(), order.version), written]).await {
+        match session.multi(group).await {
             Ok(_) => return Ok(true),
             Err(error) if is_worth_another_look(&error) => session.barrier().await?,
             Err(error) => return Err(error.into()),
@@ -168,6 +176,25 @@ pub async fn answer(
         tokio::task::yield_now().await;
     }
     Err(too_many_races())
+}
+
+/// Reads a member's answer to a run; `None` if there is none, or it can't be used.
+///
+/// # Errors
+/// When it can't be read.
+///
+/// # Cancel safety
+/// Cancel safe: it only reads.
+pub async fn answer_of(
+    session: &Incarnation,
+    paths: &Paths,
+    member: &MemberId,
+    run: &str,
+) -> Result<Option<DrillAnswer>, OperatorError> {
+    let path = paths.drill_answer(member);
+    let node = Observer::new(session.clone()).read(&path).await?;
+    let answer = node.and_then(|node| DrillAnswer::decode(&path, &node.data).ok());
+    Ok(answer.filter(|answer| answer.run == run))
 }
 
 /// The paths of the children of a znode; none if it does not exist.

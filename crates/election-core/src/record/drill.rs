@@ -137,8 +137,10 @@ impl DrillOrder {
     }
 }
 
-/// What a member reports about a drill, in `drill/answers/<member>`. A member writes it again at each step, and once
-/// more, with all probes, when the order ends. While it is cut off it can't; it writes when it is back.
+/// What a member reports about a drill, in `drill/answers/<member>`. A member writes it again at each step, every two
+/// seconds while it probes, and for the last time when it has forgotten the order: it is [`closed`](Self::closed) then.
+/// While a member is cut off it can't write; it does so when it is back. Who ends a drill removes the order, and then
+/// waits for a while until the answers are closed.
 ///
 /// A member that is not named in the order answers only if it probes: `accepted`, and `ended` at the end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -164,6 +166,9 @@ pub struct DrillAnswer {
     /// What its probes of the job's service found, if it probes for its site.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probes: Option<DrillProbes>,
+    /// Whether the member has forgotten the order, and writes nothing more.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub closed: bool,
 }
 
 /// A step of a member in a drill.
@@ -215,7 +220,17 @@ impl DrillAnswer {
     /// The answer of a member that sees the order now, without a step.
     pub fn new(order: &DrillOrder, member: MemberId, site: SiteId, version: &str, seen_ms: u64) -> Self {
         let (run, version) = (order.run.clone(), version.to_owned());
-        Self { v: VERSION, run, member, site, version, seen_ms, steps: Vec::new(), probes: None }
+        Self {
+            v: VERSION,
+            run,
+            member,
+            site,
+            version,
+            seen_ms,
+            steps: Vec::new(),
+            probes: None,
+            closed: false,
+        }
     }
 
     /// Adds a step. Nothing follows a final one.
@@ -404,7 +419,7 @@ mod tests {
         let order = order();
         assert_eq!(order.remaining(1_010_000), Duration::from_secs(50));
         // The member's clock is a day late.
-        assert_eq!(order.remaining(1_000_000 - 86_400_000), Duration::from_secs(60));
+        assert_eq!(order.remaining(0), Duration::from_secs(60));
         assert_eq!(order.remaining(1_060_000), Duration::ZERO);
         assert!(order.is_over(1_060_000) && !order.is_over(1_059_999));
         let forever = DrillOrder { until_ms: u64::MAX, ..order };
