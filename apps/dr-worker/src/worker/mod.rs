@@ -1,7 +1,7 @@
 //! The daemon, and everything that it runs.
 //!
 //! ```text
-//!   run ──▶ upgrade, http, probes, balance, notify, systemd ──▶ state ──▶ job ──▶ guard
+//!   run ──▶ upgrade, http, probes, balance, drill, notify, systemd ──▶ state ──▶ job ──▶ guard
 //!               └──▶ metrics
 //! ```
 //!
@@ -12,6 +12,7 @@
 mod balance;
 mod certificates;
 mod descriptors;
+mod drill;
 pub mod guard;
 mod http;
 pub mod job;

@@ -11,7 +11,13 @@ use super::{super::tree::Value, *};
 
 /// Each makes the reader ask for keys that a small configuration has not.
 fn variants() -> Vec<String> {
-    let probes = ["job.orders.ready", "job.orders.liveness", "job.orders.fitness", "node.site_check"];
+    let probes = [
+        "job.orders.ready",
+        "job.orders.liveness",
+        "job.orders.fitness",
+        "job.orders.drill.probe",
+        "node.site_check",
+    ];
     let kinds = ["none", "exec", "http", "tcp"];
     let probes = probes.iter().flat_map(|probe| kinds.map(|kind| format!("{probe}={{ kind = \"{kind}\" }}")));
     let hooks =
