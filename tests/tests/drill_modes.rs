@@ -323,8 +323,6 @@ async fn a_site_that_is_cut_off_returns_by_itself(driver: Driver) {
         answer(&znodes, "s1", member, "started", |answer| states(answer).contains(&"started")).await;
     }
     let began = BootTime::now();
-    // The program that ordered it is gone, and so is the order. The workers can't see that.
-    withdraw(&znodes).await;
     wait_for("a site that does not answer", SOON, async || {
         let codes = [
             cluster.worker("east-1").code("/liveness").await,
@@ -333,6 +331,8 @@ async fn a_site_that_is_cut_off_returns_by_itself(driver: Driver) {
         if codes == [None, None] { Ok(()) } else { Err(format!("{codes:?}")) }
     })
     .await;
+    // The program that ordered it is gone, and so is the order. The workers can't see that.
+    withdraw(&znodes).await;
     // One is restarted in between: it starts normally.
     let restarted = if first.member == "east-1" { "east-2" } else { "east-1" };
     cluster.worker(restarted).kill();

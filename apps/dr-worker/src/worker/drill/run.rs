@@ -256,14 +256,19 @@ impl<'a> Run<'a> {
     }
 
     /// Takes a step, and waits until it is written: what follows must not be done twice. Returns false if the order has ended
-    /// before.
+    /// before; nothing was done then, and the answer says so.
     async fn record(&self, state: DrillState, reason: String, mut cancelled: watch::Receiver<bool>) -> bool {
         self.note(state, Some(reason));
         let change = *self.changes.borrow();
         let mut written = self.written.subscribe();
         tokio::select! {
+            biased;
+            () = until_true(&mut cancelled) => {
+                let reason = "the drill has ended before this member acted; nothing was done".to_owned();
+                self.note(DrillState::Failed, Some(reason));
+                false
+            }
             is_written = written.wait_for(|written| change <= *written) => is_written.is_ok(),
-            () = until_true(&mut cancelled) => false,
         }
     }
 
