@@ -231,7 +231,7 @@ impl<'a> Run<'a> {
             let outcome = check_once(&probe, &title, &variables, &guards).await;
             let outcome = outcome.map_err(|reason| mask(&reason).into_owned());
             if let Some(probes) = &mut self.answer().probes {
-                probes.add(self.after_ms(), outcome.as_ref().map(|()| ()).map_err(String::as_str));
+                probes.add(self.after_ms(), outcome.as_ref().copied().map_err(String::as_str));
             }
             tokio::time::sleep_until(next).await;
         }
