@@ -7,7 +7,9 @@ mod balance;
 mod beside;
 mod change;
 mod check;
+mod dates;
 mod drill_orders;
+mod drill_plan;
 mod fence;
 mod file;
 mod hook;
@@ -50,7 +52,9 @@ pub use crate::tls::{PairFiles, TlsFiles};
 pub(crate) use balance::BALANCING;
 pub use balance::BalanceConfig;
 pub use change::{Change, Effect};
+pub use dates::Dates;
 pub use drill_orders::{DrillConfig, JobDrill};
+pub use drill_plan::{DrillPlan, Objectives};
 pub use fence::{Fence, FenceCommand, FenceFailure};
 pub use hook::{Hook, HookMode, HookName, Hooks};
 pub use http::{ControlAccess, HostPort, HttpConfig, StatusAccess};
@@ -116,6 +120,8 @@ pub struct Config {
     pub watchdog: WatchdogConfig,
     /// Which orders of a drill this worker obeys.
     pub drill: DrillConfig,
+    /// The plans of drills, by name.
+    pub drills: BTreeMap<String, DrillPlan>,
     /// The jobs; at least one, sorted by name.
     pub jobs: Vec<JobConfig>,
     /// Every value and where it came from.
@@ -145,7 +151,7 @@ impl Config {
     fn read(root: Node, mut findings: Findings, registry: &Registry) -> Result<Self, Problems> {
         let read = Section::read_root(&root, &mut findings, read_worker);
         Problems::none_of(findings.problems)?;
-        let (node, zookeeper, http, log, probes, balance, notify, watchdog, drill, jobs) =
+        let (node, zookeeper, http, log, probes, balance, notify, watchdog, drill, drills, jobs) =
             read.ok_or_else(incomplete)?;
         let registry = registry.clone();
         Ok(Self {
@@ -158,6 +164,7 @@ impl Config {
             notify,
             watchdog,
             drill,
+            drills,
             jobs,
             shown: findings.shown,
             root,
@@ -338,6 +345,7 @@ impl OperatorConfig {
             root.know("balance");
             root.know("notify");
             root.know("watchdog");
+            // A mistake in a plan must not block other commands.
             root.know("drill");
             let policy = read_policy(root, &probes);
             let jobs = root.table("job", |jobs| {
@@ -364,6 +372,20 @@ impl OperatorConfig {
             root,
             registry: registry.clone(),
         })
+    }
+
+    /// The plans of drills, by name.
+    ///
+    /// # Errors
+    /// All problems with plans.
+    pub fn drills(&self) -> Result<BTreeMap<String, DrillPlan>, Problems> {
+        let mut findings = Findings::with(&self.registry);
+        let plans = Section::read_root(&self.root, &mut findings, |root| {
+            root.leave_rest();
+            root.table("drill", |section| read_drill(section).1)
+        });
+        Problems::none_of(findings.problems)?;
+        Ok(plans)
     }
 
     /// A problem with the value of one key that was found when it was used.
@@ -397,6 +419,7 @@ type Worker = (
     NotifyConfig,
     WatchdogConfig,
     DrillConfig,
+    BTreeMap<String, DrillPlan>,
     Vec<JobConfig>,
 );
 
@@ -409,7 +432,7 @@ fn read_worker(root: &mut Section<'_>) -> Option<Worker> {
     let balance = root.table("balance", BalanceConfig::read);
     let notify = root.table("notify", NotifyConfig::read);
     let watchdog = root.table("watchdog", WatchdogConfig::read);
-    let drill = root.table("drill", DrillConfig::read);
+    let (drill, drills) = root.table("drill", read_drill);
     if let Some(zookeeper) = &zookeeper
         && let Err(wrong) = watchdog.check(zookeeper.lease())
     {
@@ -444,7 +467,12 @@ fn read_worker(root: &mut Section<'_>) -> Option<Worker> {
         beside::check_jobs(root, jobs);
         beside::check_files(root, jobs);
     }
-    Some((node?, zookeeper?, http, log, probes, balance, notify, watchdog, drill, jobs?))
+    Some((node?, zookeeper?, http, log, probes, balance, notify, watchdog, drill, drills, jobs?))
+}
+
+/// `[drill]`: the plans are tables in it.
+fn read_drill(section: &mut Section<'_>) -> (DrillConfig, BTreeMap<String, DrillPlan>) {
+    (DrillConfig::read(section), DrillPlan::read_all(section))
 }
 
 fn read_policy(root: &mut Section<'_>, probes: &ProbesConfig) -> PolicyConfig {
