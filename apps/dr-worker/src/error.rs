@@ -47,6 +47,8 @@ pub(crate) enum Error {
     Unreachable(String),
     /// A bug.
     Internal(String),
+    /// The result is printed, and explains this exit code.
+    Reported(ExitCode, String),
     /// It may succeed later, or is still in progress.
     NotNow(String),
     /// The configuration can't be used.
@@ -68,6 +70,7 @@ impl Error {
             Self::Usage(_) => ExitCode::Usage,
             Self::Unreachable(_) => ExitCode::Unreachable,
             Self::Internal(_) => ExitCode::Internal,
+            Self::Reported(code, _) => *code,
             Self::NotNow(_) => ExitCode::NotNow,
             Self::Config(_) | Self::Setting { .. } => ExitCode::Config,
         }
@@ -92,6 +95,7 @@ impl fmt::Display for Error {
             | Self::Usage(message)
             | Self::Unreachable(message)
             | Self::Internal(message)
+            | Self::Reported(_, message)
             | Self::NotNow(message) => f.write_str(message),
             Self::Config(problems) => problems.fmt(f),
             Self::Setting { key, message } => write!(f, "{key}: {message}"),

@@ -144,6 +144,21 @@ impl Paths {
         format!("{}/drill/answers/{member}", self.base)
     }
 
+    /// The ephemeral znode of the command that conducts the drill.
+    pub fn drill_conductor(&self) -> String {
+        format!("{}/drill/conductor", self.base)
+    }
+
+    /// The parent of the reports of drills.
+    pub fn drill_runs(&self) -> String {
+        format!("{}/drill/runs", self.base)
+    }
+
+    /// The report of a drill.
+    pub fn drill_run(&self, run: &str) -> String {
+        format!("{}/drill/runs/{run}", self.base)
+    }
+
     /// The parent of the operators' requests.
     pub fn requests(&self) -> String {
         format!("{}/requests", self.base)

@@ -11,6 +11,7 @@ mod contest;
 mod control;
 #[cfg(feature = "dev")]
 mod dev;
+mod drill;
 mod dry_run;
 mod election;
 mod explain;
@@ -158,6 +159,11 @@ enum Verb {
     ///
     /// Or with other settings, which `--set` gives.
     Simulate(simulate::SimulateArguments),
+    /// Practise a failover, and report what happened and how long it took.
+    ///
+    /// It checks first whether it may; exit code 75 and nothing happens if not, 1 if it failed, missed an objective or was
+    /// aborted.
+    Drill(drill::DrillArguments),
     /// Check a fencing token: exit code 0 if the READY leader has it.
     ///
     /// Exit code 1 if it is not the token of the READY leader, 75 while no member is READY.
@@ -396,6 +402,7 @@ fn dispatch(arguments: &Arguments, registry: &Registry) -> Result<(), Error> {
         Verb::Logs(logs) => logs::run(logs, sources, global.output),
         Verb::Explain(explain) => block_on(explain::run(explain, sources, global.output)),
         Verb::Simulate(simulate) => block_on(simulate::run(simulate, sources, global.output)),
+        Verb::Drill(drill) => block_on(drill::run(drill, sources, global.output)),
         Verb::Assert(assert) => block_on(assert::assert(assert, sources, global.output)),
         Verb::Watch(watch) => block_on(watch::watch(watch, sources)),
         Verb::RaiseToken(raise) => block_on(tokens::raise(raise, sources, global.output)),
