@@ -1,7 +1,7 @@
 //! The daemon, and everything that it runs.
 //!
 //! ```text
-//!   run ──▶ upgrade, http, probes, balance, drill, notify, systemd ──▶ state ──▶ job ──▶ guard
+//!   run ──▶ upgrade, http, probes, balance, drill, notify, plans, systemd ──▶ state ──▶ job ──▶ guard
 //!               └──▶ metrics
 //! ```
 //!
@@ -18,6 +18,7 @@ mod http;
 pub mod job;
 mod metrics;
 pub(crate) mod notify;
+mod plans;
 mod probes;
 pub(crate) mod run;
 mod state;

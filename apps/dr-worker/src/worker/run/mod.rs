@@ -41,7 +41,7 @@ use zk_session::{BootTime, Session, SessionPin};
 use super::{
     certificates, descriptors, http,
     job::{self, StateLock},
-    metrics, notify,
+    metrics, notify, plans,
     state::Worker,
     systemd::{Phase, ServiceManager},
     upgrade::{
@@ -173,6 +173,7 @@ async fn start(config: &Config, beginning: Beginning) -> Result<Running, Error> 
     });
     background.spawn(keeper.keep());
     background.spawn(notify::run(Arc::clone(&worker)));
+    background.spawn(plans::run(Arc::clone(&worker)));
     background.spawn(http::serve(listener, connections, Arc::clone(&worker), metrics));
     tracing::info!(http = %address, "listening");
 
