@@ -44,7 +44,7 @@ const BY_RELEASE: [(&str, &str, &str); 8] = [
 const ON_ANY: [(&str, &str); 6] = [
     (
         "e2e",
-        "bad_configuration balance dead_workers deployment drill_modes duplicates election explain fast_failover fencing first_deployment freeze frozen health \
+        "bad_configuration balance dead_workers deployment drill drill_modes duplicates election explain fast_failover fencing first_deployment freeze frozen health \
          latency measure operator other_jobs outages own_stage planned processes recipes slots spoiled_znodes upgrade vip weeks",
     ),
     ("dr-worker", "dead_workers"),
