@@ -127,6 +127,8 @@ fn it_is_installed_upgraded_removed_and_purged() {
         "usr/bin/dr-worker",
         "usr/lib/systemd/system/dr-worker.service",
         "usr/lib/systemd/system/dr-worker@.service",
+        "usr/lib/systemd/system/dr-worker-drill@.service",
+        "usr/lib/systemd/system/dr-worker-drill@.timer",
         "usr/share/man/man1/dr-worker.1.gz",
         "usr/share/man/man1/dr-worker-switchover.1.gz",
         "usr/share/bash-completion/completions/dr-worker",
@@ -302,13 +304,15 @@ fn systemd_accepts_the_units() {
     // systemd looks for the program, which is not installed here.
     let dir = tempfile::tempdir().expect("a directory");
     let real = program("dr-worker");
-    for name in ["dr-worker.service", "dr-worker@.service"] {
+    let drills = ["dr-worker-drill@.service", "dr-worker-drill@.timer"];
+    for name in ["dr-worker.service", "dr-worker@.service"].into_iter().chain(drills) {
         let text = unit(name).join("\n").replace("/usr/bin/dr-worker", real.to_str().expect("text"));
         fs::write(dir.path().join(name), text).expect("a file");
     }
     let at = |name: &str| dir.path().join(name);
     let mut verify = Command::new("systemd-analyze");
     verify.args(["verify", "--man=no"]).arg(at("dr-worker.service")).arg(at("dr-worker@billing.service"));
+    verify.arg(at("dr-worker-drill@quarterly.service")).arg(at("dr-worker-drill@quarterly.timer"));
     let Output { status, stderr, .. } = verify.output().expect("it can be started");
     let complaints = String::from_utf8_lossy(&stderr);
     assert!(status.success() && complaints.is_empty(), "{status}: {complaints}");

@@ -47,6 +47,8 @@ pub(crate) enum Error {
     Unreachable(String),
     /// A bug.
     Internal(String),
+    /// The result is printed, and explains this exit code.
+    Reported(ExitCode, String),
     /// It may succeed later, or is still in progress.
     NotNow(String),
     /// The printed result tells what is wrong; only the exit code is left.
@@ -70,6 +72,7 @@ impl Error {
             Self::Usage(_) => ExitCode::Usage,
             Self::Unreachable(_) => ExitCode::Unreachable,
             Self::Internal(_) => ExitCode::Internal,
+            Self::Reported(code, _) => *code,
             Self::NotNow(_) => ExitCode::NotNow,
             Self::Reported(code) => *code,
             Self::Config(_) | Self::Setting { .. } => ExitCode::Config,
@@ -95,6 +98,7 @@ impl fmt::Display for Error {
             | Self::Usage(message)
             | Self::Unreachable(message)
             | Self::Internal(message)
+            | Self::Reported(_, message)
             | Self::NotNow(message) => f.write_str(message),
             Self::Reported(_) => f.write_str("see the report"),
             Self::Config(problems) => problems.fmt(f),

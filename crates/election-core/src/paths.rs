@@ -124,6 +124,41 @@ impl Paths {
         format!("{}/config/v-{version:010}", self.base)
     }
 
+    /// The parent of all about drills.
+    pub fn drill(&self) -> String {
+        format!("{}/drill", self.base)
+    }
+
+    /// The drill under way.
+    pub fn drill_order(&self) -> String {
+        format!("{}/drill/order", self.base)
+    }
+
+    /// The parent of the members' answers to the drill.
+    pub fn drill_answers(&self) -> String {
+        format!("{}/drill/answers", self.base)
+    }
+
+    /// A member's answer to the drill.
+    pub fn drill_answer(&self, member: &MemberId) -> String {
+        format!("{}/drill/answers/{member}", self.base)
+    }
+
+    /// The ephemeral znode of the command that conducts the drill.
+    pub fn drill_conductor(&self) -> String {
+        format!("{}/drill/conductor", self.base)
+    }
+
+    /// The parent of the reports of drills.
+    pub fn drill_runs(&self) -> String {
+        format!("{}/drill/runs", self.base)
+    }
+
+    /// The report of a drill.
+    pub fn drill_run(&self, run: &str) -> String {
+        format!("{}/drill/runs/{run}", self.base)
+    }
+
     /// The parent of the operators' requests.
     pub fn requests(&self) -> String {
         format!("{}/requests", self.base)

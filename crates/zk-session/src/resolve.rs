@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -29,6 +30,8 @@ type LookUp = dyn Fn(&Server) -> io::Result<Vec<SocketAddr>> + Send + Sync;
 pub(crate) struct Resolver {
     servers: Mutex<Vec<Server>>,
     preference: Mutex<Preference>,
+    /// Until when there is no server for the session, in milliseconds of [`BootTime`]: see [`Resolver::isolate`].
+    isolated_until: AtomicU64,
     /// The system's resolver.
     look_up: Arc<LookUp>,
     table: Arc<Mutex<Table>>,
@@ -47,6 +50,7 @@ impl Resolver {
         Self {
             servers: Mutex::new(servers.to_vec()),
             preference: Mutex::new(preference),
+            isolated_until: AtomicU64::new(0),
             look_up: Arc::new(look_up),
             table: Arc::default(),
         }
@@ -58,6 +62,18 @@ impl Resolver {
 
     pub(crate) fn set_servers(&self, servers: Vec<Server>) {
         *lock(&self.servers) = servers;
+    }
+
+    /// Until then the session has no connection, and finds no server for one. An earlier time ends a longer isolation.
+    pub(crate) fn isolate(&self, until: BootTime) {
+        let until = u64::try_from(until.as_duration().as_millis()).unwrap_or(u64::MAX);
+        self.isolated_until.store(until, Ordering::Release);
+    }
+
+    /// Whether the session may have no connection now. It ends by the clock alone.
+    pub(crate) fn is_isolated(&self) -> bool {
+        let until = self.isolated_until.load(Ordering::Acquire);
+        until > 0 && BootTime::now().as_duration() < Duration::from_millis(until)
     }
 
     pub(crate) fn preference(&self) -> Preference {
@@ -77,6 +93,10 @@ impl Resolver {
     /// after the first that does, keeps its last addresses; its lookup continues.
     pub(crate) async fn hosts(&self, within_time: Duration) -> (Vec<Host>, Vec<(Server, String)>) {
         let servers = self.servers();
+        if self.is_isolated() {
+            let reason = "this process has cut the session off for a time";
+            return (Vec::new(), servers.into_iter().map(|server| (server, reason.to_owned())).collect());
+        }
         let is_known = servers.iter().any(|server| lock(&self.table).latest.contains_key(server));
         let mut deadline = BootTime::now() + if is_known { within_time.min(KNOWN) } else { within_time };
         let mut lookups: FuturesUnordered<_> =
@@ -149,7 +169,7 @@ impl Resolver {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicUsize};
 
     use super::*;
     use crate::hosts::ConnectString;
@@ -237,6 +257,18 @@ mod tests {
         let (hosts, _) = resolver.hosts(SOON).await;
         assert!(hosts.len() == 2 && hosts.iter().all(|host| known.contains(host)), "{hosts:?}");
         assert!(BootTime::now().duration_since(started) < SOON / 2, "no time is left for the servers");
+    }
+
+    #[tokio::test]
+    async fn there_is_no_server_while_the_session_is_isolated() {
+        let resolver = resolver("127.0.0.9:3");
+        assert!(!resolver.is_isolated());
+        resolver.isolate(BootTime::now() + SOON);
+        let (hosts, failures) = resolver.hosts(SOON).await;
+        assert!(hosts.is_empty() && failures[0].1.contains("cut the session off"), "{hosts:?} {failures:?}");
+        // The time has passed.
+        resolver.isolate(BootTime::now());
+        assert_eq!(resolver.hosts(SOON).await.0.len(), 1);
     }
 
     #[tokio::test]

@@ -349,6 +349,19 @@ impl Session {
         self.shared.change_preference(|preference| preference.avoided = avoided);
     }
 
+    /// Cuts the session off until then, as if its host had lost its network: the connection is dropped without closing the
+    /// session, and no other one is made, also for a new session. An outage can be practised with it. Afterwards the session
+    /// returns by itself, or a new one is made; nothing has to be called for that. An earlier time ends a longer cut.
+    ///
+    /// The servers expire the session if that lasts for longer than its timeout.
+    pub fn isolate_until(&self, until: BootTime) {
+        self.shared.resolver.isolate(until);
+        if let Some(living) = self.shared.living() {
+            // It looks at its connection.
+            living.inner.driver.servers_changed();
+        }
+    }
+
     /// Hands the session over to another process: ends its tasks and sockets here without closing it, and returns the
     /// ticket for [`SessionBuilder::resume`]. `None` between sessions.
     ///

@@ -7,12 +7,13 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::{Bed, PATIENCE, TIMEOUT, soon, wait_state};
-use zk_session::{CloseOutcome, CreateMode, DriverKind, Epoch, OpError, SessionState};
+use zk_session::{BootTime, CloseOutcome, CreateMode, DriverKind, Epoch, OpError, SessionState};
 
 on_each_server!(
     much_that_is_written_to_a_dead_link_ends_in_time_and_stalls_nothing,
     without_a_connection_an_operation_ends_in_time_and_is_never_done,
     once_closing_is_acknowledged_the_ephemerals_are_gone,
+    a_session_that_cuts_itself_off_returns_by_the_clock_alone,
 );
 
 async fn much_that_is_written_to_a_dead_link_ends_in_time_and_stalls_nothing(driver: DriverKind) {
@@ -81,4 +82,29 @@ async fn once_closing_is_acknowledged_the_ephemerals_are_gone(driver: DriverKind
         assert_eq!(session.close(PATIENCE).await, CloseOutcome::Acknowledged);
         assert_eq!(observer.get(&path).await, Ok(None), "of session {n}");
     }
+}
+
+async fn a_session_that_cuts_itself_off_returns_by_the_clock_alone(driver: DriverKind) {
+    let bed = Bed::start(driver).await;
+    let session = bed.session().await;
+    let observer = bed.observer().await;
+    session.create("/here", "", CreateMode::Ephemeral).await.unwrap();
+
+    // For less than its timeout: the same session, which was not closed.
+    let began = BootTime::now();
+    session.isolate_until(began + TIMEOUT / 4);
+    bed.proxy.wait_connections(0, PATIENCE).await.unwrap();
+    wait_state(&session, "paused", |state| !state.is_active()).await;
+    assert!(observer.get("/here").await.unwrap().is_some());
+    wait_state(&session, "active again", |state| *state == SessionState::Active { epoch: Epoch(1) }).await;
+    assert!(BootTime::now() >= began + TIMEOUT / 4, "not before the time has passed");
+
+    // For longer: it is over, and no other one is made before the end.
+    let began = BootTime::now();
+    session.isolate_until(began + TIMEOUT * 2);
+    wait_state(&session, "inactive", |state| matches!(state, SessionState::Inactive { .. })).await;
+    wait_state(&session, "a new one", |state| *state == SessionState::Active { epoch: Epoch(2) }).await;
+    assert!(BootTime::now() >= began + TIMEOUT * 2, "not before the time has passed");
+    assert_eq!(observer.get("/here").await, Ok(None));
+    assert_eq!(session.close(PATIENCE).await, CloseOutcome::Acknowledged);
 }

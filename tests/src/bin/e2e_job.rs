@@ -1,14 +1,17 @@
 //! A job that stamps the boot clock into a journal while it acts, with options for faults:
 //!
 //! ```text
-//! e2e-job --journal FILE [--ignore-term] [--stop-takes MS] [--offspring]
+//! e2e-job --journal FILE [--ignore-term] [--stop-takes MS] [--offspring] [--listen ADDRESS]
 //! ```
+//!
+//! `--listen` accepts connections at this address, as a service would.
 //!
 //! `--offspring` starts three more processes that act and ignore SIGTERM: a child, a child with its own session, and
 //! one that was forked twice and has its own session.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
+use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
@@ -28,6 +31,7 @@ struct Options {
     ignore_term: bool,
     stop_takes: Duration,
     offspring: bool,
+    listen: Option<String>,
     /// This process is offspring.
     born: Option<Born>,
 }
@@ -74,6 +78,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
                 options.stop_takes = Duration::from_millis(ms.parse().map_err(|e| format!("{ms:?}: {e}"))?);
             }
             "--offspring" => options.offspring = true,
+            "--listen" => options.listen = Some(value()?),
             other => match BIRTHS.iter().find(|(_, word)| *word == other) {
                 Some((born, _)) => options.born = Some(*born),
                 None => return Err(format!("no such option: {other}")),
@@ -100,6 +105,10 @@ fn run(options: &Options) -> io::Result<()> {
     term.thread_block()?;
     let signals = SignalFd::with_flags(&term, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
 
+    if let Some(address) = &options.listen {
+        let listener = TcpListener::bind(address)?;
+        std::thread::spawn(move || listener.incoming().for_each(drop));
+    }
     let mut stamper = Stamper::open(options)?;
     stamper.stamp(Event::Begin)?;
     if options.offspring {

@@ -44,9 +44,10 @@ const BY_RELEASE: [(&str, &str, &str); 8] = [
 const ON_ANY: [(&str, &str); 6] = [
     (
         "e2e",
-        "bad_configuration balance dead_workers deployment doctor duplicates election explain fast_failover fencing \
-         first_deployment freeze frozen guides health latency lost_quorum measure operator other_jobs outages \
-         own_stage planned postgres processes recipes shapes site_minimum slots spoiled_znodes upgrade vip weeks",
+        "bad_configuration balance dead_workers deployment doctor drill drill_modes duplicates election explain \
+         fast_failover fencing first_deployment freeze frozen guides health latency lost_quorum measure operator \
+         other_jobs outages own_stage planned postgres processes recipes shapes site_minimum slots spoiled_znodes \
+         upgrade vip weeks",
     ),
     ("dr-worker", "dead_workers"),
     ("election-tests", "others runtime"),

@@ -1,6 +1,7 @@
 //! What operators do to an election, and what is checked before: the same for the command line and the HTTP endpoints.
 
 pub(crate) mod contest;
+pub(crate) mod drill;
 mod election;
 pub(crate) mod job_requests;
 pub(crate) mod moves;

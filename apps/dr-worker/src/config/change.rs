@@ -40,6 +40,7 @@ pub(super) const EFFECTS: &[(Effect, &[&str])] = &[
             "log.levels",
             "probes",
             "balance",
+            "drill",
             "policy.sites",
             "policy.forbidden_sites",
             "policy.site_minimum",
@@ -72,6 +73,8 @@ pub(super) const EFFECTS: &[(Effect, &[&str])] = &[
             "job.*.liveness",
             "job.*.fitness",
             "job.*.measure",
+            "job.*.drill",
+            "job.*.rehearsal",
         ],
     ),
     // The guard of a running job got these at its start.

@@ -4,6 +4,7 @@ use election_core::OnPause;
 
 use super::{
     check::read_checks,
+    drill_orders::{DrillConfig, JobDrill},
     fence::Fence,
     hook::Hooks,
     identity::RunAs,
@@ -83,7 +84,12 @@ impl JobConfig {
         (self.recipe == Recipe::Elector && policy.may_suspect()).then_some(policy.suspect_after)
     }
 
-    pub(super) fn read(name: &str, section: &mut Section<'_>, policy: &PolicyConfig) -> Option<Self> {
+    pub(super) fn read(
+        name: &str,
+        section: &mut Section<'_>,
+        policy: &PolicyConfig,
+        drill: &DrillConfig,
+    ) -> Option<Self> {
         if let Err(wrong) = election_core::Paths::new("/x", name) {
             section.problem_here(wrong.to_string());
         }
@@ -117,6 +123,7 @@ impl JobConfig {
             let message = format!("the recipe {recipe:?} does not use it; only \"elector\" does");
             section.problem("measure", message);
         }
+        let drill = JobDrill::read(section, drill);
         let load = Self::read_load(section);
         let policy = Self::read_policy_for(recipe, section, policy).for_job(name, load);
         if let Some(ReadyProbe::None { after }) = ready
@@ -161,6 +168,7 @@ impl JobConfig {
                 measure,
                 liveness,
                 fitness,
+                drill,
             }),
             policy,
         })

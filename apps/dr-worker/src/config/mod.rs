@@ -7,6 +7,9 @@ mod balance;
 mod beside;
 mod change;
 mod check;
+mod dates;
+mod drill_orders;
+mod drill_plan;
 mod fence;
 mod file;
 mod hook;
@@ -49,6 +52,9 @@ pub use crate::tls::{PairFiles, TlsFiles};
 pub(crate) use balance::BALANCING;
 pub use balance::BalanceConfig;
 pub use change::{Change, Effect};
+pub use dates::Dates;
+pub use drill_orders::{DrillConfig, JobDrill};
+pub use drill_plan::{DrillPlan, Objectives};
 pub use fence::{Fence, FenceCommand, FenceFailure};
 pub use hook::{Hook, HookMode, HookName, Hooks};
 pub use http::{ControlAccess, HostPort, HttpConfig, StatusAccess};
@@ -73,7 +79,9 @@ pub use runnable::{SpecError, SpecErrors};
 pub use signal::{NotAStopSignal, StopSignal};
 pub use size::Size;
 pub use spec::{Check, ExitCodes, JobSpec, KILL_RESERVE, Measure, ReadyProbe, RestartPolicy};
-pub(crate) use spec::{DR_RUN, FENCE_VARIABLES, HOOK_VARIABLES, LEADERSHIP_VARIABLES};
+pub(crate) use spec::{
+    DR_REHEARSAL, DR_RUN, FENCE_VARIABLES, HOOK_VARIABLES, LEADERSHIP_VARIABLES, NOT_REHEARSED,
+};
 pub use tokens::Tokens;
 pub use tree::Origin;
 pub use watchdog::{WatchdogConfig, WatchdogMode};
@@ -110,6 +118,10 @@ pub struct Config {
     pub notify: NotifyConfig,
     /// The watchdog device of this machine.
     pub watchdog: WatchdogConfig,
+    /// Which orders of a drill this worker obeys.
+    pub drill: DrillConfig,
+    /// The plans of drills, by name.
+    pub drills: BTreeMap<String, DrillPlan>,
     /// The jobs; at least one, sorted by name.
     pub jobs: Vec<JobConfig>,
     /// Every value and where it came from.
@@ -139,7 +151,7 @@ impl Config {
     fn read(root: Node, mut findings: Findings, registry: &Registry) -> Result<Self, Problems> {
         let read = Section::read_root(&root, &mut findings, read_worker);
         Problems::none_of(findings.problems)?;
-        let (node, zookeeper, http, log, probes, balance, notify, watchdog, jobs) =
+        let (node, zookeeper, http, log, probes, balance, notify, watchdog, drill, drills, jobs) =
             read.ok_or_else(incomplete)?;
         let registry = registry.clone();
         Ok(Self {
@@ -151,6 +163,8 @@ impl Config {
             balance,
             notify,
             watchdog,
+            drill,
+            drills,
             jobs,
             shown: findings.shown,
             root,
@@ -331,6 +345,8 @@ impl OperatorConfig {
             root.know("balance");
             root.know("notify");
             root.know("watchdog");
+            // A mistake in a plan must not block other commands.
+            root.know("drill");
             let policy = read_policy(root, &probes);
             let jobs = root.table("job", |jobs| {
                 jobs.each_table(|name, section| {
@@ -356,6 +372,20 @@ impl OperatorConfig {
             root,
             registry: registry.clone(),
         })
+    }
+
+    /// The plans of drills, by name.
+    ///
+    /// # Errors
+    /// All problems with plans.
+    pub fn drills(&self) -> Result<BTreeMap<String, DrillPlan>, Problems> {
+        let mut findings = Findings::with(&self.registry);
+        let plans = Section::read_root(&self.root, &mut findings, |root| {
+            root.leave_rest();
+            root.table("drill", |section| read_drill(section).1)
+        });
+        Problems::none_of(findings.problems)?;
+        Ok(plans)
     }
 
     /// A problem with the value of one key that was found when it was used.
@@ -388,6 +418,8 @@ type Worker = (
     BalanceConfig,
     NotifyConfig,
     WatchdogConfig,
+    DrillConfig,
+    BTreeMap<String, DrillPlan>,
     Vec<JobConfig>,
 );
 
@@ -400,6 +432,7 @@ fn read_worker(root: &mut Section<'_>) -> Option<Worker> {
     let balance = root.table("balance", BalanceConfig::read);
     let notify = root.table("notify", NotifyConfig::read);
     let watchdog = root.table("watchdog", WatchdogConfig::read);
+    let (drill, drills) = root.table("drill", read_drill);
     if let Some(zookeeper) = &zookeeper
         && let Err(wrong) = watchdog.check(zookeeper.lease())
     {
@@ -408,7 +441,7 @@ fn read_worker(root: &mut Section<'_>) -> Option<Worker> {
     let policy = read_policy(root, &probes);
     let jobs: Vec<_> = root.table("job", |jobs| {
         jobs.each_table(|name, section| {
-            let job = JobConfig::read(name, section, &policy);
+            let job = JobConfig::read(name, section, &policy, &drill);
             if let (Some(node), Some(job)) = (&node, &job) {
                 check_site(section, node, job);
                 check_limits(section, node, job);
@@ -434,7 +467,12 @@ fn read_worker(root: &mut Section<'_>) -> Option<Worker> {
         beside::check_jobs(root, jobs);
         beside::check_files(root, jobs);
     }
-    Some((node?, zookeeper?, http, log, probes, balance, notify, watchdog, jobs?))
+    Some((node?, zookeeper?, http, log, probes, balance, notify, watchdog, drill, drills, jobs?))
+}
+
+/// `[drill]`: the plans are tables in it.
+fn read_drill(section: &mut Section<'_>) -> (DrillConfig, BTreeMap<String, DrillPlan>) {
+    (DrillConfig::read(section), DrillPlan::read_all(section))
 }
 
 fn read_policy(root: &mut Section<'_>, probes: &ProbesConfig) -> PolicyConfig {

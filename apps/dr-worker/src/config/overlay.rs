@@ -11,6 +11,7 @@ use strategies::{Registry, spec::Value as PolicyValue};
 use super::{
     Config, OperatorConfig, Problem, Problems, Sources,
     change::{Effect, classify},
+    drill_orders::DrillConfig,
     job::JobConfig,
     layers::{self, Text},
     parse::Parse as _,
@@ -209,13 +210,15 @@ fn read_job_alone(
         let probes = root.table("probes", ProbesConfig::read);
         let policy = super::read_policy(root, &probes);
         let reserve = root.table("watchdog", WatchdogConfig::read).reserve();
+        let drill = root.table("drill", DrillConfig::read);
         root.table("job", |jobs| {
             jobs.leave_rest();
             jobs.each_table(|name, section| {
                 if name != job {
                     return section.leave_rest();
                 }
-                if let (Some(job), Some(zookeeper)) = (JobConfig::read(name, section, &policy), zookeeper)
+                let read = JobConfig::read(name, section, &policy, &drill);
+                if let (Some(job), Some(zookeeper)) = (read, zookeeper)
                     && let Err(wrong) = timing::check(&job.spec, zookeeper.lease(), reserve)
                 {
                     section.problem("stop_timeout", wrong.to_string());

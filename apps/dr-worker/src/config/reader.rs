@@ -229,10 +229,11 @@ impl<'a> Section<'a> {
         self.has(key).then(|| self.table_named(key, self.unset.clone(), read))
     }
 
-    /// Reads each of the tables below this one, whose names the user chose.
+    /// Reads each of the tables below this one, whose names the user chose: all but the keys that were asked for.
     pub(super) fn each_table<T>(&mut self, mut read: impl FnMut(&str, &mut Section<'_>) -> T) -> Vec<T> {
         self.free = true;
-        let names: Vec<_> = self.table.keys().cloned().collect();
+        let is_free = |name: &&String| !self.known.contains(&name.as_str());
+        let names: Vec<_> = self.table.keys().filter(is_free).cloned().collect();
         names
             .iter()
             .map(|name| self.table_named(name, self.unset.clone(), |table| read(name, table)))

@@ -9,7 +9,9 @@ use nix::unistd::{AccessFlags, access};
 use super::hook::HookName;
 use super::identity::RunAs;
 use super::output::JobOutput;
-use super::spec::{DR_RUN, FENCE_VARIABLES, HOOK_VARIABLES, JobSpec, LEADERSHIP_VARIABLES, ReadyProbe};
+use super::spec::{
+    DR_REHEARSAL, DR_RUN, FENCE_VARIABLES, HOOK_VARIABLES, JobSpec, LEADERSHIP_VARIABLES, ReadyProbe,
+};
 
 impl JobSpec {
     /// Checks whether the job can run on this node, and reports all faults. Starts nothing.
@@ -28,7 +30,8 @@ impl JobSpec {
         for name in self.env.keys() {
             let key = format!("env.{name}");
             let leadership = LEADERSHIP_VARIABLES.iter();
-            let set_by_worker = leadership.chain(&HOOK_VARIABLES).chain(&FENCE_VARIABLES).chain(&[DR_RUN]);
+            let set_by_worker =
+                leadership.chain(&HOOK_VARIABLES).chain(&FENCE_VARIABLES).chain(&[DR_REHEARSAL, DR_RUN]);
             if set_by_worker.into_iter().any(|set| set == name) {
                 faults.add(&key, "is set by the worker for each leadership".to_owned());
             } else if name.is_empty() || name.contains(['=', '\0']) {
@@ -47,6 +50,12 @@ impl JobSpec {
             if let Some(check) = check {
                 faults.check_probe(key, &check.probe, has_dir);
             }
+        }
+        if let Some(probe) = &self.drill.probe {
+            faults.check_probe("drill.probe", probe, has_dir);
+        }
+        if let Some(command) = &self.drill.command {
+            faults.check_command("rehearsal.command", command, has_dir);
         }
         faults.check_output();
         let run_as = self.run_as.as_ref().map_or(Ok(()), RunAs::check);

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{
-    fence::Fence, hook::Hooks, identity::RunAs, limits::Limits, output::JobOutput, signal::StopSignal,
+    drill_orders::JobDrill, fence::Fence, hook::Hooks, identity::RunAs, limits::Limits, output::JobOutput,
+    signal::StopSignal,
 };
 
 /// How long before the lease's end SIGKILL is sent at the latest, so that the kernel has torn the
@@ -29,6 +30,12 @@ pub(crate) const LEADERSHIP_VARIABLES: [&str; 9] = [
     "DR_PREVIOUS_LEADER",
     "DR_PREVIOUS_SITE",
 ];
+
+/// The environment variable that a rehearsal has, with the value 1: it must change nothing that is in use.
+pub(crate) const DR_REHEARSAL: &str = "DR_REHEARSAL";
+
+/// The variables of a leadership that a rehearsal does not have: it is none.
+pub(crate) const NOT_REHEARSED: [&str; 2] = ["DR_TERM", "DR_FENCING_TOKEN"];
 
 /// The environment variables that only a hook has, besides those of the leadership.
 pub(crate) const HOOK_VARIABLES: [&str; 3] = ["DR_HOOK", "DR_REASON", "DR_DEADLINE_MS"];
@@ -82,6 +89,8 @@ pub struct JobSpec {
     pub liveness: Option<Check>,
     /// The fitness check, on every member, leading or not: while it fails, the member is unhealthy.
     pub fitness: Option<Check>,
+    /// What drills may do with it on this node.
+    pub drill: JobDrill,
 }
 
 /// How a job's readiness is probed.
@@ -228,6 +237,7 @@ impl JobSpec {
             measure: None,
             liveness: None,
             fitness: None,
+            drill: JobDrill::default(),
         }
     }
 }

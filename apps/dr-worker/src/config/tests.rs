@@ -303,7 +303,7 @@ fn unknown_keys_are_refused_wherever_they_stand() {
         (
             "colour = 1\n",
             "worker.toml:1:1: colour: unknown key",
-            "valid at the top: node, zookeeper, http, log, probes, balance, notify, watchdog, policy, job",
+            "valid at the top: node, zookeeper, http, log, probes, balance, notify, watchdog, drill, policy, job",
         ),
         (
             "job.orders.ready = { kind = \"exec\", command = [\"x\"], url = \"u\" }\n",
@@ -565,7 +565,7 @@ fn the_examples_in_the_sample_file_are_valid_and_every_key_occurs() {
     let other_policy = "job.orders.policy.";
     // What a probe of another kind would have, in one file with it, would be refused; and this program has no
     // strategies of its own.
-    let none_here = ["job.orders.ready.after", "policy.strategy"];
+    let none_here = ["job.orders.ready.after", "policy.strategy", "drill.quarterly.to"];
     let is_here = |key: &str| !key.starts_with(other_policy) && !none_here.contains(&key);
     for (key, _) in findings.asked.iter().filter(|(key, _)| is_here(key)) {
         // Of two keys that exclude each other, one may be set for the job.

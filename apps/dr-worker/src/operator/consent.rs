@@ -26,6 +26,25 @@ impl Consent {
         io::stdin().is_terminal() && io::stderr().is_terminal()
     }
 
+    /// Asks for a word, unless `--yes` was given.
+    ///
+    /// # Errors
+    /// If another word is typed, or there is no terminal to ask on.
+    pub(super) fn approve(self, what: &str, word: &str) -> Result<(), Error> {
+        if self.yes {
+            return Ok(());
+        }
+        if !Self::can_ask() {
+            let message =
+                format!("{what} needs an approval: run it on a terminal, or with --yes; nothing was changed");
+            return Err(Error::NotNow(message));
+        }
+        match Self::answer(&format!("{what} needs an approval. Type {word} to approve it: "))? {
+            typed if typed == word => Ok(()),
+            _ => Err(Error::Failed("not approved; nothing was changed".to_owned())),
+        }
+    }
+
     /// Asks, unless `--yes` was given or there is no terminal to ask on, as in a script.
     ///
     /// # Errors
@@ -34,7 +53,14 @@ impl Consent {
         if self.yes || !Self::can_ask() {
             return Ok(());
         }
-        eprint!("{what}. Continue? [y/N] ");
+        match Self::answer(&format!("{what}. Continue? [y/N] "))?.to_ascii_lowercase().as_str() {
+            "y" | "yes" => Ok(()),
+            _ => Err(Error::Failed("not confirmed; nothing was changed".to_owned())),
+        }
+    }
+
+    fn answer(question: &str) -> Result<String, Error> {
+        eprint!("{question}");
         // Without it the question is still answered.
         let _ = io::stderr().flush();
         let mut answer = String::new();
@@ -42,9 +68,6 @@ impl Consent {
             .lock()
             .read_line(&mut answer)
             .map_err(|e| Error::Failed(format!("the answer can't be read: {e}; nothing was changed")))?;
-        match answer.trim().to_ascii_lowercase().as_str() {
-            "y" | "yes" => Ok(()),
-            _ => Err(Error::Failed("not confirmed; nothing was changed".to_owned())),
-        }
+        Ok(answer.trim().to_owned())
     }
 }

@@ -12,6 +12,7 @@ mod control;
 #[cfg(feature = "dev")]
 mod dev;
 mod doctor;
+mod drill;
 mod dry_run;
 mod election;
 mod emergency;
@@ -165,6 +166,11 @@ enum Verb {
     /// Run it on each node, with the worker's configuration and as its user. It changes nothing. Exit code 1 if it finds an
     /// error, 69 if ZooKeeper can't be reached; the report is printed nevertheless.
     Doctor(doctor::DoctorArguments),
+    /// Practise a failover, and report what happened and how long it took.
+    ///
+    /// It checks first whether it may; exit code 75 and nothing happens if not, 1 if it failed, missed an objective or was
+    /// aborted.
+    Drill(drill::DrillArguments),
     /// Check a fencing token: exit code 0 if the READY leader has it.
     ///
     /// Exit code 1 if it is not the token of the READY leader, 75 while no member is READY.
@@ -413,6 +419,7 @@ fn dispatch(arguments: &Arguments, registry: &Registry) -> Result<(), Error> {
         Verb::Explain(explain) => block_on(explain::run(explain, sources, global.output)),
         Verb::Simulate(simulate) => block_on(simulate::run(simulate, sources, global.output)),
         Verb::Doctor(doctor) => block_on(doctor::run(doctor, sources, global.output)),
+        Verb::Drill(drill) => block_on(drill::run(drill, sources, global.output)),
         Verb::Assert(assert) => block_on(assert::assert(assert, sources, global.output)),
         Verb::Watch(watch) => block_on(watch::watch(watch, sources)),
         Verb::RaiseToken(raise) => block_on(tokens::raise(raise, sources, global.output)),

@@ -32,12 +32,12 @@ pub(super) enum Output {
     Json,
 }
 
-/// Prints an error: as text on standard error, and with JSON output also on standard output, instead of the result.
+/// Prints an error: as text on standard error, and with JSON output also on standard output, unless the result is there.
 pub(super) fn print_error(error: &Error, how: Output) {
     let message = error.to_string();
     let message = mask(&message);
     logging::print(&format!("{} {}", "error:".red().bold(), harmless(&message)));
-    if how == Output::Json {
+    if how == Output::Json && !matches!(error, Error::Reported(..)) {
         // Standard output itself may be broken.
         let _ = print_json(&json!({ "error": { "code": error.exit_code() as u8, "message": message } }));
     }

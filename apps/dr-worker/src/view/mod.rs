@@ -18,5 +18,7 @@ pub use diagnosis::diagnose;
 pub use explained::{Candidate, Explained, ExplainedSlot, hold_of, other_policy};
 pub use history::History;
 pub use problems::{GhostRow, ProblemRow};
+#[cfg(test)]
+pub(crate) use restartable::tests::{NOW_MS, snapshot as sample};
 pub use restartable::{Hindrance, Restartable};
 pub use simulated::{Simulated, SimulatedSlot, WhatIf};

@@ -163,4 +163,4 @@ fn in_parentheses(reasons: &[String]) -> String {
 
 #[cfg(test)]
 #[path = "restartable_tests.rs"]
-mod tests;
+pub(crate) mod tests;

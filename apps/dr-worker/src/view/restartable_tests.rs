@@ -9,10 +9,11 @@ use serde_json::{Value, json};
 use super::*;
 use crate::config::{OperatorConfig, Sources};
 
-const NOW_MS: u64 = 1_793_889_000_000;
+/// 2026-11-05T14:30:00Z, a Thursday: a minute after the leader was READY.
+pub(crate) const NOW_MS: u64 = 1_793_889_000_000;
 
 /// The first member leads. The members of a site are named after it.
-fn snapshot(names: &[&str]) -> Snapshot {
+pub(crate) fn snapshot(names: &[&str]) -> Snapshot {
     let named: Vec<_> = (1..).zip(names).map(|(number, name)| named(name, number)).collect();
     let mut snapshot = Snapshot::default();
     snapshot.members = named

@@ -1,7 +1,7 @@
 //! The daemon, and everything that it runs.
 //!
 //! ```text
-//!   run ──▶ upgrade, http, probes, balance, notify, systemd ──▶ state ──▶ job ──▶ guard
+//!   run ──▶ upgrade, http, probes, balance, drill, notify, plans, systemd ──▶ state ──▶ job ──▶ guard
 //!               └──▶ metrics
 //! ```
 //!
@@ -12,12 +12,14 @@
 mod balance;
 mod certificates;
 mod descriptors;
+mod drill;
 pub(crate) mod emergency;
 pub mod guard;
 mod http;
 pub mod job;
 mod metrics;
 pub(crate) mod notify;
+mod plans;
 mod probes;
 pub(crate) mod run;
 mod state;

@@ -14,7 +14,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use dr_worker::config::{
-    ExitCodes, Hooks, JobOutput, JobSpec, Limits, ReadyProbe, RestartPolicy, StopSignal,
+    ExitCodes, Hooks, JobDrill, JobOutput, JobSpec, Limits, ReadyProbe, RestartPolicy, StopSignal,
 };
 use dr_worker::worker::job::{Guards, JobEnv, JobRun, StateLock, WorkTime, adopt_orphans, tend_orphans};
 use nix::sys::signal::{Signal, kill};
@@ -116,6 +116,7 @@ impl Tree {
             measure: None,
             liveness: None,
             fitness: None,
+            drill: JobDrill::default(),
         }
     }
 }
@@ -202,6 +203,7 @@ pub fn env() -> JobEnv {
         previous_leader: None,
         previous_site: None,
         reason: "it is the first".into(),
+        is_rehearsal: false,
     }
 }
 
@@ -485,6 +487,7 @@ pub fn worker_process() {
         measure: None,
         liveness: None,
         fitness: None,
+        drill: JobDrill::default(),
     };
     let mut guards = Guards::new().exe(orders.guard_exe);
     if let Some(dir) = orders.lock_dir {

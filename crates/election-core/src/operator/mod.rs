@@ -2,6 +2,7 @@
 
 mod breadcrumbs;
 mod contests;
+pub mod drills;
 mod error;
 mod force;
 mod ghosts;

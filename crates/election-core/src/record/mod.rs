@@ -12,6 +12,7 @@ mod cause;
 mod contender;
 mod control;
 mod current;
+mod drill;
 mod elected;
 mod format;
 mod history;
@@ -26,6 +27,7 @@ pub use cause::Cause;
 pub use contender::{Contender, ContenderStatus};
 pub use control::{Confirmed, Control, FailedSite, Maintenance, Mode, StoppedJob};
 pub use current::{Current, Status};
+pub use drill::{DrillAnswer, DrillMode, DrillOrder, DrillOutage, DrillProbes, DrillState, DrillStep};
 pub use elected::{Elected, Exclusion, Failure, SiteFailure};
 pub(crate) use elected::{keep_newest, most};
 pub(crate) use format::shorten;
@@ -57,7 +59,18 @@ impl Record for Control {
     }
 }
 
-record!(Breadcrumbs, Contender, Current, Elected, HistoryEntry, MemberRecord, Overlay, Request);
+record!(
+    Breadcrumbs,
+    Contender,
+    Current,
+    DrillAnswer,
+    DrillOrder,
+    Elected,
+    HistoryEntry,
+    MemberRecord,
+    Overlay,
+    Request
+);
 
 /// Records that grow: other crates change a copy, which they can't build field by field.
 macro_rules! with {
@@ -73,7 +86,7 @@ macro_rules! with {
     )*};
 }
 
-with!(Control, MemberRecord, RoundTrips);
+with!(Control, DrillOrder, MemberRecord, RoundTrips);
 
 #[cfg(test)]
 mod tests {

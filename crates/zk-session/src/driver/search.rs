@@ -87,6 +87,11 @@ impl Search {
         Self { seeker, tickets, under_way: None, asked: Arc::default(), pauses, home: Home::default() }
     }
 
+    /// Whether the session may have no connection now.
+    pub(super) fn is_isolated(&self) -> bool {
+        self.seeker.resolver.is_isolated()
+    }
+
     /// Begins or cancels a search. Returns when to check again.
     pub(super) fn update(&mut self, present: SocketAddr, suspects: bool, servers_changed: bool) -> BootTime {
         let now = BootTime::now();

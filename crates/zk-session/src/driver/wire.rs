@@ -430,6 +430,9 @@ impl Core {
         let mut alarm = Alarm::default();
         let mut ended = Vec::new();
         loop {
+            if search.is_isolated() {
+                self.handle(Input::Lost("this process has cut the session off for a time".to_owned()));
+            }
             let (has_more, deadline, suspects, servers_changed) = {
                 let mut state = lock(&self.state);
                 if state.events.is_none() {

@@ -1,7 +1,9 @@
-//! `liveness` and `fitness` of a job.
+//! `liveness`, `fitness` and drills of a job.
 
 use super::*;
-use crate::config::{Check, ReadyProbe};
+use election_core::record::DrillMode;
+
+use crate::config::{Check, JobDrill, ReadyProbe};
 
 fn with(more: &str) -> Given {
     Given::file(&format!("{SMALL}{more}\n"))
@@ -60,5 +62,32 @@ fn what_is_wrong_with_a_check_is_named_by_its_key() {
         "job.orders.fitness.url: https://a: https is not",
     ] {
         assert!(faults.contains(part), "{faults}");
+    }
+}
+
+#[test]
+fn a_drill_is_allowed_by_the_node_unless_the_job_says_otherwise() {
+    use DrillMode::{CutSite, KillJob, Rehearse, Switchover};
+    let drill = |given: Given| given.load().unwrap().jobs[0].spec.drill.clone();
+    assert_eq!(drill(with("")), JobDrill::default());
+    assert_eq!(drill(with("")).allow, [Rehearse, Switchover]);
+    assert_eq!(drill(with("").set("drill.allow=[\"kill-job\"]")).allow, [KillJob]);
+    let own = with("drill = { allow = [\"cut-site\"], probe = { kind = \"tcp\", address = \"a:1\" } }");
+    let own = drill(own.set("drill.allow=[]"));
+    let (interval, timeout) = (Duration::from_millis(100), Duration::from_millis(500));
+    assert_eq!(own.allow, [CutSite]);
+    assert_eq!(own.probe, Some(ReadyProbe::Tcp { address: "a:1".to_owned(), interval, timeout }));
+
+    with("")
+        .set("drill.allow=[\"flood\"]")
+        .refused("--set drill.allow", &["\"flood\" is not known", "cut-site"]);
+    with("drill.probe.kind = \"notify\"")
+        .refused("worker.toml:", &["job.orders.drill.probe.kind", "no notification"]);
+    with("rehearsal.timeout = \"1ms\"")
+        .refused("worker.toml:", &["job.orders.rehearsal.timeout", "out of range"]);
+    let spec = with("rehearsal.command = [\"/no/such/program\"]\nenv = { DR_REHEARSAL = \"1\" }");
+    let faults = spec.load().unwrap().jobs[0].spec.check().unwrap_err().to_string();
+    for part in ["job.orders.rehearsal.command", "job.orders.env.DR_REHEARSAL: is set by the worker"] {
+        assert!(faults.contains(part), "{part} is not in {faults}");
     }
 }

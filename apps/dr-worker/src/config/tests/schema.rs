@@ -11,7 +11,13 @@ use super::{super::tree::Value, *};
 
 /// Each makes the reader ask for keys that a small configuration has not.
 fn variants() -> Vec<String> {
-    let probes = ["job.orders.ready", "job.orders.liveness", "job.orders.fitness", "node.site_check"];
+    let probes = [
+        "job.orders.ready",
+        "job.orders.liveness",
+        "job.orders.fitness",
+        "job.orders.drill.probe",
+        "node.site_check",
+    ];
     let kinds = ["none", "exec", "http", "tcp"];
     let probes = probes.iter().flat_map(|probe| kinds.map(|kind| format!("{probe}={{ kind = \"{kind}\" }}")));
     let hooks =
@@ -29,6 +35,7 @@ fn variants() -> Vec<String> {
         "probes.targets.shop={ url = \"http://shop/\" }",
         "notify.webhook.ops={ url = \"http://alerts/\" }",
         "notify.command={}",
+        "drill.quarterly={ job = \"orders\" }",
     ];
     probes.chain(hooks).chain(tables.map(str::to_owned)).collect()
 }
@@ -41,6 +48,7 @@ fn steps(key: &str) -> Vec<String> {
     let mut steps: Vec<_> = key.split('.').map(str::to_owned).collect();
     let chosen = match steps.first().map(String::as_str) {
         Some("job") => 1,
+        Some("drill") if !["allow", "restarted"].map(Some).contains(&steps.get(1).map(String::as_str)) => 1,
         Some("notify") if steps.get(1).is_some_and(|step| step == "webhook") => 2,
         Some("probes") if steps.get(1).is_some_and(|step| step == "targets") => 2,
         _ => usize::MAX,
@@ -57,7 +65,12 @@ fn part<'a>(schema: &'a mut Json, steps: &[String]) -> &'a mut Json {
     let table = schema.as_object_mut().unwrap();
     table.entry("type").or_insert_with(|| json!("object"));
     let next = if step == "*" {
-        table.entry("additionalProperties").or_insert_with(|| json!({}))
+        let chosen = table.entry("additionalProperties").or_insert_with(|| json!({}));
+        // Keys that the user does not choose came first.
+        if chosen.is_boolean() {
+            *chosen = json!({});
+        }
+        chosen
     } else {
         table.entry("additionalProperties").or_insert(json!(false));
         let properties = table.entry("properties").or_insert_with(|| json!({}));
@@ -290,7 +303,11 @@ fn leaves<'a>(schema: &'a Json, path: &str, all: &mut Vec<(String, &'a Json)>) {
 }
 
 /// Keys with an example in `config/base.toml` instead of the default.
-const EXAMPLES: [&str; 7] = [
+const EXAMPLES: [&str; 11] = [
+    "drill.*.back",
+    "drill.*.blocked_dates",
+    "drill.*.mode",
+    "drill.*.windows",
     "job.*.env",
     "job.*.fenced",
     "node.attributes",
@@ -322,7 +339,7 @@ fn the_sample_file_describes_each_key_and_shows_its_default() {
         let Some(default) = leaf.get("default") else { continue };
         // Of names that the user chooses any will do.
         let shown = steps.iter().try_fold(&sample, |table, step| match step.as_str() {
-            "*" => table.as_object()?.values().next(),
+            "*" => table.as_object()?.values().find(|value| value.is_object()),
             step => table.get(step),
         });
         if shown.is_some_and(|shown| comparable(shown) != comparable(default)) {

@@ -30,7 +30,7 @@ use super::invocation::{EXEC, EXIT_USAGE, SELF_EXE, VERB};
 use super::protocol::{Launch, Millis};
 use super::relay::Writers;
 use crate::{
-    config::{DR_RUN, Identity, Limits},
+    config::{DR_REHEARSAL, DR_RUN, Identity, LEADERSHIP_VARIABLES, Limits},
     program::program,
     worker::descriptors::set_limit,
 };
@@ -41,6 +41,11 @@ fn is_between_worker_and_init(name: &str) -> bool {
         || name == "FDSTORE"
         || name.starts_with("WATCHDOG_")
         || name.starts_with("LISTEN_")
+}
+
+/// Variables that only the worker sets. What is in its own environment is of another leadership, if the worker is itself a job.
+fn is_of_leadership(name: &str) -> bool {
+    name == DR_REHEARSAL || LEADERSHIP_VARIABLES.contains(&name)
 }
 
 /// A job on its way from the guard's fork to its own program.
@@ -99,7 +104,7 @@ pub(super) fn launch(
         command.stdout(output.stdout).stderr(output.stderr);
     }
     for (name, _) in std::env::vars_os() {
-        if name.to_str().is_some_and(is_between_worker_and_init) {
+        if name.to_str().is_some_and(|name| is_between_worker_and_init(name) || is_of_leadership(name)) {
             command.env_remove(name);
         }
     }

@@ -1,6 +1,8 @@
 //! A bound on connections. Idle ones are closed after a while, and a new one replaces the one that has been idle
 //! longest. So `/leader` answers even if clients hold connections open, and descriptors are left for the guards of
 //! jobs. A client that takes too long for the handshake of TLS counts as idle sooner.
+//!
+//! While the worker is cut off for a drill, all connections are closed without an answer.
 
 use std::{
     collections::BTreeMap,
@@ -27,7 +29,7 @@ use tokio::{
 };
 
 use super::transport::{Presented, Transport};
-use crate::worker::certificates::Certificates;
+use crate::worker::state::Worker;
 
 /// How long a connection may be idle.
 const IDLE: Duration = Duration::from_secs(60);
@@ -41,7 +43,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// A listener with a maximum of connections.
 pub(super) struct Bounded {
     listener: TcpListener,
-    certificates: Certificates,
+    worker: Arc<Worker>,
     open: Arc<Open>,
     most: usize,
 }
@@ -85,14 +87,25 @@ impl Open {
 }
 
 impl Bounded {
-    pub(super) fn new(listener: TcpListener, most: usize, certificates: Certificates) -> Self {
-        Self { listener, certificates, open: Arc::default(), most }
+    pub(super) fn new(listener: TcpListener, most: usize, worker: Arc<Worker>) -> Self {
+        Self { listener, worker, open: Arc::default(), most }
+    }
+
+    /// Closes the open connections each time when the worker is cut off.
+    pub(super) fn cut_with_worker(&self) -> impl Future<Output = ()> + use<> {
+        let (worker, open) = (Arc::clone(&self.worker), Arc::clone(&self.open));
+        async move {
+            loop {
+                worker.next_cut().await;
+                open.lock().clear();
+            }
+        }
     }
 
     fn connection(&self, stream: TcpStream) -> Connection {
         let presented = Presented::default();
         // The certificate of this moment: a renewed one is used from the next connection on.
-        let transport = Transport::new(stream, &self.certificates.borrow(), &presented);
+        let transport = Transport::new(stream, &self.worker.certificates().borrow(), &presented);
         Connection::new(transport, presented, &self.open)
     }
 }
@@ -108,7 +121,11 @@ impl Listener for Bounded {
                     if self.open.lock().len() >= self.most {
                         self.open.make_room();
                     }
-                    return (self.connection(stream), peer);
+                    let connection = self.connection(stream);
+                    // After it was noted as open: a cut that begins now closes it.
+                    if !self.worker.is_cut_off() {
+                        return (connection, peer);
+                    }
                 }
                 Err(error) => {
                     tracing::debug!(%error, "a connection was not accepted");

@@ -39,7 +39,8 @@ pub(crate) async fn serve(
     if let Ok(address) = listener.local_addr() {
         access::warn_if_open(&worker.config().http, address);
     }
-    let listener = Bounded::new(listener, connections, worker.certificates().clone());
+    let listener = Bounded::new(listener, connections, Arc::clone(&worker));
+    let cut = listener.cut_with_worker();
     let events = Arc::new(Hub::new(connections));
     let follow = Arc::clone(&events).follow(Arc::clone(&worker));
     let app = App { worker, metrics, events };
@@ -50,5 +51,5 @@ pub(crate) async fn serve(
             tracing::error!(%error, "the HTTP server has ended");
         }
     };
-    tokio::join!(server, upkeep, follow);
+    tokio::join!(server, upkeep, follow, cut);
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use election_core::record::Breadcrumb;
 use serde::{Deserialize, Serialize};
 
-use crate::config::{FENCE_VARIABLES, LEADERSHIP_VARIABLES};
+use crate::config::{DR_REHEARSAL, FENCE_VARIABLES, LEADERSHIP_VARIABLES, NOT_REHEARSED};
 
 /// The facts of one leadership.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,13 +30,17 @@ pub struct JobEnv {
     pub previous_site: Option<String>,
     /// `DR_REASON`, which only hooks have: the decision's sentence, or why the leadership ends; empty if unknown.
     pub reason: String,
+    /// Whether this is a rehearsal, which is no leadership: `DR_REHEARSAL` is 1, and there are neither a `DR_TERM` nor a
+    /// `DR_FENCING_TOKEN`.
+    #[serde(skip)]
+    pub is_rehearsal: bool,
 }
 
 impl JobEnv {
     /// The variables, on top of those that the job's configuration sets.
     ///
-    /// All nine are always set: a shell job under `set -u` must not fail in the first leadership, and no value of the
-    /// worker's own environment may remain.
+    /// All nine are always set in a leadership: a shell job under `set -u` must not fail in the first one. Of the worker's
+    /// own environment none of them remains: see `guard::launch`.
     pub(crate) fn over(&self, configured: &BTreeMap<String, String>) -> BTreeMap<String, String> {
         let values = [
             self.job.clone(),
@@ -51,6 +55,10 @@ impl JobEnv {
         ];
         let mut all = configured.clone();
         all.extend(LEADERSHIP_VARIABLES.map(str::to_owned).into_iter().zip(values));
+        if self.is_rehearsal {
+            NOT_REHEARSED.into_iter().for_each(|name| drop(all.remove(name)));
+            all.insert(DR_REHEARSAL.to_owned(), "1".to_owned());
+        }
         all
     }
 
@@ -106,6 +114,7 @@ mod tests {
             previous_leader: Some("west-1".into()),
             previous_site: None,
             reason: String::new(),
+            is_rehearsal: false,
         };
         let all = env.over(&configured);
         let value = |name: &str| all.get(name).map(String::as_str);
@@ -119,5 +128,16 @@ mod tests {
         assert_eq!(value("DR_CAUSE"), Some("leader lost"));
         assert_eq!(value("DR_PREVIOUS_LEADER"), Some("west-1"));
         assert_eq!(value("DR_PREVIOUS_SITE"), Some(""));
+        assert_eq!(value("DR_REHEARSAL"), None);
+    }
+
+    #[test]
+    fn a_rehearsal_has_no_token_and_no_term() {
+        let configured = BTreeMap::from([("DR_FENCING_TOKEN".to_owned(), "1".to_owned())]);
+        let env = JobEnv { job: "orders".into(), is_rehearsal: true, ..JobEnv::default() };
+        let all = env.over(&configured);
+        assert_eq!(all.get("DR_REHEARSAL").map(String::as_str), Some("1"));
+        assert_eq!(all.get("DR_JOB").map(String::as_str), Some("orders"));
+        assert!(!all.contains_key("DR_FENCING_TOKEN") && !all.contains_key("DR_TERM"), "{all:?}");
     }
 }

@@ -229,6 +229,41 @@ pub(in crate::worker) const METRICS: &[Metric] = &[
         "sum by (reason) (increase(dr_skipped_total{job=~\"$job\"}[$__rate_interval])) > 0",
     ),
     Metric::new(
+        Gauge,
+        Here,
+        "dr_drill_last_success_timestamp_seconds",
+        &["job"],
+        "End of the last drill of the job that passed, as Unix time; on the leader, once there is one",
+    )
+    .seconds()
+    .panel(
+        Row::Changes,
+        "Time since a drill has passed",
+        "{{job}}",
+        "time() - max by (job) (dr_drill_last_success_timestamp_seconds{job=~\"$job\"})",
+    ),
+    Metric::new(
+        Gauge,
+        Here,
+        "dr_drill_check_passed",
+        &["job", "plan"],
+        "1 if the drill of this plan could have run when the leader evaluated it last, else 0; `dr-worker drill check` has the reasons",
+    )
+    .panel(
+        Row::Changes,
+        "Drills that may not run now",
+        "{{job}}: {{plan}}",
+        "dr_drill_check_passed{job=~\"$job\"} == 0",
+    ),
+    Metric::new(
+        Gauge,
+        Here,
+        "dr_drill_check_timestamp_seconds",
+        &["job", "plan"],
+        "When the leader evaluated the plan of a drill last, as Unix time",
+    )
+    .seconds(),
+    Metric::new(
         Counter,
         EveryJob,
         "dr_balance_moves_total",

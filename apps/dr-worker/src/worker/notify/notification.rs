@@ -65,6 +65,7 @@ impl Notification {
             previous_leader: previous("member"),
             previous_site: previous("site"),
             reason: text_of(&facts["reason"]),
+            is_rehearsal: false,
         };
         let leader_site = if facts["leader"].is_string() { text_of(&facts["site"]) } else { String::new() };
         let more = [

@@ -96,6 +96,7 @@ impl Handler for JobHandler {
 
     async fn prepare(&self, nomination: &Nomination) -> Result<(), Failure> {
         self.work.slot.arrives();
+        self.work.slot.end_rehearsal().await;
         metrics::begin(self.work.slot.name(), nomination.cause);
         let previous = nomination.previous.as_ref();
         *self.silent_since() = previous.and_then(|leader| self.answers.silent_since(&leader.ballot));

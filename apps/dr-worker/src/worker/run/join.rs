@@ -33,6 +33,7 @@ use crate::{
     view::access_problem,
     worker::{
         balance,
+        drill::Drills,
         emergency::{self, NewestFile},
         job::{self, Guards, StateLock},
         probes::{self, Answers, Prober},
@@ -189,6 +190,10 @@ pub(super) async fn join(
         None => None,
     };
     worker.joined(session.clone(), jobs, balancer);
+    for job in worker.jobs() {
+        let drills = Drills::of(worker, session, job)?;
+        background.spawn(drills.follow());
+    }
     again.conclude(lock, granted, background);
     Ok(parts)
 }

@@ -46,7 +46,7 @@ use super::{
     emergency::Records,
     http,
     job::{self, StateLock, lock_of},
-    metrics, notify,
+    metrics, notify, plans,
     state::Worker,
     systemd::{Phase, ServiceManager},
     upgrade::{
@@ -178,6 +178,7 @@ async fn start(config: &Config, beginning: Beginning) -> Result<Running, Error> 
     });
     background.spawn(keeper.keep());
     background.spawn(notify::run(Arc::clone(&worker)));
+    background.spawn(plans::run(Arc::clone(&worker)));
     background.spawn(http::serve(listener, connections, Arc::clone(&worker), metrics));
     tracing::info!(http = %address, "listening");
 

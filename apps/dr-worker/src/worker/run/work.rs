@@ -38,6 +38,7 @@ impl JobWork {
             previous_leader: previous.map(|p| p.member.to_string()),
             previous_site: previous.map(|p| p.site.to_string()),
             reason: nomination.sentence.clone(),
+            is_rehearsal: false,
         }
     }
 
@@ -45,6 +46,8 @@ impl JobWork {
     pub(super) async fn start(&self, leadership: &Leadership) -> Result<(), Failure> {
         let env = self.env(leadership.nomination(), leadership.fencing_token());
         self.slot.enter(env.clone());
+        // From here on none begins.
+        self.slot.end_rehearsal().await;
         if let Some(fencing) = &self.fencing {
             fencing.clear(&self.slot, leadership, &env).await?;
         }

@@ -7,8 +7,8 @@ mod vacancy;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use election_core::{Election, Role};
-use tokio::sync::Notify;
-use zk_session::{Session, SessionState};
+use tokio::sync::{Notify, watch};
+use zk_session::{BootTime, Session, SessionState};
 
 use super::certificates::Certificates;
 use crate::{
@@ -30,6 +30,8 @@ pub(super) struct Worker {
     root: String,
     joined: OnceLock<Joined>,
     has_joined: Notify,
+    /// Until when it is cut off, for a drill.
+    cut_until: watch::Sender<Option<BootTime>>,
 }
 
 #[derive(Debug)]
@@ -65,6 +67,7 @@ impl Worker {
             root,
             joined: OnceLock::new(),
             has_joined: Notify::new(),
+            cut_until: watch::Sender::new(None),
         }
     }
 
@@ -80,6 +83,33 @@ impl Worker {
         let notified = self.has_joined.notified();
         if self.joined.get().is_none() {
             notified.await;
+        }
+    }
+
+    /// Cuts this worker off until then, as if its host had lost its network: from ZooKeeper, and from everyone who uses its
+    /// HTTP port. It ends by the clock alone. A longer cut that is under way stays.
+    pub(super) fn cut_off(&self, until: BootTime) {
+        let is_longer = self.cut_until.send_if_modified(|present| {
+            let is_longer = present.is_none_or(|present| present < until);
+            if is_longer {
+                *present = Some(until);
+            }
+            is_longer
+        });
+        if let (true, Some(session)) = (is_longer, self.session()) {
+            session.isolate_until(until);
+        }
+    }
+
+    /// Whether this worker is cut off for a drill.
+    pub(super) fn is_cut_off(&self) -> bool {
+        self.cut_until.borrow().is_some_and(|until| BootTime::now() < until)
+    }
+
+    /// Waits for the beginning of the next cut.
+    pub(super) async fn next_cut(&self) {
+        if self.cut_until.subscribe().changed().await.is_err() {
+            std::future::pending::<()>().await;
         }
     }
 

@@ -17,7 +17,8 @@ use crate::{
     worker::{
         job::{
             AsyncHooks, Deadline, Guards, HandedRun, HookProblem, HookRuns, JobEnv, JobError, JobRun,
-            ProcessState, ProcessStatus, RunState, WorkTime, check_fitness, run_measure,
+            ProcessState, ProcessStatus, Rehearsals, RunState, WorkTime, check_fitness, rehearse,
+            run_measure,
         },
         watchdog::Watchdog,
     },
@@ -40,6 +41,7 @@ pub(in crate::worker) struct JobSlot {
     hastened: watch::Sender<bool>,
     /// Counts the starts and ends of runs.
     turns: watch::Sender<u64>,
+    rehearsals: Rehearsals,
 }
 
 #[derive(Default)]
@@ -127,6 +129,7 @@ impl JobSlot {
             async_hooks: AsyncHooks::default(),
             hastened: watch::channel(false).0,
             turns: watch::channel(0).0,
+            rehearsals: Rehearsals::default(),
         }
     }
 
@@ -401,6 +404,55 @@ impl JobSlot {
                 () = same_run => {}
             }
         }
+    }
+
+    /// Ends the rehearsal that runs here, and waits until no process of it is left. One that begins later sees that the
+    /// leadership has been entered.
+    pub(in crate::worker) async fn end_rehearsal(&self) {
+        self.rehearsals.end().await;
+    }
+
+    /// Rehearses the job: starts it without a leadership, waits until it is ready, and stops it. `ready` is called in
+    /// between. No process of it is left `until`, nor when this returns. It ends early when `cancelled` completes, or this
+    /// member takes over.
+    ///
+    /// # Errors
+    /// Why it did not become ready, as a sentence.
+    pub(in crate::worker) async fn rehearse(
+        &self,
+        until: BootTime,
+        cancelled: impl Future<Output = ()>,
+        ready: impl FnOnce(),
+    ) -> Result<(), String> {
+        let (turn, interrupted) = self.rehearsals.begin().await;
+        // After that: who enters a leadership later interrupts this one.
+        let leads = {
+            let state = self.lock();
+            state.env.is_some() || state.run.is_some()
+        };
+        if leads {
+            return Err("this member leads, or takes over".to_owned());
+        }
+        let env = JobEnv { is_rehearsal: true, ..self.env_of_member() };
+        let stop = async {
+            tokio::select! {
+                () = interrupted => "this member takes over".to_owned(),
+                () = cancelled => "the drill has ended".to_owned(),
+            }
+        };
+        let rehearsed = rehearse(&self.spec(), &env, until, self.guards.clone(), stop, ready).await;
+        drop(turn);
+        rehearsed
+    }
+
+    /// The variables for a command on this member, which has this `role`.
+    pub(in crate::worker) fn variables(&self, role: &str) -> BTreeMap<String, String> {
+        self.env_of_member().of_member(&self.spec().env, role)
+    }
+
+    /// How the guards of this job's programs are started.
+    pub(in crate::worker) fn guards(&self) -> &Guards {
+        &self.guards
     }
 
     /// Clears the environment: nothing of the job is left to be cleaned up.

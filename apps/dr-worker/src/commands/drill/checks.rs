@@ -1,0 +1,325 @@
+//! What is checked before a drill, by the records of the election and the policy. Pure.
+
+use std::time::Duration;
+
+use election_core::{
+    MemberId, Reason, SiteId,
+    record::{DrillMode, Mode, RequestState, Status, Target},
+    strategy::in_words,
+};
+
+use super::{
+    report::{Check, Who},
+    runs::Present,
+};
+use crate::{
+    config::{DrillPlan, Objectives},
+    view::{Candidate, Cluster, Explained, Member, hold_of},
+    wall::{moment, ms},
+};
+
+/// The state of an election, as `list` and `explain` show it at the same moment.
+#[derive(Clone, Debug)]
+pub(crate) struct State {
+    /// The election.
+    pub(crate) cluster: Cluster,
+    /// The elector's view.
+    pub(crate) explained: Explained,
+    /// Who would lead if the fault of the drill happened; `None` without a fault.
+    pub(crate) predicted: Option<Predicted>,
+    /// The drill that is under way.
+    pub(crate) present: Present,
+    /// `policy.min_tenure`.
+    pub(crate) min_tenure: Duration,
+    /// The time, in milliseconds since the Unix epoch.
+    pub(crate) unix_ms: u64,
+}
+
+/// What `simulate` expects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Predicted {
+    /// The member that would lead.
+    pub(crate) leads: Option<Who>,
+    /// Its sentence.
+    pub(crate) sentence: String,
+}
+
+impl State {
+    /// The leader, if it is READY and named.
+    pub(crate) fn leader(&self) -> Option<&Member> {
+        let slot = self.cluster.slots.first()?;
+        let (leader, decision) = (slot.leader.as_ref()?, slot.decision.as_ref()?);
+        let is_settled = leader.status == Status::Ready
+            && decision.named.as_ref().is_some_and(|named| named.ballot == leader.ballot);
+        let is_it = |member: &&Member| member.ballot == leader.ballot;
+        self.cluster.members.iter().find(is_it).filter(|_| is_settled)
+    }
+
+    /// The members that may take over, or rehearse, best first.
+    pub(crate) fn candidates(&self, plan: &DrillPlan) -> Vec<&Candidate> {
+        self.others().filter(|other| other.rank.is_some() && self.is_target(plan, other)).collect()
+    }
+
+    fn others(&self) -> impl Iterator<Item = &Candidate> {
+        let leader = self.leader().map(|leader| leader.ballot.clone());
+        let slots = self.explained.slots.iter().take(1);
+        slots.flat_map(|slot| &slot.candidates).filter(move |other| Some(&other.ballot) != leader.as_ref())
+    }
+
+    fn is_target(&self, plan: &DrillPlan, candidate: &Candidate) -> bool {
+        let is_cut = plan.mode == DrillMode::CutSite
+            && self.leader().is_some_and(|leader| leader.site == candidate.site);
+        !is_cut && fits(&plan.to, &candidate.member, &candidate.site)
+    }
+
+    /// The value of a member's attribute, as a time in seconds.
+    pub(crate) fn lag(&self, objectives: &Objectives, member: &MemberId) -> Option<Duration> {
+        let attribute = objectives.lag.as_deref()?;
+        let member = self.cluster.members.iter().find(|known| known.member == *member)?;
+        seconds(member.attributes.get(attribute)?)
+    }
+}
+
+/// A number of seconds.
+pub(crate) fn seconds(text: &str) -> Option<Duration> {
+    Duration::try_from_secs_f64(text.trim().parse().ok()?).ok()
+}
+
+/// Whether a member is, or is in, the target.
+pub(crate) fn fits(to: &Target, member: &MemberId, site: &SiteId) -> bool {
+    match to {
+        Target::Any => true,
+        Target::Member(wanted) => wanted == member,
+        Target::Site(wanted) => wanted == site,
+    }
+}
+
+/// The target as text.
+pub(crate) fn target(to: &Target) -> String {
+    match to {
+        Target::Any => "the member that the policy chooses".to_owned(),
+        Target::Member(member) => member.to_string(),
+        Target::Site(site) => format!("site {site}"),
+    }
+}
+
+/// One check: a sentence about what was found, or why the drill may not run. An empty one does not apply.
+type Part = fn(&State, &DrillPlan) -> Result<String, String>;
+
+/// All checks of a drill by this plan. It may run if all have passed.
+pub(crate) fn check(state: &State, plan: &DrillPlan) -> Vec<Check> {
+    let parts: [(&str, Part); 14] = [
+        ("calendar", calendar),
+        ("election", election),
+        ("leader", leader),
+        ("mode", mode),
+        ("hold", hold),
+        ("orders", orders),
+        ("maintenance", maintenance),
+        ("requests", requests),
+        ("drill", drill),
+        ("tenure", tenure),
+        ("target", in_target),
+        ("candidates", candidates),
+        ("lag", lag),
+        ("prediction", prediction),
+    ];
+    let check = |(name, part): (&str, Part)| {
+        let (passed, sentence) = match part(state, plan) {
+            Ok(sentence) => (true, sentence),
+            Err(sentence) => (false, sentence),
+        };
+        Check { name: name.to_owned(), passed, sentence }
+    };
+    parts.into_iter().map(check).filter(|check| !check.sentence.is_empty()).collect()
+}
+
+fn calendar(state: &State, plan: &DrillPlan) -> Result<String, String> {
+    if let Some(blocked) = plan.blocked_dates.find(state.unix_ms) {
+        return Err(format!("today is one of the blocked dates ({blocked})"));
+    }
+    let opens = plan.windows.open_from(state.unix_ms);
+    if opens > state.unix_ms {
+        return Err(format!("no window is open; the next one opens at {}", moment(opens)));
+    }
+    let is_free = plan.windows.texts().next().is_none() && plan.blocked_dates.texts().is_empty();
+    Ok(if is_free { String::new() } else { "a window is open, and today is not blocked".to_owned() })
+}
+
+fn election(State { cluster, .. }: &State, _: &DrillPlan) -> Result<String, String> {
+    if cluster.recipe != "elector" {
+        return Err(format!("the recipe is {:?}; a drill needs \"elector\"", cluster.recipe));
+    }
+    if cluster.slots.len() > 1 {
+        return Err(format!("the job has {} leaders; a drill needs a job with one", cluster.slots.len()));
+    }
+    match cluster.unreadable.first() {
+        Some(error) => Err(format!("{} can't be read: {}", error.path, error.why)),
+        None => Ok("all records can be read".to_owned()),
+    }
+}
+
+fn leader(state: &State, _: &DrillPlan) -> Result<String, String> {
+    let slot = state.cluster.slots.first();
+    let named = slot.and_then(|slot| slot.decision.as_ref()).and_then(|decision| decision.named.as_ref());
+    match (slot.and_then(|slot| slot.leader.as_ref()), named) {
+        (None, _) => Err("no member leads at the moment".to_owned()),
+        (Some(leader), _) if leader.status != Status::Ready => {
+            Err(format!("{} of site {} is taking over", leader.member, leader.site))
+        }
+        (Some(leader), Some(named)) if leader.ballot == named.ballot => match state.leader() {
+            Some(_) => {
+                Ok(format!("{} of site {} is READY in term {}", leader.member, leader.site, leader.term))
+            }
+            None => Err(format!("{} leads, and its worker is not a member any more", leader.member)),
+        },
+        (Some(leader), Some(named)) => Err(format!("{} hands over to {}", leader.member, named.member)),
+        (Some(leader), None) => Err(format!("{} leads, and no member is named", leader.member)),
+    }
+}
+
+fn mode(State { cluster, .. }: &State, plan: &DrillPlan) -> Result<String, String> {
+    match cluster.mode {
+        Mode::Auto => Ok("the mode is auto".to_owned()),
+        other => {
+            Err(format!("the mode is {other}: the election is paused; `dr-worker resume --job {}`", plan.job))
+        }
+    }
+}
+
+fn hold(State { cluster, explained, .. }: &State, plan: &DrillPlan) -> Result<String, String> {
+    if let Some(hold) = cluster.skipped.as_ref().and_then(|skipped| hold_of(skipped, &plan.job)) {
+        return Err(hold);
+    }
+    let obstacles = explained.slots.iter().flat_map(|slot| &slot.obstacles);
+    match obstacles.into_iter().find(|obstacle| matches!(obstacle.reason, Reason::Held | Reason::Backoff)) {
+        Some(obstacle) => Err(obstacle.sentence.clone()),
+        None => Ok("the election is not on hold".to_owned()),
+    }
+}
+
+fn orders(State { cluster, .. }: &State, plan: &DrillPlan) -> Result<String, String> {
+    if let Some(stopped) = &cluster.stopped {
+        return Err(format!("the job is {stopped}; `dr-worker start --job {}`", plan.job));
+    }
+    if let Some(site) = cluster.drained.first() {
+        return Err(format!("site {site} is drained; `dr-worker undrain {site}`"));
+    }
+    match cluster.failed_sites.first() {
+        Some(failed) => Err(format!("site {} has failed: {}", failed.site, failed.why)),
+        None => Ok("the job is not stopped, and no site is drained or has failed".to_owned()),
+    }
+}
+
+fn maintenance(State { cluster, .. }: &State, _: &DrillPlan) -> Result<String, String> {
+    match cluster.maintenance.first() {
+        Some(order) => Err(format!("{order}; `dr-worker maintenance off {}`", order.member)),
+        None => Ok("no member is in maintenance".to_owned()),
+    }
+}
+
+fn requests(state: &State, plan: &DrillPlan) -> Result<String, String> {
+    let until = state.unix_ms.saturating_add(ms(plan.longest()));
+    let found = state.cluster.requests.iter().find_map(|request| match request.outcome {
+        RequestState::Planned { at_ms } if at_ms <= until => {
+            Some(format!("request {} is planned for {}", request.id, moment(at_ms)))
+        }
+        ref state if state.is_open() => {
+            Some(format!("request {}, a {}, is open", request.id, request.kind.as_str()))
+        }
+        _ => None,
+    });
+    found.map_or_else(|| Ok("no request is open or planned for the time of the drill".to_owned()), Err)
+}
+
+fn drill(State { present, .. }: &State, _: &DrillPlan) -> Result<String, String> {
+    if let Some(run) = &present.conducted {
+        return Err(format!("drill {run} is under way"));
+    }
+    match present.interrupted().last() {
+        Some(run) => Err(format!("drill {run} was interrupted; the next `dr-worker drill` ends it")),
+        None => Ok("no drill is under way".to_owned()),
+    }
+}
+
+fn tenure(state: &State, plan: &DrillPlan) -> Result<String, String> {
+    let Some(leader) = state.cluster.slots.first().and_then(|slot| slot.leader.as_ref()) else {
+        return Ok(String::new());
+    };
+    let since_ms = leader.ready_ms.unwrap_or(leader.since_ms);
+    let settled_ms = since_ms.saturating_add(ms(state.min_tenure));
+    let since = moment(since_ms);
+    if plan.mode == DrillMode::Rehearse || settled_ms <= state.unix_ms {
+        return Ok(format!("{} has led since {since}", leader.member));
+    }
+    let least = in_words(state.min_tenure);
+    Err(format!("{} has led since {since}: a recent move; policy.min_tenure is {least}", leader.member))
+}
+
+fn in_target(state: &State, plan: &DrillPlan) -> Result<String, String> {
+    let Some(leader) = state.leader() else { return Ok(String::new()) };
+    let (member, site) = (&leader.member, &leader.site);
+    match (&plan.to, plan.mode) {
+        (_, DrillMode::Unknown) => Err("this program does not know the mode".to_owned()),
+        (Target::Any, _) | (_, DrillMode::KillJob) => Ok(String::new()),
+        (Target::Member(to), _) if to == member => Err(format!("{member} leads already")),
+        (Target::Member(_), DrillMode::Rehearse) | (Target::Site(_), DrillMode::Rehearse) => {
+            Ok(String::new())
+        }
+        (Target::Site(to), _) if to == site => Err(format!("the job is in site {site} already, on {member}")),
+        _ => Ok(format!("the job is outside of {}, on {member} of site {site}", target(&plan.to))),
+    }
+}
+
+fn candidates(state: &State, plan: &DrillPlan) -> Result<String, String> {
+    let fit = state.candidates(plan);
+    let target = target(&plan.to);
+    if fit.is_empty() {
+        let why_not = state.others().filter(|other| state.is_target(plan, other));
+        let why_not: Vec<_> = why_not
+            .map(|other| format!("{}: {}", other.member, other.reasons.first().map_or("", String::as_str)))
+            .collect();
+        let why_not =
+            if why_not.is_empty() { "no other member is there".to_owned() } else { why_not.join("; ") };
+        return Err(format!("no member may take over, target {target}: {why_not}"));
+    }
+    let names: Vec<_> = fit.iter().map(|fit| fit.member.as_str()).collect();
+    Ok(format!("{} may take over, target {target}", names.join(", ")))
+}
+
+fn lag(state: &State, plan: &DrillPlan) -> Result<String, String> {
+    let limited = state.others().filter(|other| state.is_target(plan, other));
+    if let Some(above) = limited.into_iter().find(|other| other.refused_by.as_deref() == Some("limit")) {
+        let why = above.reasons.first().map_or("", String::as_str);
+        return Err(format!("{} is above its limit: {why}", above.member));
+    }
+    let (Some(rpo), Some(attribute)) = (plan.objectives.rpo, &plan.objectives.lag) else {
+        return Ok("no member of the target is above a limit".to_owned());
+    };
+    let Some(first) = state.candidates(plan).into_iter().next() else { return Ok(String::new()) };
+    let member = &first.member;
+    match state.lag(&plan.objectives, member) {
+        None => Err(format!("{member} has no attribute {attribute} with a number of seconds")),
+        Some(lag) if lag > rpo => Err(format!(
+            "{attribute} of {member} is {}, above the objective of {}",
+            in_words(lag),
+            in_words(rpo)
+        )),
+        Some(lag) => Ok(format!("{attribute} of {member} is {} of at most {}", in_words(lag), in_words(rpo))),
+    }
+}
+
+fn prediction(state: &State, plan: &DrillPlan) -> Result<String, String> {
+    let Some(Predicted { leads, sentence }) = &state.predicted else { return Ok(String::new()) };
+    match leads {
+        None => Err(format!("by the policy no member would lead: {sentence}")),
+        Some(who) if fits(&plan.to, &who.member, &who.site) => Ok(format!("by the policy {sentence}")),
+        Some(who) => {
+            Err(format!("by the policy {who} would take over, outside of {}: {sentence}", target(&plan.to)))
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "checks_tests.rs"]
+mod tests;

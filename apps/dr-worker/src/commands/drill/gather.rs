@@ -1,0 +1,71 @@
+//! Reads what the checks of a drill need.
+
+use election_core::{
+    Paths, Policy,
+    operator::{Observer, Snapshot},
+    record::DrillMode,
+    strategy::Strategy,
+};
+
+use super::{
+    checks::{Predicted, State},
+    report::Who,
+    runs::Present,
+};
+use crate::{
+    config::DrillPlan,
+    error::Error,
+    view::{Cluster, Explained, Simulated, WhatIf, elector::skipped},
+    wall::unix_ms,
+    workers::Workers,
+};
+
+/// Where an election is, and by which policy it is explained.
+pub(crate) struct Subject<'a> {
+    pub(crate) root: &'a str,
+    pub(crate) paths: &'a Paths,
+    pub(crate) policy: &'a Policy,
+    pub(crate) strategy: &'a dyn Strategy,
+    /// To ask the elector.
+    pub(crate) workers: Option<Workers>,
+}
+
+/// Reads the state of the election that the plan is about.
+///
+/// # Errors
+/// If ZooKeeper does not answer, or there is no such election.
+pub(crate) async fn gather(
+    observer: &Observer,
+    subject: &Subject<'_>,
+    plan: &DrillPlan,
+) -> Result<(Snapshot, State), Error> {
+    let Subject { root, paths, policy, strategy, workers } = subject;
+    let snapshot = observer.snapshot(paths).await?;
+    let present = Present::read(observer.session(), paths).await?;
+    let skipped = skipped(workers.clone(), &plan.job, &snapshot).await;
+    let now_ms = unix_ms();
+    let explained = Explained::new(&plan.job, &snapshot, policy, *strategy, now_ms);
+    let cluster = Cluster { skipped, ..Cluster::new(root, &plan.job, snapshot.clone(), now_ms) };
+    let min_tenure = policy.min_tenure;
+    let mut state = State { cluster, explained, predicted: None, present, min_tenure, unix_ms: now_ms };
+    state.predicted = predict(&state, &snapshot, plan, (policy, *strategy));
+    Ok((snapshot, state))
+}
+
+fn predict(
+    state: &State,
+    snapshot: &Snapshot,
+    plan: &DrillPlan,
+    by: (&Policy, &dyn Strategy),
+) -> Option<Predicted> {
+    let leader = state.leader()?;
+    let what_if = match plan.mode {
+        DrillMode::KillWorker => WhatIf { without: vec![leader.member.clone()], ..WhatIf::default() },
+        DrillMode::CutSite => WhatIf { without_sites: vec![leader.site.clone()], ..WhatIf::default() },
+        _ => return None,
+    };
+    let simulated = Simulated::new(&plan.job, snapshot, what_if, by, by, state.unix_ms);
+    let slot = simulated.slots.into_iter().next()?;
+    let leads = slot.would_lead.map(|named| Who { member: named.member, site: named.site });
+    Some(Predicted { leads, sentence: slot.sentence })
+}

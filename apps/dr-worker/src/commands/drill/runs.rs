@@ -1,0 +1,160 @@
+//! The reports of drills in ZooKeeper: written while a drill runs, and kept.
+
+use election_core::{Paths, operator::drills, record::DrillOrder};
+use zk_session::{CreateMode, Incarnation, OpError, Session};
+
+use super::report::{Outcome, Report};
+use crate::error::Error;
+
+/// How many reports of a job are kept.
+pub(crate) const KEPT: usize = 20;
+
+/// A report in ZooKeeper that can't be used, or one that can.
+pub(crate) type Kept = Result<Report, String>;
+
+/// Writes a report, and creates its znode if there is none.
+pub(crate) async fn write(session: &Session, paths: &Paths, report: &Report) -> Result<(), Error> {
+    let incarnation = session.active().await.map_err(|e| Error::Unreachable(e.to_string()))?;
+    let path = paths.drill_run(&report.run);
+    let data = serde_json::to_vec(&report.clone().bounded())
+        .map_err(|error| Error::Internal(format!("can't write the report: {error}")))?;
+    match incarnation.set(&path, &data, None).await {
+        Ok(_) => return Ok(()),
+        Err(OpError::NoNode { .. }) => {}
+        Err(error) => return Err(error.into()),
+    }
+    incarnation.create_parents(&path).await?;
+    incarnation.create(&path, &data, CreateMode::Persistent).await?;
+    Ok(())
+}
+
+/// The ids of all reports, oldest first.
+pub(crate) async fn names(session: &Incarnation, paths: &Paths) -> Result<Vec<String>, OpError> {
+    let children = session.children(&paths.drill_runs()).await?;
+    let mut names = children.map(|children| children.names).unwrap_or_default();
+    names.sort();
+    Ok(names)
+}
+
+/// A report; `None` if there is none.
+pub(crate) async fn read(session: &Incarnation, paths: &Paths, run: &str) -> Result<Option<Kept>, OpError> {
+    let node = session.get(&paths.drill_run(run)).await?;
+    Ok(node.map(|node| decode(run, &node.data)))
+}
+
+/// All reports, oldest first, and those that can't be used.
+pub(crate) async fn all(session: &Incarnation, paths: &Paths) -> Result<Vec<Kept>, OpError> {
+    let mut found = Vec::new();
+    for name in names(session, paths).await? {
+        // It may have been removed meanwhile.
+        found.extend(read(session, paths, &name).await?);
+    }
+    Ok(found)
+}
+
+fn decode(run: &str, data: &[u8]) -> Kept {
+    let report: Report =
+        serde_json::from_slice(data).map_err(|error| format!("the report of drill {run}: {error}"))?;
+    if report.v != Report::VERSION {
+        let (found, known) = (report.v, Report::VERSION);
+        return Err(format!("the report of drill {run} has format {found}, and this program reads {known}"));
+    }
+    // Another program may have written it.
+    Ok(report.bounded())
+}
+
+/// Removes the oldest reports above the limit, except for the last proof.
+pub(crate) async fn trim(session: &Incarnation, paths: &Paths) -> Result<(), OpError> {
+    let kept = all(session, paths).await?;
+    let names = names(session, paths).await?;
+    let proof = last_success(&kept).map(|report| report.run.clone());
+    let surplus = names.len().saturating_sub(KEPT);
+    for name in names.iter().filter(|name| Some(*name) != proof.as_ref()).take(surplus) {
+        match session.delete(&paths.drill_run(name), None).await {
+            Ok(()) | Err(OpError::NoNode { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// The last drill that passed.
+pub(crate) fn last_success(kept: &[Kept]) -> Option<&Report> {
+    kept.iter()
+        .flatten()
+        .filter(|report| report.outcome == Outcome::Passed)
+        .max_by_key(|report| report.ended_ms)
+}
+
+/// What is known of a drill that is under way, or was.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Present {
+    /// The order.
+    pub(crate) order: Option<DrillOrder>,
+    /// The run whose command lives.
+    pub(crate) conducted: Option<String>,
+    /// Runs whose report is not finished.
+    pub(crate) unfinished: Vec<String>,
+}
+
+impl Present {
+    /// Reads it.
+    pub(crate) async fn read(session: &Incarnation, paths: &Paths) -> Result<Self, Error> {
+        let order = drills::order(session, paths).await?;
+        let conductor = session.get(&paths.drill_conductor()).await?;
+        let conducted = conductor.map(|node| String::from_utf8_lossy(&node.data).into_owned());
+        let kept = all(session, paths).await?;
+        let unfinished = kept.iter().flatten().filter(|report| report.outcome == Outcome::Running);
+        Ok(Self { order, conducted, unfinished: unfinished.map(|report| report.run.clone()).collect() })
+    }
+
+    /// Drills whose command is lost: those that have an order or an unfinished report.
+    pub(crate) fn interrupted(&self) -> Vec<String> {
+        let ordered = self.order.iter().map(|order| order.run.clone());
+        let mut runs: Vec<_> = self.unfinished.iter().cloned().chain(ordered).collect();
+        runs.sort();
+        runs.dedup();
+        runs.retain(|run| self.conducted.as_ref() != Some(run));
+        runs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
+
+    use super::{super::report::tests::sample, *};
+
+    #[test]
+    fn the_last_proof_is_the_newest_that_passed() {
+        let with = |run: &str, outcome: Outcome, ended_ms: u64| {
+            Ok(Report { run: run.to_owned(), outcome, ended_ms: Some(ended_ms), ..sample() })
+        };
+        let kept = [
+            with("a", Outcome::Passed, 1),
+            with("b", Outcome::Passed, 2),
+            with("c", Outcome::Failed, 3),
+            Err("d".to_owned()),
+        ];
+        assert_eq!(last_success(&kept).unwrap().run, "b");
+        assert_eq!(last_success(&kept[2..]), None);
+    }
+
+    #[test]
+    fn a_report_of_another_format_is_refused() {
+        let later = Report { v: 2, ..sample() };
+        let error = decode("d-1", &serde_json::to_vec(&later).unwrap()).unwrap_err();
+        assert_eq!(error, "the report of drill d-1 has format 2, and this program reads 1");
+        assert!(decode("d-1", b"{").unwrap_err().starts_with("the report of drill d-1: "));
+    }
+
+    #[test]
+    fn a_drill_without_its_command_is_interrupted() {
+        let mut present = Present { unfinished: vec!["b".to_owned()], ..Present::default() };
+        assert_eq!(present.interrupted(), ["b"]);
+        present.conducted = Some("b".to_owned());
+        assert_eq!(present.interrupted(), [""; 0]);
+        present.conducted = Some("c".to_owned());
+        assert_eq!(present.interrupted(), ["b"]);
+    }
+}

@@ -1,0 +1,455 @@
+//! Conducts a drill: reads, and does what its course says. Whatever ends it removes the order; if this command is killed,
+//! the order ends by itself, and the next command finds the unfinished report.
+
+use std::{pin::pin, time::Duration};
+
+use election_core::{
+    MemberId, Paths, Reason,
+    explain::explain,
+    operator::{self, Observer, Snapshot, drills},
+    record::{
+        DrillAnswer, DrillMode, DrillOrder, FiledRequest, MemberRecord, Mode, Outgoing, RequestKind,
+        RequestRef, RequestState, Status, Target,
+    },
+    strategy::in_words,
+};
+use zk_session::BootTime;
+
+use super::{
+    super::{election::Operator, output},
+    assembly::{Evidence, assemble, participants},
+    course::{Act, Course, Script},
+    seen::{Decided, Leader, Seen},
+};
+use crate::{
+    commands::{
+        asker,
+        drill::{
+            checks::{State, seconds, target},
+            report::{Check, Event, Outcome, Phases, Report, Who},
+            runs,
+        },
+    },
+    config::DrillPlan,
+    error::Error,
+    signals::Signals,
+    wall::unix_ms,
+};
+
+/// The pause between two reads.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// How long after the members have agreed something happens: the probes run before.
+const BASELINE: Duration = Duration::from_millis(1_500);
+
+/// How long members may take to agree.
+const AGREE_WITHIN: Duration = Duration::from_secs(10);
+
+/// How much longer than the drill the order is valid, for the move back after an abort.
+const MARGIN: Duration = Duration::from_secs(90);
+
+/// How long the last answers may take.
+const CLOSE_WITHIN: Duration = Duration::from_secs(6);
+
+/// How long the status of a worker may take, and its longest.
+const STATUS_WITHIN: Duration = Duration::from_millis(700);
+const MAX_STATUS: usize = 16 << 20;
+
+/// How long ZooKeeper may be unreadable before the drill is given up.
+const BLIND_FOR: Duration = Duration::from_secs(30);
+
+/// A drill that may run.
+pub(super) struct Drill<'a> {
+    pub(super) operator: &'a Operator,
+    pub(super) paths: &'a Paths,
+    pub(super) plan: &'a DrillPlan,
+    /// The name of the plan.
+    pub(super) name: Option<&'a str>,
+    pub(super) reason: Option<String>,
+    pub(super) checks: Vec<Check>,
+    pub(super) state: State,
+}
+
+impl Drill<'_> {
+    /// Runs it to its end. Returns the report, which is kept.
+    /// The flag is whether the members have agreed, so that something has happened.
+    pub(super) async fn conduct(self, run: String) -> Result<(Report, bool), Error> {
+        let process = self.process().await;
+        let Some(script) = self.script(process) else {
+            return Err(Error::Internal("the checks passed without a leader".to_owned()));
+        };
+        let begun = self.begun(run, &script);
+        let (operator, paths) = (self.operator, self.paths);
+        let signals = Signals::new().map_err(|e| Error::Internal(format!("no signal handlers: {e}")))?;
+        runs::write(&operator.session, paths, &begun).await?;
+        output::print_progress(format_args!(
+            "drill {}: {} of {}, target {}; Ctrl-C aborts it",
+            begun.run,
+            begun.mode.as_str(),
+            begun.job,
+            begun.target
+        ));
+        let order = self.order(&begun, &script);
+        let mut watched = Watched {
+            drill: &self,
+            course: Course::new(script),
+            begun,
+            since: BootTime::now(),
+            request: None,
+            evidence: Evidence::default(),
+            printed: 0,
+            kept: 0,
+        };
+        let given = drills::begin(&operator.session, paths, &order).await;
+        let watching = match given {
+            Ok(()) => watched.watch(signals).await,
+            Err(error) => Err(error.into()),
+        };
+        watched.finish(watching.err()).await
+    }
+
+    fn script(&self, process: Option<u64>) -> Option<Script> {
+        let Self { plan, state, .. } = self;
+        let leader = state.leader()?;
+        let slot = state.cluster.slots.first()?.leader.as_ref()?;
+        let first = || state.candidates(plan).first().map(|candidate| candidate.member.clone());
+        let carriers = match plan.mode {
+            DrillMode::Rehearse => vec![first()?],
+            DrillMode::Switchover => vec![leader.member.clone(), first()?],
+            DrillMode::CutSite => {
+                let of_site = state.cluster.members.iter().filter(|member| member.site == leader.site);
+                of_site.map(|member| member.member.clone()).collect()
+            }
+            _ => vec![leader.member.clone()],
+        };
+        Some(Script {
+            mode: plan.mode,
+            to: plan.to.clone(),
+            from: Leader {
+                who: Who { member: leader.member.clone(), site: leader.site.clone() },
+                ballot: slot.ballot.clone(),
+                term: slot.term,
+                is_ready: true,
+            },
+            carriers,
+            process,
+            back: plan.back,
+            stay: if plan.mode == DrillMode::Rehearse { Duration::ZERO } else { plan.stay },
+            limit: plan.longest(),
+            agree_within: AGREE_WITHIN,
+            baseline: BASELINE,
+            started_ms: unix_ms(),
+        })
+    }
+
+    /// The job's process on the leader, if the drill kills it and it is ready.
+    async fn process(&self) -> Option<u64> {
+        if self.plan.mode != DrillMode::KillJob {
+            return None;
+        }
+        let url = self.state.leader()?.http.as_deref()?;
+        let workers = self.operator.workers()?;
+        let url = format!("{url}/status");
+        let read = tokio::time::timeout(STATUS_WITHIN, workers.read(&url, MAX_STATUS));
+        let status: serde_json::Value = serde_json::from_slice(&read.await.ok()??).ok()?;
+        let process = &status["jobs"][&self.plan.job]["process"];
+        process["pid"].as_u64().filter(|_| process["state"] == "running")
+    }
+
+    fn order(&self, begun: &Report, script: &Script) -> DrillOrder {
+        let valid_for = self.plan.longest() + MARGIN;
+        let carriers = script.carriers.clone();
+        let order =
+            DrillOrder::new(&begun.run, self.plan.mode, carriers, &begun.by, script.started_ms, valid_for);
+        order.with(|order| {
+            order.reason = begun.reason.clone();
+            order.delay_ms = crate::wall::ms(BASELINE);
+            order.cut_ms = (self.plan.mode == DrillMode::CutSite).then(|| crate::wall::ms(self.plan.cut_for));
+            order.probe = true;
+        })
+    }
+
+    fn begun(&self, run: String, script: &Script) -> Report {
+        let Self { plan, name, checks, state, .. } = self;
+        Report {
+            v: Report::VERSION,
+            run,
+            job: plan.job.clone(),
+            plan: name.map(str::to_owned),
+            mode: plan.mode,
+            target: target(&plan.to),
+            by: asker(),
+            reason: self.reason.clone().or_else(|| plan.reason.clone()),
+            started_ms: script.started_ms,
+            ended_ms: None,
+            outcome: Outcome::Running,
+            sentence: "it has not ended".to_owned(),
+            from: Some(script.from.who.clone()),
+            to: None,
+            phases: Phases::default(),
+            outage_ms: None,
+            objectives: Vec::new(),
+            moves: Vec::new(),
+            probes: Vec::new(),
+            checks: checks.clone(),
+            timeline: Vec::new(),
+            members: participants(&state.cluster),
+            software: concat!("dr-worker ", env!("CARGO_PKG_VERSION")).to_owned(),
+        }
+    }
+
+    fn reason_of(&self, run: &str) -> String {
+        let reason = self.reason.as_ref().or(self.plan.reason.as_ref());
+        reason.map_or_else(|| format!("drill {run}"), |reason| format!("drill {run}: {reason}"))
+    }
+}
+
+/// A drill under way, and what is known of it.
+struct Watched<'a> {
+    drill: &'a Drill<'a>,
+    course: Course,
+    begun: Report,
+    since: BootTime,
+    request: Option<FiledRequest>,
+    evidence: Evidence,
+    /// How many events are printed, and in the kept report.
+    printed: usize,
+    kept: usize,
+}
+
+impl Watched<'_> {
+    async fn watch(&mut self, mut signals: Signals) -> Result<(), Error> {
+        let mut received = Vec::new();
+        let mut last_seen = BootTime::now();
+        while self.course.result().is_none() {
+            let read = {
+                let mut looking = pin!(self.look());
+                loop {
+                    tokio::select! {
+                        seen = &mut looking => break seen,
+                        signal = signals.next() => received.push(signal),
+                    }
+                }
+            };
+            match read {
+                Ok((mut seen, lags)) => {
+                    last_seen = BootTime::now();
+                    self.evidence.lags.extend(lags);
+                    seen.signals.clone_from(&received);
+                    if let (Some(filed), Some(state)) = (&mut self.request, &seen.request) {
+                        filed.request.state = state.clone();
+                    }
+                    keep_newest(&mut self.evidence.answers, seen.answers.clone());
+                    let act = self.course.see(&seen, BootTime::now().duration_since(self.since));
+                    if let Some(act) = act {
+                        self.act(act).await?;
+                    }
+                }
+                // A server may be in the part that is cut off.
+                Err(error)
+                    if BootTime::now().duration_since(last_seen) < BLIND_FOR && received.is_empty() =>
+                {
+                    tracing::debug!(%error, "the election can't be read");
+                }
+                Err(error) => return Err(error),
+            }
+            self.show().await;
+            tokio::select! {
+                () = tokio::time::sleep(LOOK) => {}
+                signal = signals.next() => received.push(signal),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the election, and the time whose data each member would lose now.
+    async fn look(&self) -> Result<(Seen, Vec<(MemberId, Duration)>), Error> {
+        let Drill { operator, paths, plan, .. } = self.drill;
+        let incarnation = operator.incarnation().await?;
+        let observer = Observer::new(incarnation.clone());
+        let snapshot = observer.snapshot(paths).await?;
+        let order = drills::order(&incarnation, paths).await?;
+        let (answers, _) = drills::answers(&incarnation, paths, &self.begun.run).await?;
+        let request = match &self.request {
+            Some(filed) => observer.request(paths, &filed.which).await?.map(|request| request.state),
+            None => None,
+        };
+        // A request that could not be filed has failed.
+        let request = request.or_else(|| self.request.as_ref().map(|filed| filed.request.state.clone()));
+        let is_first = snapshot.leader_znode(0).is_some_and(|leader| {
+            leader.record.term == self.course.script().from.term && leader.record.status == Status::Ready
+        });
+        let lags = plan.objectives.lag.iter().filter(|_| is_first).flat_map(|attribute| {
+            let lag = |member: &MemberRecord| {
+                Some((member.member.clone(), seconds(member.attributes.get(attribute)?)?))
+            };
+            snapshot.members.iter().filter_map(lag).collect::<Vec<_>>()
+        });
+        let lags = lags.collect();
+        let seen = Seen {
+            leader: leader(&snapshot),
+            decision: decided(&snapshot),
+            members: snapshot.members.iter().map(|member| member.member.clone()).collect(),
+            request,
+            obstacle: self.obstacle(&snapshot),
+            ready_process: self.drill.process().await,
+            is_ordered: order.is_some_and(|order| order.run == self.begun.run),
+            answers,
+            signals: Vec::new(),
+        };
+        Ok((seen, lags))
+    }
+
+    fn obstacle(&self, snapshot: &Snapshot) -> Option<String> {
+        let control = &snapshot.control;
+        if control.mode != Mode::Auto {
+            return Some(format!("an operator has set the mode {}", control.mode));
+        }
+        if let Some(stopped) = &control.stopped {
+            return Some(format!("the job was {stopped}"));
+        }
+        if let Some(site) = control.drained.first() {
+            return Some(format!("an operator has drained site {site}"));
+        }
+        if let Some(order) = control.maintenance.first() {
+            return Some(order.to_string());
+        }
+        let config = &self.drill.operator.config;
+        let job = &self.drill.plan.job;
+        let (policy, strategy) = (config.engine_of(job), config.policy_of(job).strategy());
+        let explained = explain(&snapshot.seen(), &policy, &*strategy, unix_ms());
+        let mut obstacles = explained.slots.into_iter().flat_map(|slot| slot.obstacles);
+        obstacles.find(|obstacle| obstacle.reason == Reason::Held).map(|hold| hold.sentence)
+    }
+
+    async fn act(&mut self, act: Act) -> Result<(), Error> {
+        let Drill { operator, paths, .. } = self.drill;
+        match act {
+            Act::Move(to) => self.request(to).await,
+            Act::Withdraw => {
+                if let Some(filed) = &self.request {
+                    let why = format!("by {} (the drill is aborted)", asker());
+                    operator::cancel(&operator.session, paths, &filed.which, &why).await?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    async fn request(&mut self, to: Target) -> Result<(), Error> {
+        let Drill { operator, paths, .. } = self.drill;
+        let reason = Some(self.drill.reason_of(&self.begun.run));
+        let request =
+            operator::new_request(RequestKind::Switchover, Outgoing::Only, to, false, reason, asker());
+        match operator::ask(&operator.session, paths, request.clone()).await {
+            Ok(filed) => self.request = Some(filed),
+            Err(operator::OperatorError::NotNow(reason) | operator::OperatorError::Refused(reason)) => {
+                let state = RequestState::Failed { reason, at_ms: unix_ms() };
+                let which = RequestRef { czxid: 0, name: "r-none".to_owned() };
+                let mut request = request;
+                request.state = state;
+                self.request = Some(FiledRequest { which, request });
+            }
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    /// Prints what has happened, and keeps it.
+    async fn show(&mut self) {
+        let events = self.course.events();
+        for Event { at_ms, who, what } in &events[self.printed..] {
+            let seconds = Duration::from_millis(*at_ms).as_secs_f64();
+            output::print_progress(format_args!("{seconds:>9.3} s  {who}: {what}"));
+        }
+        self.printed = events.len();
+        if self.printed > self.kept && self.course.result().is_none() {
+            self.kept = self.printed;
+            let timeline = events.to_vec();
+            let report = Report { timeline, ..self.begun.clone() };
+            // The final report is written in any case.
+            let _ = runs::write(&self.drill.operator.session, self.drill.paths, &report).await;
+        }
+    }
+
+    /// Ends the order, waits for the last answers, and keeps the report.
+    async fn finish(mut self, broken: Option<Error>) -> Result<(Report, bool), Error> {
+        let Drill { operator, paths, plan, .. } = self.drill;
+        let run = self.begun.run.clone();
+        if let Some(filed) = &self.request
+            && filed.request.state.is_unbegun()
+        {
+            let why = format!("by {} (the drill is over)", asker());
+            let _ = operator::cancel(&operator.session, paths, &filed.which, &why).await;
+        }
+        let ended = drills::end(&operator.session, paths, &run).await;
+        if ended.is_ok() {
+            self.close().await?;
+        }
+        let incarnation = operator.incarnation().await?;
+        (self.evidence.history, _) = Observer::new(incarnation.clone()).history(paths).await?;
+        let mut report = assemble(self.begun.clone(), &self.course, &self.evidence, plan, unix_ms());
+        if let Some(error) = &broken {
+            report.outcome = Outcome::Aborted;
+            report.ended_ms = Some(unix_ms());
+            report.sentence = format!("it could not be conducted any more: {error}");
+        }
+        let report = report.bounded();
+        runs::write(&operator.session, paths, &report).await?;
+        runs::trim(&incarnation, paths).await?;
+        if let Err(error) = ended {
+            let valid = in_words(plan.longest() + MARGIN);
+            output::print_warning(format_args!(
+                "the order of drill {run} could not be removed: {error}; workers forget it within {valid}"
+            ));
+        }
+        Ok((report, self.course.has_begun()))
+    }
+
+    /// Waits until the members have written their last answers.
+    async fn close(&mut self) -> Result<(), Error> {
+        let by = BootTime::now() + CLOSE_WITHIN;
+        loop {
+            let incarnation = self.drill.operator.incarnation().await?;
+            let (answers, _) = drills::answers(&incarnation, self.drill.paths, &self.begun.run).await?;
+            let is_closed = answers.iter().all(|answer| answer.closed);
+            keep_newest(&mut self.evidence.answers, answers);
+            if is_closed || BootTime::now() >= by {
+                return Ok(());
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+}
+
+/// An answer that is gone, with another order, is kept.
+fn keep_newest(known: &mut Vec<DrillAnswer>, answers: Vec<DrillAnswer>) {
+    for answer in answers {
+        match known.iter_mut().find(|other| other.member == answer.member) {
+            Some(other) => *other = answer,
+            None => known.push(answer),
+        }
+    }
+}
+
+fn leader(snapshot: &Snapshot) -> Option<Leader> {
+    let record = &snapshot.leader_znode(0)?.record;
+    Some(Leader {
+        who: Who { member: record.member.clone(), site: record.site.clone() },
+        ballot: record.ballot.clone(),
+        term: record.term,
+        is_ready: record.status == Status::Ready,
+    })
+}
+
+fn decided(snapshot: &Snapshot) -> Option<Decided> {
+    let elected = snapshot.decided()?;
+    let given = &elected.slots.first()?.given;
+    Some(Decided {
+        term: given.term,
+        cause: given.cause,
+        sentence: given.sentence.clone(),
+        by: elected.decided_by.clone(),
+        noticed_at_ms: given.noticed_at_ms,
+    })
+}

@@ -1,0 +1,483 @@
+//! The course of a drill: what follows from what is read. It has neither clock nor I/O.
+//!
+//! ```text
+//!   Agreeing ─▶ Awaiting ─▶ Staying ─▶ Returning ─▶ MovingBack ─▶ Settling ─▶ over
+//!       └───────────┴───────────┴───────────┴────────────┴────────────┴──▶ Restoring ─▶ over: aborted
+//! ```
+//!
+//! Any state can end the drill: a state that does not apply to a mode is passed at once.
+
+use std::time::Duration;
+
+use election_core::{
+    MemberId,
+    record::{DrillMode, DrillState, RequestState, Target},
+    strategy::in_words,
+};
+
+use super::{
+    seen::{Decided, Leader, Seen},
+    trace::{Trace, event},
+};
+use crate::commands::drill::{
+    checks::{fits, target},
+    report::{Event, Outcome, Who},
+};
+
+/// How long an abort may take to move the job back.
+const RESTORE_WITHIN: Duration = Duration::from_secs(60);
+
+/// What the drill does, and who takes part.
+#[derive(Clone, Debug)]
+pub(super) struct Script {
+    pub(super) mode: DrillMode,
+    /// Who may take over.
+    pub(super) to: Target,
+    /// The leader at the beginning.
+    pub(super) from: Leader,
+    /// The members that must agree, and carry it out.
+    pub(super) carriers: Vec<MemberId>,
+    /// The job's process, of a drill that kills it.
+    pub(super) process: Option<u64>,
+    /// Whether the job is moved back.
+    pub(super) back: bool,
+    /// How long the new leader serves before the drill goes on.
+    pub(super) stay: Duration,
+    /// How long the drill may take.
+    pub(super) limit: Duration,
+    /// How long the members may take to agree.
+    pub(super) agree_within: Duration,
+    /// How long they probe before a switchover is requested.
+    pub(super) baseline: Duration,
+    /// When it began, in milliseconds since the Unix epoch.
+    pub(super) started_ms: u64,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Act {
+    /// Request a switchover.
+    Move(Target),
+    /// Withdraw the request.
+    Withdraw,
+}
+
+/// A change of leadership.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Change {
+    pub(super) from: Who,
+    pub(super) to: Who,
+    pub(super) term: u64,
+    pub(super) is_back: bool,
+    /// When the request or the fault was.
+    pub(super) at: Duration,
+    /// When the new leader was seen READY.
+    pub(super) ready_at: Duration,
+    pub(super) decided: Option<Decided>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// The members agree, and begin to probe.
+    Agreeing,
+    /// The members or the elector carry it out.
+    Awaiting,
+    /// The new leader serves.
+    Staying,
+    /// The members that were killed or cut off come back.
+    Returning,
+    /// The job moves back.
+    MovingBack,
+    /// The former leader serves again, as the probes are to see.
+    Settling,
+    /// The drill is aborted, and the job moves back if that is safe.
+    Restoring {
+        has_asked: bool,
+    },
+    Over,
+}
+
+/// A drill under way.
+#[derive(Debug)]
+pub(super) struct Course {
+    script: Script,
+    stage: Stage,
+    /// When this stage began.
+    since: Duration,
+    /// Whether the members have agreed.
+    has_begun: bool,
+    /// The leader that the drill expects.
+    leader: Leader,
+    result: Option<(Outcome, String)>,
+    changes: Vec<Change>,
+    /// When the job was killed and ready again on the same leader.
+    restarted: Option<(Duration, Duration)>,
+    events: Vec<Event>,
+    trace: Trace,
+}
+
+impl Course {
+    pub(super) fn new(script: Script) -> Self {
+        let leader = script.from.clone();
+        let (stage, since) = (Stage::Agreeing, Duration::ZERO);
+        let (changes, events, trace) = (Vec::new(), Vec::new(), Trace::default());
+        let (result, restarted) = (None, None);
+        let has_begun = false;
+        let mut course =
+            Self { script, stage, since, has_begun, leader, result, changes, restarted, events, trace };
+        let script = &course.script;
+        let what = format!("began: {}, target {}", script.mode.as_str(), target(&script.to));
+        course.note(Duration::ZERO, "drill", what);
+        course
+    }
+
+    /// Whether the members have agreed, so that something may have happened.
+    pub(super) const fn has_begun(&self) -> bool {
+        self.has_begun
+    }
+
+    /// The outcome and its sentence, once it is over.
+    pub(super) fn result(&self) -> Option<&(Outcome, String)> {
+        self.result.as_ref().filter(|_| self.stage == Stage::Over)
+    }
+
+    pub(super) fn changes(&self) -> &[Change] {
+        &self.changes
+    }
+
+    /// When the job was killed and ready again, if the same leader has restarted it.
+    pub(super) const fn restarted(&self) -> Option<(Duration, Duration)> {
+        self.restarted
+    }
+
+    /// What has happened, in the order in which it was seen.
+    pub(super) fn events(&self) -> &[Event] {
+        &self.events
+    }
+
+    pub(super) const fn script(&self) -> &Script {
+        &self.script
+    }
+
+    /// What was read `at` this time after the beginning. Returns what is to be done now.
+    pub(super) fn see(&mut self, seen: &Seen, at: Duration) -> Option<Act> {
+        let news = self.trace.news(seen, at, self.script.started_ms);
+        self.events.extend(news);
+        match self.stage {
+            Stage::Over => None,
+            Stage::Restoring { has_asked } => self.restore(seen, at, has_asked),
+            _ => match self.left_plan(seen, at) {
+                Some(why) => self.abort(why, seen, at),
+                None => self.go_on(seen, at),
+            },
+        }
+    }
+
+    fn go_on(&mut self, seen: &Seen, at: Duration) -> Option<Act> {
+        match self.stage {
+            Stage::Agreeing => self.agree(seen, at),
+            Stage::Awaiting => self.wait(seen, at),
+            Stage::Staying if at - self.since >= self.script.stay => {
+                self.enter(Stage::Returning, at);
+                self.go_on(seen, at)
+            }
+            Stage::Returning => self.return_all(seen, at),
+            Stage::MovingBack => self.move_back(seen, at),
+            Stage::Settling if at - self.since >= self.script.stay => {
+                self.end(self.passed(), at);
+                None
+            }
+            Stage::Staying | Stage::Settling | Stage::Restoring { .. } | Stage::Over => None,
+        }
+    }
+
+    fn enter(&mut self, stage: Stage, at: Duration) {
+        (self.stage, self.since) = (stage, at);
+    }
+
+    fn agree(&mut self, seen: &Seen, at: Duration) -> Option<Act> {
+        let mut silent = self.script.carriers.iter().filter(|member| seen.answer(member).is_none());
+        let is_early = self.script.mode == DrillMode::Switchover && at < self.script.baseline;
+        if silent.next().is_none() && !is_early {
+            self.has_begun = true;
+            self.enter(Stage::Awaiting, at);
+            return match self.script.mode {
+                DrillMode::Switchover => {
+                    let to = self.script.to.clone();
+                    self.note(at, "drill", format!("requests a switchover to {}", target(&to)));
+                    Some(Act::Move(to))
+                }
+                _ => self.go_on(seen, at),
+            };
+        }
+        None
+    }
+
+    /// Waits for what the order brings about.
+    fn wait(&mut self, seen: &Seen, at: Duration) -> Option<Act> {
+        if self.script.mode == DrillMode::Rehearse {
+            return self.wait_for_rehearsal(seen, at);
+        }
+        let leader = seen.leader.as_ref().filter(|leader| leader.is_ready)?;
+        if leader.term > self.leader.term {
+            self.took_over(leader, seen, at, false);
+            self.enter(Stage::Staying, at);
+            return self.go_on(seen, at);
+        }
+        let is_killed = self.script.mode == DrillMode::KillJob
+            && self.script.carriers.iter().all(|member| seen.has_reached(member, DrillState::Ended));
+        // Where its process could not be read before, it can't be told from the one that was killed.
+        let is_ready = self.script.process.is_none()
+            || seen.ready_process.is_some_and(|process| Some(process) != self.script.process);
+        if is_killed && is_ready {
+            self.restarted = Some((self.fault_at(seen).unwrap_or(self.since), at));
+            let what = "the job is ready again".to_owned();
+            self.note(at, leader.who.member.as_str(), what);
+            self.enter(Stage::Staying, at);
+        }
+        None
+    }
+
+    fn wait_for_rehearsal(&mut self, seen: &Seen, at: Duration) -> Option<Act> {
+        let member = self.script.carriers.first()?.clone();
+        let answer = seen.answer(&member)?;
+        let took = |from, to| {
+            let (from, to) = (answer.step(from)?, answer.step(to)?);
+            Some(in_words(Duration::from_millis(to.after_ms.saturating_sub(from.after_ms))))
+        };
+        if answer.step(DrillState::Ended).is_some() {
+            let result = match took(DrillState::Started, DrillState::Ready) {
+                Some(took) => (
+                    Outcome::Passed,
+                    format!(
+                        "{member} started the job without a token, which was ready after {took}, and stopped it"
+                    ),
+                ),
+                None => (Outcome::Failed, format!("{member} started the job, which was not ready")),
+            };
+            self.end(result, at);
+        }
+        None
+    }
+
+    fn took_over(&mut self, leader: &Leader, seen: &Seen, at: Duration, is_back: bool) {
+        let begun = self.changes.last().map_or(Duration::ZERO, |change| change.ready_at);
+        self.changes.push(Change {
+            from: self.leader.who.clone(),
+            to: leader.who.clone(),
+            term: leader.term,
+            is_back,
+            at: if is_back { self.since } else { self.fault_at(seen).unwrap_or(self.since).max(begun) },
+            ready_at: at,
+            decided: seen.decision.clone().filter(|decided| decided.term == leader.term),
+        });
+        self.leader = leader.clone();
+    }
+
+    /// When the fault happened, by the first member that reports it.
+    fn fault_at(&self, seen: &Seen) -> Option<Duration> {
+        if self.script.mode == DrillMode::Switchover {
+            return None;
+        }
+        let answers = seen.answers.iter().filter(|answer| self.script.carriers.contains(&answer.member));
+        let started =
+            answers.filter_map(|answer| Some(answer.unix_ms(answer.step(DrillState::Started)?.after_ms)));
+        started.min().map(|unix_ms| self.after(unix_ms))
+    }
+
+    fn after(&self, unix_ms: u64) -> Duration {
+        Duration::from_millis(unix_ms.saturating_sub(self.script.started_ms))
+    }
+
+    /// Waits until the members that were killed or cut off are back.
+    fn return_all(&mut self, seen: &Seen, at: Duration) -> Option<Act> {
+        let Script { mode, carriers, from, .. } = &self.script;
+        let leave = matches!(mode, DrillMode::KillWorker | DrillMode::CutSite);
+        let is_away = |member: &&MemberId| {
+            !seen.has_reached(member, DrillState::Ended) || !seen.members.contains(*member)
+        };
+        if leave && carriers.iter().any(|member| is_away(&member)) {
+            return None;
+        }
+        if !self.script.back || self.leader.who.member == from.who.member {
+            self.end(self.passed(), at);
+            return None;
+        }
+        let member = from.who.member.clone();
+        // It has just come back.
+        if !seen.members.contains(&member) {
+            return None;
+        }
+        self.enter(Stage::MovingBack, at);
+        self.note(at, "drill", format!("requests the switchover back to {member}"));
+        Some(Act::Move(Target::Member(member)))
+    }
+
+    fn move_back(&mut self, seen: &Seen, at: Duration) -> Option<Act> {
+        let leader = seen.leader.as_ref().filter(|leader| leader.is_ready)?;
+        if leader.term > self.leader.term {
+            self.took_over(leader, seen, at, true);
+            self.enter(Stage::Settling, at);
+        }
+        None
+    }
+
+    fn passed(&self) -> (Outcome, String) {
+        let before = &self.script.from.who;
+        let sentence = match (&self.changes[..], self.script.mode) {
+            ([], _) => format!("{before} restarted the job, and leads on"),
+            ([first], _) => format!("{} took over from {before}", first.to),
+            ([first, ..], _) => format!("{} took over from {before}, and the job was moved back", first.to),
+        };
+        (Outcome::Passed, sentence)
+    }
+
+    fn end(&mut self, (outcome, sentence): (Outcome, String), at: Duration) {
+        self.note(at, "drill", format!("{outcome}: {sentence}"));
+        self.result = Some((outcome, sentence));
+        self.enter(Stage::Over, at);
+    }
+
+    /// Why the drill has left the plan, if it has.
+    fn left_plan(&self, seen: &Seen, at: Duration) -> Option<String> {
+        let Script { limit, agree_within, carriers, .. } = &self.script;
+        if let Some(signal) = seen.signals.first() {
+            return Some(format!("the command received {signal}"));
+        }
+        if let Some(obstacle) = &seen.obstacle {
+            return Some(obstacle.clone());
+        }
+        if !seen.is_ordered {
+            return Some("another command has withdrawn the order".to_owned());
+        }
+        for member in carriers {
+            let last = seen.answer(member).and_then(|answer| answer.steps.last());
+            let failed = last.filter(|step| matches!(step.state, DrillState::Refused | DrillState::Failed));
+            if let Some(step) = failed {
+                let what = if step.state == DrillState::Refused { "refuses" } else { "fails" };
+                return Some(format!("{member} {what}: {}", step.reason.as_deref().unwrap_or("no reason")));
+            }
+        }
+        if let Some(why) = self.wrong_leader(seen) {
+            return Some(why);
+        }
+        if let Some(failure) = seen.request.as_ref().and_then(RequestState::failure)
+            && matches!(self.stage, Stage::Awaiting | Stage::MovingBack)
+        {
+            return Some(format!("the switchover was not carried out: {failure}"));
+        }
+        if self.stage == Stage::Agreeing && at >= *agree_within {
+            let silent: Vec<_> = carriers.iter().filter(|member| seen.answer(member).is_none()).collect();
+            let silent: Vec<_> = silent.into_iter().map(MemberId::as_str).collect();
+            let within = in_words(*agree_within);
+            return Some(format!(
+                "{} did not answer within {within}; its worker may have an earlier release",
+                silent.join(", ")
+            ));
+        }
+        (at >= *limit)
+            .then(|| format!("it was not over within {}: {}", in_words(*limit), self.waits_for(seen)))
+    }
+
+    fn waits_for(&self, seen: &Seen) -> String {
+        let is_away = |member: &&MemberId| !seen.has_reached(member, DrillState::Ended);
+        match self.stage {
+            Stage::Returning => {
+                let away = self.script.carriers.iter().filter(is_away).map(MemberId::as_str);
+                format!("{} did not come back", away.collect::<Vec<_>>().join(", "))
+            }
+            Stage::MovingBack => "the job was not moved back".to_owned(),
+            _ if self.script.mode == DrillMode::Rehearse => "the rehearsal did not end".to_owned(),
+            _ if self.script.mode == DrillMode::KillJob => "the job was not ready again".to_owned(),
+            _ => "no other member took over".to_owned(),
+        }
+    }
+
+    /// Why the leader is not the one that the plan expects now.
+    fn wrong_leader(&self, seen: &Seen) -> Option<String> {
+        let Script { to, mode, from, .. } = &self.script;
+        let is_expected =
+            |leader: &Leader| (leader.term, &leader.ballot) == (self.leader.term, &self.leader.ballot);
+        let moves = match self.stage {
+            Stage::Awaiting => *mode != DrillMode::Rehearse,
+            Stage::MovingBack => true,
+            _ => false,
+        };
+        match &seen.leader {
+            None if moves => None,
+            None => Some(format!("{} does not lead any more", self.leader.who)),
+            Some(leader) if is_expected(leader) => None,
+            Some(leader) if !moves => Some(format!("{} leads in term {}", leader.who, leader.term)),
+            Some(leader) => {
+                let Who { member, site } = &leader.who;
+                let is_target = match self.stage {
+                    Stage::MovingBack => *member == from.who.member,
+                    // The killed job's member may acquire leadership again.
+                    _ => fits(to, member, site),
+                };
+                let wanted = match self.stage {
+                    Stage::MovingBack => from.who.member.to_string(),
+                    _ => target(to),
+                };
+                (!is_target).then(|| format!("{} leads in term {}, not {wanted}", leader.who, leader.term))
+            }
+        }
+    }
+
+    fn abort(&mut self, why: String, seen: &Seen, at: Duration) -> Option<Act> {
+        self.note(at, "drill", format!("aborts: {why}"));
+        self.result = Some((Outcome::Aborted, why));
+        self.enter(Stage::Restoring { has_asked: false }, at);
+        self.restore(seen, at, false)
+    }
+
+    /// Withdraws what is pending, and moves the job back if that was the plan and nothing is against it.
+    fn restore(&mut self, seen: &Seen, at: Duration, has_asked: bool) -> Option<Act> {
+        let before = self.script.from.who.member.clone();
+        let is_hasty = seen.signals.len() > 1 || at - self.since >= RESTORE_WITHIN;
+        match (&seen.request, &seen.leader) {
+            _ if is_hasty => {}
+            (Some(RequestState::Pending), _) if !has_asked => return Some(Act::Withdraw),
+            (Some(RequestState::Pending | RequestState::Accepted { .. }), _) => return None,
+            (_, Some(leader)) if leader.who.member == before => {}
+            _ if has_asked => {}
+            (_, Some(leader)) if self.may_restore(seen) && leader.is_ready => {
+                self.note(at, "drill", format!("requests the switchover back to {before}"));
+                self.stage = Stage::Restoring { has_asked: true };
+                return Some(Act::Move(Target::Member(before)));
+            }
+            // Another member is about to lead.
+            (_, leader)
+                if self.may_restore(seen) && leader.as_ref().is_none_or(|leader| !leader.is_ready) =>
+            {
+                return None;
+            }
+            _ => {}
+        }
+        let (_, why) = self.result.take().unwrap_or((Outcome::Aborted, String::new()));
+        let job = match &seen.leader {
+            Some(leader) if leader.who.member == before && self.changes.is_empty() => {
+                "nothing was moved".to_owned()
+            }
+            Some(leader) if leader.who.member == before => format!("{before} leads again"),
+            Some(leader) => {
+                format!("{} leads; `dr-worker switchover --to {before}` moves the job back", leader.who)
+            }
+            None => "no member leads at the moment".to_owned(),
+        };
+        self.end((Outcome::Aborted, format!("{why}; {job}")), at);
+        None
+    }
+
+    fn may_restore(&self, seen: &Seen) -> bool {
+        self.script.back && seen.obstacle.is_none() && seen.members.contains(&self.script.from.who.member)
+    }
+
+    fn note(&mut self, at: Duration, who: &str, what: String) {
+        self.events.push(event(at, who, what));
+    }
+}
+
+#[cfg(test)]
+#[path = "course_tests.rs"]
+mod tests;

@@ -1,0 +1,422 @@
+//! `drill`: practises a failover, evaluates plans, and shows the reports.
+
+mod assembly;
+mod conduct;
+mod course;
+#[cfg(test)]
+mod golden;
+mod html;
+mod markdown;
+mod right;
+mod seen;
+mod shown;
+mod timeline;
+mod trace;
+
+use clap::{Args, Subcommand, ValueEnum};
+use election_core::{
+    MemberId, Paths, SiteId,
+    operator::Observer,
+    record::{DrillMode, Target},
+};
+use serde_json::json;
+
+use super::{
+    consent::Consent,
+    election::Operator,
+    output::{self, Output},
+};
+use crate::{
+    commands::drill::{
+        checks::{self, State, target},
+        gather::{Subject, gather},
+        report::{Check, Outcome, Report},
+        runs,
+    },
+    config::{DrillPlan, Sources},
+    error::{Error, ExitCode},
+    wall::{moment, unix_ms},
+};
+use conduct::Drill;
+
+/// `drill`
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(super) struct DrillArguments {
+    #[command(subcommand)]
+    verb: Option<DrillVerb>,
+    #[command(flatten)]
+    run: RunArguments,
+}
+
+#[derive(Debug, Subcommand)]
+enum DrillVerb {
+    /// Check whether a drill may run now; exit code 75 if not.
+    ///
+    /// By the plan, or by each plan of the configuration. It changes nothing.
+    Check(CheckArguments),
+    /// List the reports of drills.
+    List(ListArguments),
+    /// Show the report of a drill.
+    Show(ShowArguments),
+}
+
+#[derive(Debug, Args)]
+struct RunArguments {
+    /// What is practised [default: rehearse].
+    ///
+    /// rehearse starts the job on a standby member without a token, and stops it again; nothing is moved.
+    #[arg(long, value_name = "MODE", value_enum)]
+    mode: Option<Practice>,
+    /// Plan of the configuration: [drill.NAME].
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["mode", "job", "to", "to_site", "back"])]
+    plan: Option<String>,
+    /// Job [default: the only one].
+    #[arg(long, value_name = "JOB")]
+    job: Option<String>,
+    /// Member that takes over or rehearses.
+    #[arg(long, value_name = "MEMBER", conflicts_with = "to_site")]
+    to: Option<MemberId>,
+    /// Site that takes over or rehearses.
+    #[arg(long, value_name = "SITE")]
+    to_site: Option<SiteId>,
+    /// Move the job back at the end.
+    #[arg(long)]
+    back: bool,
+    /// Reason, for the records.
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    #[command(flatten)]
+    consent: Consent,
+}
+
+#[derive(Debug, Args)]
+struct CheckArguments {
+    /// Plan of the configuration: [drill.NAME] [default: all].
+    #[arg(long, value_name = "NAME")]
+    plan: Option<String>,
+}
+
+#[derive(Debug, Args)]
+struct ListArguments {
+    /// Job [default: the only one].
+    #[arg(long, value_name = "JOB")]
+    job: Option<String>,
+}
+
+#[derive(Debug, Args)]
+struct ShowArguments {
+    /// Id of the drill, as printed by `drill list`, or `last`.
+    #[arg(value_name = "RUN")]
+    run: String,
+    /// Format of the report [default: markdown].
+    #[arg(long, value_name = "FORMAT", value_enum)]
+    format: Option<Format>,
+    /// Job [default: the only one].
+    #[arg(long, value_name = "JOB")]
+    job: Option<String>,
+}
+
+/// The modes on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Practice {
+    /// Start the job on a standby member without a token.
+    Rehearse,
+    /// Move leadership as `switchover` does.
+    Switchover,
+    /// Kill the job's process on its leader.
+    KillJob,
+    /// Kill the leader's worker.
+    KillWorker,
+    /// Cut the workers of the leader's site off from ZooKeeper.
+    CutSite,
+}
+
+impl Practice {
+    const fn mode(self) -> DrillMode {
+        match self {
+            Self::Rehearse => DrillMode::Rehearse,
+            Self::Switchover => DrillMode::Switchover,
+            Self::KillJob => DrillMode::KillJob,
+            Self::KillWorker => DrillMode::KillWorker,
+            Self::CutSite => DrillMode::CutSite,
+        }
+    }
+}
+
+/// Formats of a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// One JSON object.
+    Json,
+    /// Markdown.
+    Markdown,
+    /// One HTML file, with the timeline drawn.
+    Html,
+}
+
+pub(super) async fn run(arguments: &DrillArguments, sources: &Sources, how: Output) -> Result<(), Error> {
+    let operator = Operator::connect(sources).await?;
+    let result = match &arguments.verb {
+        None => practise(&operator, &arguments.run, how).await,
+        Some(DrillVerb::Check(check)) => evaluate(&operator, check, how).await,
+        Some(DrillVerb::List(list)) => list_runs(&operator, list, how).await,
+        Some(DrillVerb::Show(show)) => show_run(&operator, show, how).await,
+    };
+    operator.close().await;
+    result
+}
+
+impl RunArguments {
+    /// The plan, with its name if it has one.
+    async fn plan(&self, operator: &Operator) -> Result<(Option<String>, DrillPlan), Error> {
+        if let Some(name) = &self.plan {
+            let plan = planned(operator, name)?;
+            return Ok((Some(name.clone()), plan));
+        }
+        let mode = self.mode.map_or(DrillMode::Rehearse, Practice::mode);
+        if self.back && mode == DrillMode::Rehearse {
+            return Err(Error::Usage("--back: a rehearsal moves nothing".to_owned()));
+        }
+        let to = match (&self.to, &self.to_site) {
+            (Some(member), _) => Target::Member(member.clone()),
+            (None, Some(site)) => Target::Site(site.clone()),
+            (None, None) => Target::Any,
+        };
+        let job = operator.one(self.job.as_deref()).await?;
+        Ok((None, DrillPlan { back: self.back, ..DrillPlan::unplanned(job, mode, to) }))
+    }
+}
+
+fn planned(operator: &Operator, name: &str) -> Result<DrillPlan, Error> {
+    let mut plans = operator.config.drills()?;
+    let known: Vec<_> = plans.keys().cloned().collect();
+    plans.remove(name).ok_or_else(|| {
+        let known = if known.is_empty() { "none is configured".to_owned() } else { known.join(", ") };
+        Error::Usage(format!("unknown plan {name}: there is no [drill.{name}]; plans: {known}"))
+    })
+}
+
+/// The state of the election that a plan is about, and the checks.
+async fn examine(
+    operator: &Operator,
+    paths: &Paths,
+    plan: &DrillPlan,
+    own_run: Option<&str>,
+) -> Result<(State, Vec<Check>), Error> {
+    let observer: Observer = operator.observer().await?;
+    let config = &operator.config;
+    let (policy, strategy) = (config.engine_of(&plan.job), config.policy_of(&plan.job).strategy());
+    let (root, workers) = (operator.root(), operator.workers());
+    let subject = Subject { root, paths, policy: &policy, strategy: &*strategy, workers };
+    let (snapshot, mut state) = gather(&observer, &subject, plan).await?;
+    if own_run.is_some() && state.present.conducted.as_deref() == own_run {
+        state.present.conducted = None;
+    }
+    let mut checks = checks::check(&state, plan);
+    if let Err(unknown) = check_names(operator, plan, &snapshot) {
+        checks.push(Check { name: "names".to_owned(), passed: false, sentence: unknown });
+    }
+    Ok((state, checks))
+}
+
+fn check_names(
+    operator: &Operator,
+    plan: &DrillPlan,
+    snapshot: &election_core::operator::Snapshot,
+) -> Result<(), String> {
+    match &plan.to {
+        Target::Site(site) => crate::commands::check_sites(operator, &plan.job, [site], snapshot, ""),
+        Target::Member(member) if snapshot.members.iter().all(|known| known.member != *member) => {
+            Err(format!("unknown member {member}"))
+        }
+        Target::Member(_) | Target::Any => Ok(()),
+    }
+}
+
+fn refused(checks: &[Check]) -> Result<(), Error> {
+    let failed: Vec<_> = checks.iter().filter(|check| !check.passed).collect();
+    if failed.is_empty() {
+        return Ok(());
+    }
+    let failed: Vec<_> = failed.iter().map(|check| format!("{}: {}", check.name, check.sentence)).collect();
+    Err(Error::NotNow(format!("the drill may not run now, and nothing was done: {}", failed.join("; "))))
+}
+
+async fn practise(operator: &Operator, arguments: &RunArguments, how: Output) -> Result<(), Error> {
+    let (name, plan) = arguments.plan(operator).await?;
+    let paths = operator.paths(&plan.job)?;
+    let (mut state, mut checks) = examine(operator, &paths, &plan, None).await?;
+    if state.present.conducted.is_none() && !state.present.interrupted().is_empty() {
+        right::end_interrupted(operator, &paths, &state).await?;
+        (state, checks) = examine(operator, &paths, &plan, None).await?;
+    }
+    drop(state);
+    refused(&checks)?;
+    approve(arguments.consent, name.as_deref(), &plan)?;
+
+    let run = format!("d-{}", moment(unix_ms()).replace(['-', ':'], ""));
+    right::lock(operator, &paths, &run).await?;
+    let result = conducted(operator, arguments, name.as_deref(), &plan, &paths, run).await;
+    right::unlock(operator, &paths).await;
+    let (report, has_begun) = result?;
+    match how {
+        Output::Json => output::print_json(&report)?,
+        Output::Pretty => output::print_text(&shown::summary(&report))?,
+    }
+    match report.outcome {
+        Outcome::Passed => Ok(()),
+        outcome => {
+            let message = format!("drill {} {outcome}: {}", report.run, report.sentence);
+            // Where the members have not agreed, nothing has happened.
+            let code = if has_begun { ExitCode::Failed } else { ExitCode::NotNow };
+            Err(Error::Reported(code, message))
+        }
+    }
+}
+
+/// Once no other command can begin one.
+async fn conducted(
+    operator: &Operator,
+    arguments: &RunArguments,
+    name: Option<&str>,
+    plan: &DrillPlan,
+    paths: &Paths,
+    run: String,
+) -> Result<(Report, bool), Error> {
+    // The operator may have taken a while to approve it.
+    let (state, checks) = examine(operator, paths, plan, Some(&run)).await?;
+    refused(&checks)?;
+    for Check { name, sentence, .. } in &checks {
+        output::print_progress(format_args!("check {name}: {sentence}"));
+    }
+    let reason = arguments.reason.clone();
+    let drill = Drill { operator, paths, plan, name, reason, checks, state };
+    drill.conduct(run).await
+}
+
+fn approve(consent: Consent, name: Option<&str>, plan: &DrillPlan) -> Result<(), Error> {
+    let DrillPlan { job, mode, .. } = plan;
+    let what = format!("{} of {job}, target {}", mode.as_str(), target(&plan.to));
+    if plan.approval {
+        return consent.approve(&format!("the drill {} ({what})", name.unwrap_or_default()), job);
+    }
+    let danger = match mode {
+        DrillMode::Rehearse => return Ok(()),
+        DrillMode::Switchover => "the job moves",
+        DrillMode::KillJob => "the job is killed on its leader",
+        DrillMode::KillWorker => "the leader's worker is killed",
+        DrillMode::CutSite => "all workers of the leader's site are cut off from ZooKeeper",
+        DrillMode::Unknown => "what this program does not know",
+    };
+    consent.ask(&format!("drill: {what}: {danger}"))
+}
+
+async fn evaluate(operator: &Operator, arguments: &CheckArguments, how: Output) -> Result<(), Error> {
+    let mut plans: Vec<_> = match &arguments.plan {
+        Some(name) => vec![(Some(name.clone()), planned(operator, name)?)],
+        None => operator.config.drills()?.into_iter().map(|(name, plan)| (Some(name), plan)).collect(),
+    };
+    if plans.is_empty() {
+        let job = operator.one(None).await?;
+        plans = vec![(None, DrillPlan::unplanned(job, DrillMode::Switchover, Target::Any))];
+    }
+    let mut failed = Vec::new();
+    for (index, (name, plan)) in plans.iter().enumerate() {
+        let paths = operator.paths(&plan.job)?;
+        let (state, checks) = examine(operator, &paths, plan, None).await?;
+        let kept = runs::all(&operator.incarnation().await?, &paths).await?;
+        let proved = runs::last_success(&kept);
+        let passed = checks.iter().all(|check| check.passed);
+        if !passed {
+            failed.push(name.clone().unwrap_or_else(|| plan.job.clone()));
+        }
+        match how {
+            Output::Json => output::print_json(&json!({
+                "plan": name, "job": plan.job, "mode": plan.mode, "target": target(&plan.to), "at_ms": state.unix_ms,
+                "passed": passed, "checks": checks,
+                "last_success": proved.map(|report| json!({ "run": report.run, "ended_ms": report.ended_ms })),
+            }))?,
+            Output::Pretty => {
+                if index > 0 {
+                    output::print("")?;
+                }
+                output::print_text(&shown::checked(name.as_deref(), plan, &checks, proved))?;
+            }
+        }
+    }
+    if failed.is_empty() {
+        return Ok(());
+    }
+    let message = format!("may not run now: {}", failed.join(", "));
+    Err(Error::Reported(ExitCode::NotNow, message))
+}
+
+async fn list_runs(operator: &Operator, arguments: &ListArguments, how: Output) -> Result<(), Error> {
+    let job = operator.one(arguments.job.as_deref()).await?;
+    let paths = operator.paths(&job)?;
+    let incarnation = operator.incarnation().await?;
+    incarnation.barrier().await?;
+    let kept = runs::all(&incarnation, &paths).await?;
+    let present = runs::Present::read(&incarnation, &paths).await?;
+    let interrupted = present.interrupted();
+    for unreadable in kept.iter().filter_map(|kept| kept.as_ref().err()) {
+        output::print_warning(unreadable);
+    }
+    for run in &interrupted {
+        output::print_warning(format_args!(
+            "drill {run} was interrupted; the next `dr-worker drill` ends it"
+        ));
+    }
+    let reports: Vec<_> = kept.iter().flatten().collect();
+    match how {
+        Output::Json => {
+            let row = |report: &&Report| {
+                let Report { run, plan, mode, target, by, started_ms, ended_ms, outcome, sentence, .. } =
+                    report;
+                json!({
+                    "run": run, "plan": plan, "mode": mode, "target": target, "by": by, "started_ms": started_ms,
+                    "ended_ms": ended_ms, "outcome": outcome, "sentence": sentence, "from": report.from, "to": report.to,
+                    "outage_ms": report.outage_ms, "phases": report.phases,
+                })
+            };
+            let drills: Vec<_> = reports.iter().map(row).collect();
+            output::print_json(&json!({
+                "election": job, "drills": drills, "under_way": present.conducted, "interrupted": interrupted,
+            }))
+        }
+        Output::Pretty if reports.is_empty() => {
+            output::print_progress(format_args!("{job}: no drill yet"));
+            Ok(())
+        }
+        Output::Pretty => output::print(shown::table(&reports)),
+    }
+}
+
+async fn show_run(operator: &Operator, arguments: &ShowArguments, how: Output) -> Result<(), Error> {
+    let job = operator.one(arguments.job.as_deref()).await?;
+    let paths = operator.paths(&job)?;
+    let incarnation = operator.incarnation().await?;
+    incarnation.barrier().await?;
+    let names = runs::names(&incarnation, &paths).await?;
+    let run = match arguments.run.as_str() {
+        "last" => names.last().cloned().ok_or_else(|| Error::Failed(format!("{job}: no drill yet")))?,
+        run => run.to_owned(),
+    };
+    // The id would become part of a path.
+    let found = if names.contains(&run) { runs::read(&incarnation, &paths, &run).await? } else { None };
+    let report = match found {
+        Some(Ok(report)) => report,
+        Some(Err(unreadable)) => return Err(Error::Failed(unreadable)),
+        None => {
+            let message =
+                format!("{job}: there is no drill {run}; `dr-worker drill list` shows those that are kept");
+            return Err(Error::Failed(message));
+        }
+    };
+    match (arguments.format, how) {
+        (Some(Format::Json), _) | (None, Output::Json) => output::print_json(&report),
+        (Some(Format::Html), _) => output::print(html::page(&report).trim_end()),
+        (Some(Format::Markdown) | None, _) => output::print(markdown::report(&report).trim_end()),
+    }
+}

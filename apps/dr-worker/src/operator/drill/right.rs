@@ -1,0 +1,70 @@
+//! The exclusive right to conduct a drill of a job, and drills whose command has lost it.
+
+use election_core::{Paths, operator::drills};
+use zk_session::{CreateMode, OpError};
+
+use super::super::{election::Operator, output};
+use crate::{
+    commands::{
+        asker,
+        drill::{
+            checks::State,
+            report::{Event, Outcome},
+            runs,
+        },
+    },
+    error::Error,
+    wall::unix_ms,
+};
+
+/// The exclusive right to conduct a drill of a job: a znode of this session.
+pub(super) async fn lock(operator: &Operator, paths: &Paths, run: &str) -> Result<(), Error> {
+    let incarnation = operator.incarnation().await?;
+    let path = paths.drill_conductor();
+    incarnation.create_parents(&path).await?;
+    match incarnation.create(&path, run, CreateMode::Ephemeral).await {
+        Ok(_) => Ok(()),
+        Err(OpError::NodeExists { .. }) => {
+            Err(Error::NotNow("another drill is under way; `dr-worker drill list` shows it".to_owned()))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Gives that right up.
+pub(super) async fn unlock(operator: &Operator, paths: &Paths) {
+    if let Ok(incarnation) = operator.incarnation().await {
+        // It goes with the session otherwise.
+        let _ = incarnation.delete(&paths.drill_conductor(), None).await;
+    }
+}
+
+/// Ends the drills whose command is lost, and says so.
+pub(super) async fn end_interrupted(operator: &Operator, paths: &Paths, state: &State) -> Result<(), Error> {
+    for run in state.present.interrupted() {
+        drills::end(&operator.session, paths, &run).await?;
+        let kept = runs::read(&operator.incarnation().await?, paths, &run).await?;
+        let mut by = String::new();
+        if let Some(Ok(mut report)) = kept
+            && report.outcome == Outcome::Running
+        {
+            by = format!(", of {}", report.by);
+            let now_ms = unix_ms();
+            let leads = match state.leader() {
+                Some(leader) => format!("{} of site {} leads", leader.member, leader.site),
+                None => "no member leads at the moment".to_owned(),
+            };
+            report.outcome = Outcome::Interrupted;
+            report.ended_ms = Some(now_ms);
+            report.sentence = format!("the command was lost; {} found and ended the drill; {leads}", asker());
+            let at_ms = now_ms.saturating_sub(report.started_ms);
+            let what = format!("found without its command, and ended by {}", asker());
+            report.timeline.push(Event { at_ms, who: "drill".to_owned(), what });
+            runs::write(&operator.session, paths, &report).await?;
+        }
+        output::print_warning(format_args!(
+            "drill {run}{by} was interrupted: its command is lost. It is ended now"
+        ));
+    }
+    Ok(())
+}

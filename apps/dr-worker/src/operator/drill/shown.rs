@@ -1,0 +1,126 @@
+//! Drills as text on a terminal.
+
+use owo_colors::OwoColorize as _;
+
+use super::super::{
+    output::{self, Accent, span},
+    table::Column,
+};
+use crate::{
+    commands::drill::{
+        checks::target,
+        report::{Check, Outcome, Report, Who},
+    },
+    config::DrillPlan,
+    wall::moment,
+};
+
+/// The outcome of a drill that has just ended.
+pub(super) fn summary(report: &Report) -> String {
+    let mut lines = vec![format!("{} {}: {}", "drill".bold(), report.run, outcome(report.outcome))];
+    lines.push(format!("  {}", report.sentence));
+    let phases =
+        report.phases.all().into_iter().filter_map(|(name, ms)| Some(format!("{name} {}", span(ms?))));
+    let phases: Vec<_> = phases.collect();
+    if !phases.is_empty() {
+        lines.push(format!("  phases: {}", phases.join(", ")));
+    }
+    for probed in &report.probes {
+        let seen = match probed.outage_ms {
+            0 => "no outage".to_owned(),
+            longest => format!("an outage of {}", span(longest)),
+        };
+        lines.push(format!(
+            "  probes of {}: {seen} ({} probes, {} failed)",
+            probed.who, probed.found.count, probed.found.failed
+        ));
+    }
+    if report.probes.is_empty() {
+        let outage = report.outage_ms.map(|ms| format!("by the records an outage of {}; ", span(ms)));
+        let (outage, job) = (outage.unwrap_or_default(), &report.job);
+        lines.push(format!(
+            "  {outage}no site probed the service: set job.{job}.drill.probe to have it probed"
+        ));
+    }
+    for objective in &report.objectives {
+        let reached = if objective.passed { "reached" } else { "missed" };
+        lines.push(format!("  {}: {reached}: {}", objective.name, objective.sentence));
+    }
+    lines.push(format!("  report: dr-worker drill show {} --job {} --format html", report.run, report.job));
+    lines.join("\n")
+}
+
+/// A plan, evaluated.
+pub(super) fn checked(
+    name: Option<&str>,
+    plan: &DrillPlan,
+    checks: &[Check],
+    proved: Option<&Report>,
+) -> String {
+    let what = format!("{} of {}, target {}", plan.mode.as_str(), plan.job, target(&plan.to));
+    let may = if checks.iter().all(|check| check.passed) { "may run now" } else { "may not run now" };
+    let title = name.map_or_else(|| what.clone(), |name| format!("{name}: {what}"));
+    let mut lines = vec![format!("{}: {may}", title.bold())];
+    lines.extend(checks.iter().map(|Check { name, passed, sentence }| {
+        let mark = if *passed { "ok    ".to_owned() } else { "FAILED".red().to_string() };
+        format!("  {mark}  {name}: {sentence}")
+    }));
+    lines.push(match proved.and_then(|report| Some((report, report.ended_ms?))) {
+        Some((report, at_ms)) => {
+            format!("  last proved at {}, by {} ({})", moment(at_ms), report.run, report.mode.as_str())
+        }
+        None => "  never proved".to_owned(),
+    });
+    lines.join("\n")
+}
+
+/// The reports that are kept.
+pub(super) fn table(reports: &[&Report]) -> String {
+    let rows: Vec<_> = reports
+        .iter()
+        .map(|report| {
+            let who =
+                |who: &Option<Who>| who.as_ref().map_or_else(|| "-".to_owned(), |who| who.member.to_string());
+            let cells = vec![
+                report.run.clone(),
+                report.mode.as_str().to_owned(),
+                report.outcome.to_string(),
+                who(&report.from),
+                who(&report.to),
+                report.outage_ms.map_or_else(|| "-".to_owned(), span),
+                report.plan.clone().unwrap_or_else(|| "-".to_owned()),
+                report.by.clone(),
+                report.sentence.clone(),
+            ];
+            (cells, accent(report.outcome))
+        })
+        .collect();
+    let columns = [
+        Column::key("RUN"),
+        Column::key("MODE"),
+        Column::key("OUTCOME"),
+        Column::detail("FROM", 1),
+        Column::detail("TO", 1),
+        Column::detail("OUTAGE", 1),
+        Column::detail("PLAN", 0),
+        Column::detail("BY", 0),
+        Column::detail("RESULT", 2),
+    ];
+    output::table(&columns, &rows)
+}
+
+const fn accent(outcome: Outcome) -> Accent {
+    match outcome {
+        Outcome::Passed => Accent::Good,
+        Outcome::Failed | Outcome::Aborted | Outcome::Interrupted => Accent::Bad,
+        Outcome::Running | Outcome::Unknown => Accent::None,
+    }
+}
+
+fn outcome(outcome: Outcome) -> String {
+    match accent(outcome) {
+        Accent::Good => outcome.as_str().green().to_string(),
+        Accent::Bad => outcome.as_str().red().to_string(),
+        _ => outcome.as_str().to_owned(),
+    }
+}
