@@ -47,12 +47,10 @@ pub(crate) enum Error {
     Unreachable(String),
     /// A bug.
     Internal(String),
-    /// The result is printed, and explains this exit code.
+    /// The result is printed, and explains this exit code; the text sums it up.
     Reported(ExitCode, String),
     /// It may succeed later, or is still in progress.
     NotNow(String),
-    /// The printed result tells what is wrong; only the exit code is left.
-    Reported(ExitCode),
     /// The configuration can't be used.
     Config(Problems),
     /// The value of one key can't be used on this node, at this time.
@@ -74,7 +72,6 @@ impl Error {
             Self::Internal(_) => ExitCode::Internal,
             Self::Reported(code, _) => *code,
             Self::NotNow(_) => ExitCode::NotNow,
-            Self::Reported(code) => *code,
             Self::Config(_) | Self::Setting { .. } => ExitCode::Config,
         }
     }
@@ -100,7 +97,6 @@ impl fmt::Display for Error {
             | Self::Internal(message)
             | Self::Reported(_, message)
             | Self::NotNow(message) => f.write_str(message),
-            Self::Reported(_) => f.write_str("see the report"),
             Self::Config(problems) => problems.fmt(f),
             Self::Setting { key, message } => write!(f, "{key}: {message}"),
         }

@@ -340,8 +340,7 @@ pub(crate) fn main(registry: &Registry) -> ExitCode {
         Ok(Err(error)) => Some(error),
         Err(_) => Some(Error::Internal("this is a bug; the line above describes it".to_owned())),
     };
-    // A report is printed already.
-    if let Some(error) = error.as_ref().filter(|error| !matches!(error, Error::Reported(_))) {
+    if let Some(error) = &error {
         if usual == Usual::Daemon {
             systemd::report_failure(&mask(&error.to_string()));
         }

@@ -63,13 +63,14 @@ impl Examined {
     /// The exit code.
     fn verdict(&self, strict: bool) -> Result<(), Error> {
         let has = |severity| self.report.has(severity);
-        let code = match () {
-            () if self.is_unreachable => ExitCode::Unreachable,
-            () if has(Severity::Error) => ExitCode::Failed,
-            () if strict && (has(Severity::Warning) || has(Severity::Unknown)) => ExitCode::Failed,
+        let (code, why) = match () {
+            () if self.is_unreachable => (ExitCode::Unreachable, "ZooKeeper was not reached"),
+            () if has(Severity::Error) => (ExitCode::Failed, "there are errors"),
+            () if strict && has(Severity::Warning) => (ExitCode::Failed, "there are warnings"),
+            () if strict && has(Severity::Unknown) => (ExitCode::Failed, "not everything could be checked"),
             () => return Ok(()),
         };
-        Err(Error::Reported(code))
+        Err(Error::Reported(code, format!("{why}: see the report")))
     }
 }
 

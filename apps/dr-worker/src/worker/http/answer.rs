@@ -37,9 +37,7 @@ pub(super) fn failed(error: &Error) -> Response {
         Error::Usage(_) => StatusCode::BAD_REQUEST,
         Error::Failed(_) | Error::NotNow(_) | Error::Reported(..) => StatusCode::CONFLICT,
         Error::Unreachable(_) => StatusCode::SERVICE_UNAVAILABLE,
-        Error::Internal(_) | Error::Config(_) | Error::Setting { .. } | Error::Reported(_) => {
-            StatusCode::INTERNAL_SERVER_ERROR
-        }
+        Error::Internal(_) | Error::Config(_) | Error::Setting { .. } => StatusCode::INTERNAL_SERVER_ERROR,
     };
     let why = error.to_string();
     let why = mask(&why);
