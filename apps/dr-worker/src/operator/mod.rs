@@ -159,7 +159,7 @@ enum Verb {
     ///
     /// Or with other settings, which `--set` gives.
     Simulate(simulate::SimulateArguments),
-    /// Practise a failover, and report what happened and how long it took.
+    /// Practise a failover, and report how long it took.
     ///
     /// It checks first whether it may; exit code 75 and nothing happens if not, 1 if it failed, missed an objective or was
     /// aborted.
