@@ -166,7 +166,7 @@ enum Verb {
     /// Run it on each node, with the worker's configuration and as its user. It changes nothing. Exit code 1 if it finds an
     /// error, 69 if ZooKeeper can't be reached; the report is printed nevertheless.
     Doctor(doctor::DoctorArguments),
-    /// Practise a failover, and report what happened and how long it took.
+    /// Practise a failover, and report how long it took.
     ///
     /// It checks first whether it may; exit code 75 and nothing happens if not, 1 if it failed, missed an objective or was
     /// aborted.

@@ -65,8 +65,10 @@ enum DrillVerb {
 struct RunArguments {
     /// What is practised [default: rehearse].
     ///
-    /// rehearse starts the job on a standby member without a token, and stops it again; nothing is moved.
-    #[arg(long, value_name = "MODE", value_enum)]
+    /// rehearse: a standby member starts the job without a token, and stops it again; nothing is moved. switchover: the
+    /// job moves. kill-job: its process is killed. kill-worker: the leader's worker is killed. cut-site: the workers of the
+    /// leader's site are cut off from ZooKeeper for a time.
+    #[arg(long, value_name = "MODE", value_enum, hide_possible_values = true)]
     mode: Option<Practice>,
     /// Plan of the configuration: [drill.NAME].
     #[arg(long, value_name = "NAME", conflicts_with_all = ["mode", "job", "to", "to_site", "back"])]
@@ -109,8 +111,8 @@ struct ShowArguments {
     /// Id of the drill, as printed by `drill list`, or `last`.
     #[arg(value_name = "RUN")]
     run: String,
-    /// Format of the report [default: markdown].
-    #[arg(long, value_name = "FORMAT", value_enum)]
+    /// Format: json, markdown or html [default: markdown].
+    #[arg(long, value_name = "FORMAT", value_enum, hide_possible_values = true)]
     format: Option<Format>,
     /// Job [default: the only one].
     #[arg(long, value_name = "JOB")]
