@@ -1,5 +1,5 @@
 #!/bin/sh -u
-# job.orders.fence on ONE machine: kills what is left of the former leader's PostgreSQL. It stands for a power switch, and is for
+# job.orders.fence on ONE machine: kills what is left of the former leader's PostgreSQL. It takes the place of a power switch, and is for
 # tests and first looks: on two hosts it proves nothing. docs/fencing.md has commands for those.
 #
 #   fence.sh BASE     the data directory of each member is BASE/MEMBER/data

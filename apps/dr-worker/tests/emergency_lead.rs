@@ -101,7 +101,7 @@ fn a_node_leads_without_zookeeper_and_returns_once_the_tokens_are_raised() {
     let server = node.own.server();
     node.own.runtime.block_on(server.stop(0)).expect("it runs");
 
-    // What is wrong on the command line is told before ZooKeeper is asked.
+    // What is wrong on the command line is reported before ZooKeeper is asked.
     node.says(&["emergency-lead"]).assert(64, &["--i-accept-split-brain"]);
     node.says(&LEAD[..2]).assert(64, &[&format!("--fenced '{FENCED}'")]);
     node.says(&[&LEAD[..], &["yes"]].concat()).assert(64, &[FENCED]);

@@ -226,7 +226,7 @@ impl Course {
         }
         let is_killed = self.script.mode == DrillMode::KillJob
             && self.script.carriers.iter().all(|member| seen.has_reached(member, DrillState::Ended));
-        // Where its process could not be read before, it can't be told from the one that was killed.
+        // Where its process could not be read before, it can't be distinguished from the one that was killed.
         let is_ready = self.script.process.is_none()
             || seen.ready_process.is_some_and(|process| Some(process) != self.script.process);
         if is_killed && is_ready {
