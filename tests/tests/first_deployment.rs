@@ -1,5 +1,5 @@
-//! docs/first-deployment.md, typed line by line: from the Debian package to a job that fails over, on two nodes with a real
-//! system manager each.
+//! docs/first-deployment.md and docs/tutorial.md, typed line by line: from the Debian package to a job that fails over, and to a
+//! passed drill, on two nodes with a real system manager each.
 #![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
 
 use std::fs;
@@ -11,6 +11,9 @@ use e2e::{SOON, Step, Terminal, can_run, debian_package, kill_pid, own_ensemble,
 use zk_testkit::{Ensemble, Host, Network};
 
 const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/first-deployment.md");
+
+/// What follows on the same nodes.
+const TUTORIAL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/tutorial.md");
 
 /// The most commands that the document may need.
 const TEN: usize = 10;
@@ -152,8 +155,8 @@ impl Drop for Node {
     }
 }
 
-fn document() -> Vec<Step> {
-    steps(&fs::read_to_string(DOCUMENT).unwrap())
+fn document(path: &str) -> Vec<Step> {
+    steps(&fs::read_to_string(path).unwrap())
 }
 
 /// The names of the servers and of the nodes, as the document has them.
@@ -187,12 +190,12 @@ async fn take(step: &Step, nodes: &mut [Node]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_first_deployment_fails_over_after_ten_commands() {
+async fn the_first_deployment_fails_over_after_ten_commands_and_a_drill_passes() {
     let tools = ["apt-get", "dpkg", "dpkg-deb", "dpkg-shlibdeps", "gzip", "systemctl", "systemd-sysusers"];
     if !can_run(&tools, true) || !Network::available_or_skip() {
         return;
     }
-    let steps = document();
+    let steps = document(DOCUMENT);
     assert_eq!(steps.len(), TEN, "the document promises ten commands");
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().to_owned();
@@ -208,7 +211,7 @@ async fn the_first_deployment_fails_over_after_ten_commands() {
     for (name, host) in &known {
         nodes.push(Node::boot(name, host, &dir.path().join(name), &files, &package).await);
     }
-    for step in &steps {
+    for step in steps.iter().chain(&document(TUTORIAL)) {
         take(step, &mut nodes).await;
     }
     for node in &mut nodes {

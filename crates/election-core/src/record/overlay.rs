@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::format::{VERSION, shorten};
+use super::format::shorten;
 
 /// A change of the configuration of a job that all members of its election apply, in `config`. The versions before are
 /// below it.
@@ -28,6 +28,7 @@ impl Overlay {
     /// The longest text, in bytes.
     pub const MAX_TEXT: usize = 16 * 1024;
 
+    #[cfg(feature = "runtime")]
     pub(crate) fn new(version: u64, text: &str, by: &str, at_ms: u64, reason: Option<&str>) -> Self {
         let shortened = |text: &str| {
             let mut text = text.to_owned();
@@ -35,7 +36,7 @@ impl Overlay {
             text
         };
         let (by, reason) = (shortened(by), reason.map(shortened));
-        Self { v: VERSION, version, text: text.to_owned(), by, at_ms, reason }
+        Self { v: super::format::VERSION, version, text: text.to_owned(), by, at_ms, reason }
     }
 }
 

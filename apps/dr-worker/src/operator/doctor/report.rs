@@ -47,7 +47,10 @@ impl Report {
         let counts: Vec<_> = counts
             .iter()
             .filter(|(_, count)| *count > 0)
-            .map(|(severity, count)| format!("{count} {}", severity.as_str()))
+            .map(|(severity, count)| {
+                let s = if *count > 1 && *severity != Severity::Unknown { "s" } else { "" };
+                format!("{count} {}{s}", severity.as_str())
+            })
             .collect();
         match counts.as_slice() {
             [] => format!("no findings ({} checks)", self.checks),
