@@ -455,7 +455,7 @@ fn what_is_reported_is_sorted_and_counted() {
     );
     // Those of one check have one explanation.
     assert_eq!(text.matches("    why: ").count(), 3, "{text}");
-    assert!(text.ends_with(&format!("1 error, 2 warning, 1 note ({} checks)", CHECKS.len())), "{text}");
+    assert!(text.ends_with(&format!("1 error, 2 warnings, 1 note ({} checks)", CHECKS.len())), "{text}");
 }
 
 /// The table of docs/doctor.md. `UPDATE_DOCTOR=1 cargo test -p dr-worker --lib doctor` writes it.

@@ -2,10 +2,11 @@
 
 use std::{
     collections::BTreeMap,
+    net::IpAddr,
     time::{Duration, SystemTime},
 };
 
-use axum::http::StatusCode;
+use axum::http::{StatusCode, Uri};
 use election_core::record::MemberRecord;
 use futures_util::{StreamExt as _, stream};
 use serde_json::Value;
@@ -68,10 +69,37 @@ async fn ask(mut member: Member, workers: Option<&Workers>) -> Member {
         let body = timeout(WITHIN, axum::body::to_bytes(answer.into_body(), LONGEST)).await;
         let status: Option<Value> =
             body.ok().and_then(Result::ok).and_then(|body| serde_json::from_slice(&body).ok());
-        member.answers_as = Some(match status.as_ref().and_then(|status| status["member"].as_str()) {
-            Some(id) => id.to_owned(),
-            None => "another program".to_owned(),
-        });
+        let answers_as = status.as_ref().and_then(|status| status["member"].as_str());
+        let answers_as = answers_as.unwrap_or("another program").to_owned();
+        if answers_as != member.member && is_loopback(&url) {
+            // It is this host's.
+            member.unreachable = Some(format!("{url} is for its own host only"));
+            member.clock = None;
+        } else {
+            member.answers_as = Some(answers_as);
+        }
     }
     member
+}
+
+/// Whether each host has an own endpoint at this URL.
+fn is_loopback(url: &str) -> bool {
+    let uri: Option<Uri> = url.parse().ok();
+    let host = uri.as_ref().and_then(Uri::host).map(|host| host.trim_matches(['[', ']']));
+    host.is_some_and(|host| host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_loopback;
+
+    #[test]
+    fn a_url_of_each_host_names_none() {
+        for url in ["http://127.0.0.1:7080", "https://[::1]:7080", "http://localhost:7080"] {
+            assert!(is_loopback(url), "{url}");
+        }
+        for url in ["http://10.0.0.1:7080", "http://east-1:7080", "http://[fd00::1]:7080", "-"] {
+            assert!(!is_loopback(url), "{url}");
+        }
+    }
 }
