@@ -107,6 +107,7 @@ impl Stage {
         let by = Instant::now() + Duration::from_secs(3);
         while Instant::now() < by {
             assert_eq!(self.sessions(), 1, "the session was closed");
+            // Between two looks.
             std::thread::sleep(Duration::from_millis(20));
         }
     }
