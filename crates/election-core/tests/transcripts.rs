@@ -179,6 +179,7 @@ transcripts! {
     released_leader_first_in_line,
     successor_without_memory,
     repaired_restart,
+    order_read_late,
     overtaken_request,
     request_of_a_remembered_decision,
     refused_requests,

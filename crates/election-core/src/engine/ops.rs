@@ -111,7 +111,8 @@ pub(in crate::engine) enum Check {
     Leader(usize),
     Members,
     /// If a request is refused: an order that was given before the request may permit it.
-    Control,
+    /// With what was known of it as the read began.
+    Control(Option<Meta>),
 }
 
 /// A request that a decision begins, in its new state.

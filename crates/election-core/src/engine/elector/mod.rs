@@ -272,16 +272,21 @@ impl Elector {
                 match step {
                     IrreversibleStep::Refusal(_) if same => {
                         let request = Request::Get { path: paths.control() };
-                        perform(core, request, ElectorOp::Check(step, Check::Control));
+                        let check = Check::Control(core.reading.view.control.meta());
+                        perform(core, request, ElectorOp::Check(step, check));
                     }
                     IrreversibleStep::ForcedRemoval { .. } if same => self.checked = Some(step),
                     // The watch is about to report it.
                     _ => later(core, "the membership has changed and is being read"),
                 }
             }
-            (Check::Control, Outcome::Got(node)) => {
+            (Check::Control(known), Outcome::Got(node)) if core.reading.view.control.meta() == known => {
                 core.reading.view.control = Known::read(&paths.control(), node.as_ref());
                 self.checked = Some(step);
+            }
+            // The watch has reported it during this read, whose result can be older.
+            (Check::Control(_), Outcome::Got(_)) => {
+                later(core, "the standing orders have changed during the decision");
             }
             (_, outcome) => {
                 let why = format!("{outcome:?}");
