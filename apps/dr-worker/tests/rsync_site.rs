@@ -223,7 +223,16 @@ impl Pair {
         until("the job writes", || self.written().len() >= before + more);
     }
 
+    /// The age of a member's copy in seconds, as it has reported it.
+    fn lag(&self, member: &str) -> Option<u32> {
+        let list = self.stage.json(&["list"]);
+        let mut members = list["members"].as_array()?.iter();
+        members.find(|known| known["member"] == member)?["attributes"]["lag"].as_str()?.parse().ok()
+    }
+
     fn switchover(&self, to: &str) {
+        // It may be on standby before it has reported its lag, and is refused until then.
+        until("its lag is known", || self.lag(to).is_some());
         self.stage.operator(&["switchover", "--to", to, "--wait"]).assert(0, &[]);
     }
 }
@@ -319,14 +328,7 @@ fn a_site_whose_copy_is_too_old_leads_only_if_an_operator_accepts_the_loss() {
     let mut pair = Pair::start("/rsync-gate", 10);
     until("the west has a copy", || pair.west.text("current/marker").contains("state open"));
     pair.west.follow = None;
-    let lag = |list: &Value| {
-        let members = list["members"].as_array().cloned().unwrap_or_default();
-        members
-            .iter()
-            .find(|member| member["member"] == "west-1")
-            .and_then(|west| west["attributes"]["lag"].as_str()?.parse().ok())
-    };
-    until("the west lags behind", || lag(&pair.stage.json(&["list"])).is_some_and(|lag: u32| lag > 10));
+    until("the west lags behind", || pair.lag("west-1").is_some_and(|lag| lag > 10));
     pair.east.is_lost();
     until("no member may lead", || {
         let list = pair.stage.json(&["list"]);
@@ -334,7 +336,7 @@ fn a_site_whose_copy_is_too_old_leads_only_if_an_operator_accepts_the_loss() {
             && list["skipped"].to_string().contains("the limit is 10")
     });
     // The age does not grow while there is no leader that writes.
-    let age = lag(&pair.stage.json(&["list"]));
+    let age = pair.lag("west-1");
     let measured = |pair: &Pair| {
         let (_, text) = pair.west.worker().http("GET", "/metrics");
         let runs = text.lines().filter(|line| line.starts_with("dr_measurements_total{"));
@@ -343,7 +345,7 @@ fn a_site_whose_copy_is_too_old_leads_only_if_an_operator_accepts_the_loss() {
     // Longer than a step of the lag.
     let before = measured(&pair);
     until("the west has measured again", || measured(&pair) >= before + 4);
-    assert_eq!(lag(&pair.stage.json(&["list"])), age);
+    assert_eq!(pair.lag("west-1"), age);
     pair.stage.operator(&["failover", "--to", "west-1", "--accept-loss", "--wait"]).assert(0, &[]);
     let report = pair.west.last_takeover();
     assert!(report.contains("failover: PERHAPS INCOMPLETE"), "{report}");
