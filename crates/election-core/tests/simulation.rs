@@ -21,6 +21,7 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
     thread,
+    time::Duration,
 };
 
 use sim::{Kind, Summary};
@@ -144,6 +145,27 @@ fn every_promise_holds_in_every_run_of_the_queue() {
 #[test]
 fn every_promise_holds_in_every_run_of_the_single_place() {
     every_promise_holds(Kind::Single);
+}
+
+/// `NOISE_HOURS=24` is the long form.
+#[test]
+fn noise_moves_no_leader() {
+    let hours = number("NOISE_HOURS").unwrap_or(1);
+    let run = |hours, suspect_after| {
+        let total = sim::noise::run(1, hours, Duration::from_millis(suspect_after));
+        let total = total.unwrap_or_else(|violation| panic!("{violation:?}"));
+        println!(
+            "{hours} h, suspect_after {suspect_after} ms: {} probes lost, {} pauses and cuts, {} moves",
+            total.lost_probes,
+            total.noises,
+            total.terms - 1
+        );
+        total
+    };
+    let total = run(hours, 300);
+    assert_eq!((total.terms, total.suspected), (1, 0), "a leader that lives was replaced");
+    // The same noise is too much for a shorter one.
+    assert!(run(1, 100).suspected > 0, "the noise has lost its teeth");
 }
 
 fn every_promise_holds(kind: Kind) {

@@ -6,9 +6,10 @@ use super::bare;
 use crate::cargo::{self, cargo};
 
 /// The length of repeated tests, unless these variables are set.
-pub(super) const LONG: [(&str, &str); 10] = [
+pub(super) const LONG: [(&str, &str); 11] = [
     ("CROWD", "5000"),
     ("CUTS", "20"),
+    ("NOISE_HOURS", "24"),
     ("POSTGRES_MOVES", "20"),
     ("ROLLING_RESTARTS", "10"),
     ("UPGRADES", "100"),

@@ -311,7 +311,7 @@ impl Sim {
         }
     }
 
-    fn freeze(&mut self, host: usize, whole: bool, lasts: Millis) {
+    pub(super) fn freeze(&mut self, host: usize, whole: bool, lasts: Millis) {
         if self.hosts[host].process.is_some() && self.hosts[host].frozen.is_none() {
             self.hosts[host].frozen = Some(Frozen { since: self.now, whole });
             self.after(lasts, Due::Thaw(host));

@@ -10,6 +10,7 @@ mod guarded;
 mod host;
 mod job;
 mod network;
+pub(crate) mod noise;
 mod operator;
 mod probing;
 mod resource;
@@ -75,6 +76,8 @@ pub(crate) enum Due {
     Look,
     /// The members probe each other.
     Probe(usize),
+    /// A host pauses, or is not reached, for a moment.
+    Noise(usize),
     /// The ensemble is stopped, to be restored from this copy.
     Restore(Box<Ensemble>),
     /// The session of a member that has left is looked at, and closed.
@@ -132,6 +135,8 @@ pub(crate) struct Summary {
     pub(crate) upgrades: u64,
     pub(crate) led_on: u64,
     pub(crate) operations: u64,
+    pub(crate) noises: u64,
+    pub(crate) lost_probes: u64,
 }
 
 /// What went wrong, and when.
@@ -197,13 +202,13 @@ pub(crate) struct Sim {
 
 /// Runs one seed.
 pub(crate) fn run(kind: Kind, seed: u64, trace: bool) -> Result<Summary, Violation> {
-    Sim::new(kind, seed, trace).run()
+    let mut rng = Rng::with_seed(seed);
+    let settings = Settings::draw(kind, &mut rng);
+    Sim::with(settings, rng, trace).run_until(Millis::MAX)
 }
 
 impl Sim {
-    fn new(kind: Kind, seed: u64, trace: bool) -> Self {
-        let mut rng = Rng::with_seed(seed);
-        let settings = Settings::draw(kind, &mut rng);
+    fn with(settings: Settings, mut rng: Rng, trace: bool) -> Self {
         let mut hosts: Vec<_> =
             (0..settings.members).map(|number| new_host(number, &settings, &mut rng)).collect();
         if settings.twin {
@@ -265,8 +270,9 @@ impl Sim {
         sim
     }
 
-    fn run(mut self) -> Result<Summary, Violation> {
-        while let Some(((at, _), due)) = self.agenda.pop_first() {
+    /// Runs until the election has settled after its faults, or until this time.
+    fn run_until(mut self, end: Millis) -> Result<Summary, Violation> {
+        while let Some(((at, _), due)) = self.agenda.pop_first().filter(|((at, _), _)| *at < end) {
             self.now = at;
             self.dispatch(due);
             if let Some(violation) = self.violation {
@@ -348,6 +354,7 @@ impl Sim {
             Due::Calm => self.calm(),
             Due::Look => self.look(),
             Due::Probe(host) => self.probe(host),
+            Due::Noise(host) => self.noise(host),
             Due::Restore(copy) => self.stop_to_restore(copy),
             Due::Leftovers { host, session } => self.look_for_leftovers(host, session),
         }

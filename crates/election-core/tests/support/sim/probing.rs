@@ -56,7 +56,12 @@ impl Sim {
             return;
         }
         let others = (0..self.hosts.len()).filter(|other| *other != host);
-        let answering: BTreeSet<Ballot> = others.filter_map(|other| self.answers(host, other)).collect();
+        let mut answering: BTreeSet<Ballot> = others.filter_map(|other| self.answers(host, other)).collect();
+        if self.settings.lost_probes > 0.0 {
+            let all = answering.len();
+            answering.retain(|_| self.rng.f64() >= self.settings.lost_probes);
+            self.summary.lost_probes += (all - answering.len()) as u64;
+        }
         let mut unanswered = BTreeSet::new();
         for record in self.registered().into_values() {
             if record.member != self.hosts[host].member && !answering.contains(&record.ballot) {

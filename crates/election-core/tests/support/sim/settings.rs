@@ -249,6 +249,8 @@ pub(crate) struct Settings {
     pub(crate) twin: bool,
     /// How often members probe each other, where suspicion decides.
     pub(crate) probe_every: Option<Millis>,
+    /// How likely a probe gets no answer.
+    pub(crate) lost_probes: f64,
     /// The site that stays drained when all faults are mended.
     pub(crate) drained: Option<SiteId>,
     /// Whether 'at most one' is promised under these settings, suspicion apart.
@@ -393,6 +395,7 @@ impl Settings {
             loss: weight(rng) * 0.1,
             twin,
             probe_every: fast.then(|| rng.u64(20..400)),
+            lost_probes: 0.0,
             drained,
             exclusive,
         }
