@@ -188,9 +188,15 @@ async fn one_cut(ensemble: &Ensemble, follower: usize, observer: &Session, alone
             shown = false;
             continue;
         }
-        let told = soon("an answer after the end", answers.wait_for(|answered| *answered > expired)).await;
-        let told =
-            *told.unwrap_or_else(|_| panic!("run {run}, {driver}: {alone:?}: no answer after the end"));
+        let Ok(told) = soon("an answer after the end", answers.wait_for(|answered| *answered > expired))
+            .await
+            .map(|told| *told)
+        else {
+            // The driver gave the session up first.
+            println!("run {run}, {driver}: {alone:?}: no answer after the end");
+            shown = false;
+            continue;
+        };
         println!(
             "run {run}, server {follower}, {driver}: {alone:?}: an answer came {:?} after the end of its session",
             told.duration_since(expired)
@@ -234,7 +240,10 @@ async fn cut_off(ensemble: &Ensemble, [one, two, leader]: [usize; SERVERS], alon
     let cuts = cuts();
     let (mut shown, mut run) = (0, 0);
     while shown < cuts {
-        assert!(run < cuts + 5, "of {run} runs {shown} showed sessions that expired in time");
+        assert!(
+            run < cuts + 5,
+            "of {run} runs {shown} showed answers after the end of a session that expired in time"
+        );
         shown += usize::from(one_cut(ensemble, [one, two][run % 2], &observer, alone, run).await);
         run += 1;
     }
@@ -248,7 +257,7 @@ async fn a_lease_is_over_by_its_margin_before_the_ensemble_expires_the_session()
 }
 
 /// On servers that check access lists early, one that is cut off refuses deletions where the access list of the parent
-/// forbids them, and asks nobody. Each run shows such refusals on a session that has expired, so a refusal is no
+/// forbids them, and asks nobody. Each run that counts shows such refusals on a session that has expired, so a refusal is no
 /// acknowledgement of a heartbeat; and that leases end in time all the same, for heartbeats are answered by a quorum
 /// there, too.
 #[tokio::test]
