@@ -63,6 +63,13 @@ struct Block {
     text: String,
 }
 
+impl Block {
+    /// Whether its lines are typed here. Otherwise it is a file, is marked, or is typed by another test.
+    fn is_run(&self) -> bool {
+        self.head == "sh" && !self.text.starts_with("#!")
+    }
+}
+
 /// The blocks of each document, by its name.
 fn documents() -> BTreeMap<String, Vec<Block>> {
     let mut paths: Vec<_> =
@@ -174,14 +181,19 @@ fn is_in_reference(root: &str) {
     }
 }
 
-/// The commands of a document that are typed on a node: of two, east-1 leads.
+/// The commands of a document that are typed on a node of two. The job is not yet where they move it.
 fn run(name: &str, blocks: &[Block], root: &'static str) {
     let stage = Stage::new(root);
-    let settings = ["policy.min_tenure=0s"];
-    let east = stage.worker("east-1", "east", &settings);
-    until("east-1 leads", || leads(&east));
-    let west = stage.worker("west-1", "west", &settings);
-    until("west-1 is standby", || west.code("/standby") == 200);
+    let to_east = blocks.iter().any(|block| block.is_run() && block.text.contains("--to-site east"));
+    let sites = if to_east { ["west", "east"] } else { ["east", "west"] };
+    let order = format!("policy.sites={sites:?}");
+    // Room for the longest stop that a document configures.
+    let settings = [order.as_str(), "policy.min_tenure=0s", "zookeeper.session_timeout=10s"];
+    let members = sites.map(|site| format!("{site}-1"));
+    let first = stage.worker(&members[0], sites[0], &settings);
+    until("the first one leads", || leads(&first));
+    let second = stage.worker(&members[1], sites[1], &settings);
+    until("the second one is standby", || second.code("/standby") == 200);
 
     let here = stage.dir.path();
     for block in blocks.iter().filter(|block| block.head.starts_with("toml")) {
@@ -190,12 +202,12 @@ fn run(name: &str, blocks: &[Block], root: &'static str) {
             fs::write(here.join(file).with_extension("toml"), &block.text).unwrap();
         }
     }
-    let node = stage.worker_command("east-1", "east", &settings);
+    let node = stage.worker_command(&members[0], sites[0], &settings);
     let arguments: Vec<_> = node.get_args().map(|argument| argument.to_str().unwrap()).collect();
     let settings: Vec<_> = arguments.into_iter().filter(|argument| *argument != "--set").collect();
     let program = dr_worker();
     let programs = Path::new(program.get_program()).parent().unwrap();
-    for block in blocks.iter().filter(|block| block.head == "sh" && !block.text.starts_with("#!")) {
+    for block in blocks.iter().filter(|block| block.is_run()) {
         for line in block.text.lines() {
             let mut shell = Command::new("sh");
             for (name, value) in program.get_envs() {
@@ -217,13 +229,15 @@ fn run(name: &str, blocks: &[Block], root: &'static str) {
 
 #[test]
 fn the_commands_of_documents_run() {
-    let mut count = 0;
-    for (name, blocks) in documents() {
-        let is_run = |block: &Block| block.head == "sh" && !block.text.starts_with("#!");
-        if blocks.iter().any(is_run) {
-            run(&name, &blocks, format!("/{}", name.trim_end_matches(".md")).leak());
-            count += 1;
+    let documents = documents();
+    let run_here = documents.iter().filter(|(_, blocks)| blocks.iter().any(Block::is_run));
+    let run_here: Vec<_> = run_here.collect();
+    assert!(run_here.len() >= 4, "only {} documents have commands to run", run_here.len());
+    // A drill takes its time.
+    std::thread::scope(|scope| {
+        for (name, blocks) in run_here {
+            let root = format!("/{}", name.trim_end_matches(".md")).leak();
+            scope.spawn(|| run(name, blocks, root));
         }
-    }
-    assert!(count >= 4, "only {count} documents have commands to run");
+    });
 }

@@ -249,6 +249,8 @@ fn html(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+
     use super::*;
 
     fn below(directory: &Path, found: &mut BTreeSet<PathBuf>) -> anyhow::Result<()> {
@@ -281,6 +283,44 @@ mod tests {
     fn every_link_leads_to_something() -> anyhow::Result<()> {
         let problems = Book::read(cargo::root())?.problems()?;
         assert!(problems.is_empty(), "{}", problems.join("\n"));
+        Ok(())
+    }
+
+    /// The words after each `cargo xtask` of a text: up to the end of the code or of the line, or to a choice in brackets.
+    fn chores(text: &str) -> Vec<Vec<&str>> {
+        let lines = text.split("cargo xtask ").skip(1);
+        let lines = lines.filter_map(|rest| rest.split(['`', '#', '|', ')', '[', '\n']).next());
+        lines.map(words).collect()
+    }
+
+    /// The words of a line. What is between quotes is one word.
+    fn words(line: &str) -> Vec<&str> {
+        let parts = line.trim_end_matches(" -->").split('\'').enumerate();
+        let words = parts.flat_map(|(at, part)| match at % 2 {
+            0 => part.split_whitespace().collect(),
+            _ => vec![part],
+        });
+        words.collect()
+    }
+
+    #[test]
+    fn the_chores_that_documents_name_are_chores() -> anyhow::Result<()> {
+        let (book, mut wrong, mut count) = (Book::read(cargo::root())?, Vec::new(), 0);
+        for page in &book.pages {
+            let text = book.text(page)?;
+            for words in chores(&text) {
+                count += 1;
+                let parsed = crate::cli::Cli::try_parse_from(["xtask"].iter().chain(&words));
+                if let Err(error) = parsed {
+                    wrong.push(format!("{}: {}: {error}", page.display(), words.join(" ")));
+                }
+                let is_missing = |word: &&&str| word.ends_with(".rs") && !cargo::root().join(word).is_file();
+                let missing = words.iter().filter(is_missing);
+                wrong.extend(missing.map(|word| format!("{}: there is no {word}", page.display())));
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+        assert!(count > 50, "only {count} were found");
         Ok(())
     }
 
