@@ -51,6 +51,10 @@ pub(crate) enum Chore {
     Figures(FiguresArgs),
     /// Write what is made of dr-worker's list of metrics: the table in docs/metrics.md and the Grafana dashboard.
     Dashboard,
+    /// Build the documentation as a site, with mdBook, and print the path of its first page.
+    ///
+    /// The site needs no server and no other host. Fails if a link leads to nothing.
+    Book,
     /// Check the election engine in every order of events, with a bounded number of
     /// faults, and print the number of states.
     ///

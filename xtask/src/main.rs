@@ -1,9 +1,10 @@
-//! The chores of this workspace: `cargo xtask test | demo | dist | ensemble | bench | build-figures | figures | dashboard | model`.
+//! The chores of this workspace: `cargo xtask test | demo | dist | ensemble | bench | build-figures | figures | dashboard | book | model`.
 #![forbid(unsafe_code)]
 
 #[cfg(test)]
 mod architecture;
 mod bench;
+mod book;
 mod build_figures;
 mod cargo;
 mod cli;
@@ -59,6 +60,7 @@ async fn chore(chore: Chore) -> anyhow::Result<ExitCode> {
         Chore::BuildFigures(args) => build_figures::run(args.build).await,
         Chore::Figures(args) => figures::run(args.circles),
         Chore::Dashboard => dashboard::run().await,
+        Chore::Book => book::run().await,
         Chore::Model(args) => model::run(&args).await,
     }
 }

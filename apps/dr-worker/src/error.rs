@@ -30,6 +30,38 @@ pub(crate) enum ExitCode {
     Config = 78,
 }
 
+impl ExitCode {
+    /// All codes.
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Done,
+        Self::Failed,
+        Self::Usage,
+        Self::Unreachable,
+        Self::Internal,
+        Self::NotNow,
+        Self::Config,
+    ];
+
+    /// The meaning of a code in few words, as the help texts have it.
+    const fn meaning(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Failed => "carried out and failed",
+            Self::Usage => "bad usage",
+            Self::Unreachable => "ZooKeeper not reachable in time",
+            Self::Internal => "internal error",
+            Self::NotNow => "not now, try again",
+            Self::Config => "bad configuration",
+        }
+    }
+
+    /// All codes with their meanings, on one line.
+    pub(crate) fn summary() -> String {
+        let all = Self::ALL.map(|code| format!("{} {}", code as u8, code.meaning()));
+        format!("Exit codes: {}.", all.join("; "))
+    }
+}
+
 impl From<ExitCode> for std::process::ExitCode {
     fn from(code: ExitCode) -> Self {
         Self::from(code as u8)
@@ -183,6 +215,7 @@ impl From<OperatorError> for Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reference::compare;
 
     #[test]
     fn each_kind_of_failure_has_the_code_that_scripts_know() {
@@ -194,5 +227,40 @@ mod tests {
         assert_eq!(code(Error::NotNow(String::new())), 75);
         assert_eq!(code(Error::Setting { key: "node.id", message: String::new() }), 78);
         assert_eq!(code(ReadError::NoElection("/dr/x".into()).into()), 1);
+    }
+
+    const TITLE: &str = "# Exit codes
+
+The exit codes of all [commands](commands.md), of `dr-worker run` too. From 64 on they are those of `sysexits.h`. The reason is on
+standard error; with `--output json` it is also the object `error` on standard output. An error of an [HTTP endpoint](http.md) has
+the code of the command of the same name.
+
+| code | meaning | what to do |
+|---|---|---|
+";
+
+    #[test]
+    fn the_reference_has_each_exit_code() {
+        let rows = ExitCode::ALL.map(|code| {
+            let action = match code {
+                ExitCode::Done => "",
+                ExitCode::Failed => "read the reason: the request was refused, or what was asked did not come true",
+                ExitCode::Usage => "correct the command line; `dr-worker COMMAND --help` shows it",
+                ExitCode::Unreachable => {
+                    "check `zookeeper.connect`, and whether the servers have a quorum \
+                     ([docs/lost-quorum.md](../lost-quorum.md)); then try again"
+                }
+                ExitCode::Internal => "report it; the message is about a fault of the program",
+                ExitCode::NotNow => {
+                    "wait and try again, or look at the state with `dr-worker list`: the request may still be in progress"
+                }
+                ExitCode::Config => {
+                    "correct the file, line and key that are named; `dr-worker config check` reports all errors at once. \
+                     systemd does not start the worker again after it"
+                }
+            };
+            format!("| {} | {} | {action} |\n", code as u8, code.meaning())
+        });
+        compare("exit-codes.md", &format!("{TITLE}{}", rows.concat()));
     }
 }

@@ -32,6 +32,8 @@ mod mask;
 mod operator;
 mod private_file;
 mod program;
+#[cfg(test)]
+mod reference;
 mod rotating;
 mod signals;
 mod tls;

@@ -1,5 +1,8 @@
 //! Where an election keeps its znodes.
 
+#[cfg(test)]
+mod reference;
+
 use crate::ids::{Ballot, InvalidName, MemberId, check};
 
 /// The paths of one election, all under `<root>/<election>`.

@@ -1,7 +1,10 @@
 //! What `my-worker` reports, without any servers.
 #![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
 
-use std::process::{Command, Output};
+use std::{
+    fs,
+    process::{Command, Output},
+};
 
 /// A worker's configuration with this pipeline.
 fn my_worker(pipeline: &str, verb: &[&str]) -> Output {
@@ -23,6 +26,17 @@ fn a_configuration_may_name_the_stage() {
     assert!(good.status.success(), "{good:?}");
     let shown = my_worker(r#"["patch-window"]"#, &["config", "show"]);
     assert!(text(&shown.stdout).contains(r#"policy.pipeline = ["patch-window"]"#), "{shown:?}");
+}
+
+#[test]
+fn the_configuration_in_the_readme_is_accepted() {
+    let (_, rest) = include_str!("../README.md").split_once("```toml own-stage\n").unwrap();
+    let file = concat!(env!("CARGO_TARGET_TMPDIR"), "/readme.toml");
+    fs::write(file, rest.split("```").next().unwrap()).unwrap();
+    let mut my_worker = Command::new(env!("CARGO_BIN_EXE_my-worker"));
+    my_worker.args(["--config", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/worker.toml"), "--config", file]);
+    let good = my_worker.args(["config", "check"]).output().unwrap();
+    assert!(good.status.success(), "{good:?}");
 }
 
 #[test]

@@ -1,7 +1,9 @@
 mod change;
 mod checks;
+mod documents;
 mod overlay;
 mod policy;
+mod reference;
 mod schema;
 
 use std::{ffi::OsString, fs, path::PathBuf, time::Duration};

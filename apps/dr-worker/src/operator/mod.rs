@@ -12,6 +12,8 @@ mod control;
 #[cfg(feature = "dev")]
 mod dev;
 mod doctor;
+#[cfg(test)]
+mod documents;
 mod drill;
 mod dry_run;
 mod election;
@@ -32,6 +34,8 @@ mod notify;
 mod output;
 mod overlay;
 mod phases;
+#[cfg(test)]
+mod reference;
 mod request;
 mod screen;
 mod simulate;
@@ -73,12 +77,9 @@ use output::Output;
 /// How long to wait for the last lines of a daemon's log. If standard error is blocked, they are lost.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
-const EXIT_CODES: &str = "Exit codes: 0 done; 1 carried out and failed; 64 bad usage; 69 ZooKeeper not reachable in \
-                          time; 70 internal error; 75 not now, try again; 78 bad configuration.";
-
 /// Run a program on exactly one node across two sites, with failover.
 #[derive(Debug, Parser)]
-#[command(name = NAME, version, after_help = EXIT_CODES, disable_help_subcommand = true, max_term_width = 80)]
+#[command(name = NAME, version, after_help = ExitCode::summary(), disable_help_subcommand = true, max_term_width = 80)]
 struct Arguments {
     #[command(flatten)]
     global: Global,

@@ -167,7 +167,7 @@ pub(super) fn all_keys() -> BTreeSet<String> {
     all.flat_map(|findings| findings.asked).map(|(key, _)| key).collect()
 }
 
-fn schema() -> Json {
+pub(super) fn schema() -> Json {
     let mut schema = json!({
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "Configuration of dr-worker, or one layer of it",

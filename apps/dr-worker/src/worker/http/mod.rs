@@ -14,6 +14,8 @@ mod explain;
 mod metrics;
 mod openapi;
 mod page;
+#[cfg(test)]
+mod reference;
 mod roles;
 mod status;
 mod transport;

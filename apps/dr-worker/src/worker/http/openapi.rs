@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::endpoint::{Access, Answer, Endpoint, JSON};
 
 /// The object of every error; `code` is the exit code of the same command.
-const ERROR: &[&str] = &["error: string", "code?: integer"];
+pub(super) const ERROR: &[&str] = &["error: string", "code?: integer"];
 
 /// The description of these endpoints.
 pub(super) fn document(endpoints: &[Endpoint]) -> Value {
@@ -62,9 +62,8 @@ fn operation(endpoint: &Endpoint) -> Value {
     operation
 }
 
-/// The answers of an endpoint, with the errors that follow from what it takes.
-fn responses(endpoint: &Endpoint) -> Value {
-    let mut answers: Vec<Answer> = endpoint.answers.to_vec();
+/// The errors that follow from what an endpoint takes.
+pub(super) fn errors(endpoint: &Endpoint) -> Vec<u16> {
     let mut errors: Vec<u16> = Vec::new();
     if !endpoint.parameters.is_empty() {
         errors.extend([400, 404, 503]);
@@ -75,7 +74,13 @@ fn responses(endpoint: &Endpoint) -> Value {
     if endpoint.access == Access::Control {
         errors.extend([409, 413]);
     }
-    answers.extend(errors.into_iter().map(|status| (status, JSON, ERROR)));
+    errors
+}
+
+/// The answers of an endpoint, with the errors that follow from what it takes.
+fn responses(endpoint: &Endpoint) -> Value {
+    let mut answers: Vec<Answer> = endpoint.answers.to_vec();
+    answers.extend(errors(endpoint).into_iter().map(|status| (status, JSON, ERROR)));
     let mut responses = Map::new();
     for (status, media, fields) in answers {
         let response = responses.entry(status.to_string()).or_insert_with(|| {

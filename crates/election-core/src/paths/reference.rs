@@ -1,0 +1,221 @@
+//! `docs/reference/znodes.md`: every znode of an election, and what its record contains.
+//!
+//! `UPDATE_REFERENCE=1 cargo test -p election-core --lib reference` writes it.
+
+use std::{fmt::Write as _, fs, path::Path};
+
+use super::Paths;
+
+const RENEW: &str = "UPDATE_REFERENCE=1 cargo test -p election-core --lib reference";
+
+/// A znode: its path; how long it exists; who writes it; its data, by the name of a record if it is one.
+type Row = (String, &'static str, &'static str, &'static str);
+
+fn rows(paths: &Paths) -> Vec<Row> {
+    let member = "MEMBER".parse().unwrap();
+    let numbered = |prefix: String| format!("{prefix}NUMBER");
+    let ballots = numbered(paths.ballot_prefix("GUID"));
+    let queue = format!("{}/GUID-NUMBER", paths.queue());
+    let slot = paths.leader_znode(1).replace('1', "SLOT");
+    let version = paths.config_version(0).replace("0000000000", "VERSION");
+    const ONCE: &str = "persistent";
+    const WITH_SESSION: &str = "ephemeral";
+    const LINE: &str = "ephemeral sequential";
+    const TRIMMED: &str = "persistent, trimmed";
+    const FIRST: &str = "the first member that joins";
+    vec![
+        (paths.base().to_owned(), ONCE, FIRST, "none"),
+        (paths.nodes(), ONCE, FIRST, "none"),
+        (paths.node(&member), WITH_SESSION, "the member", "`MemberRecord`"),
+        (paths.election(), ONCE, FIRST, "none"),
+        (ballots, LINE, "the member: its ballot. The lowest number is the elector", "the member's id"),
+        (paths.leader(), ONCE, FIRST, "none"),
+        (
+            paths.elected(),
+            ONCE,
+            "the elector; a successor that steps in; an operator who forces a failover or acknowledges failures",
+            "`Elected`",
+        ),
+        (
+            paths.leader_znode(0),
+            WITH_SESSION,
+            "the leader. Its czxid, and the base in `leader/elected`, are the fencing token",
+            "`Current`; with the recipe `single` `Contender`",
+        ),
+        (slot, WITH_SESSION, "the leader of another slot than the first one", "`Current`"),
+        (paths.queue(), ONCE, FIRST, "none"),
+        (
+            queue,
+            LINE,
+            "a candidate with the recipe `queue`. The lowest number leads; its czxid is the fencing token",
+            "`Contender`",
+        ),
+        (paths.control(), ONCE, "operators; the leader, when it begins a request about its job", "`Control`"),
+        (paths.requests(), ONCE, "the first operator who asks", "none"),
+        (
+            numbered(paths.request_prefix()),
+            "persistent sequential, trimmed",
+            "the operator who asks; the elector or the leader answers",
+            "`Request`",
+        ),
+        (
+            paths.breadcrumbs(),
+            ONCE,
+            "leaders of jobs with fence commands, before their work begins and after it has ended",
+            "`Breadcrumbs`",
+        ),
+        (paths.config(), ONCE, "`dr-worker config push` and `config revert`", "`Overlay`"),
+        (version, TRIMMED, "the same", "`Overlay`"),
+        (paths.drill(), ONCE, "the first drill", "none"),
+        (paths.drill_order(), "persistent, until the drill ends", "`dr-worker drill`", "`DrillOrder`"),
+        (
+            paths.drill_conductor(),
+            WITH_SESSION,
+            "`dr-worker drill`: only one conducts a drill of a job",
+            "the id of the run",
+        ),
+        (paths.drill_answers(), ONCE, "the first drill", "none"),
+        (paths.drill_answer(&member), "persistent, until the next drill", "the member", "`DrillAnswer`"),
+        (paths.drill_runs(), ONCE, "the first drill", "none"),
+        (paths.drill_run("RUN"), TRIMMED, "`dr-worker drill`", "the report, as `drill show --output json`"),
+        (paths.history(), ONCE, FIRST, "none"),
+        (
+            numbered(paths.history_prefix()),
+            "persistent sequential, trimmed",
+            "the leader, when it is READY",
+            "`HistoryEntry`",
+        ),
+    ]
+}
+
+/// The sources of the records. Their fields and comments are the reference.
+const RECORDS: [&str; 12] = [
+    include_str!("../record/breadcrumbs.rs"),
+    include_str!("../record/contender.rs"),
+    include_str!("../record/control.rs"),
+    include_str!("../record/current.rs"),
+    include_str!("../record/drill.rs"),
+    include_str!("../record/elected.rs"),
+    include_str!("../record/history.rs"),
+    include_str!("../record/member.rs"),
+    include_str!("../record/named.rs"),
+    include_str!("../record/overlay.rs"),
+    include_str!("../record/request.rs"),
+    include_str!("../record/slot.rs"),
+];
+
+/// The fields of a record, or of a part of one: name, type, meaning. None if it has no fields.
+fn fields(record: &str) -> Option<Vec<(String, String, String)>> {
+    let head = format!("pub struct {record} {{\n");
+    let (_, rest) = RECORDS.iter().find_map(|source| source.split_once(&head))?;
+    let (body, _) = rest.split_once("\n}")?;
+    let (mut fields, mut comment) = (Vec::new(), String::new());
+    for line in body.lines().map(str::trim) {
+        if let Some(text) = line.strip_prefix("///") {
+            comment += text;
+        } else if let Some((name, kind)) = line.strip_prefix("pub ").and_then(|line| line.split_once(": ")) {
+            let (comment, kind) = (std::mem::take(&mut comment), json(kind.trim_end_matches(',')));
+            fields.push((name.to_owned(), kind, plain(comment.trim())));
+        }
+    }
+    Some(fields)
+}
+
+/// The types that a text names.
+fn named(text: &str) -> impl Iterator<Item = &str> {
+    let names = text.split('`').skip(1).step_by(2);
+    names.filter(|name| name.starts_with(|first: char| first.is_ascii_uppercase()))
+}
+
+/// The type of a field in JSON.
+fn json(kind: &str) -> String {
+    let inside = |of: &str| kind.strip_prefix(of)?.strip_suffix('>').map(str::to_owned);
+    if let Some(kind) = inside("Option<") {
+        return format!("{} or absent", json(&kind));
+    }
+    if let Some(kind) = inside("Vec<").or_else(|| inside("BTreeSet<")) {
+        return format!("array of {}", json(&kind));
+    }
+    if let Some(kinds) = inside("BTreeMap<") {
+        return format!("table of {}", json(kinds.split_once(", ").unwrap().1));
+    }
+    match kind {
+        "u32" | "u64" | "usize" | "i64" => "number".to_owned(),
+        "bool" => "boolean".to_owned(),
+        "String" | "MemberId" | "SiteId" | "Ballot" => "string".to_owned(),
+        other => format!("`{other}`"),
+    }
+}
+
+/// A comment without the targets of its links.
+fn plain(comment: &str) -> String {
+    let mut text = String::new();
+    let mut parts = comment.split("](");
+    text += parts.next().unwrap_or_default();
+    for part in parts {
+        text += part.split_once(')').map_or("", |(_, rest)| rest);
+    }
+    text.replace("[`", "`").replace("`]", "`")
+}
+
+fn page() -> String {
+    let rows = rows(&Paths::new("/ROOT", "JOB").unwrap());
+    let mut page = format!(
+        "<!-- Made of the code: {RENEW} -->\n# Znodes\n\n\
+        An election has these znodes below `zookeeper.root` (by default `/dr`) and the name of its job. Records are JSON with \
+        their format version `v`; a program ignores fields that it does not know, and leaves a record of a later format alone. \
+        Parents are created when they are needed. A recipe has only the znodes that it uses: `elector` all but `queue`, `queue` \
+        and `single` no ballots, no members' records and no decision.\n\n\
+        Do not change them by hand. `dr-worker` has a [command](commands.md) for each change, and \
+        [election-core](../../crates/election-core/README.md#when-znodes-are-deleted) describes what happens when znodes are \
+        deleted.\n\n\
+        | path | exists | written by | data |\n|---|---|---|---|\n"
+    );
+    for (path, exists, writer, data) in &rows {
+        writeln!(page, "| `{path}` | {exists} | {writer} | {data} |").unwrap();
+    }
+    page += "\n## Records\n\nThe documentation of `election_core::record` has the types that have no fields, such as a cause.\n";
+    let mut records: Vec<String> =
+        rows.iter().flat_map(|(.., data)| named(data)).map(str::to_owned).collect();
+    let mut at = 0;
+    while let Some(record) = records.get(at).cloned() {
+        let is_known = records[..at].contains(&record);
+        if let Some(fields) = fields(&record).filter(|_| !is_known) {
+            write!(page, "\n### {record}\n\n| field | type | meaning |\n|---|---|---|\n").unwrap();
+            for (name, kind, meaning) in fields {
+                writeln!(page, "| `{name}` | {kind} | {meaning} |").unwrap();
+                records.extend(named(&kind).map(str::to_owned));
+            }
+        }
+        at += 1;
+    }
+    page
+}
+
+#[test]
+fn the_reference_has_each_znode_and_the_fields_of_its_record() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/znodes.md");
+    if std::env::var_os("UPDATE_REFERENCE").is_some() {
+        fs::write(&file, page()).unwrap();
+    }
+    let written = fs::read_to_string(&file).unwrap_or_default();
+    assert!(written == page(), "docs/reference/znodes.md is out of date; write it with: {RENEW}");
+}
+
+#[test]
+fn the_reference_has_the_path_of_each_method() {
+    let methods = include_str!("../paths.rs");
+    let methods = methods.split("    pub fn ").skip(1).filter(|method| method.contains("-> String {"));
+    let names: Vec<_> =
+        methods.filter_map(|method| method.split_once("(&self")).map(|(name, _)| name).collect();
+    assert!(names.len() > 20, "{names:?}");
+    let rows = include_str!("reference.rs");
+    // A ballot with its number is in the row of its prefix, as are a request and an entry of the history.
+    let missing: Vec<_> = names
+        .into_iter()
+        .filter(|name| {
+            !rows.contains(&format!("paths.{name}(")) && !rows.contains(&format!("paths.{name}_prefix("))
+        })
+        .collect();
+    assert!(missing.is_empty(), "no row for the path of {missing:?}");
+}
