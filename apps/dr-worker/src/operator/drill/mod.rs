@@ -210,7 +210,8 @@ async fn examine(
     let config = &operator.config;
     let (policy, strategy) = (config.engine_of(&plan.job), config.policy_of(&plan.job).strategy());
     let (root, workers) = (operator.root(), operator.workers());
-    let subject = Subject { root, paths, policy: &policy, strategy: &*strategy, workers };
+    let zookeeper = &config.zookeeper;
+    let subject = Subject { root, paths, zookeeper, policy: &policy, strategy: &*strategy, workers };
     let (snapshot, mut state) = gather(&observer, &subject, plan).await?;
     if own_run.is_some() && state.present.conducted.as_deref() == own_run {
         state.present.conducted = None;
