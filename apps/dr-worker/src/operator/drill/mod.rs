@@ -1,6 +1,7 @@
 //! `drill`: practises a failover, evaluates plans, and shows the reports.
 
 mod assembly;
+mod begin;
 mod conduct;
 mod course;
 #[cfg(test)]
@@ -8,6 +9,7 @@ mod golden;
 mod html;
 mod markdown;
 mod right;
+mod script;
 mod seen;
 mod shown;
 mod timeline;
@@ -37,7 +39,7 @@ use crate::{
     error::{Error, ExitCode},
     wall::{moment, unix_ms},
 };
-use conduct::Drill;
+use begin::Drill;
 
 /// `drill`
 #[derive(Debug, Args)]
@@ -295,7 +297,7 @@ async fn conducted(
     }
     let reason = arguments.reason.clone();
     let drill = Drill { operator, paths, plan, name, reason, checks, state };
-    drill.conduct(run).await
+    conduct::conduct(&drill, run).await
 }
 
 fn approve(consent: Consent, name: Option<&str>, plan: &DrillPlan) -> Result<(), Error> {
