@@ -32,7 +32,8 @@ impl fmt::Display for LostQuorum {
         let Self { site, down, left, needed, voters } = self;
         write!(f, "the loss of site {site} loses the quorum")?;
         if !down.is_empty() {
-            write!(f, " while {} is down", down.join(", "))?;
+            let are = if down.len() == 1 { "is" } else { "are" };
+            write!(f, " while {} {are} down", down.join(", "))?;
         }
         write!(f, ": {left} of {voters} voting servers would be left, and {needed} are needed")
     }
