@@ -1,36 +1,38 @@
 //! Practised failovers, with their reports.
+//!
+//! `DRILL_PAGES=DIR` keeps the report of each mode as an HTML file: `cut-site.html` and the like.
 #![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
 
+use std::net::SocketAddr;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
-use e2e::{Cluster, Driver, JOB, Leader, SOON, Setup, program, wait_for};
+use e2e::{Cluster, Driver, Frontend, JOB, SOON, Said, Setup, own_ensemble, program, wait_for};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
-use zk_testkit::PortReservation;
+use zk_testkit::{Network, PortReservation};
 
 const MODES: [&str; 5] = ["rehearse", "switchover", "kill-job", "kill-worker", "cut-site"];
 
-/// Four workers whose job serves at an address, which one of each site probes during a drill.
-fn setup(ports: &PortReservation) -> Setup {
-    let address = format!("127.0.0.1:{}", ports.ports()[0]);
+/// The port of the job, and that of the address that its users know.
+const PORT: u16 = 8000;
+
+/// How far the outage of the probes may be from the measured phases: two probes, and a busy machine.
+const APART_MS: u64 = 3_000;
+
+/// Four workers whose job listens at this address.
+fn setup(listen: &str) -> Setup {
     // Options live as long as the program.
-    let listen: &'static str = Box::leak(address.clone().into_boxed_str());
+    let option: &'static str = Box::leak(listen.to_owned().into_boxed_str());
     Setup::new(Driver::Native)
-        .job_options(&["--listen", listen])
+        .job_options(&["--listen", option])
         .set("policy.min_tenure", "0s")
         .unset("job.orders.ready")
         .set("job.orders.ready.kind", "tcp")
-        .set("job.orders.ready.address", address.clone())
-        .set("job.orders.drill.probe.kind", "tcp")
-        .set("job.orders.drill.probe.address", address)
-        // A busy machine is no outage; and each outage is longer than two probes.
-        .set("job.orders.drill.probe.timeout", "5s")
+        .set("job.orders.ready.address", listen)
         .set("job.orders.restart.backoff", "1s")
         .set("job.orders.hooks.before_takeover.command", vec!["sleep", "0.7"])
-        // The job needs a token; what is rehearsed does not.
-        .set("job.orders.rehearsal.command", vec!["sleep", "1000"])
         .set("drill.allow", MODES.to_vec())
         .set("drill.restarted", true)
         .set("drill.quarterly.job", JOB)
@@ -53,17 +55,21 @@ fn setup(ports: &PortReservation) -> Setup {
         .set("drill.cut.cut_for", "15s")
 }
 
-async fn begun(setup: Setup) -> (Cluster, Leader) {
-    let mut cluster = Cluster::of(setup).await;
-    let leader = cluster.settled().await;
-    assert_eq!(leader.site, "east");
-    (cluster, leader)
-}
-
 /// Runs a drill that must pass. Returns its report.
 async fn passed(cluster: &Cluster, options: &[&str]) -> Value {
-    let report = cluster.operator().json(&[&["drill", "--yes"], options].concat()).await;
+    let said = cluster.operator().done(&[&["--output", "json", "drill", "--yes"], options].concat()).await;
+    has_passed(cluster, said).await
+}
+
+/// The report of a drill that has passed.
+async fn has_passed(cluster: &Cluster, said: Said) -> Value {
+    let report = said.with_code(0).json();
     assert_eq!(report["outcome"], "passed", "{report:#}");
+    if let Some(dir) = std::env::var_os("DRILL_PAGES") {
+        let page = cluster.operator().done(&["drill", "show", "last", "--format", "html"]).await.stdout;
+        let name = format!("{}.html", report["mode"].as_str().unwrap());
+        std::fs::write(Path::new(&dir).join(name), page).unwrap();
+    }
     report
 }
 
@@ -76,11 +82,78 @@ async fn listed(cluster: &Cluster) -> Vec<Value> {
     list["drills"].as_array().unwrap().clone()
 }
 
-#[tokio::test]
-async fn a_switchover_a_rehearsal_and_a_killed_job_are_measured_and_reported() {
-    let ports = PortReservation::take(1).unwrap();
-    let (mut cluster, first) = begun(setup(&ports)).await;
+/// From now on one member of each site probes this address, by this kind of probe. Returns what reports show as its target.
+async fn probe(cluster: &Cluster, kind: &str, address: SocketAddr) -> String {
+    let (key, target) = match kind {
+        "http" => ("url", format!("http://{address}/")),
+        _ => ("address", address.to_string()),
+    };
+    // A busy machine is no outage.
+    let pace = "interval = \"100ms\"\ntimeout = \"5s\"";
+    let file = cluster.dir().join("probe.toml");
+    let overlay = format!("[drill.probe]\nkind = \"{kind}\"\n{key} = \"{target}\"\n{pace}\n");
+    std::fs::write(&file, overlay).unwrap();
+    let operator = cluster.operator();
+    operator.done(&["config", "push", file.to_str().unwrap(), "--job", JOB]).await;
+    wait_for("the probe on all members", SOON, async || {
+        let history = operator.json(&["config", "history", "--job", JOB]).await;
+        let version = &history["versions"].as_array().unwrap().last().unwrap()["version"];
+        let members = history["members"].as_array().unwrap();
+        let all = members.len() == 4 && members.iter().all(|member| member["version"] == *version);
+        if all { Ok(()) } else { Err(format!("{history:#}")) }
+    })
+    .await;
+    target
+}
+
+/// A prober of each site has asked the target, and each has an answer at the end. The outage of those that saw one lies
+/// between the phases in which nothing served, and these with `others`, in which it can have been away.
+fn assert_probed(report: &Value, target: &str, away: &[&str], others: &[&str]) {
+    let probes = report["probes"].as_array().unwrap();
+    let sites: Vec<_> = probes.iter().map(|probed| probed["site"].as_str().unwrap()).collect();
+    assert_eq!(sites, ["east", "west"], "{report:#}");
+    for probed in probes {
+        assert!(probed["target"] == target && probed["serves"] == true, "{report:#}");
+        assert!(number(&probed["count"]) >= 5, "{probed:#}");
+        let has_seen = number(&probed["failed"]) > 0 && number(&probed["outage_ms"]) > 0;
+        assert_eq!(has_seen, !away.is_empty(), "{probed:#}");
+    }
+    let outage = number(&report["outage_ms"]);
+    let moves = report["moves"].as_array().unwrap();
+    let phases: Vec<_> = moves.iter().map(|change| &change["phases"]).collect();
+    let phases = if phases.is_empty() { vec![&report["phases"]] } else { phases };
+    let longest = |names: &[&str]| {
+        let took = |phases: &&Value| names.iter().filter_map(|name| phases[name].as_u64()).sum::<u64>();
+        phases.iter().map(took).max().unwrap()
+    };
+    let (least, most) = (longest(away), longest(&[away, others].concat()));
+    println!("{}: the probes saw {outage} ms, the phases {least} to {most} ms", report["mode"]);
+    assert!(outage + APART_MS >= least && outage <= most + APART_MS, "{least} to {most}: {report:#}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drill_of_each_mode_is_measured_by_phases_and_probes_and_reported() {
+    if !Network::available_or_skip() {
+        return;
+    }
+    let ensemble = own_ensemble(|servers| servers.in_namespaces(true)).await;
+    let users = SocketAddr::from((ensemble.network().unwrap().own_address(), PORT));
+    let [one, two, three] = ensemble.addresses()[..] else { panic!("three servers") };
+    let setup = setup(&format!("0.0.0.0:{PORT}"))
+        .on_hosts()
+        .set("job.orders.ready.address", format!("127.0.0.1:{PORT}"))
+        .set("zookeeper.overlay", "all");
+    let sites = [("east", one), ("west", two), ("third", three)];
+    let setup = sites.iter().fold(setup, |setup, (site, server)| {
+        setup.set(&format!("zookeeper.sites.{site}"), vec![server.to_string()])
+    });
+    let mut cluster = Cluster::on(ensemble, setup).await;
+    let places = cluster.workers().iter().map(|worker| SocketAddr::from((worker.host().ip(), PORT)));
+    let _frontend = Frontend::start(users, places.collect());
+    let first = cluster.settled().await;
+    assert_eq!(first.site, "east");
     let operator = cluster.operator().clone();
+    let http = probe(&cluster, "http", users).await;
 
     // There and back, by a plan.
     operator.done(&["drill", "check", "--plan", "quarterly"]).await;
@@ -96,18 +169,14 @@ async fn a_switchover_a_rehearsal_and_a_killed_job_are_measured_and_reported() {
     let moves = report["moves"].as_array().unwrap();
     let backs: Vec<_> = moves.iter().map(|change| (&change["back"], &change["cause"])).collect();
     assert_eq!(backs, [(&json!(false), &json!("switchover")), (&json!(true), &json!("switchover"))]);
-    let probes = report["probes"].as_array().unwrap();
-    let sites: Vec<_> = probes.iter().map(|probed| (&probed["site"], &probed["serves"])).collect();
-    assert_eq!(sites, [(&json!("east"), &json!(true)), (&json!("west"), &json!(true))], "{report:#}");
-    // The service was away twice, and each site has seen it.
-    for probed in probes {
-        assert!(number(&probed["failed"]) > 0 && number(&probed["outage_ms"]) > 0, "{probed:#}");
-    }
+    assert_probed(&report, &http, &["acquire_ms", "takeover_ms"], &["release_ms", "ready_ms"]);
     assert_eq!(
         (&report["objectives"][0]["name"], &report["objectives"][0]["passed"]),
         (&json!("rto"), &json!(true))
     );
     assert_eq!(report["members"].as_array().unwrap().len(), 4);
+    let quorum = report["checks"].as_array().unwrap().iter().find(|check| check["name"] == "quorum").unwrap();
+    assert_eq!(quorum["sentence"], "it survives the loss of any one site; 3 servers have a vote");
     let back = cluster.leader().await.unwrap();
     assert_eq!((&back.member, back.term), (&first.member, first.term + 2));
 
@@ -133,8 +202,11 @@ async fn a_switchover_a_rehearsal_and_a_killed_job_are_measured_and_reported() {
         };
         let ended = number(&report["ended_ms"]) / 1000;
         let proved = value("dr_drill_last_success_timestamp_seconds{").is_some_and(|at| at as u64 == ended);
-        let checked = value("dr_drill_check_timestamp_seconds{").is_some_and(|at| at as u64 >= ended);
-        if proved && checked && text.contains("plan=\"quarterly\"") { Ok(()) } else { Err(text) }
+        let since = |name: &str| value(name).is_some_and(|at| at as u64 >= ended);
+        let checked = since("dr_drill_check_timestamp_seconds{");
+        let could_run = since("dr_drill_check_last_passed_timestamp_seconds{");
+        let is_planned = text.contains("plan=\"quarterly\"");
+        if proved && checked && could_run && is_planned { Ok(()) } else { Err(text) }
     })
     .await;
 
@@ -142,19 +214,43 @@ async fn a_switchover_a_rehearsal_and_a_killed_job_are_measured_and_reported() {
     let report = passed(&cluster, &["--to-site", "west"]).await;
     assert_eq!((&report["mode"], &report["to"]["site"]), (&json!("rehearse"), &json!("west")));
     assert!(report["phases"]["takeover_ms"].is_u64() && report["moves"] == json!([]), "{report:#}");
+    assert_probed(&report, &http, &[], &[]);
     assert_eq!(report["outage_ms"], 0, "{report:#}");
     assert_eq!(cluster.leader().await.unwrap(), back);
 
     // A killed job is restarted by its leader.
     let report = passed(&cluster, &["--mode", "kill-job"]).await;
     assert_eq!(report["moves"], json!([]), "{report:#}");
-    assert!(number(&report["phases"]["takeover_ms"]) > 0 && number(&report["outage_ms"]) > 0, "{report:#}");
+    assert_probed(&report, &http, &["takeover_ms"], &["ready_ms"]);
     let again = cluster.leader().await.unwrap();
     assert_eq!((&again.member, again.token, again.restarts), (&back.member, back.token, back.restarts + 1));
 
-    // A check that fails: nothing happens.
+    // A service manager restarts the worker.
+    let tcp = probe(&cluster, "tcp", users).await;
+    let restarts = async {
+        wait_for("the worker's end", SOON, async || {
+            cluster.worker(&first.member).ended().ok_or_else(|| "it lives".to_owned())
+        })
+        .await;
+        cluster.worker(&first.member).start();
+    };
+    let options = ["--output", "json", "drill", "--mode", "kill-worker", "--to-site", "west", "--back"];
+    let (said, ()) = tokio::join!(operator.run(&options), restarts);
+    let report = has_passed(&cluster, said).await;
+    assert_eq!(report["to"]["site"], "west", "{report:#}");
+    assert!(report["phases"]["detect_ms"].is_u64(), "{report:#}");
+    assert_eq!(report["moves"][1]["back"], true);
+    let all = ["detect_ms", "decide_ms", "release_ms", "ready_ms"];
+    assert_probed(&report, &tcp, &["acquire_ms", "takeover_ms"], &all);
+    let back = cluster.leader_is("the first one", SOON, |leader| leader.member == first.member).await;
+
+    // Checks that fail: nothing happens.
     let before = listed(&cluster).await;
-    assert_eq!(before.len(), 3);
+    assert_eq!(before.len(), 4);
+    let servers =
+        format!("zookeeper.sites={{ east = [\"{one}\", \"{two}\"], west = [\"{three}\"], third = [] }}");
+    let refused = operator.run(&["--set", &servers, "drill", "--plan", "cut", "--yes"]).await.with_code(75);
+    refused.complains_of(&["nothing was done", "quorum: the loss of site east loses the quorum: 1 of 3"]);
     operator.done(&["pause"]).await;
     let refused = operator.run(&["drill", "--plan", "quarterly", "--yes"]).await.with_code(75);
     refused.complains_of(&["nothing was done", "mode: the mode is manual: the election is paused"]);
@@ -168,7 +264,17 @@ async fn a_switchover_a_rehearsal_and_a_killed_job_are_measured_and_reported() {
     assert_eq!(failed.len(), 1, "{checked:#}");
     operator.done(&["resume"]).await;
     assert_eq!(listed(&cluster).await, before);
-    assert_eq!(cluster.leader().await.unwrap(), again);
+    assert_eq!(cluster.leader().await.unwrap(), back);
+
+    let report = passed(&cluster, &["--plan", "cut"]).await;
+    assert_eq!(report["to"]["site"], "west", "{report:#}");
+    // They are cut off for longer than the session timeout.
+    assert!(number(&report["phases"]["detect_ms"]) > 1_000, "{report:#}");
+    assert!(number(&report["ended_ms"]) - number(&report["started_ms"]) >= 15_000, "{report:#}");
+    assert_probed(&report, &tcp, &["acquire_ms", "takeover_ms"], &all);
+    let west = cluster.successor_of(&back, SOON).await;
+    assert_eq!(west.site, "west");
+    cluster.standing_by(3).await;
     cluster.journal().assert_one_at_a_time();
     cluster.end().await;
 }
@@ -209,7 +315,13 @@ impl Drop for Background {
 #[tokio::test]
 async fn a_drill_that_is_stopped_moves_back_and_one_that_is_killed_is_found_and_ended() {
     let ports = PortReservation::take(1).unwrap();
-    let (mut cluster, first) = begun(setup(&ports)).await;
+    // A rehearsal on the host of the leader can't listen at its address.
+    let rehearses = vec!["sleep", "1000"];
+    let setup =
+        setup(&format!("127.0.0.1:{}", ports.ports()[0])).set("job.orders.rehearsal.command", rehearses);
+    let mut cluster = Cluster::of(setup).await;
+    let first = cluster.settled().await;
+    assert_eq!(first.site, "east");
     let operator = cluster.operator().clone();
 
     let mut drill = Background::start(&cluster, &["--plan", "slow", "--yes"]);
@@ -249,41 +361,6 @@ async fn a_drill_that_is_stopped_moves_back_and_one_that_is_killed_is_found_and_
         "{all:#?}"
     );
     assert_eq!(cluster.leader().await.unwrap(), west, "it is left to the operator");
-    cluster.journal().assert_one_at_a_time();
-    cluster.end().await;
-}
-
-#[tokio::test]
-async fn a_killed_worker_and_a_site_that_is_cut_off_are_survived_and_come_back() {
-    let ports = PortReservation::take(1).unwrap();
-    let (mut cluster, first) = begun(setup(&ports)).await;
-    let operator = cluster.operator().clone();
-
-    // A service manager restarts the worker.
-    let options =
-        ["--output", "json", "drill", "--yes", "--mode", "kill-worker", "--to-site", "west", "--back"];
-    let restarts = async {
-        wait_for("the worker's end", SOON, async || {
-            cluster.worker(&first.member).ended().ok_or_else(|| "it lives".to_owned())
-        })
-        .await;
-        cluster.worker(&first.member).start();
-    };
-    let (said, ()) = tokio::join!(operator.run(&options), restarts);
-    let report = said.with_code(0).json();
-    assert_eq!((&report["outcome"], &report["to"]["site"]), (&json!("passed"), &json!("west")), "{report:#}");
-    assert!(number(&report["outage_ms"]) > 0 && report["phases"]["detect_ms"].is_u64(), "{report:#}");
-    assert_eq!(report["moves"][1]["back"], true);
-    let back = cluster.leader_is("the first one", SOON, |leader| leader.member == first.member).await;
-
-    let report = passed(&cluster, &["--plan", "cut"]).await;
-    assert_eq!(report["to"]["site"], "west", "{report:#}");
-    // They are cut off for longer than the session timeout.
-    assert!(number(&report["phases"]["detect_ms"]) > 1_000, "{report:#}");
-    assert!(number(&report["ended_ms"]) - number(&report["started_ms"]) >= 15_000, "{report:#}");
-    let west = cluster.successor_of(&back, Duration::from_secs(5)).await;
-    assert_eq!(west.site, "west");
-    cluster.standing_by(3).await;
     cluster.journal().assert_one_at_a_time();
     cluster.end().await;
 }

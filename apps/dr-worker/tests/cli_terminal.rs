@@ -3,89 +3,23 @@
 mod support;
 
 use std::{
-    fs::File,
-    io::{BufRead as _, BufReader, Read as _, Write as _},
-    process::{Child, Command, Stdio},
-    sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant},
+    io::{BufRead as _, BufReader, Write as _},
+    process::Stdio,
+    time::Instant,
 };
 
 use nix::{
-    pty::{Winsize, openpty},
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
 use serde_json::{Value, json};
 use support::{
-    LONG, Outcome, dr_worker, set,
+    Outcome, dr_worker, set,
     stage::{Stage, leads, successors},
-    taken_port, until,
+    taken_port,
+    terminal::{Ended, OnTerminal},
+    until,
 };
-
-/// A command on a terminal of its own.
-struct OnTerminal {
-    child: Ended,
-    keys: File,
-    shown: Arc<Mutex<String>>,
-}
-
-impl OnTerminal {
-    fn start(command: &mut Command, width: u16, height: u16) -> Self {
-        let size = Winsize { ws_row: height, ws_col: width, ws_xpixel: 0, ws_ypixel: 0 };
-        let terminal = openpty(Some(&size), None).expect("a terminal");
-        command.env_remove("COLUMNS").env("TERM", "xterm");
-        let end = || Stdio::from(terminal.slave.try_clone().expect("a descriptor"));
-        let child =
-            command.stdin(end()).stdout(end()).stderr(end()).spawn().expect("dr-worker can be started");
-        // The command keeps its ends, and with them a terminal that would end.
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let keys = File::from(terminal.master);
-        let shown = Arc::new(Mutex::new(String::new()));
-        let (mut from, to) = (keys.try_clone().expect("a descriptor"), Arc::clone(&shown));
-        std::thread::spawn(move || {
-            let mut part = [0; 4096];
-            // The end is an error on Linux: no program has the terminal open any more.
-            while let Ok(length @ 1..) = from.read(&mut part) {
-                let text = String::from_utf8_lossy(&part[..length]);
-                to.lock().unwrap_or_else(PoisonError::into_inner).push_str(&text);
-            }
-        });
-        Self { child: Ended(child), keys, shown }
-    }
-
-    fn shown(&self) -> String {
-        self.shown.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    #[track_caller]
-    fn until_shown(&self, part: &str) {
-        until(part, || self.shown().contains(part));
-    }
-
-    #[track_caller]
-    fn assert_ends(&mut self, code: i32) {
-        let deadline = Instant::now() + LONG;
-        loop {
-            if let Some(status) = self.child.0.try_wait().expect("its own child") {
-                assert_eq!(status.code(), Some(code), "{}", self.shown());
-                return;
-            }
-            assert!(Instant::now() < deadline, "it has not ended: {}", self.shown());
-            // Between two looks.
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    }
-}
-
-/// A command that ends with the test.
-struct Ended(Child);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 fn two_sites(root: &'static str) -> (Stage, support::Running, support::Running) {
     let stage = Stage::new(root);
@@ -132,6 +66,41 @@ fn dangerous_commands_ask_on_a_terminal_and_nowhere_else() {
     asked.keys.write_all(b"no\n").expect("the terminal reads");
     asked.assert_ends(1);
     assert_eq!(stage.json(&["list"])["drained"], json!(["east"]));
+}
+
+#[test]
+fn a_drill_that_needs_an_approval_begins_once_the_name_of_its_job_is_typed() {
+    let (stage, east, _west) = two_sites("/approved");
+    let plan = "drill.signed={ job = \"orders\", mode = \"rehearse\", approval = true }";
+    let command = || {
+        let mut command = stage.command(&[plan]);
+        command.args(["drill", "--plan", "signed"]);
+        command
+    };
+    let drills = || stage.json(&["drill", "list"])["drills"].clone();
+    let why = "needs an approval: run it on a terminal, or with --yes; nothing was changed";
+    Outcome::of(&mut command()).assert(75, &["the drill signed (rehearse of orders", why]);
+    for typed in ["yes\n", "order\n", "\n"] {
+        let mut asked = OnTerminal::start(&mut command(), 100, 30);
+        asked.until_shown("needs an approval. Type orders to approve it: ");
+        asked.keys.write_all(typed.as_bytes()).expect("the terminal reads");
+        asked.assert_ends(1);
+        asked.until_shown("not approved; nothing was changed");
+    }
+    assert_eq!(drills(), json!([]));
+
+    let mut asked = OnTerminal::start(&mut command(), 100, 30);
+    asked.until_shown("Type orders to approve it: ");
+    asked.keys.write_all(b"orders\n").expect("the terminal reads");
+    asked.assert_ends(0);
+    let drills = drills();
+    assert_eq!(drills.as_array().map(Vec::len), Some(1), "{drills:#}");
+    assert_eq!(
+        (&drills[0]["plan"], &drills[0]["outcome"]),
+        (&json!("signed"), &json!("passed")),
+        "{drills:#}"
+    );
+    assert!(leads(&east));
 }
 
 #[test]

@@ -187,13 +187,14 @@ fn alerts_pass_their_tests_and_each_has_one() {
     if !is_there("promtool") {
         return;
     }
-    let (alerts, tests) = (at("config/prometheus/alerts.yml"), at("config/prometheus/alerts-test.yml"));
+    let alerts = at("config/prometheus/alerts.yml");
+    let tests = ["alerts-test.yml", "alerts-drill-test.yml"].map(|name| at("config/prometheus").join(name));
     let path = |path: &Path| path.display().to_string();
     assert_ok(&promtool(&["check", "rules", "--lint-fatal", &path(&alerts)], ""));
-    let tested = promtool(&["test", "rules", &path(&tests)], "");
+    let tested = promtool(&["test", "rules", &path(&tests[0]), &path(&tests[1])], "");
     assert!(tested.status.success(), "{}", String::from_utf8_lossy(&[tested.stdout, tested.stderr].concat()));
     let read = |path| fs::read_to_string(path).expect("a file of the workspace");
-    let (alerts, tests) = (read(alerts), read(tests));
+    let (alerts, tests) = (read(alerts), tests.map(read).concat());
     let names = alerts.lines().filter_map(|line| line.trim().strip_prefix("- alert: "));
     for name in names {
         // The second line of a test that expects the alert.

@@ -4,14 +4,16 @@
 //! e2e-job --journal FILE [--ignore-term] [--stop-takes MS] [--offspring] [--listen ADDRESS]
 //! ```
 //!
-//! `--listen` accepts connections at this address, as a service would.
+//! `--listen` accepts connections at this address, and answers HTTP, as a service would.
+//!
+//! Rehearsed (`DR_REHEARSAL`), it listens and waits for SIGTERM, and writes nothing.
 //!
 //! `--offspring` starts three more processes that act and ignore SIGTERM: a child, a child with its own session, and
 //! one that was forked twice and has its own session.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write as _};
-use std::net::TcpListener;
+use std::io::{self, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
@@ -24,6 +26,8 @@ use zk_session::BootTime;
 
 /// The time between two acts: a longer overlap is detected.
 const PACE: Duration = Duration::from_millis(4);
+/// The limit for a client's question.
+const ASKS_WITHIN: Duration = Duration::from_millis(200);
 
 #[derive(Default)]
 struct Options {
@@ -107,7 +111,18 @@ fn run(options: &Options) -> io::Result<()> {
 
     if let Some(address) = &options.listen {
         let listener = TcpListener::bind(address)?;
-        std::thread::spawn(move || listener.incoming().for_each(drop));
+        std::thread::spawn(move || {
+            for client in listener.incoming() {
+                // The client may have gone.
+                let _ = client.and_then(answer);
+            }
+        });
+    }
+    if std::env::var_os("DR_REHEARSAL").is_some() {
+        while signals.read_signal()?.is_none() {
+            std::thread::sleep(PACE);
+        }
+        return Ok(());
     }
     let mut stamper = Stamper::open(options)?;
     stamper.stamp(Event::Begin)?;
@@ -130,6 +145,15 @@ fn run(options: &Options) -> io::Result<()> {
         std::thread::sleep(PACE);
         stamper.stamp(Event::Act)?;
     }
+}
+
+/// Answers a client that asks; others want to see that a connection is accepted.
+fn answer(mut client: TcpStream) -> io::Result<()> {
+    client.set_read_timeout(Some(ASKS_WITHIN))?;
+    if client.read(&mut [0; 4096])? > 0 {
+        client.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")?;
+    }
+    Ok(())
 }
 
 /// Starts one more process of the job, which ignores SIGTERM. It is never waited for: the tests check who reaps and

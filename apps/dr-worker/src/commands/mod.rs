@@ -6,6 +6,7 @@ mod election;
 pub(crate) mod job_requests;
 pub(crate) mod moves;
 pub(crate) mod plan;
+pub(crate) mod servers;
 mod sites;
 pub(crate) mod standing;
 

@@ -33,7 +33,7 @@ pub(super) const EFFECTS: &[(Effect, &[&str])] = &[
             "node.priority",
             "node.attributes",
             "node.site_check",
-            // Only `doctor` reads them.
+            // They are read for each run of `doctor` and each evaluation of a drill.
             "zookeeper.sites",
             "zookeeper.admin",
             "http.token_file",

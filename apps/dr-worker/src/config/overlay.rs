@@ -210,7 +210,11 @@ fn read_job_alone(
         let probes = root.table("probes", ProbesConfig::read);
         let policy = super::read_policy(root, &probes);
         let reserve = root.table("watchdog", WatchdogConfig::read).reserve();
-        let drill = root.table("drill", DrillConfig::read);
+        let drill = root.table("drill", |section| {
+            // The plans are no part of a job.
+            section.leave_rest();
+            DrillConfig::read(section)
+        });
         root.table("job", |jobs| {
             jobs.leave_rest();
             jobs.each_table(|name, section| {

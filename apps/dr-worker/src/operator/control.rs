@@ -9,7 +9,7 @@ use election_core::{
         Snapshot,
         orders::{self, Ordered},
     },
-    record::{Control, FailedSite, Maintenance, Mode},
+    record::{Control, FailedSite, Maintenance, Mode, OrderedBy},
 };
 use strategies::AutoMoves;
 
@@ -185,9 +185,7 @@ async fn service(operator: &Operator, arguments: &MaintenanceArguments, how: Out
         let order = Maintenance {
             member: member.clone(),
             site,
-            reason: reason.clone(),
-            by: asker(),
-            at_ms: unix_ms(),
+            ordered: OrderedBy { reason: reason.clone(), by: asker(), at_ms: unix_ms() },
         };
         let change = |control: &mut Control| match word {
             // The first operator and reason are kept.
@@ -260,7 +258,10 @@ pub(super) async fn fail_site(
         danger: Some(danger),
         ..Order::of(&format!("fail-site {site}"), jobs)
     };
-    let failed = FailedSite { site: site.clone(), reason: reason.clone(), by: asker(), at_ms: unix_ms() };
+    let failed = FailedSite {
+        site: site.clone(),
+        ordered: OrderedBy { reason: reason.clone(), by: asker(), at_ms: unix_ms() },
+    };
     order
         .give(sources, how, |control| {
             // The first operator and reason are kept.

@@ -145,7 +145,8 @@ impl Desk {
         let strategy = job.policy.strategy();
         let workers = Some(self.worker.workers());
         let (root, paths) = (self.worker.root(), &self.paths);
-        let subject = Subject { root, paths, policy: &policy, strategy: &*strategy, workers };
+        let zookeeper = &config.zookeeper;
+        let subject = Subject { root, paths, zookeeper, policy: &policy, strategy: &*strategy, workers };
         let (_, state) = gather(&observer, &subject, plan).await?;
         // The result would only be that a drill is under way.
         if state.present.conducted.is_some() {
@@ -156,6 +157,9 @@ impl Desk {
         let labels = [("job", plan.job.clone()), ("plan", name.to_owned())];
         gauge!("dr_drill_check_passed", &labels).set(if passed { 1.0 } else { 0.0 });
         gauge!("dr_drill_check_timestamp_seconds", &labels).set(seconds(unix_ms()));
+        if passed {
+            gauge!("dr_drill_check_last_passed_timestamp_seconds", &labels).set(seconds(unix_ms()));
+        }
         if self.passed.insert(name.to_owned(), passed) != Some(passed) {
             let failed = checks.iter().filter(|check| !check.passed).map(|check| check.sentence.as_str());
             let why = failed.collect::<Vec<_>>().join("; ");

@@ -7,6 +7,7 @@ pub(crate) mod own_server;
 #[cfg(feature = "tls")]
 pub(crate) mod pki;
 pub(crate) mod stage;
+pub(crate) mod terminal;
 
 use std::{
     io::{BufRead, BufReader, Read as _},

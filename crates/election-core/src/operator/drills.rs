@@ -22,9 +22,7 @@ use crate::{
 /// # Cancel safety
 /// Cancel safe: it only reads.
 pub async fn order(session: &Incarnation, paths: &Paths) -> Result<Option<DrillOrder>, OperatorError> {
-    let path = paths.drill_order();
-    let node = Observer::new(session.clone()).read(&path).await?;
-    Ok(node.map(|node| DrillOrder::decode(&path, &node.data)).transpose()?)
+    Observer::new(session.clone()).record(&paths.drill_order()).await
 }
 
 /// Reads the members' answers to a run, and those that can't be used.

@@ -16,8 +16,8 @@ use crate::{
     ids::MemberId,
     paths::Paths,
     record::{
-        Control, Current, FiledRequest, Record as _, RecordError, Request, RequestKind, RequestRef,
-        RequestState, StoppedJob,
+        Control, Current, FiledRequest, OrderedBy, Record as _, RecordError, Request, RequestKind,
+        RequestRef, RequestState, StoppedJob,
     },
     runtime::{
         operations::{get_all, to_node},
@@ -264,8 +264,9 @@ fn obey(control: &mut Control, request: &Request) {
     let at_ms = unix_ms();
     match request.kind {
         RequestKind::Stop if control.stopped.is_none() => {
-            control.stopped =
-                Some(StoppedJob { reason: request.reason.clone(), by: request.by.clone(), at_ms });
+            control.stopped = Some(StoppedJob {
+                ordered: OrderedBy { reason: request.reason.clone(), by: request.by.clone(), at_ms },
+            });
         }
         RequestKind::Start if control.stopped.is_some() => control.stopped = None,
         _ => return,
@@ -290,7 +291,7 @@ mod tests {
         obey(&mut control, &asked(RequestKind::Restart));
         assert_eq!(control, Control::default());
         obey(&mut control, &asked(RequestKind::Stop));
-        let by = control.stopped.as_ref().map(|stopped| stopped.by.as_str());
+        let by = control.stopped.as_ref().map(|stopped| stopped.ordered.by.as_str());
         assert_eq!((by, control.v), (Some("ann@desk"), Control::WITH_STOP));
         let read = Control::decode("/c", &control.encode("/c").unwrap()).unwrap();
         assert_eq!(read, control);

@@ -278,6 +278,12 @@ impl Observer {
     pub(super) async fn read(&self, path: &str) -> Result<Option<Node>, OpError> {
         Ok(self.session.get(path).await?.map(crate::runtime::operations::to_node))
     }
+
+    /// Reads a record; `None` if there is no such znode.
+    pub(super) async fn record<R: Record>(&self, path: &str) -> Result<Option<R>, OperatorError> {
+        let node = self.read(path).await?;
+        Ok(node.map(|node| R::decode(path, &node.data)).transpose()?)
+    }
 }
 
 fn usable<T>(record: Result<T, RecordError>, unreadable: &mut Vec<RecordError>) -> Option<T> {

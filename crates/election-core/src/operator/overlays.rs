@@ -23,9 +23,7 @@ pub const KEPT: usize = 20;
 /// # Cancel safety
 /// Cancel safe: it only reads.
 pub async fn read(session: &Incarnation, paths: &Paths) -> Result<Option<Overlay>, OperatorError> {
-    let path = paths.config();
-    let node = Observer::new(session.clone()).read(&path).await?;
-    Ok(node.map(|node| Overlay::decode(&path, &node.data)).transpose()?)
+    Observer::new(session.clone()).record(&paths.config()).await
 }
 
 /// Reads the overlays of an election that are kept, oldest first, and those that can't be used.

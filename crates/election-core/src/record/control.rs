@@ -107,14 +107,9 @@ pub struct Confirmed {
     pub by: String,
 }
 
-/// An operator's order that a member is being serviced. It applies to every process of the member until it ends.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
-pub struct Maintenance {
-    /// The member.
-    pub member: MemberId,
-    /// Its site when the order was given, if it was a member then.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub site: Option<SiteId>,
+/// Why, by whom and when an order was given. It is part of the order's own JSON object.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Hash)]
+pub struct OrderedBy {
     /// The operator's reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -126,34 +121,42 @@ pub struct Maintenance {
     pub at_ms: u64,
 }
 
+/// An operator's order that a member is being serviced. It applies to every process of the member until it ends.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
+pub struct Maintenance {
+    /// The member.
+    pub member: MemberId,
+    /// Its site when the order was given, if it was a member then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub site: Option<SiteId>,
+    /// Why, by whom and when.
+    #[serde(flatten)]
+    pub ordered: OrderedBy,
+}
+
 impl fmt::Display for Maintenance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.reason {
+        match &self.ordered.reason {
             Some(reason) => write!(f, "{} is in maintenance ({reason})", self.member),
             None => write!(f, "{} is in maintenance", self.member),
         }
     }
 }
 
-/// An operator's order that the job is stopped.
+/// An operator's order that the job is stopped, from when the leader began to carry it out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
 pub struct StoppedJob {
-    /// The operator's reason.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// The operator.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub by: String,
-    /// When the leader began to carry it out, in milliseconds since the Unix epoch.
-    #[serde(default)]
-    pub at_ms: u64,
+    /// Why, by whom and when.
+    #[serde(flatten)]
+    pub ordered: OrderedBy,
 }
 
 impl fmt::Display for StoppedJob {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.reason {
-            Some(reason) => write!(f, "stopped by {} ({reason})", self.by),
-            None => write!(f, "stopped by {}", self.by),
+        let OrderedBy { reason, by, .. } = &self.ordered;
+        match reason {
+            Some(reason) => write!(f, "stopped by {by} ({reason})"),
+            None => write!(f, "stopped by {by}"),
         }
     }
 }
@@ -163,15 +166,9 @@ impl fmt::Display for StoppedJob {
 pub struct FailedSite {
     /// The site.
     pub site: SiteId,
-    /// The operator's reason.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// The operator.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub by: String,
-    /// When, in milliseconds since the Unix epoch.
-    #[serde(default)]
-    pub at_ms: u64,
+    /// Why, by whom and when.
+    #[serde(flatten)]
+    pub ordered: OrderedBy,
 }
 
 /// Whether the elector decides without an operator.

@@ -25,7 +25,7 @@ mod slot;
 pub use breadcrumbs::{Breadcrumb, Breadcrumbs};
 pub use cause::Cause;
 pub use contender::{Contender, ContenderStatus};
-pub use control::{Confirmed, Control, FailedSite, Maintenance, Mode, StoppedJob};
+pub use control::{Confirmed, Control, FailedSite, Maintenance, Mode, OrderedBy, StoppedJob};
 pub use current::{Current, Status};
 pub use drill::{DrillAnswer, DrillMode, DrillOrder, DrillOutage, DrillProbes, DrillState, DrillStep};
 pub use elected::{Elected, Exclusion, Failure, SiteFailure};
@@ -116,5 +116,25 @@ mod tests {
     fn unknown_fields_are_ignored() {
         let control = Control::decode("/c", br#"{"v":1,"from_the_future":[1,2]}"#).unwrap();
         assert_eq!(control, Control::default());
+    }
+
+    #[test]
+    fn an_order_has_its_author_reason_and_time_beside_its_subject() {
+        let text = concat!(
+            r#"{"v":1,"mode":"auto","failed_sites":[{"site":"east","reason":"flood","by":"ann","at_ms":5}],"#,
+            r#""maintenance":[{"member":"west-1","site":"west","by":"ann","at_ms":6}],"#,
+            r#""stopped":{"reason":"audit","by":"bob","at_ms":7}}"#
+        );
+        let control = Control::decode("/c", text.as_bytes()).unwrap();
+        assert_eq!(control.encode("/c").unwrap(), text.as_bytes());
+        let ordered = &control.stopped.unwrap().ordered;
+        assert_eq!(
+            (ordered.reason.as_deref(), ordered.by.as_str(), ordered.at_ms),
+            (Some("audit"), "bob", 7)
+        );
+        let least = br#"{"failed_sites":[{"site":"east"}],"maintenance":[{"member":"west-1","later":1}]}"#;
+        let control = Control::decode("/c", least).unwrap();
+        assert_eq!(control.failed_sites[0].ordered, control.maintenance[0].ordered);
+        assert_eq!(control.maintenance[0].ordered, OrderedBy::default());
     }
 }

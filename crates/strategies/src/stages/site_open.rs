@@ -23,7 +23,7 @@ impl Filter for SiteOpen {
         let site = &candidate.site;
         let drained = round.control.drained.contains(site);
         let serviced = || {
-            round.control.serviced(&candidate.member).map(|order| match &order.reason {
+            round.control.serviced(&candidate.member).map(|order| match &order.ordered.reason {
                 Some(reason) => format!("it is in maintenance: {reason}"),
                 None => "it is in maintenance".to_owned(),
             })
@@ -38,7 +38,7 @@ impl Filter for SiteOpen {
 
 #[cfg(test)]
 mod tests {
-    use election_core::record::Maintenance;
+    use election_core::record::{Maintenance, OrderedBy};
 
     use super::*;
     use crate::testing::{View, member, sites};
@@ -64,9 +64,7 @@ mod tests {
         view.control.maintenance = vec![Maintenance {
             member: member("east-1", "east", 1).member,
             site: None,
-            reason: Some("new disk".to_owned()),
-            by: String::new(),
-            at_ms: 0,
+            ordered: OrderedBy { reason: Some("new disk".to_owned()), ..OrderedBy::default() },
         }];
         let refuse = |id| SiteOpen.refuse(&member(id, "east", 1), &view.round());
         assert_eq!(refuse("east-1").as_deref(), Some("it is in maintenance: new disk"));

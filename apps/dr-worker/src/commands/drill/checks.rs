@@ -13,6 +13,7 @@ use super::{
     runs::Present,
 };
 use crate::{
+    commands::servers::Quorum,
     config::{DrillPlan, Objectives},
     view::{Candidate, Cluster, Explained, Member, hold_of},
     wall::{moment, ms},
@@ -27,6 +28,8 @@ pub(crate) struct State {
     pub(crate) explained: Explained,
     /// Who would lead if the fault of the drill happened; `None` without a fault.
     pub(crate) predicted: Option<Predicted>,
+    /// The quorum of the servers; `None` if `zookeeper.sites` does not say where they are.
+    pub(crate) quorum: Option<Quorum>,
     /// The drill that is under way.
     pub(crate) present: Present,
     /// `policy.min_tenure`.
@@ -108,7 +111,7 @@ type Part = fn(&State, &DrillPlan) -> Result<String, String>;
 
 /// All checks of a drill by this plan. It may run if all have passed.
 pub(crate) fn check(state: &State, plan: &DrillPlan) -> Vec<Check> {
-    let parts: [(&str, Part); 14] = [
+    let parts: [(&str, Part); 15] = [
         ("calendar", calendar),
         ("election", election),
         ("leader", leader),
@@ -118,6 +121,7 @@ pub(crate) fn check(state: &State, plan: &DrillPlan) -> Vec<Check> {
         ("maintenance", maintenance),
         ("requests", requests),
         ("drill", drill),
+        ("quorum", quorum),
         ("tenure", tenure),
         ("target", in_target),
         ("candidates", candidates),
@@ -239,6 +243,35 @@ fn drill(State { present, .. }: &State, _: &DrillPlan) -> Result<String, String>
     match present.interrupted().last() {
         Some(run) => Err(format!("drill {run} was interrupted; the next `dr-worker drill` ends it")),
         None => Ok("no drill is under way".to_owned()),
+    }
+}
+
+/// A drill that cuts a site off is no proof where the loss of the site would stop ZooKeeper, too; and where a server is down
+/// already, no drill adds a fault of its own. What else the quorum would not survive is said, and the drill may run.
+fn quorum(state: &State, plan: &DrillPlan) -> Result<String, String> {
+    let Some(Quorum { voters, elsewhere, lost }) = &state.quorum else {
+        return Ok("not checked: zookeeper.sites does not name the site of each ZooKeeper server".to_owned());
+    };
+    let is_cut = |site: &str| {
+        plan.mode == DrillMode::CutSite && state.leader().is_some_and(|leader| leader.site.as_str() == site)
+    };
+    if let Some(cut) = lost.iter().find(|lost| is_cut(&lost.site)) {
+        return Err(format!(
+            "{cut}; the drill cuts off only the workers of the site, so it would not show what the loss does"
+        ));
+    }
+    if let Some(down) = lost.iter().find(|lost| !lost.down.is_empty())
+        && plan.mode != DrillMode::Rehearse
+    {
+        return Err(format!("{down}; start it before a drill"));
+    }
+    let unknown = match elsewhere {
+        0 => String::new(),
+        _ => format!("; zookeeper.sites does not name {elsewhere} of {voters} voting servers"),
+    };
+    match lost.first() {
+        Some(lost) => Ok(format!("{lost}; this drill does not show that{unknown}")),
+        None => Ok(format!("it survives the loss of any one site; {voters} servers have a vote{unknown}")),
     }
 }
 

@@ -8,6 +8,7 @@ use serde_json::json;
 
 use super::{super::report::tests::sample as report, *};
 use crate::{
+    commands::servers::Server,
     config::{Dates, OperatorConfig, Sources},
     view::{NOW_MS, sample},
 };
@@ -35,6 +36,7 @@ fn state(snapshot: Snapshot, sets: &[&str]) -> State {
         explained: Explained::new("orders", &snapshot, &policy, &*strategy, NOW_MS),
         cluster: Cluster::new("/dr", "orders", snapshot, NOW_MS),
         predicted: None,
+        quorum: None,
         present: Present::default(),
         min_tenure: policy.min_tenure,
         unix_ms: NOW_MS,
@@ -157,6 +159,50 @@ fn a_drill_waits_for_its_window_and_for_another_drill() {
     assert_eq!(failed(&state, &planned), [interrupted]);
     state.present.conducted = Some(run.clone());
     assert_eq!(failed(&state, &planned), [format!("drill {run} is under way")]);
+}
+
+#[test]
+fn a_site_is_not_cut_off_if_the_quorum_would_be_lost_with_it() {
+    let server = |name: &str, site: &str, is_up: bool| Server {
+        name: name.to_owned(),
+        site: Some(site.to_owned()),
+        unreachable: (!is_up).then(|| "refused".to_owned()),
+        ..Server::default()
+    };
+    let quorum = |sites: [&str; 3], last_is_up: bool| {
+        let [one, two, three] = sites;
+        let servers = [server("zk1", one, true), server("zk2", two, true), server("zk3", three, last_is_up)];
+        Quorum::of(&servers)
+    };
+    let said = |quorum: Option<Quorum>, mode| {
+        let state = State { quorum, ..state(four(), &[]) };
+        let checks = check(&state, &plan(mode, "west"));
+        let found = checks.into_iter().find(|check| check.name == "quorum").unwrap();
+        (found.passed, found.sentence)
+    };
+    let expect = |quorum: Option<Quorum>, mode, passes: bool, part: &str| {
+        let (passed, sentence) = said(quorum, mode);
+        assert!(passed == passes && sentence.contains(part), "{mode:?}: {passed} {sentence}");
+    };
+    let lost =
+        "the loss of site east loses the quorum: 1 of 3 voting servers would be left, and 2 are needed";
+    for mode in DrillMode::ALL {
+        expect(None, mode, true, "zookeeper.sites does not name");
+        expect(
+            Some(quorum(["east", "west", "third"], true)),
+            mode,
+            true,
+            "it survives the loss of any one site; 3 servers have a vote",
+        );
+        // The leader is in the east.
+        let is_cut = mode == DrillMode::CutSite;
+        expect(Some(quorum(["east", "east", "west"], true)), mode, !is_cut, lost);
+        expect(Some(quorum(["west", "west", "east"], true)), mode, true, "this drill does not show that");
+        let is_rehearsal = mode == DrillMode::Rehearse;
+        expect(Some(quorum(["east", "west", "third"], false)), mode, is_rehearsal, "while zk3 is down");
+    }
+    let unknown = Quorum { voters: 3, elsewhere: 1, lost: Vec::new() };
+    expect(Some(unknown), DrillMode::CutSite, true, "zookeeper.sites does not name 1 of 3 voting servers");
 }
 
 #[test]

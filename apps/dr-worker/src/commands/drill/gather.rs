@@ -13,7 +13,8 @@ use super::{
     runs::Present,
 };
 use crate::{
-    config::DrillPlan,
+    commands::servers::{self, Quorum},
+    config::{DrillPlan, ZooKeeperConfig},
     error::Error,
     view::{Cluster, Explained, Simulated, WhatIf, elector::skipped},
     wall::unix_ms,
@@ -24,6 +25,8 @@ use crate::{
 pub(crate) struct Subject<'a> {
     pub(crate) root: &'a str,
     pub(crate) paths: &'a Paths,
+    /// To ask the servers.
+    pub(crate) zookeeper: &'a ZooKeeperConfig,
     pub(crate) policy: &'a Policy,
     pub(crate) strategy: &'a dyn Strategy,
     /// To ask the elector.
@@ -39,7 +42,9 @@ pub(crate) async fn gather(
     subject: &Subject<'_>,
     plan: &DrillPlan,
 ) -> Result<(Snapshot, State), Error> {
-    let Subject { root, paths, policy, strategy, workers } = subject;
+    let Subject { root, paths, zookeeper, policy, strategy, workers } = subject;
+    let has_sites = !zookeeper.sites.is_empty();
+    let quorum = if has_sites { Some(Quorum::of(&servers::ask(zookeeper).await)) } else { None };
     let snapshot = observer.snapshot(paths).await?;
     let present = Present::read(observer.session(), paths).await?;
     let skipped = skipped(workers.clone(), &plan.job, &snapshot).await;
@@ -47,7 +52,8 @@ pub(crate) async fn gather(
     let explained = Explained::new(&plan.job, &snapshot, policy, *strategy, now_ms);
     let cluster = Cluster { skipped, ..Cluster::new(root, &plan.job, snapshot.clone(), now_ms) };
     let min_tenure = policy.min_tenure;
-    let mut state = State { cluster, explained, predicted: None, present, min_tenure, unix_ms: now_ms };
+    let mut state =
+        State { cluster, explained, predicted: None, quorum, present, min_tenure, unix_ms: now_ms };
     state.predicted = predict(&state, &snapshot, plan, (policy, *strategy));
     Ok((snapshot, state))
 }

@@ -129,6 +129,9 @@ fn a_file_is_checked_before_it_is_pushed_even_where_the_job_is_not_configured() 
     let worker = Given::file(SMALL).set("job.orders.restart.backoff=5s");
     let problems = check(&worker, "restart = { backoff_max = \"1s\" }\n").unwrap_err();
     assert!(problems.contains("backoff_max"), "the merged result is checked: {problems}");
+    // A plan of drills beside the job is no part of it.
+    let planned = Given::file(SMALL).set("drill.quarterly.job=orders").set("zookeeper.overlay=all");
+    assert_eq!(check(&planned, "drill.probe = { kind = \"tcp\", address = \"127.0.0.1:80\" }\n"), Ok(()));
 }
 
 #[test]

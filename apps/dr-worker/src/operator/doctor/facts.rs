@@ -6,6 +6,9 @@ use std::{
     time::Duration,
 };
 
+use crate::commands::servers::voters;
+pub(super) use crate::commands::servers::{Answer, Clock, Disk, Server};
+
 /// All that is known.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Facts {
@@ -54,108 +57,6 @@ pub(super) struct Held {
     pub(super) ignores_access_lists: Option<bool>,
 }
 
-/// What a server has answered to one question.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Answer {
-    pub(super) values: BTreeMap<String, String>,
-    /// Why there is none.
-    pub(super) missing: Option<String>,
-}
-
-impl Answer {
-    pub(super) fn none(why: impl Into<String>) -> Self {
-        Self { values: BTreeMap::new(), missing: Some(why.into()) }
-    }
-
-    pub(super) fn get(&self, key: &str) -> Option<&str> {
-        self.values.get(key).map(String::as_str)
-    }
-
-    pub(super) fn number(&self, key: &str) -> Option<f64> {
-        self.get(key)?.parse().ok()
-    }
-}
-
-/// A clock, compared with that of this machine.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Clock {
-    /// How far it is ahead.
-    pub(super) ahead_ms: i64,
-    /// How exact that is.
-    pub(super) within_ms: i64,
-}
-
-impl Clock {
-    /// How far they are apart at least.
-    pub(super) fn apart(self) -> Duration {
-        Duration::from_millis((self.ahead_ms.abs() - self.within_ms).max(0).unsigned_abs())
-    }
-}
-
-/// A server of the ensemble.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Server {
-    /// As in `zookeeper.connect`.
-    pub(super) name: String,
-    pub(super) site: Option<String>,
-    pub(super) addresses: BTreeSet<IpAddr>,
-    /// Why no connection was made.
-    pub(super) unreachable: Option<String>,
-    /// `srvr`.
-    pub(super) stats: Answer,
-    /// `conf`, or `configuration` of its AdminServer.
-    pub(super) settings: Answer,
-    /// `mntr`, or `monitor` of its AdminServer.
-    pub(super) metrics: Answer,
-    /// `system_properties` of its AdminServer.
-    pub(super) properties: Answer,
-    /// By the time in its AdminServer's answer.
-    pub(super) clock: Option<Clock>,
-    /// The disk of its data, if that is on this node.
-    pub(super) disk: Option<Disk>,
-}
-
-/// A file system.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Disk {
-    pub(super) free: u64,
-    pub(super) size: u64,
-}
-
-impl Server {
-    /// `leader`, `follower`, `observer`, `standalone` or `read-only`; `None` if it does not serve.
-    pub(super) fn role(&self) -> Option<&str> {
-        self.stats.get("Mode").or_else(|| self.metrics.get("zk_server_state"))
-    }
-
-    /// Its version, without the build.
-    pub(super) fn version(&self) -> Option<&str> {
-        let whole = self.stats.get("Zookeeper version").or_else(|| self.metrics.get("zk_version"))?;
-        whole.split(['-', ',']).next().map(str::trim)
-    }
-
-    pub(super) fn tick(&self) -> Option<Duration> {
-        self.millis("tickTime")
-    }
-
-    pub(super) fn millis(&self, key: &str) -> Option<Duration> {
-        self.settings.get(key)?.parse().ok().map(Duration::from_millis)
-    }
-
-    /// A limit that is given in ticks.
-    pub(super) fn ticks(&self, key: &str) -> Option<Duration> {
-        let count: u32 = self.settings.get(key)?.parse().ok()?;
-        Some(self.tick()? * count)
-    }
-
-    /// The servers in its own list of the ensemble: whether each has a vote, by id.
-    pub(super) fn membership(&self) -> BTreeMap<&str, bool> {
-        let servers = self.settings.values.iter();
-        let servers = servers.filter_map(|(key, value)| Some((key.strip_prefix("server.")?, value)));
-        servers.map(|(id, value)| (id, !value.contains(":observer"))).collect()
-    }
-}
-
 impl Facts {
     /// The greatest tick of the servers, or else the configured one.
     pub(super) fn tick(&self) -> Duration {
@@ -167,30 +68,9 @@ impl Facts {
         self.session.as_ref().map_or(self.asked.session_timeout, |held| held.granted)
     }
 
-    /// The servers with a vote, by the ensemble's own list: the server of `zookeeper.connect`, `None` if it is not there.
-    /// Without such a list: those of `zookeeper.connect` that are not observers.
+    /// The servers with a vote.
     pub(super) fn voters(&self) -> Vec<Option<&Server>> {
-        let list = self.servers.iter().map(Server::membership).find(|list| !list.is_empty());
-        match list {
-            None => {
-                self.servers.iter().filter(|server| server.role() != Some("observer")).map(Some).collect()
-            }
-            Some(list) => {
-                let mut unnamed =
-                    self.servers.iter().filter(|server| server.settings.get("serverId").is_none());
-                let mut server = |id: &str| {
-                    let named =
-                        self.servers.iter().find(|server| server.settings.get("serverId") == Some(id));
-                    // One that does not answer is in the list by another address.
-                    named.or_else(|| unnamed.next())
-                };
-                list.into_iter()
-                    .map(|(id, votes)| (server(id), votes))
-                    .filter(|(_, votes)| *votes)
-                    .map(|(s, _)| s)
-                    .collect()
-            }
-        }
+        voters(&self.servers)
     }
 }
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{
     super::{
-        course::Script,
+        script::Script,
         seen::{Decided, Leader, Seen},
     },
     *,

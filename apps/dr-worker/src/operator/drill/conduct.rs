@@ -4,33 +4,33 @@
 use std::{pin::pin, time::Duration};
 
 use election_core::{
-    MemberId, Paths, Reason,
+    MemberId, Reason,
     explain::explain,
     operator::{self, Observer, Snapshot, drills},
     record::{
-        DrillAnswer, DrillMode, DrillOrder, FiledRequest, MemberRecord, Mode, Outgoing, RequestKind,
-        RequestRef, RequestState, Status, Target,
+        DrillAnswer, FiledRequest, MemberRecord, Mode, Outgoing, RequestKind, RequestRef, RequestState,
+        Status, Target,
     },
     strategy::in_words,
 };
 use zk_session::BootTime;
 
 use super::{
-    super::{election::Operator, output},
-    assembly::{Evidence, assemble, participants},
-    course::{Act, Course, Script},
+    super::output,
+    assembly::{Evidence, assemble},
+    begin::{Drill, MARGIN},
+    course::{Act, Course},
     seen::{Decided, Leader, Seen},
 };
 use crate::{
     commands::{
         asker,
         drill::{
-            checks::{State, seconds, target},
-            report::{Check, Event, Outcome, Phases, Report, Who},
+            checks::seconds,
+            report::{Event, Outcome, Report, Who},
             runs,
         },
     },
-    config::DrillPlan,
     error::Error,
     signals::Signals,
     wall::unix_ms,
@@ -39,169 +39,47 @@ use crate::{
 /// The pause between two reads.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How long after the members have agreed something happens: the probes run before.
-const BASELINE: Duration = Duration::from_millis(1_500);
-
-/// How long members may take to agree.
-const AGREE_WITHIN: Duration = Duration::from_secs(10);
-
-/// How much longer than the drill the order is valid, for the move back after an abort.
-const MARGIN: Duration = Duration::from_secs(90);
-
 /// How long the last answers may take.
 const CLOSE_WITHIN: Duration = Duration::from_secs(6);
-
-/// How long the status of a worker may take, and its longest.
-const STATUS_WITHIN: Duration = Duration::from_millis(700);
-const MAX_STATUS: usize = 16 << 20;
 
 /// How long ZooKeeper may be unreadable before the drill is given up.
 const BLIND_FOR: Duration = Duration::from_secs(30);
 
-/// A drill that may run.
-pub(super) struct Drill<'a> {
-    pub(super) operator: &'a Operator,
-    pub(super) paths: &'a Paths,
-    pub(super) plan: &'a DrillPlan,
-    /// The name of the plan.
-    pub(super) name: Option<&'a str>,
-    pub(super) reason: Option<String>,
-    pub(super) checks: Vec<Check>,
-    pub(super) state: State,
-}
-
-impl Drill<'_> {
-    /// Runs it to its end. Returns the report, which is kept.
-    /// The flag is whether the members have agreed, so that something has happened.
-    pub(super) async fn conduct(self, run: String) -> Result<(Report, bool), Error> {
-        let process = self.process().await;
-        let Some(script) = self.script(process) else {
-            return Err(Error::Internal("the checks passed without a leader".to_owned()));
-        };
-        let begun = self.begun(run, &script);
-        let (operator, paths) = (self.operator, self.paths);
-        let signals = Signals::new().map_err(|e| Error::Internal(format!("no signal handlers: {e}")))?;
-        runs::write(&operator.session, paths, &begun).await?;
-        output::print_progress(format_args!(
-            "drill {}: {} of {}, target {}; Ctrl-C aborts it",
-            begun.run,
-            begun.mode.as_str(),
-            begun.job,
-            begun.target
-        ));
-        let order = self.order(&begun, &script);
-        let mut watched = Watched {
-            drill: &self,
-            course: Course::new(script),
-            begun,
-            since: BootTime::now(),
-            request: None,
-            evidence: Evidence::default(),
-            printed: 0,
-            kept: 0,
-        };
-        let given = drills::begin(&operator.session, paths, &order).await;
-        let watching = match given {
-            Ok(()) => watched.watch(signals).await,
-            Err(error) => Err(error.into()),
-        };
-        watched.finish(watching.err()).await
-    }
-
-    fn script(&self, process: Option<u64>) -> Option<Script> {
-        let Self { plan, state, .. } = self;
-        let leader = state.leader()?;
-        let slot = state.cluster.slots.first()?.leader.as_ref()?;
-        let first = || state.candidates(plan).first().map(|candidate| candidate.member.clone());
-        let carriers = match plan.mode {
-            DrillMode::Rehearse => vec![first()?],
-            DrillMode::Switchover => vec![leader.member.clone(), first()?],
-            DrillMode::CutSite => {
-                let of_site = state.cluster.members.iter().filter(|member| member.site == leader.site);
-                of_site.map(|member| member.member.clone()).collect()
-            }
-            _ => vec![leader.member.clone()],
-        };
-        Some(Script {
-            mode: plan.mode,
-            to: plan.to.clone(),
-            from: Leader {
-                who: Who { member: leader.member.clone(), site: leader.site.clone() },
-                ballot: slot.ballot.clone(),
-                term: slot.term,
-                is_ready: true,
-            },
-            carriers,
-            process,
-            back: plan.back,
-            stay: if plan.mode == DrillMode::Rehearse { Duration::ZERO } else { plan.stay },
-            limit: plan.longest(),
-            agree_within: AGREE_WITHIN,
-            baseline: BASELINE,
-            started_ms: unix_ms(),
-        })
-    }
-
-    /// The job's process on the leader, if the drill kills it and it is ready.
-    async fn process(&self) -> Option<u64> {
-        if self.plan.mode != DrillMode::KillJob {
-            return None;
-        }
-        let url = self.state.leader()?.http.as_deref()?;
-        let workers = self.operator.workers()?;
-        let url = format!("{url}/status");
-        let read = tokio::time::timeout(STATUS_WITHIN, workers.read(&url, MAX_STATUS));
-        let status: serde_json::Value = serde_json::from_slice(&read.await.ok()??).ok()?;
-        let process = &status["jobs"][&self.plan.job]["process"];
-        process["pid"].as_u64().filter(|_| process["state"] == "running")
-    }
-
-    fn order(&self, begun: &Report, script: &Script) -> DrillOrder {
-        let valid_for = self.plan.longest() + MARGIN;
-        let carriers = script.carriers.clone();
-        let order =
-            DrillOrder::new(&begun.run, self.plan.mode, carriers, &begun.by, script.started_ms, valid_for);
-        order.with(|order| {
-            order.reason = begun.reason.clone();
-            order.delay_ms = crate::wall::ms(BASELINE);
-            order.cut_ms = (self.plan.mode == DrillMode::CutSite).then(|| crate::wall::ms(self.plan.cut_for));
-            order.probe = true;
-        })
-    }
-
-    fn begun(&self, run: String, script: &Script) -> Report {
-        let Self { plan, name, checks, state, .. } = self;
-        Report {
-            v: Report::VERSION,
-            run,
-            job: plan.job.clone(),
-            plan: name.map(str::to_owned),
-            mode: plan.mode,
-            target: target(&plan.to),
-            by: asker(),
-            reason: self.reason.clone().or_else(|| plan.reason.clone()),
-            started_ms: script.started_ms,
-            ended_ms: None,
-            outcome: Outcome::Running,
-            sentence: "it has not ended".to_owned(),
-            from: Some(script.from.who.clone()),
-            to: None,
-            phases: Phases::default(),
-            outage_ms: None,
-            objectives: Vec::new(),
-            moves: Vec::new(),
-            probes: Vec::new(),
-            checks: checks.clone(),
-            timeline: Vec::new(),
-            members: participants(&state.cluster),
-            software: concat!("dr-worker ", env!("CARGO_PKG_VERSION")).to_owned(),
-        }
-    }
-
-    fn reason_of(&self, run: &str) -> String {
-        let reason = self.reason.as_ref().or(self.plan.reason.as_ref());
-        reason.map_or_else(|| format!("drill {run}"), |reason| format!("drill {run}: {reason}"))
-    }
+/// Runs a drill to its end. Returns the report, which is kept.
+/// The flag is whether the members have agreed, so that something has happened.
+pub(super) async fn conduct(drill: &Drill<'_>, run: String) -> Result<(Report, bool), Error> {
+    let process = drill.process().await;
+    let Some(script) = drill.script(process) else {
+        return Err(Error::Internal("the checks passed without a leader".to_owned()));
+    };
+    let begun = drill.begun(run, &script);
+    let (operator, paths) = (drill.operator, drill.paths);
+    let signals = Signals::new().map_err(|e| Error::Internal(format!("no signal handlers: {e}")))?;
+    runs::write(&operator.session, paths, &begun).await?;
+    output::print_progress(format_args!(
+        "drill {}: {} of {}, target {}; Ctrl-C aborts it",
+        begun.run,
+        begun.mode.as_str(),
+        begun.job,
+        begun.target
+    ));
+    let order = drill.order(&begun, &script);
+    let mut watched = Watched {
+        drill,
+        course: Course::new(script),
+        begun,
+        since: BootTime::now(),
+        request: None,
+        evidence: Evidence::default(),
+        printed: 0,
+        kept: 0,
+    };
+    let given = drills::begin(&operator.session, paths, &order).await;
+    let watching = match given {
+        Ok(()) => watched.watch(signals).await,
+        Err(error) => Err(error.into()),
+    };
+    watched.finish(watching.err()).await
 }
 
 /// A drill under way, and what is known of it.

@@ -7,6 +7,8 @@
 //!
 //! Any state can end the drill: a state that does not apply to a mode is passed at once.
 
+mod deviation;
+
 use std::time::Duration;
 
 use election_core::{
@@ -16,42 +18,17 @@ use election_core::{
 };
 
 use super::{
+    script::Script,
     seen::{Decided, Leader, Seen},
     trace::{Trace, event},
 };
 use crate::commands::drill::{
-    checks::{fits, target},
+    checks::target,
     report::{Event, Outcome, Who},
 };
 
 /// How long an abort may take to move the job back.
 const RESTORE_WITHIN: Duration = Duration::from_secs(60);
-
-/// What the drill does, and who takes part.
-#[derive(Clone, Debug)]
-pub(super) struct Script {
-    pub(super) mode: DrillMode,
-    /// Who may take over.
-    pub(super) to: Target,
-    /// The leader at the beginning.
-    pub(super) from: Leader,
-    /// The members that must agree, and carry it out.
-    pub(super) carriers: Vec<MemberId>,
-    /// The job's process, of a drill that kills it.
-    pub(super) process: Option<u64>,
-    /// Whether the job is moved back.
-    pub(super) back: bool,
-    /// How long the new leader serves before the drill goes on.
-    pub(super) stay: Duration,
-    /// How long the drill may take.
-    pub(super) limit: Duration,
-    /// How long the members may take to agree.
-    pub(super) agree_within: Duration,
-    /// How long they probe before a switchover is requested.
-    pub(super) baseline: Duration,
-    /// When it began, in milliseconds since the Unix epoch.
-    pub(super) started_ms: u64,
-}
 
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -336,92 +313,6 @@ impl Course {
         self.note(at, "drill", format!("{outcome}: {sentence}"));
         self.result = Some((outcome, sentence));
         self.enter(Stage::Over, at);
-    }
-
-    /// Why the drill has left the plan, if it has.
-    fn left_plan(&self, seen: &Seen, at: Duration) -> Option<String> {
-        let Script { limit, agree_within, carriers, .. } = &self.script;
-        if let Some(signal) = seen.signals.first() {
-            return Some(format!("the command received {signal}"));
-        }
-        if let Some(obstacle) = &seen.obstacle {
-            return Some(obstacle.clone());
-        }
-        if !seen.is_ordered {
-            return Some("another command has withdrawn the order".to_owned());
-        }
-        for member in carriers {
-            let last = seen.answer(member).and_then(|answer| answer.steps.last());
-            let failed = last.filter(|step| matches!(step.state, DrillState::Refused | DrillState::Failed));
-            if let Some(step) = failed {
-                let what = if step.state == DrillState::Refused { "refuses" } else { "fails" };
-                return Some(format!("{member} {what}: {}", step.reason.as_deref().unwrap_or("no reason")));
-            }
-        }
-        if let Some(why) = self.wrong_leader(seen) {
-            return Some(why);
-        }
-        if let Some(failure) = seen.request.as_ref().and_then(RequestState::failure)
-            && matches!(self.stage, Stage::Awaiting | Stage::MovingBack)
-        {
-            return Some(format!("the switchover was not carried out: {failure}"));
-        }
-        if self.stage == Stage::Agreeing && at >= *agree_within {
-            let silent: Vec<_> = carriers.iter().filter(|member| seen.answer(member).is_none()).collect();
-            let silent: Vec<_> = silent.into_iter().map(MemberId::as_str).collect();
-            let within = in_words(*agree_within);
-            return Some(format!(
-                "{} did not answer within {within}; its worker may have an earlier release",
-                silent.join(", ")
-            ));
-        }
-        (at >= *limit)
-            .then(|| format!("it was not over within {}: {}", in_words(*limit), self.waits_for(seen)))
-    }
-
-    fn waits_for(&self, seen: &Seen) -> String {
-        let is_away = |member: &&MemberId| !seen.has_reached(member, DrillState::Ended);
-        match self.stage {
-            Stage::Returning => {
-                let away = self.script.carriers.iter().filter(is_away).map(MemberId::as_str);
-                format!("{} did not come back", away.collect::<Vec<_>>().join(", "))
-            }
-            Stage::MovingBack => "the job was not moved back".to_owned(),
-            _ if self.script.mode == DrillMode::Rehearse => "the rehearsal did not end".to_owned(),
-            _ if self.script.mode == DrillMode::KillJob => "the job was not ready again".to_owned(),
-            _ => "no other member took over".to_owned(),
-        }
-    }
-
-    /// Why the leader is not the one that the plan expects now.
-    fn wrong_leader(&self, seen: &Seen) -> Option<String> {
-        let Script { to, mode, from, .. } = &self.script;
-        let is_expected =
-            |leader: &Leader| (leader.term, &leader.ballot) == (self.leader.term, &self.leader.ballot);
-        let moves = match self.stage {
-            Stage::Awaiting => *mode != DrillMode::Rehearse,
-            Stage::MovingBack => true,
-            _ => false,
-        };
-        match &seen.leader {
-            None if moves => None,
-            None => Some(format!("{} does not lead any more", self.leader.who)),
-            Some(leader) if is_expected(leader) => None,
-            Some(leader) if !moves => Some(format!("{} leads in term {}", leader.who, leader.term)),
-            Some(leader) => {
-                let Who { member, site } = &leader.who;
-                let is_target = match self.stage {
-                    Stage::MovingBack => *member == from.who.member,
-                    // The killed job's member may acquire leadership again.
-                    _ => fits(to, member, site),
-                };
-                let wanted = match self.stage {
-                    Stage::MovingBack => from.who.member.to_string(),
-                    _ => target(to),
-                };
-                (!is_target).then(|| format!("{} leads in term {}, not {wanted}", leader.who, leader.term))
-            }
-        }
     }
 
     fn abort(&mut self, why: String, seen: &Seen, at: Duration) -> Option<Act> {

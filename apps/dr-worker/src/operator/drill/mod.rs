@@ -1,6 +1,7 @@
 //! `drill`: practises a failover, evaluates plans, and shows the reports.
 
 mod assembly;
+mod begin;
 mod conduct;
 mod course;
 #[cfg(test)]
@@ -8,6 +9,7 @@ mod golden;
 mod html;
 mod markdown;
 mod right;
+mod script;
 mod seen;
 mod shown;
 mod timeline;
@@ -37,7 +39,7 @@ use crate::{
     error::{Error, ExitCode},
     wall::{moment, unix_ms},
 };
-use conduct::Drill;
+use begin::Drill;
 
 /// `drill`
 #[derive(Debug, Args)]
@@ -210,7 +212,8 @@ async fn examine(
     let config = &operator.config;
     let (policy, strategy) = (config.engine_of(&plan.job), config.policy_of(&plan.job).strategy());
     let (root, workers) = (operator.root(), operator.workers());
-    let subject = Subject { root, paths, policy: &policy, strategy: &*strategy, workers };
+    let zookeeper = &config.zookeeper;
+    let subject = Subject { root, paths, zookeeper, policy: &policy, strategy: &*strategy, workers };
     let (snapshot, mut state) = gather(&observer, &subject, plan).await?;
     if own_run.is_some() && state.present.conducted.as_deref() == own_run {
         state.present.conducted = None;
@@ -294,7 +297,7 @@ async fn conducted(
     }
     let reason = arguments.reason.clone();
     let drill = Drill { operator, paths, plan, name, reason, checks, state };
-    drill.conduct(run).await
+    conduct::conduct(&drill, run).await
 }
 
 fn approve(consent: Consent, name: Option<&str>, plan: &DrillPlan) -> Result<(), Error> {

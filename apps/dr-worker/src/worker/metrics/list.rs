@@ -264,6 +264,20 @@ pub(in crate::worker) const METRICS: &[Metric] = &[
     )
     .seconds(),
     Metric::new(
+        Gauge,
+        Here,
+        "dr_drill_check_last_passed_timestamp_seconds",
+        &["job", "plan"],
+        "When the drill of this plan could have run last, as Unix time; on the leader, once it could while it leads",
+    )
+    .seconds()
+    .panel(
+        Row::Changes,
+        "Time since a drill could have run",
+        "{{job}}: {{plan}}",
+        "time() - max by (job, plan) (dr_drill_check_last_passed_timestamp_seconds{job=~\"$job\"})",
+    ),
+    Metric::new(
         Counter,
         EveryJob,
         "dr_balance_moves_total",

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     engine::{policy::Policy, znode::Meta},
     ids::SiteId,
-    record::{Cause, Control, Elected, Health, MemberRecord, SiteFailure, Target, most},
+    record::{Cause, Control, Elected, Health, MemberRecord, OrderedBy, SiteFailure, Target, most},
     strategy::SiteTrouble,
     time::is_within,
 };
@@ -47,8 +47,9 @@ pub fn failed_sites(
     let measured = measured.into_iter().filter(|unwell| !overruled(&unwell.site));
     let mut failed: BTreeMap<_, _> = measured.map(|unwell| (unwell.site, unwell.why)).collect();
     for declared in &control.failed_sites {
-        let by = if declared.by.is_empty() { "an operator" } else { &declared.by };
-        let why = match &declared.reason {
+        let OrderedBy { reason, by, .. } = &declared.ordered;
+        let by = if by.is_empty() { "an operator" } else { by };
+        let why = match reason {
             Some(reason) => format!("declared by {by}: {reason}"),
             None => format!("declared by {by}"),
         };
@@ -375,9 +376,7 @@ mod tests {
     fn an_operators_word_is_enough() {
         let site = |reason: Option<&str>| FailedSite {
             site: SiteId::new("east").unwrap(),
-            reason: reason.map(str::to_owned),
-            by: "ann@desk".to_owned(),
-            at_ms: 5,
+            ordered: OrderedBy { reason: reason.map(str::to_owned), by: "ann@desk".to_owned(), at_ms: 5 },
         };
         let control = |reason| Control { failed_sites: vec![site(reason)], ..Control::default() };
         assert_eq!(told(&[], &control(None)), ["east: declared by ann@desk"]);

@@ -13,7 +13,7 @@ use election_core::{
     fencing_token,
     internals::{self, AppEvent, Config, Engine, Event, Forgotten, Wish},
     record::{
-        Confirmed, Control, Elected, FailedSite, Health, MemberRecord, Mode, Outgoing, Record,
+        Confirmed, Control, Elected, FailedSite, Health, MemberRecord, Mode, OrderedBy, Outgoing, Record,
         Request as Order, RequestKind, RequestState, Target,
     },
 };
@@ -420,9 +420,7 @@ impl Stage {
             let site = SiteId::new(*site).map_err(|e| e.to_string())?;
             Ok::<_, String>(FailedSite {
                 site,
-                reason: Some("flood".to_owned()),
-                by: "ann".to_owned(),
-                at_ms: 0,
+                ordered: OrderedBy { reason: Some("flood".to_owned()), by: "ann".to_owned(), at_ms: 0 },
             })
         };
         let failed_sites = sites.iter().map(failed).collect::<Result<_, _>>()?;

@@ -4,8 +4,8 @@ use election_core::{
     Recipe, explain, fencing_token,
     internals::{self, ForceStep, ForcedFailover},
     record::{
-        Confirmed, Control, Current, Elected, FailedSite, FiledRequest, MemberRecord, Mode, Outgoing, Record,
-        Request, RequestKind, RequestRef, RequestState, Target,
+        Confirmed, Control, Current, Elected, FailedSite, FiledRequest, MemberRecord, Mode, OrderedBy,
+        Outgoing, Record, Request, RequestKind, RequestRef, RequestState, Target,
     },
 };
 
@@ -379,7 +379,10 @@ impl Sim {
 
     pub(super) fn declare_failed(&mut self) {
         let site = self.settings.sites[self.rng.usize(0..self.settings.sites.len())].clone();
-        let failed = FailedSite { site, reason: None, by: "operator".to_owned(), at_ms: self.unix_ms() };
+        let failed = FailedSite {
+            site,
+            ordered: OrderedBy { reason: None, by: "operator".to_owned(), at_ms: self.unix_ms() },
+        };
         self.order(&Control::default().with(|control| control.failed_sites = vec![failed]));
         let delay = self.rng.u64(500..10_000);
         self.after(delay, Due::Operator(Errand::Control(Control::default())));

@@ -8,6 +8,7 @@ use super::super::{
     facts::{Answer, Facts, Server},
     finding::{Found, Severity},
 };
+use crate::commands::servers::Quorum;
 
 /// Above these an ensemble takes long to restart, to elect and to clean up.
 const MOST: [(&str, &str, f64); 3] = [
@@ -127,27 +128,10 @@ pub(super) fn no_sites(facts: &Facts, found: &mut Found) {
 }
 
 pub(super) fn site_quorum(facts: &Facts, found: &mut Found) {
-    let voters = facts.voters();
-    if !facts.asked.has_sites || voters.len() < 2 {
-        return;
-    }
-    let needed = voters.len() / 2 + 1;
-    let site = |voter: &Option<&Server>| voter.and_then(|server| server.site.clone());
-    let sites: BTreeSet<_> = voters.iter().filter_map(site).collect();
-    for lost in sites {
-        let left: Vec<_> = voters.iter().filter(|voter| site(voter).as_ref() != Some(&lost)).collect();
-        let down = left.iter().filter_map(|voter| voter.filter(|server| server.unreachable.is_some()));
-        let down: Vec<_> = down.map(|server| server.name.as_str()).collect();
-        let up = left.len() - down.len();
-        if up < needed {
-            let while_down =
-                if left.len() < needed { String::new() } else { format!(" while {} is down", names(down)) };
-            found.add(format!(
-                "the loss of site {lost} loses the quorum{while_down}: {up} of {} voting servers would be left, and {needed} \
-                 are needed",
-                voters.len()
-            ));
-        }
+    let quorum = Quorum::of(&facts.servers);
+    // A server alone is another finding.
+    if facts.asked.has_sites && quorum.voters > 1 {
+        quorum.lost.iter().for_each(|lost| found.add(lost.to_string()));
     }
 }
 

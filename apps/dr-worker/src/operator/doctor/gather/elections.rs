@@ -141,7 +141,10 @@ fn orders(snapshot: &Snapshot) -> Orders {
     let changed = control.changed_at_ms;
     let drained = control.drained.iter().map(|site| order(format!("site {site} is drained"), changed));
     let failed = control.failed_sites.iter().map(|failed| {
-        order(format!("site {} is marked as failed by {}", failed.site, failed.by), failed.at_ms)
+        order(
+            format!("site {} is marked as failed by {}", failed.site, failed.ordered.by),
+            failed.ordered.at_ms,
+        )
     });
     Orders {
         mode: (control.mode != Mode::Auto).then(|| {
@@ -150,8 +153,8 @@ fn orders(snapshot: &Snapshot) -> Orders {
         stopped: control
             .stopped
             .as_ref()
-            .map(|stopped| order(format!("the job is {stopped}"), stopped.at_ms)),
-        maintenance: control.maintenance.iter().map(|m| order(m.to_string(), m.at_ms)).collect(),
+            .map(|stopped| order(format!("the job is {stopped}"), stopped.ordered.at_ms)),
+        maintenance: control.maintenance.iter().map(|m| order(m.to_string(), m.ordered.at_ms)).collect(),
         closed: drained.chain(failed).collect(),
     }
 }

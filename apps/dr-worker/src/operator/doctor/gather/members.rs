@@ -12,8 +12,11 @@ use futures_util::{StreamExt as _, stream};
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::{super::facts::Member, clock, servers::addresses};
-use crate::workers::Workers;
+use super::super::facts::Member;
+use crate::{
+    commands::servers::{addresses, clock},
+    workers::Workers,
+};
 
 /// How long a member may take to answer.
 const WITHIN: Duration = Duration::from_secs(3);

@@ -1,10 +1,8 @@
 //! Reads the facts: from the configuration, this node, the servers, ZooKeeper and the members. It changes nothing.
 
-mod clock;
 mod elections;
 mod members;
 mod node;
-mod servers;
 
 use std::time::Duration;
 
@@ -12,7 +10,7 @@ use zk_session::{Acl, Incarnation, OpError, Session};
 
 use super::facts::{Asked, Facts, Held, Job};
 use crate::{
-    commands::Operator,
+    commands::{Operator, servers},
     config::{Access, Config, OperatorConfig, Sources, ZooKeeperConfig},
     error::Error,
     wall::unix_ms,
@@ -41,9 +39,12 @@ pub(super) async fn gather(sources: &Sources) -> Result<(Facts, bool), Error> {
             has_sites: !zookeeper.sites.is_empty(),
         },
         jobs: jobs(&operators, worker.as_ref().ok()),
-        servers: servers::servers(zookeeper).await,
+        servers: servers::ask(zookeeper).await,
         ..Facts::default()
     };
+    for server in &mut facts.servers {
+        server.disk = node::disk_of(server);
+    }
     match worker {
         Ok(config) => facts.node = Some(node::node(&config)),
         Err(problems) => {

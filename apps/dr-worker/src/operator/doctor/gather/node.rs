@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    net::UdpSocket,
     os::unix::fs::{FileTypeExt as _, PermissionsExt as _},
     path::Path,
 };
@@ -9,7 +10,7 @@ use std::{
 use nix::unistd::{AccessFlags, access};
 use rustix::fs::{statfs, statvfs};
 
-use super::super::facts::{Disk, Node};
+use super::super::facts::{Disk, Node, Server};
 use crate::{
     config::{Config, HostPort, WatchdogConfig, WatchdogMode},
     worker::{exposed, job::StateLock, needed},
@@ -81,8 +82,14 @@ fn is_in_memory(dir: &Path) -> bool {
     statfs(dir).is_ok_and(|found| IN_MEMORY.contains(&i64::from(found.f_type)))
 }
 
+/// The disk of a server's data, if the server runs on this node.
+pub(super) fn disk_of(server: &Server) -> Option<Disk> {
+    let is_here = server.addresses.iter().any(|address| UdpSocket::bind((*address, 0)).is_ok());
+    disk(server.settings.get("dataDir").filter(|_| is_here)?.as_ref())
+}
+
 /// The file system of a path, if it exists here.
-pub(super) fn disk(path: &Path) -> Option<Disk> {
+fn disk(path: &Path) -> Option<Disk> {
     let found = statvfs(path).ok()?;
     Some(Disk { free: found.f_bavail * found.f_frsize, size: found.f_blocks * found.f_frsize })
 }

@@ -2,13 +2,13 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::super::facts::Clock;
+use super::Clock;
 
 /// The header has whole seconds.
 const HALF: Duration = Duration::from_millis(500);
 
 /// Compares a clock: `date` is the header of an answer to a request that was sent at `sent`, and answered at `answered`.
-pub(super) fn compare(date: &str, sent: SystemTime, answered: SystemTime) -> Option<Clock> {
+pub(crate) fn compare(date: &str, sent: SystemTime, answered: SystemTime) -> Option<Clock> {
     let millis = |time: SystemTime| i64::try_from(time.duration_since(UNIX_EPOCH).ok()?.as_millis()).ok();
     let (sent, answered) = (millis(sent)?, millis(answered)?);
     let there = millis(read(date)? + HALF)?;

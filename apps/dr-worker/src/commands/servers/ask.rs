@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    net::{IpAddr, UdpSocket},
+    net::IpAddr,
     time::{Duration, SystemTime},
 };
 
@@ -14,11 +14,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{
-    super::facts::{Answer, Server},
-    clock,
-    node::disk,
-};
+use super::{Answer, Clock, Server, clock};
 use crate::{client, config::ZooKeeperConfig};
 
 /// How long a server may take to answer one question.
@@ -30,7 +26,8 @@ const LONGEST: u64 = 1 << 20;
 /// The AdminServer's usual port.
 const ADMIN_PORT: u16 = 8080;
 
-pub(super) async fn servers(config: &ZooKeeperConfig) -> Vec<Server> {
+/// Asks all servers of `zookeeper.connect`, in that order.
+pub(crate) async fn ask(config: &ZooKeeperConfig) -> Vec<Server> {
     let servers = config.servers().enumerate().map(|(index, name)| {
         let (host, port) = name.rsplit_once(':').unwrap_or((name, ""));
         let admin = config.admin.get(index).cloned().unwrap_or_else(|| format!("{host}:{ADMIN_PORT}"));
@@ -62,9 +59,6 @@ async fn examine(name: &str, port: &str, admin: String, site: Option<String>, by
             (Answer::none(why), Answer::none(why), Answer::none(why));
     }
     server.take(admin);
-    if is_here(&server) {
-        server.disk = server.settings.get("dataDir").and_then(|dir| disk(dir.as_ref()));
-    }
     server
 }
 
@@ -133,7 +127,7 @@ struct Admin {
     settings: BTreeMap<String, String>,
     metrics: BTreeMap<String, String>,
     properties: BTreeMap<String, String>,
-    clock: Option<super::super::facts::Clock>,
+    clock: Option<Clock>,
 }
 
 impl Admin {
@@ -200,14 +194,9 @@ fn camel(name: &str) -> String {
 }
 
 /// The addresses of a host and port; none if its name is not known.
-pub(super) async fn addresses(host: &str) -> std::collections::BTreeSet<IpAddr> {
+pub(crate) async fn addresses(host: &str) -> std::collections::BTreeSet<IpAddr> {
     let found = timeout(WITHIN, tokio::net::lookup_host(host)).await;
     found.ok().and_then(Result::ok).into_iter().flatten().map(|address| address.ip()).collect()
-}
-
-/// Whether a server runs on this node.
-fn is_here(server: &Server) -> bool {
-    server.addresses.iter().any(|address| UdpSocket::bind((*address, 0)).is_ok())
 }
 
 #[cfg(test)]

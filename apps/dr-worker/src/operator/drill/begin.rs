@@ -1,0 +1,143 @@
+//! A drill that may run: its script, its order, and the report with which it begins.
+
+use std::time::Duration;
+
+use election_core::{
+    Paths,
+    record::{DrillMode, DrillOrder},
+};
+
+use super::{super::election::Operator, assembly::participants, script::Script, seen::Leader};
+use crate::{
+    commands::{
+        asker,
+        drill::{
+            checks::{State, target},
+            report::{Check, Outcome, Phases, Report, Who},
+        },
+    },
+    config::DrillPlan,
+    wall::{ms, unix_ms},
+};
+
+/// How long after the members have agreed something happens: the probes run before.
+const BASELINE: Duration = Duration::from_millis(1_500);
+
+/// How long members may take to agree.
+const AGREE_WITHIN: Duration = Duration::from_secs(10);
+
+/// How much longer than the drill the order is valid, for the move back after an abort.
+pub(super) const MARGIN: Duration = Duration::from_secs(90);
+
+/// How long the status of a worker may take, and its longest.
+const STATUS_WITHIN: Duration = Duration::from_millis(700);
+const MAX_STATUS: usize = 16 << 20;
+
+/// A drill that may run.
+pub(super) struct Drill<'a> {
+    pub(super) operator: &'a Operator,
+    pub(super) paths: &'a Paths,
+    pub(super) plan: &'a DrillPlan,
+    /// The name of the plan.
+    pub(super) name: Option<&'a str>,
+    pub(super) reason: Option<String>,
+    pub(super) checks: Vec<Check>,
+    pub(super) state: State,
+}
+
+impl Drill<'_> {
+    pub(super) fn script(&self, process: Option<u64>) -> Option<Script> {
+        let Self { plan, state, .. } = self;
+        let leader = state.leader()?;
+        let slot = state.cluster.slots.first()?.leader.as_ref()?;
+        let first = || state.candidates(plan).first().map(|candidate| candidate.member.clone());
+        let carriers = match plan.mode {
+            DrillMode::Rehearse => vec![first()?],
+            DrillMode::Switchover => vec![leader.member.clone(), first()?],
+            DrillMode::CutSite => {
+                let of_site = state.cluster.members.iter().filter(|member| member.site == leader.site);
+                of_site.map(|member| member.member.clone()).collect()
+            }
+            _ => vec![leader.member.clone()],
+        };
+        Some(Script {
+            mode: plan.mode,
+            to: plan.to.clone(),
+            from: Leader {
+                who: Who { member: leader.member.clone(), site: leader.site.clone() },
+                ballot: slot.ballot.clone(),
+                term: slot.term,
+                is_ready: true,
+            },
+            carriers,
+            process,
+            back: plan.back,
+            stay: if plan.mode == DrillMode::Rehearse { Duration::ZERO } else { plan.stay },
+            limit: plan.longest(),
+            agree_within: AGREE_WITHIN,
+            baseline: BASELINE,
+            started_ms: unix_ms(),
+        })
+    }
+
+    /// The job's process on the leader, if the drill kills it and it is ready.
+    pub(super) async fn process(&self) -> Option<u64> {
+        if self.plan.mode != DrillMode::KillJob {
+            return None;
+        }
+        let url = self.state.leader()?.http.as_deref()?;
+        let workers = self.operator.workers()?;
+        let url = format!("{url}/status");
+        let read = tokio::time::timeout(STATUS_WITHIN, workers.read(&url, MAX_STATUS));
+        let status: serde_json::Value = serde_json::from_slice(&read.await.ok()??).ok()?;
+        let process = &status["jobs"][&self.plan.job]["process"];
+        process["pid"].as_u64().filter(|_| process["state"] == "running")
+    }
+
+    pub(super) fn order(&self, begun: &Report, script: &Script) -> DrillOrder {
+        let valid_for = self.plan.longest() + MARGIN;
+        let carriers = script.carriers.clone();
+        let order =
+            DrillOrder::new(&begun.run, self.plan.mode, carriers, &begun.by, script.started_ms, valid_for);
+        order.with(|order| {
+            order.reason = begun.reason.clone();
+            order.delay_ms = ms(BASELINE);
+            order.cut_ms = (self.plan.mode == DrillMode::CutSite).then(|| ms(self.plan.cut_for));
+            order.probe = true;
+        })
+    }
+
+    pub(super) fn begun(&self, run: String, script: &Script) -> Report {
+        let Self { plan, name, checks, state, .. } = self;
+        Report {
+            v: Report::VERSION,
+            run,
+            job: plan.job.clone(),
+            plan: name.map(str::to_owned),
+            mode: plan.mode,
+            target: target(&plan.to),
+            by: asker(),
+            reason: self.reason.clone().or_else(|| plan.reason.clone()),
+            started_ms: script.started_ms,
+            ended_ms: None,
+            outcome: Outcome::Running,
+            sentence: "it has not ended".to_owned(),
+            from: Some(script.from.who.clone()),
+            to: None,
+            phases: Phases::default(),
+            outage_ms: None,
+            objectives: Vec::new(),
+            moves: Vec::new(),
+            probes: Vec::new(),
+            checks: checks.clone(),
+            timeline: Vec::new(),
+            members: participants(&state.cluster),
+            software: concat!("dr-worker ", env!("CARGO_PKG_VERSION")).to_owned(),
+        }
+    }
+
+    pub(super) fn reason_of(&self, run: &str) -> String {
+        let reason = self.reason.as_ref().or(self.plan.reason.as_ref());
+        reason.map_or_else(|| format!("drill {run}"), |reason| format!("drill {run}: {reason}"))
+    }
+}
