@@ -19,6 +19,7 @@ impl Hash for Engine {
             actions,
             told_until,
             keeps_lease,
+            first_decision,
             suspends,
             watched,
             leaders: _,
@@ -27,6 +28,7 @@ impl Hash for Engine {
             sentence: _,
         } = out;
         debug_assert!(actions.is_empty(), "poll_action() until None comes first");
+        debug_assert!(first_decision.is_none(), "the event that has made it takes it out");
         (session, reading, own, ops, ended).hash(to);
         (told_until, keeps_lease, suspends, watched).hash(to);
         (course, leader, history).hash(to);

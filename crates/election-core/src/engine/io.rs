@@ -311,9 +311,9 @@ pub enum Request {
         /// The version that the other znode must have.
         unchanged_version: i32,
     },
-    /// Set or create one znode, and set another one of this version, in one transaction; `Stale` if the other one has
-    /// another version, or does not exist. Answered like the first; for the version of a created znode see
-    /// [`Request::While`].
+    /// Set or create one znode, and set another one of this version, or create it as a persistent one, in one transaction;
+    /// `Stale` if the one to be set has another version, or does not exist, `Exists` if the one to be created exists.
+    /// Answered like the first; for the version of a created znode see [`Request::While`].
     Together {
         /// A [`Request::Set`] or a [`Request::Create`].
         request: Box<Request>,
@@ -321,8 +321,8 @@ pub enum Request {
         path: String,
         /// Its data.
         data: Vec<u8>,
-        /// The version that the other znode must have.
-        version: i32,
+        /// The version that the other znode must have; `None` if it is created.
+        version: Option<i32>,
     },
     /// Apply `request`, and set other znodes to the data that they have, in one transaction, so that their watches report
     /// it; `Stale` if one of them does not exist. For requests that create or set. Answered like `request`.

@@ -24,6 +24,8 @@ pub(in crate::engine) enum By {
     /// It steps in, and the decision does not name it yet: for the leader with this ballot, which was named for the
     /// slot in this term, and which vanished.
     Succession { term: u64, gone: Ballot },
+    /// It is the elector, and names itself: the first decision is written with the leader znode.
+    FirstDecision,
     /// Its own znode is the leader znode: no candidate is before it.
     Contest,
 }
@@ -48,30 +50,54 @@ impl Mandate {
         Some(Self { nomination, ballot, by })
     }
 
-    pub(in crate::engine) fn is_succession(&self) -> bool {
-        matches!(self.by, By::Succession { .. })
+    /// Whether the decision that names this member is written with the leader znode.
+    pub(in crate::engine) fn is_uncommitted(&self) -> bool {
+        matches!(self.by, By::Succession { .. } | By::FirstDecision)
     }
 }
 
 impl Core {
     /// What the decision entitles this member to, under an elector.
     pub(in crate::engine) fn decided_mandate(&self) -> Option<Mandate> {
-        if self.own.leaving.is_asked() || self.own.wishes.withdrawn.is_some() {
+        if self.refuses_all() {
             return None;
         }
         let ballot = self.own.seat.ballot.as_ref()?;
         let elected = self.reading.view.elected.record()?;
         match self.slot_named(elected, ballot) {
-            Some(slot) => {
-                let mandate = Mandate::decided(elected, slot, ballot.clone())?;
-                let gave_up = self.own.gave_up.as_ref();
-                Some(mandate).filter(|mandate| gave_up.is_none_or(|g| g.term != mandate.nomination.term))
-            }
+            Some(slot) => self.mandate_of(elected, slot, ballot),
             None => {
                 let slot = self.lost_slot(elected, ballot)?;
                 Mandate::succession(elected, slot, ballot.clone()).filter(|_| self.held_back().is_none())
             }
         }
+    }
+
+    /// What the first decision entitles this member to, which it is about to write as the elector: to create the leader
+    /// znode in the same transaction.
+    pub(in crate::engine) fn first_mandate(&self, first: &Elected) -> Option<Mandate> {
+        // A decision that was deleted is written again as it was: its leader may still lead.
+        let is_again = self.reading.memory.has(first.term);
+        let is_busy = !self.own.duty.is_idle() || self.refuses_all();
+        if is_again || is_busy || self.reading.view.elected != Known::Absent {
+            return None;
+        }
+        let ballot = self.own.seat.ballot.as_ref()?;
+        let slot = self.slot_named(first, ballot)?;
+        let is_free = *self.reading.view.leader(slot) == Known::Absent && self.is_sure(slot);
+        let mandate = self.mandate_of(first, slot, ballot).filter(|_| is_free)?;
+        Some(Mandate { by: By::FirstDecision, ..mandate })
+    }
+
+    fn refuses_all(&self) -> bool {
+        self.own.leaving.is_asked() || self.own.wishes.withdrawn.is_some()
+    }
+
+    /// The mandate that this decision gives for `slot`, unless it is one that this member gave up.
+    fn mandate_of(&self, elected: &Elected, slot: usize, ballot: &Ballot) -> Option<Mandate> {
+        let mandate = Mandate::decided(elected, slot, ballot.clone())?;
+        let gave_up = self.own.gave_up.as_ref();
+        Some(mandate).filter(|mandate| gave_up.is_none_or(|g| g.term != mandate.nomination.term))
     }
 
     /// Why this member, although it is first in line, leaves it to the elector who follows a lost leader.

@@ -322,9 +322,10 @@ impl Engine {
         self.core.out.skipped.as_ref()
     }
 
-    /// Whether this member is passive: other members lead, and it is neither named nor in a line, nor does it decide.
-    /// The decision and the leader znodes have no effect on it then, and may be read a moment later, several changes
-    /// at once.
+    /// Whether this member is passive: other members lead, and it is neither named nor the first in a line, nor does it
+    /// decide. The decision and the leader znodes have no effect on it then, and may be read a moment later, several
+    /// changes at once. A member further behind in a line acts only once a decision has named it, or has made it the
+    /// first.
     ///
     /// Nothing depends on the age of what was read: a watch can lag for other reasons as well. Read without delay as
     /// soon as this is false.
@@ -338,7 +339,7 @@ impl Engine {
         // While no member is named, any member may be named next.
         let others = |slot| {
             elected.named(slot).is_some_and(|named| named.ballot != *ballot)
-                && elected.place_in_line(slot, ballot).is_none()
+                && elected.place_in_line(slot, ballot) != Some(0)
         };
         // The decision that names this member has set its ballot, in one transaction.
         let is_read = core.reading.view.elected.meta().is_some_and(|known| known.mzxid >= seat.called_at);
@@ -447,6 +448,9 @@ impl Engine {
         core.advance_rereading();
         if decides {
             self.course.decide(core);
+        }
+        if let Some(first) = core.out.first_decision.take() {
+            leader.claim_first(core, first);
         }
         if let Some(entry) = leader.take_entry() {
             self.history.push(entry);

@@ -132,6 +132,8 @@ pub(super) struct Duty {
     pub(super) is_working: bool,
     /// Whether this member is about to lead, or leads.
     pub(super) wants_lease: bool,
+    /// Whether the first decision is being written with the leader znode.
+    pub(super) names_itself: bool,
     /// The leadership that is held.
     pub(super) held: Option<HeldDuty>,
 }

@@ -26,6 +26,8 @@ pub enum Rule {
     NamedAtCreation,
     /// A successor writes the decision with the leader znode, in one transaction.
     Commit,
+    /// An elector that names itself in the first decision writes that with the leader znode, in one transaction.
+    CommitFirst,
     /// A successor has itself seen the named member lead.
     SeenLeading,
     /// A decision replaces the one that it was made from, and no other.

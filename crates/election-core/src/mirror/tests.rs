@@ -1,6 +1,7 @@
 use std::collections::VecDeque;
 
 use super::*;
+use crate::engine::Request;
 
 const EPOCH: u64 = 1;
 const TREE: &str = "/b/nodes";
@@ -295,4 +296,19 @@ fn an_own_write_whose_change_does_not_come_is_read() {
     mirror.stop_awaiting();
     assert_eq!(mirror.to_read(), Some(vec![Read::Node("/b/elected".to_owned())]));
     assert!(!mirror.awaits_change());
+}
+
+#[test]
+fn a_decision_that_is_created_with_a_leader_znode_is_known_as_it_is() {
+    let path = |name: &str| format!("/b/{name}");
+    let create = Request::Create { path: path("leader"), data: b"me".to_vec(), ephemeral: true };
+    let (elected, data) = (path("elected"), b"first".to_vec());
+    let both = Request::Together { request: Box::new(create), path: elected, data, version: None };
+    let request = Request::While { there: path("ballot"), version: None, request: Box::new(both) };
+    let outcome = Outcome::Created { path: path("leader"), czxid: 7, version: 1 };
+    let known = Write::all_of(&request, 5).into_iter().map(|write| {
+        let node = write.done(&outcome, None).unwrap();
+        (write.path.clone(), write.changes, node.version, node.czxid, node.owner)
+    });
+    assert_eq!(known.collect::<Vec<_>>(), [(path("leader"), 2, 1, 7, 5), (path("elected"), 1, 0, 7, 0)]);
 }

@@ -20,35 +20,37 @@ pub struct Write {
 impl Write {
     /// All that a request of this session writes, apart from sequential znodes.
     pub fn all_of(request: &Request, session: i64) -> Vec<Self> {
+        Self::of(request, session, false)
+    }
+
+    /// A transaction sets what it is for, if it creates that: servers before 3.9 do not answer otherwise in which
+    /// transaction that was.
+    fn of(request: &Request, session: i64, in_transaction: bool) -> Vec<Self> {
         match request {
             Request::Create { path, data, ephemeral } => {
                 let owner = if *ephemeral { session } else { 0 };
-                vec![Self { path: path.clone(), data: data.clone(), over: None, owner, changes: 1 }]
+                let changes = 1 + u8::from(in_transaction);
+                vec![Self { owner, changes, ..Self::create(path, data) }]
             }
             Request::Set { path, data, version } => vec![Self::set(path, data, *version)],
             // What others are set to is what they have.
             Request::While { request, .. } | Request::Notifying { request, .. } => {
-                Self::of_transaction(request, session)
+                Self::of(request, session, true)
             }
             Request::Together { request, path, data, version } => {
-                let other = Self::set(path, data, *version);
-                Self::of_transaction(request, session).into_iter().chain([other]).collect()
+                let other = version.map_or_else(|| Self::create(path, data), |v| Self::set(path, data, v));
+                Self::of(request, session, true).into_iter().chain([other]).collect()
             }
             _ => Vec::new(),
         }
     }
 
-    /// A transaction sets what it creates: servers before 3.9 do not answer otherwise in which transaction that was.
-    fn of_transaction(request: &Request, session: i64) -> Vec<Self> {
-        let mut writes = Self::all_of(request, session);
-        for write in writes.iter_mut().filter(|write| write.over.is_none()) {
-            write.changes = 2;
-        }
-        writes
+    fn create(path: &str, data: &[u8]) -> Self {
+        Self { path: path.to_owned(), data: data.to_owned(), over: None, owner: 0, changes: 1 }
     }
 
     fn set(path: &str, data: &[u8], version: i32) -> Self {
-        Self { path: path.to_owned(), data: data.to_owned(), over: Some(version), owner: 0, changes: 1 }
+        Self { over: Some(version), ..Self::create(path, data) }
     }
 
     /// The znode after this outcome of the request, if that is known; `before` is the znode as it was.
@@ -59,7 +61,8 @@ impl Write {
                 let (zxid, owner) = (*czxid, self.owner);
                 Some(Node {
                     data,
-                    version: *version,
+                    // That of what the request is for, which the transaction also sets.
+                    version: if self.changes > 1 { *version } else { 0 },
                     czxid: zxid,
                     mzxid: zxid,
                     owner,

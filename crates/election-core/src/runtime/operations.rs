@@ -25,31 +25,87 @@ pub(super) async fn perform(session: &Incarnation, request: Request, directories
     else {
         return done;
     };
-    match create_above(session, path, directories).await {
+    let missing = |error| Outcome::NotApplied(format!("what is above {path} could not be made: {error}"));
+    match begin_election(session, &request, directories).await {
+        Ok(Some(done)) => return done,
+        Ok(None) => {}
+        Err(error) => return missing(error),
+    }
+    match attempt(session, &request).await {
+        Outcome::Missing => {}
+        done => return done,
+    }
+    match session.create_parents(path).await {
         Ok(()) => attempt(session, &request).await,
-        Err(error) => Outcome::NotApplied(format!("what is above {path} could not be made: {error}")),
+        Err(error) => missing(error),
     }
 }
 
-/// Creates what is above `path`: in an election that does not exist yet, all of its directories by one request.
-async fn create_above(session: &Incarnation, path: &str, directories: &[String]) -> Result<(), OpError> {
-    if let Some(base) = directories.first() {
-        let all = || directories.iter().map(|path| MultiOp::create(path, "", CreateMode::Persistent));
-        let done = match session.multi(all()).await {
-            Err(OpError::NoNode { .. }) => {
-                session.create_parents(base).await?;
-                session.multi(all()).await
-            }
-            done => done,
-        };
-        match done {
-            Ok(_) => return Ok(()),
-            Err(error) if error.is_session_over() => return Err(error),
-            // Most often some of them exist.
-            Err(_) => {}
+/// Creates all directories of an election that does not exist yet, by one request; with the first znode of its line, or
+/// its leader znode, if that is what the request creates. Then it is done. Otherwise it is to be attempted again.
+async fn begin_election(
+    session: &Incarnation,
+    request: &Request,
+    directories: &[String],
+) -> Result<Option<Outcome>, OpError> {
+    let Some(base) = directories.first() else { return Ok(None) };
+    let first = first_in_election(request, base);
+    let all = || {
+        let directories = directories.iter().map(|path| MultiOp::create(path, "", CreateMode::Persistent));
+        directories.chain(first.iter().flatten().cloned())
+    };
+    let done = match session.multi(all()).await {
+        Err(OpError::NoNode { .. }) => {
+            session.create_parents(base).await?;
+            session.multi(all()).await
         }
+        done => done,
+    };
+    let done = match (done, &first) {
+        (Err(error), None) if error.is_session_over() => return Err(error),
+        // The directories exist now.
+        (_, None) | (Err(OpError::NodeExists { .. } | OpError::NoNode { .. }), Some(_)) => return Ok(None),
+        (done, Some(_)) => done,
+    };
+    let stat = match done {
+        Ok(done) => done.last().and_then(|last| match last {
+            MultiResult::Set { stat } => *stat,
+            _ => None,
+        }),
+        Err(error) => return Ok(Some(outcome_of(error))),
+    };
+    let Some(stat) = stat else {
+        return Ok(Some(Outcome::Unknown(
+            "it was created, but in which transaction was not answered".to_owned(),
+        )));
+    };
+    Ok(Some(match request {
+        Request::CreateSequential { prefix, .. } => {
+            Outcome::Created { path: first_child(prefix), czxid: stat.mzxid, version: 0 }
+        }
+        _ => Outcome::Counted { czxid: stat.mzxid, count: stat.version },
+    }))
+}
+
+/// What the request creates in an election whose directories are created in the same transaction. Last comes a set, whose
+/// answer tells which transaction that is.
+fn first_in_election(request: &Request, base: &str) -> Option<[MultiOp; 2]> {
+    match request {
+        Request::CreateSequential { prefix, data, ephemeral, unique_prefix: true } => Some([
+            MultiOp::create(first_child(prefix), data.clone(), mode(*ephemeral)),
+            MultiOp::set(base, "", 0),
+        ]),
+        Request::CreateCounted { path, data, counter } => {
+            Some([MultiOp::create(path, data.clone(), CreateMode::Ephemeral), MultiOp::set(counter, "", 0)])
+        }
+        _ => None,
     }
-    session.create_parents(path).await
+}
+
+/// The name that a server gives to the first child of a new znode. Groups have no sequential creates, but this is no
+/// other znode: any further child gets the next number.
+fn first_child(prefix: &str) -> String {
+    format!("{prefix}{:010}", 0)
 }
 
 /// The request that a transaction carries out.
@@ -129,7 +185,10 @@ fn transaction(request: &Request) -> Option<Vec<MultiOp>> {
             vec![MultiOp::check(unchanged, *unchanged_version), MultiOp::delete(path, *version)]
         }
         Request::Together { request, path, data, version } => {
-            let other = MultiOp::set(path, data.clone(), *version);
+            let other = match version {
+                Some(version) => MultiOp::set(path, data.clone(), *version),
+                None => MultiOp::create(path, data.clone(), CreateMode::Persistent),
+            };
             [other].into_iter().chain(transaction(request)?).collect()
         }
         Request::Notifying { request, others } => {
@@ -218,7 +277,8 @@ pub(crate) async fn begin(
         Some(version) => Request::Set { path: elected, data, version },
         None => Request::Create { path: elected, data, ephemeral: false },
     };
-    let both = Request::Together { request: Box::new(request), path: path.to_owned(), data: state, version };
+    let (path, version) = (path.to_owned(), Some(version));
+    let both = Request::Together { request: Box::new(request), path, data: state, version };
     all_or_none(session, &both).await.map(drop)
 }
 

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// All rules of the engine.
-pub(crate) const ALL: [Rule; 33] = [
+pub(crate) const ALL: [Rule; 34] = [
     Rule::Lease,
     Rule::DeadlineFirst,
     Rule::Ballots,
@@ -24,6 +24,7 @@ pub(crate) const ALL: [Rule; 33] = [
     Rule::AdoptOwnZnode,
     Rule::NamedAtCreation,
     Rule::Commit,
+    Rule::CommitFirst,
     Rule::SeenLeading,
     Rule::CompareAndSet,
     Rule::ExclusionsInDecision,
@@ -104,6 +105,7 @@ fn without(rule: Rule) -> Without {
         ),
         Rule::NamedAtCreation => Breaks("leads as decided", RACE),
         Rule::Commit => Breaks(END, new("", 1, 0, &[Crash])),
+        Rule::CommitFirst => Breaks(END, Setting { start: Start::Nothing, ..new("", 0, 0, &[]) }),
         Rule::SeenLeading => Breaks(
             "a successor follows a leader",
             Setting { start: Start::Nothing, ..new("", 1, 0, &[Reset, Freeze]) },

@@ -160,8 +160,11 @@ fn asked(request: &Request) -> String {
             short(unchanged)
         ),
         Request::Delete { path, version: None } => format!("deletes {}", short(path)),
-        Request::Together { request, path, version, .. } => {
+        Request::Together { request, path, version: Some(version), .. } => {
             format!("{}, and {} of version {version}", asked(request), short(path))
+        }
+        Request::Together { request, path, version: None, .. } => {
+            format!("{}, and creates {}", asked(request), short(path))
         }
         Request::Notifying { request, others } => {
             let others: Vec<_> = others.iter().map(|(path, _)| short(path)).collect();

@@ -145,6 +145,10 @@ pub(crate) fn long() -> Vec<Setting> {
         },
         Setting::new("a machine stands still twice, out of turn", 2, 1, &[Freeze]),
         Setting { start: Start::Nothing, ..Setting::new("any fault at the start", 1, 0, ANY) },
+        Setting {
+            start: Start::Nothing,
+            ..Setting::new("a fault at the start, out of turn", 1, 1, &[Reset, Leave])
+        },
         Setting { asks: MOVE, ..Setting::new("a switchover and any fault", 1, 0, ANY) },
         Setting { asks: MOVES, ..Setting::new("two requests, twice out of turn", 0, 2, &[]) },
         Setting { asks: FORCE, ..Setting::new("force and any fault", 1, 0, ANY) },

@@ -135,12 +135,21 @@ impl Server {
                 self.apply(session, view, &delete)
             }
             Request::Together { request, path, data, version } => {
-                if self.check(path, Some(*version)).is_err() {
+                if version.is_some() && self.check(path, *version).is_err() {
                     return read(Outcome::Stale);
+                }
+                if version.is_none() && self.tree.contains_key(path) {
+                    return read(Outcome::Exists);
                 }
                 let mut applied = self.apply_in_group(session, view, request);
                 if let Outcome::Changed { .. } | Outcome::Created { .. } = &applied.outcome {
-                    self.set_in_group(path, data);
+                    match version {
+                        Some(_) => self.set_in_group(path, data),
+                        None => {
+                            let node = node(data, 0, self.zxid, 0);
+                            Arc::make_mut(&mut self.tree).insert(path.clone(), Arc::new(node));
+                        }
+                    }
                     applied.changed.push(path.clone());
                 }
                 applied

@@ -14,6 +14,7 @@ mod ghosts;
 mod herd;
 mod members;
 mod recipes;
+mod requests;
 mod restored;
 mod slots;
 mod timing;

@@ -189,6 +189,12 @@ impl World {
         connect(&connect_string, self.driver, if self.fast { LONG } else { TIMEOUT }).await
     }
 
+    pub(crate) async fn session_through_proxy(&self) -> (Proxy, Session) {
+        let proxy = Proxy::start_many(self.servers.addresses()).await.expect("the proxy starts");
+        let session = self.session(Some(&proxy)).await;
+        (proxy, session)
+    }
+
     pub(crate) async fn join(&self, member: &str, site: &str) -> Member {
         self.join_with(member, site, Fate::Lead).await
     }
@@ -204,8 +210,7 @@ impl World {
     }
 
     pub(crate) async fn join_through_proxy(&self, member: &str, site: &str) -> Member {
-        let proxy = Proxy::start_many(self.servers.addresses()).await.expect("the proxy starts");
-        let session = self.session(Some(&proxy)).await;
+        let (proxy, session) = self.session_through_proxy().await;
         let mut joined = self.join_over(session, member, site, Fate::Lead, self.paths.clone());
         joined.proxy = Some(proxy);
         joined
@@ -413,7 +418,7 @@ impl Handler for App {
     }
 }
 
-fn elector() -> Recipe {
+pub(crate) fn elector() -> Recipe {
     Recipe::Elector(Arc::new(EastFirst))
 }
 

@@ -211,12 +211,19 @@ impl Ensemble {
             Request::Set { path, data, version } => self.set(now, path, data.clone(), Some(*version)),
             Request::Delete { path, version } => self.delete(now, path, *version),
             Request::Together { request, path, data, version } => {
-                if self.get(path).is_none_or(|node| node.version != *version) {
-                    return Applied::refused(Outcome::Stale);
+                match (self.get(path), version) {
+                    (Some(_), None) => return Applied::refused(Outcome::Exists),
+                    (known, Some(version)) if known.is_none_or(|node| node.version != *version) => {
+                        return Applied::refused(Outcome::Stale);
+                    }
+                    _ => {}
                 }
                 let mut applied = self.apply_in_group(now, session, view, request);
                 if let Outcome::Changed { .. } | Outcome::Created { .. } = applied.outcome {
-                    self.set_in_group(now, path, data.clone());
+                    match version {
+                        Some(_) => self.set_in_group(now, path, data.clone()),
+                        None => self.create_in_group(now, path, data.clone()),
+                    }
                     applied.changed.push(path.clone());
                 }
                 applied
@@ -260,6 +267,15 @@ impl Ensemble {
                 }
             }
         }
+    }
+
+    /// Creates a persistent znode in the last transaction, which has made its parents.
+    fn create_in_group(&mut self, now: Millis, path: &str, data: Vec<u8>) {
+        *self.children.entry(parent_of(path).to_owned()).or_default() += 1;
+        let (zxid, at_ms) = (self.zxid, stamp(now));
+        let created =
+            Node { data, version: 0, czxid: zxid, mzxid: zxid, owner: 0, ctime_ms: at_ms, mtime_ms: at_ms };
+        self.put(path, zxid, Some(created));
     }
 
     /// Sets a znode in the last transaction.

@@ -17,7 +17,7 @@ use super::{
     session::Session,
 };
 use crate::{
-    record::Current,
+    record::{Current, Elected},
     time::{Now, Time},
 };
 use std::collections::VecDeque;
@@ -43,6 +43,8 @@ pub(in crate::engine) struct Outbox {
     /// The last deadline that the guard of the work received.
     pub(in crate::engine) told_until: Option<Time>,
     pub(in crate::engine) keeps_lease: bool,
+    /// The first decision, with which this member as the elector names itself: the leader's side writes it.
+    pub(in crate::engine) first_decision: Option<Box<Elected>>,
     /// Whether the work was ordered to rest.
     pub(in crate::engine) suspends: bool,
     pub(in crate::engine) watched: Vec<Watched>,

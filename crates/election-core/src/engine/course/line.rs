@@ -1,7 +1,10 @@
 //! A line of ephemeral sequential znodes, in which this member has one at most: the ballots of an election, and the
 //! znodes of a queue. How the own znode is created, found again, distinguished from strays, and ranked.
 
-use crate::engine::{core::Core, io::Request, recipe::QueueFormat, rules::Rule};
+use crate::{
+    engine::{core::Core, io::Request, recipe::QueueFormat, rules::Rule},
+    ids::Ballot,
+};
 
 /// A line of ephemeral sequential znodes, seen by one session.
 pub(super) struct Line {
@@ -65,6 +68,13 @@ impl Line {
     /// Whether this name belongs to the attempt.
     pub(super) fn is_of_attempt(&self, name: &str, attempt: u32) -> bool {
         name.starts_with(&self.format.stem(self.session, attempt))
+    }
+
+    /// Whether this is the name of the first child that its parent has ever had: a parent numbers all of its children.
+    /// No znode can be before it then, and the line need not be read. Only of a session's first attempt: a former one
+    /// could have left a stray.
+    pub(super) fn is_first_of_all(name: &str) -> bool {
+        Ballot::new(name).is_ok_and(|ballot| ballot.sequence() == 0)
     }
 
     /// The names that this session has created.

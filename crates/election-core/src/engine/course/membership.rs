@@ -281,11 +281,15 @@ impl Membership {
         }
         match self.step.clone() {
             MembershipStep::Candidate | MembershipStep::Rank => {
+                // Its only ballot and its record went with the leader znode.
+                let is_cleared = core.own.seat.is_clearing && self.drawn == 1 && !self.reads_record;
                 let next = match core.own.seat.is_clearing {
+                    true if is_cleared => MembershipStep::Gone,
                     true => MembershipStep::Sweep(Then::Leave),
                     false => MembershipStep::DropNode,
                 };
                 self.leave_seat(core, next);
+                return is_cleared;
             }
             MembershipStep::DropNode
             | MembershipStep::Sweep(Then::Leave)
@@ -341,8 +345,11 @@ impl Membership {
                     NoteKind::Registration,
                     format!("is a candidate with ballot {ballot}"),
                 );
-                core.own.seat = Seat { ballot: Some(ballot), ..Seat::default() };
-                self.step = MembershipStep::Rank;
+                core.own.seat = Seat { ballot: Some(ballot.clone()), ..Seat::default() };
+                match self.drawn == 1 && Line::is_first_of_all(ballot.as_str()) {
+                    true => self.is_ranked(core, None),
+                    false => self.step = MembershipStep::Rank,
+                }
             }
             // It is not known which ballot was drawn, if any: it is removed before another is drawn.
             (MembershipStep::DrawBallot, Outcome::Unknown(why)) => {
@@ -355,10 +362,6 @@ impl Membership {
             }
             (MembershipStep::Rank, Outcome::Names(names)) => {
                 self.found_ballots(core, leader, names);
-                let seat = &core.own.seat;
-                if let Some(ballot) = seat.ballot.as_ref().filter(|_| seat.is_ranked) {
-                    core.reading.memory.listed(ballot, seat.before.is_none());
-                }
             }
             (MembershipStep::Candidate, Outcome::Changed { version, .. }) => {
                 // A watch may have been quicker, and have reported a later state already.
@@ -511,9 +514,19 @@ impl Membership {
             Rank::First => None,
             Rank::Behind(name, _) => Ballot::new(name).ok(),
         };
+        self.is_ranked(core, before);
+    }
+
+    /// The ballot before the own one is known, or that there is none.
+    fn is_ranked(&mut self, core: &mut Core, before: Option<Ballot>) {
         if before.is_none() && !core.own.seat.is_lowest() {
             let text = "is the elector: its ballot is the lowest".to_owned();
             core.note(Level::Info, NoteKind::Registration, text);
+        }
+        if let (Some(ballot), MembershipStep::WriteNode(_) | MembershipStep::Rank) =
+            (&core.own.seat.ballot, &self.step)
+        {
+            core.reading.memory.listed(ballot, before.is_none());
         }
         core.own.seat.before = before;
         core.own.seat.is_ranked = true;

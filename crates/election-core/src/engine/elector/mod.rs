@@ -41,6 +41,9 @@ pub(in crate::engine) struct Elector {
     watchdog: Watchdog,
     /// The step for which everything was just read again.
     checked: Option<IrreversibleStep>,
+    /// The first decision was to be written with the own leader znode. If that was refused, it is written alone: the
+    /// parents of both may be missing, or the view of the leader znode may be old.
+    has_named_itself: bool,
 }
 
 impl Elector {
@@ -62,8 +65,9 @@ impl Elector {
     }
 
     fn decide(&mut self, core: &mut Core) {
-        let free =
-            core.ops.is_free(Part::Elector, core.now.time) && !core.reading.rereading.doubts_decision();
+        let free = core.ops.is_free(Part::Elector, core.now.time)
+            && !core.reading.rereading.doubts_decision()
+            && !core.own.duty.names_itself;
         // A stale elector that is cut off must not decide, queued writes included.
         let leased = core.lease_is_valid() || !core.rules.keep(Rule::ElectorLease);
         let may_act =
@@ -102,6 +106,13 @@ impl Elector {
     fn carry_out(&mut self, core: &mut Core, verdict: Verdict) {
         let paths = core.config.paths.clone();
         let act = match verdict {
+            Verdict::Act(Act::Write(first, None))
+                if !self.has_named_itself && core.first_mandate(&first).is_some() =>
+            {
+                (self.has_named_itself, self.checked) = (true, None);
+                core.out.first_decision = Some(first);
+                return;
+            }
             Verdict::Act(act) => act,
             Verdict::Wait(Wait { reason, sentence, loud, .. }) => {
                 self.checked = None;
@@ -322,23 +333,19 @@ fn beginning(
     };
     let path = core.config.paths.request(&begun.name);
     let data = begun.request.encode(&path)?;
-    Ok(Request::Together { request: Box::new(decision), path, data, version: begun.version })
+    Ok(Request::Together { request: Box::new(decision), path, data, version: Some(begun.version) })
 }
 
-/// Sets the ballot of each member that this decision names and the last one did not mention, with the data that it has.
-/// Such a member is passive: it would read the decision with a delay. It watches its ballot, and reads at once.
+/// Sets the ballot of each member that this decision names, and that the last one neither named nor had as the first in a
+/// line, with the data that it has. Such a member is passive: it would read the decision with a delay. It watches its
+/// ballot, and reads at once.
 fn calling(core: &Core, elected: &Elected, request: Request) -> Request {
     let Some(last) = core.reading.view.elected.record() else { return request };
-    // While no member is named, no member is passive.
-    if last.slots.iter().any(|slot| slot.named.is_none()) {
-        return request;
-    }
-    let is_mentioned = |named: &Named| {
-        let in_line = |slot| last.place_in_line(slot, &named.ballot).is_some();
-        last.slot_of(&named.ballot).is_some() || (0..last.slots.len()).any(in_line)
+    let may_act = |named: &Named| {
+        let is_next = |slot| last.place_in_line(slot, &named.ballot) == Some(0);
+        last.slot_of(&named.ballot).is_some() || (0..last.slots.len()).any(is_next)
     };
-    let is_passive =
-        |named: &Named| core.own.seat.ballot.as_ref() != Some(&named.ballot) && !is_mentioned(named);
+    let is_passive = |named: &Named| core.own.seat.ballot.as_ref() != Some(&named.ballot) && !may_act(named);
     let called = elected.leaders().filter(|(_, named)| is_passive(named));
     let others: Vec<_> = called
         .map(|(_, named)| (core.config.paths.ballot(&named.ballot), named.member.as_str().into()))

@@ -13,7 +13,7 @@ use crate::{
         tokens::fencing_token,
         znode::{Known, Meta},
     },
-    record::{Cause, Current, Record, Status},
+    record::{Cause, Current, Elected, Record, Status},
 };
 
 const ACQUIRE: Pending = Pending::Leader(LeaderOp::Acquire);
@@ -21,6 +21,17 @@ const ACQUIRE: Pending = Pending::Leader(LeaderOp::Acquire);
 impl Leader {
     /// Begins to acquire leadership.
     pub(in crate::engine) fn claim(&mut self, core: &mut Core, mandate: Mandate) {
+        self.claim_with(core, mandate, None);
+    }
+
+    /// Writes the first decision with the leader znode.
+    pub(in crate::engine) fn claim_first(&mut self, core: &mut Core, first: Box<Elected>) {
+        if let Some(mandate) = core.first_mandate(&first) {
+            self.claim_with(core, mandate, Some(first));
+        }
+    }
+
+    fn claim_with(&mut self, core: &mut Core, mandate: Mandate, written: Option<Box<Elected>>) {
         let Nomination { slot, term, sentence, .. } = &mandate.nomination;
         let (slot, term) = (*slot, *term);
         let (step, text) = match &mandate.by {
@@ -33,6 +44,7 @@ impl Leader {
                 );
                 (AcquireStep::Creating, text)
             }
+            By::FirstDecision => (AcquireStep::Creating, format!("names itself for term {term}: {sentence}")),
             By::Contest => {
                 let Some(own) = &core.own.seat.own else { return };
                 let znode = self.znode(core, own.node.czxid, own.node.version, term);
@@ -41,7 +53,7 @@ impl Leader {
         };
         core.note(Level::Info, NoteKind::Leadership, text);
         self.slot = slot;
-        let acquiring = Acquiring { mandate, prepared: Prepared::No, step, over: None, written: None };
+        let acquiring = Acquiring { mandate, prepared: Prepared::No, step, over: None, written };
         self.turn(core, State::Acquiring(Box::new(acquiring)));
         self.advance_claim(core);
     }
@@ -57,7 +69,7 @@ impl Leader {
         if !core.session_is_active() {
             return;
         }
-        if acquiring.prepared == Prepared::No && !acquiring.mandate.is_succession() {
+        if acquiring.prepared == Prepared::No && !acquiring.mandate.is_uncommitted() {
             core.out.push(Action::Prepare(acquiring.mandate.nomination.clone()));
             self.set_prepared(core, Prepared::Running);
         }
@@ -97,8 +109,8 @@ impl Leader {
     }
 
     /// The creation of the leader znode. It is applied only while the decision is the one that gives the mandate; a
-    /// successor replaces that decision in the same transaction. So nothing is left behind if it is refused, and the
-    /// decision need not be read again afterwards.
+    /// successor replaces that decision in the same transaction, and an elector that names itself creates it. So nothing
+    /// is left behind if it is refused, and the decision need not be read again afterwards.
     ///
     /// After a reconnect the known decision is read first: in an ensemble that was restored from a copy, another one can
     /// have its version.
@@ -106,8 +118,15 @@ impl Leader {
         if !core.is_sure(self.slot) {
             return None;
         }
+        let State::Acquiring(acquiring) = &self.state else { return None };
+        let is_first = acquiring.mandate.by == By::FirstDecision;
         let (elected, meta) = match &core.reading.view.elected {
+            Known::Present(..) if is_first => {
+                self.adopt_decision(core);
+                return None;
+            }
             Known::Present(elected, meta) => (elected, meta),
+            Known::Absent if is_first => return self.first_creation(core),
             // Until it is written again.
             Known::Unreadable(..) => return None,
             Known::Absent | Known::Unread => {
@@ -136,7 +155,7 @@ impl Leader {
                 acquiring.mandate.nomination.term = next.term;
                 Some(next)
             }
-            By::Decision | By::Contest => None,
+            By::Decision | By::FirstDecision | By::Contest => None,
         };
         let State::Acquiring(acquiring) = &self.state else { return None };
         let data = self.leader_record(core, &acquiring.mandate, Status::Progress, None)?;
@@ -162,7 +181,7 @@ impl Leader {
                         request: Box::new(create),
                         path,
                         data,
-                        version,
+                        version: Some(version),
                     }),
                     false => create,
                 })
@@ -174,6 +193,33 @@ impl Leader {
         }
     }
 
+    /// The creation of the leader znode and of the decision.
+    fn first_creation(&mut self, core: &mut Core) -> Option<Request> {
+        let State::Acquiring(acquiring) = &self.state else { return None };
+        let path = core.config.paths.elected();
+        let first = acquiring.written.as_ref().map(|first| first.encode(&path));
+        let data = match first {
+            Some(Ok(data)) => data,
+            Some(Err(error)) => {
+                self.give_up_claim(core, StopReason::NotNamed(error.to_string()));
+                return None;
+            }
+            None => {
+                self.give_up_claim(core, no_decision());
+                return None;
+            }
+        };
+        let leader = self.leader_record(core, &acquiring.mandate, Status::Progress, None)?;
+        let create =
+            Request::Create { path: core.leader_znode_path(self.slot), data: leader, ephemeral: true };
+        Some(match core.rules.keep(Rule::CommitFirst) {
+            true => {
+                core.as_candidate(Request::Together { request: Box::new(create), path, data, version: None })
+            }
+            false => create,
+        })
+    }
+
     /// The decision names this member: the claim continues under that decision.
     fn adopt_decision(&mut self, core: &mut Core) {
         let adopted = core.reading.view.elected.record().and_then(|elected| nomination(elected, self.slot));
@@ -181,6 +227,7 @@ impl Leader {
             acquiring.mandate.nomination = adopted;
             acquiring.mandate.by = By::Decision;
         }
+        self.report(core);
         self.advance_claim(core);
     }
 
@@ -294,11 +341,25 @@ impl Leader {
     pub(super) fn acquire_done(&mut self, core: &mut Core, outcome: &Outcome) {
         let State::Acquiring(acquiring) = &self.state else { return };
         let step = acquiring.step;
+        let is_first = acquiring.mandate.by == By::FirstDecision;
         let next = match (step, outcome) {
+            // The elector makes another pass: by then it may decide otherwise.
+            (AcquireStep::Creating, Outcome::NotApplied(why)) if is_first => {
+                return self.give_up_claim(core, not_written(why));
+            }
+            (AcquireStep::Creating, Outcome::Exists | Outcome::Stale | Outcome::Missing) if is_first => {
+                core.own.seat.lists_ballots |= *outcome == Outcome::Stale;
+                AcquireStep::Looking
+            }
+            (AcquireStep::ReadElected, Outcome::Got(node)) if is_first => {
+                core.see_elected(node.as_ref());
+                return self.give_up_claim(core, not_written("nothing was applied"));
+            }
             (AcquireStep::Creating, Outcome::Created { czxid, version, .. }) => {
                 let znode = self.znode(core, *czxid, *version, self.claimed_term());
                 self.know_own_leader_znode(core, &znode);
-                if self.claim_is_uncommitted() && core.rules.keep(Rule::Commit) {
+                let commits = if is_first { Rule::CommitFirst } else { Rule::Commit };
+                if self.claim_is_uncommitted() && core.rules.keep(commits) {
                     return self.committed(core, znode);
                 }
                 AcquireStep::Entitled(znode)
@@ -348,6 +409,7 @@ impl Leader {
             return Ok(AcquireStep::Entitled(self.znode(core, node.czxid, node.version, term)));
         }
         match node {
+            None if self.state.names_itself() => Ok(AcquireStep::ReadElected),
             None => Ok(AcquireStep::Creating),
             Some(node) if self.may_adopt(core, node) => self.found_own_leader_znode(core, node),
             Some(_) if self.claim_is_uncommitted() => {
@@ -365,7 +427,7 @@ impl Leader {
     }
 
     fn claim_is_uncommitted(&self) -> bool {
-        matches!(&self.state, State::Acquiring(acquiring) if acquiring.mandate.is_succession())
+        matches!(&self.state, State::Acquiring(acquiring) if acquiring.mandate.is_uncommitted())
     }
 
     /// The term that is being claimed.
@@ -415,15 +477,19 @@ impl Leader {
         Err(StopReason::NotNamed("its leader znode is one of an earlier claim".to_owned()))
     }
 
-    /// The leader znode and the decision that names this successor were written, in one transaction.
+    /// The leader znode and the decision that names this member were written, in one transaction.
     fn committed(&mut self, core: &mut Core, znode: HeldZnode) {
         let State::Acquiring(acquiring) = &mut self.state else { return };
+        let (written, mzxid) = (acquiring.written.take(), znode.czxid);
         // A watch may have been quicker, and have read a later state already.
-        if let (Some(written), Some(over), Known::Present(_, meta)) =
-            (acquiring.written.take(), acquiring.over, &core.reading.view.elected)
-            && meta.mzxid < znode.czxid
-        {
-            let meta = Meta { version: over + 1, mzxid: znode.czxid, ..*meta };
+        let meta = match (acquiring.over, &core.reading.view.elected) {
+            (Some(over), Known::Present(_, meta)) if meta.mzxid < mzxid => {
+                Some(Meta { version: over + 1, mzxid, ..*meta })
+            }
+            (None, Known::Absent) => Some(Meta { version: 0, czxid: mzxid, mzxid, owner: 0 }),
+            _ => None,
+        };
+        if let (Some(written), Some(meta)) = (written, meta) {
             let text = format!("term {}: {}", written.term, written.sentence());
             core.know_elected(Known::Present(*written, meta));
             core.note(Level::Info, NoteKind::Decided, text);
@@ -453,6 +519,10 @@ impl Leader {
             Err(why) => self.give_up_claim(core, StopReason::NotNamed(why)),
         }
     }
+}
+
+fn not_written(why: &str) -> StopReason {
+    StopReason::NotNamed(format!("the first decision was not written: {why}"))
 }
 
 fn no_decision() -> StopReason {

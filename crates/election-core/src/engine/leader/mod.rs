@@ -1,7 +1,7 @@
 //! The leader's side: from being named, or being next in line, through PROGRESS and READY, to the release.
 //!
 //! ```text
-//!             named, or first in line and the leader vanished
+//!             named, or about to name itself, or first in line and the leader vanished
 //!   Idle    ─────────────────────────────▶ Acquiring ──▶ TakingOver ──▶ Announcing ──▶ Leading
 //!      ▲                                      │             │              │             │
 //!      │            znode deleted             ▼             ▼              ▼             ▼
@@ -232,7 +232,7 @@ impl Leader {
                 };
                 core.config.contender(status, since_ms, ready_ms)
             }
-            By::Decision | By::Succession { .. } => Current {
+            By::Decision | By::Succession { .. } | By::FirstDecision => Current {
                 v: VERSION,
                 member: member.member.clone(),
                 ballot: mandate.ballot.clone(),

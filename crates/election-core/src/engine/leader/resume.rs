@@ -53,7 +53,7 @@ impl Leader {
         let Mandate { nomination, ballot, by } = &held.mandate;
         let (by, names) = match by {
             By::Contest => (LedBy::Contest, core.carries(&held.mandate).is_ok()),
-            By::Decision | By::Succession { .. } => {
+            By::Decision | By::Succession { .. } | By::FirstDecision => {
                 let names = core.reading.view.elected.record().is_some_and(|elected| {
                     let named = elected.named(nomination.slot).is_some_and(|named| core.is_me(named, ballot));
                     named && elected.term_of(nomination.slot) == nomination.term

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     engine::{
         io::{Epoch, StopReason},
-        mandate::Mandate,
+        mandate::{By, Mandate},
         own::{Duty, HeldDuty},
     },
     record::Elected,
@@ -36,7 +36,7 @@ pub(in crate::engine) struct Acquiring {
     pub(super) step: AcquireStep,
     /// The version of the decision on which the creation of the leader znode depends.
     pub(super) over: Option<i32>,
-    /// The decision that a successor writes with it.
+    /// The decision that a successor, or an elector that names itself, writes with it.
     pub(super) written: Option<Box<Elected>>,
 }
 
@@ -52,7 +52,7 @@ pub(super) enum AcquireStep {
     /// The leader znode belongs to another member.
     Waiting,
     /// Creates the leader znode, while the decision is the known one. A successor writes the next decision in the same
-    /// transaction.
+    /// transaction, and an elector that names itself the first one.
     Creating,
     /// The decision has changed: it is read.
     ReadElected,
@@ -187,8 +187,14 @@ impl State {
             slot: (!is_idle).then_some(slot),
             is_working: self.is_working(),
             wants_lease: self.wants_lease(),
+            names_itself: self.names_itself(),
             held,
         }
+    }
+
+    /// Whether the first decision is being written with the leader znode.
+    pub(super) fn names_itself(&self) -> bool {
+        matches!(self, Self::Acquiring(acquiring) if acquiring.mandate.by == By::FirstDecision)
     }
 
     /// Whether this member is about to lead, or leads.

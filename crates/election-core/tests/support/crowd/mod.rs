@@ -55,6 +55,9 @@ const PATIENCE: Millis = 120_000;
 /// How long a crowd at rest is watched.
 const REST: Millis = 60_000;
 
+/// What a passive member reads of a change of leadership: the decision and the leader znode, once each.
+const PASSIVE_READS: u64 = 2;
+
 /// Each member has one session.
 const EPOCH: Epoch = 1;
 
@@ -72,7 +75,17 @@ pub(crate) enum Kind {
     Single,
 }
 
-/// How a leader is lost.
+/// Which member is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Who {
+    Leader,
+    /// The elector; it may lead as well.
+    Elector,
+    /// A member that is neither, and in no line.
+    Onlooker,
+}
+
+/// How a member is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Loss {
     /// It leaves the election.
@@ -125,10 +138,10 @@ pub(crate) struct Change {
     /// In a line of succession before it, or after it.
     pub(crate) in_line: Group,
     pub(crate) others: Group,
-    /// How long it took until the next leader led.
+    /// Requests of all members that remain, beyond what each of them reads as a passive one.
+    pub(crate) beyond: u64,
+    /// How long it took until the next leader led, if the leader was lost.
     pub(crate) takes: Millis,
-    /// How many members have led since.
-    pub(crate) takeovers: usize,
 }
 
 impl Change {
@@ -247,9 +260,14 @@ impl Crowd {
         rest
     }
 
-    /// The leader is lost, and another member leads.
-    pub(crate) fn change(&mut self, loss: Loss) -> Change {
-        let (old, before, led) = (self.leader(), self.counts(), self.led.len());
+    /// A member is lost. If it has led, another one leads.
+    pub(crate) fn change(&mut self, who: Who, loss: Loss) -> Change {
+        let old = match who {
+            Who::Leader => self.leader(),
+            Who::Elector => self.elector().expect("an elector"),
+            Who::Onlooker => self.onlooker(),
+        };
+        let (was_leader, before, led) = (old == self.leader(), self.counts(), self.led.len());
         let mut in_line = self.in_line();
         let lost_at = self.now;
         self.busy = lost_at;
@@ -259,10 +277,11 @@ impl Crowd {
         }
         self.settle();
         let (new, elector) = (self.leader(), self.elector());
-        assert_ne!(old, new, "no other member leads");
+        assert!(!was_leader || old != new, "no other member leads");
+        assert_eq!(self.led.len() - led, usize::from(was_leader), "one change of leadership is one takeover");
         in_line.extend(self.in_line());
-        let takes = self.led[led].0 - lost_at;
-        let mut change = Change { takes, takeovers: self.led.len() - led, ..Change::default() };
+        let takes = self.led.get(led).map_or(0, |(at, _)| at - lost_at);
+        let mut change = Change { takes, ..Change::default() };
         for (number, (member, before)) in self.members.iter().zip(before).enumerate() {
             let group = if number == old {
                 &mut change.old
@@ -277,7 +296,9 @@ impl Crowd {
             } else {
                 &mut change.others
             };
-            group.add(member.counts - before);
+            let cost = member.counts - before;
+            group.add(cost);
+            change.beyond += if number == old { 0 } else { cost.requests().saturating_sub(PASSIVE_READS) };
         }
         change
     }
@@ -285,9 +306,7 @@ impl Crowd {
     /// A member that was not involved dies and starts again. Its former session lives on, and it may remove what is
     /// left of it. Returns the cost of the new process, and that of all others.
     pub(crate) fn restart(&mut self) -> (Group, Group) {
-        let involved = self.involved();
-        let is_passive = |number: &usize| !involved.contains(number) && !self.members[*number].is_gone;
-        let killed = (0..self.members.len()).rev().find(is_passive).expect("a passive member");
+        let killed = self.onlooker();
         self.members[killed].is_gone = true;
         let before = self.counts();
         let again = self.add(killed, Leftovers::Remove);
@@ -324,6 +343,13 @@ impl Crowd {
         };
         let members = self.members.iter().enumerate();
         members.filter(|(_, member)| is_in_line(member)).map(|(number, _)| number).collect()
+    }
+
+    /// The last member that is neither.
+    fn onlooker(&self) -> usize {
+        let involved = self.involved();
+        let is_passive = |number: &usize| !involved.contains(number) && !self.members[*number].is_gone;
+        (0..self.members.len()).rev().find(is_passive).expect("a passive member")
     }
 
     /// The leader, the elector and those in line.

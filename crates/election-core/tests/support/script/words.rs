@@ -37,7 +37,8 @@ impl Stage {
             Request::DeleteWhile { path, version, .. } => format!("delete {path} in version {version}"),
             Request::Delete { path, version: None } => format!("delete {path}"),
             Request::Together { request, path, data, version } => {
-                let other = format!("{} over version {version}", self.written(path, data));
+                let over = version.map_or_else(String::new, |version| format!(" over version {version}"));
+                let other = format!("{}{over}", self.written(path, data));
                 format!("{}, and with it {other}", self.operation_in_words(request))
             }
             Request::Notifying { request, others } => {

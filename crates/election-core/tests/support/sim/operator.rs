@@ -238,7 +238,7 @@ impl Sim {
                     request: Box::new(decision),
                     path: request_path,
                     data: begun,
-                    version: asked,
+                    version: Some(asked),
                 };
                 let applied = self.zk.apply(self.now, 0, 0, &both);
                 self.commit(&applied);

@@ -72,7 +72,8 @@ fn describe(request: &Request) -> String {
         Request::DeleteWhile { path, version, .. } => format!("delete {path} {version} unless decided anew"),
         Request::Delete { path, version } => format!("delete {path} {version:?}"),
         Request::Together { request, path, data, version } => {
-            format!("{}, and set {path} v{version} {}", describe(request), text(data))
+            let other = version.map_or_else(|| format!("create {path}"), |v| format!("set {path} v{v}"));
+            format!("{}, and {other} {}", describe(request), text(data))
         }
         Request::Notifying { request, others } => {
             let others: Vec<_> = others.iter().map(|(path, _)| path.as_str()).collect();

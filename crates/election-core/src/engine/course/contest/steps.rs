@@ -11,6 +11,7 @@ use crate::{
         leader::Leader,
         ops::{Part, Pending, USED_UP},
         own::OwnZnode,
+        recipe::QueueFormat,
         rules::Rule,
         znode::Known,
     },
@@ -327,8 +328,10 @@ impl Contest {
             core.ops.retry(Part::Contest, core.now.time + USED_UP);
             return;
         }
+        let is_first = self.attempts == 1 && Line::is_first_of_all(own.name());
         core.own.seat.own = Some(own);
         self.step = match core.queue_format() {
+            Some(QueueFormat::Native) if is_first => ContestStep::First,
             Some(_) => ContestStep::Rank,
             None => ContestStep::First,
         };

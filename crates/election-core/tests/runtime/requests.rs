@@ -1,0 +1,75 @@
+//! How many requests an election costs until it leads.
+
+use super::*;
+use election_core::{QueueFormat, Recipe};
+use zk_testkit::Op;
+
+/// So many elections on one session: what the session sends for itself is small beside them.
+const ELECTIONS: u64 = 20;
+
+/// Not more than ten in any case.
+const LATE: u64 = 1;
+
+/// All but the pings, and the deletions, of which no election needs one here: they are heartbeats.
+const COUNTED: [Op; 9] = [
+    Op::Create,
+    Op::Exists,
+    Op::GetData,
+    Op::SetData,
+    Op::GetChildren,
+    Op::Multi,
+    Op::MultiRead,
+    Op::AddWatch,
+    Op::RemoveWatches,
+];
+
+macro_rules! recipes {
+    ($($name:ident: $recipe:expr, $requests:expr;)*) => {$(
+        mod $name {
+            use super::*;
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn native() {
+                a_new_election_takes_few_requests(DriverKind::Native, $recipe, $requests).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            #[ignore = "double: the other driver; cargo xtask test --full"]
+            async fn zookeeper_async() {
+                a_new_election_takes_few_requests(DriverKind::ZookeeperAsync, $recipe, $requests).await;
+            }
+        }
+    )*};
+}
+
+// `docs/scale.md` has each of them, with its reason.
+recipes! {
+    elector: members::elector(), 9;
+    queue: Recipe::Queue(QueueFormat::Native), 6;
+    single: Recipe::Single, 8;
+}
+
+/// Nothing of the elections exists, and each has one member: requests until it is READY and its history is written.
+async fn a_new_election_takes_few_requests(driver: DriverKind, recipe: Recipe, requests: u64) {
+    let world = &World::with_recipe(driver, recipe).await;
+    let operator = world.operator().active().await.unwrap();
+    operator.create_parents(&format!("{}/x", world.root())).await.unwrap();
+    let (proxy, session) = world.session_through_proxy().await;
+    let count = || COUNTED.map(|op| proxy.seen(op));
+    let before = count();
+    let paths: Vec<_> = (0..ELECTIONS).map(|n| Paths::new(world.root(), &format!("e{n}")).unwrap()).collect();
+    let join = |paths: &Paths| world.join_over(session.clone(), "east-1", "east", Fate::Lead, paths.clone());
+    let members: Vec<_> = paths.iter().map(join).collect();
+    wait_for("all lead", SOON, || members.iter().all(|member| member.leads())).await;
+    for paths in &paths {
+        while operator.children(&paths.history()).await.unwrap().is_none_or(|c| c.names.is_empty()) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+    let after = count();
+    let sent: Vec<_> = COUNTED.iter().zip(before.iter().zip(after)).map(|(op, (b, a))| (op, a - b)).collect();
+    let all: u64 = sent.iter().map(|(_, sent)| sent).sum();
+    // On a busy machine a change of an own write may be noted so late that it has been read again: the decision's, the leader
+    // znode's.
+    assert!(all <= (requests + LATE) * ELECTIONS, "{ELECTIONS} elections: {all} requests, {sent:?}");
+}
