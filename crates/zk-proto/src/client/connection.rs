@@ -486,7 +486,7 @@ impl<T> Connection<T> {
         if recursive {
             self.watches.note_recursive(&path);
         }
-        self.watches.arm(look, path, id);
+        self.watches.arm(look, &path, id);
         if forgotten {
             self.give_up(now, id);
         }

@@ -10,6 +10,7 @@
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
 
 use crate::ancestors;
 use crate::codec::{EventKind, Request, WatcherType};
@@ -66,10 +67,10 @@ const MOST_STALE: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct Watches {
     /// By path; a path without a list is not watched.
-    by_path: HashMap<String, Vec<(Look, WatchId)>>,
-    paths: HashMap<WatchId, String>,
+    by_path: HashMap<Arc<str>, Vec<(Look, WatchId)>>,
+    paths: HashMap<WatchId, Arc<str>>,
     /// Armed on the server and given up, oldest first.
-    stale: VecDeque<(String, Look)>,
+    stale: VecDeque<(Arc<str>, Look)>,
     /// Paths that the server watches recursively, perhaps for a persistent watch alone that has been left over.
     recursive: HashSet<String>,
 }
@@ -88,9 +89,14 @@ impl Watches {
         self.recursive.contains(path)
     }
 
-    pub(super) fn arm(&mut self, look: Look, path: String, id: WatchId) {
-        self.stale.retain(|(stale, kind)| *kind != look || *stale != path);
-        self.by_path.entry(path.clone()).or_default().push((look, id));
+    pub(super) fn arm(&mut self, look: Look, path: &str, id: WatchId) {
+        self.stale.retain(|(stale, kind)| *kind != look || **stale != *path);
+        // Thousands of paths may be watched, and most by one watch.
+        let path = match self.by_path.get_key_value(path) {
+            Some((path, _)) => Arc::clone(path),
+            None => Arc::from(path),
+        };
+        self.by_path.entry(Arc::clone(&path)).or_insert_with(|| Vec::with_capacity(1)).push((look, id));
         self.paths.insert(id, path);
     }
 
@@ -110,7 +116,7 @@ impl Watches {
             // Of a newer server: every watch of that path reports a possible change.
             _ => (WatchKind::Gap, &[Look::Data, Look::Absence, Look::Children]),
         };
-        self.stale.retain(|(stale, look)| stale != path || !looks.contains(look));
+        self.stale.retain(|(stale, look)| **stale != *path || !looks.contains(look));
         let mut fired = self.take(path, looks);
         if !lasting {
             return (told, fired);
@@ -167,9 +173,9 @@ impl Watches {
         if lasting || is_wanted(&path) {
             return None;
         }
-        self.recursive.remove(&path);
+        self.recursive.remove(&*path);
         let gaps = self.take(&path, &[Look::Data, Look::Absence, Look::Children]);
-        Some(Removal { path, kind: WatcherType::Any, gaps })
+        Some(Removal { path: path.to_string(), kind: WatcherType::Any, gaps })
     }
 
     /// The oldest watch that has been given up, once there are too many of them. `is_wanted` returns whether a request
@@ -188,7 +194,7 @@ impl Watches {
             self.stale.push_back((path, look));
             return None;
         }
-        Some(Removal { path, kind, gaps: Vec::new() })
+        Some(Removal { path: path.to_string(), kind, gaps: Vec::new() })
     }
 
     /// The requests that arm all watches on another connection, each below the size limit. For each one-shot watch the
@@ -213,7 +219,7 @@ impl Watches {
         for (path, held) in &self.by_path {
             let holds = |look| held.iter().any(|(held, _)| *held == look);
             if holds(Look::Recursive) {
-                self.recursive.insert(path.clone());
+                self.recursive.insert(path.to_string());
             }
             for (list, look) in lists.iter_mut().zip(Look::ALL) {
                 if holds(look) && !(look == Look::Persistent && holds(Look::Recursive)) {
@@ -235,7 +241,7 @@ impl Watches {
     pub(super) fn lasting(&self) -> Vec<(WatchId, String)> {
         let mut lasting = Vec::new();
         for path in self.by_path.keys() {
-            lasting.extend(self.holders(path, |look| !look.is_once()).map(|id| (id, path.clone())));
+            lasting.extend(self.holders(path, |look| !look.is_once()).map(|id| (id, path.to_string())));
         }
         lasting
     }

@@ -491,7 +491,7 @@ impl Leader {
         };
         if let (Some(written), Some(meta)) = (written, meta) {
             let text = format!("term {}: {}", written.term, written.sentence());
-            core.know_elected(Known::Present(*written, meta));
+            core.know_elected(Known::Present(written.into(), meta));
             core.note(Level::Info, NoteKind::Decided, text);
         }
         // Deleted since: the present state is read.
