@@ -109,16 +109,22 @@ fn fields(record: &str) -> Option<Vec<(String, String, String)>> {
     let head = format!("pub struct {record} {{\n");
     let (_, rest) = RECORDS.iter().find_map(|source| source.split_once(&head))?;
     let (body, _) = rest.split_once("\n}")?;
-    let (mut fields, mut comment) = (Vec::new(), String::new());
+    let (mut found, mut comment, mut flat) = (Vec::new(), String::new(), false);
     for line in body.lines().map(str::trim) {
         if let Some(text) = line.strip_prefix("///") {
             comment += text;
+        } else if line == "#[serde(flatten)]" {
+            flat = true;
         } else if let Some((name, kind)) = line.strip_prefix("pub ").and_then(|line| line.split_once(": ")) {
-            let (comment, kind) = (std::mem::take(&mut comment), json(kind.trim_end_matches(',')));
-            fields.push((name.to_owned(), kind, plain(comment.trim())));
+            let (comment, kind) = (std::mem::take(&mut comment), kind.trim_end_matches(','));
+            if std::mem::take(&mut flat) {
+                found.extend(fields(kind)?);
+            } else {
+                found.push((name.to_owned(), json(kind), plain(comment.trim())));
+            }
         }
     }
-    Some(fields)
+    Some(found)
 }
 
 /// The types that a text names.
