@@ -27,7 +27,7 @@ const SITES: usize = 3;
 /// that does not exist takes two requests.
 const PASSIVE: u64 = 8;
 
-/// Requests of all members that remain, whoever is lost, without the two reads of each passive one. Members that follow
+/// Requests of all members that remain, whichever is lost, without the two reads of each passive one. Members that follow
 /// the elector read all records, `BATCH` by one request, four times of 500.
 const BEYOND: u64 = 20;
 const ALL_RECORDS: u64 = 4;

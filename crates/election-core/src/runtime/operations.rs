@@ -88,7 +88,7 @@ async fn begin_election(
 }
 
 /// What the request creates in an election whose directories are created in the same transaction. Last comes a set, whose
-/// answer tells which transaction that is.
+/// answer says which transaction that is.
 fn first_in_election(request: &Request, base: &str) -> Option<[MultiOp; 2]> {
     match request {
         Request::CreateSequential { prefix, data, ephemeral, unique_prefix: true } => Some([

@@ -482,6 +482,8 @@ async fn a_server_that_the_deadline_finds_silent_is_named() {
         let Err(ConnectFailure::Unavailable(said)) = failure.map(drop) else { panic!("a session") };
         let (server, last) = said.last().unwrap();
         assert_eq!(server.port, address.port());
-        assert!(last.contains("no session"), "{last}");
+        // In a millisecond a busy machine may not even connect.
+        let is_early = millis == 1 && last.contains("accepted no connection");
+        assert!(last.contains("no session") || is_early, "{last}");
     }
 }
