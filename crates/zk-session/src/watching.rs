@@ -72,7 +72,17 @@ impl DataWatch {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn changed(&mut self) {
-        std::future::poll_fn(|cx| self.watch.poll_changed(cx)).await;
+        std::future::poll_fn(|cx| self.poll_changed(cx)).await;
+    }
+
+    /// [`changed`](Self::changed) for a caller that polls.
+    pub fn poll_changed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.watch.poll_changed(cx)
+    }
+
+    /// Whether the stream has begun a read that has not ended. [`changed`](Self::changed) does not wait then.
+    pub fn is_reading(&self) -> bool {
+        self.watch.tries.attempt.is_some()
     }
 
     /// The next value: at the first call the present one, later the one after a change. `None` if the znode does not

@@ -118,8 +118,11 @@ impl Arguments {
         }
     }
 
-    /// The id of candidate `i`.
+    /// The id of candidate `i`. A process that takes part in many elections has the same one in all of them.
     pub(crate) fn member(&self, i: usize) -> String {
+        if self.mode == Mode::Many {
+            return format!("c{}-{}", self.prefix, std::process::id());
+        }
         format!("c{}-{}-{i}", self.prefix, std::process::id())
     }
 }

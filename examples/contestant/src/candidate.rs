@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 use zk_session::{Session, SessionBuilder};
 
 use crate::{
-    arguments::{Arguments, Format, RecipeName},
+    arguments::{Arguments, Format, Mode, RecipeName},
     out,
 };
 
@@ -30,7 +30,7 @@ pub(crate) struct Candidate {
     number: usize,
     session: Session,
     /// For another session, after the present one has ended.
-    builder: SessionBuilder,
+    builder: Arc<SessionBuilder>,
     config: ElectionConfig,
     election: Option<Election>,
     releasing: Arc<AtomicBool>,
@@ -38,25 +38,54 @@ pub(crate) struct Candidate {
     leaving: Option<JoinHandle<()>>,
 }
 
+/// What all candidates of a process share.
+pub(crate) struct Common {
+    builder: Arc<SessionBuilder>,
+    recipe: Recipe,
+    policy: Arc<Policy>,
+    /// The member of all elections, if it is one.
+    profile: Option<Arc<Profile>>,
+}
+
+impl Common {
+    pub(crate) fn new(arguments: &Arguments) -> anyhow::Result<Self> {
+        let profile = (arguments.mode == Mode::Many).then(|| profile(0, arguments)).transpose()?;
+        Ok(Self {
+            builder: Arc::new(arguments.session()),
+            recipe: recipe(arguments)?,
+            policy: Arc::new(policy(arguments)),
+            profile: profile.map(Arc::new),
+        })
+    }
+}
+
+fn profile(number: usize, arguments: &Arguments) -> anyhow::Result<Profile> {
+    let mut member = Profile::new(arguments.member(number).parse()?).in_site(SITE.parse()?);
+    if arguments.witness && number == 0 {
+        member.priority = 0;
+    }
+    Ok(member)
+}
+
 impl Candidate {
     pub(crate) fn new(
         number: usize,
         session: Session,
         arguments: &Arguments,
-        recipe: Recipe,
+        common: &Common,
     ) -> anyhow::Result<Self> {
-        let builder = arguments.session();
         let (root, name) = arguments.election(number);
-        let mut member = Profile::new(arguments.member(number).parse()?).in_site(SITE.parse()?);
-        if arguments.witness && number == 0 {
-            member.priority = 0;
-        }
+        let member = match &common.profile {
+            Some(member) => Arc::clone(member),
+            None => Arc::new(profile(number, arguments)?),
+        };
         let paths = Paths::new(&root, &name).with_context(|| format!("--path {}", arguments.path))?;
-        let config = ElectionConfig::new(paths, member, recipe).policy(policy(arguments));
+        let config =
+            ElectionConfig::new(paths, member, common.recipe.clone()).policy(Arc::clone(&common.policy));
         Ok(Self {
             number,
             session,
-            builder,
+            builder: Arc::clone(&common.builder),
             config,
             election: None,
             releasing: Arc::default(),
@@ -108,12 +137,17 @@ impl Candidate {
         self.releasing.store(true, Ordering::SeqCst);
         let ticket = self.session.clone().hand_over().await.context("it has no session now")?;
         drop(election);
-        self.builder.clone().resume(ticket).connect().await.context("its session can't be ended")
+        SessionBuilder::clone(&self.builder)
+            .resume(ticket)
+            .connect()
+            .await
+            .context("its session can't be ended")
     }
 
     /// Gets another session after a crash.
     pub(crate) async fn reconnect(&mut self) -> anyhow::Result<Session> {
-        self.session = self.builder.clone().connect().await.context("it gets no other session")?;
+        self.session =
+            SessionBuilder::clone(&self.builder).connect().await.context("it gets no other session")?;
         Ok(self.session.clone())
     }
 
@@ -137,7 +171,7 @@ impl Candidate {
 }
 
 /// The recipe of all candidates.
-pub(crate) fn recipe(arguments: &Arguments) -> anyhow::Result<Recipe> {
+fn recipe(arguments: &Arguments) -> anyhow::Result<Recipe> {
     Ok(match arguments.recipe {
         RecipeName::Elector => {
             let policy =

@@ -12,7 +12,7 @@ use zk_session::{ConnectError, Session};
 
 use crate::{
     arguments::{Arguments, Mode},
-    candidate::{self, Candidate},
+    candidate::{Candidate, Common},
     out,
 };
 
@@ -71,11 +71,12 @@ impl Contest {
             }
             out::say("START");
         }
-        let recipe = candidate::recipe(arguments)?;
+        let common = Common::new(arguments)?;
+        self.candidates.reserve_exact(arguments.n);
         for number in 0..arguments.n {
             // One session for all, or one for each.
             let session = self.sessions.get(number).or(self.sessions.first()).context("no session")?;
-            self.candidates.push(Candidate::new(number, session.clone(), arguments, recipe.clone())?);
+            self.candidates.push(Candidate::new(number, session.clone(), arguments, &common)?);
         }
         for (number, candidate) in self.candidates.iter_mut().enumerate() {
             candidate.join().await;

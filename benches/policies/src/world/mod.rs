@@ -276,8 +276,8 @@ impl World {
         member.attributes = target.measured.clone();
         let config = Config {
             paths: self.paths.clone(),
-            member,
-            policy: self.rules.policy.clone(),
+            member: member.into(),
+            policy: self.rules.policy.clone().into(),
             // The lock in its state directory proves that no former process lives.
             leftovers: Leftovers::Remove,
             recipe: Recipe::Elector(self.rules.strategy.clone()),

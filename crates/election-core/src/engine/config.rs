@@ -1,6 +1,6 @@
 //! The input of an engine.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::{Leftovers, Policy, Recipe};
 use crate::{
@@ -66,10 +66,10 @@ impl Profile {
 pub struct Config {
     /// Where the election keeps its znodes.
     pub paths: Paths,
-    /// This member.
-    pub member: Profile,
-    /// How the election behaves.
-    pub policy: Policy,
+    /// This member. Elections with the same one can share it.
+    pub member: Arc<Profile>,
+    /// How the election behaves. Elections with the same one can share it.
+    pub policy: Arc<Policy>,
     /// What to do about a former process of this member.
     pub leftovers: Leftovers,
     /// How the leader is determined.

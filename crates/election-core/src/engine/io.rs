@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     hash::{Hash, Hasher},
+    sync::Arc,
     time::Duration,
 };
 
@@ -408,7 +409,7 @@ pub enum Action {
     /// End everything that was started, before the last `WorkUntil`; answer with `Stopped`.
     Stop(StopReason),
     /// The leader znode of this slot has another leader, or none.
-    LeaderChanged(usize, Option<Current>),
+    LeaderChanged(usize, Option<Arc<Current>>),
     /// A note for the log.
     Note(Note),
     /// This member's part is over; nothing follows.

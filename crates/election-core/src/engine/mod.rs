@@ -77,7 +77,7 @@ pub use role::Role;
 pub use rules::Rule;
 pub use tokens::{MAX_TOKEN_BASE, NoSuchToken, fencing_token, raise_tokens};
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, sync::Arc};
 
 use self::core::Core;
 use crate::{
@@ -105,8 +105,13 @@ pub struct Engine {
 impl Engine {
     /// A member that has not started yet.
     pub fn new(mut config: Config, now: Now) -> Self {
-        config.policy.slots = config.policy.slots.clamp(1, MAX_SLOTS);
-        config.member.overlay = config.member.overlay.map(AppliedOverlay::bounded);
+        let slots = config.policy.slots.clamp(1, MAX_SLOTS);
+        if slots != config.policy.slots {
+            Arc::make_mut(&mut config.policy).slots = slots;
+        }
+        if let Some(overlay) = config.member.overlay.clone() {
+            Arc::make_mut(&mut config.member).overlay = Some(overlay.bounded());
+        }
         let course = Course::of(&config.recipe);
         Self { core: Core::new(config, now), course, leader: Leader::default(), history: History::default() }
     }
@@ -176,15 +181,20 @@ impl Engine {
     /// leadership that is under way relies on.
     pub fn reconfigure(&mut self, now: Now, mut config: Config) {
         let known = &mut self.core.config;
-        (config.policy.slots, config.policy.on_pause) = (known.policy.slots, known.policy.on_pause);
+        let (slots, on_pause) = (known.policy.slots, known.policy.on_pause);
+        if (slots, on_pause) != (config.policy.slots, config.policy.on_pause) {
+            let policy = Arc::make_mut(&mut config.policy);
+            (policy.slots, policy.on_pause) = (slots, on_pause);
+        }
         known.policy = config.policy;
         if let (Recipe::Elector(known), Recipe::Elector(strategy)) = (&mut known.recipe, config.recipe) {
             *known = strategy;
         }
-        known.member.attributes = config.member.attributes;
-        known.member.priority = config.member.priority;
-        known.member.policy = config.member.policy;
-        known.member.overlay = config.member.overlay.map(AppliedOverlay::bounded);
+        let (member, given) = (Arc::make_mut(&mut known.member), Arc::unwrap_or_clone(config.member));
+        member.attributes = given.attributes;
+        member.priority = given.priority;
+        member.policy = given.policy;
+        member.overlay = given.overlay.map(AppliedOverlay::bounded);
         self.handle(now, Event::Tick);
     }
 
@@ -249,6 +259,12 @@ impl Engine {
         self.core.config.recipe.directories(&self.core.config.paths)
     }
 
+    /// The election's name.
+    #[cfg(feature = "runtime")]
+    pub(crate) fn name(&self) -> &str {
+        self.core.config.paths.name()
+    }
+
     /// The election's path.
     #[cfg(feature = "runtime")]
     pub(crate) fn base(&self) -> &str {
@@ -290,6 +306,14 @@ impl Engine {
     /// The latest decision that it has seen, while the decision in ZooKeeper is missing or older.
     pub fn remembers(&self) -> Option<crate::record::Remembered> {
         self.core.remembers()
+    }
+
+    /// What was last read of the decision and of the leader znodes, by slot, to be kept.
+    #[cfg(feature = "runtime")]
+    pub(crate) fn records(&self) -> (Option<Arc<Elected>>, Vec<Option<Arc<Current>>>) {
+        let view = &self.core.reading.view;
+        let leaders = (0..self.core.slots_watched()).map(|slot| view.leader(slot).shared().cloned());
+        (view.elected.shared().cloned(), leaders.collect())
     }
 
     /// The leader znodes as last read, by slot; at least as many as there are slots.

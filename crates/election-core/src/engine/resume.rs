@@ -7,7 +7,7 @@
 //! Only an engine at rest can be continued: nothing is under way whose outcome only this process would learn, and it leads
 //! or does not, with nothing in between.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -110,7 +110,7 @@ impl Engine {
             withdrawn: own.wishes.withdrawn.clone(),
             prepared_for: own.prepared_for,
             memory,
-            leaders: core.out.leaders.clone(),
+            leaders: core.out.leaders.iter().map(|leader| leader.as_deref().cloned()).collect(),
             led,
         })
     }
@@ -145,7 +145,7 @@ impl Engine {
         (own.gave_up, own.wishes.withdrawn) = (from.gave_up, from.withdrawn);
         own.prepared_for = from.prepared_for;
         core.reading.memory = from.memory;
-        core.out.leaders = from.leaders;
+        core.out.leaders = from.leaders.into_iter().map(|leader| leader.map(Arc::new)).collect();
         let grant = from.led.map(|led| leader.resume(core, led, epoch));
         Ok((engine, grant))
     }

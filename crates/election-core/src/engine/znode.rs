@@ -1,5 +1,7 @@
 //! What is known of one znode.
 
+use std::sync::Arc;
+
 use super::io::Node;
 use crate::record::{Record, RecordError};
 
@@ -20,9 +22,9 @@ pub(in crate::engine) enum Known<T> {
     /// It does not exist.
     Absent,
     /// It exists and can't be used.
-    Unreadable(RecordError, Meta),
-    /// It exists.
-    Present(T, Meta),
+    Unreadable(Box<RecordError>, Meta),
+    /// It exists. What is derived from it shares the record.
+    Present(Arc<T>, Meta),
 }
 
 /// What ZooKeeper reports about a znode.
@@ -45,8 +47,8 @@ impl<T: Record> Known<T> {
         match node {
             None => Self::Absent,
             Some(node) => match T::decode(path, &node.data) {
-                Ok(record) => Self::Present(record, node.into()),
-                Err(error) => Self::Unreadable(error, node.into()),
+                Ok(record) => Self::Present(Arc::new(record), node.into()),
+                Err(error) => Self::Unreadable(Box::new(error), node.into()),
             },
         }
     }
@@ -54,6 +56,10 @@ impl<T: Record> Known<T> {
 
 impl<T> Known<T> {
     pub(in crate::engine) fn record(&self) -> Option<&T> {
+        self.shared().map(|record| &**record)
+    }
+
+    pub(in crate::engine) fn shared(&self) -> Option<&Arc<T>> {
         match self {
             Self::Present(record, _) => Some(record),
             _ => None,

@@ -44,8 +44,8 @@ pub enum Answer {
 #[derive(Debug, Default)]
 pub struct Mirror {
     wants: Vec<Want>,
-    /// Those that exist, by path.
-    nodes: BTreeMap<String, Node>,
+    /// Those that exist, by path. On the heap: the map has room for eleven, and most elections have fewer.
+    nodes: BTreeMap<String, Box<Node>>,
     /// What has changed, or may have changed.
     unread: BTreeSet<Read>,
     /// The last write of each znode, until it has ended and its changes are noted. Of none that is unread.
@@ -82,6 +82,7 @@ impl Mirror {
     pub fn want(&mut self, set: &[Watched]) -> bool {
         self.wants.retain(|want| set.contains(&want.watched));
         let kept = self.wants.len();
+        self.wants.reserve_exact(set.len() - kept);
         for watched in set {
             if !self.wants.iter().any(|want| want.watched == *watched) {
                 self.unread.insert(read_of(watched));
@@ -161,6 +162,10 @@ impl Mirror {
                 (Read::Names(_), Answer::Node(_)) | (Read::Node(_), Answer::Names(_)) => {}
             }
         }
+        if self.unread.is_empty() {
+            // An empty set keeps room for eleven.
+            self.unread = BTreeSet::new();
+        }
     }
 
     fn has_names(&mut self, parent: &str, names: Vec<String>) {
@@ -180,11 +185,11 @@ impl Mirror {
 
     fn has_node(&mut self, path: String, node: Option<Node>) {
         let state = |node: &Node| (node.czxid, node.mzxid);
-        if self.nodes.get(&path).map(state) != node.as_ref().map(state) {
+        if self.nodes.get(&path).map(|node| state(node)) != node.as_ref().map(state) {
             self.has_news(&path);
         }
         match node {
-            Some(node) => self.nodes.insert(path, node),
+            Some(node) => self.nodes.insert(path, Box::new(node)),
             None => self.nodes.remove(&path),
         };
     }
@@ -225,7 +230,7 @@ impl Mirror {
         self.writes = others;
         for own in ended {
             let path = own.write.path.clone();
-            match own.write.done(outcome, self.nodes.get(&path)) {
+            match own.write.done(outcome, self.nodes.get(&path).map(|node| &**node)) {
                 Some(node) => {
                     self.has_node(path, Some(node));
                     if !own.is_noted() {
@@ -273,12 +278,18 @@ impl Mirror {
         want.news = false;
         Some(match want.watched.clone() {
             Watched::Node(path) => {
-                let node = self.nodes.get(&path).cloned();
+                let in_tree = parent(&path).is_some_and(|parent| has_tree(&self.wants, parent));
+                let node = self.nodes.get_mut(&path).map(|node| match in_tree {
+                    true => Node::clone(node),
+                    // Its data is not needed again: it is read before the next result.
+                    false => Node { data: std::mem::take(&mut node.data), ..Node::clone(node) },
+                });
                 Event::Seen { epoch, path, node }
             }
             Watched::Tree(parent) => {
                 let name = |path: &String| path[parent.len() + 1..].to_owned();
-                let nodes = children(&self.nodes, &parent).map(|(path, node)| (name(path), node.clone()));
+                let nodes =
+                    children(&self.nodes, &parent).map(|(path, node)| (name(path), Node::clone(node)));
                 Event::SeenTree { epoch, nodes: nodes.collect(), parent }
             }
         })
@@ -311,10 +322,10 @@ fn has_tree(wants: &[Want], parent: &str) -> bool {
     wants.iter().any(|want| matches!(&want.watched, Watched::Tree(tree) if tree == parent))
 }
 
-fn children<'a>(
-    nodes: &'a BTreeMap<String, Node>,
+fn children<'a, N>(
+    nodes: &'a BTreeMap<String, N>,
     parent: &str,
-) -> impl Iterator<Item = (&'a String, &'a Node)> {
+) -> impl Iterator<Item = (&'a String, &'a N)> {
     let prefix = format!("{parent}/");
     nodes.range(prefix.clone()..).take_while(move |(path, _)| path.starts_with(&prefix))
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Cause, Given, Named, Previous, RequestRef, Slot,
-    format::{is_zero, shorten},
+    format::{exact, is_zero, shorten},
 };
 use crate::{
     ids::{Ballot, MemberId, SiteId},
@@ -20,6 +20,7 @@ pub struct Elected {
     /// Grows by one with each decision.
     pub term: u64,
     /// The named leader of each slot, the reason, and the line of succession.
+    #[serde(deserialize_with = "exact")]
     pub slots: Vec<Slot>,
     /// The members that may not be named for a while.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

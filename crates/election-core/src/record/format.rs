@@ -1,6 +1,6 @@
 //! What all records have in common.
 
-use serde::{Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 
 /// The largest record that is read or written, in bytes.
 ///
@@ -59,7 +59,8 @@ pub trait Record: Serialize + DeserializeOwned {
     /// When it would be too large.
     fn encode(&self, path: &str) -> Result<Vec<u8>, RecordError> {
         let error = |why: String| RecordError { path: path.to_owned(), why };
-        let data = serde_json::to_vec(self).map_err(|e| error(e.to_string()))?;
+        let mut data = serde_json::to_vec(self).map_err(|e| error(e.to_string()))?;
+        data.shrink_to_fit();
         if data.len() > MAX_RECORD {
             return Err(error(format!("it would have {} bytes, more than {MAX_RECORD}", data.len())));
         }
@@ -75,6 +76,17 @@ pub(crate) fn shorten(text: &mut String, most: usize) {
         text.truncate(end);
         text.push('…');
     }
+}
+
+/// Reads a list without room for more entries: decisions are kept in memory, and most have one slot.
+pub(super) fn exact<'de, D, T>(from: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    let mut list = Vec::deserialize(from)?;
+    list.shrink_to_fit();
+    Ok(list)
 }
 
 pub(super) fn version() -> u32 {

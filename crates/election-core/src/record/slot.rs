@@ -1,6 +1,6 @@
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::{Cause, Named, Previous, RequestRef};
+use super::{Cause, Named, Previous, RequestRef, format::exact};
 
 /// The most slots that an election can have. Even with all lines of succession, the decision stays far below
 /// [`MAX_RECORD`](super::MAX_RECORD).
@@ -17,7 +17,7 @@ pub struct Slot {
     /// affect it.
     pub given: Given,
     /// The line of succession, used if the leader vanishes; first in line first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "exact", skip_serializing_if = "Vec::is_empty")]
     pub succession: Vec<Named>,
     /// When it was recently decided without an operator's request, oldest first, in milliseconds since the Unix epoch.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

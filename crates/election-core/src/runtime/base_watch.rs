@@ -1,9 +1,14 @@
 //! The elector's watch: one lasting watch of its whole election, and reads of many znodes at a time.
 
-use std::{future::Future, pin::Pin, time::Duration};
+use std::{
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
 
-use futures_util::{FutureExt as _, StreamExt};
-use tokio::time::{Instant, sleep_until};
+use futures_util::StreamExt;
+use tokio::time::{Instant, Sleep, sleep_until};
 use tracing::warn;
 use zk_session::{Change, ChangeKind, ChangeWatch, OpError, Session};
 
@@ -26,7 +31,6 @@ type Reading = Pin<Box<dyn Future<Output = Result<Vec<(Read, Answer)>, OpError>>
 pub(super) struct BaseWatch {
     session: Session,
     epoch: u64,
-    base: String,
     changes: ChangeWatch,
     mirror: Mirror,
     reading: Option<Reading>,
@@ -35,21 +39,23 @@ pub(super) struct BaseWatch {
     has_failed: bool,
     /// Until when the changes of own writes are awaited.
     late_until: Option<Instant>,
+    /// Until the first of both.
+    sleep: Option<Pin<Box<Sleep>>>,
 }
 
 impl BaseWatch {
-    pub(super) fn new(session: Session, epoch: u64, base: String) -> Self {
-        let changes = session.watch_tree(base.clone());
+    pub(super) fn new(session: Session, epoch: u64, base: &str) -> Self {
+        let changes = session.watch_tree(base);
         Self {
             session,
             epoch,
-            base,
             changes,
             mirror: Mirror::default(),
             reading: None,
             retry_at: None,
             has_failed: false,
             late_until: None,
+            sleep: None,
         }
     }
 
@@ -73,25 +79,32 @@ impl BaseWatch {
         }
     }
 
-    /// The next result. Cancel safe.
-    pub(super) async fn next(&mut self) -> Event {
+    /// The next result.
+    pub(super) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
         loop {
-            self.note_changes();
+            // As a stream: the request that sets the watch continues.
+            while self.reading.is_none() {
+                match self.changes.poll_next_unpin(cx) {
+                    Poll::Ready(Some(change)) => self.note(&change),
+                    // The session is closed, or there is none now; not while a read is under way, see [`Mirror`].
+                    Poll::Ready(None) | Poll::Pending => break,
+                }
+            }
             if self.reading.is_none()
                 && let Some(event) = self.mirror.take(self.epoch)
             {
-                return event;
+                return Poll::Ready(event);
             }
             if self.reading.is_none() && self.retry_at.is_none() {
                 self.reading = self.mirror.to_read().map(|reads| self.read(reads));
             }
             match &mut self.reading {
                 Some(reading) => {
-                    let done = reading.await;
+                    let done = ready!(reading.as_mut().poll(cx));
                     self.reading = None;
                     self.has_read(done);
                 }
-                None => self.wait().await,
+                None => ready!(self.poll_due(cx)),
             }
         }
     }
@@ -114,7 +127,7 @@ impl BaseWatch {
             }
             Err(error) => {
                 if !self.has_failed && !error.is_session_over() {
-                    warn!(path = %self.base, %error, "cannot read the election, retrying");
+                    warn!(path = self.changes.path(), %error, "cannot read the election, retrying");
                 }
                 self.has_failed = true;
                 self.retry_at = Some(Instant::now() + RETRY);
@@ -122,41 +135,26 @@ impl BaseWatch {
         }
     }
 
-    /// Waits for a change, or until something is due. As a stream: the request that sets the watch continues when this
-    /// wait is cancelled.
-    async fn wait(&mut self) {
-        let due = [self.retry_at, self.late_until].into_iter().flatten().min();
-        let due = async {
-            match due {
-                Some(at) => sleep_until(at).await,
-                None => std::future::pending().await,
-            }
+    /// Ready when something was due.
+    fn poll_due(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(due) = [self.retry_at, self.late_until].into_iter().flatten().min() else {
+            self.sleep = None;
+            return Poll::Pending;
         };
-        tokio::select! {
-            change = StreamExt::next(&mut self.changes) => match change {
-                Some(change) => self.note(&change),
-                // The session is closed.
-                None => std::future::pending().await,
-            },
-            () = due => {
-                let now = Instant::now();
-                self.retry_at = self.retry_at.filter(|at| now < *at);
-                if self.late_until.is_some_and(|until| until <= now) {
-                    self.late_until = None;
-                    self.mirror.stop_awaiting();
-                }
-            }
+        if self.sleep.as_ref().is_none_or(|sleep| sleep.deadline() != due) {
+            self.sleep = Some(Box::pin(sleep_until(due)));
         }
-    }
-
-    /// Notes all changes that have come, so that one read covers them; not while one is under way, see [`Mirror`].
-    fn note_changes(&mut self) {
-        while self.reading.is_none() {
-            match StreamExt::next(&mut self.changes).now_or_never() {
-                Some(Some(change)) => self.note(&change),
-                _ => return,
-            }
+        if let Some(sleep) = &mut self.sleep {
+            ready!(sleep.as_mut().poll(cx));
         }
+        self.sleep = None;
+        let now = Instant::now();
+        self.retry_at = self.retry_at.filter(|at| now < *at);
+        if self.late_until.is_some_and(|until| until <= now) {
+            self.late_until = None;
+            self.mirror.stop_awaiting();
+        }
+        Poll::Ready(())
     }
 
     fn note(&mut self, change: &Change) {

@@ -223,7 +223,7 @@ impl Handler for AtDesk {
         let hold =
             Hold { desk: Arc::clone(desk), election: desk.election(), back: Some(back), outcome: Ok(()) };
         // If the campaign was dropped meanwhile, the leadership is dropped too.
-        drop(waiting.send(Leadership { hold: Some(hold), ..leadership.lent() }));
+        drop(waiting.send(Leadership { hold: Some(Box::new(hold)), ..leadership.lent() }));
         handed_back.await.unwrap_or(Ok(()))
     }
 

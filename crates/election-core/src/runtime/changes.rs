@@ -1,19 +1,31 @@
 //! A value that another task changes.
 
+use std::sync::Arc;
+
 use tokio::sync::watch;
+
+use super::lazy::Lazy;
 
 /// A value and its changes. Its methods return copies, so a caller does not hold a lock.
 #[derive(Clone, Debug)]
-pub struct Changes<T>(watch::Receiver<T>);
+pub struct Changes<T> {
+    receiver: watch::Receiver<T>,
+    /// Where the channel is freed with its last subscriber.
+    source: Option<Arc<Lazy<T>>>,
+}
 
 impl<T: Clone> Changes<T> {
     pub(crate) const fn new(receiver: watch::Receiver<T>) -> Self {
-        Self(receiver)
+        Self { receiver, source: None }
+    }
+
+    pub(super) fn of(source: &Arc<Lazy<T>>) -> Self {
+        Self { receiver: source.subscribe(), source: Some(Arc::clone(source)) }
     }
 
     /// The present value.
     pub fn now(&self) -> T {
-        self.0.borrow().clone()
+        self.receiver.borrow().clone()
     }
 
     /// The next value that differs from the one seen last. Values in between may be omitted. `None` when the value is
@@ -22,8 +34,8 @@ impl<T: Clone> Changes<T> {
     /// # Cancel safety
     /// Cancel safe: nothing is lost.
     pub async fn changed(&mut self) -> Option<T> {
-        self.0.changed().await.ok()?;
-        Some(self.0.borrow_and_update().clone())
+        self.receiver.changed().await.ok()?;
+        Some(self.receiver.borrow_and_update().clone())
     }
 
     /// Waits until `fits` holds for the value, now or after a change. `None` when the value is final and it does not
@@ -32,7 +44,7 @@ impl<T: Clone> Changes<T> {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn wait_for(&mut self, fits: impl FnMut(&T) -> bool) -> Option<T> {
-        Some(self.0.wait_for(fits).await.ok()?.clone())
+        Some(self.receiver.wait_for(fits).await.ok()?.clone())
     }
 }
 
@@ -40,6 +52,14 @@ impl<T: Clone> Changes<T> {
 /// election.
 impl<T> From<Changes<T>> for watch::Receiver<T> {
     fn from(changes: Changes<T>) -> Self {
-        changes.0
+        changes.receiver.clone()
+    }
+}
+
+impl<T> Drop for Changes<T> {
+    fn drop(&mut self) {
+        if let Some(source) = &self.source {
+            source.unsubscribe();
+        }
     }
 }

@@ -25,12 +25,12 @@ pub struct ElectionConfig {
 }
 
 impl ElectionConfig {
-    /// The election at `paths`, with the default policy.
-    pub fn new(paths: Paths, member: Profile, recipe: Recipe) -> Self {
+    /// The election at `paths`, with the default policy. Elections of the same member can share its profile.
+    pub fn new(paths: Paths, member: impl Into<Arc<Profile>>, recipe: Recipe) -> Self {
         let engine = engine::Config {
             paths,
-            member,
-            policy: Policy::default(),
+            member: member.into(),
+            policy: Arc::default(),
             leftovers: Leftovers::default(),
             recipe,
         };
@@ -67,13 +67,13 @@ impl ElectionConfig {
 
     /// The site of this member; `default` if it is not set.
     pub fn site(mut self, site: SiteId) -> Self {
-        self.engine.member.site = site;
+        Arc::make_mut(&mut self.engine.member).site = site;
         self
     }
 
-    /// How the election behaves.
-    pub fn policy(mut self, policy: Policy) -> Self {
-        self.engine.policy = policy;
+    /// How the election behaves. Elections with the same policy can share it.
+    pub fn policy(mut self, policy: impl Into<Arc<Policy>>) -> Self {
+        self.engine.policy = policy.into();
         self
     }
 

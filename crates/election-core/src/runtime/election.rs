@@ -7,7 +7,6 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::watch;
 use zk_session::{BootTime, LeaseTiming, NoLease, Session, SessionPin};
 
 use super::{
@@ -15,6 +14,7 @@ use super::{
     config::ElectionConfig,
     events::{Events, HandedOver},
     handler::Handler,
+    lazy::Lazy,
     now,
     runner::{Joining, Runner},
     status::ElectionStatus,
@@ -125,15 +125,15 @@ pub struct Election {
 struct Handle {
     name: String,
     events: Events,
-    status: watch::Receiver<ElectionStatus>,
-    ended: watch::Receiver<Option<Ended>>,
+    status: Arc<Lazy<ElectionStatus>>,
     holds: Mutex<Holds>,
 }
 
 /// Reports how a member's part has ended once it is dropped, also by a panic.
 struct End {
     reason: Ended,
-    ended: watch::Sender<Option<Ended>>,
+    events: Events,
+    status: Arc<Lazy<ElectionStatus>>,
 }
 
 impl End {
@@ -144,7 +144,8 @@ impl End {
 
 impl Drop for End {
     fn drop(&mut self) {
-        self.ended.send_replace(Some(self.reason.clone()));
+        self.status.end();
+        self.events.end(self.reason.clone());
     }
 }
 
@@ -198,15 +199,13 @@ impl Election {
 
     fn run<H: Handler>(name: String, begins: (Engine, Joining), session: Session, handler: H) -> Self {
         let (events, inbox) = Events::channel();
-        let (status_sender, status) = watch::channel(ElectionStatus::of(&begins.0));
-        let (ended_sender, ended) = watch::channel(None);
-        let runner =
-            Runner::new(name.clone(), begins, session, handler, events.clone(), inbox, status_sender);
-        let end = End { reason: Ended::EnginePanicked, ended: ended_sender };
+        let status = Arc::new(Lazy::new(ElectionStatus::of(&begins.0)));
+        let runner = Runner::new(begins, session, handler, events.clone(), inbox, Arc::clone(&status));
+        let end = End { reason: Ended::EnginePanicked, events: events.clone(), status: Arc::clone(&status) };
         // On the heap: the task would have room for it twice.
         let running = Box::pin(Box::new(runner).run());
         tokio::spawn(async move { end.report(running.await) });
-        Self { handle: Arc::new(Handle { name, events, status, ended, holds: Mutex::default() }) }
+        Self { handle: Arc::new(Handle { name, events, status, holds: Mutex::default() }) }
     }
 
     /// The election's name.
@@ -216,12 +215,11 @@ impl Election {
 
     /// What this member is doing, and its changes.
     pub fn status(&self) -> Changes<ElectionStatus> {
-        Changes::new(self.handle.status.clone())
+        Changes::of(&self.handle.status)
     }
 
     pub(super) fn token_while_leading(&self) -> Option<u64> {
-        let status = self.handle.status.borrow();
-        if status.leads_now() { status.fencing_token } else { None }
+        self.handle.status.with(|status| status.fencing_token.filter(|_| status.leads_now()))
     }
 
     pub(super) fn downgrade(&self) -> WeakElection {
@@ -403,11 +401,7 @@ impl Election {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn ended(&self) -> Ended {
-        let mut ended = self.handle.ended.clone();
-        match ended.wait_for(Option::is_some).await {
-            Ok(reason) => reason.clone().unwrap_or(Ended::EnginePanicked),
-            Err(_) => Ended::EnginePanicked,
-        }
+        self.handle.events.ended().await
     }
 }
 

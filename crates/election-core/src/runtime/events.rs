@@ -1,16 +1,102 @@
-//! The way of events to the task that owns an engine.
+//! The way of events to the task that owns an engine, and of its end to those who wait for it.
 
-use tokio::sync::{mpsc, oneshot};
+use std::{
+    collections::VecDeque,
+    future::poll_fn,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    task::{Poll, Waker},
+};
 
+use tokio::sync::{Notify, oneshot};
+
+use super::election::Ended;
 use crate::engine::{Config, Event, Resumption, Unrest};
 
-/// Sends to one runner. Messages are boxed: a channel keeps room for 32 of them, and there may be thousands of quiet
-/// elections.
+/// Sends to one runner.
 #[derive(Clone, Debug)]
-pub(super) struct Events(mpsc::UnboundedSender<Box<Message>>);
+pub(super) struct Events(Arc<Mailbox>);
 
-/// Receives what [`Events`] send.
-pub(super) type Inbox = mpsc::UnboundedReceiver<Box<Message>>;
+/// Receives what [`Events`] send. What is sent after it was dropped has no effect.
+pub(super) struct Inbox(Arc<Mailbox>);
+
+/// A channel that is small while it is empty: there may be thousands of quiet elections.
+#[derive(Debug, Default)]
+struct Mailbox {
+    mail: Mutex<Mail>,
+    ended: OnceLock<Ended>,
+    has_ended: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Mail {
+    waiting: VecDeque<Message>,
+    receiver: Option<Waker>,
+    is_closed: bool,
+}
+
+impl Mailbox {
+    fn mail(&self) -> MutexGuard<'_, Mail> {
+        // No code under this lock can panic.
+        self.mail.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn put(&self, message: Message) {
+        let mut mail = self.mail();
+        // A message is dropped without the lock.
+        if mail.is_closed {
+            return drop(mail);
+        }
+        mail.waiting.push_back(message);
+        let receiver = mail.receiver.take();
+        drop(mail);
+        if let Some(receiver) = receiver {
+            receiver.wake();
+        }
+    }
+}
+
+impl Inbox {
+    /// The next message. Cancel safe.
+    pub(super) async fn receive(&mut self) -> Message {
+        poll_fn(|cx| {
+            let mut mail = self.0.mail();
+            match mail.take() {
+                Some(message) => Poll::Ready(message),
+                None => {
+                    mail.receiver = Some(cx.waker().clone());
+                    Poll::Pending
+                }
+            }
+        })
+        .await
+    }
+
+    /// The next message, if there is one.
+    pub(super) fn try_receive(&mut self) -> Option<Message> {
+        self.0.mail().take()
+    }
+}
+
+impl Mail {
+    fn take(&mut self) -> Option<Message> {
+        let message = self.waiting.pop_front();
+        if self.waiting.is_empty() {
+            // A quiet election holds no memory for it.
+            self.waiting = VecDeque::new();
+        }
+        message
+    }
+}
+
+impl Drop for Inbox {
+    fn drop(&mut self) {
+        let mut mail = self.0.mail();
+        mail.is_closed = true;
+        let left = std::mem::take(&mut mail.waiting);
+        drop(mail);
+        drop(left);
+    }
+}
 
 /// What a runner receives.
 #[derive(Debug)]
@@ -51,24 +137,41 @@ impl HandedOver {
 
 impl Events {
     pub(super) fn channel() -> (Self, Inbox) {
-        let (sender, inbox) = mpsc::unbounded_channel();
-        (Self(sender), inbox)
+        let mailbox = Arc::<Mailbox>::default();
+        (Self(Arc::clone(&mailbox)), Inbox(mailbox))
+    }
+
+    /// The runner has ended. The first reason counts.
+    pub(super) fn end(&self, reason: Ended) {
+        let _ = self.0.ended.set(reason);
+        self.0.has_ended.notify_waiters();
+    }
+
+    /// Waits until the runner has ended. Cancel safe.
+    pub(super) async fn ended(&self) -> Ended {
+        loop {
+            let notified = self.0.has_ended.notified();
+            if let Some(reason) = self.0.ended.get() {
+                return reason.clone();
+            }
+            notified.await;
+        }
     }
 
     /// Once the election has ended, an event has no effect.
     pub(super) fn send(&self, event: Event) {
-        let _ = self.0.send(Box::new(Message::Event(event)));
+        self.0.put(Message::Event(event));
     }
 
     /// As [`send`](Self::send), for new settings.
     pub(super) fn reconfigure(&self, config: Config) {
-        let _ = self.0.send(Box::new(Message::Reconfigure(Box::new(config))));
+        self.0.put(Message::Reconfigure(Box::new(config)));
     }
 
     /// Waits until the runner has received all that was sent before, or has ended.
     pub(super) async fn received(&self) {
         let (answer, answered) = oneshot::channel();
-        let _ = self.0.send(Box::new(Message::Ping(answer)));
+        self.0.put(Message::Ping(answer));
         // A runner that has ended drops it.
         let _ = answered.await;
     }
@@ -76,7 +179,7 @@ impl Events {
     /// Asks the runner to hand over; `None` if it has ended.
     pub(super) async fn hand_over(&self) -> Option<Result<HandedOver, Unrest>> {
         let (answer, answered) = oneshot::channel();
-        let _ = self.0.send(Box::new(Message::HandOver(answer)));
+        self.0.put(Message::HandOver(answer));
         answered.await.ok()
     }
 
@@ -102,7 +205,7 @@ impl During {
 impl Drop for During {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let _ = self.events.0.send(Box::new(Message::Panicked(self.call)));
+            self.events.0.put(Message::Panicked(self.call));
         }
     }
 }

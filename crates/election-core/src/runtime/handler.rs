@@ -9,7 +9,7 @@ use std::{
 use tokio::sync::watch;
 use zk_session::BootTime;
 
-use super::{candidate::Hold, changes::Changes};
+use super::{candidate::Hold, changes::Changes, lazy::Lazy};
 use crate::{
     engine::{Nomination, Reason, StopReason},
     record::{Cause, Current, Phases},
@@ -130,76 +130,87 @@ impl<E: std::error::Error> From<E> for Failure {
 /// [`Handler`] borrows one during each call.
 #[derive(Debug)]
 pub struct Leadership {
+    pub(super) terms: Arc<Terms>,
+    /// Releases leadership when it is dropped. Only an owned leadership has one.
+    pub(super) hold: Option<Box<Hold>>,
+}
+
+/// What a leadership consists of, for the application and for the election.
+#[derive(Debug)]
+pub(super) struct Terms {
     pub(super) nomination: Nomination,
     pub(super) fencing_token: u64,
-    pub(super) work_until: watch::Receiver<BootTime>,
-    pub(super) suspended: watch::Receiver<bool>,
-    pub(super) stop: watch::Receiver<Option<StopReason>>,
+    pub(super) work_until: Lazy<BootTime>,
+    pub(super) suspended: Lazy<bool>,
+    /// Why it ends.
+    pub(super) stop: Lazy<Option<StopReason>>,
     /// What `takeover` remarks.
-    pub(super) remark: Arc<Mutex<Option<String>>>,
-    /// Releases leadership when it is dropped. Only an owned leadership has one.
-    pub(super) hold: Option<Hold>,
+    pub(super) remark: Mutex<Option<String>>,
+}
+
+impl Terms {
+    /// The election does not change it any more.
+    pub(super) fn end(&self) {
+        self.work_until.end();
+        self.suspended.end();
+        self.stop.end();
+    }
 }
 
 impl Leadership {
+    pub(super) fn new(terms: Arc<Terms>) -> Self {
+        Self { terms, hold: None }
+    }
+
     /// The same leadership, without the release when it is dropped.
     pub(super) fn lent(&self) -> Self {
-        Self {
-            nomination: self.nomination.clone(),
-            fencing_token: self.fencing_token,
-            work_until: self.work_until.clone(),
-            suspended: self.suspended.clone(),
-            stop: self.stop.clone(),
-            remark: Arc::clone(&self.remark),
-            hold: None,
-        }
+        Self::new(Arc::clone(&self.terms))
     }
 
     /// Why this member was named, and the previous leader.
     pub fn nomination(&self) -> &Nomination {
-        &self.nomination
+        &self.terms.nomination
     }
 
     /// The term.
     pub fn term(&self) -> u64 {
-        self.nomination.term
+        self.terms.nomination.term
     }
 
     /// The slot; 0 if the election has only one.
     pub fn slot(&self) -> usize {
-        self.nomination.slot
+        self.terms.nomination.slot
     }
 
     /// The fencing token. It grows with every leadership of a slot. Pass it to every resource that the work writes to,
     /// and make the resource refuse older tokens. A resource that several slots write to must check the tokens of each
     /// slot separately.
     pub fn fencing_token(&self) -> u64 {
-        self.fencing_token
+        self.terms.fencing_token
     }
 
     /// Adds a remark to the sentence of this leadership in the history. Only `takeover` can do that, and the last remark
     /// counts.
     pub fn remark(&self, remark: impl Into<String>) {
-        *self.remark.lock().unwrap_or_else(PoisonError::into_inner) = Some(remark.into());
+        *self.terms.remark.lock().unwrap_or_else(PoisonError::into_inner) = Some(remark.into());
     }
 
     /// Until when the work may continue. It is renewed while the session is proved alive.
     pub fn work_until(&self) -> Changes<BootTime> {
-        Changes::new(self.work_until.clone())
+        Changes::new(self.terms.work_until.subscribe())
     }
 
     /// Whether the work must rest now, because it is not certain that this member still leads. Only with
     /// [`OnPause::Freeze`](crate::OnPause::Freeze); otherwise always false.
     pub fn suspended(&self) -> Changes<bool> {
-        Changes::new(self.suspended.clone())
+        Changes::new(self.terms.suspended.subscribe())
     }
 
     /// Whether the work may continue *now*. The process can freeze between this check and its next step. The fencing
     /// token protects against that.
     pub fn is_valid(&self) -> bool {
-        self.stop.borrow().is_none()
-            && !*self.suspended.borrow()
-            && BootTime::now() < *self.work_until.borrow()
+        let terms = &self.terms;
+        terms.stop.get().is_none() && !terms.suspended.get() && BootTime::now() < terms.work_until.get()
     }
 
     /// Waits until leadership ends: this member resigned, another member was named, or the lease nears its end. The
@@ -208,7 +219,7 @@ impl Leadership {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn lost(&self) -> StopReason {
-        let mut stop = self.stop.clone();
+        let mut stop = self.terms.stop.subscribe();
         match stop.wait_for(Option::is_some).await {
             Ok(reason) => reason.clone().unwrap_or(StopReason::LeaseEnds),
             // The election has ended, and its last task with it.

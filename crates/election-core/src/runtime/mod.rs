@@ -1,8 +1,8 @@
 //! The tokio side: runs the engine on a `zk-session`, and an application under it.
 //!
-//! One task per election owns the engine. Session states, leases, the results of durable watches, outcomes of
-//! operations and the application's answers all arrive on its one queue. The engine's actions are carried out in tasks
-//! of their own. So neither the application nor ZooKeeper can delay the engine's next event.
+//! One task per election owns the engine, its watches and its operations, and waits for all of them at once. The
+//! application's calls are tasks of their own, whose answers arrive on a queue. So neither the application nor ZooKeeper
+//! can delay the engine's next event.
 mod base_watch;
 mod candidate;
 mod changes;
@@ -12,6 +12,7 @@ mod events;
 mod first;
 mod handler;
 mod latch;
+mod lazy;
 mod leaders;
 pub(crate) mod operations;
 mod runner;

@@ -1,7 +1,14 @@
 //! The task that owns an engine.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    future::poll_fn,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
+use futures_util::future::join_all;
 use tokio::sync::{oneshot, watch};
 use zk_session::{BootTime, Incarnation, Lease, LeaseKeeper, Session, SessionPin, SessionState, sleep_until};
 
@@ -9,6 +16,7 @@ use super::{
     election::{Ended, StopBudgetTooLong},
     events::{Events, HandedOver, Inbox, Message},
     handler::{ElectionEvent, Handler},
+    lazy::Lazy,
     now, operations,
     status::ElectionStatus,
     to_boot, to_time,
@@ -30,18 +38,15 @@ const HELD_FOR: Duration = Duration::from_secs(1);
 const BATCH: usize = 64;
 
 pub(super) struct Runner<H> {
-    name: String,
     engine: Engine,
-    directories: Arc<[String]>,
     session: Session,
-    events: Events,
     inbox: Inbox,
-    status: watch::Sender<ElectionStatus>,
+    status: Arc<Lazy<ElectionStatus>>,
     watches: Watches,
     work: Work<H>,
     turn: Turn,
-    /// Operations that have not ended.
-    under_way: usize,
+    /// What has not ended.
+    operations: Vec<Operation>,
     incarnation: Option<Incarnation>,
     pin: Option<SessionPin>,
     paused: bool,
@@ -65,10 +70,17 @@ pub(super) enum Joining {
     Again(SessionPin, Option<Grant>),
 }
 
+/// An operation that the engine has requested.
+struct Operation {
+    op: OpId,
+    outcome: Pin<Box<dyn Future<Output = Outcome> + Send>>,
+}
+
 /// What woke the runner.
 enum Woken {
-    Watch(Box<Event>),
-    Message(Option<Box<Message>>),
+    Watch(Event),
+    Done(OpId, Outcome),
+    Message(Message),
     Session(bool),
     Turn,
     Lease,
@@ -77,13 +89,12 @@ enum Woken {
 
 impl<H: Handler> Runner<H> {
     pub(super) fn new(
-        name: String,
         (engine, joining): (Engine, Joining),
         session: Session,
         handler: H,
         events: Events,
         inbox: Inbox,
-        status: watch::Sender<ElectionStatus>,
+        status: Arc<Lazy<ElectionStatus>>,
     ) -> Self {
         let mut work = Work::new(handler, events.clone());
         let (pin, fitted) = match joining {
@@ -96,17 +107,14 @@ impl<H: Handler> Runner<H> {
             }
         };
         Self {
-            name,
-            directories: engine.directories().into(),
-            watches: Watches::new(session.clone(), engine.base().to_owned()),
+            watches: Watches::new(session.clone()),
             engine,
             work,
             session,
-            events,
             inbox,
             status,
             turn: Turn::default(),
-            under_way: 0,
+            operations: Vec::new(),
             incarnation: pin.as_ref().map(|pin| pin.incarnation().clone()),
             // A session that another process has handed over is paused until it is known to live.
             paused: pin.is_some(),
@@ -123,6 +131,15 @@ impl<H: Handler> Runner<H> {
 
     /// On the heap: a task would have room for it twice, as the argument and as the variable.
     pub(super) async fn run(mut self: Box<Self>) -> Ended {
+        let end = self.run_to_end().await;
+        if !self.operations.is_empty() {
+            // The znodes of a member that has left may not all be deleted yet.
+            tokio::spawn(join_all(std::mem::take(&mut self.operations).into_iter().map(|left| left.outcome)));
+        }
+        end
+    }
+
+    async fn run_to_end(&mut self) -> Ended {
         let mut states = self.session.subscribe();
         self.session_changed(&states.borrow_and_update().clone());
         loop {
@@ -136,12 +153,15 @@ impl<H: Handler> Runner<H> {
             }
             match self.wait(&mut states).await {
                 Woken::Watch(event) => {
-                    self.handle(*event);
+                    self.handle(event);
                     self.receive_more();
                 }
-                Woken::Message(None) => return Ended::SessionClosed,
-                Woken::Message(Some(message)) => {
-                    self.receive(*message);
+                Woken::Done(op, outcome) => {
+                    self.handle(Event::Done { op, outcome });
+                    self.receive_more();
+                }
+                Woken::Message(message) => {
+                    self.receive(message);
                     self.receive_more();
                 }
                 Woken::Session(true) => {
@@ -183,8 +203,9 @@ impl<H: Handler> Runner<H> {
             () = self.turn.come() => Woken::Turn,
             () = lease => Woken::Lease,
             () = clock => Woken::Clock,
-            event = self.watches.next() => Woken::Watch(event),
-            message = self.inbox.recv() => Woken::Message(message),
+            event = self.watches.next(self.engine.is_passive()) => Woken::Watch(event),
+            (op, outcome) = poll_fn(|cx| poll_any(&mut self.operations, cx)) => Woken::Done(op, outcome),
+            message = self.inbox.receive() => Woken::Message(message),
         }
     }
 
@@ -196,7 +217,7 @@ impl<H: Handler> Runner<H> {
                 self.carry_out_all();
             }
             Message::Panicked(call) => {
-                tracing::error!(election = self.name, call, "the application panicked");
+                tracing::error!(election = self.engine.name(), call, "the application panicked");
                 self.end = Some(Ended::HandlerPanicked { call });
             }
             // A caller that has stopped waiting needs no answer.
@@ -219,9 +240,9 @@ impl<H: Handler> Runner<H> {
             if self.end.is_some() || self.held.is_some() {
                 return;
             }
-            match self.inbox.try_recv() {
-                Ok(message) => self.receive(*message),
-                _ => return,
+            match self.inbox.try_receive() {
+                Some(message) => self.receive(message),
+                None => return,
             }
         }
     }
@@ -230,10 +251,7 @@ impl<H: Handler> Runner<H> {
         match &event {
             Event::Leave { .. } => self.leaving = true,
             Event::App(AppEvent::Stopped) => self.work.stopped(),
-            Event::Done { op, outcome } => {
-                self.under_way = self.under_way.saturating_sub(1);
-                self.watches.ended(*op, outcome);
-            }
+            Event::Done { op, outcome } => self.watches.ended(*op, outcome),
             _ => {}
         }
         self.engine.handle(now(), event);
@@ -288,7 +306,7 @@ impl<H: Handler> Runner<H> {
         }
         let incarnation = pin.incarnation().clone();
         if let Err(refusal) = self.fits(&incarnation) {
-            tracing::error!(election = self.name, %refusal, "leaving the election");
+            tracing::error!(election = self.engine.name(), %refusal, "leaving the election");
             self.refusal = Some(refusal);
             return self.handle(Event::Leave { hand_over: false });
         }
@@ -315,7 +333,7 @@ impl<H: Handler> Runner<H> {
         let stop_budget = self.engine.policy().stop_budget(timing.session_timeout);
         match StopBudgetTooLong::check(stop_budget + self.engine.policy().lease_reserve, timing) {
             Err(wrong) if !self.fitted => return Err(Ended::StopBudgetTooLong(wrong)),
-            Err(wrong) => tracing::error!(election = self.name, "{wrong}"),
+            Err(wrong) => tracing::error!(election = self.engine.name(), "{wrong}"),
             Ok(()) => {}
         }
         self.fitted = true;
@@ -345,7 +363,7 @@ impl<H: Handler> Runner<H> {
         // It is a candidate, or waits for something other than an answer.
         if self.turn.has_come()
             && self.incarnation.is_some()
-            && (self.under_way == 0 || self.engine.ballot().is_some())
+            && (self.operations.is_empty() || self.engine.ballot().is_some())
         {
             self.turn.pass_on();
         }
@@ -358,15 +376,10 @@ impl<H: Handler> Runner<H> {
         if self.engine.is_clear() && matches!(*self.session.subscribe().borrow(), SessionState::Closed) {
             self.end.get_or_insert(Ended::SessionClosed);
         }
-        self.watches.coalesce(self.engine.is_passive());
         let status = ElectionStatus::of(&self.engine);
-        self.status.send_if_modified(|known| {
-            let news = *known != status;
-            if news {
-                *known = status;
-            }
-            news
-        });
+        if self.status.with(|known| *known != status) {
+            self.status.set(status);
+        }
     }
 
     fn farewell(&self) -> Ended {
@@ -380,8 +393,9 @@ impl<H: Handler> Runner<H> {
             Action::Perform { op, epoch, request } => self.perform(op, epoch, request),
             Action::Watch { epoch, set } => {
                 let engine = &self.engine;
-                self.watches
-                    .set(epoch, &set, engine.looks_for_its_seat(), |watched| engine.reports_leaders(watched));
+                self.watches.set(epoch, &set, engine.base(), engine.looks_for_its_seat(), |watched| {
+                    engine.reports_leaders(watched)
+                });
             }
             Action::KeepLease(true) => {
                 let keeper = self.session.keep_lease();
@@ -406,24 +420,22 @@ impl<H: Handler> Runner<H> {
     }
 
     fn perform(&mut self, op: OpId, epoch: u64, request: Request) {
-        self.under_way += 1;
         let session = self.incarnation.clone().filter(|known| known.epoch().0 == epoch);
-        let events = self.events.clone();
-        let Some(session) = session else {
-            let outcome = Outcome::NotApplied("the session is over".to_owned());
-            events.send(Event::Done { op, outcome });
-            return;
-        };
-        self.watches.begins(op, &request, session.session_id().0);
-        let directories = Arc::clone(&self.directories);
-        tokio::spawn(async move {
-            let outcome = operations::perform(&session, request, &directories).await;
-            events.send(Event::Done { op, outcome });
+        if let Some(session) = &session {
+            self.watches.begins(op, &request, session.session_id().0);
+        }
+        let directories = self.engine.directories();
+        let outcome = Box::pin(async move {
+            match session {
+                Some(session) => operations::perform(&session, request, &directories).await,
+                None => Outcome::NotApplied("the session is over".to_owned()),
+            }
         });
+        self.operations.push(Operation { op, outcome });
     }
 
     fn note(&self, note: &Note) {
-        let election = self.name.as_str();
+        let election = self.engine.name();
         match (&note.kind, note.level) {
             (NoteKind::Skipped(_), Level::Info) => tracing::debug!(election, "{}", note.text),
             (_, Level::Info) => tracing::info!(election, "{}", note.text),
@@ -437,4 +449,19 @@ impl<H: Handler> Runner<H> {
         };
         self.work.observe(event);
     }
+}
+
+/// The outcome of the first one that has ended.
+fn poll_any(operations: &mut Vec<Operation>, cx: &mut Context<'_>) -> Poll<(OpId, Outcome)> {
+    for at in 0..operations.len() {
+        if let Poll::Ready(outcome) = operations[at].outcome.as_mut().poll(cx) {
+            let op = operations.remove(at).op;
+            if operations.is_empty() {
+                // An idle election holds no memory for it.
+                *operations = Vec::new();
+            }
+            return Poll::Ready((op, outcome));
+        }
+    }
+    Poll::Pending
 }

@@ -1,5 +1,7 @@
 //! A member's view of an election.
 
+use std::sync::Arc;
+
 use zk_session::BootTime;
 
 use super::to_boot;
@@ -25,9 +27,9 @@ pub struct ElectionStatus {
     /// The fencing token of this member's leadership.
     pub fencing_token: Option<u64>,
     /// The latest read of the decision.
-    pub elected: Option<Elected>,
+    pub elected: Option<Arc<Elected>>,
     /// The latest read of the leaders, by slot.
-    pub leaders: Vec<Option<Current>>,
+    pub leaders: Vec<Option<Arc<Current>>>,
     /// The slot that this member leads, takes over or releases.
     pub slot: Option<usize>,
     /// Until when a leader's work may continue.
@@ -42,7 +44,7 @@ pub struct ElectionStatus {
 
 impl ElectionStatus {
     pub(super) fn of(engine: &Engine) -> Self {
-        let leaders: Vec<_> = engine.leaders().map(|current| current.cloned()).collect();
+        let (elected, leaders) = engine.records();
         let slot = engine.slot();
         let term_of = |elected: &Elected| slot.map_or(elected.term, |slot| elected.term_of(slot));
         let latest = leaders.iter().flatten().map(|current| current.term).max();
@@ -51,9 +53,9 @@ impl ElectionStatus {
             ballot: engine.ballot(),
             is_elector: engine.is_elector(),
             // A leader that continues while `elected` is invalid still has its term.
-            term: engine.elected().map(term_of).or(latest).unwrap_or(0),
+            term: elected.as_deref().map(term_of).or(latest).unwrap_or(0),
             fencing_token: engine.fencing_token(),
-            elected: engine.elected().cloned(),
+            elected,
             leaders,
             slot,
             work_until: engine.work_until().map(to_boot),

@@ -1,14 +1,15 @@
-//! The engine's watches: of the elector one for its whole election, otherwise one task for each, which reports what it
-//! reads.
+//! The engine's watches: of the elector one for its whole election, otherwise one for each znode.
 
-use std::{collections::HashMap, time::Duration};
-
-use tokio::{
-    sync::{mpsc, watch},
-    task::{AbortHandle, JoinSet},
-    time::timeout,
+use std::{
+    future::poll_fn,
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
 };
-use zk_session::Session;
+
+use futures_util::StreamExt;
+use tokio::time::{Sleep, sleep};
+use zk_session::{DataWatch, Session};
 
 use super::{base_watch::BaseWatch, operations::to_node};
 use crate::{
@@ -28,8 +29,6 @@ const COALESCED: Duration = Duration::from_millis(250);
 pub(super) struct Watches {
     session: Session,
     epoch: u64,
-    /// The election's path.
-    base: String,
     armed: Armed,
 }
 
@@ -37,37 +36,38 @@ enum Armed {
     Nothing,
     /// While the children of any znode are watched.
     Whole(Box<BaseWatch>),
-    Single(Box<SingleWatches>),
+    Single(Vec<SingleWatch>),
 }
 
 impl Watches {
-    pub(super) fn new(session: Session, base: String) -> Self {
-        Self { session, epoch: 0, base, armed: Armed::Nothing }
+    pub(super) fn new(session: Session) -> Self {
+        Self { session, epoch: 0, armed: Armed::Nothing }
     }
 
-    /// The next result. Cancel safe.
-    pub(super) async fn next(&mut self) -> Box<Event> {
-        match &mut self.armed {
-            Armed::Nothing => std::future::pending().await,
-            Armed::Whole(whole) => Box::new(whole.next().await),
-            Armed::Single(single) => single.next().await,
-        }
+    /// The next result. Cancel safe. Changes of the leaders are read a moment later while they are `coalesced`, several
+    /// at once; those that are pending when that ends are read at once.
+    pub(super) async fn next(&mut self, coalesced: bool) -> Event {
+        poll_fn(|cx| match &mut self.armed {
+            Armed::Nothing => Poll::Pending,
+            Armed::Whole(whole) => whole.poll_next(cx),
+            Armed::Single(all) => {
+                let ready = all.iter_mut().find_map(|single| match single.poll_next(cx, coalesced) {
+                    Poll::Ready(event) => Some(event),
+                    Poll::Pending => None,
+                });
+                ready.map_or(Poll::Pending, Poll::Ready)
+            }
+        })
+        .await
     }
 
-    /// Whether changes of the leaders are read a moment later, several at once. When this ends, pending changes are
-    /// read at once.
-    pub(super) fn coalesce(&self, coalesced: bool) {
-        if let Armed::Single(single) = &self.armed {
-            single.coalesced.send_if_modified(|known| std::mem::replace(known, coalesced) != coalesced);
-        }
-    }
-
-    /// Watches exactly this set. While a member that `looks_for_its_seat` may turn out to be the elector, single watches
-    /// would be in vain. `reports_leaders` selects the watches whose reads may be [coalesced](Self::coalesce).
+    /// Watches exactly this set, of the election at `base`. While a member that `looks_for_its_seat` may turn out to be the elector, single watches
+    /// would be in vain. `reports_leaders` selects the watches whose reads may be [coalesced](Self::next).
     pub(super) fn set(
         &mut self,
         epoch: u64,
         set: &[Watched],
+        base: &str,
         looks_for_its_seat: bool,
         reports_leaders: impl Fn(&Watched) -> bool,
     ) {
@@ -79,7 +79,7 @@ impl Watches {
             if let Armed::Whole(whole) = &mut self.armed {
                 return whole.want(set);
             }
-            let mut whole = BaseWatch::new(self.session.clone(), epoch, self.base.clone());
+            let mut whole = BaseWatch::new(self.session.clone(), epoch, base);
             whole.want(set);
             self.armed = Armed::Whole(Box::new(whole));
             return;
@@ -87,13 +87,22 @@ impl Watches {
         if !matches!(self.armed, Armed::Single(_)) {
             self.armed = match looks_for_its_seat {
                 true => Armed::Nothing,
-                false => Armed::Single(Box::new(SingleWatches::new(self.session.clone()))),
+                false => Armed::Single(Vec::new()),
             };
         }
-        if let Armed::Single(single) = &mut self.armed {
-            single.retain(set);
+        if let Armed::Single(all) = &mut self.armed {
+            all.retain(|single| set.iter().any(|watched| single.is_of(watched)));
             if !looks_for_its_seat {
-                single.arm(set, reports_leaders);
+                for watched in set {
+                    if let Watched::Node(path) = watched
+                        && !all.iter().any(|single| single.is_of(watched))
+                    {
+                        let watch = self.session.watch_data(path.clone());
+                        // Thousands of elections have one or a few.
+                        all.reserve_exact(1);
+                        all.push(SingleWatch::new(watch, reports_leaders(watched)));
+                    }
+                }
             }
         }
     }
@@ -115,114 +124,42 @@ impl Watches {
     }
 }
 
-/// A task for each watch.
-struct SingleWatches {
-    session: Session,
-    armed: HashMap<Watched, SingleWatch>,
-    /// How many have been armed so far.
-    count: u64,
-    /// The results, each with the number of its watch.
-    sender: mpsc::UnboundedSender<(u64, Box<Event>)>,
-    read: mpsc::UnboundedReceiver<(u64, Box<Event>)>,
-    tasks: JoinSet<()>,
-    /// Whether reads of the decision and the leader znodes are coalesced.
-    coalesced: watch::Sender<bool>,
-}
-
+/// The watch of one znode.
 struct SingleWatch {
-    number: u64,
-    task: AbortHandle,
+    watch: DataWatch,
+    /// Whether its reads may be coalesced.
+    may_wait: bool,
+    /// A change is read after it.
+    pause: Option<Pin<Box<Sleep>>>,
 }
 
-impl SingleWatches {
-    fn new(session: Session) -> Self {
-        let coalesced = watch::Sender::new(false);
-        let (sender, read) = mpsc::unbounded_channel();
-        let (armed, tasks) = (HashMap::new(), JoinSet::new());
-        Self { session, armed, count: 0, sender, read, tasks, coalesced }
+impl SingleWatch {
+    fn new(watch: DataWatch, may_wait: bool) -> Self {
+        Self { watch, may_wait, pause: None }
     }
 
-    /// The next result. Results of a watch that was removed meanwhile are omitted: the engine no longer relies on them,
-    /// and arms a new watch when it does.
-    async fn next(&mut self) -> Box<Event> {
-        loop {
-            let Some((number, event)) = self.read.recv().await else { return std::future::pending().await };
-            if self.armed.values().any(|armed| armed.number == number) {
-                return event;
+    fn is_of(&self, watched: &Watched) -> bool {
+        matches!(watched, Watched::Node(path) if path == self.watch.path())
+    }
+
+    fn poll_next(&mut self, cx: &mut Context<'_>, coalesced: bool) -> Poll<Event> {
+        if coalesced && self.may_wait && !self.watch.is_reading() {
+            if self.pause.is_none() {
+                ready!(self.watch.poll_changed(cx));
             }
+            let pause = self
+                .pause
+                .get_or_insert_with(|| Box::pin(sleep(COALESCED.mul_f64(0.5 + fastrand::f64() / 2.0))));
+            ready!(pause.as_mut().poll(cx));
         }
-    }
-
-    /// Removes the watches that are not in this set.
-    fn retain(&mut self, set: &[Watched]) {
-        self.armed.retain(|watched, armed| {
-            let keep = set.contains(watched);
-            if !keep {
-                armed.task.abort();
+        self.pause = None;
+        match ready!(self.watch.poll_next_unpin(cx)) {
+            Some(seen) => {
+                let (path, node) = (self.watch.path().to_owned(), seen.value.map(to_node));
+                Poll::Ready(Event::Seen { epoch: seen.epoch.0, path, node })
             }
-            keep
-        });
-        while self.tasks.try_join_next().is_some() {}
-    }
-
-    /// Arms the watches of this set that are not armed.
-    fn arm(&mut self, set: &[Watched], reports_leaders: impl Fn(&Watched) -> bool) {
-        for watched in set {
-            if let Watched::Node(path) = watched
-                && !self.armed.contains_key(watched)
-            {
-                self.count += 1;
-                let reader = Reader { number: self.count, sender: self.sender.clone() };
-                let coalesced = reports_leaders(watched).then(|| self.coalesced.subscribe());
-                let task = self.tasks.spawn(node(self.session.clone(), path.clone(), reader, coalesced));
-                self.armed.insert(watched.clone(), SingleWatch { number: self.count, task });
-            }
-        }
-    }
-}
-
-/// The receiver of a watch's results.
-struct Reader {
-    number: u64,
-    sender: mpsc::UnboundedSender<(u64, Box<Event>)>,
-}
-
-impl Reader {
-    /// Reports a result. Returns whether the watch is still wanted.
-    fn has_read(&self, event: Event) -> bool {
-        self.sender.send((self.number, Box::new(event))).is_ok()
-    }
-}
-
-async fn node(session: Session, path: String, reader: Reader, mut coalesced: Option<watch::Receiver<bool>>) {
-    let mut watch = session.watch_data(path.clone());
-    loop {
-        let seen = match &mut coalesced {
-            None => watch.next().await,
-            Some(coalesced) if *coalesced.borrow() => {
-                let is_changed = tokio::select! {
-                    () = watch.changed() => true,
-                    ended = coalesced.wait_for(|now| !now) => ended.is_err(),
-                };
-                if !is_changed {
-                    continue;
-                }
-                let pause = COALESCED.mul_f64(0.5 + fastrand::f64() / 2.0);
-                let _ = timeout(pause, coalesced.wait_for(|now| !now)).await;
-                watch.next().await
-            }
-            Some(coalesced) => tokio::select! {
-                seen = watch.next() => seen,
-                begun = coalesced.wait_for(|now| *now) => match begun {
-                    Ok(_) => continue,
-                    Err(_) => return,
-                },
-            },
-        };
-        let Ok(seen) = seen else { return };
-        let node = seen.value.map(to_node);
-        if !reader.has_read(Event::Seen { epoch: seen.epoch.0, path: path.clone(), node }) {
-            return;
+            // The session is closed.
+            None => Poll::Pending,
         }
     }
 }

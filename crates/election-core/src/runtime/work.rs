@@ -2,7 +2,9 @@
 
 use std::{
     future::Future,
-    sync::{Arc, PoisonError},
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use tokio::{
@@ -12,8 +14,9 @@ use tokio::{
 use zk_session::BootTime;
 
 use super::{
-    events::{During, Events},
-    handler::{ElectionEvent, Handler, Leadership, StopOrder},
+    events::Events,
+    handler::{ElectionEvent, Handler, Leadership, StopOrder, Terms},
+    lazy::Lazy,
     to_boot,
 };
 use crate::{
@@ -27,37 +30,30 @@ pub(super) struct Work<H> {
     events: Events,
     /// The call in progress.
     call: Option<JoinHandle<()>>,
-    stop: Option<watch::Sender<StopReason>>,
-    work_until: watch::Sender<BootTime>,
-    /// Whether the work of the leadership is to rest.
-    suspended: watch::Sender<bool>,
-    /// Notifies the leadership of its end.
-    lost: watch::Sender<Option<StopReason>>,
-    leadership: Option<Leadership>,
+    /// The order in progress.
+    stop: Option<Stop>,
+    work_until: BootTime,
+    terms: Option<Arc<Terms>>,
     term: u64,
-    leaders: watch::Sender<Leaders>,
-    telling: AbortHandle,
+    telling: Arc<Mutex<Telling>>,
+}
+
+struct Stop {
+    reason: watch::Sender<StopReason>,
+    deadline: watch::Sender<BootTime>,
 }
 
 impl<H: Handler> Work<H> {
     pub(super) fn new(handler: H, events: Events) -> Self {
-        let handler = Arc::new(handler);
-        let (leaders, changes) = watch::channel(Leaders::new());
-        let during = events.during("leader_changed");
-        let telling = tokio::spawn(tell(Arc::clone(&handler), changes, during)).abort_handle();
-        let (work_until, _) = watch::channel(BootTime::from_duration(std::time::Duration::ZERO));
         Self {
-            handler,
+            handler: Arc::new(handler),
             events,
             call: None,
             stop: None,
-            work_until,
-            suspended: watch::Sender::new(false),
-            lost: watch::Sender::new(None),
-            leadership: None,
+            work_until: BootTime::from_duration(Duration::ZERO),
+            terms: None,
             term: 0,
-            leaders,
-            telling,
+            telling: Arc::default(),
         }
     }
 
@@ -79,7 +75,8 @@ impl<H: Handler> Work<H> {
         self.begin("takeover", async move {
             match handler.takeover(&leadership).await {
                 Ok(()) => {
-                    let remark = leadership.remark.lock().unwrap_or_else(PoisonError::into_inner).take();
+                    let remark =
+                        leadership.terms.remark.lock().unwrap_or_else(PoisonError::into_inner).take();
                     remark.map_or(AppEvent::TakenOver, AppEvent::TakenOverWith)
                 }
                 Err(why) if why.is_declined() => AppEvent::Declined(why.to_string()),
@@ -96,24 +93,29 @@ impl<H: Handler> Work<H> {
     }
 
     fn enter(&mut self, grant: Grant) -> Leadership {
+        self.end_terms();
         self.term = grant.nomination.term;
-        self.lost = watch::Sender::new(None);
-        self.suspended = watch::Sender::new(false);
-        let leadership = Leadership {
+        let terms = Arc::new(Terms {
             nomination: grant.nomination,
             fencing_token: grant.fencing_token,
-            work_until: self.work_until.subscribe(),
-            suspended: self.suspended.subscribe(),
-            stop: self.lost.subscribe(),
-            remark: Arc::default(),
-            hold: None,
-        };
-        self.leadership = Some(leadership.lent());
-        leadership
+            work_until: Lazy::new(self.work_until),
+            suspended: Lazy::new(false),
+            stop: Lazy::new(None),
+            remark: Mutex::default(),
+        });
+        self.terms = Some(Arc::clone(&terms));
+        Leadership::new(terms)
+    }
+
+    fn end_terms(&mut self) {
+        if let Some(terms) = self.terms.take() {
+            terms.end();
+        }
     }
 
     pub(super) fn lead(&mut self) {
-        let Some(leadership) = self.leadership.as_ref().map(Leadership::lent) else { return };
+        let Some(terms) = &self.terms else { return };
+        let leadership = Leadership::new(Arc::clone(terms));
         let handler = Arc::clone(&self.handler);
         self.begin("lead", async move {
             match handler.lead(&leadership).await {
@@ -127,25 +129,39 @@ impl<H: Handler> Work<H> {
         self.handler.observe(event);
     }
 
-    pub(super) fn work_until(&self, until: BootTime) {
-        self.work_until.send_replace(until);
+    pub(super) fn work_until(&mut self, until: BootTime) {
+        self.work_until = until;
+        if let Some(terms) = &self.terms {
+            terms.work_until.set(until);
+        }
+        if let Some(stop) = &self.stop {
+            stop.deadline.send_replace(until);
+        }
     }
 
     pub(super) fn suspend(&self, suspended: bool) {
-        self.suspended.send_replace(suspended);
+        if let Some(terms) = &self.terms {
+            terms.suspended.set(suspended);
+        }
     }
 
     /// Stops the work. A repeated call makes the stop more urgent.
     pub(super) fn stop(&mut self, reason: StopReason) {
-        self.lost.send_replace(Some(reason.clone()));
+        if let Some(terms) = &self.terms {
+            terms.stop.set(Some(reason.clone()));
+        }
         if let Some(stop) = &self.stop {
-            stop.send_replace(reason);
+            stop.reason.send_replace(reason);
             return;
         }
-        let (sender, receiver) = watch::channel(reason);
-        self.stop = Some(sender);
-        let order = StopOrder { term: self.term, reason: receiver, deadline: self.work_until.subscribe() };
         let running = self.call.take();
+        let stop = Stop { reason: watch::Sender::new(reason), deadline: watch::Sender::new(self.work_until) };
+        let order = StopOrder {
+            term: self.term,
+            reason: stop.reason.subscribe(),
+            deadline: stop.deadline.subscribe(),
+        };
+        self.stop = Some(stop);
         let handler = Arc::clone(&self.handler);
         self.begin("stop", async move {
             if let Some(running) = running {
@@ -161,21 +177,29 @@ impl<H: Handler> Work<H> {
     /// The engine knows that all work has stopped.
     pub(super) fn stopped(&mut self) {
         self.stop = None;
-        self.leadership = None;
+        self.end_terms();
     }
 
-    pub(super) fn leader_changed(&self, slot: usize, leader: Option<Current>) {
-        self.leaders.send_modify(|leaders| match leaders.iter_mut().find(|(known, _)| *known == slot) {
+    /// Notifies the application, by a task that ends when it has nothing more to tell.
+    pub(super) fn leader_changed(&self, slot: usize, leader: Option<Arc<Current>>) {
+        let mut telling = lock(&self.telling);
+        match telling.leaders.iter_mut().find(|(known, _)| *known == slot) {
             Some((_, known)) => *known = leader,
             None => {
-                // A leader takes much room, and most elections have one slot.
-                leaders.reserve_exact(1);
-                leaders.push((slot, leader));
+                // Most elections have one slot.
+                telling.leaders.reserve_exact(1);
+                telling.leaders.push((slot, leader));
             }
-        });
+        }
+        if telling.task.is_none() {
+            let task = tell(Arc::clone(&self.handler), Arc::clone(&self.telling), self.events.clone());
+            telling.task = Some(tokio::spawn(task).abort_handle());
+        }
     }
 
     fn begin(&mut self, name: &'static str, call: impl Future<Output = AppEvent> + Send + 'static) {
+        // On the heap: the task would have room for it twice, and an allocator wastes room around large tasks.
+        let call: Pin<Box<dyn Future<Output = AppEvent> + Send>> = Box::pin(call);
         let during = self.events.during(name);
         self.call = Some(tokio::spawn(async move {
             let answer = call.await;
@@ -186,28 +210,53 @@ impl<H: Handler> Work<H> {
 
 impl<H> Drop for Work<H> {
     fn drop(&mut self) {
-        self.telling.abort();
+        if let Some(task) = &lock(&self.telling).task {
+            task.abort();
+        }
         if let Some(call) = &self.call {
             call.abort();
+        }
+        if let Some(terms) = &self.terms {
+            terms.end();
         }
     }
 }
 
 /// The leaders with their slots.
-type Leaders = Vec<(usize, Option<Current>)>;
+type Leaders = Vec<(usize, Option<Arc<Current>>)>;
+
+/// What the application is to know, and what it was notified of.
+#[derive(Default)]
+struct Telling {
+    leaders: Leaders,
+    told: Leaders,
+    /// While there is something to tell.
+    task: Option<AbortHandle>,
+}
+
+fn lock(telling: &Mutex<Telling>) -> MutexGuard<'_, Telling> {
+    // No code under this lock can panic.
+    telling.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Notifies the application of each slot whose leader differs from the one that it was notified of.
-async fn tell<H: Handler>(handler: Arc<H>, mut changes: watch::Receiver<Leaders>, during: During) {
-    let mut told = Leaders::new();
-    while changes.changed().await.is_ok() {
-        let leaders = changes.borrow_and_update().clone();
-        for slot_and_leader in &leaders {
-            if !told.contains(slot_and_leader) {
-                let (slot, leader) = slot_and_leader;
-                handler.leader_changed(*slot, leader.as_ref()).await;
+async fn tell<H: Handler>(handler: Arc<H>, telling: Arc<Mutex<Telling>>, events: Events) {
+    let during = events.during("leader_changed");
+    loop {
+        let news = {
+            let mut telling = lock(&telling);
+            let Telling { leaders, told, task } = &mut *telling;
+            let news: Leaders = leaders.iter().filter(|leader| !told.contains(leader)).cloned().collect();
+            if news.is_empty() {
+                *task = None;
+                break;
             }
+            told.clone_from(leaders);
+            news
+        };
+        for (slot, leader) in &news {
+            handler.leader_changed(*slot, leader.as_deref()).await;
         }
-        told = leaders;
     }
     drop(during);
 }

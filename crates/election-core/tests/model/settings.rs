@@ -234,8 +234,8 @@ impl Setting {
         let member = Profile::new(MemberId::new(id).expect("an id")).in_site(site(home));
         Config {
             paths: self.paths(),
-            member,
-            policy: self.policy(),
+            member: member.into(),
+            policy: self.policy().into(),
             leftovers: self.leftovers,
             recipe: match self.recipe {
                 Kind::Elector => Recipe::Elector(Arc::new(SiteOrder(["east", "west"].map(site).to_vec()))),

@@ -49,8 +49,11 @@ pub(super) async fn status(State(worker): State<Arc<Worker>>) -> Response {
 pub(super) fn of(worker: &Worker) -> impl Serialize {
     let jobs = worker.jobs().iter().map(|job| {
         let status = job.election.status().now();
-        let leaders: Vec<_> =
-            status.leaders.into_iter().map(|current| current.map(|current| current.member)).collect();
+        let leaders: Vec<_> = status
+            .leaders
+            .iter()
+            .map(|current| current.as_ref().map(|current| current.member.clone()))
+            .collect();
         let shown = JobStatus {
             role: status.role.as_str(),
             slot: status.slot,

@@ -3,6 +3,8 @@
 //! The id of an event is made of what is recorded in ZooKeeper. So each member that sees the event gives it the same id,
 //! and a receiver recognizes what it is sent twice.
 
+use std::sync::Arc;
+
 use election_core::{
     ElectionStatus,
     calendar::utc,
@@ -27,8 +29,8 @@ pub(in crate::worker) struct Event {
 /// What was seen of an election.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(in crate::worker) struct Seen {
-    elected: Option<Elected>,
-    leaders: Vec<Option<Current>>,
+    elected: Option<Arc<Elected>>,
+    leaders: Vec<Option<Arc<Current>>>,
     /// Why the election is on hold.
     hold: Option<String>,
 }
@@ -44,7 +46,7 @@ impl Seen {
     }
 
     fn leader(&self, slot: usize) -> Option<&Current> {
-        self.leaders.get(slot)?.as_ref()
+        self.leaders.get(slot)?.as_deref()
     }
 
     fn ready(&self, slot: usize) -> Option<&Current> {

@@ -31,7 +31,7 @@ fn decision(term: u64, named: &str, cause: &str, previous: Option<&str>) -> Elec
 }
 
 fn seen(elected: &Elected, leader: Option<&Current>) -> Seen {
-    Seen { elected: Some(elected.clone()), leaders: vec![leader.cloned()], hold: None }
+    Seen { elected: Some(elected.clone().into()), leaders: vec![leader.cloned().map(Into::into)], hold: None }
 }
 
 /// The names and keys of the events between two looks.

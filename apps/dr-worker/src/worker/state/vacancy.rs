@@ -54,6 +54,7 @@ impl Vacancy {
 }
 
 fn is_led(status: &ElectionStatus) -> bool {
-    let is_ready = |current: &Option<Current>| current.as_ref().is_some_and(|c| c.status == Status::Ready);
-    !status.leaders.is_empty() && status.leaders.iter().all(is_ready)
+    let is_ready = |current: &Current| current.status == Status::Ready;
+    let mut leaders = status.leaders.iter();
+    leaders.len() > 0 && leaders.all(|current| current.as_deref().is_some_and(is_ready))
 }

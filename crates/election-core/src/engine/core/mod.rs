@@ -20,7 +20,7 @@ use crate::{
     record::Current,
     time::{Now, Time},
 };
-use std::collections::VecDeque;
+use std::{collections::VecDeque, sync::Arc};
 
 /// The common part of an engine.
 #[derive(Clone, Debug)]
@@ -47,7 +47,7 @@ pub(in crate::engine) struct Outbox {
     pub(in crate::engine) suspends: bool,
     pub(in crate::engine) watched: Vec<Watched>,
     /// The leaders that were reported last, by slot.
-    pub(in crate::engine) leaders: Vec<Option<Current>>,
+    pub(in crate::engine) leaders: Vec<Option<Arc<Current>>>,
     pub(in crate::engine) last_note: Option<(NoteKind, String)>,
     /// Why this member, as the elector, decides nothing.
     pub(in crate::engine) skipped: Option<Skipped>,

@@ -1,11 +1,12 @@
 //! Puts what was read into the view.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::Core;
 use crate::{
     engine::{
         io::{Action, Level, Node, NoteKind},
+        reading::grow,
         recipe::{QueueFormat, Recipe},
         rules::Rule,
         znode::{Known, Znode},
@@ -66,13 +67,11 @@ impl Core {
         self.reading.view.see_leader_znode(slot, known, node);
         self.compare_view(Znode::Leader(slot));
         self.reading.remember_tenures(self.slots_watched(), self.now.unix_ms);
-        self.tell_leader(slot, self.reading.view.leader(slot).record().cloned());
+        self.tell_leader(slot, self.reading.view.leader(slot).shared().cloned());
     }
 
-    pub(in crate::engine) fn tell_leader(&mut self, slot: usize, leader: Option<Current>) {
-        if self.out.leaders.len() <= slot {
-            self.out.leaders.resize_with(slot + 1, || None);
-        }
+    pub(in crate::engine) fn tell_leader(&mut self, slot: usize, leader: Option<Arc<Current>>) {
+        grow(&mut self.out.leaders, slot + 1);
         if self.out.leaders[slot] != leader {
             self.out.leaders[slot].clone_from(&leader);
             self.out.push(Action::LeaderChanged(slot, leader));
@@ -155,13 +154,15 @@ impl Core {
         };
         if !self.config.recipe.is_native() {
             return match self.own_leader_record(path, node) {
-                Some(current) => Known::Present(current, node.into()),
+                Some(current) => Known::Present(Arc::new(current), node.into()),
                 None => Known::Unread,
             };
         }
         match (Contender::decode(path, &node.data), self.ballot_at(path, node.owner)) {
-            (Ok(record), Some(ballot)) => Known::Present(record.to_current(ballot, node.czxid), node.into()),
-            (Err(error), _) => Known::Unreadable(error, node.into()),
+            (Ok(record), Some(ballot)) => {
+                Known::Present(Arc::new(record.to_current(ballot, node.czxid)), node.into())
+            }
+            (Err(error), _) => Known::Unreadable(Box::new(error), node.into()),
             (Ok(_), None) => Known::Unread,
         }
     }

@@ -21,7 +21,7 @@ use crate::{ids::Ballot, time::Time};
 #[derive(Clone, Debug, Hash)]
 pub(in crate::engine) enum Course {
     /// It is a member of the election with a ballot, and decides while that is the lowest.
-    Elector(Membership, Option<Elector>),
+    Elector(Membership, Option<Box<Elector>>),
     /// A znode alone decides who leads.
     Contest(Contest),
 }

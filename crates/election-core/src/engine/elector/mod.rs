@@ -45,7 +45,7 @@ pub(in crate::engine) struct Elector {
 
 impl Elector {
     /// Makes a pass, if this member is the elector and nothing prevents the pass.
-    pub(in crate::engine) fn advance(this: &mut Option<Self>, core: &mut Core) {
+    pub(in crate::engine) fn advance(this: &mut Option<Box<Self>>, core: &mut Core) {
         if !core.watches_membership() {
             if this.take().is_some() {
                 core.ops.give_up_all(Part::Elector);
@@ -268,7 +268,7 @@ impl Elector {
             }
             (Check::Members, Outcome::Names(names)) => {
                 let same = names.len() == core.reading.view.member_nodes.len()
-                    && names.iter().all(|name| core.reading.view.member_nodes.contains(name));
+                    && names.iter().all(|name| core.reading.view.member_nodes.binary_search(name).is_ok());
                 match step {
                     IrreversibleStep::Refusal(_) if same => {
                         let request = Request::Get { path: paths.control() };
@@ -380,6 +380,6 @@ fn decided(core: &mut Core, elected: Elected, meta: Meta) {
     }
     // A watch may have been quicker, and have read a later state already.
     if core.reading.view.elected.meta().is_none_or(|known| known.mzxid <= meta.mzxid) {
-        core.know_elected(Known::Present(elected, meta));
+        core.know_elected(Known::Present(elected.into(), meta));
     }
 }

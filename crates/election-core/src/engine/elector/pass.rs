@@ -101,7 +101,7 @@ impl<'a> Facts<'a> {
         let elected = match &view.elected {
             Known::Unread => return Err(quiet(Reason::Reading, "the decision is being read")),
             Known::Absent => None,
-            Known::Present(elected, meta) => Some((elected, *meta)),
+            Known::Present(elected, meta) => Some((&**elected, *meta)),
             Known::Unreadable(error, _) => return Err(loud(Reason::Unreadable, error.to_string())),
         };
         let slots = policy.slots.max(elected.map_or(0, |(e, _)| e.slots.len()));
@@ -194,7 +194,7 @@ impl<'a> Facts<'a> {
     /// The holder of the leader znode of `slot`.
     pub(in crate::engine) fn current(&self, slot: usize) -> Option<(&'a Current, Meta)> {
         match self.leaders.get(slot)? {
-            Known::Present(current, meta) => Some((current, *meta)),
+            Known::Present(current, meta) => Some((&**current, *meta)),
             _ => None,
         }
     }

@@ -21,7 +21,7 @@ impl Facts<'_> {
     /// For a missing decision: the remembered one, to be written again.
     pub(in crate::engine) fn restored(&self) -> Option<Elected> {
         let latest = self.latest()?;
-        let (decision, _) = self.reading?.memory.decision.as_ref()?;
+        let (decision, _) = &**self.reading?.memory.decision.as_ref()?;
         (decision.term >= latest.term)
             .then(|| Elected { token_base: decision.token_base.max(latest.token), ..decision.clone() })
     }

@@ -10,6 +10,8 @@ pub(in crate::engine) mod simulate;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use serde::Serialize;
 
 use super::{
@@ -238,7 +240,7 @@ impl<'a> Looker<'a> {
             blockers.extend(wait.blockers.iter().cloned());
         }
         if let (Known::Present(control, _), Mode::Observe) = (&mut view.control, self.seen.control.mode) {
-            control.mode = Mode::Auto;
+            Arc::make_mut(control).mode = Mode::Auto;
         }
         let trace = DecisionTrace::default();
         let mut obstacles: Vec<_> = blockers.into_iter().map(|blocker| self.obstacle(blocker)).collect();
@@ -432,13 +434,13 @@ impl Seen {
         let unreadable = |end: &str| self.unreadable.iter().find(|error| error.path.ends_with(end)).cloned();
         let mut view = View::default();
         view.elected = match (&self.elected, unreadable("/leader/elected")) {
-            (_, Some(error)) => Known::Unreadable(error, ANY),
-            (Some(elected), None) => Known::Present(elected.clone(), ANY),
+            (_, Some(error)) => Known::Unreadable(Box::new(error), ANY),
+            (Some(elected), None) => Known::Present(Arc::new(elected.clone()), ANY),
             (None, None) => Known::Absent,
         };
         view.control = match unreadable("/control") {
-            Some(error) => Known::Unreadable(error, ANY),
-            None => Known::Present(self.control.clone(), ANY),
+            Some(error) => Known::Unreadable(Box::new(error), ANY),
+            None => Known::Present(Arc::new(self.control.clone()), ANY),
         };
         view.members = Some(self.members.clone());
         view.requests = Some(self.requests.iter().map(|filed| (filed.clone(), ANY)).collect());
@@ -448,8 +450,8 @@ impl Seen {
             let end =
                 if slot == 0 { "/leader/current".to_owned() } else { format!("/leader/current-{slot}") };
             let leader = match (self.leader_znodes.get(slot).cloned().flatten(), unreadable(&end)) {
-                (_, Some(error)) => Known::Unreadable(error, ANY),
-                (Some(current), None) => Known::Present(current, ANY),
+                (_, Some(error)) => Known::Unreadable(Box::new(error), ANY),
+                (Some(current), None) => Known::Present(Arc::new(current), ANY),
                 (None, None) => Known::Absent,
             };
             view.see_leader_znode(slot, leader, None);

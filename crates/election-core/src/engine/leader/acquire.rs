@@ -425,7 +425,7 @@ impl Leader {
         {
             let meta = Meta { version: over + 1, mzxid: znode.czxid, ..*meta };
             let text = format!("term {}: {}", written.term, written.sentence());
-            core.know_elected(Known::Present(*written, meta));
+            core.know_elected(Known::Present(written.into(), meta));
             core.note(Level::Info, NoteKind::Decided, text);
         }
         // Deleted since: the present state is read.

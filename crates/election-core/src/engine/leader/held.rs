@@ -283,7 +283,7 @@ impl Leader {
         };
         let text = format!("leads in term {} (READY, fencing token {})", entry.term, entry.fencing_token);
         let cause = entry.cause;
-        self.to_record = Some(entry).filter(|_| core.announces());
+        self.to_record = core.announces().then(|| Box::new(entry));
         core.note(Level::Info, NoteKind::Ready { cause, phases }, text);
     }
 }

@@ -40,7 +40,7 @@ pub(in crate::engine) struct Leader {
     /// The application serves; READY must still be written.
     announce_later: bool,
     /// A leadership that has just been announced, for the history.
-    to_record: Option<HistoryEntry>,
+    to_record: Option<Box<HistoryEntry>>,
 }
 
 impl Leader {
@@ -71,7 +71,7 @@ impl Leader {
 
     /// A leadership that has been announced since the last call.
     pub(in crate::engine) fn take_entry(&mut self) -> Option<HistoryEntry> {
-        self.to_record.take()
+        self.to_record.take().map(|entry| *entry)
     }
 
     // ---- what happens ----

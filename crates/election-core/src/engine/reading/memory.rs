@@ -23,7 +23,7 @@ use crate::{
 #[derive(Clone, Debug, Default, Hash, Serialize, Deserialize)]
 pub(in crate::engine) struct Memory {
     /// The latest decision, after the view has lost it, and the transaction that wrote it.
-    pub(in crate::engine) decision: Option<(Elected, i64)>,
+    pub(in crate::engine) decision: Option<Box<(Elected, i64)>>,
     /// The highest base of the tokens in any earlier decision of the view. A later term need not include it: its
     /// elector may not have known it.
     token_base: u64,
@@ -38,8 +38,8 @@ impl Memory {
     pub(in crate::engine) fn keep(&mut self, elected: &Known<Elected>) {
         let Known::Present(elected, meta) = elected else { return };
         self.token_base = self.token_base.max(elected.token_base);
-        if self.decision.as_ref().is_none_or(|(kept, _)| kept.term <= elected.term) {
-            self.decision = Some((elected.clone(), meta.mzxid));
+        if self.decision.as_ref().is_none_or(|kept| kept.0.term <= elected.term) {
+            self.decision = Some(Box::new((Elected::clone(elected), meta.mzxid)));
         }
     }
 
@@ -54,7 +54,7 @@ impl Memory {
 
     /// Whether the decision of this term is the one that is kept.
     pub(in crate::engine) fn has(&self, term: u64) -> bool {
-        self.decision.as_ref().is_some_and(|(kept, _)| kept.term == term)
+        self.decision.as_ref().is_some_and(|kept| kept.0.term == term)
     }
 
     /// Records the first list of ballots that contains this own ballot, and whether it was the lowest.
@@ -76,7 +76,7 @@ impl Memory {
 
     /// What is remembered and is not in ZooKeeper any more, as far as this member knows.
     pub(in crate::engine) fn remembered(&self) -> Option<Remembered> {
-        let (elected, mzxid) = self.decision.as_ref()?;
+        let (elected, mzxid) = &**self.decision.as_ref()?;
         Some(Remembered {
             term: elected.term,
             mzxid: *mzxid,

@@ -21,6 +21,7 @@ use crate::{
     engine::{
         io::Node,
         ops::{Ops, Pending},
+        reading::grow,
         znode::{Meta, Znode},
     },
     time::Time,
@@ -52,9 +53,7 @@ impl Rereading {
             Znode::Decision => return &mut self.decision,
             Znode::Leader(slot) => slot,
         };
-        if self.leader_znodes.len() <= slot {
-            self.leader_znodes.resize_with(slot + 1, Report::default);
-        }
+        grow(&mut self.leader_znodes, slot + 1);
         &mut self.leader_znodes[slot]
     }
 

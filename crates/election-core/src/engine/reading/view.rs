@@ -1,13 +1,11 @@
 //! What this member has read: the last known content of the znodes that it uses.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use crate::{
     engine::{
         io::Node,
+        reading::grow,
         znode::{Known, Meta},
     },
     ids::Ballot,
@@ -52,8 +50,8 @@ pub(in crate::engine) struct View {
     pub(in crate::engine) members: Option<Vec<MemberRecord>>,
     /// The latest transaction that wrote any member's record.
     pub(in crate::engine) newest_zxid: i64,
-    /// The names of all records under `nodes`, usable or not.
-    pub(in crate::engine) member_nodes: BTreeSet<String>,
+    /// The names of all records under `nodes`, usable or not, in their order.
+    pub(in crate::engine) member_nodes: Vec<String>,
     /// In the order of their creation. Only read by the elector.
     pub(in crate::engine) requests: Option<Vec<(FiledRequest, Meta)>>,
     /// Until when each pending request may be begun. Kept while this member is not the elector: each process counts
@@ -88,9 +86,7 @@ impl View {
         seen: Known<Current>,
         node: Option<&Node>,
     ) {
-        if self.leaders.len() <= slot {
-            self.leaders.resize_with(slot + 1, Known::default);
-        }
+        grow(&mut self.leaders, slot + 1);
         let known = &mut self.leaders[slot];
         if !known.is_newer_than(node) {
             *known = seen;
@@ -196,7 +192,7 @@ impl View {
     /// Forgets what only an elector reads.
     pub(in crate::engine) fn forget_membership(&mut self) {
         self.members = None;
-        self.member_nodes.clear();
+        self.member_nodes = Vec::new();
         self.requests = None;
         self.filed_ms.clear();
         self.members_stamp = Stamp::default();

@@ -15,7 +15,7 @@ use std::{
 };
 
 use election_core::{
-    Leftovers, MemberId, Paths, Policy, Profile, QueueFormat, Recipe, SiteId,
+    Leftovers, MemberId, Paths, Profile, QueueFormat, Recipe, SiteId,
     internals::{Action, AppEvent, Config, EndReason, Engine, Epoch, Event, Now, Time},
 };
 use fastrand::Rng;
@@ -388,8 +388,8 @@ impl Crowd {
         profile.address = Some(format!("host-{number}.example"));
         let config = Config {
             paths: self.paths.clone(),
-            member: profile,
-            policy: Policy::default(),
+            member: profile.into(),
+            policy: Arc::default(),
             leftovers,
             recipe: self.recipe.clone(),
         };

@@ -298,7 +298,7 @@ impl Stage {
 
     fn start(&mut self, name: &str, leftovers: Leftovers, with: impl Fn(&mut Profile)) -> Result<(), String> {
         let mut config = self.config(name, leftovers)?;
-        with(&mut config.member);
+        with(Arc::make_mut(&mut config.member));
         let engine = Engine::new(config, self.now());
         let member = Member {
             engine,
@@ -324,8 +324,8 @@ impl Stage {
         let site = SiteId::new(site).map_err(|e| e.to_string())?;
         Ok(Config {
             paths: self.paths.clone(),
-            member: Profile::new(member).in_site(site),
-            policy: self.policy.clone(),
+            member: Profile::new(member).in_site(site).into(),
+            policy: self.policy.clone().into(),
             leftovers,
             recipe: self.recipe.clone(),
         })

@@ -383,8 +383,8 @@ impl Sim {
         profile.address = Some(format!("{}.example", target.member));
         let config = Config {
             paths: self.paths.clone(),
-            member: profile,
-            policy: target.policy.clone().with(|policy| policy.slots = self.settings.policy.slots),
+            member: profile.into(),
+            policy: target.policy.clone().with(|policy| policy.slots = self.settings.policy.slots).into(),
             leftovers: self.settings.leftovers,
             recipe: self.settings.recipe.clone(),
         };

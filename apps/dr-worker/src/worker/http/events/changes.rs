@@ -13,10 +13,12 @@ pub(super) type Part = (&'static str, Value);
 
 /// All parts of a job. Leaders are the last ones, because their number can change.
 pub(super) fn parts(status: &ElectionStatus, process: &ProcessStatus) -> Vec<Part> {
-    let decision = status.elected.as_ref().map_or(Value::Null, decision);
+    let decision = status.elected.as_deref().map_or(Value::Null, decision);
     let role = json!({ "role": status.role.as_str(), "slot": status.slot, "term": status.term });
     let mut parts = vec![("role", role), ("process", json!(process)), ("decision", decision)];
-    parts.extend(status.leaders.iter().enumerate().map(|(slot, current)| ("leader", leader(slot, current))));
+    parts.extend(
+        status.leaders.iter().enumerate().map(|(slot, current)| ("leader", leader(slot, current.as_deref()))),
+    );
     parts
 }
 
@@ -28,7 +30,7 @@ fn decision(elected: &Elected) -> Value {
     json!({ "term": elected.term, "slots": slots.collect::<Vec<_>>() })
 }
 
-fn leader(slot: usize, current: &Option<Current>) -> Value {
+fn leader(slot: usize, current: Option<&Current>) -> Value {
     let Some(current) = current else { return json!({ "slot": slot, "leader": null }) };
     let Current { member, site, status, term, .. } = current;
     json!({ "slot": slot, "leader": member, "site": site, "status": status, "term": term })
