@@ -256,10 +256,10 @@ async fn a_lease_is_over_by_its_margin_before_the_ensemble_expires_the_session()
     cut_off(&ensemble, servers, Alone::Reads).await;
 }
 
-/// On servers that check access lists early, one that is cut off refuses deletions where the access list of the parent
-/// forbids them, and asks nobody. Each run that counts shows such refusals on a session that has expired, so a refusal is no
-/// acknowledgement of a heartbeat; and that leases end in time all the same, for heartbeats are answered by a quorum
-/// there, too.
+/// On servers that check access lists early, one that is cut off refuses deletions where the access list of the
+/// parent forbids them, and asks no other server. Each run that counts shows such refusals on a session that has
+/// expired, so a refusal is no acknowledgement of a heartbeat; and that leases end in time all the same, for
+/// heartbeats are answered by a quorum there, too.
 #[tokio::test]
 async fn a_lease_is_over_by_its_margin_where_a_server_refuses_deletions_by_itself() {
     let _alone = ALONE.lock().await;

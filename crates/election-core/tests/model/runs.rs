@@ -143,7 +143,7 @@ pub(crate) fn long() -> Vec<Setting> {
             members: THREE,
             ..Setting::new("three members, a session is closed, a death", 2, 0, &[Kill, Crash])
         },
-        Setting::new("a machine stands still twice, out of turn", 2, 1, &[Freeze]),
+        Setting::new("a machine is frozen twice, out of turn", 2, 1, &[Freeze]),
         Setting { start: Start::Nothing, ..Setting::new("any fault at the start", 1, 0, ANY) },
         Setting {
             start: Start::Nothing,

@@ -76,7 +76,7 @@ fn words(system: &System, event: Event) -> String {
         Event::Expire(m) => format!("a session of {} ends", name(m)),
         Event::Timer(m) => format!("the watchdog of {} is due", name(m)),
         Event::Trouble(Trouble::Crash, m) => format!("{} dies", name(m)),
-        Event::Trouble(Trouble::Freeze, m) => format!("{} stands still", name(m)),
+        Event::Trouble(Trouble::Freeze, m) => format!("{} is frozen", name(m)),
         Event::Trouble(Trouble::Cut, m) => format!("{} loses its connection", name(m)),
         Event::Trouble(Trouble::Fails, m) => format!("{} is going to fail to take over", name(m)),
         Event::Trouble(Trouble::Write, m) => format!("{}'s program writes", name(m)),
