@@ -51,7 +51,7 @@ pub(crate) enum Chore {
     Figures(FiguresArgs),
     /// Write what is made of dr-worker's list of metrics: the table in docs/metrics.md and the Grafana dashboard.
     Dashboard,
-    /// Build the documentation as a site, with mdBook, and print the path of its first page.
+    /// Build the documentation as a site, with mdBook's library, and print the path of its first page.
     ///
     /// The site needs no server and no other host. Fails if a link leads to nothing.
     Book,
@@ -194,11 +194,55 @@ pub(crate) struct EnsembleDown {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use anyhow::Context as _;
     use clap::CommandFactory as _;
+
+    use super::*;
+    use crate::cargo;
 
     #[test]
     fn the_command_line_is_sound() {
         Cli::command().debug_assert();
+    }
+
+    /// The words after each `cargo xtask` of a text: up to the end of the code or of the line, or to a choice in brackets.
+    fn chores(text: &str) -> Vec<Vec<&str>> {
+        let lines = text.split("cargo xtask ").skip(1);
+        let lines = lines.filter_map(|rest| rest.split(['`', '#', '|', ')', '[', '\n']).next());
+        lines.map(words).collect()
+    }
+
+    /// The words of a line. What is between quotes is one word.
+    fn words(line: &str) -> Vec<&str> {
+        let parts = line.trim_end_matches(" -->").split('\'').enumerate();
+        let words = parts.flat_map(|(at, part)| match at % 2 {
+            0 => part.split_whitespace().collect(),
+            _ => vec![part],
+        });
+        words.collect()
+    }
+
+    #[test]
+    fn the_chores_that_documents_name_are_chores() -> anyhow::Result<()> {
+        let documents = cargo::root().join("docs");
+        let summary = std::fs::read_to_string(documents.join("SUMMARY.md"))?;
+        let pages = summary.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        let (mut wrong, mut count) = (Vec::new(), 0);
+        for page in pages.filter(|page| !page.is_empty()) {
+            let text = std::fs::read_to_string(documents.join(page)).with_context(|| page.to_owned())?;
+            for words in chores(&text) {
+                count += 1;
+                let parsed = Cli::try_parse_from(["xtask"].iter().chain(&words));
+                if let Err(error) = parsed {
+                    wrong.push(format!("{page}: {}: {error}", words.join(" ")));
+                }
+                let is_missing = |word: &&&str| word.ends_with(".rs") && !cargo::root().join(word).is_file();
+                let missing = words.iter().filter(is_missing);
+                wrong.extend(missing.map(|word| format!("{page}: there is no {word}")));
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+        assert!(count > 50, "only {count} were found");
+        Ok(())
     }
 }

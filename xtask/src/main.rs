@@ -4,7 +4,6 @@
 #[cfg(test)]
 mod architecture;
 mod bench;
-mod book;
 mod build_figures;
 mod cargo;
 mod cli;
@@ -60,9 +59,16 @@ async fn chore(chore: Chore) -> anyhow::Result<ExitCode> {
         Chore::BuildFigures(args) => build_figures::run(args.build).await,
         Chore::Figures(args) => figures::run(args.circles),
         Chore::Dashboard => dashboard::run().await,
-        Chore::Book => book::run().await,
+        Chore::Book => book().await,
         Chore::Model(args) => model::run(&args).await,
     }
+}
+
+/// A program of its own: mdBook's library is compiled for nothing else.
+async fn book() -> anyhow::Result<ExitCode> {
+    let mut command = cargo::cargo(["run", "--quiet", "-p", "book", "--"]);
+    let status = cargo::run(command.arg(cargo::target_directory()?)).await?;
+    Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Reports the signal at once: ending everything takes a moment.

@@ -1,58 +1,57 @@
-//! `cargo xtask book`: the documentation as a site.
+//! `cargo xtask book`: the documentation as a site, in `target/book`.
 //!
 //! The pages of the site are those of docs/SUMMARY.md. Some are outside of docs/, where mdBook can't read them. So the site is
 //! made from a copy, in which each file has the path that it has in the workspace: the links between the files lead to the same
 //! ones in the workspace, on a forge, and in the site.
+#![forbid(unsafe_code)]
 
 mod links;
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
-use std::process::{Command, ExitCode};
 
 use anyhow::{Context as _, bail};
+use mdbook_driver::MDBook;
 
-use crate::cargo;
 use links::{Link, anchors, links};
 
 const SUMMARY: &str = "docs/SUMMARY.md";
 
-/// The version that book.toml is for.
-const MDBOOK: &str = "0.5.4";
+/// The argument is the target directory.
+fn main() -> anyhow::Result<()> {
+    let target =
+        std::env::args_os().nth(1).context("no target directory is given; run `cargo xtask book`")?;
+    let site = build(Path::new(&target))?;
+    println!("{}", site.join("index.html").display());
+    Ok(())
+}
 
-pub(crate) async fn run() -> anyhow::Result<ExitCode> {
-    if !is_there() {
-        bail!(
-            "there is no program mdbook; install it with: \
-             cargo install --locked mdbook --version {MDBOOK} --no-default-features --features search"
-        );
-    }
-    let book = Book::read(cargo::root())?;
+/// The root of the workspace.
+fn root() -> &'static Path {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors().nth(2).unwrap_or(here)
+}
+
+/// Makes the copy and the site, and returns the directory of the site.
+fn build(target: &Path) -> anyhow::Result<PathBuf> {
+    let book = Book::read(root())?;
     let problems = book.problems()?;
     if !problems.is_empty() {
         bail!("links that lead to nothing:\n{}", problems.join("\n"));
     }
-    let target = cargo::target_directory()?;
     let (copy, site) = (target.join("book-src"), target.join("book"));
     remove(&copy)?;
     remove(&site)?;
     book.copy(&copy)?;
-    let mut mdbook = Command::new("mdbook");
-    let status = cargo::run(mdbook.arg("build").arg(&copy).arg("--dest-dir").arg(&site)).await?;
-    if !status.success() {
-        bail!("mdbook: {status}");
-    }
+    let mut mdbook = MDBook::load(&copy)?;
+    mdbook.config.build.build_dir.clone_from(&site);
+    mdbook.build()?;
     let problems = site_problems(&site)?;
     if !problems.is_empty() {
         bail!("the site is wrong:\n{}", problems.join("\n"));
     }
-    println!("{}", site.join("index.html").display());
-    Ok(ExitCode::SUCCESS)
-}
-
-fn is_there() -> bool {
-    Command::new("mdbook").arg("--version").output().is_ok_and(|output| output.status.success())
+    Ok(site)
 }
 
 fn remove(directory: &Path) -> anyhow::Result<()> {
@@ -249,14 +248,12 @@ fn html(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser as _;
-
     use super::*;
 
     fn below(directory: &Path, found: &mut BTreeSet<PathBuf>) -> anyhow::Result<()> {
-        for entry in fs::read_dir(cargo::root().join(directory))? {
+        for entry in fs::read_dir(root().join(directory))? {
             let path = directory.join(entry?.file_name());
-            if cargo::root().join(&path).is_dir() {
+            if root().join(&path).is_dir() {
                 below(&path, found)?;
             } else if path.extension().is_some_and(|extension| extension == "md")
                 && path != Path::new(SUMMARY)
@@ -269,7 +266,7 @@ mod tests {
 
     #[test]
     fn every_document_is_in_the_book_once() -> anyhow::Result<()> {
-        let book = Book::read(cargo::root())?;
+        let book = Book::read(root())?;
         let pages: BTreeSet<_> = book.pages.iter().cloned().collect();
         assert_eq!(pages.len(), book.pages.len(), "{SUMMARY} names a page twice");
         let mut documents = BTreeSet::from(["README.md", "ARCHITECTURE.md"].map(PathBuf::from));
@@ -281,57 +278,17 @@ mod tests {
 
     #[test]
     fn every_link_leads_to_something() -> anyhow::Result<()> {
-        let problems = Book::read(cargo::root())?.problems()?;
+        let problems = Book::read(root())?.problems()?;
         assert!(problems.is_empty(), "{}", problems.join("\n"));
         Ok(())
     }
 
-    /// The words after each `cargo xtask` of a text: up to the end of the code or of the line, or to a choice in brackets.
-    fn chores(text: &str) -> Vec<Vec<&str>> {
-        let lines = text.split("cargo xtask ").skip(1);
-        let lines = lines.filter_map(|rest| rest.split(['`', '#', '|', ')', '[', '\n']).next());
-        lines.map(words).collect()
-    }
-
-    /// The words of a line. What is between quotes is one word.
-    fn words(line: &str) -> Vec<&str> {
-        let parts = line.trim_end_matches(" -->").split('\'').enumerate();
-        let words = parts.flat_map(|(at, part)| match at % 2 {
-            0 => part.split_whitespace().collect(),
-            _ => vec![part],
-        });
-        words.collect()
-    }
-
     #[test]
-    fn the_chores_that_documents_name_are_chores() -> anyhow::Result<()> {
-        let (book, mut wrong, mut count) = (Book::read(cargo::root())?, Vec::new(), 0);
-        for page in &book.pages {
-            let text = book.text(page)?;
-            for words in chores(&text) {
-                count += 1;
-                let parsed = crate::cli::Cli::try_parse_from(["xtask"].iter().chain(&words));
-                if let Err(error) = parsed {
-                    wrong.push(format!("{}: {}: {error}", page.display(), words.join(" ")));
-                }
-                let is_missing = |word: &&&str| word.ends_with(".rs") && !cargo::root().join(word).is_file();
-                let missing = words.iter().filter(is_missing);
-                wrong.extend(missing.map(|word| format!("{}: there is no {word}", page.display())));
-            }
-        }
-        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-        assert!(count > 50, "only {count} were found");
-        Ok(())
-    }
-
-    /// Where the program is: its build takes longer than all other tests of this package.
-    #[tokio::test]
-    async fn the_site_is_built_and_needs_no_other_host() -> anyhow::Result<()> {
-        if !is_there() {
-            eprintln!("skipped: no program mdbook");
-            return Ok(());
-        }
-        assert_eq!(run().await?, ExitCode::SUCCESS);
+    fn the_site_is_built_and_needs_no_other_host() -> anyhow::Result<()> {
+        let target = tempfile::tempdir()?;
+        let site = build(target.path())?;
+        let pages = html(&site)?;
+        assert!(pages.len() > Book::read(root())?.pages.len(), "only {} pages", pages.len());
         Ok(())
     }
 }

@@ -5,24 +5,24 @@ use std::ops::Range;
 
 /// A link.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Link {
+pub(crate) struct Link {
     /// Where its target is in the text.
-    pub(super) at: Range<usize>,
+    pub(crate) at: Range<usize>,
     /// The path; empty for a heading of the same page.
-    pub(super) path: String,
+    pub(crate) path: String,
     /// The heading, without `#`.
-    pub(super) anchor: Option<String>,
+    pub(crate) anchor: Option<String>,
 }
 
 impl Link {
     /// Whether it leads to something that is no file: another site, or an item in the documentation of a crate.
-    pub(super) fn is_outside(&self) -> bool {
+    pub(crate) fn is_outside(&self) -> bool {
         ["://", "mailto:", "::"].iter().any(|part| self.path.contains(part))
     }
 }
 
 /// All links of a page, and the pictures and links of HTML in it.
-pub(super) fn links(text: &str) -> Vec<Link> {
+pub(crate) fn links(text: &str) -> Vec<Link> {
     let prose = prose(text);
     let mut links = Vec::new();
     let kinds = [("](", &[')', ' ', '\n'][..]), ("]: ", &['\n']), ("src=\"", &['"']), ("href=\"", &['"'])];
@@ -47,7 +47,7 @@ pub(super) fn links(text: &str) -> Vec<Link> {
 }
 
 /// The names of the headings, as GitHub and mdBook give them, and the other places with a name.
-pub(super) fn anchors(text: &str) -> BTreeSet<String> {
+pub(crate) fn anchors(text: &str) -> BTreeSet<String> {
     let (prose, mut names) = (prose(text), Vec::new());
     let other = prose.split("<a id=\"").skip(1).filter_map(|rest| rest.split_once('"'));
     let other: Vec<_> = other.map(|(name, _)| name.to_owned()).collect();
