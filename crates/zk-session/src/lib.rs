@@ -32,6 +32,7 @@ mod state;
 mod subtree;
 mod supervisor;
 mod time;
+mod wakeup;
 mod watching;
 
 pub use acl::{AccessList, Acl, AclEntry, Id, permission};
@@ -53,5 +54,6 @@ pub use secret::{Secret, SecretFileError};
 pub use session::{LeaseKeeper, Session, SessionBuilder};
 pub use state::{InactiveReason, SessionState};
 pub use time::{BootTime, sleep_until};
+pub use wakeup::Wakeup;
 pub use watching::{ChildrenWatch, DataWatch, Observed};
 pub use zk_proto::Ticket;

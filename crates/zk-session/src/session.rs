@@ -32,6 +32,7 @@ use crate::shared::{LastHandle, Shared};
 use crate::state::SessionState;
 use crate::supervisor;
 use crate::time::{BootTime, within};
+use crate::wakeup::Wakeup;
 use crate::watching::{ChildrenWatch, DataWatch};
 
 /// Settings of a new session.
@@ -235,12 +236,17 @@ impl Session {
 
     /// The present state.
     pub fn state(&self) -> SessionState {
-        self.shared.state.borrow().clone()
+        self.shared.state().clone()
     }
 
     /// The state and its changes. A slow receiver may miss states between, but never the latest.
     pub fn subscribe(&self) -> watch::Receiver<SessionState> {
-        self.shared.state.subscribe()
+        self.shared.subscribe_state()
+    }
+
+    /// For a task that polls: wakes it when the state or the lease changes.
+    pub fn wakeup(&self) -> Wakeup {
+        self.shared.bell.listen()
     }
 
     /// The present session, active or paused; `None` between sessions.
@@ -492,7 +498,7 @@ delegate! {
 
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Session").field("state", &*self.shared.state.borrow()).finish_non_exhaustive()
+        f.debug_struct("Session").field("state", &*self.shared.state()).finish_non_exhaustive()
     }
 }
 
@@ -512,13 +518,13 @@ impl LeaseKeeper {
     /// The present lease: `None` until one is proved, and after the session has ended. It may have run out: compare it with
     /// the clock.
     pub fn lease(&self) -> Option<Lease> {
-        let lease = (*self.shared.lease.borrow())?;
+        let lease = self.shared.lease()?;
         self.shared.living().filter(|living| living.epoch() == lease.epoch).map(|_| lease)
     }
 
     /// The lease and its changes. It only grows until its session ends; running out is no change.
     pub fn subscribe(&self) -> watch::Receiver<Option<Lease>> {
-        self.shared.lease.subscribe()
+        self.shared.subscribe_lease()
     }
 }
 

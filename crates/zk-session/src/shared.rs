@@ -21,6 +21,7 @@ use crate::preference::Preference;
 use crate::resolve::Resolver;
 use crate::state::{InactiveReason, SessionState};
 use crate::time::{BootTime, sleep_until, within};
+use crate::wakeup::Bell;
 
 /// The time for closing the session when its last handle is dropped.
 const CLOSE_WITHIN: Duration = Duration::from_secs(2);
@@ -33,9 +34,11 @@ pub(crate) struct Shared {
     /// Of the session's logs.
     pub(crate) span: Span,
     pub(crate) resolver: Arc<Resolver>,
-    pub(crate) state: watch::Sender<SessionState>,
+    state: watch::Sender<SessionState>,
     pub(crate) incarnation: watch::Sender<Option<Incarnation>>,
-    pub(crate) lease: watch::Sender<Option<Lease>>,
+    lease: watch::Sender<Option<Lease>>,
+    /// Rung after each change of the state or the lease.
+    pub(crate) bell: Arc<Bell>,
     pub(crate) keepers: watch::Sender<usize>,
     /// By when the session is to be closed, once closing has begun.
     pub(crate) closing: watch::Sender<Option<BootTime>>,
@@ -61,6 +64,7 @@ impl Shared {
             state: watch::Sender::new(SessionState::Inactive { reason: InactiveReason::NotYetConnected }),
             incarnation: watch::Sender::new(None),
             lease: watch::Sender::new(None),
+            bell: Arc::default(),
             keepers: watch::Sender::new(0),
             closing: watch::Sender::new(None),
             outcome: watch::Sender::new(None),
@@ -69,6 +73,32 @@ impl Shared {
             closed_to_tasks: Mutex::new(false),
             handed_over: AtomicBool::new(false),
         })
+    }
+
+    pub(crate) fn state(&self) -> watch::Ref<'_, SessionState> {
+        self.state.borrow()
+    }
+
+    pub(crate) fn subscribe_state(&self) -> watch::Receiver<SessionState> {
+        self.state.subscribe()
+    }
+
+    pub(crate) fn set_state(&self, state: SessionState) {
+        self.state.send_replace(state);
+        self.bell.ring();
+    }
+
+    pub(crate) fn lease(&self) -> Option<Lease> {
+        *self.lease.borrow()
+    }
+
+    pub(crate) fn subscribe_lease(&self) -> watch::Receiver<Option<Lease>> {
+        self.lease.subscribe()
+    }
+
+    pub(crate) fn set_lease(&self, lease: Option<Lease>) {
+        self.lease.send_replace(lease);
+        self.bell.ring();
     }
 
     pub(crate) fn living(&self) -> Option<Incarnation> {

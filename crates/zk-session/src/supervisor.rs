@@ -110,7 +110,7 @@ impl Supervisor {
                 _ = keepers.changed() => {
                     let wanted = *keepers.borrow_and_update() > 0;
                     if !wanted {
-                        self.shared.lease.send_replace(None);
+                        self.shared.set_lease(None);
                     }
                     heartbeats.set_wanted(wanted, BootTime::now());
                     if let (true, Err(no_lease)) = (wanted, leases) {
@@ -224,14 +224,11 @@ impl Supervisor {
         let lease = Lease { epoch: incarnation.epoch(), valid_until };
         // The hardware's clock and the system's diverge by a few microseconds all the time, which the margin covers.
         let slack = lease_margin(incarnation.granted_timeout()) / 10;
-        self.shared.lease.send_if_modified(|current| {
-            let known = current.filter(|known| known.epoch == lease.epoch).map(|known| known.valid_until);
-            let same = known.is_some_and(|known| (known - slack..=known).contains(&valid_until));
-            if !same {
-                *current = Some(lease);
-            }
-            !same
-        });
+        let known =
+            self.shared.lease().filter(|known| known.epoch == lease.epoch).map(|known| known.valid_until);
+        if known.is_none_or(|known| !(known - slack..=known).contains(&valid_until)) {
+            self.shared.set_lease(Some(lease));
+        }
     }
 
     /// Waits until the old session is no longer pinned, then makes a new one. `None` when the session is to be closed.
@@ -278,7 +275,7 @@ impl Supervisor {
     async fn close(&mut self, incarnation: &Incarnation, deadline: BootTime) -> CloseOutcome {
         // Before closing: the users of the session must not learn of its end after other processes do.
         self.shared.incarnation.send_replace(None);
-        self.shared.lease.send_replace(None);
+        self.shared.set_lease(None);
         incarnation.inner.set_open(false);
         if self.shared.is_handed_over() {
             incarnation.inner.shut();
@@ -312,9 +309,9 @@ impl Supervisor {
         if !matches!(state, SessionState::Active { .. } | SessionState::Paused { .. }) {
             // The session and its lease first, then the state: after the end is visible, the session is not.
             self.shared.incarnation.send_replace(None);
-            self.shared.lease.send_replace(None);
+            self.shared.set_lease(None);
         }
-        self.shared.state.send_replace(state);
+        self.shared.set_state(state);
     }
 }
 

@@ -16,7 +16,7 @@ use super::{
     handler::Handler,
     lazy::Lazy,
     now,
-    runner::{Joining, Runner},
+    runner::{Joining, Runner, Running},
     status::ElectionStatus,
     to_time,
 };
@@ -130,14 +130,14 @@ struct Handle {
 }
 
 /// Reports how a member's part has ended once it is dropped, also by a panic.
-struct End {
+pub(super) struct End {
     reason: Ended,
     events: Events,
     status: Arc<Lazy<ElectionStatus>>,
 }
 
 impl End {
-    fn report(mut self, reason: Ended) {
+    pub(super) fn report(mut self, reason: Ended) {
         self.reason = reason;
     }
 }
@@ -202,9 +202,8 @@ impl Election {
         let status = Arc::new(Lazy::new(ElectionStatus::of(&begins.0)));
         let runner = Runner::new(begins, session, handler, events.clone(), inbox, Arc::clone(&status));
         let end = End { reason: Ended::EnginePanicked, events: events.clone(), status: Arc::clone(&status) };
-        // On the heap: the task would have room for it twice.
-        let running = Box::pin(Box::new(runner).run());
-        tokio::spawn(async move { end.report(running.await) });
+        // On the heap: an allocator wastes room around large tasks.
+        tokio::spawn(Box::pin(Running::new(runner, end)));
         Self { handle: Arc::new(Handle { name, events, status, holds: Mutex::default() }) }
     }
 

@@ -2,9 +2,8 @@
 
 use std::{
     collections::VecDeque,
-    future::poll_fn,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
-    task::{Poll, Waker},
+    task::{Context, Poll, Waker},
 };
 
 use tokio::sync::{Notify, oneshot};
@@ -56,19 +55,16 @@ impl Mailbox {
 }
 
 impl Inbox {
-    /// The next message. Cancel safe.
-    pub(super) async fn receive(&mut self) -> Message {
-        poll_fn(|cx| {
-            let mut mail = self.0.mail();
-            match mail.take() {
-                Some(message) => Poll::Ready(message),
-                None => {
-                    mail.receiver = Some(cx.waker().clone());
-                    Poll::Pending
-                }
+    /// The next message.
+    pub(super) fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Message> {
+        let mut mail = self.0.mail();
+        match mail.take() {
+            Some(message) => Poll::Ready(message),
+            None => {
+                mail.receiver = Some(cx.waker().clone());
+                Poll::Pending
             }
-        })
-        .await
+        }
     }
 
     /// The next message, if there is one.

@@ -1,19 +1,19 @@
 //! The task that owns an engine.
 
 use std::{
-    future::poll_fn,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
 use futures_util::future::join_all;
 use tokio::sync::{oneshot, watch};
-use zk_session::{BootTime, Incarnation, Lease, LeaseKeeper, Session, SessionPin, SessionState, sleep_until};
+use zk_session::{BootTime, Incarnation, Lease, LeaseKeeper, Session, SessionPin, SessionState, Wakeup};
 
 use super::{
-    election::{Ended, StopBudgetTooLong},
+    clock::Clock,
+    election::{End, Ended, StopBudgetTooLong},
     events::{Events, HandedOver, Inbox, Message},
     handler::{ElectionEvent, Handler},
     lazy::Lazy,
@@ -40,6 +40,10 @@ const BATCH: usize = 64;
 pub(super) struct Runner<H> {
     engine: Engine,
     session: Session,
+    states: watch::Receiver<SessionState>,
+    /// At each change of the state or the lease.
+    wakeup: Wakeup,
+    clock: Clock,
     inbox: Inbox,
     status: Arc<Lazy<ElectionStatus>>,
     watches: Watches,
@@ -58,7 +62,7 @@ pub(super) struct Runner<H> {
     /// It has taken part on a session.
     fitted: bool,
     /// Another process is about to continue; closed if it does not.
-    held: Option<oneshot::Receiver<()>>,
+    held: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     end: Option<Ended>,
 }
 
@@ -81,8 +85,7 @@ enum Woken {
     Watch(Event),
     Done(OpId, Outcome),
     Message(Message),
-    Session(bool),
-    Turn,
+    Session,
     Lease,
     Clock,
 }
@@ -108,6 +111,9 @@ impl<H: Handler> Runner<H> {
         };
         Self {
             watches: Watches::new(session.clone()),
+            states: subscribe(&session),
+            wakeup: session.wakeup(),
+            clock: Clock::default(),
             engine,
             work,
             session,
@@ -129,29 +135,21 @@ impl<H: Handler> Runner<H> {
         }
     }
 
-    /// On the heap: a task would have room for it twice, as the argument and as the variable.
-    pub(super) async fn run(mut self: Box<Self>) -> Ended {
-        let end = self.run_to_end().await;
-        if !self.operations.is_empty() {
-            // The znodes of a member that has left may not all be deleted yet.
-            tokio::spawn(join_all(std::mem::take(&mut self.operations).into_iter().map(|left| left.outcome)));
-        }
-        end
-    }
-
-    async fn run_to_end(&mut self) -> Ended {
-        let mut states = self.session.subscribe();
-        self.session_changed(&states.borrow_and_update().clone());
-        loop {
+    /// Handles what has come, and returns how the member's part has ended.
+    fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<Ended> {
+        // Before it looks: a change from now on wakes this task.
+        self.wakeup.register(cx.waker());
+        for _ in 0..BATCH {
+            if let Some(held) = &mut self.held {
+                ready!(held.as_mut().poll(cx));
+                self.held = None;
+            }
             self.settle();
             if let Some(end) = self.end.take() {
-                return end;
+                self.leave_behind();
+                return Poll::Ready(end);
             }
-            if let Some(held) = self.held.take() {
-                let granted = self.incarnation.as_ref().map_or(HELD_FOR, Incarnation::granted_timeout);
-                let _ = tokio::time::timeout(HELD_FOR.min(granted / 8), held).await;
-            }
-            match self.wait(&mut states).await {
+            match ready!(self.poll_woken(cx)) {
                 Woken::Watch(event) => {
                     self.handle(event);
                     self.receive_more();
@@ -164,49 +162,46 @@ impl<H: Handler> Runner<H> {
                     self.receive(message);
                     self.receive_more();
                 }
-                Woken::Session(true) => {
-                    let state = states.borrow_and_update().clone();
+                Woken::Session => {
+                    let state = self.states.borrow_and_update().clone();
                     self.session_changed(&state);
                 }
-                Woken::Turn => {
-                    let state = states.borrow_and_update().clone();
-                    self.session_changed(&state);
-                }
-                Woken::Session(false) => self.session_changed(&SessionState::Closed),
                 Woken::Lease => self.lease_changed(),
                 Woken::Clock => self.handle(Event::Tick),
             }
         }
+        // Other tasks of this thread have waited long enough.
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 
-    async fn wait(&mut self, states: &mut watch::Receiver<SessionState>) -> Woken {
-        let wakeup = [self.engine.wakeup().map(to_boot), self.leave_by].into_iter().flatten().min();
-        let clock = async {
-            match wakeup {
-                Some(at) => sleep_until(at).await,
-                None => std::future::pending().await,
-            }
-        };
-        let lease = async {
-            let changed = match &mut self.lease {
-                Some((_, lease)) => lease.changed().await.is_ok(),
-                None => false,
-            };
-            if !changed {
-                std::future::pending::<()>().await;
-            }
-        };
-        tokio::select! {
-            // The session first: an event that was read on an ended session is meaningless.
-            biased;
-            changed = states.changed() => Woken::Session(changed.is_ok()),
-            () = self.turn.come() => Woken::Turn,
-            () = lease => Woken::Lease,
-            () = clock => Woken::Clock,
-            event = self.watches.next(self.engine.is_passive()) => Woken::Watch(event),
-            (op, outcome) = poll_fn(|cx| poll_any(&mut self.operations, cx)) => Woken::Done(op, outcome),
-            message = self.inbox.receive() => Woken::Message(message),
+    /// The znodes of a member that has left may not all be deleted yet.
+    fn leave_behind(&mut self) {
+        if !self.operations.is_empty() {
+            tokio::spawn(join_all(std::mem::take(&mut self.operations).into_iter().map(|left| left.outcome)));
         }
+    }
+
+    fn poll_woken(&mut self, cx: &mut Context<'_>) -> Poll<Woken> {
+        // The session first: an event that was read on an ended session is meaningless. The sender lives as long as the
+        // session.
+        if self.states.has_changed().unwrap_or(false) || self.turn.poll_come(cx).is_ready() {
+            return Poll::Ready(Woken::Session);
+        }
+        if self.lease.as_ref().is_some_and(|(_, lease)| lease.has_changed().unwrap_or(false)) {
+            return Poll::Ready(Woken::Lease);
+        }
+        let wakeup = [self.engine.wakeup().map(to_boot), self.leave_by].into_iter().flatten().min();
+        if self.clock.poll(cx, wakeup).is_ready() {
+            return Poll::Ready(Woken::Clock);
+        }
+        if let Poll::Ready(event) = self.watches.poll_next(cx, self.engine.is_passive()) {
+            return Poll::Ready(Woken::Watch(event));
+        }
+        if let Poll::Ready((op, outcome)) = poll_any(&mut self.operations, cx) {
+            return Poll::Ready(Woken::Done(op, outcome));
+        }
+        self.inbox.poll_receive(cx).map(Woken::Message)
     }
 
     fn receive(&mut self, message: Message) {
@@ -228,7 +223,9 @@ impl<H: Handler> Runner<H> {
                 let answered = answer.send(resumption.map(|resumption| HandedOver { resumption, held }));
                 // An error, or a caller that has stopped waiting, drops the other end at once.
                 if answered.is_ok() {
-                    self.held = Some(released);
+                    let granted = self.incarnation.as_ref().map_or(HELD_FOR, Incarnation::granted_timeout);
+                    let held = tokio::time::timeout(HELD_FOR.min(granted / 8), released);
+                    self.held = Some(Box::pin(async move { drop(held.await) }));
                 }
             }
         }
@@ -373,7 +370,7 @@ impl<H: Handler> Runner<H> {
                 self.end.get_or_insert(self.farewell());
             }
         }
-        if self.engine.is_clear() && matches!(*self.session.subscribe().borrow(), SessionState::Closed) {
+        if self.engine.is_clear() && matches!(*self.states.borrow(), SessionState::Closed) {
             self.end.get_or_insert(Ended::SessionClosed);
         }
         let status = ElectionStatus::of(&self.engine);
@@ -448,6 +445,40 @@ impl<H: Handler> Runner<H> {
             NoteKind::Registration | NoteKind::Decided | NoteKind::Leadership | NoteKind::Trouble => return,
         };
         self.work.observe(event);
+    }
+}
+
+/// Its present state counts as a change.
+fn subscribe(session: &Session) -> watch::Receiver<SessionState> {
+    let mut states = session.subscribe();
+    states.mark_changed();
+    states
+}
+
+/// A runner, and what reports its end.
+pub(super) struct Running<H> {
+    runner: Option<Box<Runner<H>>>,
+    end: Option<End>,
+}
+
+impl<H: Handler> Running<H> {
+    pub(super) fn new(runner: Runner<H>, end: End) -> Self {
+        Self { runner: Some(Box::new(runner)), end: Some(end) }
+    }
+}
+
+impl<H: Handler> Future for Running<H> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(runner) = &mut self.runner else { return Poll::Ready(()) };
+        let ended = ready!(runner.poll_end(cx));
+        // What it holds is released before its end is reported.
+        self.runner = None;
+        if let Some(end) = self.end.take() {
+            end.report(ended);
+        }
+        Poll::Ready(())
     }
 }
 

@@ -6,9 +6,9 @@
 
 use std::{
     collections::BTreeMap,
-    future::pending,
     pin::Pin,
     sync::{Arc, Mutex, PoisonError, Weak},
+    task::{Context, Poll, ready},
 };
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -34,7 +34,7 @@ pub(super) enum Turn {
 }
 
 impl Turn {
-    /// Whether an election may begin on that session. If not, [`come`](Self::come) returns when it may.
+    /// Whether an election may begin on that session. If not, [`poll_come`](Self::poll_come) is ready when it may.
     pub(super) fn take(&mut self, on: SessionId) -> bool {
         match self {
             Self::Has(session, _) if *session == on => return true,
@@ -55,11 +55,12 @@ impl Turn {
         }
     }
 
-    /// Returns when it is this election's turn. Cancel safe.
-    pub(super) async fn come(&mut self) {
-        let Self::Waits(session, permit) = self else { return pending().await };
-        let (permit, session) = (permit.as_mut().await, *session);
+    /// Whether it has become this election's turn.
+    pub(super) fn poll_come(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Self::Waits(session, permit) = self else { return Poll::Pending };
+        let (permit, session) = (ready!(permit.as_mut().poll(cx)), *session);
         *self = Self::Has(session, permit);
+        Poll::Ready(())
     }
 
     /// Ends this election's turn.
@@ -86,11 +87,15 @@ fn permits(session: SessionId) -> Arc<Semaphore> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{future::poll_fn, time::Duration};
 
     use tokio::time::timeout;
 
     use super::*;
+
+    async fn come(turn: &mut Turn) {
+        poll_fn(|cx| turn.poll_come(cx)).await;
+    }
 
     const MOMENT: Duration = Duration::from_millis(20);
 
@@ -101,10 +106,10 @@ mod tests {
         assert!(begin.iter_mut().all(|turn| turn.take(one) && turn.has_come()));
         let mut next = Turn::default();
         assert!(!next.take(one) && !next.take(one) && !next.has_come());
-        assert!(timeout(MOMENT, next.come()).await.is_err());
+        assert!(timeout(MOMENT, come(&mut next)).await.is_err());
         assert!(Turn::default().take(other), "another session's elections don't wait");
         begin[7].pass_on();
-        next.come().await;
+        come(&mut next).await;
         assert!(next.has_come() && next.take(one));
         assert!(!Turn::default().take(one));
         assert!(next.take(other), "whose session is over begins on the next one");
@@ -118,11 +123,11 @@ mod tests {
         assert!(begin.iter_mut().all(|turn| turn.take(session)));
         let mut gone = Turn::default();
         assert!(!gone.take(session));
-        let _ = timeout(MOMENT, gone.come()).await;
+        let _ = timeout(MOMENT, come(&mut gone)).await;
         let mut next = Turn::default();
         assert!(!next.take(session));
         drop(gone);
         begin.pop();
-        next.come().await;
+        come(&mut next).await;
     }
 }

@@ -1,7 +1,6 @@
 //! The engine's watches: of the elector one for its whole election, otherwise one for each znode.
 
 use std::{
-    future::poll_fn,
     pin::Pin,
     task::{Context, Poll, ready},
     time::Duration,
@@ -44,10 +43,10 @@ impl Watches {
         Self { session, epoch: 0, armed: Armed::Nothing }
     }
 
-    /// The next result. Cancel safe. Changes of the leaders are read a moment later while they are `coalesced`, several
+    /// The next result. Changes of the leaders are read a moment later while they are `coalesced`, several
     /// at once; those that are pending when that ends are read at once.
-    pub(super) async fn next(&mut self, coalesced: bool) -> Event {
-        poll_fn(|cx| match &mut self.armed {
+    pub(super) fn poll_next(&mut self, cx: &mut Context<'_>, coalesced: bool) -> Poll<Event> {
+        match &mut self.armed {
             Armed::Nothing => Poll::Pending,
             Armed::Whole(whole) => whole.poll_next(cx),
             Armed::Single(all) => {
@@ -57,12 +56,11 @@ impl Watches {
                 });
                 ready.map_or(Poll::Pending, Poll::Ready)
             }
-        })
-        .await
+        }
     }
 
     /// Watches exactly this set, of the election at `base`. While a member that `looks_for_its_seat` may turn out to be the elector, single watches
-    /// would be in vain. `reports_leaders` selects the watches whose reads may be [coalesced](Self::next).
+    /// would be in vain. `reports_leaders` selects the watches whose reads may be [coalesced](Self::poll_next).
     pub(super) fn set(
         &mut self,
         epoch: u64,

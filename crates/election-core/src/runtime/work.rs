@@ -4,6 +4,7 @@ use std::{
     future::Future,
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
@@ -14,7 +15,7 @@ use tokio::{
 use zk_session::BootTime;
 
 use super::{
-    events::Events,
+    events::{During, Events},
     handler::{ElectionEvent, Handler, Leadership, StopOrder, Terms},
     lazy::Lazy,
     to_boot,
@@ -198,13 +199,27 @@ impl<H: Handler> Work<H> {
     }
 
     fn begin(&mut self, name: &'static str, call: impl Future<Output = AppEvent> + Send + 'static) {
-        // On the heap: the task would have room for it twice, and an allocator wastes room around large tasks.
-        let call: Pin<Box<dyn Future<Output = AppEvent> + Send>> = Box::pin(call);
-        let during = self.events.during(name);
-        self.call = Some(tokio::spawn(async move {
-            let answer = call.await;
+        let call = Call { call: Box::pin(call), during: Some(self.events.during(name)) };
+        // On the heap: an allocator wastes room around large tasks.
+        self.call = Some(tokio::spawn(Box::pin(call)));
+    }
+}
+
+/// A call of the application. An `async` block would have room for it twice.
+struct Call {
+    call: Pin<Box<dyn Future<Output = AppEvent> + Send>>,
+    during: Option<During>,
+}
+
+impl Future for Call {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let answer = ready!(self.call.as_mut().poll(cx));
+        if let Some(during) = self.during.take() {
             during.ends(Event::App(answer));
-        }));
+        }
+        Poll::Ready(())
     }
 }
 
