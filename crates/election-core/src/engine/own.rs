@@ -24,7 +24,8 @@ pub(super) struct Own {
     pub(super) round_trips: RoundTrips,
     pub(super) reach: Reach,
     pub(super) joined_ms: u64,
-    pub(super) gave_up: Option<GaveUp>,
+    /// Seldom there, so on the heap.
+    pub(super) gave_up: Option<Box<GaveUp>>,
     pub(super) wishes: Wishes,
     pub(super) leaving: Leaving,
     /// The latest term for which this member has prepared while the leader before continued its work.
@@ -166,13 +167,13 @@ pub(super) struct Wishes {
     /// Why it blocks planned handovers, if it does.
     pub(super) holds: Option<String>,
     /// When the leadership that it has must have ended, and why.
-    pub(super) deadline: Option<(Time, String)>,
+    pub(super) deadline: Option<Box<(Time, String)>>,
 }
 
 impl Wishes {
     /// The earlier one of `until` and the deadline.
     pub(super) fn until(&self, until: Time) -> Time {
-        self.deadline.as_ref().map_or(until, |(by, _)| until.min(*by))
+        self.deadline.as_ref().map_or(until, |deadline| until.min(deadline.0))
     }
 
     pub(super) fn leadership_ended(&mut self) {

@@ -106,7 +106,7 @@ impl Engine {
             site_health: own.site_health.clone(),
             measured: own.measured.clone(),
             round_trips: own.round_trips.clone(),
-            gave_up: own.gave_up.clone(),
+            gave_up: own.gave_up.as_deref().cloned(),
             withdrawn: own.wishes.withdrawn.clone(),
             prepared_for: own.prepared_for,
             memory,
@@ -142,7 +142,7 @@ impl Engine {
         let own = &mut core.own;
         (own.joined_ms, own.health, own.site_health) = (from.joined_ms, from.health, from.site_health);
         (own.measured, own.round_trips) = (from.measured, from.round_trips);
-        (own.gave_up, own.wishes.withdrawn) = (from.gave_up, from.withdrawn);
+        (own.gave_up, own.wishes.withdrawn) = (from.gave_up.map(Box::new), from.withdrawn);
         own.prepared_for = from.prepared_for;
         core.reading.memory = from.memory;
         core.out.leaders = from.leaders.into_iter().map(|leader| leader.map(Arc::new)).collect();

@@ -1,14 +1,16 @@
 //! What an elector knows of its election's znodes, and what it has to read: changes and answers in, results out, no I/O.
 
+mod nodes;
 #[cfg(test)]
 mod tests;
 mod write;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 pub use write::Write;
 
 use crate::engine::{Event, Node, OpId, Outcome, Watched};
+use nodes::Nodes;
 
 /// The number of znodes that one request reads at most. Their records have a few hundred bytes each.
 pub const BATCH: usize = 128;
@@ -44,8 +46,8 @@ pub enum Answer {
 #[derive(Debug, Default)]
 pub struct Mirror {
     wants: Vec<Want>,
-    /// Those that exist, by path. On the heap: the map has room for eleven, and most elections have fewer.
-    nodes: BTreeMap<String, Box<Node>>,
+    /// Those that exist.
+    nodes: Nodes,
     /// What has changed, or may have changed.
     unread: BTreeSet<Read>,
     /// The last write of each znode, until it has ended and its changes are noted. Of none that is unread.
@@ -90,7 +92,7 @@ impl Mirror {
             }
         }
         let wants = &self.wants;
-        self.nodes.retain(|path, _| includes(wants, path));
+        self.nodes.retain(|path| includes(wants, path));
         self.unread.retain(|read| match read {
             Read::Names(parent) => has_tree(wants, parent),
             Read::Node(path) => includes(wants, path),
@@ -124,7 +126,7 @@ impl Mirror {
                 }
             }
             // Otherwise it is not there, or must be read anyhow.
-            if self.nodes.remove(path).is_some() {
+            if self.nodes.remove(path) {
                 self.unread.remove(&Read::Node(path.to_owned()));
                 self.has_news(path);
             }
@@ -170,10 +172,8 @@ impl Mirror {
 
     fn has_names(&mut self, parent: &str, names: Vec<String>) {
         let there: BTreeSet<_> = names.into_iter().map(|name| format!("{parent}/{name}")).collect();
-        let gone: Vec<_> = children(&self.nodes, parent)
-            .map(|(path, _)| path.clone())
-            .filter(|path| !there.contains(path))
-            .collect();
+        let known = self.nodes.children(parent).map(|(path, _)| path);
+        let gone: Vec<_> = known.filter(|path| !there.contains(*path)).map(str::to_owned).collect();
         for path in gone {
             self.has_node(path, None);
         }
@@ -185,13 +185,13 @@ impl Mirror {
 
     fn has_node(&mut self, path: String, node: Option<Node>) {
         let state = |node: &Node| (node.czxid, node.mzxid);
-        if self.nodes.get(&path).map(|node| state(node)) != node.as_ref().map(state) {
+        if self.nodes.get(&path).map(state) != node.as_ref().map(state) {
             self.has_news(&path);
         }
         match node {
-            Some(node) => self.nodes.insert(path, Box::new(node)),
-            None => self.nodes.remove(&path),
-        };
+            Some(node) => self.nodes.insert(path, node),
+            None => drop(self.nodes.remove(&path)),
+        }
     }
 
     fn has_news(&mut self, path: &str) {
@@ -230,7 +230,7 @@ impl Mirror {
         self.writes = others;
         for own in ended {
             let path = own.write.path.clone();
-            match own.write.done(outcome, self.nodes.get(&path).map(|node| &**node)) {
+            match own.write.done(outcome, self.nodes.get(&path)) {
                 Some(node) => {
                     self.has_node(path, Some(node));
                     if !own.is_noted() {
@@ -280,16 +280,15 @@ impl Mirror {
             Watched::Node(path) => {
                 let in_tree = parent(&path).is_some_and(|parent| has_tree(&self.wants, parent));
                 let node = self.nodes.get_mut(&path).map(|node| match in_tree {
-                    true => Node::clone(node),
+                    true => node.clone(),
                     // Its data is not needed again: it is read before the next result.
-                    false => Node { data: std::mem::take(&mut node.data), ..Node::clone(node) },
+                    false => Node { data: std::mem::take(&mut node.data), ..node.clone() },
                 });
                 Event::Seen { epoch, path, node }
             }
             Watched::Tree(parent) => {
-                let name = |path: &String| path[parent.len() + 1..].to_owned();
-                let nodes =
-                    children(&self.nodes, &parent).map(|(path, node)| (name(path), Node::clone(node)));
+                let name = |path: &str| path[parent.len() + 1..].to_owned();
+                let nodes = self.nodes.children(&parent).map(|(path, node)| (name(path), node.clone()));
                 Event::SeenTree { epoch, nodes: nodes.collect(), parent }
             }
         })
@@ -320,12 +319,4 @@ fn includes(wants: &[Want], path: &str) -> bool {
 
 fn has_tree(wants: &[Want], parent: &str) -> bool {
     wants.iter().any(|want| matches!(&want.watched, Watched::Tree(tree) if tree == parent))
-}
-
-fn children<'a, N>(
-    nodes: &'a BTreeMap<String, N>,
-    parent: &str,
-) -> impl Iterator<Item = (&'a String, &'a N)> {
-    let prefix = format!("{parent}/");
-    nodes.range(prefix.clone()..).take_while(move |(path, _)| path.starts_with(&prefix))
 }

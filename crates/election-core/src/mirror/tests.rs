@@ -1,4 +1,4 @@
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::*;
 use crate::engine::Request;
@@ -108,11 +108,10 @@ impl Server {
         let Some(reads) = mirror.to_read() else { return false };
         let answers = reads.into_iter().map(|read| {
             let answer = match &read {
-                Read::Names(parent) => Answer::Names(
-                    children(&self.nodes, parent)
-                        .map(|(path, _)| path[parent.len() + 1..].to_owned())
-                        .collect(),
-                ),
+                Read::Names(tree) => {
+                    let paths = self.nodes.keys().filter(|path| parent(path) == Some(tree));
+                    Answer::Names(paths.map(|path| path[tree.len() + 1..].to_owned()).collect())
+                }
                 Read::Node(path) => Answer::Node(self.nodes.get(path).cloned()),
             };
             (read, answer)

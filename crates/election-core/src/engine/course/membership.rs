@@ -614,7 +614,7 @@ impl Membership {
             orders_format: Control::NEWEST,
             session_timeout_ms: ms(core.granted()),
             joined_ms: core.own.joined_ms,
-            gave_up: core.own.gave_up.clone(),
+            gave_up: core.own.gave_up.as_deref().cloned(),
             withdrawn: core.own.wishes.withdrawn.clone(),
             leaving: core.own.leaving.is_asked(),
             prepared: core.own.prepared_for,

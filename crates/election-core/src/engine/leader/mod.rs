@@ -267,7 +267,7 @@ impl Leader {
             },
         };
         let reason = reason.chars().take(500).collect();
-        core.own.gave_up = Some(GaveUp { term, cause, reason, at_ms: core.now.unix_ms });
+        core.own.gave_up = Some(Box::new(GaveUp { term, cause, reason, at_ms: core.now.unix_ms }));
     }
 }
 

@@ -94,7 +94,7 @@ impl Leader {
     /// Reports that it won't take over in this term.
     pub(super) fn refuse(&self, core: &mut Core, term: u64, reason: String) {
         let at_ms = core.now.unix_ms;
-        core.own.gave_up = Some(GaveUp { term, cause: Cause::Resigned, reason, at_ms });
+        core.own.gave_up = Some(Box::new(GaveUp { term, cause: Cause::Resigned, reason, at_ms }));
     }
 
     // ---- the leader znode ----

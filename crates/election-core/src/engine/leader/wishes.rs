@@ -25,7 +25,7 @@ impl Leader {
                 if self.held().is_some() {
                     // A stop has its whole budget, regardless of how late it was requested.
                     let by = by.max(core.now.time + core.stop_budget());
-                    core.own.wishes.deadline = Some((by, short(reason)));
+                    core.own.wishes.deadline = Some(Box::new((by, short(reason))));
                     core.tell_work_until();
                 }
             }

@@ -81,7 +81,7 @@ pub(in crate::engine) struct Contest {
     serving_since: Option<Time>,
     /// Another member was seen to lead, or to be before this one.
     has_waited: bool,
-    previous: Option<Previous>,
+    previous: Option<Box<Previous>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -289,11 +289,9 @@ impl Contest {
         if record.status == ContenderStatus::Ready {
             before.first = true;
             let name = before.path.rsplit('/').next().unwrap_or_default();
-            self.previous = Ballot::new(name).ok().map(|ballot| Previous {
-                member: record.member,
-                ballot,
-                site: record.site,
-            });
+            let ballot = Ballot::new(name).ok();
+            self.previous =
+                ballot.map(|ballot| Box::new(Previous { member: record.member, ballot, site: record.site }));
         }
     }
 

@@ -35,7 +35,7 @@ impl Contest {
             term: own.term(),
             cause: if waited { Cause::LeaderLost } else { Cause::Startup },
             sentence,
-            previous: self.previous.take(),
+            previous: self.previous.take().map(|previous| *previous),
         };
         // An earlier report of a watch does not count for this znode.
         core.see_leader_znode(0, Some(&own.node));

@@ -29,7 +29,7 @@ pub(in crate::engine) struct Candidacy {
     join_at: Option<Duration>,
     serving_since: Option<Duration>,
     has_waited: bool,
-    previous: Option<Previous>,
+    previous: Option<Box<Previous>>,
 }
 
 /// The steps in which a candidacy is at rest.
