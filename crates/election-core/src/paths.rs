@@ -182,9 +182,9 @@ impl Paths {
         format!("{}/history", self.base)
     }
 
-    /// The prefix of an entry of the history.
-    pub fn history_prefix(&self) -> String {
-        format!("{}/history/h-", self.base)
+    /// The entry of the history for the leadership with this fencing token. The names are in the order of the tokens.
+    pub fn history_entry(&self, token: u64) -> String {
+        format!("{}/history/h-{token:020}", self.base)
     }
 }
 

@@ -218,6 +218,7 @@ transcripts! {
     future_format,
     maintenance,
     history_is_bounded,
+    history_refused,
     history_written_once,
     slots_first_election,
     slots_held_apart,

@@ -1,7 +1,7 @@
 //! The history: one entry for each leadership, and a bounded number of entries.
 //!
-//! An entry is written when a leader becomes READY, perhaps just before its connection is lost. After a write whose
-//! outcome is unknown the latest entries are read, so that it is not written twice.
+//! The leader writes its entry together with READY. If that is refused, or its outcome is unknown, READY is written alone, and
+//! the entry here. The fencing token is its name, so an entry that was written already is not written twice.
 
 use std::collections::VecDeque;
 
@@ -15,30 +15,14 @@ use crate::record::{HistoryEntry, Record};
 /// How many entries wait to be written while the connection is lost; beyond that, the oldest are dropped.
 const WAITING: usize = 16;
 
-/// How many entries are read to find one that may have been written: the latest, since it is written again soon.
-const SEARCHED: usize = 16;
-
-const WRITE: Pending = Pending::History(HistoryOp::Write);
-
 /// What must still be written.
 #[derive(Clone, Debug, Default, Hash)]
 pub(in crate::engine) struct History {
     waiting: VecDeque<HistoryEntry>,
-    /// The first one that waits may have been written.
-    doubt: Option<Doubt>,
     /// The entries to remove.
     surplus: Vec<String>,
     /// The existing entries must be read.
     lists: bool,
-}
-
-/// How to find out whether an entry was written.
-#[derive(Clone, Debug, Hash)]
-enum Doubt {
-    /// The names of the entries are needed.
-    Search,
-    /// These entries must still be read, the last one first.
-    Look(Vec<String>),
 }
 
 impl History {
@@ -51,23 +35,23 @@ impl History {
 
     /// Whether everything is written.
     pub(in crate::engine) fn is_idle(&self) -> bool {
-        self.waiting.is_empty() && self.doubt.is_none() && self.surplus.is_empty() && !self.lists
+        self.waiting.is_empty() && self.surplus.is_empty() && !self.lists
     }
 
-    fn pop(&mut self) {
-        self.waiting.pop_front();
+    fn pop(&mut self) -> Option<HistoryEntry> {
+        let entry = self.waiting.pop_front();
         if self.waiting.is_empty() {
             // An idle election holds no memory for it.
             self.waiting = VecDeque::new();
         }
-        self.doubt = None;
+        entry
     }
 
-    /// The session is over: call it while the operations are still known.
-    pub(in crate::engine) fn session_over(&mut self, core: &Core) {
-        if core.ops.has(&WRITE) {
-            self.doubt = Some(Doubt::Search);
-        }
+    /// The entry of this term is written. A term has one leadership for each slot, so there can't be more entries than that
+    /// unless the decision was lost.
+    pub(in crate::engine) fn written(&mut self, core: &Core, term: u64) {
+        let policy = &core.config.policy;
+        self.lists = term.saturating_mul(policy.slots as u64) >= policy.history_kept as u64;
     }
 
     pub(in crate::engine) fn advance(&mut self, core: &mut Core) {
@@ -75,22 +59,13 @@ impl History {
             return;
         }
         let paths = &core.config.paths;
-        if matches!(&self.doubt, Some(Doubt::Look(names)) if names.is_empty()) {
-            self.doubt = None;
-        }
-        let (op, request) = if let Some(Doubt::Look(names)) = &self.doubt {
-            let name = names.last().map_or("", String::as_str);
-            (HistoryOp::Look, Request::Get { path: format!("{}/{name}", paths.history()) })
-        } else if let Some(Doubt::Search) = self.doubt {
-            (HistoryOp::Search, Request::Children { path: paths.history() })
-        } else if let Some(entry) = self.waiting.front() {
-            let prefix = paths.history_prefix();
-            let Ok(data) = entry.encode(&prefix) else {
+        let (op, request) = if let Some(entry) = self.waiting.front() {
+            let path = paths.history_entry(entry.fencing_token);
+            let Ok(data) = entry.encode(&path) else {
                 self.pop();
                 return;
             };
-            let request = Request::CreateSequential { prefix, data, ephemeral: false, unique_prefix: false };
-            (HistoryOp::Write, request)
+            (HistoryOp::Write, Request::Create { path, data, ephemeral: false })
         } else if let Some(name) = self.surplus.last() {
             let path = format!("{}/{name}", paths.history());
             (HistoryOp::Trim, Request::Delete { path, version: None })
@@ -104,29 +79,10 @@ impl History {
 
     pub(in crate::engine) fn done(&mut self, core: &mut Core, op: HistoryOp, outcome: &Outcome) {
         match (op, outcome) {
-            (HistoryOp::Write, Outcome::Created { path, .. }) => {
-                self.written();
-                // It counts the entries that have ever been created, so there are no more.
-                let number = path.rsplit('-').next().and_then(|number| number.parse().ok());
-                self.lists = number.is_none_or(|number: usize| number >= core.config.policy.history_kept);
-            }
-            (HistoryOp::Write, Outcome::Unknown(_)) => {
-                self.doubt = Some(Doubt::Search);
-                core.retry(Part::History);
-            }
-            (HistoryOp::Search, Outcome::Names(names)) => {
-                let mut names = names.clone();
-                names.sort_unstable();
-                names.drain(..names.len().saturating_sub(SEARCHED));
-                self.doubt = Some(Doubt::Look(names));
-            }
-            (HistoryOp::Look, Outcome::Got(node)) => {
-                let Some(Doubt::Look(names)) = &mut self.doubt else { return };
-                names.pop();
-                let path = core.config.paths.history();
-                let found = node.as_ref().and_then(|node| HistoryEntry::decode(&path, &node.data).ok());
-                if found.is_some_and(|found| self.waiting.front() == Some(&found)) {
-                    self.written();
+            // It exists if it was written with READY, or by an earlier request whose reply was lost.
+            (HistoryOp::Write, Outcome::Created { .. } | Outcome::Exists) => {
+                if let Some(entry) = self.pop() {
+                    self.written(core, entry.term);
                 }
             }
             (HistoryOp::List, Outcome::Names(names)) => {
@@ -142,10 +98,5 @@ impl History {
             }
             _ => core.retry(Part::History),
         }
-    }
-
-    fn written(&mut self) {
-        self.pop();
-        self.lists = true;
     }
 }

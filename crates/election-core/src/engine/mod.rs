@@ -87,7 +87,7 @@ use crate::{
 };
 use course::Course;
 use history::History;
-use leader::Leader;
+use leader::{Entry, Leader};
 use ops::Pending;
 #[cfg(not(feature = "mutants"))]
 use rules::Rule;
@@ -395,7 +395,6 @@ impl Engine {
 
     fn session_over(&mut self, epoch: Epoch) {
         let core = &mut self.core;
-        self.history.session_over(core);
         if core.session_over(epoch) {
             self.course.session_over(core);
             self.leader.session_over(core);
@@ -476,8 +475,10 @@ impl Engine {
         if let Some(first) = core.out.first_decision.take() {
             leader.claim_first(core, first);
         }
-        if let Some(entry) = leader.take_entry() {
-            self.history.push(entry);
+        match leader.take_entry() {
+            Some(Entry::Due(entry)) => self.history.push(*entry),
+            Some(Entry::Written { term }) => self.history.written(core, term),
+            None => {}
         }
         self.history.advance(core);
         leader.hasten_at_lease_end(core);

@@ -86,10 +86,6 @@ pub(in crate::engine) enum HistoryOp {
     Write,
     List,
     Trim,
-    /// Lists the entries after a write whose outcome is unknown.
-    Search,
-    /// Reads one of them.
-    Look,
 }
 
 /// An irreversible step: what it depends on is read again before it is taken. Each znode has its own watch. So an

@@ -80,9 +80,9 @@ fn rows(paths: &Paths) -> Vec<Row> {
         (paths.drill_run("RUN"), TRIMMED, "`dr-worker drill`", "the report, as `drill show --output json`"),
         (paths.history(), ONCE, FIRST, "none"),
         (
-            numbered(paths.history_prefix()),
-            "persistent sequential, trimmed",
-            "the leader, when it is READY",
+            paths.history_entry(0).replace(&format!("{:020}", 0), "TOKEN"),
+            "persistent, trimmed",
+            "the leader, together with READY",
             "`HistoryEntry`",
         ),
     ]
@@ -216,7 +216,7 @@ fn the_reference_has_the_path_of_each_method() {
         methods.filter_map(|method| method.split_once("(&self")).map(|(name, _)| name).collect();
     assert!(names.len() > 20, "{names:?}");
     let rows = include_str!("reference.rs");
-    // A ballot with its number is in the row of its prefix, as are a request and an entry of the history.
+    // A ballot with its number is in the row of its prefix, as is a request.
     let missing: Vec<_> = names
         .into_iter()
         .filter(|name| {

@@ -3,7 +3,7 @@ use serde::{Deserialize, Serialize};
 use super::{Cause, Previous};
 use crate::ids::{Ballot, MemberId, SiteId};
 
-/// One leadership, in `history/h-<seq>`. The leader writes it when it is READY.
+/// One leadership, in `history/h-<token>`. The leader writes it together with READY.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
 #[non_exhaustive]
 pub struct HistoryEntry {

@@ -172,6 +172,17 @@ fn target_of(request: &Request) -> &str {
     }
 }
 
+/// Whether a transaction is for the creation of a znode.
+fn creates(request: &Request) -> bool {
+    match request {
+        Request::Together { request, .. }
+        | Request::Notifying { request, .. }
+        | Request::Clearing { request, .. }
+        | Request::While { request, .. } => creates(request),
+        request => matches!(request, Request::Create { .. }),
+    }
+}
+
 /// The operations of one transaction: the checks first, the requested operation last, or before others of its kind.
 fn transaction(request: &Request) -> Option<Vec<MultiOp>> {
     Some(match request {
@@ -217,7 +228,7 @@ async fn all_or_none(session: &Incarnation, request: &Request) -> Result<Outcome
         Err(OpError::NoNode { path }) if path != target => return Err(OpError::BadVersion { path }),
         done => done?,
     };
-    let creates = done.iter().any(|result| matches!(result, MultiResult::Created { .. }));
+    let creates = creates(request);
     Ok(match done.last() {
         Some(MultiResult::Set { stat: Some(stat) }) if creates => {
             Outcome::Created { path: target.to_owned(), czxid: stat.czxid, version: stat.version }

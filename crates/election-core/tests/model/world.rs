@@ -319,10 +319,13 @@ impl World {
         };
         // No other part reads the history.
         let outcome = match &request {
-            Request::CreateSequential { prefix, ephemeral: false, .. } => {
-                Outcome::Created { path: prefix.clone(), czxid: 0, version: 0 }
+            Request::Create { path, .. } if path.contains("/history/") => {
+                Outcome::Created { path: path.clone(), czxid: 0, version: 0 }
             }
             Request::Children { path } if path.ends_with("/history") => Outcome::Names(Vec::new()),
+            Request::Together { request, path, .. } if path.contains("/history/") => {
+                return client.sent.push_back((op, (**request).clone()));
+            }
             _ => return client.sent.push_back((op, request)),
         };
         self.feed(setting, m, Event::Done { op, outcome });

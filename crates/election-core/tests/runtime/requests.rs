@@ -44,9 +44,9 @@ macro_rules! recipes {
 
 // `docs/scale.md` has each of them, with its reason.
 recipes! {
-    elector: members::elector(), 9;
-    queue: Recipe::Queue(QueueFormat::Native), 6;
-    single: Recipe::Single, 8;
+    elector: members::elector(), 8;
+    queue: Recipe::Queue(QueueFormat::Native), 5;
+    single: Recipe::Single, 7;
 }
 
 /// Nothing of the elections exists, and each has one member: requests until it is READY and its history is written.

@@ -218,6 +218,11 @@ impl Ensemble {
                     }
                     _ => {}
                 }
+                // A group creates no parents. Those of an election are created with its first ballot.
+                if self.was_deleted(parent_of(path)) {
+                    return Applied::refused(Outcome::Stale);
+                }
+                self.make_parents(now, path);
                 let mut applied = self.apply_in_group(now, session, view, request);
                 if let Outcome::Changed { .. } | Outcome::Created { .. } = applied.outcome {
                     match version {
@@ -378,6 +383,11 @@ impl Ensemble {
     /// Every znode that there is now.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &String> {
         self.znodes.iter().filter(|(_, history)| latest(history).is_some()).map(|(path, _)| path)
+    }
+
+    /// Whether the znode has existed, and does not exist now.
+    fn was_deleted(&self, path: &str) -> bool {
+        self.znodes.contains_key(path) && self.get(path).is_none()
     }
 
     /// Creates the missing parents of a path. Returns the created ones.

@@ -53,6 +53,7 @@ impl Leader {
         };
         core.note(Level::Info, NoteKind::Leadership, text);
         self.slot = slot;
+        self.announces_alone = false;
         let acquiring = Acquiring { mandate, prepared: Prepared::No, step, over: None, written };
         self.turn(core, State::Acquiring(Box::new(acquiring)));
         self.advance_claim(core);

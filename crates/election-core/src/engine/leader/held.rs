@@ -1,6 +1,6 @@
 //! While leadership is held: what ends it, READY, and the history.
 
-use super::{Leader, state::*};
+use super::{Entry, Leader, state::*};
 use crate::{
     engine::{
         core::Core,
@@ -12,7 +12,7 @@ use crate::{
         znode::Known,
     },
     ids::Ballot,
-    record::{Cause, HistoryEntry, Phases, Status, VERSION},
+    record::{Cause, HistoryEntry, Phases, Record, Status, VERSION},
 };
 
 /// Whether its session is active, and the decision and the leader znode were read since the last pause.
@@ -202,11 +202,18 @@ impl Leader {
             return know_own_ready(core);
         }
         let (mandate, znode) = (held.mandate.clone(), held.znode);
+        let entry = (!self.announces_alone).then(|| entry(core, held));
         let Some(data) = self.leader_record(core, &mandate, Status::Ready, Some(core.now.unix_ms)) else {
             return;
         };
         let version = if core.rules.keep(Rule::ReadyOnOwnZnode) { znode.version } else { -1 };
-        let request = Request::Set { path: core.leader_znode_path(self.slot), data, version };
+        let mut request = Request::Set { path: core.leader_znode_path(self.slot), data, version };
+        if let Some(entry) = entry {
+            let path = core.config.paths.history_entry(entry.fencing_token);
+            if let Ok(data) = entry.encode(&path) {
+                request = Request::Together { request: Box::new(request), path, data, version: None };
+            }
+        }
         if core.perform(request, Pending::Leader(LeaderOp::Announce)) {
             self.announce_later = false;
             if let State::TakingOver(held) = std::mem::take(&mut self.state) {
@@ -229,6 +236,7 @@ impl Leader {
             self.state = State::Announcing(held);
             return self.lead(core);
         }
+        self.announces_alone = true;
         held.doubted |= *outcome != Outcome::Missing;
         self.turn(core, State::TakingOver(held));
         if *outcome == Outcome::Missing {
@@ -247,44 +255,47 @@ impl Leader {
         };
         self.announce_later = false;
         held.ready_ms = Some(core.now.unix_ms);
+        let entry = entry(core, &held);
         self.turn(core, State::Leading(held));
         core.out.push(Action::Lead);
-        self.write_history(core);
-    }
-
-    fn write_history(&mut self, core: &mut Core) {
-        let State::Leading(held) = &self.state else { return };
-        let nomination = &held.mandate.nomination;
-        let (slot, ready_ms) = (nomination.slot, core.now.unix_ms);
-        let elected = core.reading.view.elected.record().filter(|e| e.term_of(slot) == nomination.term);
-        let decision = elected.and_then(|e| e.given(slot));
-        let decided_at = decision.map_or(held.znode.created_ms, |e| e.decided_at_ms);
-        let noticed_at = decision.map(|e| e.noticed_at_ms).filter(|at| *at > 0).unwrap_or(decided_at);
-        let free_at = held.znode.free_ms.max(decided_at);
-        let phases = Phases {
-            decide_ms: decided_at.saturating_sub(noticed_at),
-            release_ms: free_at.saturating_sub(decided_at),
-            acquire_ms: held.znode.created_ms.saturating_sub(free_at),
-            takeover_ms: ready_ms.saturating_sub(held.znode.created_ms),
-        };
-        let entry = HistoryEntry {
-            v: VERSION,
-            term: nomination.term,
-            member: core.config.member.member.clone(),
-            ballot: held.mandate.ballot.clone(),
-            site: core.config.member.site.clone(),
-            slot,
-            fencing_token: held.fencing_token,
-            cause: nomination.cause,
-            sentence: nomination.sentence.clone(),
-            previous: nomination.previous.clone(),
-            ready_ms,
-            phases,
-        };
-        let text = format!("leads in term {} (READY, fencing token {})", entry.term, entry.fencing_token);
-        let cause = entry.cause;
-        self.to_record = core.announces().then(|| Box::new(entry));
+        let (term, cause, phases) = (entry.term, entry.cause, entry.phases);
+        let text = format!("leads in term {term} (READY, fencing token {})", entry.fencing_token);
+        self.to_record = core.announces().then(|| match self.announces_alone {
+            true => Entry::Due(Box::new(entry)),
+            false => Entry::Written { term },
+        });
         core.note(Level::Info, NoteKind::Ready { cause, phases }, text);
+    }
+}
+
+/// The entry of a leadership that becomes READY now.
+fn entry(core: &Core, held: &Held) -> HistoryEntry {
+    let nomination = &held.mandate.nomination;
+    let (slot, ready_ms) = (nomination.slot, core.now.unix_ms);
+    let elected = core.reading.view.elected.record().filter(|e| e.term_of(slot) == nomination.term);
+    let decision = elected.and_then(|e| e.given(slot));
+    let decided_at = decision.map_or(held.znode.created_ms, |e| e.decided_at_ms);
+    let noticed_at = decision.map(|e| e.noticed_at_ms).filter(|at| *at > 0).unwrap_or(decided_at);
+    let free_at = held.znode.free_ms.max(decided_at);
+    let phases = Phases {
+        decide_ms: decided_at.saturating_sub(noticed_at),
+        release_ms: free_at.saturating_sub(decided_at),
+        acquire_ms: held.znode.created_ms.saturating_sub(free_at),
+        takeover_ms: ready_ms.saturating_sub(held.znode.created_ms),
+    };
+    HistoryEntry {
+        v: VERSION,
+        term: nomination.term,
+        member: core.config.member.member.clone(),
+        ballot: held.mandate.ballot.clone(),
+        site: core.config.member.site.clone(),
+        slot,
+        fencing_token: held.fencing_token,
+        cause: nomination.cause,
+        sentence: nomination.sentence.clone(),
+        previous: nomination.previous.clone(),
+        ready_ms,
+        phases,
     }
 }
 

@@ -39,8 +39,22 @@ pub(in crate::engine) struct Leader {
     slot: usize,
     /// The application serves; READY must still be written.
     announce_later: bool,
+    /// READY is written without the entry of the history: together they were refused, or the outcome is unknown.
+    announces_alone: bool,
     /// A leadership that has just been announced, for the history.
-    to_record: Option<Box<HistoryEntry>>,
+    to_record: Option<Entry>,
+}
+
+/// The entry of a leadership that has been announced.
+#[derive(Clone, Debug, Hash)]
+pub(in crate::engine) enum Entry {
+    /// It must still be written.
+    Due(Box<HistoryEntry>),
+    /// It was written together with READY.
+    Written {
+        /// The term of the leadership.
+        term: u64,
+    },
 }
 
 impl Leader {
@@ -70,8 +84,8 @@ impl Leader {
     }
 
     /// A leadership that has been announced since the last call.
-    pub(in crate::engine) fn take_entry(&mut self) -> Option<HistoryEntry> {
-        self.to_record.take().map(|entry| *entry)
+    pub(in crate::engine) fn take_entry(&mut self) -> Option<Entry> {
+        self.to_record.take()
     }
 
     // ---- what happens ----

@@ -20,7 +20,7 @@ use crate::{
     strategy::SiteOrder,
     zookeeper::{Applied, Ensemble, parent_of},
 };
-use words::{outcome_in_words, shorten, tokens, verb_and_path};
+use words::{entries, outcome_in_words, shorten, tokens, verb_and_path};
 
 /// The wall clock when a script begins.
 const UNIX_MS: u64 = 1_700_000_000_000;
@@ -136,7 +136,7 @@ impl Stage {
     }
 
     fn say(&mut self, line: &str) {
-        let line = shorten(&line.replace(&format!("{}/", self.paths.base()), ""));
+        let line = entries(&shorten(&line.replace(&format!("{}/", self.paths.base()), "")));
         let _ = writeln!(self.out, "{line}");
     }
 

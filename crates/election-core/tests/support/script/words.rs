@@ -78,7 +78,7 @@ impl Stage {
             MemberRecord::decode(path, data).ok().map(|m| member_in_words(&m))
         } else if parent_of(path) == paths.requests() {
             Order::decode(path, data).ok().map(|r| request_in_words(&r))
-        } else if path.starts_with(&paths.history_prefix()) {
+        } else if parent_of(path) == paths.history() {
             HistoryEntry::decode(path, data)
                 .ok()
                 .map(|h| tokens(&format!("term {}, {}, {}", h.term, h.member, h.cause)))
@@ -223,6 +223,14 @@ pub(super) fn shorten(line: &str) -> String {
     }
     out.push_str(rest);
     out
+}
+
+/// An entry of the history is named by its token.
+pub(super) fn entries(line: &str) -> String {
+    match line.contains("history/h-") {
+        true => tokens(&line.replace("history/h-0000000000", "history/#")),
+        false => line.to_owned(),
+    }
 }
 
 /// Tokens are large numbers, and only their order matters.
