@@ -117,6 +117,7 @@ fn a_job_runs_as_its_user_with_nothing_of_the_workers() {
     );
     until("it leads", || leads(&worker));
     let moved = stage.worker("west-1", "west", &[]);
+    until("west-1 is standby", || moved.code("/standby") == 200);
     stage.operator(&["switchover", "--to", "west-1", "--wait"]).assert(0, &[]);
     assert!(printed(&stage).contains("bye"), "{}", printed(&stage));
     drop(moved);

@@ -34,7 +34,7 @@ const FAREWELL: Duration = Duration::from_secs(5);
 /// How long the engine waits at most for another process that continues.
 const HELD_FOR: Duration = Duration::from_secs(1);
 
-/// How many events are handled before the status is published again.
+/// How many events are handled before the status is published again, and before other tasks have their turn.
 const BATCH: usize = 64;
 
 pub(super) struct Runner<H> {
