@@ -38,20 +38,17 @@ impl History {
         self.waiting.is_empty() && self.surplus.is_empty() && !self.lists
     }
 
-    fn pop(&mut self) -> Option<HistoryEntry> {
-        let entry = self.waiting.pop_front();
+    fn pop(&mut self) {
+        self.waiting.pop_front();
         if self.waiting.is_empty() {
             // An idle election holds no memory for it.
             self.waiting = VecDeque::new();
         }
-        entry
     }
 
-    /// The entry of this term is written. A term has one leadership for each slot, so there can't be more entries than that
-    /// unless the decision was lost.
-    pub(in crate::engine) fn written(&mut self, core: &Core, term: u64) {
-        let policy = &core.config.policy;
-        self.lists = term.saturating_mul(policy.slots as u64) >= policy.history_kept as u64;
+    /// An entry is written, and there are so many of them at most.
+    pub(in crate::engine) fn written(&mut self, core: &Core, entries: u64) {
+        self.lists = entries >= core.config.policy.history_kept as u64;
     }
 
     pub(in crate::engine) fn advance(&mut self, core: &mut Core) {
@@ -81,9 +78,8 @@ impl History {
         match (op, outcome) {
             // It exists if it was written with READY, or by an earlier request whose reply was lost.
             (HistoryOp::Write, Outcome::Created { .. } | Outcome::Exists) => {
-                if let Some(entry) = self.pop() {
-                    self.written(core, entry.term);
-                }
+                self.pop();
+                self.lists = true;
             }
             (HistoryOp::List, Outcome::Names(names)) => {
                 self.lists = false;

@@ -477,7 +477,7 @@ impl Engine {
         }
         match leader.take_entry() {
             Some(Entry::Due(entry)) => self.history.push(*entry),
-            Some(Entry::Written { term }) => self.history.written(core, term),
+            Some(Entry::Written { entries }) => self.history.written(core, entries),
             None => {}
         }
         self.history.advance(core);

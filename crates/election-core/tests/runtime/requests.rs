@@ -4,8 +4,9 @@ use super::*;
 use election_core::{QueueFormat, Recipe};
 use zk_testkit::Op;
 
-/// So many elections on one session: what the session sends for itself is small beside them.
-const ELECTIONS: u64 = 20;
+/// So many elections on one session: what the session sends for itself is small beside them. And more than a history keeps:
+/// tokens, which grow with them, decide nothing here.
+const ELECTIONS: u64 = 300;
 
 /// Not more than ten in any case.
 const LATE: u64 = 1;

@@ -262,9 +262,23 @@ impl Leader {
         let text = format!("leads in term {term} (READY, fencing token {})", entry.fencing_token);
         self.to_record = core.announces().then(|| match self.announces_alone {
             true => Entry::Due(Box::new(entry)),
-            false => Entry::Written { term },
+            false => Entry::Written { entries: entries_at_most(core, term) },
         });
         core.note(Level::Info, NoteKind::Ready { cause, phases }, text);
+    }
+}
+
+/// How many leaderships there have been at most. A term has one for each slot, unless the decision was lost; in a contest
+/// there is no more than one for each znode that was created.
+fn entries_at_most(core: &Core, term: u64) -> u64 {
+    let policy = &core.config.policy;
+    match &core.own.seat.own {
+        None => term.saturating_mul(policy.slots as u64),
+        Some(own) => {
+            let number = || own.name().rsplit('-').next()?.parse::<u64>().ok();
+            let created = own.count.and_then(|count| u64::try_from(count).ok()).or_else(number);
+            created.map_or(u64::MAX, |created| created.saturating_add(1))
+        }
     }
 }
 

@@ -52,8 +52,8 @@ pub(in crate::engine) enum Entry {
     Due(Box<HistoryEntry>),
     /// It was written together with READY.
     Written {
-        /// The term of the leadership.
-        term: u64,
+        /// There are no more entries than that.
+        entries: u64,
     },
 }
 
