@@ -52,14 +52,14 @@ fn a_drained_site_is_left_at_once() {
         "failed_sites": [], "maintenance": [], "preferred_site": null, "site_order": [],
     });
     assert_eq!(again, expected);
-    assert!(leads(&west));
+    until("west-1 leads", || leads(&west));
 
     stage.operator(&["undrain", "west", "--job", "orders"]).assert(0, &[]);
     let open = stage.operator(&["undrain", "east"]);
     assert_eq!(open.stdout, "orders: mode auto\n");
     until("east-1 is in line", || successors(&stage.json(&["list"])) == json!(["east-1"]));
     // It does not come back before failback_after.
-    assert!(leads(&west));
+    until("west-1 leads", || leads(&west));
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn a_leader_that_is_told_to_stay_is_not_followed_by_a_better_one() {
         let text = stage.operator(&["explain"]).stdout;
         text.contains("stays by an operator's order")
     });
-    assert!(leads(&west));
+    until("west-1 leads", || leads(&west));
     assert_eq!(stage.json(&["list"])["stay"], json!([1]));
     stage.operator(&["stay", "--clear"]).assert(0, &[]);
     until("east-1 leads", || leads(&east));
@@ -232,7 +232,7 @@ fn a_move_to_another_site_waits_for_an_operators_word() {
     stage.operator(&["confirm"]).assert(64, &["SITE"]);
     stage.operator(&["confirm", "north"]).assert(64, &["unknown site north"]);
     stage.operator(&["confirm", "west"]).assert(75, &["no leader outside of site west"]);
-    assert!(leads(&west));
+    until("west-1 leads", || leads(&west));
 
     let confirmed = stage.operator(
         &careful

@@ -51,12 +51,12 @@ fn dangerous_commands_ask_on_a_terminal_and_nowhere_else() {
         asked.assert_ends(1);
         asked.until_shown("not confirmed; nothing was changed");
     }
-    assert!(leads(&east));
+    until("east-1 leads", || leads(&east));
     let mut asked = OnTerminal::start(stage.command(&[]).args(forced), 100, 30);
     asked.until_shown("failover of orders to site west, by force");
     asked.keys.write_all(b"y\n").expect("the terminal reads");
     asked.assert_ends(0);
-    assert!(leads(&west));
+    until("west-1 leads", || leads(&west));
 
     // A drain asks only where no other site is left.
     let mut drained = OnTerminal::start(stage.command(&[]).args(["drain", "east"]), 100, 30);
@@ -100,7 +100,7 @@ fn a_drill_that_needs_an_approval_begins_once_the_name_of_its_job_is_typed() {
         (&json!("signed"), &json!("passed")),
         "{drills:#}"
     );
-    assert!(leads(&east));
+    until("east-1 leads", || leads(&east));
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn a_dry_run_shows_who_would_lead_and_writes_nothing() {
     let open = stage.json(&["undrain", "west", "--dry-run"]);
     assert_eq!(open["slots"][0]["unchanged"], true, "{open:#}");
     assert_eq!(stage.json(&["list"]), before);
-    assert!(leads(&east));
+    until("east-1 leads", || leads(&east));
     stage.operator(&["mode", "observe"]).assert(0, &[]);
     stage.operator(&["switchover", "--dry-run"]).assert(75, &["the mode is observe"]);
 }
@@ -187,7 +187,7 @@ fn a_command_that_waits_shows_the_phases() {
         &["s  decided, in term 2", "s  released by east-1", "s  acquired by west-1", "s  west-1 is READY"],
     );
     assert_eq!(moved.stdout, "west-1 leads orders in term 2\n");
-    assert!(leads(&west));
+    until("west-1 leads", || leads(&west));
     let order: Vec<_> = ["decided", "released", "acquired", "is READY"]
         .map(|part| moved.stderr.find(part))
         .into_iter()

@@ -48,7 +48,7 @@ fn an_operator_says_that_a_site_has_failed_and_the_second_time_it_is_not_gone_ba
     let explained = stage.operator(&["explain"]);
     explained.assert(0, &[]);
     assert!(explained.stdout.contains("site east has failed 2 times"), "{}", explained.stdout);
-    assert!(leads(&west));
+    until("west-1 leads", || leads(&west));
     let ack = stage.operator(&["ack", "--sites"]);
     assert!(ack.stdout.contains("2 failures of site east"), "{}", ack.stdout);
     until("east-1 leads again", || leads(&east) && !leads(&west));
@@ -126,7 +126,7 @@ fn what_fails_in_all_sites_moves_nobody() {
     until("west-1 is in line", || successors(&stage.json(&["list"])) == json!(["west-1"]));
     let list = stage.json(&["list"]);
     assert_eq!((&list["term"], &list["failed_sites"]), (&json!(1), &json!([])), "{list:#}");
-    assert!(leads(&east) && !leads(&west));
+    until("east-1 leads alone", || leads(&east) && !leads(&west));
     let told = stage.operator(&["list"]).stdout;
     assert!(told.contains("site east counts as healthy, because all sites have failed"), "{told}");
 }

@@ -172,7 +172,7 @@ fn a_job_is_restarted_stopped_and_started_by_http() {
 
     let (code, filed, _) = post(&west, "/start", TOKEN, &json!({ "job": "orders" }));
     assert_eq!((code, &ended(&east, &filed["request"])["state"]), (202, &json!("done")), "{filed}");
-    assert!(leads(&east));
+    until("east-1 leads", || leads(&east));
     for (path, body, expected) in [
         ("/restart", json!({ "from": "north-1" }), 409),
         ("/start", json!({ "slot": 0 }), 400),

@@ -103,7 +103,7 @@ fn streams_stay_open_and_leave_connections_for_others() {
     // Many more clients than connections, all idle: streams are not among those that are closed for them.
     let _idle: Vec<_> =
         (0..600).map(|_| TcpStream::connect(("127.0.0.1", east.port)).expect("it listens")).collect();
-    assert!(leads(&east));
+    until("east-1 leads", || leads(&east));
     let west = stage.worker("west-1", "west", &[]);
     until("west-1 is standby", || west.code("/standby") == 200);
     stage.operator(&["switchover", "--to", "west-1", "--wait"]).assert(0, &[]);

@@ -119,7 +119,7 @@ fn it_applies_what_it_can_and_reports_what_needs_more() {
     let expected = expected.map(|(key, effect)| (key.to_owned(), effect.to_owned()));
     assert_eq!(effects(reload), expected);
     assert_eq!(pid(&worker), before, "the job runs on");
-    assert!(leads(&worker));
+    until("it leads", || leads(&worker));
     assert_eq!(value(&worker, "zookeeper.driver"), "\"native\"", "what is in force");
     until("the attributes are published", || {
         stage.json(&["list"])["members"][0]["attributes"] == json!({ "rack": "r7" })

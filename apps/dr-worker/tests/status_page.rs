@@ -160,7 +160,7 @@ fn operators_act_by_keyboard_with_a_token() {
     enter(&mut browser);
     browser.until_text("#result", |text| text == "switchover done: west-1 leads in term 2");
     browser.until_text("#summary .lead", |text| text == "west-1 leads orders");
-    assert!(leads(&west));
+    until("west-1 leads", || leads(&west));
     // Cancel does nothing.
     browser.eval("document.querySelector('button[value=pause]').focus()");
     enter(&mut browser);
