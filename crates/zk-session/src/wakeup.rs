@@ -1,4 +1,4 @@
-//! Wakes tasks that poll what a session tells.
+//! Wakes tasks that poll the state and the lease of a session.
 
 use std::sync::{Arc, Mutex};
 use std::task::Waker;

@@ -336,7 +336,7 @@ mod tests {
             "/// [`crate::a::A`]
             fn f() { let x = \"crate::b::B\"; }
             #[cfg(test)] use crate::c::C;
-            #[cfg(test)] #[allow(unused)] const fn g() -> crate::d::D { todo!() }
+            #[cfg(test)] #[allow(unused)] const fn g() -> crate::d::D { loop {} }
             #[cfg(all(test, unix))] mod tests { use crate::e::E; }
             #[cfg(test)] const X: Y = Y { z: crate::f::F };
             #[serde(with = \"super::g::G\")] struct H { i: crate::j::J, #[cfg(test)] k: crate::k::K, l: u8 }

@@ -261,8 +261,8 @@ pub enum Request {
         /// Whether it is ephemeral.
         ephemeral: bool,
     },
-    /// Create a sequential znode, and the missing znodes above it. `prefix` or `data` is unique, so that the znode
-    /// can be found after a lost reply.
+    /// Create a sequential znode, and the missing znodes above it. `prefix` is unique, so that the znode can be found
+    /// after a lost reply.
     CreateSequential {
         /// What the number is appended to.
         prefix: String,
@@ -270,8 +270,6 @@ pub enum Request {
         data: Vec<u8>,
         /// Whether it is ephemeral.
         ephemeral: bool,
-        /// Whether the prefix makes it unique; otherwise the data does.
-        unique_prefix: bool,
     },
     /// Create an ephemeral znode, and count the creation in the version of another one, both in one transaction; and
     /// create the missing znodes above it. Answered with [`Outcome::Counted`].

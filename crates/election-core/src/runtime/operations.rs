@@ -91,7 +91,7 @@ async fn begin_election(
 /// answer says which transaction that is.
 fn first_in_election(request: &Request, base: &str) -> Option<[MultiOp; 2]> {
     match request {
-        Request::CreateSequential { prefix, data, ephemeral, unique_prefix: true } => Some([
+        Request::CreateSequential { prefix, data, ephemeral } => Some([
             MultiOp::create(first_child(prefix), data.clone(), mode(*ephemeral)),
             MultiOp::set(base, "", 0),
         ]),
@@ -121,10 +121,10 @@ async fn attempt(session: &Incarnation, request: &Request) -> Outcome {
         Request::Create { path, data, ephemeral } => {
             session.create(path, data.clone(), mode(*ephemeral)).await.map(created)
         }
-        Request::CreateSequential { prefix, data, ephemeral, unique_prefix } => {
-            let recovery = if *unique_prefix { Recovery::Name } else { Recovery::Data };
-            session.create_sequential(prefix, data.clone(), mode(*ephemeral), recovery).await.map(created)
-        }
+        Request::CreateSequential { prefix, data, ephemeral } => session
+            .create_sequential(prefix, data.clone(), mode(*ephemeral), Recovery::Name)
+            .await
+            .map(created),
         Request::CreateCounted { path, data, counter } => create_counted(session, path, data, counter).await,
         Request::Set { path, data, version } => {
             let stat = session.set(path, data.clone(), Some(*version)).await;

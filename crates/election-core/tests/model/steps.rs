@@ -581,7 +581,7 @@ impl World {
         // Its end would be one more moment in every order of events.
         request.valid_for_ms = u64::MAX;
         let Ok(data) = request.encode(&prefix) else { return };
-        let create = Request::CreateSequential { prefix, data, ephemeral: false, unique_prefix: false };
+        let create = Request::CreateSequential { prefix, data, ephemeral: false };
         let view = self.server.tree.clone();
         let applied = self.server().apply(0, &view, &create);
         for path in applied.changed {

@@ -62,7 +62,7 @@ impl Line {
     /// another's.
     pub(super) fn create(&self, attempt: u32, data: Vec<u8>) -> Request {
         let prefix = self.path(&self.format.stem(self.session, attempt));
-        Request::CreateSequential { prefix, data, ephemeral: true, unique_prefix: true }
+        Request::CreateSequential { prefix, data, ephemeral: true }
     }
 
     /// Whether this name belongs to the attempt.
