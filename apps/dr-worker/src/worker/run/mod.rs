@@ -81,6 +81,7 @@ pub(crate) enum Beginning {
     /// It starts.
     Start,
     /// It starts beside something that ends with this program: it can't be upgraded in place.
+    #[cfg_attr(not(feature = "dev"), expect(dead_code, reason = "only `dr-worker dev` begins so"))]
     StartFixed,
     /// It continues after an upgrade in place.
     Resume(Box<Resumed>),
