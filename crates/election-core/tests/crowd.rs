@@ -27,10 +27,13 @@ const SITES: usize = 3;
 /// that does not exist takes two requests.
 const PASSIVE: u64 = 8;
 
-/// Requests of all members that remain, whichever is lost, without the two reads of each passive one. Members that follow
-/// the elector read all records, `BATCH` by one request, four times of 500.
+/// Requests of all members but the one that is lost and the next leader, whichever is lost; if all follow who leads, without the
+/// two reads of each passive one. The member that is the elector next reads all records, `BATCH` by one request, twice of 500.
 const BEYOND: u64 = 20;
-const ALL_RECORDS: u64 = 4;
+const ALL_RECORDS: u64 = 2;
+
+/// Requests of all members together.
+const TOGETHER: u64 = 36;
 
 /// Requests of a member in line: it reads each state of the two at once, up to four of the decision and three of the leader
 /// znode, and lists the ballots if the one before its own is gone.
@@ -71,6 +74,10 @@ const fn losses(kind: Kind) -> &'static [(&'static str, Who, Loss)] {
         Kind::Elector => &[
             ("the leader, who decides, leaves", Who::Elector, Loss::Leaves),
             ("the leader, who decides, crashes", Who::Elector, Loss::Crashes),
+        ],
+        Kind::AllFollow => &[
+            ("the leader leaves", Who::Leader, Loss::Leaves),
+            ("the leader crashes", Who::Leader, Loss::Crashes),
         ],
         Kind::ElectorStays => &[
             ("the leader leaves", Who::Leader, Loss::Leaves),
@@ -150,7 +157,15 @@ impl Measured {
             }
             self.check(change.in_line.most_requests <= IN_LINE, "who is in line sends few requests");
             let beyond = BEYOND + all_records.saturating_sub(ALL_RECORDS);
-            self.check(change.beyond <= beyond, "all who remain send few requests");
+            self.check(change.beyond <= beyond, "all others send few requests");
+            if self.kind != Kind::AllFollow {
+                let together = TOGETHER + all_records.saturating_sub(ALL_RECORDS);
+                self.check(change.total().requests() <= together, "all together send few requests");
+                self.check(
+                    change.others.total.requests() <= PASSIVE,
+                    "who is passive sends nothing, or lists the ballots",
+                );
+            }
             self.check(change.others.most_requests <= PASSIVE, "who is passive sends few requests");
             self.check(change.others.most_events <= PASSIVE, "who is passive is seldom notified");
             self.check(change.others.total.writes == 0, "who is passive writes nothing");
@@ -196,6 +211,16 @@ fn a_change_under_an_elector_involves_few_members() {
 }
 
 #[test]
+fn all_can_follow_who_leads() {
+    let [half, all] = half_and_all(Kind::AllFollow);
+    for measured in [&half, &all] {
+        measured.involves_few();
+    }
+    compare(&half, &all);
+    writes_as_much(&half, &all);
+}
+
+#[test]
 fn an_elector_that_is_lost_with_its_leadership_costs_one_reading_of_all_records() {
     let [half, all] = half_and_all(Kind::Elector);
     for measured in [&half, &all] {
@@ -222,7 +247,7 @@ fn a_change_in_a_queue_concerns_one_other_member() {
         measured.each_change(|change| {
             measured.check(change.others.total.requests() <= NEXT, "one other member reads what has changed");
             measured.check(change.others.total.events <= NEXT, "one other member is notified");
-            measured.check(change.beyond <= BEYOND, "all who remain send few requests");
+            measured.check(change.beyond <= BEYOND, "all others send few requests");
             measured.check(change.total().writes <= WRITES, "a change takes few writes");
         });
         let Some((own, others)) = measured.restart else { continue };
@@ -258,6 +283,7 @@ impl fmt::Display for Measured {
         let what = match self.kind {
             Kind::Elector => format!("elector, which leads, {sites} sites"),
             Kind::ElectorStays => format!("elector, which does not lead, {sites} sites"),
+            Kind::AllFollow => format!("elector, which does not lead, all follow, {sites} sites"),
             Kind::Queue => "queue".to_owned(),
             Kind::Single => "single".to_owned(),
         };
@@ -282,7 +308,9 @@ impl fmt::Display for Measured {
                 row(f, what, who, group)?;
             }
             let beyond = change.beyond;
-            writeln!(f, "  {what:<38}all who remain: {beyond} requests, beyond two reads of each")?;
+            let reads = if self.kind == Kind::AllFollow { ", beyond two reads of each" } else { "" };
+            let together = change.total().requests();
+            writeln!(f, "  {what:<38}all others: {beyond} requests{reads}; all together: {together}")?;
         }
         if let Some((own, others)) = &self.restart {
             row(f, "a member is killed and starts again", "that member", own)?;

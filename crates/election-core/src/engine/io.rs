@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     ids::{Ballot, MemberId},
-    record::{Cause, Current, Health, Previous, RoundTrips},
+    paths::Paths,
+    record::{Cause, Current, Health, Named, Previous, RoundTrips},
     time::Time,
 };
 
@@ -360,6 +361,28 @@ pub enum Request {
         /// Its path.
         path: String,
     },
+}
+
+impl Request {
+    /// The same, and in the same transaction sets the ballots of these members to the data that they have: their watches
+    /// report it.
+    pub(in crate::engine) fn calling(self, called: &[&Named], paths: &Paths) -> Self {
+        if called.is_empty() {
+            return self;
+        }
+        let others = called.iter().map(|named| call(named, paths)).collect();
+        Self::Notifying { request: Box::new(self), others }
+    }
+
+    /// Sets the ballot of this member to the data that it has.
+    pub(in crate::engine) fn call(named: &Named, paths: &Paths) -> Self {
+        let (path, data) = call(named, paths);
+        Self::Set { path, data, version: -1 }
+    }
+}
+
+fn call(named: &Named, paths: &Paths) -> (String, Vec<u8>) {
+    (paths.ballot(&named.ballot), named.member.as_str().into())
 }
 
 /// A durable watch: the runtime reads it at once and after every gap.

@@ -67,7 +67,7 @@ pub use io::{
 };
 pub use operator::{
     acknowledge::{Forgotten, Released, acknowledge},
-    force::{ForceStep, ForcedFailover},
+    force::{ForceStep, ForcedFailover, decision},
 };
 pub use policy::{Confirm, OnPause, Policy, SiteFailureLimit, TakeoverLimit};
 pub use recipe::{Leftovers, QueueFormat, Recipe};
@@ -347,28 +347,29 @@ impl Engine {
     }
 
     /// Whether this member is passive: other members lead, and it is neither named nor the first in a line, nor does it
-    /// decide. The decision and the leader znodes have no effect on it then, and may be read a moment later, several
-    /// changes at once. A member further behind in a line acts only once a decision has named it, or has made it the
-    /// first.
+    /// decide. The decision and the leader znodes have no effect on it then, and may be read later, or not at all. A member
+    /// further behind in a line acts only once a decision has named it, or has made it the first. That sets its ballot,
+    /// which it watches.
     ///
     /// Nothing depends on the age of what was read: a watch can lag for other reasons as well. Read without delay as
     /// soon as this is false.
     pub fn is_passive(&self) -> bool {
         let core = &self.core;
         let seat = &core.own.seat;
-        let (Some(ballot), Some(elected)) = (seat.predecessor().and(seat.ballot.as_ref()), self.elected())
-        else {
-            return false;
-        };
+        let (Some(ballot), Some(elected)) = (&seat.ballot, self.elected()) else { return false };
         // While no member is named, any member may be named next.
         let others = |slot| {
             elected.named(slot).is_some_and(|named| named.ballot != *ballot)
                 && elected.place_in_line(slot, ballot) != Some(0)
         };
-        // The decision that names this member has set its ballot, in one transaction.
+        // A decision that this member must know has set its ballot: a successor's a moment later, any other in the same
+        // transaction.
         let is_read = core.reading.view.elected.meta().is_some_and(|known| known.mzxid >= seat.called_at);
-        self.leader.is_idle()
+        !seat.is_lowest()
+            && self.leader.is_idle()
             && is_read
+            // It reports what it remembers until it has seen a later decision.
+            && core.remembers().is_none()
             && (0..elected.slots.len()).all(others)
             && !core.watches_membership()
             && !core.own.leaving.is_asked()
@@ -543,9 +544,7 @@ impl Engine {
         let core = &mut self.core;
         let seat = &core.own.seat;
         let is_next = match (&seat.ballot, core.reading.view.elected.record()) {
-            (Some(ballot), Some(elected)) => {
-                (0..elected.slots.len()).any(|slot| elected.place_in_line(slot, ballot) == Some(0))
-            }
+            (Some(ballot), Some(elected)) => elected.is_next(ballot),
             _ => false,
         };
         let decides = seat.is_lowest() || core.acts_for_the_elector();

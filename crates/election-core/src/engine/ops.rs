@@ -72,8 +72,9 @@ pub(in crate::engine) enum ElectorOp {
     Check(IrreversibleStep, Check),
     /// Writes a decision over this version, if there was one; and the request that it begins.
     Decision(Box<Elected>, Option<i32>, Option<Begun>),
-    /// Reads the decision after it could not be written; over this version, if the write was refused.
-    ReadElected(Option<i32>),
+    /// Reads the decision after it could not be written; over this version, or where there was none, if the write was
+    /// refused.
+    ReadElected(Option<Option<i32>>),
     Vacate(usize),
     ReadLeader(usize),
     Answer(String, Box<Request>),

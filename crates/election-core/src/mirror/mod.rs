@@ -13,7 +13,7 @@ use crate::engine::{Event, Node, OpId, Outcome, Watched};
 use nodes::Nodes;
 
 /// The number of znodes that one request reads at most. Their records have a few hundred bytes each.
-pub const BATCH: usize = 128;
+pub const BATCH: usize = 256;
 
 /// What to read.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

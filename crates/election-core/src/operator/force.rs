@@ -1,6 +1,6 @@
 //! What an operator does without an elector: force a failover, delete the leader znode, raise the tokens.
 
-use zk_session::{BootTime, CreateMode, OpError, Session};
+use zk_session::{BootTime, CreateMode, Incarnation, OpError, Session};
 
 use super::{
     contests::leader_znode_of,
@@ -9,11 +9,11 @@ use super::{
     observer::Observer,
 };
 use crate::{
-    engine::{ForceStep, ForcedFailover, Policy, fencing_token},
+    engine::{self, ForceStep, ForcedFailover, Policy, decision, fencing_token},
     paths::Paths,
     record::{Current, Elected, FiledRequest, MAX_SLOTS, Record, Request},
     runtime::{
-        operations::{begin, delete_while},
+        operations::{creates, delete_while, transact},
         unix_ms,
     },
     strategy::Strategy,
@@ -69,6 +69,7 @@ pub async fn force(
         };
         let step = failover.next_step();
         seen = seen.max(snapshot.decided().and_then(|elected| elected.last_request));
+        let over = snapshot.elected.as_ref().map(|before| (&before.record, before.version));
         let outcome = match step {
             ForceStep::Named => return Ok(()),
             ForceStep::Refused(why) => return Err(OperatorError::Refused(why)),
@@ -77,26 +78,12 @@ pub async fn force(
                 return Err(OperatorError::NotNow(format!("it was not begun within {valid_for}")));
             }
             ForceStep::Begin(elected, request) => {
-                let path = paths.elected();
-                let over = snapshot.elected.as_ref().map(|before| before.version);
-                if over.is_none() {
-                    incarnation.create_parents(&path).await?;
-                }
-                let decision = (path.as_str(), elected.encode(&path)?, over);
-                let asked = (request_path.as_str(), request.encode(&request_path)?, node.version);
-                begin(&incarnation, decision, asked).await
+                let begun = (filed.which.name.as_str(), &*request, node.version);
+                write(&incarnation, paths, decision(paths, &elected, over, Some(begun))?).await
             }
             ForceStep::Write(elected) => {
-                let path = paths.elected();
-                let data = elected.encode(&path)?;
                 seen = seen.max(elected.last_request);
-                match &snapshot.elected {
-                    Some(before) => incarnation.set(&path, data, Some(before.version)).await.map(drop),
-                    None => {
-                        incarnation.create_parents(&path).await?;
-                        incarnation.create(&path, data, CreateMode::Persistent).await.map(drop)
-                    }
-                }
+                write(&incarnation, paths, decision(paths, &elected, over, None)?).await
             }
             ForceStep::Vacate { slot, version } => {
                 let decision = snapshot.elected.as_ref().map_or(0, |decision| decision.version);
@@ -112,6 +99,13 @@ pub async fn force(
         tokio::task::yield_now().await;
     }
     Err(too_many_races())
+}
+
+async fn write(incarnation: &Incarnation, paths: &Paths, decision: engine::Request) -> Result<(), OpError> {
+    if creates(&decision) {
+        incarnation.create_parents(&paths.elected()).await?;
+    }
+    transact(incarnation, &decision).await
 }
 
 /// Deletes the leader znode of an election without an elector, but not that of a later leader. The recipe then

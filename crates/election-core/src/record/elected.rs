@@ -205,6 +205,33 @@ impl Elected {
         self.line_of(slot).iter().position(|n| n.ballot == *ballot)
     }
 
+    /// The members that must know this decision at once: those that it names, if `last` did not name them in the same term;
+    /// and the first in each line, if it was neither named nor the first in `last`.
+    pub(crate) fn called<'a>(&'a self, last: Option<&Elected>) -> (Vec<&'a Named>, Vec<&'a Named>) {
+        let is_new = |slot: usize, named: &Named| {
+            last.is_none_or(|last| {
+                last.named(slot) != Some(named) || last.term_of(slot) != self.term_of(slot)
+            })
+        };
+        let named =
+            self.leaders().filter(|(slot, named)| is_new(*slot, named)).map(|(_, named)| named).collect();
+        let knows =
+            |ballot: &Ballot| last.is_some_and(|last| last.slot_of(ballot).is_some() || last.is_next(ballot));
+        let mut next = Vec::<&Named>::new();
+        for first in self.slots.iter().filter_map(|slot| slot.succession.first()) {
+            // It can be the first in several lines.
+            if !knows(&first.ballot) && !next.contains(&first) {
+                next.push(first);
+            }
+        }
+        (named, next)
+    }
+
+    /// Whether this member is the first in a line.
+    pub(crate) fn is_next(&self, ballot: &Ballot) -> bool {
+        (0..self.slots.len()).any(|slot| self.place_in_line(slot, ballot) == Some(0))
+    }
+
     /// The present leader of `slot`, or the last one.
     pub(crate) fn led_before(&self, slot: usize) -> Option<Previous> {
         self.slots.get(slot).and_then(Slot::led_before)

@@ -213,8 +213,14 @@ impl Election {
     }
 
     /// What this member is doing, and its changes.
+    ///
+    /// While the returned value exists, a passive member reads each change of leadership, within a quarter of a second.
+    /// Without one, and unless its [handler follows the leaders](Handler::follows_leaders), it does not: `elected` and
+    /// `leaders` are then as it last read them, and this call makes it read them once.
     pub fn status(&self) -> Changes<ElectionStatus> {
-        Changes::of(&self.handle.status)
+        let changes = Changes::of(&self.handle.status);
+        self.handle.events.looked();
+        changes
     }
 
     pub(super) fn token_while_leading(&self) -> Option<u64> {

@@ -103,6 +103,8 @@ pub(super) enum Message {
     Reconfigure(Box<Config>),
     /// This call of the application panicked.
     Panicked(&'static str),
+    /// The status is followed, or was looked at.
+    Looked,
     /// To be answered at once.
     Ping(oneshot::Sender<()>),
     /// To be handed over to another process.
@@ -162,6 +164,11 @@ impl Events {
     /// As [`send`](Self::send), for new settings.
     pub(super) fn reconfigure(&self, config: Config) {
         self.0.put(Message::Reconfigure(Box::new(config)));
+    }
+
+    /// The status is followed, or was looked at.
+    pub(super) fn looked(&self) {
+        self.0.put(Message::Looked);
     }
 
     /// Waits until the runner has received all that was sent before, or has ended.

@@ -46,10 +46,18 @@ pub trait Handler: Send + Sync + 'static {
     fn stop(&self, order: &StopOrder) -> impl Future<Output = ()> + Send;
 
     /// The leader of `slot` has changed, or `slot` has no leader. `slot` is 0 unless the election has several.
-    /// Intermediate leaders may be omitted. The calls do not overlap.
+    /// Intermediate leaders may be omitted. The calls do not overlap. A passive member learns of it if it
+    /// [follows the leaders](Self::follows_leaders).
     fn leader_changed(&self, slot: usize, leader: Option<&Current>) -> impl Future<Output = ()> + Send {
         let _ = (slot, leader);
         async {}
+    }
+
+    /// Whether this member follows who leads while it is passive: while other members lead, and it is neither named nor the
+    /// first in line. If not, a change of leadership costs it no request: it reads the decision and the leader znode when a
+    /// decision names it or has made it the first in line, and while its [status](super::Election::status) is followed.
+    fn follows_leaders(&self) -> bool {
+        false
     }
 
     /// A metric should change. It is called on the election's own task, so it must return at once and must not panic.

@@ -60,6 +60,11 @@ impl<T> Lazy<T> {
         state.channel = None;
     }
 
+    /// Whether it has subscribers.
+    pub(super) fn is_followed(&self) -> bool {
+        self.state().channel.as_ref().is_some_and(|channel| channel.receiver_count() > 0)
+    }
+
     /// A subscriber is about to go.
     pub(super) fn unsubscribe(&self) {
         self.state().free(1);

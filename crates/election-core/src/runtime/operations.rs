@@ -173,7 +173,7 @@ fn target_of(request: &Request) -> &str {
 }
 
 /// Whether a transaction is for the creation of a znode.
-fn creates(request: &Request) -> bool {
+pub(crate) fn creates(request: &Request) -> bool {
     match request {
         Request::Together { request, .. }
         | Request::Notifying { request, .. }
@@ -272,25 +272,12 @@ pub(crate) async fn delete_while(
         unchanged: unchanged.to_owned(),
         unchanged_version,
     };
-    all_or_none(session, &request).await.map(drop)
+    transact(session, &request).await
 }
 
-/// Writes a decision over this version, or as the first one, together with the request that it begins. Neither is
-/// written if either has changed.
-pub(crate) async fn begin(
-    session: &Incarnation,
-    decision: (&str, Vec<u8>, Option<i32>),
-    asked: (&str, Vec<u8>, i32),
-) -> Result<(), OpError> {
-    let ((elected, data, over), (path, state, version)) = (decision, asked);
-    let elected = elected.to_owned();
-    let request = match over {
-        Some(version) => Request::Set { path: elected, data, version },
-        None => Request::Create { path: elected, data, ephemeral: false },
-    };
-    let (path, version) = (path.to_owned(), Some(version));
-    let both = Request::Together { request: Box::new(request), path, data: state, version };
-    all_or_none(session, &both).await.map(drop)
+/// Carries out a transaction.
+pub(crate) async fn transact(session: &Incarnation, request: &Request) -> Result<(), OpError> {
+    all_or_none(session, request).await.map(drop)
 }
 
 fn created(created: Created) -> Outcome {

@@ -21,7 +21,7 @@ use super::{
     status::ElectionStatus,
     to_boot, to_time,
     turn::Turn,
-    watches::Watches,
+    watches::{Pace, Watches},
     work::Work,
 };
 use crate::engine::{
@@ -61,6 +61,8 @@ pub(super) struct Runner<H> {
     refusal: Option<Ended>,
     /// It has taken part on a session.
     fitted: bool,
+    /// Its status was looked at: what has changed is read, although it is passive.
+    looked: bool,
     /// Another process is about to continue; closed if it does not.
     held: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     end: Option<Ended>,
@@ -130,6 +132,7 @@ impl<H: Handler> Runner<H> {
             leaving: false,
             refusal: None,
             fitted,
+            looked: false,
             held: None,
             end: None,
         }
@@ -195,17 +198,31 @@ impl<H: Handler> Runner<H> {
         if self.clock.poll(cx, wakeup).is_ready() {
             return Poll::Ready(Woken::Clock);
         }
-        if let Poll::Ready(event) = self.watches.poll_next(cx, self.engine.is_passive()) {
+        let pace = self.pace();
+        if let Poll::Ready(event) = self.watches.poll_next(cx, pace) {
             return Poll::Ready(Woken::Watch(event));
         }
+        // What had changed is being read now.
+        self.looked = false;
         if let Poll::Ready((op, outcome)) = poll_any(&mut self.operations, cx) {
             return Poll::Ready(Woken::Done(op, outcome));
         }
         self.inbox.poll_receive(cx).map(Woken::Message)
     }
 
+    fn pace(&self) -> Pace {
+        if !self.engine.is_passive() {
+            Pace::AtOnce
+        } else if self.looked || self.work.follows_leaders() || self.status.is_followed() {
+            Pace::Coalesced
+        } else {
+            Pace::Later
+        }
+    }
+
     fn receive(&mut self, message: Message) {
         match message {
+            Message::Looked => self.looked = true,
             Message::Event(event) => self.handle(event),
             Message::Reconfigure(config) => {
                 self.engine.reconfigure(now(), *config);

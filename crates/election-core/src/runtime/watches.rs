@@ -21,6 +21,16 @@ use crate::{
 /// small reads, and spreads the reads of all members over time.
 const COALESCED: Duration = Duration::from_millis(250);
 
+/// When a change of the decision or of a leader znode is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pace {
+    AtOnce,
+    /// A moment later, several at once.
+    Coalesced,
+    /// Not now.
+    Later,
+}
+
 /// The watches that are armed now, all for one session.
 ///
 /// The session's watches survive a new session by themselves. They are begun again nevertheless, so that the engine
@@ -43,14 +53,14 @@ impl Watches {
         Self { session, epoch: 0, armed: Armed::Nothing }
     }
 
-    /// The next result. Changes of the leaders are read a moment later while they are `coalesced`, several
-    /// at once; those that are pending when that ends are read at once.
-    pub(super) fn poll_next(&mut self, cx: &mut Context<'_>, coalesced: bool) -> Poll<Event> {
+    /// The next result. Changes of the leaders are read at this pace; those that are pending are read at once as soon as it
+    /// is [`Pace::AtOnce`].
+    pub(super) fn poll_next(&mut self, cx: &mut Context<'_>, pace: Pace) -> Poll<Event> {
         match &mut self.armed {
             Armed::Nothing => Poll::Pending,
             Armed::Whole(whole) => whole.poll_next(cx),
             Armed::Single(all) => {
-                let ready = all.iter_mut().find_map(|single| match single.poll_next(cx, coalesced) {
+                let ready = all.iter_mut().find_map(|single| match single.poll_next(cx, pace) {
                     Poll::Ready(event) => Some(event),
                     Poll::Pending => None,
                 });
@@ -140,10 +150,13 @@ impl SingleWatch {
         matches!(watched, Watched::Node(path) if path == self.watch.path())
     }
 
-    fn poll_next(&mut self, cx: &mut Context<'_>, coalesced: bool) -> Poll<Event> {
-        if coalesced && self.may_wait && !self.watch.is_reading() {
+    fn poll_next(&mut self, cx: &mut Context<'_>, pace: Pace) -> Poll<Event> {
+        if pace != Pace::AtOnce && self.may_wait && !self.watch.is_reading() {
             if self.pause.is_none() {
                 ready!(self.watch.poll_changed(cx));
+                if pace == Pace::Later {
+                    return Poll::Pending;
+                }
             }
             let pause = self
                 .pause

@@ -126,6 +126,10 @@ impl<H: Handler> Work<H> {
         });
     }
 
+    pub(super) fn follows_leaders(&self) -> bool {
+        self.handler.follows_leaders()
+    }
+
     pub(super) fn observe(&self, event: ElectionEvent) {
         self.handler.observe(event);
     }

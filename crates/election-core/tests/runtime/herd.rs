@@ -85,6 +85,57 @@ async fn is_passive(world: &World, onlooker: &members::Member) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_does_not_follow_reads_nothing_over_native() {
+    who_does_not_follow_reads_nothing(DriverKind::Native).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "double: the other driver; cargo xtask test --full"]
+async fn who_does_not_follow_reads_nothing_over_zookeeper_async() {
+    who_does_not_follow_reads_nothing(DriverKind::ZookeeperAsync).await;
+}
+
+/// A passive member whose status nobody looks at sends nothing at a change of leadership, and takes over all the same once it
+/// is named. Another one, whose status is followed, knows each leader.
+async fn who_does_not_follow_reads_nothing(driver: DriverKind) {
+    let world = &World::start(driver).await;
+    let mut members = Vec::new();
+    for number in 1..FEW {
+        members.push(world.join(&format!("m{number}"), "east").await);
+        wait_for("its ballot", SOON, || members[number - 1].status().ballot.is_some()).await;
+    }
+    let follower = world.join("follower", "east").await;
+    let silent = world.join_through_proxy("silent", "east").await;
+    wait_for("both are candidates", SOON, || {
+        [&follower, &silent].iter().all(|member| member.status().ballot.is_some())
+    })
+    .await;
+    let mut followed = follower.election().status();
+    let count = || {
+        // A session's probes are of the kind `Exists`. Data is read by another kind first.
+        let reads = [Op::GetData, Op::GetChildren, Op::MultiRead];
+        let writes = [Op::Create, Op::SetData, Op::Multi];
+        reads.into_iter().chain(writes).map(|op| (op, silent.proxy().seen(op))).collect::<Vec<_>>()
+    };
+    let mut before = None;
+    // In the first rounds it reads what had changed when it was looked at.
+    for (round, leader) in ["m2", "m3", "m2", "m3", "m2", "m3"].into_iter().enumerate() {
+        if round == 3 {
+            before = Some(count());
+        }
+        world.ask(RequestKind::Switchover, Target::Member(leader.parse().unwrap()), false).await;
+        let knows = followed.wait_for(|status| {
+            status.leaders.iter().flatten().any(|current| current.member.as_str() == leader)
+        });
+        tokio::time::timeout(SOON, knows).await.expect("the follower knows the leader");
+    }
+    assert_eq!(Some(count()), before, "it reads or writes something");
+    world.ask(RequestKind::Switchover, Target::Member("silent".parse().unwrap()), false).await;
+    wait_for("it leads", SOON, || silent.leads()).await;
+    world.no_overlap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_next_elector_reads_all_members_by_few_requests_over_native() {
     the_next_elector_reads_all_members_by_few_requests(DriverKind::Native).await;
 }

@@ -344,7 +344,7 @@ impl Ensemble {
         let Some(known) = self.get(path).cloned() else {
             return Applied::refused(Outcome::Missing);
         };
-        if version.is_some_and(|v| v != known.version) {
+        if version.is_some_and(|v| v != known.version && v != -1) {
             return Applied::refused(Outcome::Stale);
         }
         let zxid = self.commit(now);

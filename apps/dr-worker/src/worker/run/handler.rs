@@ -134,6 +134,10 @@ impl Handler for JobHandler {
         slot.left();
     }
 
+    fn follows_leaders(&self) -> bool {
+        true
+    }
+
     async fn leader_changed(&self, slot: usize, leader: Option<&Current>) {
         if self.work.slot.spec().hooks.on_leader_changed.is_none() {
             return;

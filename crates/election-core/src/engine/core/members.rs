@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Core;
 use crate::{
-    engine::{io::Request, rules::Rule, witnesses::witnesses},
+    engine::{io::Request, ops::Pending, rules::Rule, witnesses::witnesses},
     ids::Ballot,
     record::{Elected, Named, Remembered},
 };
@@ -54,6 +54,37 @@ impl Core {
             }
             None => request,
         }
+    }
+
+    /// Sets the ballot of each other member that must know this decision at once, in the same transaction, with the data that
+    /// it has. Such a member was passive: it reads the decision later, or not at all. But it watches its ballot. The next in
+    /// line are left out if they are called [apart](Self::call).
+    pub(in crate::engine) fn calling(&self, elected: &Elected, apart: bool, request: Request) -> Request {
+        // The first decision has no passive members.
+        let Some(last) = self.reading.view.elected.record() else { return request };
+        let (mut called, next) = elected.called(Some(last));
+        called.extend(next.into_iter().filter(|_| !apart));
+        // A decision that only raises the term, or the base of the tokens, can name a member that is gone.
+        let members = self.reading.view.members.iter().flatten();
+        let lives = |named: &Named| members.clone().any(|member| member.ballot == named.ballot);
+        called.retain(|named| self.is_another(named) && lives(named));
+        request.calling(&called, &self.config.paths)
+    }
+
+    /// Sets the ballots of the others that must know the decision, where that was no part of the transaction that wrote it: it
+    /// must not fail if one of them is lost, or if the decision is written again that names members of former times.
+    pub(in crate::engine) fn call(&mut self) {
+        let Some(elected) = self.reading.view.elected.record() else { return };
+        let (named, next) = elected.called(None);
+        let called = named.into_iter().chain(next).filter(|named| self.is_another(named));
+        let calls: Vec<_> = called.map(|named| Request::call(named, &self.config.paths)).collect();
+        for call in calls {
+            self.perform(call, Pending::GivenUp);
+        }
+    }
+
+    fn is_another(&self, named: &Named) -> bool {
+        self.own.seat.ballot.as_ref() != Some(&named.ballot)
     }
 
     /// The latest decision that it has seen, while the decision in ZooKeeper is missing or older.

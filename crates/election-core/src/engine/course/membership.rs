@@ -577,7 +577,11 @@ impl Membership {
             Some(node) if is_record => self.own_record_seen(node),
             None if is(ballot) => self.ballot_lost(core, leader, "the own ballot is gone"),
             Some(node) if is(ballot) && node.mzxid > node.czxid => core.own.seat.called_at = node.mzxid,
-            None if seat.before.as_ref().is_some_and(is) => self.look_again = true,
+            None if seat.before.as_ref().is_some_and(is) => {
+                // Its watch is given up.
+                (core.own.seat.before, core.own.seat.is_ranked) = (None, false);
+                self.look_again = true;
+            }
             _ => {}
         }
     }

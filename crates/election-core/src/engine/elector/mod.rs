@@ -28,7 +28,8 @@ use super::{
     znode::{Known, Meta},
 };
 use crate::{
-    record::{Elected, Named, Record, RecordError},
+    paths::Paths,
+    record::{self, Elected, Record, RecordError},
     time::Time,
 };
 use pass::{Decider, Facts};
@@ -44,6 +45,8 @@ pub(in crate::engine) struct Elector {
     /// The first decision was to be written with the own leader znode. If that was refused, it is written alone: the
     /// parents of both may be missing, or the view of the leader znode may be old.
     has_named_itself: bool,
+    /// A decision was refused that called the next in line in the same transaction.
+    calls_apart: bool,
 }
 
 impl Elector {
@@ -132,28 +135,20 @@ impl Elector {
             return perform(core, request, ElectorOp::Check(step, Check::Elected));
         }
         let (request, pending) = match act {
-            Act::Write(elected, version) | Act::Depose(_, elected, version) => {
-                let path = paths.elected();
-                match (elected.encode(&path), version) {
-                    (Ok(data), Some(version)) => {
-                        let version = core.rules.version(version);
-                        let pending = ElectorOp::Decision(elected, Some(version), None);
-                        (Request::Set { path, data, version }, pending)
-                    }
-                    (Ok(data), None) => {
-                        let pending = ElectorOp::Decision(elected, None, None);
-                        (Request::Create { path, data, ephemeral: false }, pending)
-                    }
-                    (Err(error), _) => return later(core, &error.to_string()),
+            Act::Write(elected, over) | Act::Depose(_, elected, over) => {
+                let over = over.map(|version| core.rules.version(version));
+                match writing(&paths, &elected, over, None) {
+                    Ok(request) => (request, ElectorOp::Decision(elected, over, None)),
+                    Err(error) => return later(core, &error.to_string()),
                 }
             }
-            Act::Begin(elected, over, begun) => match beginning(core, &elected, over, &begun) {
-                Ok(request) => {
-                    let over = over.map(|version| core.rules.version(version));
-                    (request, ElectorOp::Decision(elected, over, Some(begun)))
+            Act::Begin(elected, over, begun) => {
+                let over = over.map(|version| core.rules.version(version));
+                match writing(&paths, &elected, over, Some((&begun.name, &begun.request, begun.version))) {
+                    Ok(request) => (request, ElectorOp::Decision(elected, over, Some(begun))),
+                    Err(error) => return later(core, &error.to_string()),
                 }
-                Err(error) => return later(core, &error.to_string()),
-            },
+            }
             Act::Vacate { slot, leader: version, decision: unchanged_version } => {
                 let (path, unchanged) = (paths.leader_znode(slot), paths.elected());
                 let request = Request::DeleteWhile { path, version, unchanged, unchanged_version };
@@ -176,7 +171,7 @@ impl Elector {
             request => core.as_candidate(request),
         };
         let request = match &pending {
-            ElectorOp::Decision(elected, Some(_), _) => calling(core, elected, request),
+            ElectorOp::Decision(elected, ..) => core.calling(elected, self.calls_apart, request),
             _ => request,
         };
         perform(core, request, pending);
@@ -195,17 +190,24 @@ impl Elector {
                 let czxid = core.reading.view.elected.meta().map_or(0, |m| m.czxid);
                 decided(core, *elected, Meta { version: *version, czxid, mzxid: *mzxid, owner: 0 });
                 has_begun(core, begun, *mzxid);
+                if std::mem::take(&mut self.calls_apart) {
+                    core.call();
+                }
             }
             (ElectorOp::Decision(elected, _, begun), Outcome::Created { czxid, version, .. }) => {
+                let was_deleted = core.reading.memory.decision.is_some();
                 decided(core, *elected, Meta { version: *version, czxid: *czxid, mzxid: *czxid, owner: 0 });
                 has_begun(core, begun, *czxid);
+                if was_deleted {
+                    core.call();
+                }
             }
             // The race was lost, or the outcome is unknown: read, then make another pass.
             (
                 ElectorOp::Decision(_, over, _),
                 Outcome::Stale | Outcome::Exists | Outcome::Missing | Outcome::Unknown(_),
             ) => {
-                let refused = over.filter(|_| *outcome == Outcome::Stale);
+                let refused = (*outcome == Outcome::Stale).then_some(over);
                 perform(
                     core,
                     Request::Get { path: core.config.paths.elected() },
@@ -214,7 +216,9 @@ impl Elector {
             }
             (ElectorOp::Check(step, check), outcome) => return self.checked(core, step, check, outcome),
             (ElectorOp::ReadElected(refused), Outcome::Got(node)) => {
-                if refused.is_some() && refused == node.as_ref().map(|node| node.version) {
+                let is_the_same = refused == Some(node.as_ref().map(|node| node.version));
+                // The own ballot may be gone, or that of a member to be called, which the next pass may know.
+                if is_the_same && std::mem::replace(&mut self.calls_apart, true) {
                     core.own.seat.lists_ballots = true;
                     later(core, "it could not be written over one that has not changed");
                 }
@@ -317,43 +321,25 @@ fn later(core: &mut Core, why: &str) {
     core.retry(Part::Elector);
 }
 
-/// Writes a decision and the request that it begins in one transaction. So a request is either begun, or withdrawn or
-/// ended by another write: never both.
-fn beginning(
-    core: &Core,
+/// Writes a decision over this version, or as the first one; and in the same transaction the new state of the request that it
+/// begins, with its name and the version that it must have. So a request is either begun, or withdrawn or ended by another
+/// write: never both.
+pub(in crate::engine) fn writing(
+    paths: &Paths,
     elected: &Elected,
     over: Option<i32>,
-    begun: &Begun,
+    begun: Option<(&str, &record::Request, i32)>,
 ) -> Result<Request, RecordError> {
-    let path = core.config.paths.elected();
+    let path = paths.elected();
     let data = elected.encode(&path)?;
     let decision = match over {
-        Some(version) => Request::Set { path, data, version: core.rules.version(version) },
+        Some(version) => Request::Set { path, data, version },
         None => Request::Create { path, data, ephemeral: false },
     };
-    let path = core.config.paths.request(&begun.name);
-    let data = begun.request.encode(&path)?;
-    Ok(Request::Together { request: Box::new(decision), path, data, version: Some(begun.version) })
-}
-
-/// Sets the ballot of each member that this decision names, and that the last one neither named nor had as the first in a
-/// line, with the data that it has. Such a member is passive: it would read the decision with a delay. It watches its
-/// ballot, and reads at once.
-fn calling(core: &Core, elected: &Elected, request: Request) -> Request {
-    let Some(last) = core.reading.view.elected.record() else { return request };
-    let may_act = |named: &Named| {
-        let is_next = |slot| last.place_in_line(slot, &named.ballot) == Some(0);
-        last.slot_of(&named.ballot).is_some() || (0..last.slots.len()).any(is_next)
-    };
-    let is_passive = |named: &Named| core.own.seat.ballot.as_ref() != Some(&named.ballot) && !may_act(named);
-    let called = elected.leaders().filter(|(_, named)| is_passive(named));
-    let others: Vec<_> = called
-        .map(|(_, named)| (core.config.paths.ballot(&named.ballot), named.member.as_str().into()))
-        .collect();
-    match others.is_empty() {
-        true => request,
-        false => Request::Notifying { request: Box::new(request), others },
-    }
+    let Some((name, begun, version)) = begun else { return Ok(decision) };
+    let path = paths.request(name);
+    let (data, version) = (begun.encode(&path)?, Some(version));
+    Ok(Request::Together { request: Box::new(decision), path, data, version })
 }
 
 /// What to check before this act.

@@ -54,6 +54,7 @@ impl Leader {
         core.note(Level::Info, NoteKind::Leadership, text);
         self.slot = slot;
         self.announces_alone = false;
+        self.calls_next = matches!(mandate.by, By::Succession { .. });
         let acquiring = Acquiring { mandate, prepared: Prepared::No, step, over: None, written };
         self.turn(core, State::Acquiring(Box::new(acquiring)));
         self.advance_claim(core);
@@ -492,8 +493,12 @@ impl Leader {
         };
         if let (Some(written), Some(meta)) = (written, meta) {
             let text = format!("term {}: {}", written.term, written.sentence());
+            let was_deleted = acquiring.over.is_none() && core.reading.memory.decision.is_some();
             core.know_elected(Known::Present(written.into(), meta));
             core.note(Level::Info, NoteKind::Decided, text);
+            if was_deleted {
+                core.call();
+            }
         }
         // Deleted since: the present state is read.
         if core.reading.view.elected.record().is_none() {

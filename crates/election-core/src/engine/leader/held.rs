@@ -258,6 +258,9 @@ impl Leader {
         let entry = entry(core, &held);
         self.turn(core, State::Leading(held));
         core.out.push(Action::Lead);
+        if std::mem::take(&mut self.calls_next) {
+            core.call();
+        }
         let (term, cause, phases) = (entry.term, entry.cause, entry.phases);
         let text = format!("leads in term {term} (READY, fencing token {})", entry.fencing_token);
         self.to_record = core.announces().then(|| match self.announces_alone {

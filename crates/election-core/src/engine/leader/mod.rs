@@ -41,6 +41,8 @@ pub(in crate::engine) struct Leader {
     announce_later: bool,
     /// READY is written without the entry of the history: together they were refused, or the outcome is unknown.
     announces_alone: bool,
+    /// It has stepped in: the next one in line is called once this member leads.
+    calls_next: bool,
     /// A leadership that has just been announced, for the history.
     to_record: Option<Entry>,
 }

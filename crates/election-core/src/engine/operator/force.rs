@@ -6,12 +6,16 @@ use crate::{
         elector::{
             question::{Question, Undecided},
             requests::{counted_by, forbidden, slot_of},
+            writing,
         },
+        io,
         policy::Policy,
         rules::Rules,
     },
+    paths::Paths,
     record::{
-        Cause, Control, Current, Elected, FiledRequest, MemberRecord, Remembered, Request, RequestState,
+        Cause, Control, Current, Elected, FiledRequest, MemberRecord, RecordError, Remembered, Request,
+        RequestState,
     },
     strategy::Strategy,
 };
@@ -35,6 +39,23 @@ pub enum ForceStep {
     Named,
     /// It can't be done.
     Refused(String),
+}
+
+/// What writes a decision over the one that was read, in this version, if there was one; with the request that it begins,
+/// if it begins one: its name, its new state, and the version that it must have.
+///
+/// # Errors
+/// A record that has no room.
+pub fn decision(
+    paths: &Paths,
+    elected: &Elected,
+    over: Option<(&Elected, i32)>,
+    begun: Option<(&str, &Request, i32)>,
+) -> Result<io::Request, RecordError> {
+    let request = writing(paths, elected, over.map(|(_, version)| version), begun)?;
+    let (mut called, next) = elected.called(over.map(|(last, _)| last));
+    called.extend(next);
+    Ok(request.calling(&called, paths))
 }
 
 /// A forced failover, and the election as it was read just now.

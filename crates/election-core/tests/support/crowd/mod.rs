@@ -71,6 +71,8 @@ pub(crate) enum Kind {
     Elector,
     /// The recipe `elector`: the first leader is another member.
     ElectorStays,
+    /// The same, and each member follows who leads while it is passive.
+    AllFollow,
     Queue,
     Single,
 }
@@ -138,7 +140,8 @@ pub(crate) struct Change {
     /// In a line of succession before it, or after it.
     pub(crate) in_line: Group,
     pub(crate) others: Group,
-    /// Requests of all members that remain, beyond what each of them reads as a passive one.
+    /// Requests of all others than the old and the next leader; if all follow who leads, beyond what each of them reads as a
+    /// passive one.
     pub(crate) beyond: u64,
     /// How long it took until the next leader led, if the leader was lost.
     pub(crate) takes: Millis,
@@ -194,7 +197,9 @@ impl Crowd {
         let site = |number| SiteId::new(format!("site-{number}")).expect("a site");
         let sites: Vec<_> = (1..=sites).map(site).collect();
         let recipe = match kind {
-            Kind::Elector | Kind::ElectorStays => Recipe::Elector(Arc::new(SiteOrder(sites.clone()))),
+            Kind::Elector | Kind::ElectorStays | Kind::AllFollow => {
+                Recipe::Elector(Arc::new(SiteOrder(sites.clone())))
+            }
             Kind::Queue => Recipe::Queue(QueueFormat::Native),
             Kind::Single => Recipe::Single,
         };
@@ -298,7 +303,9 @@ impl Crowd {
             };
             let cost = member.counts - before;
             group.add(cost);
-            change.beyond += if number == old { 0 } else { cost.requests().saturating_sub(PASSIVE_READS) };
+            let reads = if self.kind == Kind::AllFollow { PASSIVE_READS } else { 0 };
+            let is_other = number != old && number != new;
+            change.beyond += if is_other { cost.requests().saturating_sub(reads) } else { 0 };
         }
         change
     }
@@ -365,7 +372,8 @@ impl Crowd {
     /// sites, the last sites first: so the second lowest ballot is not in the site that follows the leader's.
     fn site_of(&self, number: usize) -> &SiteId {
         let sites = self.sites.len();
-        let first = if self.kind == Kind::ElectorStays { sites - 1 } else { 0 };
+        let stays = matches!(self.kind, Kind::ElectorStays | Kind::AllFollow);
+        let first = if stays { sites - 1 } else { 0 };
         &self.sites[(first + number * (sites - 1)) % sites]
     }
 

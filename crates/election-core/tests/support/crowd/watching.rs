@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use election_core::internals::{Answer, Event, Mirror, Node, OpId, Outcome, Read, Request, Watched, Write};
 
-use super::{Crowd, Due, EPOCH, server::Message};
+use super::{Crowd, Due, EPOCH, Kind, server::Message};
 use crate::zookeeper::Millis;
 
 /// How long a passive member waits before it reads a change: as long at most, and at least half of it.
@@ -38,7 +38,7 @@ enum Step {
     Armed,
     /// It has fired, and is read at once.
     Fired,
-    /// It has fired, and is read a moment later.
+    /// It has fired, and is read a moment later, or when the member is not passive any more.
     Waits,
 }
 
@@ -115,6 +115,9 @@ impl Crowd {
         let number = watch.number;
         if waits {
             watch.step = Step::Waits;
+            if self.kind != Kind::AllFollow {
+                return;
+            }
             let delay = self.rng.u64(COALESCED / 2..=COALESCED);
             return self.after(delay, member, Due::Reads(path.to_owned(), number));
         }

@@ -31,7 +31,9 @@ impl Stage {
                 format!("create {}{what}", prefix.trim_end_matches(|c: char| c != '/'))
             }
             Request::Set { path, data, version } => {
-                format!("set {} over version {version}", self.written(path, data))
+                let over =
+                    if *version == -1 { "any version".to_owned() } else { format!("version {version}") };
+                format!("set {} over {over}", self.written(path, data))
             }
             Request::Delete { path, version: Some(version) } => format!("delete {path} in version {version}"),
             Request::DeleteWhile { path, version, .. } => format!("delete {path} in version {version}"),

@@ -100,6 +100,8 @@ pub(crate) struct Host {
     pub(crate) process: Option<Process>,
     pub(crate) frozen: Option<Frozen>,
     pub(crate) backlog: VecDeque<Due>,
+    /// Whether it reads who leads while it is passive.
+    pub(crate) follows_leaders: bool,
     /// Whether a restart is under way.
     pub(crate) restarting: bool,
     /// What a dead worker has left to its guard.
@@ -186,6 +188,8 @@ pub(crate) struct Told {
     pub(crate) value: Option<BTreeMap<String, (i64, i64)>>,
     /// It has fired, and could not be read without a connection.
     pub(crate) missed: bool,
+    /// It has fired, and is not read while the member is passive.
+    pub(crate) unread: bool,
     pub(crate) delivered_at: Millis,
 }
 

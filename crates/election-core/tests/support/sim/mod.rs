@@ -490,6 +490,7 @@ impl Sim {
             self.trace.action(self.now, &self.hosts[host].member, &action);
             self.act(host, action);
         }
+        self.read_what_was_left(host);
     }
 
     fn wake(&mut self, host: usize, at: Millis) {
@@ -626,6 +627,7 @@ fn new_host(number: usize, settings: &Settings, rng: &mut Rng) -> Host {
         process: None,
         frozen: None,
         backlog: VecDeque::new(),
+        follows_leaders: rng.bool(),
         restarting: false,
         guarded: None,
         retired: false,

@@ -214,6 +214,16 @@ impl Sim {
         self.after(delay, Due::Operator(Errand::Step { name, tries, step, version, asked, seen }));
     }
 
+    /// Writes a decision over this version.
+    fn decide(&mut self, elected: &Elected, over: Option<i32>, begun: Option<(&str, &Request, i32)>) {
+        let last = self.read::<Elected>(&self.paths.elected()).map(|(last, _)| last);
+        let over = over.map(|version| (last.as_ref().unwrap_or(elected), version));
+        if let Ok(request) = internals::decision(&self.paths, elected, over, begun) {
+            let applied = self.zk.apply(self.now, 0, 0, &request);
+            self.commit(&applied);
+        }
+    }
+
     fn step_force(
         &mut self,
         name: String,
@@ -226,38 +236,11 @@ impl Sim {
         self.trace.line(self.now, || format!("    operator: {name}: {step:?}"));
         match step {
             ForceStep::Begin(elected, request) => {
-                let (path, request_path) = (self.paths.elected(), self.paths.request(&name));
-                let (Ok(data), Ok(begun)) = (elected.encode(&path), request.encode(&request_path)) else {
-                    return;
-                };
-                let decision = match decision_version {
-                    Some(version) => internals::Request::Set { path, data, version },
-                    None => internals::Request::Create { path, data, ephemeral: false },
-                };
-                let both = internals::Request::Together {
-                    request: Box::new(decision),
-                    path: request_path,
-                    data: begun,
-                    version: Some(asked),
-                };
-                let applied = self.zk.apply(self.now, 0, 0, &both);
-                self.commit(&applied);
+                self.decide(&elected, decision_version, Some((&name, &request, asked)));
             }
             ForceStep::Write(elected) => {
-                let path = self.paths.elected();
-                let Ok(data) = elected.encode(&path) else { return };
                 seen = seen.max(elected.last_request);
-                match decision_version {
-                    Some(version) => {
-                        let applied = self.zk.set(self.now, &path, data, Some(version));
-                        self.commit(&applied);
-                    }
-                    None if self.zk.get(&path).is_none() => {
-                        self.zk.create(self.now, &path, data, 0);
-                        self.changed(&[path]);
-                    }
-                    None => {}
-                }
+                self.decide(&elected, decision_version, None);
             }
             ForceStep::Vacate { slot, version } => {
                 let (path, unchanged) = (self.paths.leader_znode(slot), self.paths.elected());

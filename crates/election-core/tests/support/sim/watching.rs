@@ -74,8 +74,32 @@ impl Sim {
         }
     }
 
+    /// Reads what a passive member has left unread, if it is not passive any more.
+    pub(super) fn read_what_was_left(&mut self, host: usize) {
+        let Some(process) = self.hosts[host].process.as_mut().filter(|it| !it.engine.is_passive()) else {
+            return;
+        };
+        let watches = process.client.iter_mut().flat_map(|client| &mut client.watched);
+        let left: Vec<_> = watches
+            .filter_map(|(watched, told)| std::mem::take(&mut told.unread).then(|| watched.clone()))
+            .collect();
+        for watched in left {
+            self.read_watch_later(host, watched);
+        }
+    }
+
     /// Reads what is watched, and reports it if it differs from the last report.
     pub(super) fn read_watch(&mut self, host: usize, epoch: Epoch, watched: &Watched) {
+        let target = &mut self.hosts[host];
+        if let Some(process) = target.process.as_mut().filter(|_| !target.follows_leaders)
+            && process.engine.is_passive()
+            && process.engine.reports_leaders(watched)
+            && let Some(told) = process.client.as_mut().and_then(|client| client.watched.get_mut(watched))
+            && told.value.is_some()
+        {
+            told.unread = true;
+            return;
+        }
         let net = &self.hosts[host].net;
         let (cut, minority, lag, slow) = (net.cut, net.minority, net.lag, net.watch_delay);
         let lagging = self.zk.zxid_at(self.now.saturating_sub(lag));
