@@ -7,15 +7,33 @@ use zk_session::{
     CreateMode, Created, Incarnation, MultiOp, MultiResult, OpError, ReadOp, ReadResult, Recovery,
 };
 
+use super::turn::Starts;
 use crate::{
     engine::{Node, Outcome, Request},
     mirror::{Answer, BATCH, Read},
     record::RecordError,
 };
 
-/// Performs one operation on one session. `directories` are the persistent znodes of the election, parents first.
-pub(super) async fn perform(session: &Incarnation, request: Request, directories: &[String]) -> Outcome {
+/// Performs one operation on one session. `directories` are the persistent znodes of the election, parents first. `starts`:
+/// while the election begins.
+pub(super) async fn perform(
+    session: &Incarnation,
+    request: Request,
+    directories: &[String],
+    starts: Option<&Starts>,
+) -> Outcome {
+    let starts = starts.filter(|_| is_first(&request));
+    // If the election is expected to be new, its directories are created without an attempt that would be refused.
+    if starts.is_some_and(Starts::expects_new)
+        && let Ok(Some(done)) = begin_election(session, &request, directories).await
+    {
+        return done;
+    }
     let done = attempt(session, &request).await;
+    let began = |is_new| starts.into_iter().for_each(|starts| starts.began(is_new));
+    if let Outcome::Created { .. } | Outcome::Counted { .. } = done {
+        began(false);
+    }
     let (
         Request::Create { path, .. }
         | Request::CreateCounted { path, .. }
@@ -27,7 +45,10 @@ pub(super) async fn perform(session: &Incarnation, request: Request, directories
     };
     let missing = |error| Outcome::NotApplied(format!("what is above {path} could not be made: {error}"));
     match begin_election(session, &request, directories).await {
-        Ok(Some(done)) => return done,
+        Ok(Some(done)) => {
+            began(true);
+            return done;
+        }
         Ok(None) => {}
         Err(error) => return missing(error),
     }
@@ -85,6 +106,11 @@ async fn begin_election(
         }
         _ => Outcome::Counted { czxid: stat.mzxid, count: stat.version },
     }))
+}
+
+/// Whether the request can create the first znode of an election.
+fn is_first(request: &Request) -> bool {
+    matches!(request, Request::CreateSequential { .. } | Request::CreateCounted { .. })
 }
 
 /// What the request creates in an election whose directories are created in the same transaction. Last comes a set, whose

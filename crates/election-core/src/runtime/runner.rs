@@ -438,10 +438,12 @@ impl<H: Handler> Runner<H> {
         if let Some(session) = &session {
             self.watches.begins(op, &request, session.session_id().0);
         }
-        let directories = self.engine.directories();
+        let (directories, starts) = (self.engine.directories(), self.turn.starts());
         let outcome = Box::pin(async move {
             match session {
-                Some(session) => operations::perform(&session, request, &directories).await,
+                Some(session) => {
+                    operations::perform(&session, request, &directories, starts.as_deref()).await
+                }
                 None => Outcome::NotApplied("the session is over".to_owned()),
             }
         });

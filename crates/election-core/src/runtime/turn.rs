@@ -3,11 +3,17 @@
 //! Thousands of elections that share a session begin together: when they are opened, and with each new session. If all
 //! began at once, each step of one would wait for a step of all others, until the first requests time out. With turns,
 //! an election that has begun also completes its start, and only the turn is waited for.
+//!
+//! Thousands of elections that begin together are mostly all new, or all exist. What the latest one was is expected of the
+//! next, which spares a new one the refusal by which it learns that its directories are missing.
 
 use std::{
     collections::BTreeMap,
     pin::Pin,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{
+        Arc, Mutex, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll, ready},
 };
 
@@ -17,10 +23,28 @@ use zk_session::SessionId;
 /// How many begin at the same time on one session: enough to keep a distant ensemble with long round trips busy.
 const AT_ONCE: usize = 256;
 
-/// The permits of each session on which an election begins.
-static SESSIONS: Mutex<BTreeMap<i64, Weak<Semaphore>>> = Mutex::new(BTreeMap::new());
+/// The starts on each session on which an election begins.
+static SESSIONS: Mutex<BTreeMap<i64, Weak<Starts>>> = Mutex::new(BTreeMap::new());
 
 type Permit = OwnedSemaphorePermit;
+
+/// The elections that begin on one session.
+#[derive(Debug)]
+pub(super) struct Starts {
+    permits: Arc<Semaphore>,
+    latest_was_new: AtomicBool,
+}
+
+impl Starts {
+    /// Whether the next election probably does not exist yet.
+    pub(super) fn expects_new(&self) -> bool {
+        self.latest_was_new.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn began(&self, is_new: bool) {
+        self.latest_was_new.store(is_new, Ordering::Relaxed);
+    }
+}
 
 /// The turn of one election.
 #[derive(Default)]
@@ -28,9 +52,16 @@ pub(super) enum Turn {
     /// It has begun, or there is no session to begin on.
     #[default]
     Over,
-    Waits(SessionId, Pin<Box<dyn Future<Output = Option<Permit>> + Send>>),
-    /// Until the permit is dropped.
-    Has(SessionId, #[allow(dead_code, reason = "held, and dropped")] Option<Permit>),
+    Waits(SessionId, Pin<Box<dyn Future<Output = Held> + Send>>),
+    /// Until it is dropped.
+    Has(SessionId, Held),
+}
+
+/// The permit of one election, and what it has in common with the others.
+pub(super) struct Held {
+    starts: Arc<Starts>,
+    #[allow(dead_code, reason = "held, and dropped")]
+    permit: Option<Permit>,
 }
 
 impl Turn {
@@ -41,15 +72,17 @@ impl Turn {
             Self::Waits(session, _) if *session == on => return false,
             _ => {}
         }
-        let permits = permits(on);
+        let starts = starts(on);
+        let permits = Arc::clone(&starts.permits);
         match Arc::clone(&permits).try_acquire_owned() {
             Ok(permit) => {
-                *self = Self::Has(on, Some(permit));
+                *self = Self::Has(on, Held { starts, permit: Some(permit) });
                 true
             }
             Err(_) => {
                 // Never closed.
-                *self = Self::Waits(on, Box::pin(async { permits.acquire_owned().await.ok() }));
+                let held = async { Held { starts, permit: permits.acquire_owned().await.ok() } };
+                *self = Self::Waits(on, Box::pin(held));
                 false
             }
         }
@@ -57,9 +90,9 @@ impl Turn {
 
     /// Whether it has become this election's turn.
     pub(super) fn poll_come(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Self::Waits(session, permit) = self else { return Poll::Pending };
-        let (permit, session) = (ready!(permit.as_mut().poll(cx)), *session);
-        *self = Self::Has(session, permit);
+        let Self::Waits(session, held) = self else { return Poll::Pending };
+        let (held, session) = (ready!(held.as_mut().poll(cx)), *session);
+        *self = Self::Has(session, held);
         Poll::Ready(())
     }
 
@@ -71,18 +104,27 @@ impl Turn {
     pub(super) fn has_come(&self) -> bool {
         matches!(self, Self::Has(..))
     }
+
+    /// What this election has in common with the others that begin, while it has its turn.
+    pub(super) fn starts(&self) -> Option<Arc<Starts>> {
+        match self {
+            Self::Has(_, held) => Some(Arc::clone(&held.starts)),
+            _ => None,
+        }
+    }
 }
 
-fn permits(session: SessionId) -> Arc<Semaphore> {
+fn starts(session: SessionId) -> Arc<Starts> {
     // No code under this lock can panic.
     let mut sessions = SESSIONS.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(permits) = sessions.get(&session.0).and_then(Weak::upgrade) {
-        return permits;
+    if let Some(starts) = sessions.get(&session.0).and_then(Weak::upgrade) {
+        return starts;
     }
-    sessions.retain(|_, permits| permits.strong_count() > 0);
+    sessions.retain(|_, starts| starts.strong_count() > 0);
     let permits = Arc::new(Semaphore::new(AT_ONCE));
-    sessions.insert(session.0, Arc::downgrade(&permits));
-    permits
+    let starts = Arc::new(Starts { permits, latest_was_new: AtomicBool::new(false) });
+    sessions.insert(session.0, Arc::downgrade(&starts));
+    starts
 }
 
 #[cfg(test)]

@@ -2,11 +2,12 @@
 
 use super::*;
 use election_core::{QueueFormat, Recipe};
+use zk_session::Session;
 use zk_testkit::Op;
 
-/// So many elections on one session: what the session sends for itself is small beside them. And more than a history keeps:
-/// tokens, which grow with them, decide nothing here.
-const ELECTIONS: u64 = 300;
+/// So many elections on one session: what the session sends for itself is small beside them, and what the first ones send, which
+/// are not expected to be new. And more than a history keeps: tokens, which grow with them, decide nothing here.
+const ELECTIONS: u64 = 1000;
 
 /// Not more than ten in any case.
 const LATE: u64 = 1;
@@ -45,9 +46,9 @@ macro_rules! recipes {
 
 // `docs/scale.md` has each of them, with its reason.
 recipes! {
-    elector: members::elector(), 8;
-    queue: Recipe::Queue(QueueFormat::Native), 5;
-    single: Recipe::Single, 7;
+    elector: members::elector(), 7;
+    queue: Recipe::Queue(QueueFormat::Native), 4;
+    single: Recipe::Single, 6;
 }
 
 /// Nothing of the elections exists, and each has one member: requests until it is READY and its history is written.
@@ -73,4 +74,33 @@ async fn a_new_election_takes_few_requests(driver: DriverKind, recipe: Recipe, r
     // On a busy machine a change of an own write may be noted so late that it has been read again: the decision's, the leader
     // znode's.
     assert!(all <= (requests + LATE) * ELECTIONS, "{ELECTIONS} elections: {all} requests, {sent:?}");
+}
+
+/// After a new election another one is expected to be new. One that exists is joined all the same, behind its member.
+async fn an_election_that_exists_is_joined(recipe: Recipe) {
+    let world = &World::with_recipe(DriverKind::Native, recipe).await;
+    let [old, new] = ["old", "new"].map(|name| Paths::new(world.root(), name).unwrap());
+    let [other, session] = [world.session(None).await, world.session(None).await];
+    let join = |session: &Session, member: &str, paths: &Paths| {
+        world.join_over(session.clone(), member, "east", Fate::Lead, paths.clone())
+    };
+    let first = join(&other, "first", &old);
+    wait_for("the first leads", SOON, || first.leads()).await;
+    let second = join(&session, "second", &new);
+    wait_for("the second leads a new election", SOON, || second.leads()).await;
+    let third = join(&session, "third", &old);
+    wait_for("the third is a candidate", SOON, || third.status().ballot.is_some()).await;
+    assert!(first.leads() && !third.leads(), "{:?}", third.status());
+    assert_eq!(first.election().leave().await, Ended::Left);
+    wait_for("the third leads", SOON, || third.leads()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_election_that_exists_is_joined_with_an_elector() {
+    an_election_that_exists_is_joined(members::elector()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_election_that_exists_is_joined_in_a_queue() {
+    an_election_that_exists_is_joined(Recipe::Queue(QueueFormat::Native)).await;
 }
