@@ -79,20 +79,22 @@ async fn a_new_election_takes_few_requests(driver: DriverKind, recipe: Recipe, r
 /// After a new election another one is expected to be new. One that exists is joined all the same, behind its member.
 async fn an_election_that_exists_is_joined(recipe: Recipe) {
     let world = &World::with_recipe(DriverKind::Native, recipe).await;
-    let [old, new] = ["old", "new"].map(|name| Paths::new(world.root(), name).unwrap());
+    let named = |name: &str| Paths::new(world.root(), name).unwrap();
+    let old = named("old");
     let [other, session] = [world.session(None).await, world.session(None).await];
     let join = |session: &Session, member: &str, paths: &Paths| {
         world.join_over(session.clone(), member, "east", Fate::Lead, paths.clone())
     };
     let first = join(&other, "first", &old);
     wait_for("the first leads", SOON, || first.leads()).await;
-    let second = join(&session, "second", &new);
-    wait_for("the second leads a new election", SOON, || second.leads()).await;
-    let third = join(&session, "third", &old);
-    wait_for("the third is a candidate", SOON, || third.status().ballot.is_some()).await;
-    assert!(first.leads() && !third.leads(), "{:?}", third.status());
+    // More than begin at the same time: the last one waits for its turn.
+    let new: Vec<_> = (0..ELECTIONS).map(|n| join(&session, "second", &named(&format!("e{n}")))).collect();
+    let last = join(&session, "second", &old);
+    wait_for("the second leads all new elections", SOON, || new.iter().all(|member| member.leads())).await;
+    wait_for("it is a candidate in the old one", SOON, || last.status().ballot.is_some()).await;
+    assert!(first.leads() && !last.leads(), "{:?}", last.status());
     assert_eq!(first.election().leave().await, Ended::Left);
-    wait_for("the third leads", SOON, || third.leads()).await;
+    wait_for("the last one leads", SOON, || last.leads()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
