@@ -3,6 +3,8 @@
 //! However leadership ends, the work ends first, and leadership is released after it. A wish is carried out like any
 //! other reason to stop.
 
+use std::sync::Arc;
+
 use super::{Leader, State};
 use crate::{
     engine::{
@@ -50,7 +52,7 @@ impl Leader {
     /// Adds a remark of the application to the sentence of this leadership, which the history shows.
     pub(super) fn remark(&mut self, remark: &str) {
         if let Some(held) = self.state.held_mut() {
-            let sentence = &mut held.mandate.nomination.sentence;
+            let sentence = &mut Arc::make_mut(&mut held.mandate.nomination).sentence;
             *sentence = format!("{sentence}; {remark}");
             shorten(sentence, 2 * REASON);
         }
