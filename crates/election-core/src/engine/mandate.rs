@@ -91,7 +91,7 @@ impl Core {
     }
 
     fn refuses_all(&self) -> bool {
-        self.own.leaving.is_asked() || self.own.wishes.withdrawn.is_some()
+        self.own.leaving.is_asked() || self.own.wishes().withdrawn.is_some()
     }
 
     /// The mandate that this decision gives for `slot`, unless it is one that this member gave up.

@@ -22,18 +22,17 @@ use crate::{
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Own {
     pub(super) health: Health,
-    /// There once it has reported any of it.
+    /// There once it has reported or wished anything.
     reports: Option<Box<Reports>>,
     pub(super) joined_ms: u64,
     /// Seldom there, so on the heap.
     pub(super) gave_up: Option<Box<GaveUp>>,
-    pub(super) wishes: Wishes,
     pub(super) leaving: Leaving,
     pub(super) seat: Seat,
     pub(super) duty: Duty,
 }
 
-/// What only the elector uses of what this member reports.
+/// What this member has reported, apart from its health, and its wishes.
 #[derive(Clone, Debug, Default, Hash)]
 pub(super) struct Reports {
     pub(super) site_health: Option<Health>,
@@ -42,6 +41,7 @@ pub(super) struct Reports {
     pub(super) reach: Reach,
     /// The latest term for which this member has prepared while the leader before continued its work.
     pub(super) prepared_for: Option<u64>,
+    wishes: Wishes,
 }
 
 static NO_REPORTS: Reports = Reports {
@@ -50,6 +50,7 @@ static NO_REPORTS: Reports = Reports {
     round_trips: RoundTrips::NONE,
     reach: Reach { failing: BTreeMap::new(), lost: BTreeSet::new() },
     prepared_for: None,
+    wishes: Wishes { withdrawn: None, holds: None, deadline: None },
 };
 
 impl Own {
@@ -59,7 +60,6 @@ impl Own {
             reports: None,
             joined_ms,
             gave_up: None,
-            wishes: Wishes::default(),
             leaving: Leaving::No,
             seat: Seat::default(),
             duty: Duty::default(),
@@ -74,12 +74,26 @@ impl Own {
         self.reports.get_or_insert_default()
     }
 
+    pub(super) fn wishes(&self) -> &Wishes {
+        &self.reports().wishes
+    }
+
+    pub(super) fn wishes_mut(&mut self) -> &mut Wishes {
+        &mut self.reports_mut().wishes
+    }
+
+    pub(super) fn leadership_ended(&mut self) {
+        if let Some(reports) = &mut self.reports {
+            reports.wishes.deadline = None;
+        }
+    }
+
     /// Why this member is unfit to lead, as far as is known.
     pub(super) fn ill_health(&self) -> Option<String> {
         match &self.health {
             Health::Unhealthy { reason } => Some(format!("it is not healthy: {reason}")),
             Health::Healthy | Health::Unchecked | Health::Unknown => {
-                self.wishes.withdrawn.as_ref().map(|why| format!("it has withdrawn: {why}"))
+                self.wishes().withdrawn.as_ref().map(|why| format!("it has withdrawn: {why}"))
             }
         }
     }
@@ -203,10 +217,6 @@ impl Wishes {
     /// The earlier one of `until` and the deadline.
     pub(super) fn until(&self, until: Time) -> Time {
         self.deadline.as_ref().map_or(until, |deadline| until.min(deadline.0))
-    }
-
-    pub(super) fn leadership_ended(&mut self) {
-        self.deadline = None;
     }
 }
 

@@ -84,7 +84,7 @@ impl Engine {
         let Some(session) = core.session.as_ref().filter(|_| core.session_is_active()) else {
             return Err(Unrest::Now("its session is not active"));
         };
-        if core.ended || own.leaving != Leaving::No || own.wishes.deadline.is_some() {
+        if core.ended || own.leaving != Leaving::No || own.wishes().deadline.is_some() {
             return Err(Unrest::Now("this member is leaving or resigning"));
         }
         let Some(standing) = self.course.at_rest(core) else {
@@ -108,7 +108,7 @@ impl Engine {
             measured: reports.measured.clone(),
             round_trips: reports.round_trips.clone(),
             gave_up: own.gave_up.as_deref().cloned(),
-            withdrawn: own.wishes.withdrawn.clone(),
+            withdrawn: own.wishes().withdrawn.clone(),
             prepared_for: reports.prepared_for,
             memory,
             leaders: core.out.leaders.iter().map(|leader| leader.as_deref().cloned()).collect(),
@@ -142,7 +142,8 @@ impl Engine {
         }
         let own = &mut core.own;
         (own.joined_ms, own.health) = (from.joined_ms, from.health);
-        (own.gave_up, own.wishes.withdrawn) = (from.gave_up.map(Box::new), from.withdrawn);
+        own.gave_up = from.gave_up.map(Box::new);
+        own.wishes_mut().withdrawn = from.withdrawn;
         let reports = own.reports_mut();
         (reports.site_health, reports.prepared_for) = (from.site_health, from.prepared_for);
         (reports.measured, reports.round_trips) = (from.measured, from.round_trips);

@@ -9,7 +9,7 @@ const PATHS: [&str; 6] = ["/b/elected", "/b/leader", "/b/nodes/a", "/b/nodes/b",
 
 fn wants() -> Vec<Watched> {
     // One of the children by itself as well, and one znode is of no interest.
-    let nodes = ["/b/elected", "/b/leader", "/b/nodes/a"].map(|path| Watched::node(path));
+    let nodes = ["/b/elected", "/b/leader", "/b/nodes/a"].map(Watched::node);
     nodes.into_iter().chain([Watched::tree(TREE)]).collect()
 }
 

@@ -623,10 +623,10 @@ impl Membership {
             session_timeout_ms: ms(core.granted()),
             joined_ms: core.own.joined_ms,
             gave_up: core.own.gave_up.as_deref().cloned(),
-            withdrawn: core.own.wishes.withdrawn.clone(),
+            withdrawn: core.own.wishes().withdrawn.clone(),
             leaving: core.own.leaving.is_asked(),
             prepared: reports.prepared_for,
-            holds: core.own.wishes.holds.clone(),
+            holds: core.own.wishes().holds.clone(),
             unreached: reports.reach.published(),
             round_trips: reports.round_trips.clone(),
             remembers: core.remembers(),
@@ -661,7 +661,7 @@ impl Membership {
 fn fingerprint(core: &Core, ballot: &Ballot) -> u64 {
     let (own, mut hasher) = (&core.own, DefaultHasher::new());
     (ballot, core.granted(), &own.health, own.reports(), own.joined_ms).hash(&mut hasher);
-    (&own.gave_up, &own.wishes, own.leaving, core.remembers()).hash(&mut hasher);
+    (&own.gave_up, own.leaving, core.remembers()).hash(&mut hasher);
     let profile = &core.config.member;
     (&profile.attributes, profile.priority, &profile.policy, &profile.overlay).hash(&mut hasher);
     hasher.finish()

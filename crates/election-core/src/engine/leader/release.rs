@@ -101,7 +101,7 @@ impl Leader {
 
     /// Nothing runs any more: removes what may be left of the own leader znode.
     pub(super) fn let_go(&mut self, core: &mut Core, epoch: Epoch, hold: Hold, term: u64) {
-        core.own.wishes.leadership_ended();
+        core.own.leadership_ended();
         let step = match hold {
             _ if core.session_epoch() != Some(epoch) => None,
             Hold::Nothing => None,

@@ -69,7 +69,7 @@ pub(in crate::engine) struct Contest {
     /// The last creation had no answer: a znode of that attempt is this member's.
     unanswered: bool,
     /// Queue: the path of the znode before, and the content of its record.
-    before: Option<Before>,
+    before: Option<Box<Before>>,
     /// The znode before has gone: the queue must be ranked again.
     look_again: bool,
     /// The content of the own znode that the creation under way writes.

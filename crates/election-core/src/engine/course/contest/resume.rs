@@ -22,7 +22,7 @@ pub(in crate::engine) struct Candidacy {
     queue: Option<String>,
     part: Part,
     own: Option<Box<OwnZnode>>,
-    before: Option<Before>,
+    before: Option<Box<Before>>,
     attempts: u32,
     failures: u32,
     /// Times since the clock's origin.

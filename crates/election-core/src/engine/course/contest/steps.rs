@@ -370,7 +370,7 @@ impl Contest {
                     self.look_again = true;
                     core.retry(Part::Contest);
                 } else {
-                    self.before = Some(Before { path, first: ahead == 1, gone: false });
+                    self.before = Some(Box::new(Before { path, first: ahead == 1, gone: false }));
                     self.previous = None;
                     let text = format!("is in the queue as {own}, behind {before} ({ahead} before it)");
                     core.note(Level::Info, NoteKind::Registration, text);
