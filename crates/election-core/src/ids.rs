@@ -1,6 +1,6 @@
-//! Names that can't be mixed up: members, sites, ballots.
+//! Names that can't be mixed up: members, sites, ballots. A copy of one shares its text.
 
-use std::{borrow::Borrow, cmp::Ordering, fmt};
+use std::{borrow::Borrow, cmp::Ordering, fmt, sync::Arc};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
@@ -39,11 +39,18 @@ pub(crate) fn check(kind: &'static str, name: &str) -> Result<(), InvalidName> {
     Err(InvalidName::new(kind, name, why))
 }
 
+/// A name that was read shares the text of a known one that is the same.
+pub(crate) fn share<T: Clone + PartialEq>(read: &mut T, known: &T) {
+    if read == known {
+        read.clone_from(known);
+    }
+}
+
 macro_rules! name {
     ($(#[$doc:meta])* $name:ident, $kind:literal) => {
         $(#[$doc])*
         #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name(String);
+        pub struct $name(Arc<str>);
 
         impl $name {
             /// A name that ZooKeeper can hold as one path element.
@@ -53,7 +60,7 @@ macro_rules! name {
             pub fn new(name: impl Into<String>) -> Result<Self, InvalidName> {
                 let name = name.into();
                 check($kind, &name)?;
-                Ok(Self(name))
+                Ok(Self(name.into()))
             }
 
             /// The name as text.
@@ -114,7 +121,7 @@ name! {
 /// The site of members that configure none: `default`.
 impl Default for SiteId {
     fn default() -> Self {
-        Self("default".to_owned())
+        Self("default".into())
     }
 }
 
@@ -123,7 +130,7 @@ impl Default for SiteId {
 /// It names one incarnation of a member: a restarted process has the same [`MemberId`] and another ballot. Ballots are
 /// ordered by their sequence number. The member with the lowest living ballot is the elector.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Ballot(String);
+pub struct Ballot(Arc<str>);
 
 impl Ballot {
     /// Accepts the name of a sequential znode: any text that does not end in a digit, then ten digits.
@@ -140,7 +147,7 @@ impl Ballot {
                 why: "it doesn't end in the ten digits of a sequential znode, from 0 to 2147483647, after something that is no digit",
             });
         }
-        Ok(Self(name))
+        Ok(Self(name.into()))
     }
 
     /// `None` if the counter has wrapped, after 2^31 znodes: a negative number begins with a minus sign.

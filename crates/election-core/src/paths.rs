@@ -3,12 +3,14 @@
 #[cfg(test)]
 mod reference;
 
+use std::sync::Arc;
+
 use crate::ids::{Ballot, InvalidName, MemberId, check};
 
-/// The paths of one election, all under `<root>/<election>`.
+/// The paths of one election, all under `<root>/<election>`. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Paths {
-    base: String,
+    base: Arc<str>,
 }
 
 impl Paths {
@@ -24,7 +26,7 @@ impl Paths {
             None if root.is_empty() => {}
             None => return Err(InvalidName::new("the root", root, "it does not begin with '/'")),
         }
-        Ok(Self { base: format!("{root}/{election}") })
+        Ok(Self { base: format!("{root}/{election}").into() })
     }
 
     /// The paths of the election at `path`, such as `/app/greetings`.
@@ -92,7 +94,7 @@ impl Paths {
 
     /// The slot whose leader znode `path` is.
     pub fn slot_of(&self, path: &str) -> Option<usize> {
-        let rest = path.strip_prefix(&self.base)?.strip_prefix("/leader/current")?;
+        let rest = path.strip_prefix(&*self.base)?.strip_prefix("/leader/current")?;
         let slot = if rest.is_empty() { 0 } else { rest.strip_prefix('-')?.parse().ok()? };
         (self.leader_znode(slot) == path).then_some(slot)
     }

@@ -79,7 +79,7 @@ impl Incarnation {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn exists(&self, path: &str) -> Result<Option<Stat>, OpError> {
-        self.observe("exists", async {
+        self.observe("exists", || async move {
             let (absolute, mut attempts) = self.begin(path)?;
             attempts.exists(&absolute).await
         })
@@ -130,7 +130,7 @@ impl Incarnation {
         entries: &[AclEntry],
         version: Option<i32>,
     ) -> Result<Stat, OpError> {
-        self.observe("set_acl", async {
+        self.observe("set_acl", || async move {
             let (absolute, mut attempts) = self.begin(path)?;
             let request = Request::SetAcl {
                 path: absolute.as_str().into(),
@@ -217,7 +217,7 @@ impl Incarnation {
         reads: impl IntoIterator<Item = ReadOp>,
     ) -> Result<Vec<ReadResult>, OpError> {
         let reads: Vec<ReadOp> = reads.into_iter().collect();
-        self.observe("multi_read", async {
+        self.observe("multi_read", || async move {
             let Some(first) = reads.first() else { return Ok(Vec::new()) };
             reads.iter().try_for_each(|read| check(read.path()))?;
             let parts = reads.iter().map(|read| {
@@ -266,7 +266,7 @@ impl Incarnation {
     /// # Cancel safety
     /// Dropped before it has answered, its outcome is unknown.
     pub async fn reconfig(&self, change: &Reconfiguration) -> Result<Node, OpError> {
-        self.observe("reconfig", async {
+        self.observe("reconfig", || async move {
             let text = |text: &'_ Option<String>| text.clone().map(Into::into);
             let request = Request::Reconfig {
                 joining: text(&change.joining),
@@ -292,7 +292,7 @@ impl Incarnation {
         request: impl FnOnce(std::borrow::Cow<'static, str>) -> Request<'static>,
         take: impl FnOnce(Reply) -> Result<T, Reply>,
     ) -> Result<T, OpError> {
-        self.observe(op, async {
+        self.observe(op, || async move {
             let (absolute, mut attempts) = self.begin(path)?;
             match attempts.read(&request(absolute.into())).await? {
                 Ok(reply) => take(reply).map_err(|reply| attempts.unexpected(reply)),

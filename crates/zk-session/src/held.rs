@@ -62,7 +62,7 @@ impl HeldEphemeral {
     pub(crate) fn new(shared: &Arc<Shared>, path: String, data: Vec<u8>) -> Self {
         let (wish, wishes) = watch::channel(data);
         let (sender, status) = watch::channel(HeldStatus::Pending);
-        let watch = DataWatch::new(Arc::clone(shared), path.clone());
+        let watch = DataWatch::new(Arc::clone(shared), path.as_str().into());
         let keeper = Keeper { shared: Arc::clone(shared), path: path.clone(), status: sender };
         shared.spawn(keeper.run(watch, wishes));
         Self { path, wish, status }

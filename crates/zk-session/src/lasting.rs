@@ -31,7 +31,7 @@ pub struct ChangeWatch {
 }
 
 impl ChangeWatch {
-    pub(crate) fn new(shared: Arc<Shared>, path: String, mode: WatchMode) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, path: Arc<str>, mode: WatchMode) -> Self {
         Self { watch: Lasting { tries: Tries::new(shared, path), mode, armed: None } }
     }
 

@@ -135,7 +135,7 @@ impl Incarnation {
     /// Dropping the future leaves the outcome unknown.
     pub async fn multi(&self, ops: impl IntoIterator<Item = MultiOp>) -> Result<Vec<MultiResult>, OpError> {
         let ops: Vec<MultiOp> = ops.into_iter().collect();
-        self.observe("multi", self.multi_unobserved(&ops)).await
+        self.observe("multi", || self.multi_unobserved(&ops)).await
     }
 
     async fn multi_unobserved(&self, ops: &[MultiOp]) -> Result<Vec<MultiResult>, OpError> {

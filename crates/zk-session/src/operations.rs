@@ -37,7 +37,7 @@ impl Incarnation {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn get(&self, path: &str) -> Result<Option<Node>, OpError> {
-        self.observe("get", async {
+        self.observe("get", || async move {
             let (absolute, mut attempts) = self.begin(path)?;
             attempts.get(&absolute).await
         })
@@ -52,7 +52,7 @@ impl Incarnation {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn children(&self, path: &str) -> Result<Option<Children>, OpError> {
-        self.observe("children", async {
+        self.observe("children", || async move {
             let (absolute, mut attempts) = self.begin(path)?;
             attempts.children(&absolute).await
         })
@@ -81,7 +81,7 @@ impl Incarnation {
         mode: CreateMode,
     ) -> Result<Created, OpError> {
         let data = data.as_ref();
-        self.observe("create", async {
+        self.observe("create", || async move {
             let (absolute, mut attempts) = self.begin(path)?;
             let create = Request::Create(self.to_create(&absolute, data, mode));
             loop {
@@ -119,7 +119,7 @@ impl Incarnation {
         recovery: Recovery,
     ) -> Result<Created, OpError> {
         let data = data.as_ref();
-        self.observe("create_sequential", async {
+        self.observe("create_sequential", || async move {
             // A number is appended, so a prefix may end with a slash.
             check(&format!("{prefix}0"))?;
             let absolute = self.inner.absolute(prefix);
@@ -157,7 +157,7 @@ impl Incarnation {
     /// # Cancel safety
     /// Dropped before it has answered, it leaves some of the znodes created, or all; calling it again continues.
     pub async fn create_parents(&self, path: &str) -> Result<(), OpError> {
-        self.observe("create_parents", async {
+        self.observe("create_parents", || async move {
             let (absolute, mut attempts) = self.begin(path)?;
             // From the inside out: mostly the nearest parent is there, and then that is all.
             let ancestors: Vec<&str> = zk_proto::ancestors(&absolute).filter(|above| *above != "/").collect();
@@ -202,7 +202,7 @@ impl Incarnation {
         version: Option<i32>,
     ) -> Result<Stat, OpError> {
         let data = data.as_ref();
-        self.observe("set", async {
+        self.observe("set", || async move {
             let (absolute, mut attempts) = self.begin(path)?;
             let set = Request::SetData {
                 path: absolute.as_str().into(),
@@ -240,7 +240,7 @@ impl Incarnation {
     /// # Cancel safety
     /// Dropped before it has answered, its outcome is unknown: it was done once or not at all, and nothing repeats it.
     pub async fn delete(&self, path: &str, version: Option<i32>) -> Result<(), OpError> {
-        self.observe("delete", async {
+        self.observe("delete", || async move {
             let (absolute, mut attempts) = self.begin(path)?;
             // Servers from 3.9 on answer only clients that may read it.
             let meant = match attempts.exists(&absolute).await {
@@ -285,7 +285,7 @@ impl Incarnation {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn barrier(&self) -> Result<Duration, OpError> {
-        self.observe("barrier", async {
+        self.observe("barrier", || async move {
             let started = BootTime::now();
             self.attempts("/").barrier().await?;
             Ok(BootTime::now().duration_since(started))
@@ -293,14 +293,17 @@ impl Incarnation {
         .await
     }
 
-    /// Does an operation, and counts it.
-    pub(crate) async fn observe<T>(
+    /// Does an operation, and counts it. A future as an argument would be held twice, before and while it is awaited.
+    pub(crate) async fn observe<T, F>(
         &self,
         op: &'static str,
-        operation: impl Future<Output = Result<T, OpError>>,
-    ) -> Result<T, OpError> {
+        operation: impl FnOnce() -> F,
+    ) -> Result<T, OpError>
+    where
+        F: Future<Output = Result<T, OpError>>,
+    {
         let started = BootTime::now();
-        let result = operation.await;
+        let result = operation().await;
         let outcome = result.as_ref().map_or_else(OpError::outcome, |_| "ok");
         self.inner.settings.instruments.request(op, outcome, BootTime::now().duration_since(started));
         result

@@ -280,12 +280,12 @@ impl Session {
     }
 
     /// A znode's data and its changes, across reconnects and new sessions.
-    pub fn watch_data(&self, path: impl Into<String>) -> DataWatch {
+    pub fn watch_data(&self, path: impl Into<Arc<str>>) -> DataWatch {
         DataWatch::new(Arc::clone(&self.shared), path.into())
     }
 
     /// The names of a znode's children and their changes, across reconnects and new sessions.
-    pub fn watch_children(&self, path: impl Into<String>) -> ChildrenWatch {
+    pub fn watch_children(&self, path: impl Into<Arc<str>>) -> ChildrenWatch {
         ChildrenWatch::new(Arc::clone(&self.shared), path.into())
     }
 
@@ -304,12 +304,12 @@ impl Session {
     }
 
     /// Each change of a znode and its children, across reconnects and new sessions.
-    pub fn watch_each(&self, path: impl Into<String>) -> ChangeWatch {
+    pub fn watch_each(&self, path: impl Into<Arc<str>>) -> ChangeWatch {
         ChangeWatch::new(Arc::clone(&self.shared), path.into(), WatchMode::Persistent)
     }
 
     /// Each change of a znode and of everything below it, across reconnects and new sessions.
-    pub fn watch_tree(&self, path: impl Into<String>) -> ChangeWatch {
+    pub fn watch_tree(&self, path: impl Into<Arc<str>>) -> ChangeWatch {
         ChangeWatch::new(Arc::clone(&self.shared), path.into(), WatchMode::Recursive)
     }
 

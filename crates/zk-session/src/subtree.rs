@@ -40,7 +40,7 @@ impl Incarnation {
     /// # Cancel safety
     /// Dropping the future leaves a part of the tree.
     pub async fn delete_recursive(&self, path: &str) -> Result<(), OpError> {
-        self.observe("delete_recursive", async {
+        self.observe("delete_recursive", || async move {
             check(path)?;
             if path == "/" {
                 let reason = "the root can't be deleted".to_owned();

@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
 
+/// The longest single sleep.
+const NAP: Duration = Duration::from_secs(1);
+
 /// A point on `CLOCK_BOOTTIME`, as the time since the machine was booted.
 ///
 /// Every deadline of this crate is one. Unlike [`std::time::Instant`], which is `CLOCK_MONOTONIC` on Linux, it advances
@@ -48,6 +51,13 @@ impl BootTime {
     /// The time from `earlier` to this point, zero if `earlier` is not earlier.
     pub const fn duration_since(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)
+    }
+
+    /// How long a task that waits for this point sleeps next, at most a second: tokio's timers stop while the machine is
+    /// suspended. `None` once the point has passed. [`sleep_until`] waits like this.
+    pub fn next_nap(self) -> Option<Duration> {
+        let remaining = self.duration_since(Self::now());
+        (!remaining.is_zero()).then(|| remaining.min(NAP))
     }
 }
 
@@ -102,9 +112,6 @@ impl Moment {
     }
 }
 
-/// The longest single sleep of [`sleep_until`]: tokio's timers stop while the machine is suspended.
-const NAP: Duration = Duration::from_secs(1);
-
 /// Sleeps until `deadline`, and returns at once if it has passed.
 ///
 /// After a suspend of the machine it returns at most a second late, however long the machine slept.
@@ -112,12 +119,8 @@ const NAP: Duration = Duration::from_secs(1);
 /// # Cancel safety
 /// Cancel safe: nothing but time is lost.
 pub async fn sleep_until(deadline: BootTime) {
-    loop {
-        let remaining = deadline.duration_since(BootTime::now());
-        if remaining.is_zero() {
-            return;
-        }
-        tokio::time::sleep(remaining.min(NAP)).await;
+    while let Some(nap) = deadline.next_nap() {
+        tokio::time::sleep(nap).await;
     }
 }
 

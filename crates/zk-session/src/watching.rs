@@ -49,7 +49,7 @@ pub struct DataWatch {
 }
 
 impl DataWatch {
-    pub(crate) fn new(shared: Arc<Shared>, path: String) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, path: Arc<str>) -> Self {
         Self { watch: Watch::new(shared, path) }
     }
 
@@ -117,7 +117,7 @@ pub struct ChildrenWatch {
 }
 
 impl ChildrenWatch {
-    pub(crate) fn new(shared: Arc<Shared>, path: String) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, path: Arc<str>) -> Self {
         Self { watch: Watch::new(shared, path) }
     }
 
@@ -253,7 +253,7 @@ struct Watch<T: Watched> {
 }
 
 impl<T: Watched> Watch<T> {
-    fn new(shared: Arc<Shared>, path: String) -> Self {
+    fn new(shared: Arc<Shared>, path: Arc<str>) -> Self {
         Self { tries: Tries::new(shared, path), armed: None, deleted: false, last: None }
     }
 
@@ -313,16 +313,21 @@ type Attempt<T> = BoxFuture<'static, Result<Result<T, OpError>, Closed>>;
 pub(crate) struct Tries<T> {
     shared: Arc<Shared>,
     pub(crate) path: Arc<str>,
-    backoff: Backoff,
-    /// Not before this moment, after an attempt that failed.
-    not_before: Option<BootTime>,
+    /// There after an attempt that has failed.
+    failed: Option<Box<Failed>>,
     /// The attempt under way. The mutex makes it `Sync`; it is never locked.
     attempt: Option<Mutex<Attempt<T>>>,
 }
 
+/// When the next attempt is due.
+struct Failed {
+    backoff: Backoff,
+    not_before: BootTime,
+}
+
 impl<T: 'static> Tries<T> {
-    pub(crate) fn new(shared: Arc<Shared>, path: String) -> Self {
-        Self { shared, path: path.into(), backoff: BACKOFF, not_before: None, attempt: None }
+    pub(crate) fn new(shared: Arc<Shared>, path: Arc<str>) -> Self {
+        Self { shared, path, failed: None, attempt: None }
     }
 
     /// Waits until it is time for an attempt and there is a session, makes it, and repeats that until one succeeds.
@@ -337,7 +342,7 @@ impl<T: 'static> Tries<T> {
         loop {
             let attempt = self.attempt.get_or_insert_with(|| {
                 let (shared, path) = (Arc::clone(&self.shared), Arc::clone(&self.path));
-                let not_before = self.not_before;
+                let not_before = self.failed.as_ref().map(|failed| failed.not_before);
                 Mutex::new(Box::pin(async move {
                     if let Some(not_before) = not_before {
                         shared.sleep(not_before).await.map_err(|_| Closed)?;
@@ -350,17 +355,18 @@ impl<T: 'static> Tries<T> {
             let attempt = attempt.get_mut().unwrap_or_else(PoisonError::into_inner);
             let outcome = ready!(attempt.as_mut().poll(cx));
             self.attempt = None;
-            self.not_before = None;
             match outcome? {
                 Ok(taken) => {
-                    self.backoff = BACKOFF;
+                    self.failed = None;
                     return Poll::Ready(Ok(taken));
                 }
                 Err(error) => {
-                    if self.backoff.attempts() == 0 && !error.is_session_over() {
+                    if self.failed.is_none() && !error.is_session_over() {
                         warn!(parent: &self.shared.span, path = %self.path, %error, "cannot set a watch, retrying");
                     }
-                    self.not_before = Some(BootTime::now() + self.backoff.next());
+                    let mut backoff = self.failed.take().map_or(BACKOFF, |failed| failed.backoff);
+                    let not_before = BootTime::now() + backoff.next();
+                    self.failed = Some(Box::new(Failed { backoff, not_before }));
                 }
             }
         }

@@ -394,7 +394,7 @@ async fn over(rig: &Rig, stop: Stop) -> bool {
 
 async fn changed(rig: &Rig, stop: Stop) -> bool {
     let path = path(rig, "changed", stop);
-    let mut watch = rig.session.watch_data(&path);
+    let mut watch = rig.session.watch_data(path.as_str());
     soon("the first value", watch.next()).await.unwrap();
     let writing = rig.observer.create(&path, "one", CreateMode::Persistent);
     let (ended, created) = tokio::join!(stop.apply(watch.changed()), writing);
@@ -409,7 +409,7 @@ async fn changed(rig: &Rig, stop: Stop) -> bool {
 
 async fn next_data(rig: &Rig, stop: Stop) -> bool {
     let path = path(rig, "next-data", stop);
-    let mut watch = rig.session.watch_data(&path);
+    let mut watch = rig.session.watch_data(path.as_str());
     let mut told = Vec::new();
     let mut ended = false;
     for data in ["one", "two"] {
@@ -433,7 +433,7 @@ async fn next_data(rig: &Rig, stop: Stop) -> bool {
 
 async fn next_change(rig: &Rig, stop: Stop) -> bool {
     let path = path(rig, "next-change", stop);
-    let mut watch = rig.session.watch_tree(&path);
+    let mut watch = rig.session.watch_tree(path.as_str());
     let mut told = Vec::new();
     let mut ended = false;
     for name in ["", "/a", "/b"] {
@@ -459,7 +459,7 @@ async fn next_change(rig: &Rig, stop: Stop) -> bool {
 
 async fn next_children(rig: &Rig, stop: Stop) -> bool {
     let path = path(rig, "next-children", stop);
-    let mut watch = rig.session.watch_children(&path);
+    let mut watch = rig.session.watch_children(path.as_str());
     let mut counts = Vec::new();
     let mut ended = false;
     for name in ["", "/a", "/b"] {

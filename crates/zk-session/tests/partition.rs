@@ -44,7 +44,7 @@ async fn cut_off(driver: DriverKind, count: u32, idle: Duration) {
         let session = builder(driver, proxy.addr()).connect().await.unwrap();
         let path = format!("/leader-{nth}");
         session.create(&path, "", CreateMode::Ephemeral).await.unwrap();
-        let mut gone = observer.watch_data(&path);
+        let mut gone = observer.watch_data(path.as_str());
         observer.barrier().await.unwrap();
         assert!(gone.next().await.unwrap().value.is_some());
         sessions.push((session, gone));

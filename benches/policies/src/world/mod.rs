@@ -249,7 +249,7 @@ impl World {
                     _ => false,
                 };
                 if said {
-                    self.say_of(host, || note.text);
+                    self.say_of(host, || note.text.to_string());
                 }
             }
             Action::End(EndReason::Left) => {

@@ -265,8 +265,8 @@ impl World {
         self.say_answers(paths);
         for host in 0..self.hosts.len() {
             let hit = |watched: &&Watched| match watched {
-                Watched::Node(path) => paths.contains(path),
-                Watched::Tree(parent) => paths.iter().any(|path| parent_of(path) == parent),
+                Watched::Node(path) => paths.iter().any(|changed| **changed == **path),
+                Watched::Tree(parent) => paths.iter().any(|path| parent_of(path) == &**parent),
             };
             let fired: Vec<_> = self.hosts[host].watched.keys().filter(hit).cloned().collect();
             let epoch = self.hosts[host].epoch;
@@ -298,12 +298,12 @@ impl World {
             Watched::Node(path) => {
                 let node = self.zk.get_at(path, view).cloned();
                 let value = node.iter().map(|n| (String::new(), (n.czxid, n.mzxid))).collect();
-                (value, Event::Seen { epoch, path: path.clone(), node })
+                (value, Event::Seen { epoch, path: path.to_string(), node })
             }
             Watched::Tree(parent) => {
                 let nodes = self.zk.tree_at(parent, view);
                 let value = nodes.iter().map(|(name, n)| (name.clone(), (n.czxid, n.mzxid))).collect();
-                (value, Event::SeenTree { epoch, parent: parent.clone(), nodes })
+                (value, Event::SeenTree { epoch, parent: parent.to_string(), nodes })
             }
         };
         if told.as_ref() != Some(&value) {

@@ -389,9 +389,21 @@ fn call(named: &Named, paths: &Paths) -> (String, Vec<u8>) {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Watched {
     /// One znode: [`Event::Seen`].
-    Node(String),
+    Node(Arc<str>),
     /// The children of a znode with their data: [`Event::SeenTree`].
-    Tree(String),
+    Tree(Arc<str>),
+}
+
+impl Watched {
+    /// One znode.
+    pub fn node(path: impl Into<Arc<str>>) -> Self {
+        Self::Node(path.into())
+    }
+
+    /// The children of a znode with their data.
+    pub fn tree(parent: impl Into<Arc<str>>) -> Self {
+        Self::Tree(parent.into())
+    }
 }
 
 /// A command to the caller.
@@ -417,7 +429,7 @@ pub enum Action {
     /// Keep the lease renewed by heartbeats, or stop renewing it.
     KeepLease(bool),
     /// Prepare to lead; answer with `Prepared` or `PrepareFailed`.
-    Prepare(Nomination),
+    Prepare(Arc<Nomination>),
     /// Take over; answer with `TakenOver` or `TakeoverFailed`.
     TakeOver(Grant),
     /// READY is announced: lead on; answer with `WorkFailed` or `WorkFinished` if it ends.
@@ -457,7 +469,7 @@ pub struct Nomination {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Grant {
     /// Why this leadership came about.
-    pub nomination: Nomination,
+    pub nomination: Arc<Nomination>,
     /// The ballot that it was given to.
     pub ballot: Ballot,
     /// The fencing token.
@@ -523,7 +535,7 @@ pub struct Note {
     /// Machine-readable kind, for metrics.
     pub kind: NoteKind,
     /// The sentence.
-    pub text: String,
+    pub text: Arc<str>,
 }
 
 /// Why the elector decides nothing.

@@ -1,8 +1,8 @@
 //! What entitles a member to lead: the only path from the recipe to the leader's side.
 
-use super::{
-    core::Core, elector::succession::may_succeed, io::Nomination, own::OwnZnode, recipe::Recipe, znode::Known,
-};
+use std::sync::Arc;
+
+use super::{core::Core, elector::succession::may_succeed, io::Nomination, recipe::Recipe, znode::Known};
 use crate::{
     ids::Ballot,
     record::{Cause, Elected, Given},
@@ -11,7 +11,8 @@ use crate::{
 /// Why this member may lead.
 #[derive(Clone, Debug, Hash)]
 pub(in crate::engine) struct Mandate {
-    pub(in crate::engine) nomination: Nomination,
+    /// The application has it as well.
+    pub(in crate::engine) nomination: Arc<Nomination>,
     pub(in crate::engine) ballot: Ballot,
     pub(in crate::engine) by: By,
 }
@@ -33,7 +34,7 @@ pub(in crate::engine) enum By {
 impl Mandate {
     /// The mandate that the decision gives for `slot`.
     pub(in crate::engine) fn decided(elected: &Elected, slot: usize, ballot: Ballot) -> Option<Self> {
-        Some(Self { nomination: nomination(elected, slot)?, ballot, by: By::Decision })
+        Some(Self { nomination: nomination(elected, slot)?.into(), ballot, by: By::Decision })
     }
 
     /// The mandate to follow the member that is named for `slot`, and that has vanished.
@@ -47,7 +48,7 @@ impl Mandate {
             previous: Some(gone.as_previous()),
         };
         let by = By::Succession { term: elected.term_of(slot), gone: gone.ballot.clone() };
-        Some(Self { nomination, ballot, by })
+        Some(Self { nomination: nomination.into(), ballot, by })
     }
 
     /// Whether the decision that names this member is written with the leader znode.
@@ -90,7 +91,7 @@ impl Core {
     }
 
     fn refuses_all(&self) -> bool {
-        self.own.leaving.is_asked() || self.own.wishes.withdrawn.is_some()
+        self.own.leaving.is_asked() || self.own.wishes().withdrawn.is_some()
     }
 
     /// The mandate that this decision gives for `slot`, unless it is one that this member gave up.
@@ -124,7 +125,7 @@ impl Core {
     /// Whether what is known still supports this mandate, or why it does not.
     pub(in crate::engine) fn carries(&self, mandate: &Mandate) -> Result<(), String> {
         if let By::Contest = mandate.by {
-            let own = self.own.seat.own.as_ref().map(OwnZnode::term);
+            let own = self.own.seat.own.as_ref().map(|own| own.term());
             return match self.own.ill_health() {
                 Some(why) => Err(why),
                 None if own == Some(mandate.nomination.term) => Ok(()),

@@ -161,11 +161,11 @@ impl Engine {
             Event::Done { op, outcome } => self.done(op, &outcome),
             Event::App(event) => self.leader.app(core, event),
             Event::Health(health) => core.own.health = health.bounded(),
-            Event::SiteHealth(health) => core.own.site_health = health.map(Health::bounded),
-            Event::RoundTrips(round_trips) => core.own.round_trips = round_trips,
-            Event::Measured(measured) => core.own.measured = measured,
+            Event::SiteHealth(health) => core.own.reports_mut().site_health = health.map(Health::bounded),
+            Event::RoundTrips(round_trips) => core.own.reports_mut().round_trips = round_trips,
+            Event::Measured(measured) => core.own.reports_mut().measured = measured,
             Event::Probed { unanswered } => {
-                core.own.reach.told(&unanswered, &core.config.policy, core.now);
+                core.own.reports_mut().reach.told(&unanswered, &core.config.policy, core.now);
             }
             Event::Wish(wish) => self.leader.wish(core, wish),
             Event::Leave { hand_over } => core.leave(hand_over),
@@ -337,12 +337,12 @@ impl Engine {
     }
 
     /// What is being done, or why nothing is, in words.
-    pub fn sentence(&self) -> &str {
+    pub fn sentence(&self) -> &Arc<str> {
         &self.core.out.sentence
     }
 
     /// Why this member, as the elector, decides nothing now.
-    pub fn skipped(&self) -> Option<&Skipped> {
+    pub fn skipped(&self) -> Option<&Arc<Skipped>> {
         self.core.out.skipped.as_ref()
     }
 
@@ -378,7 +378,7 @@ impl Engine {
     /// Whether this znode contains who leads: the decision, or a leader znode.
     pub fn reports_leaders(&self, watched: &Watched) -> bool {
         let paths = &self.core.config.paths;
-        matches!(watched, Watched::Node(path) if *path == paths.elected() || paths.slot_of(path).is_some())
+        matches!(watched, Watched::Node(path) if **path == *paths.elected() || paths.slot_of(path).is_some())
     }
 
     // ---- what happens, where it concerns several parts ----
@@ -420,7 +420,7 @@ impl Engine {
                 self.leader.saw_leader_znode(core, slot, node);
             }
         } else if path == paths.control() {
-            core.reading.view.control = Known::read(path, node);
+            core.reading.view.electors_mut().control = Known::read(path, node);
         } else if core.record_of_next_leader().as_deref() == Some(path) {
             if let Known::Present(record, _) = Known::<MemberRecord>::read(path, node) {
                 core.saw_next_leader(&record);
@@ -505,8 +505,8 @@ impl Engine {
         if let Course::Elector(_, Some(_)) = self.course {
             core.reading.view.forget_membership();
             let paths = &core.config.paths;
-            anew.push(Watched::Node(paths.control()));
-            anew.extend([paths.nodes(), paths.requests()].map(Watched::Tree));
+            anew.push(Watched::node(paths.control()));
+            anew.extend([paths.nodes(), paths.requests()].map(Watched::tree));
         }
         if !core.out.watched.iter().any(|watched| anew.contains(watched)) {
             return;
@@ -523,17 +523,18 @@ impl Engine {
         let paths = &core.config.paths;
         let mut watched = self.course.watched(core);
         if core.own.seat.ballot.is_some() {
-            watched.push(Watched::Node(paths.elected()));
-            watched.extend((0..slots).map(|slot| Watched::Node(paths.leader_znode(slot))));
+            watched.push(Watched::node(paths.elected()));
+            watched.extend((0..slots).map(|slot| Watched::node(paths.leader_znode(slot))));
         }
         if core.watches_membership() {
-            watched.push(Watched::Node(paths.control()));
-            watched.push(Watched::Tree(paths.nodes()));
-            watched.push(Watched::Tree(paths.requests()));
+            watched.push(Watched::node(paths.control()));
+            watched.push(Watched::tree(paths.nodes()));
+            watched.push(Watched::tree(paths.requests()));
         }
-        watched.extend(core.record_of_next_leader().map(Watched::Node));
+        watched.extend(core.record_of_next_leader().map(Watched::node));
         if watched != core.out.watched {
-            core.out.watched.clone_from(&watched);
+            // A copy has no room for more.
+            core.out.watched = watched.clone();
             core.out.push(Action::Watch { epoch, set: watched });
         }
     }

@@ -124,6 +124,7 @@ pub(in crate::engine) struct Begun {
 /// One operation.
 #[derive(Clone, Debug, Hash)]
 struct Op {
+    id: OpId,
     pending: Pending,
     /// Which of the watched znodes it reads, and what was known of that znode when the read began.
     reads: Option<(Znode, Meta)>,
@@ -133,7 +134,8 @@ struct Op {
 #[derive(Clone, Debug, Default)]
 pub(in crate::engine) struct Ops {
     next: u64,
-    under_way: BTreeMap<OpId, Op>,
+    /// A few at most. A map would have room for eleven.
+    under_way: Vec<Op>,
     retry: BTreeMap<Part, Time>,
 }
 
@@ -152,25 +154,27 @@ impl Pending {
 
 impl Ops {
     pub(in crate::engine) fn begin(&mut self, pending: Pending, reads: Option<(Znode, Meta)>) -> OpId {
-        let op = OpId(self.next);
+        let id = OpId(self.next);
         self.next += 1;
-        self.under_way.insert(op, Op { pending, reads });
-        op
+        self.under_way.reserve_exact(1);
+        self.under_way.push(Op { id, pending, reads });
+        id
     }
 
     /// The operation has ended: returns its purpose, and what it read.
     pub(in crate::engine) fn end(&mut self, op: OpId) -> Option<(Pending, Option<(Znode, Meta)>)> {
-        let ended = self.under_way.remove(&op);
+        let at = self.under_way.iter().position(|known| known.id == op)?;
+        let Op { pending, reads, .. } = self.under_way.remove(at);
         if self.under_way.is_empty() {
-            // An idle election holds no memory for it; an empty map keeps room for eleven.
-            self.under_way = BTreeMap::new();
+            // An idle election holds no memory for it.
+            self.under_way = Vec::new();
         }
-        ended.map(|op| (op.pending, op.reads))
+        Some((pending, reads))
     }
 
     /// The session is over, with all its operations.
     pub(in crate::engine) fn clear(&mut self) {
-        self.under_way.clear();
+        self.under_way = Vec::new();
         self.retry.clear();
     }
 
@@ -183,11 +187,11 @@ impl Ops {
 
     /// Whether this part waits for an outcome.
     pub(in crate::engine) fn is_busy(&self, part: Part) -> bool {
-        self.under_way.values().any(|op| op.pending.part() == Some(part))
+        self.under_way.iter().any(|op| op.pending.part() == Some(part))
     }
 
     pub(in crate::engine) fn has(&self, pending: &Pending) -> bool {
-        self.under_way.values().any(|op| op.pending == *pending)
+        self.under_way.iter().any(|op| op.pending == *pending)
     }
 
     pub(in crate::engine) fn leader_has(&self, op: LeaderOp) -> bool {
@@ -196,7 +200,7 @@ impl Ops {
 
     /// Whether an operation that is under way reads this znode.
     pub(in crate::engine) fn reads(&self, znode: Znode) -> bool {
-        self.under_way.values().any(|op| op.reads.is_some_and(|(read, _)| read == znode))
+        self.under_way.iter().any(|op| op.reads.is_some_and(|(read, _)| read == znode))
     }
 
     /// The outcome of this operation is not needed any more.
@@ -206,7 +210,7 @@ impl Ops {
 
     /// No operation of this part is needed any more.
     pub(in crate::engine) fn give_up_all(&mut self, part: Part) {
-        for op in self.under_way.values_mut().filter(|op| op.pending.part() == Some(part)) {
+        for op in self.under_way.iter_mut().filter(|op| op.pending.part() == Some(part)) {
             op.pending = Pending::GivenUp;
         }
         self.retry.remove(&part);
@@ -214,7 +218,7 @@ impl Ops {
 
     /// Reads that are under way do not apply to the present znodes.
     pub(in crate::engine) fn forget_reads(&mut self) {
-        for op in self.under_way.values_mut() {
+        for op in self.under_way.iter_mut() {
             op.reads = None;
             if let Pending::Reread(_) = op.pending {
                 op.pending = Pending::GivenUp;
@@ -224,7 +228,7 @@ impl Ops {
 
     /// Transfers the outcome of operations from one purpose to another.
     pub(in crate::engine) fn replace(&mut self, from: &Pending, to: &Pending) {
-        for op in self.under_way.values_mut().filter(|op| op.pending == *from) {
+        for op in self.under_way.iter_mut().filter(|op| op.pending == *from) {
             op.pending.clone_from(to);
         }
     }

@@ -1,7 +1,10 @@
 //! What this member reports about itself and its own wishes, its position in the election, and its work as a leader:
 //! the state that more than one part of the engine uses.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -19,36 +22,69 @@ use crate::{
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Own {
     pub(super) health: Health,
+    /// There once it has reported or wished anything.
+    reports: Option<Box<Reports>>,
+    pub(super) joined_ms: u64,
+    /// Seldom there, so on the heap.
+    pub(super) gave_up: Option<Box<GaveUp>>,
+    pub(super) leaving: Leaving,
+    pub(super) seat: Seat,
+    pub(super) duty: Duty,
+}
+
+/// What this member has reported, apart from its health, and its wishes.
+#[derive(Clone, Debug, Default, Hash)]
+pub(super) struct Reports {
     pub(super) site_health: Option<Health>,
     pub(super) measured: BTreeMap<String, String>,
     pub(super) round_trips: RoundTrips,
     pub(super) reach: Reach,
-    pub(super) joined_ms: u64,
-    /// Seldom there, so on the heap.
-    pub(super) gave_up: Option<Box<GaveUp>>,
-    pub(super) wishes: Wishes,
-    pub(super) leaving: Leaving,
     /// The latest term for which this member has prepared while the leader before continued its work.
     pub(super) prepared_for: Option<u64>,
-    pub(super) seat: Seat,
-    pub(super) duty: Duty,
+    wishes: Wishes,
 }
+
+static NO_REPORTS: Reports = Reports {
+    site_health: None,
+    measured: BTreeMap::new(),
+    round_trips: RoundTrips::NONE,
+    reach: Reach { failing: BTreeMap::new(), lost: BTreeSet::new() },
+    prepared_for: None,
+    wishes: Wishes { withdrawn: None, holds: None, deadline: None },
+};
 
 impl Own {
     pub(super) fn new(health: Health, joined_ms: u64) -> Self {
         Self {
             health,
-            site_health: None,
-            measured: BTreeMap::new(),
-            round_trips: RoundTrips::default(),
-            reach: Reach::default(),
+            reports: None,
             joined_ms,
             gave_up: None,
-            wishes: Wishes::default(),
             leaving: Leaving::No,
-            prepared_for: None,
             seat: Seat::default(),
             duty: Duty::default(),
+        }
+    }
+
+    pub(super) fn reports(&self) -> &Reports {
+        self.reports.as_deref().unwrap_or(&NO_REPORTS)
+    }
+
+    pub(super) fn reports_mut(&mut self) -> &mut Reports {
+        self.reports.get_or_insert_default()
+    }
+
+    pub(super) fn wishes(&self) -> &Wishes {
+        &self.reports().wishes
+    }
+
+    pub(super) fn wishes_mut(&mut self) -> &mut Wishes {
+        &mut self.reports_mut().wishes
+    }
+
+    pub(super) fn leadership_ended(&mut self) {
+        if let Some(reports) = &mut self.reports {
+            reports.wishes.deadline = None;
         }
     }
 
@@ -57,7 +93,7 @@ impl Own {
         match &self.health {
             Health::Unhealthy { reason } => Some(format!("it is not healthy: {reason}")),
             Health::Healthy | Health::Unchecked | Health::Unknown => {
-                self.wishes.withdrawn.as_ref().map(|why| format!("it has withdrawn: {why}"))
+                self.wishes().withdrawn.as_ref().map(|why| format!("it has withdrawn: {why}"))
             }
         }
     }
@@ -86,7 +122,7 @@ pub(super) struct Seat {
     /// The own ballot and record are being deleted with the leader znode, because this member leaves.
     pub(super) is_clearing: bool,
     /// Contest: the own znode.
-    pub(super) own: Option<OwnZnode>,
+    pub(super) own: Option<Box<OwnZnode>>,
     /// Queue: whether the queue must be read before this member leads, to check that its znode is still the first.
     pub(super) ranks_again: bool,
 }
@@ -94,13 +130,20 @@ pub(super) struct Seat {
 /// The own znode in a contest, which becomes the leader znode.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct OwnZnode {
-    pub(super) path: String,
+    pub(super) path: Arc<str>,
     pub(super) node: Node,
     /// Single: the number of the creation that made it.
     pub(super) count: Option<i32>,
+    /// The name of this member's incarnation, once it is a candidate with it.
+    #[serde(skip)]
+    pub(super) ballot: Option<Ballot>,
 }
 
 impl OwnZnode {
+    pub(super) fn new(path: impl Into<Arc<str>>, node: Node, count: Option<i32>) -> Box<Self> {
+        Box::new(Self { path: path.into(), node, count, ballot: None })
+    }
+
     /// The last part of its path.
     pub(super) fn name(&self) -> &str {
         self.path.rsplit('/').next().unwrap_or_default()
@@ -174,10 +217,6 @@ impl Wishes {
     /// The earlier one of `until` and the deadline.
     pub(super) fn until(&self, until: Time) -> Time {
         self.deadline.as_ref().map_or(until, |deadline| until.min(deadline.0))
-    }
-
-    pub(super) fn leadership_ended(&mut self) {
-        self.deadline = None;
     }
 }
 

@@ -80,10 +80,11 @@ impl Engine {
     /// If it is not at rest.
     pub fn resumption(&self) -> Result<Resumption, Unrest> {
         let (core, own) = (&self.core, &self.core.own);
+        let reports = own.reports();
         let Some(session) = core.session.as_ref().filter(|_| core.session_is_active()) else {
             return Err(Unrest::Now("its session is not active"));
         };
-        if core.ended || own.leaving != Leaving::No || own.wishes.deadline.is_some() {
+        if core.ended || own.leaving != Leaving::No || own.wishes().deadline.is_some() {
             return Err(Unrest::Now("this member is leaving or resigning"));
         }
         let Some(standing) = self.course.at_rest(core) else {
@@ -103,12 +104,12 @@ impl Engine {
             standing,
             joined_ms: own.joined_ms,
             health: own.health.clone(),
-            site_health: own.site_health.clone(),
-            measured: own.measured.clone(),
-            round_trips: own.round_trips.clone(),
+            site_health: reports.site_health.clone(),
+            measured: reports.measured.clone(),
+            round_trips: reports.round_trips.clone(),
             gave_up: own.gave_up.as_deref().cloned(),
-            withdrawn: own.wishes.withdrawn.clone(),
-            prepared_for: own.prepared_for,
+            withdrawn: own.wishes().withdrawn.clone(),
+            prepared_for: reports.prepared_for,
             memory,
             leaders: core.out.leaders.iter().map(|leader| leader.as_deref().cloned()).collect(),
             led,
@@ -140,10 +141,12 @@ impl Engine {
             return Err(Unrest::Recipe);
         }
         let own = &mut core.own;
-        (own.joined_ms, own.health, own.site_health) = (from.joined_ms, from.health, from.site_health);
-        (own.measured, own.round_trips) = (from.measured, from.round_trips);
-        (own.gave_up, own.wishes.withdrawn) = (from.gave_up.map(Box::new), from.withdrawn);
-        own.prepared_for = from.prepared_for;
+        (own.joined_ms, own.health) = (from.joined_ms, from.health);
+        own.gave_up = from.gave_up.map(Box::new);
+        own.wishes_mut().withdrawn = from.withdrawn;
+        let reports = own.reports_mut();
+        (reports.site_health, reports.prepared_for) = (from.site_health, from.prepared_for);
+        (reports.measured, reports.round_trips) = (from.measured, from.round_trips);
         core.reading.memory = from.memory;
         core.out.leaders = from.leaders.into_iter().map(|leader| leader.map(Arc::new)).collect();
         let grant = from.led.map(|led| leader.resume(core, led, epoch));

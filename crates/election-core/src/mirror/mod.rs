@@ -206,7 +206,7 @@ impl Mirror {
     pub fn begins(&mut self, op: OpId, write: Write) {
         let path = &write.path;
         let alone =
-            self.wants.iter().any(|want| matches!(&want.watched, Watched::Node(node) if node == path));
+            self.wants.iter().any(|want| matches!(&want.watched, Watched::Node(node) if **node == **path));
         // The elector's view of members and requests contains times, which the outcome of a write does not have.
         let in_tree = parent(path).is_some_and(|parent| has_tree(&self.wants, parent));
         let read = Read::Node(path.clone());
@@ -270,8 +270,8 @@ impl Mirror {
         let is_read = |watched: &Watched| match watched {
             Watched::Node(_) => !unread.contains(&read_of(watched)),
             Watched::Tree(tree) => !unread.iter().any(|read| match read {
-                Read::Names(parent) => parent == tree,
-                Read::Node(path) => parent(path) == Some(tree.as_str()),
+                Read::Names(parent) => **parent == **tree,
+                Read::Node(path) => parent(path) == Some(tree),
             }),
         };
         let want = self.wants.iter_mut().find(|want| want.news && is_read(&want.watched))?;
@@ -284,21 +284,21 @@ impl Mirror {
                     // Its data is not needed again: it is read before the next result.
                     false => Node { data: std::mem::take(&mut node.data), ..node.clone() },
                 });
-                Event::Seen { epoch, path, node }
+                Event::Seen { epoch, path: path.as_ref().into(), node }
             }
             Watched::Tree(parent) => {
                 let name = |path: &str| path[parent.len() + 1..].to_owned();
                 let nodes = self.nodes.children(&parent).map(|(path, node)| (name(path), node.clone()));
-                Event::SeenTree { epoch, nodes: nodes.collect(), parent }
+                Event::SeenTree { epoch, nodes: nodes.collect(), parent: parent.as_ref().into() }
             }
         })
     }
 }
 
 fn read_of(watched: &Watched) -> Read {
-    match watched.clone() {
-        Watched::Node(path) => Read::Node(path),
-        Watched::Tree(parent) => Read::Names(parent),
+    match watched {
+        Watched::Node(path) => Read::Node(path.as_ref().into()),
+        Watched::Tree(parent) => Read::Names(parent.as_ref().into()),
     }
 }
 
@@ -308,8 +308,8 @@ fn parent(path: &str) -> Option<&str> {
 
 fn is_part_of(path: &str, watched: &Watched) -> bool {
     match watched {
-        Watched::Node(node) => node == path,
-        Watched::Tree(tree) => parent(path) == Some(tree.as_str()),
+        Watched::Node(node) => **node == *path,
+        Watched::Tree(tree) => parent(path) == Some(tree),
     }
 }
 
@@ -318,5 +318,5 @@ fn includes(wants: &[Want], path: &str) -> bool {
 }
 
 fn has_tree(wants: &[Want], parent: &str) -> bool {
-    wants.iter().any(|want| matches!(&want.watched, Watched::Tree(tree) if tree == parent))
+    wants.iter().any(|want| matches!(&want.watched, Watched::Tree(tree) if **tree == *parent))
 }

@@ -9,8 +9,8 @@ const PATHS: [&str; 6] = ["/b/elected", "/b/leader", "/b/nodes/a", "/b/nodes/b",
 
 fn wants() -> Vec<Watched> {
     // One of the children by itself as well, and one znode is of no interest.
-    let nodes = ["/b/elected", "/b/leader", "/b/nodes/a"].map(|path| Watched::Node(path.to_owned()));
-    nodes.into_iter().chain([Watched::Tree(TREE.to_owned())]).collect()
+    let nodes = ["/b/elected", "/b/leader", "/b/nodes/a"].map(Watched::node);
+    nodes.into_iter().chain([Watched::tree(TREE)]).collect()
 }
 
 fn armed() -> Mirror {
@@ -134,11 +134,11 @@ fn take(mirror: &mut Mirror, taken: &mut Taken) {
         match event {
             Event::Seen { path, node, .. } => {
                 let nodes = node.map(|node| (path.clone(), node)).into_iter().collect();
-                taken.insert(Watched::Node(path), nodes);
+                taken.insert(Watched::node(path), nodes);
             }
             Event::SeenTree { parent, nodes, .. } => {
                 let nodes = nodes.into_iter().map(|(name, node)| (format!("{parent}/{name}"), node));
-                taken.insert(Watched::Tree(parent.clone()), nodes.collect());
+                taken.insert(Watched::tree(parent.as_str()), nodes.collect());
             }
             other => panic!("{other:?}"),
         }
@@ -273,7 +273,7 @@ fn an_own_write_needs_no_read_whether_its_change_or_its_outcome_is_noted_first()
             server.deliver(&mut mirror, 2);
             assert_eq!(mirror.to_read(), None);
             let taken = settled(&mut mirror, &mut server);
-            let watched = Watched::Node("/b/leader".to_owned());
+            let watched = Watched::node("/b/leader");
             assert_eq!(taken, Taken::from([(watched.clone(), server.shows(&watched))]));
         }
         // The next change is another's.

@@ -5,13 +5,13 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use zk_session::{BootTime, sleep_until};
+use tokio::time::{Instant, Sleep, sleep};
+use zk_session::BootTime;
 
-type Sleep = Pin<Box<dyn Future<Output = ()> + Send>>;
-
-/// A timer that exists while there is a time to wait for.
+/// A timer that exists while there is a time to wait for. It waits as [`zk_session::sleep_until`] does, and is set again
+/// where that would be made again: a lease moves on with each heartbeat.
 #[derive(Default)]
-pub(super) struct Clock(Option<(BootTime, Sleep)>);
+pub(super) struct Clock(Option<(BootTime, Pin<Box<Sleep>>)>);
 
 impl Clock {
     /// Whether that time has come. The task is woken then, unless it asks for another time meanwhile.
@@ -20,13 +20,23 @@ impl Clock {
             self.0 = None;
             return Poll::Pending;
         };
-        if self.0.as_ref().is_none_or(|(known, _)| *known != at) {
-            self.0 = Some((at, Box::pin(sleep_until(at))));
+        loop {
+            if let Some((known, timer)) = &mut self.0
+                && *known == at
+            {
+                ready!(timer.as_mut().poll(cx));
+            }
+            let Some(nap) = at.next_nap() else {
+                self.0 = None;
+                return Poll::Ready(());
+            };
+            match &mut self.0 {
+                Some((known, timer)) => {
+                    *known = at;
+                    timer.as_mut().reset(Instant::now() + nap);
+                }
+                None => self.0 = Some((at, Box::pin(sleep(nap)))),
+            }
         }
-        if let Some((_, sleep)) = &mut self.0 {
-            ready!(sleep.as_mut().poll(cx));
-        }
-        self.0 = None;
-        Poll::Ready(())
     }
 }

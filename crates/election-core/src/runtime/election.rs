@@ -23,6 +23,7 @@ use super::{
 use crate::{
     engine::{Engine, Event, Resumption, Unrest, Wish},
     ids::{Ballot, MemberId},
+    paths::Paths,
     record::{Health, RoundTrips},
 };
 
@@ -123,7 +124,7 @@ pub struct Election {
 }
 
 struct Handle {
-    name: String,
+    paths: Paths,
     events: Events,
     status: Arc<Lazy<ElectionStatus>>,
     holds: Mutex<Holds>,
@@ -131,21 +132,21 @@ struct Handle {
 
 /// Reports how a member's part has ended once it is dropped, also by a panic.
 pub(super) struct End {
-    reason: Ended,
     events: Events,
     status: Arc<Lazy<ElectionStatus>>,
 }
 
 impl End {
-    pub(super) fn report(mut self, reason: Ended) {
-        self.reason = reason;
+    pub(super) fn report(&self, reason: Ended) {
+        self.status.end();
+        self.events.end(reason);
     }
 }
 
 impl Drop for End {
     fn drop(&mut self) {
-        self.status.end();
-        self.events.end(self.reason.clone());
+        // The first reason counts.
+        self.report(Ended::EnginePanicked);
     }
 }
 
@@ -169,8 +170,8 @@ impl Election {
     /// first session if no member can lead on it: [`Ended::NoLease`], [`Ended::StopBudgetTooLong`]. Must be called in a
     /// tokio runtime, on which the election runs.
     pub fn join<H: Handler>(session: Session, config: ElectionConfig, handler: H) -> Self {
-        let name = config.paths().name().to_owned();
-        Self::run(name, (Engine::new(config.into_engine(), now()), Joining::Anew), session, handler)
+        let paths = config.paths().clone();
+        Self::run(paths, (Engine::new(config.into_engine(), now()), Joining::Anew), session, handler)
     }
 
     /// Continues as a member that another process on this machine has handed over, on its session, which was
@@ -192,24 +193,23 @@ impl Election {
         from: Resumption,
         handler: H,
     ) -> Result<Self, Unrest> {
-        let name = config.paths().name().to_owned();
+        let paths = config.paths().clone();
         let (engine, grant) = Engine::resume(config.into_engine(), from, pin.epoch().0, now())?;
-        Ok(Self::run(name, (engine, Joining::Again(pin, grant)), session, handler))
+        Ok(Self::run(paths, (engine, Joining::Again(pin, grant)), session, handler))
     }
 
-    fn run<H: Handler>(name: String, begins: (Engine, Joining), session: Session, handler: H) -> Self {
+    fn run<H: Handler>(paths: Paths, begins: (Engine, Joining), session: Session, handler: H) -> Self {
         let (events, inbox) = Events::channel();
         let status = Arc::new(Lazy::new(ElectionStatus::of(&begins.0)));
         let runner = Runner::new(begins, session, handler, events.clone(), inbox, Arc::clone(&status));
-        let end = End { reason: Ended::EnginePanicked, events: events.clone(), status: Arc::clone(&status) };
-        // On the heap: an allocator wastes room around large tasks.
-        tokio::spawn(Box::pin(Running::new(runner, end)));
-        Self { handle: Arc::new(Handle { name, events, status, holds: Mutex::default() }) }
+        let end = End { events: events.clone(), status: Arc::clone(&status) };
+        tokio::spawn(Running::new(runner, end));
+        Self { handle: Arc::new(Handle { paths, events, status, holds: Mutex::default() }) }
     }
 
     /// The election's name.
     pub fn name(&self) -> &str {
-        &self.handle.name
+        self.handle.paths.name()
     }
 
     /// What this member is doing, and its changes.
@@ -450,12 +450,12 @@ impl Drop for SwitchoverBlock {
 
 impl fmt::Debug for Handle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Handle").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("Handle").field("name", &self.paths.name()).finish_non_exhaustive()
     }
 }
 
 impl fmt::Debug for Election {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Election").field("name", &self.handle.name).finish_non_exhaustive()
+        f.debug_struct("Election").field("name", &self.name()).finish_non_exhaustive()
     }
 }

@@ -22,7 +22,8 @@ pub(super) struct Inbox(Arc<Mailbox>);
 #[derive(Debug, Default)]
 struct Mailbox {
     mail: Mutex<Mail>,
-    ended: OnceLock<Ended>,
+    /// On the heap: an election that runs needs no room for it.
+    ended: OnceLock<Box<Ended>>,
     has_ended: Notify,
 }
 
@@ -141,7 +142,7 @@ impl Events {
 
     /// The runner has ended. The first reason counts.
     pub(super) fn end(&self, reason: Ended) {
-        let _ = self.0.ended.set(reason);
+        let _ = self.0.ended.set(Box::new(reason));
         self.0.has_ended.notify_waiters();
     }
 
@@ -150,7 +151,7 @@ impl Events {
         loop {
             let notified = self.0.has_ended.notified();
             if let Some(reason) = self.0.ended.get() {
-                return reason.clone();
+                return Ended::clone(reason);
             }
             notified.await;
         }

@@ -146,7 +146,7 @@ pub struct Leadership {
 /// What a leadership consists of, for the application and for the election.
 #[derive(Debug)]
 pub(super) struct Terms {
-    pub(super) nomination: Nomination,
+    pub(super) nomination: Arc<Nomination>,
     pub(super) fencing_token: u64,
     pub(super) work_until: Lazy<BootTime>,
     pub(super) suspended: Lazy<bool>,

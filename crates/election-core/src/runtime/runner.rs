@@ -55,16 +55,23 @@ pub(super) struct Runner<H> {
     pin: Option<SessionPin>,
     paused: bool,
     lease: Option<(LeaseKeeper, watch::Receiver<Option<Lease>>)>,
-    leave_by: Option<BootTime>,
-    leaving: bool,
-    /// Why it leaves, if the caller did not ask for it.
-    refusal: Option<Ended>,
     /// It has taken part on a session.
     fitted: bool,
     /// Its status was looked at: what has changed is read, although it is passive.
     looked: bool,
     /// Another process is about to continue; closed if it does not.
     held: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    /// There once it leaves, or ends.
+    ending: Option<Box<Ending>>,
+}
+
+/// How a member's part ends.
+#[derive(Default)]
+struct Ending {
+    leaving: bool,
+    leave_by: Option<BootTime>,
+    /// Why it leaves, if the caller did not ask for it.
+    refusal: Option<Ended>,
     end: Option<Ended>,
 }
 
@@ -112,7 +119,7 @@ impl<H: Handler> Runner<H> {
             }
         };
         Self {
-            watches: Watches::new(session.clone()),
+            watches: Watches::default(),
             states: subscribe(&session),
             wakeup: session.wakeup(),
             clock: Clock::default(),
@@ -128,13 +135,10 @@ impl<H: Handler> Runner<H> {
             paused: pin.is_some(),
             pin,
             lease: None,
-            leave_by: None,
-            leaving: false,
-            refusal: None,
             fitted,
             looked: false,
             held: None,
-            end: None,
+            ending: None,
         }
     }
 
@@ -148,7 +152,7 @@ impl<H: Handler> Runner<H> {
                 self.held = None;
             }
             self.settle();
-            if let Some(end) = self.end.take() {
+            if let Some(end) = self.ending.as_mut().and_then(|ending| ending.end.take()) {
                 self.leave_behind();
                 return Poll::Ready(end);
             }
@@ -194,7 +198,8 @@ impl<H: Handler> Runner<H> {
         if self.lease.as_ref().is_some_and(|(_, lease)| lease.has_changed().unwrap_or(false)) {
             return Poll::Ready(Woken::Lease);
         }
-        let wakeup = [self.engine.wakeup().map(to_boot), self.leave_by].into_iter().flatten().min();
+        let leave_by = self.ending.as_ref().and_then(|ending| ending.leave_by);
+        let wakeup = [self.engine.wakeup().map(to_boot), leave_by].into_iter().flatten().min();
         if self.clock.poll(cx, wakeup).is_ready() {
             return Poll::Ready(Woken::Clock);
         }
@@ -230,7 +235,7 @@ impl<H: Handler> Runner<H> {
             }
             Message::Panicked(call) => {
                 tracing::error!(election = self.engine.name(), call, "the application panicked");
-                self.end = Some(Ended::HandlerPanicked { call });
+                self.end(Ended::HandlerPanicked { call });
             }
             // A caller that has stopped waiting needs no answer.
             Message::Ping(answer) => drop(answer.send(())),
@@ -251,7 +256,7 @@ impl<H: Handler> Runner<H> {
     /// Handles what has come meanwhile.
     fn receive_more(&mut self) {
         for _ in 0..BATCH {
-            if self.end.is_some() || self.held.is_some() {
+            if self.has_ended() || self.held.is_some() {
                 return;
             }
             match self.inbox.try_receive() {
@@ -263,7 +268,7 @@ impl<H: Handler> Runner<H> {
 
     fn handle(&mut self, event: Event) {
         match &event {
-            Event::Leave { .. } => self.leaving = true,
+            Event::Leave { .. } => self.ending.get_or_insert_default().leaving = true,
             Event::App(AppEvent::Stopped) => self.work.stopped(),
             Event::Done { op, outcome } => self.watches.ended(*op, outcome),
             _ => {}
@@ -285,7 +290,7 @@ impl<H: Handler> Runner<H> {
             self.session_over();
             // Work that is still running is stopped first. Its lease ends soon.
             if self.engine.is_clear() {
-                self.end.get_or_insert(Ended::SessionClosed);
+                self.end(Ended::SessionClosed);
             }
             return;
         }
@@ -321,7 +326,7 @@ impl<H: Handler> Runner<H> {
         let incarnation = pin.incarnation().clone();
         if let Err(refusal) = self.fits(&incarnation) {
             tracing::error!(election = self.engine.name(), %refusal, "leaving the election");
-            self.refusal = Some(refusal);
+            self.ending.get_or_insert_default().refusal = Some(refusal);
             return self.handle(Event::Leave { hand_over: false });
         }
         if !self.turn.take(incarnation.session_id()) {
@@ -381,14 +386,17 @@ impl<H: Handler> Runner<H> {
         {
             self.turn.pass_on();
         }
-        if self.leaving && self.engine.is_clear() {
-            let by = *self.leave_by.get_or_insert_with(|| BootTime::now() + FAREWELL);
+        if let Some(ending) = &mut self.ending
+            && ending.leaving
+            && self.engine.is_clear()
+        {
+            let by = *ending.leave_by.get_or_insert_with(|| BootTime::now() + FAREWELL);
             if BootTime::now() >= by {
-                self.end.get_or_insert(self.farewell());
+                self.leave();
             }
         }
         if self.engine.is_clear() && matches!(*self.states.borrow(), SessionState::Closed) {
-            self.end.get_or_insert(Ended::SessionClosed);
+            self.end(Ended::SessionClosed);
         }
         let status = ElectionStatus::of(&self.engine);
         if self.status.with(|known| *known != status) {
@@ -396,8 +404,20 @@ impl<H: Handler> Runner<H> {
         }
     }
 
-    fn farewell(&self) -> Ended {
-        self.refusal.clone().unwrap_or(Ended::Left)
+    /// It has left.
+    fn leave(&mut self) {
+        let ending = self.ending.get_or_insert_default();
+        let refusal = ending.refusal.clone();
+        ending.end.get_or_insert(refusal.unwrap_or(Ended::Left));
+    }
+
+    /// Its part has ended. The first reason counts.
+    fn end(&mut self, how: Ended) {
+        self.ending.get_or_insert_default().end.get_or_insert(how);
+    }
+
+    fn has_ended(&self) -> bool {
+        self.ending.as_ref().is_some_and(|ending| ending.end.is_some())
     }
 
     // ---- actions ----
@@ -407,9 +427,14 @@ impl<H: Handler> Runner<H> {
             Action::Perform { op, epoch, request } => self.perform(op, epoch, request),
             Action::Watch { epoch, set } => {
                 let engine = &self.engine;
-                self.watches.set(epoch, &set, engine.base(), engine.looks_for_its_seat(), |watched| {
-                    engine.reports_leaders(watched)
-                });
+                self.watches.set(
+                    &self.session,
+                    epoch,
+                    &set,
+                    engine.base(),
+                    engine.looks_for_its_seat(),
+                    |watched| engine.reports_leaders(watched),
+                );
             }
             Action::KeepLease(true) => {
                 let keeper = self.session.keep_lease();
@@ -426,9 +451,9 @@ impl<H: Handler> Runner<H> {
             Action::Stop(reason) => self.work.stop(reason),
             Action::LeaderChanged(slot, leader) => self.work.leader_changed(slot, leader),
             Action::Note(note) => self.note(&note),
-            Action::End(EndReason::Left) => self.end = Some(self.farewell()),
+            Action::End(EndReason::Left) => self.leave(),
             Action::End(EndReason::DuplicateMember { member, path }) => {
-                self.end = Some(Ended::DuplicateMember { member, path });
+                self.end(Ended::DuplicateMember { member, path });
             }
         }
     }
@@ -474,7 +499,7 @@ fn subscribe(session: &Session) -> watch::Receiver<SessionState> {
     states
 }
 
-/// A runner, and what reports its end.
+/// A runner, and what reports its end. The runner is on the heap: an allocator wastes room around large tasks.
 pub(super) struct Running<H> {
     runner: Option<Box<Runner<H>>>,
     end: Option<End>,

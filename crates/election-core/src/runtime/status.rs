@@ -37,9 +37,9 @@ pub struct ElectionStatus {
     /// Whether this member is fit to lead, by its latest report.
     pub health: Health,
     /// The present step, or why there is none, as text.
-    pub note: String,
+    pub note: Arc<str>,
     /// Why this member, as the elector, does not decide.
-    pub skipped: Option<Skipped>,
+    pub skipped: Option<Arc<Skipped>>,
 }
 
 impl ElectionStatus {
@@ -60,7 +60,7 @@ impl ElectionStatus {
             slot,
             work_until: engine.work_until().map(to_boot),
             health: engine.health().clone(),
-            note: engine.sentence().to_owned(),
+            note: Arc::clone(engine.sentence()),
             skipped: engine.skipped().cloned(),
         }
     }

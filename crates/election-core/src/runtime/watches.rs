@@ -2,6 +2,7 @@
 
 use std::{
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -35,13 +36,15 @@ pub(super) enum Pace {
 ///
 /// The session's watches survive a new session by themselves. They are begun again nevertheless, so that the engine
 /// does not miss a read from before it knew of the new session.
+#[derive(Default)]
 pub(super) struct Watches {
-    session: Session,
     epoch: u64,
     armed: Armed,
 }
 
+#[derive(Default)]
 enum Armed {
+    #[default]
     Nothing,
     /// While the children of any znode are watched.
     Whole(Box<BaseWatch>),
@@ -49,10 +52,6 @@ enum Armed {
 }
 
 impl Watches {
-    pub(super) fn new(session: Session) -> Self {
-        Self { session, epoch: 0, armed: Armed::Nothing }
-    }
-
     /// The next result. Changes of the leaders are read at this pace; those that are pending are read at once as soon as it
     /// is [`Pace::AtOnce`].
     pub(super) fn poll_next(&mut self, cx: &mut Context<'_>, pace: Pace) -> Poll<Event> {
@@ -73,6 +72,7 @@ impl Watches {
     /// would be in vain. `reports_leaders` selects the watches whose reads may be [coalesced](Self::poll_next).
     pub(super) fn set(
         &mut self,
+        session: &Session,
         epoch: u64,
         set: &[Watched],
         base: &str,
@@ -87,7 +87,7 @@ impl Watches {
             if let Armed::Whole(whole) = &mut self.armed {
                 return whole.want(set);
             }
-            let mut whole = BaseWatch::new(self.session.clone(), epoch, base);
+            let mut whole = BaseWatch::new(session.clone(), epoch, base);
             whole.want(set);
             self.armed = Armed::Whole(Box::new(whole));
             return;
@@ -105,7 +105,7 @@ impl Watches {
                     if let Watched::Node(path) = watched
                         && !all.iter().any(|single| single.is_of(watched))
                     {
-                        let watch = self.session.watch_data(path.clone());
+                        let watch = session.watch_data(Arc::clone(path));
                         // Thousands of elections have one or a few.
                         all.reserve_exact(1);
                         all.push(SingleWatch::new(watch, reports_leaders(watched)));
@@ -147,7 +147,7 @@ impl SingleWatch {
     }
 
     fn is_of(&self, watched: &Watched) -> bool {
-        matches!(watched, Watched::Node(path) if path == self.watch.path())
+        matches!(watched, Watched::Node(path) if **path == *self.watch.path())
     }
 
     fn poll_next(&mut self, cx: &mut Context<'_>, pace: Pace) -> Poll<Event> {

@@ -58,7 +58,7 @@ impl<H: Handler> Work<H> {
         }
     }
 
-    pub(super) fn prepare(&mut self, nomination: Nomination) {
+    pub(super) fn prepare(&mut self, nomination: Arc<Nomination>) {
         self.term = nomination.term;
         let handler = Arc::clone(&self.handler);
         self.begin("prepare", async move {

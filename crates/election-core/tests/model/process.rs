@@ -143,8 +143,8 @@ impl Client {
     /// Whether what this watch has read has not reached the engine yet.
     pub(crate) fn is_late(&self, watched: &Watched) -> bool {
         match (&self.late, watched) {
-            (Some(Event::Seen { path, .. }), Watched::Node(node)) => path == node,
-            (Some(Event::SeenTree { parent, .. }), Watched::Tree(tree)) => parent == tree,
+            (Some(Event::Seen { path, .. }), Watched::Node(node)) => **path == **node,
+            (Some(Event::SeenTree { parent, .. }), Watched::Tree(tree)) => **parent == **tree,
             _ => false,
         }
     }

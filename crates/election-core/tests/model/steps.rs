@@ -265,7 +265,7 @@ impl World {
         let tree = client.view.as_ref().unwrap_or(&self.server.tree);
         let stamp = |n: &Node| (n.czxid, n.mzxid);
         match watched {
-            Watched::Node(path) => told.get("").copied() != tree.get(path).map(|n| stamp(n)),
+            Watched::Node(path) => told.get("").copied() != tree.get(&**path).map(|n| stamp(n)),
             Watched::Tree(parent) => !children(tree, parent)
                 .map(|(name, n)| (name, stamp(n)))
                 .eq(told.iter().map(|(name, s)| (name.as_str(), *s))),
@@ -375,13 +375,13 @@ impl World {
         }
         Some(match watched {
             Watched::Node(path) => {
-                let node = view.get(&path).map(|n| (**n).clone());
-                Event::Seen { epoch, path, node }
+                let node = view.get(&*path).map(|n| (**n).clone());
+                Event::Seen { epoch, path: path.to_string(), node }
             }
             Watched::Tree(parent) => {
                 let nodes =
                     children(&view, &parent).map(|(name, n)| (name.to_owned(), (**n).clone())).collect();
-                Event::SeenTree { epoch, parent, nodes }
+                Event::SeenTree { epoch, parent: parent.to_string(), nodes }
             }
         })
     }
@@ -664,7 +664,7 @@ fn can(fault: Fault, member: &Member) -> bool {
 fn read(tree: &Tree, watched: &Watched) -> Told {
     match watched {
         Watched::Node(path) => {
-            tree.get(path).map(|n| (String::new(), (n.czxid, n.mzxid))).into_iter().collect()
+            tree.get(&**path).map(|n| (String::new(), (n.czxid, n.mzxid))).into_iter().collect()
         }
         Watched::Tree(parent) => {
             children(tree, parent).map(|(name, n)| (name.to_owned(), (n.czxid, n.mzxid))).collect()

@@ -54,7 +54,7 @@ pub(super) async fn history(State(worker): State<Arc<Worker>>, Query(which): Que
 pub(super) async fn skipped(worker: &Worker, name: &str, snapshot: &Snapshot) -> Option<Skipped> {
     let own = worker.jobs().iter().find(|job| job.slot.name() == name)?.election.status().now();
     if own.is_elector {
-        return own.skipped;
+        return own.skipped.as_deref().cloned();
     }
     elector::skipped(Some(worker.workers()), name, snapshot).await
 }

@@ -7,7 +7,7 @@ use axum::{
     http::{StatusCode, header},
     response::{IntoResponse, Response},
 };
-use election_core::{Skipped, record::Health};
+use election_core::record::Health;
 use metrics::{counter, gauge};
 use metrics_exporter_prometheus::PrometheusHandle;
 
@@ -105,7 +105,8 @@ fn read_job(job: &Job) -> Shown {
     if let Some(fit) = fit {
         gauge!("dr_healthy", "job" => name()).set(fit);
     }
-    gauge!("dr_held", "job" => name()).set(is(status.skipped.as_ref().is_some_and(Skipped::is_hold)));
+    gauge!("dr_held", "job" => name())
+        .set(is(status.skipped.as_ref().is_some_and(|skipped| skipped.is_hold())));
     gauge!("dr_stopped", "job" => name()).set(is(job.slot.stopped().is_some()));
     gauge!("dr_seconds_since_ready_leader", "job" => name()).set(job.vacancy.lasts().as_secs_f64());
     if here {

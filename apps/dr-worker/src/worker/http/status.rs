@@ -36,9 +36,9 @@ struct JobStatus {
     elector: bool,
     /// Who leads, by slot.
     leaders: Vec<Option<MemberId>>,
-    note: String,
+    note: Arc<str>,
     /// Why this member decides nothing as the elector.
-    skipped: Option<Skipped>,
+    skipped: Option<Arc<Skipped>>,
 }
 
 pub(super) async fn status(State(worker): State<Arc<Worker>>) -> Response {

@@ -105,10 +105,10 @@ impl Core {
 
     /// As far as this member knows: a member that is not the elector knows that there is another one.
     fn expects_no_successor(&self) -> bool {
-        let (true, Some(members)) = (self.own.seat.is_lowest(), &self.reading.view.members) else {
+        let (true, Some(members)) = (self.own.seat.is_lowest(), &self.reading.view.electors().members) else {
             return false;
         };
-        let decides = match &self.reading.view.control {
+        let decides = match &self.reading.view.electors().control {
             Known::Present(control, _) => control.mode == Mode::Auto,
             _ => true,
         };

@@ -34,7 +34,7 @@ impl Core {
     /// The configured attributes, overridden by the measured ones.
     pub(in crate::engine) fn attributes(&self) -> BTreeMap<String, String> {
         let mut all = self.config.member.attributes.clone();
-        all.extend(self.own.measured.clone());
+        all.extend(self.own.reports().measured.clone());
         all
     }
 
@@ -65,7 +65,7 @@ impl Core {
         let (mut called, next) = elected.called(Some(last));
         called.extend(next.into_iter().filter(|_| !apart));
         // A decision that only raises the term, or the base of the tokens, can name a member that is gone.
-        let members = self.reading.view.members.iter().flatten();
+        let members = self.reading.view.electors().members.iter().flatten();
         let lives = |named: &Named| members.clone().any(|member| member.ballot == named.ballot);
         called.retain(|named| self.is_another(named) && lives(named));
         request.calling(&called, &self.config.paths)
@@ -100,12 +100,13 @@ impl Core {
 
     fn has_lost_its_predecessor(&self) -> bool {
         self.config.policy.may_suspect()
-            && self.own.seat.predecessor().is_some_and(|before| self.own.reach.has_lost(before))
+            && self.own.seat.predecessor().is_some_and(|before| self.own.reports().reach.has_lost(before))
     }
 
     /// Whether every member with a lower ballot is a suspect, as far as the membership has been read.
     pub(in crate::engine) fn acts_for_the_elector(&self) -> bool {
-        let (Some(mine), Some(members)) = (&self.own.seat.ballot, &self.reading.view.members) else {
+        let (Some(mine), Some(members)) = (&self.own.seat.ballot, &self.reading.view.electors().members)
+        else {
             return false;
         };
         let mut lower = members.iter().filter(|m| m.ballot < *mine);

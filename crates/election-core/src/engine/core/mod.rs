@@ -50,11 +50,11 @@ pub(in crate::engine) struct Outbox {
     pub(in crate::engine) watched: Vec<Watched>,
     /// The leaders that were reported last, by slot.
     pub(in crate::engine) leaders: Vec<Option<Arc<Current>>>,
-    pub(in crate::engine) last_note: Option<(NoteKind, String)>,
+    pub(in crate::engine) last_note: Option<NoteKind>,
     /// Why this member, as the elector, decides nothing.
-    pub(in crate::engine) skipped: Option<Skipped>,
-    /// What is being done, or why nothing is done.
-    pub(in crate::engine) sentence: String,
+    pub(in crate::engine) skipped: Option<Arc<Skipped>>,
+    /// What is being done, or why nothing is done: the text of the last note.
+    pub(in crate::engine) sentence: Arc<str>,
 }
 
 impl Outbox {
@@ -108,13 +108,10 @@ impl Core {
 
     pub(in crate::engine) fn note(&mut self, level: Level, kind: NoteKind, text: String) {
         let out = &mut self.out;
-        if !matches!(kind, NoteKind::Skipped(_)) {
-            out.sentence.clone_from(&text);
-        }
-        let same = out.last_note.as_ref().is_some_and(|(k, t)| *k == kind && *t == text);
-        if !same {
-            out.last_note = Some((kind, text.clone()));
-            out.push(Action::Note(Note { level, kind, text }));
+        if out.last_note != Some(kind) || *out.sentence != *text {
+            out.last_note = Some(kind);
+            out.sentence = text.into();
+            out.push(Action::Note(Note { level, kind, text: Arc::clone(&out.sentence) }));
         }
     }
 }

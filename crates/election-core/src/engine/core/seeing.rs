@@ -11,7 +11,7 @@ use crate::{
         rules::Rule,
         znode::{Known, Znode},
     },
-    ids::Ballot,
+    ids::{Ballot, share},
     record::{Contender, Current, Elected, MAX_SLOTS, Record, Status, VERSION},
 };
 
@@ -20,13 +20,14 @@ impl Core {
         if !self.watches_membership() {
             return;
         }
+        let electors = self.reading.view.electors_mut();
         if parent == self.config.paths.nodes() {
-            self.reading.view.see_members(parent, nodes);
+            electors.see_members(parent, nodes);
         } else if parent == self.config.paths.requests() {
-            self.reading.view.see_requests(parent, nodes);
+            electors.see_requests(parent, nodes);
         }
-        self.reading.view.count_validity(self.now.time);
-        let troubles: Vec<_> = self.reading.view.unreadable.iter().map(ToString::to_string).collect();
+        electors.count_validity(self.now.time);
+        let troubles: Vec<_> = electors.unreadable.iter().map(ToString::to_string).collect();
         for trouble in troubles {
             self.note(Level::Warn, NoteKind::Trouble, trouble);
         }
@@ -66,7 +67,10 @@ impl Core {
         self.reading.memory.saw_token(known.record().and_then(|current| current.fencing_token));
         self.reading.view.see_leader_znode(slot, known, node);
         self.compare_view(Znode::Leader(slot));
-        self.reading.remember_tenures(self.slots_watched(), self.now.unix_ms);
+        // Without an elector, no decision names a leader.
+        if !self.is_contest() {
+            self.reading.remember_tenures(self.slots_watched(), self.now.unix_ms);
+        }
         self.tell_leader(slot, self.reading.view.leader(slot).shared().cloned());
     }
 
@@ -121,7 +125,7 @@ impl Core {
     /// The znode whose holder leads `slot`.
     pub(in crate::engine) fn leader_znode_path(&self, slot: usize) -> String {
         match (&self.config.recipe, &self.own.seat.own) {
-            (Recipe::Queue(_), Some(own)) => own.path.clone(),
+            (Recipe::Queue(_), Some(own)) => own.path.as_ref().into(),
             // No znode is held then, and the path is not used.
             (Recipe::Queue(format), None) => format.parent(&self.config.paths),
             _ => self.config.paths.leader_znode(slot),
@@ -135,6 +139,10 @@ impl Core {
 
     /// The name of the incarnation that holds a leader znode.
     pub(in crate::engine) fn ballot_at(&self, path: &str, owner: i64) -> Option<Ballot> {
+        let own = self.own.seat.own.as_ref().filter(|own| *own.path == *path && own.node.owner == owner);
+        if let Some(ballot) = own.and_then(|own| own.ballot.as_ref()) {
+            return Some(ballot.clone());
+        }
         match self.config.recipe {
             Recipe::Queue(_) => Ballot::new(path.rsplit('/').next().unwrap_or_default()).ok(),
             _ => Ballot::of_session(owner),
@@ -159,7 +167,9 @@ impl Core {
             };
         }
         match (Contender::decode(path, &node.data), self.ballot_at(path, node.owner)) {
-            (Ok(record), Some(ballot)) => {
+            (Ok(mut record), Some(ballot)) => {
+                share(&mut record.member, &self.config.member.member);
+                share(&mut record.site, &self.config.member.site);
                 Known::Present(Arc::new(record.to_current(ballot, node.czxid)), node.into())
             }
             (Err(error), _) => Known::Unreadable(Box::new(error), node.into()),

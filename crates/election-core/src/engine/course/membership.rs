@@ -5,6 +5,7 @@
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
+    sync::Arc,
     time::Duration,
 };
 
@@ -34,11 +35,11 @@ pub(in crate::engine) struct Membership {
     /// be mistaken for another's.
     drawn: u32,
     /// The record as it is in ZooKeeper, with its version.
-    stands: Option<(Vec<u8>, i32)>,
-    /// The record as it should be, and a fingerprint of its input.
-    encoded: Option<(u64, Vec<u8>)>,
+    stands: Option<(Arc<[u8]>, i32)>,
+    /// The record as it should be, and a fingerprint of its input. As a rule that is the record as it is, and shared.
+    encoded: Option<(u64, Arc<[u8]>)>,
     /// The content of a write of the own record that is under way.
-    written: Option<Vec<u8>>,
+    written: Option<Arc<[u8]>>,
     /// The ballot before the own one has gone: the ballots must be ranked again.
     look_again: bool,
     /// The own record must be read without the watch.
@@ -123,7 +124,12 @@ impl Membership {
         }
         let ballot = core.own.seat.ballot.clone().filter(|_| core.own.seat.is_ranked)?;
         let (record, version) = self.stands.clone()?;
-        Some(Registered { ballot, drawn: self.drawn, record: String::from_utf8(record).ok()?, version })
+        Some(Registered {
+            ballot,
+            drawn: self.drawn,
+            record: str::from_utf8(&record).ok()?.to_owned(),
+            version,
+        })
     }
 
     /// Continues in another process: the ballots are ranked and the record is read when the session is resumed.
@@ -132,7 +138,7 @@ impl Membership {
         Self {
             step: MembershipStep::Rank,
             drawn: from.drawn,
-            stands: Some((from.record.into_bytes(), from.version)),
+            stands: Some((from.record.into_bytes().into(), from.version)),
             registered_as: Some(core.session_id()),
             ..Self::default()
         }
@@ -186,7 +192,7 @@ impl Membership {
         let waits = self.step == MembershipStep::AwaitNode;
         let node = (waits || seat.ballot.is_some()).then(|| core.own_node());
         let ballots = seat.ballot.iter().chain(&seat.before).map(|ballot| paths.ballot(ballot));
-        node.into_iter().chain(ballots).map(Watched::Node).collect()
+        node.into_iter().chain(ballots).map(Watched::node).collect()
     }
 
     // ---- one step at a time ----
@@ -254,7 +260,7 @@ impl Membership {
                 Line::ballots(core).create(self.drawn, core.config.member.member.as_str().into())
             }
             MembershipStep::WriteNode(ballot) => match self.node_data(core, &ballot) {
-                Some(data) => Request::Create { path: core.own_node(), data, ephemeral: true },
+                Some(data) => Request::Create { path: core.own_node(), data: data.to_vec(), ephemeral: true },
                 None => return,
             },
             MembershipStep::Rank => {
@@ -589,17 +595,19 @@ impl Membership {
     fn own_record_seen(&mut self, node: &Node) {
         let older = self.stands.as_ref().is_some_and(|(_, version)| node.version < *version);
         if !older {
-            self.stands = Some((node.data.clone(), node.version));
+            let encoded = self.encoded.as_ref().map(|(_, data)| data).filter(|data| ***data == *node.data);
+            let data = encoded.map_or_else(|| node.data.as_slice().into(), Arc::clone);
+            self.stands = Some((data, node.version));
         }
     }
 
-    fn node_data(&mut self, core: &mut Core, ballot: &Ballot) -> Option<Vec<u8>> {
+    fn node_data(&mut self, core: &mut Core, ballot: &Ballot) -> Option<Arc<[u8]>> {
         let fingerprint = fingerprint(core, ballot);
         if let Some((_, data)) = self.encoded.as_ref().filter(|(of, _)| *of == fingerprint) {
-            return Some(data.clone());
+            return Some(Arc::clone(data));
         }
         let path = core.own_node();
-        let profile = &core.config.member;
+        let (profile, reports) = (&core.config.member, core.own.reports());
         let record = MemberRecord {
             v: VERSION,
             member: profile.member.clone(),
@@ -609,9 +617,9 @@ impl Membership {
             http: profile.http.clone(),
             priority: profile.priority,
             attributes: core.attributes(),
-            measured: core.own.measured.keys().cloned().collect(),
+            measured: reports.measured.keys().cloned().collect(),
             health: core.own.health.clone(),
-            site_health: core.own.site_health.clone(),
+            site_health: reports.site_health.clone(),
             policy: profile.policy.clone(),
             config: profile.overlay.clone(),
             software: profile.software.clone(),
@@ -619,17 +627,18 @@ impl Membership {
             session_timeout_ms: ms(core.granted()),
             joined_ms: core.own.joined_ms,
             gave_up: core.own.gave_up.as_deref().cloned(),
-            withdrawn: core.own.wishes.withdrawn.clone(),
+            withdrawn: core.own.wishes().withdrawn.clone(),
             leaving: core.own.leaving.is_asked(),
-            prepared: core.own.prepared_for,
-            holds: core.own.wishes.holds.clone(),
-            unreached: core.own.reach.published(),
-            round_trips: core.own.round_trips.clone(),
+            prepared: reports.prepared_for,
+            holds: core.own.wishes().holds.clone(),
+            unreached: reports.reach.published(),
+            round_trips: reports.round_trips.clone(),
             remembers: core.remembers(),
         };
         match record.encode(&path) {
             Ok(data) => {
-                self.encoded = Some((fingerprint, data.clone()));
+                let data: Arc<[u8]> = data.into();
+                self.encoded = Some((fingerprint, Arc::clone(&data)));
                 Some(data)
             }
             Err(error) => {
@@ -647,17 +656,16 @@ impl Membership {
         if *stands == data {
             return None;
         }
-        self.written = Some(data.clone());
-        Some(Request::Set { path: core.own_node(), data, version: *version })
+        self.written = Some(Arc::clone(&data));
+        Some(Request::Set { path: core.own_node(), data: data.to_vec(), version: *version })
     }
 }
 
 /// A fingerprint of everything that can change in the own record.
 fn fingerprint(core: &Core, ballot: &Ballot) -> u64 {
     let (own, mut hasher) = (&core.own, DefaultHasher::new());
-    (ballot, core.granted(), &own.measured, &own.health, &own.site_health, own.joined_ms).hash(&mut hasher);
-    (&own.gave_up, &own.wishes, own.leaving, own.prepared_for).hash(&mut hasher);
-    (&own.reach, &own.round_trips, core.remembers()).hash(&mut hasher);
+    (ballot, core.granted(), &own.health, own.reports(), own.joined_ms).hash(&mut hasher);
+    (&own.gave_up, own.leaving, core.remembers()).hash(&mut hasher);
     let profile = &core.config.member;
     (&profile.attributes, profile.priority, &profile.policy, &profile.overlay).hash(&mut hasher);
     hasher.finish()

@@ -145,7 +145,7 @@ impl Course {
             Self::Elector(..) => core.own.seat.before.as_ref().map(|ballot| core.config.paths.ballot(ballot)),
             Self::Contest(contest) => contest.predecessor(),
         };
-        path.map(Watched::Node)
+        path.map(Watched::node)
     }
 
     /// Whether no znode of this member is left in the election.

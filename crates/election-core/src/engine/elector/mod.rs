@@ -19,6 +19,8 @@ pub(in crate::engine) mod trace;
 pub(in crate::engine) mod verdict;
 pub(in crate::engine) mod watchdog;
 
+use std::sync::Arc;
+
 use super::{
     core::Core,
     io::{Level, NoteKind, Outcome, Request, Skipped},
@@ -119,10 +121,9 @@ impl Elector {
             Verdict::Act(act) => act,
             Verdict::Wait(Wait { reason, sentence, loud, .. }) => {
                 self.checked = None;
-                core.out.sentence.clone_from(&sentence);
                 let level = if loud { Level::Warn } else { Level::Info };
                 core.note(level, NoteKind::Skipped(reason), sentence.clone());
-                core.out.skipped = Some(Skipped { reason, sentence });
+                core.out.skipped = Some(Arc::new(Skipped { reason, sentence }));
                 return;
             }
         };
@@ -243,9 +244,11 @@ impl Elector {
             }
             // The outcome is known before the watch reports it.
             (ElectorOp::Answer(name, request), Outcome::Changed { version, mzxid }) => {
-                core.reading.view.answered(&name, *request, *version, *mzxid);
+                core.reading.view.electors_mut().answered(&name, *request, *version, *mzxid);
             }
-            (ElectorOp::Trim(name), Outcome::Ok | Outcome::Missing) => core.reading.view.trimmed(&name),
+            (ElectorOp::Trim(name), Outcome::Ok | Outcome::Missing) => {
+                core.reading.view.electors_mut().trimmed(&name)
+            }
             (_, outcome) => {
                 let why = format!("{outcome:?}");
                 later(core, &why);
@@ -282,12 +285,13 @@ impl Elector {
                 return Some(slot);
             }
             (Check::Members, Outcome::Names(names)) => {
-                let same = names.len() == core.reading.view.member_nodes.len()
-                    && names.iter().all(|name| core.reading.view.member_nodes.binary_search(name).is_ok());
+                let known = &core.reading.view.electors().member_nodes;
+                let same =
+                    names.len() == known.len() && names.iter().all(|name| known.binary_search(name).is_ok());
                 match step {
                     IrreversibleStep::Refusal(_) if same => {
                         let request = Request::Get { path: paths.control() };
-                        let check = Check::Control(core.reading.view.control.meta());
+                        let check = Check::Control(core.reading.view.electors().control.meta());
                         perform(core, request, ElectorOp::Check(step, check));
                     }
                     IrreversibleStep::ForcedRemoval { .. } if same => self.checked = Some(step),
@@ -295,8 +299,10 @@ impl Elector {
                     _ => later(core, "the membership has changed and is being read"),
                 }
             }
-            (Check::Control(known), Outcome::Got(node)) if core.reading.view.control.meta() == known => {
-                core.reading.view.control = Known::read(&paths.control(), node.as_ref());
+            (Check::Control(known), Outcome::Got(node))
+                if core.reading.view.electors().control.meta() == known =>
+            {
+                core.reading.view.electors_mut().control = Known::read(&paths.control(), node.as_ref());
                 self.checked = Some(step);
             }
             // The watch has reported it during this read, whose result can be older.
@@ -362,7 +368,7 @@ fn irreversible_step(core: &Core, act: &Act) -> Option<IrreversibleStep> {
 /// What was written together with a decision is known before the watch reports it.
 fn has_begun(core: &mut Core, begun: Option<Begun>, mzxid: i64) {
     if let Some(Begun { name, version, request }) = begun {
-        core.reading.view.answered(&name, *request, version + 1, mzxid);
+        core.reading.view.electors_mut().answered(&name, *request, version + 1, mzxid);
     }
 }
 
@@ -372,7 +378,6 @@ fn decided(core: &mut Core, elected: Elected, meta: Meta) {
         let again = core.reading.memory.has(elected.term);
         let missing = if again { "the decision was missing, and is written again: " } else { "" };
         let text = format!("{missing}term {}: {}", elected.term, elected.sentence());
-        core.out.sentence.clone_from(&text);
         core.out.skipped = None;
         core.note(Level::Info, NoteKind::Decided, text);
     }

@@ -89,10 +89,11 @@ impl<'a> Facts<'a> {
         trace: Option<&'a DecisionTrace>,
     ) -> Result<Self, Wait> {
         let Decider { now, me, policy, strategy, rules } = decider;
-        let (Some(members), Some(requests)) = (&view.members, &view.requests) else {
+        let electors = view.electors();
+        let (Some(members), Some(requests)) = (&electors.members, &electors.requests) else {
             return Err(quiet(Reason::Reading, "the membership is being read"));
         };
-        let control = match &view.control {
+        let control = match &electors.control {
             Known::Unread => return Err(quiet(Reason::Reading, "the standing orders are being read")),
             Known::Absent => &NO_ORDERS,
             Known::Present(control, _) => control,
@@ -119,10 +120,10 @@ impl<'a> Facts<'a> {
             leaders,
             members,
             requests,
-            ends: &view.ends,
+            ends: &electors.ends,
             control,
-            newest_zxid: view.newest_zxid,
-            unreadable: &view.unreadable,
+            newest_zxid: electors.newest_zxid,
+            unreadable: &electors.unreadable,
             rules,
             reading,
             trace,

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use crate::{
+    engine::reading::grow,
     ids::{Ballot, SiteId},
     time::{Now, Time},
 };
@@ -101,9 +102,7 @@ impl Watchdog {
     }
 
     fn slot(&mut self, slot: usize) -> &mut Memory {
-        if self.slots.len() <= slot {
-            self.slots.resize_with(slot + 1, Memory::default);
-        }
+        grow(&mut self.slots, slot + 1);
         &mut self.slots[slot]
     }
 
@@ -129,7 +128,8 @@ impl Watchdog {
             current.since = now.time;
         }
         if phase == Phase::Serving {
-            current.spent.clear();
+            // A steady election holds no memory for it.
+            current.spent = Vec::new();
         }
         let before: Duration = current.spent.iter().filter(|(p, _)| *p == phase).map(|(_, took)| *took).sum();
         let took = before + now.time.since(current.since);

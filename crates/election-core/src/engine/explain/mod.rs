@@ -239,7 +239,9 @@ impl<'a> Looker<'a> {
         {
             blockers.extend(wait.blockers.iter().cloned());
         }
-        if let (Known::Present(control, _), Mode::Observe) = (&mut view.control, self.seen.control.mode) {
+        if let (Known::Present(control, _), Mode::Observe) =
+            (&mut view.electors_mut().control, self.seen.control.mode)
+        {
             Arc::make_mut(control).mode = Mode::Auto;
         }
         let trace = DecisionTrace::default();
@@ -438,13 +440,14 @@ impl Seen {
             (Some(elected), None) => Known::Present(Arc::new(elected.clone()), ANY),
             (None, None) => Known::Absent,
         };
-        view.control = match unreadable("/control") {
+        let electors = view.electors_mut();
+        electors.control = match unreadable("/control") {
             Some(error) => Known::Unreadable(Box::new(error), ANY),
             None => Known::Present(Arc::new(self.control.clone()), ANY),
         };
-        view.members = Some(self.members.clone());
-        view.requests = Some(self.requests.iter().map(|filed| (filed.clone(), ANY)).collect());
-        view.unreadable.clone_from(&self.unreadable);
+        electors.members = Some(self.members.clone());
+        electors.requests = Some(self.requests.iter().map(|filed| (filed.clone(), ANY)).collect());
+        electors.unreadable.clone_from(&self.unreadable);
         let known = self.elected.as_ref().map_or(0, |e| e.slots.len()).max(self.leader_znodes.len());
         for slot in 0..known.max(policy.slots.clamp(1, MAX_SLOTS)) {
             let end =

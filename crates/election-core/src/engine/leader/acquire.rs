@@ -1,5 +1,7 @@
 //! From being named, or stepping in, until leadership is entered.
 
+use std::sync::Arc;
+
 use super::{Leader, state::*};
 use crate::{
     engine::{
@@ -32,7 +34,7 @@ impl Leader {
     }
 
     fn claim_with(&mut self, core: &mut Core, mandate: Mandate, written: Option<Box<Elected>>) {
-        let Nomination { slot, term, sentence, .. } = &mandate.nomination;
+        let Nomination { slot, term, sentence, .. } = &*mandate.nomination;
         let (slot, term) = (*slot, *term);
         let (step, text) = match &mandate.by {
             By::Decision => (AcquireStep::Waiting, format!("is named for term {term}: {sentence}")),
@@ -154,7 +156,7 @@ impl Leader {
                     _ => None,
                 };
                 let next = succeed(elected, slot, &me, remark, core.now.unix_ms, &core.config.policy);
-                acquiring.mandate.nomination.term = next.term;
+                Arc::make_mut(&mut acquiring.mandate.nomination).term = next.term;
                 Some(next)
             }
             By::Decision | By::FirstDecision | By::Contest => None,
@@ -226,7 +228,7 @@ impl Leader {
     fn adopt_decision(&mut self, core: &mut Core) {
         let adopted = core.reading.view.elected.record().and_then(|elected| nomination(elected, self.slot));
         if let (State::Acquiring(acquiring), Some(adopted)) = (&mut self.state, adopted) {
-            acquiring.mandate.nomination = adopted;
+            acquiring.mandate.nomination = adopted.into();
             acquiring.mandate.by = By::Decision;
         }
         self.report(core);
@@ -300,9 +302,9 @@ impl Leader {
     pub(super) fn set_prepared(&mut self, core: &mut Core, prepared: Prepared) {
         if let State::Acquiring(acquiring) = &mut self.state {
             acquiring.prepared = prepared;
-            let Nomination { term, cause, .. } = acquiring.mandate.nomination;
+            let Nomination { term, cause, .. } = *acquiring.mandate.nomination;
             if (prepared, cause) == (Prepared::Yes, Cause::LeaderShutdown) {
-                core.own.prepared_for = Some(term);
+                core.own.reports_mut().prepared_for = Some(term);
             }
         }
         self.report(core);
@@ -325,7 +327,7 @@ impl Leader {
         core.note(Level::Info, NoteKind::Leadership, format!("does not take over term {term}: {reason}"));
         if began {
             let stopping = Stopping { reason: reason.clone(), epoch, hold, term, token: None };
-            self.turn(core, State::Stopping(stopping));
+            self.turn(core, State::Stopping(Box::new(stopping)));
             // The preparation touches nothing that only a leader may touch, so it has its whole budget, even before
             // there is a lease.
             let budget = core.now.time + core.stop_budget();

@@ -217,7 +217,7 @@ impl Leader {
             core.see_leader_znode(self.slot, node.as_ref());
             if node.as_ref().is_some_and(|n| n.owner == core.session_id()) {
                 let step = look_before_release(core);
-                self.turn(core, State::Releasing(Releasing { epoch: core.epoch(), step }));
+                self.turn(core, Releasing::state(core.epoch(), step));
             }
         }
     }

@@ -31,13 +31,13 @@ impl Leader {
             StopReason::LeaderZnodeLost | StopReason::SessionOver => Hold::Nothing,
             _ => Hold::Znode(held.znode),
         };
-        let stopping = Stopping {
+        let stopping = Box::new(Stopping {
             reason: reason.clone(),
             epoch: held.epoch,
             hold,
             term: held.mandate.nomination.term,
             token: Some(held.fencing_token),
-        };
+        });
         self.announce_later = false;
         for op in [LeaderOp::Doubt, LeaderOp::Repair, LeaderOp::Announce] {
             core.ops.give_up(&Pending::Leader(op));
@@ -101,7 +101,7 @@ impl Leader {
 
     /// Nothing runs any more: removes what may be left of the own leader znode.
     pub(super) fn let_go(&mut self, core: &mut Core, epoch: Epoch, hold: Hold, term: u64) {
-        core.own.wishes.leadership_ended();
+        core.own.leadership_ended();
         let step = match hold {
             _ if core.session_epoch() != Some(epoch) => None,
             Hold::Nothing => None,
@@ -113,7 +113,7 @@ impl Leader {
             }
             Hold::Znode(znode) => Some(self.delete_or_look(core, znode, term)),
         };
-        self.turn(core, step.map_or(State::Idle, |step| State::Releasing(Releasing { epoch, step })));
+        self.turn(core, step.map_or(State::Idle, |step| Releasing::state(epoch, step)));
     }
 
     /// Whether this member gave up the leadership of term `term`, and the elector has not decided about it yet, while a
@@ -128,10 +128,9 @@ impl Leader {
 
     /// When a wait for the decision ends.
     pub(in crate::engine) fn wake(&self) -> Option<Time> {
-        match &self.state {
-            State::Releasing(Releasing { step: ReleaseStep::AwaitDecision { until, .. }, .. }) => {
-                Some(*until)
-            }
+        let State::Releasing(release) = &self.state else { return None };
+        match release.step {
+            ReleaseStep::AwaitDecision { until, .. } => Some(until),
             _ => None,
         }
     }

@@ -1,5 +1,7 @@
 //! A leadership that continues in another process: see [`Resumption`](crate::engine::Resumption).
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use super::{Leader, state::*};
@@ -66,7 +68,7 @@ impl Leader {
         if !(names && known && is_clear && core.is_sure(self.slot) && core.lease_is_valid()) {
             return Err(Unrest::Now("this member's leadership is in doubt, or is about to move"));
         }
-        let Nomination { slot, term, cause, sentence, previous } = nomination.clone();
+        let Nomination { slot, term, cause, sentence, previous } = Nomination::clone(nomination);
         Ok(Some(Led {
             by,
             ballot: ballot.clone(),
@@ -84,12 +86,12 @@ impl Leader {
     /// Continues it. Its leader znode is doubted: whether it is still the same is read before anything else.
     pub(in crate::engine) fn resume(&mut self, core: &mut Core, led: Led, epoch: Epoch) -> Grant {
         let Led { by, ballot, slot, term, cause, sentence, previous, fencing_token, znode, ready_ms } = led;
-        let nomination = Nomination { slot, term, cause, sentence, previous };
+        let nomination = Arc::new(Nomination { slot, term, cause, sentence, previous });
         let by = match by {
             LedBy::Decision => By::Decision,
             LedBy::Contest => By::Contest,
         };
-        let mandate = Mandate { nomination: nomination.clone(), ballot: ballot.clone(), by };
+        let mandate = Mandate { nomination: Arc::clone(&nomination), ballot: ballot.clone(), by };
         self.slot = slot;
         let held = Held { mandate, fencing_token, znode, epoch, doubted: true, ready_ms };
         self.turn(core, State::Leading(Box::new(held)));

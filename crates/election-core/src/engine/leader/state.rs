@@ -24,8 +24,8 @@ pub(in crate::engine) enum State {
     /// READY is being written.
     Announcing(Box<Held>),
     Leading(Box<Held>),
-    Stopping(Stopping),
-    Releasing(Releasing),
+    Stopping(Box<Stopping>),
+    Releasing(Box<Releasing>),
 }
 
 /// Named, or stepping in: until the leader znode is held and the application prepared.
@@ -146,6 +146,12 @@ pub(super) enum ReleaseStep {
 pub(in crate::engine) enum Stage {
     Preparing,
     TakingOver,
+}
+
+impl Releasing {
+    pub(super) fn state(epoch: Epoch, step: ReleaseStep) -> State {
+        State::Releasing(Box::new(Self { epoch, step }))
+    }
 }
 
 impl State {

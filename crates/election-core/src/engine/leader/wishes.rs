@@ -3,6 +3,8 @@
 //! However leadership ends, the work ends first, and leadership is released after it. A wish is carried out like any
 //! other reason to stop.
 
+use std::sync::Arc;
+
 use super::{Leader, State};
 use crate::{
     engine::{
@@ -25,18 +27,18 @@ impl Leader {
                 if self.held().is_some() {
                     // A stop has its whole budget, regardless of how late it was requested.
                     let by = by.max(core.now.time + core.stop_budget());
-                    core.own.wishes.deadline = Some(Box::new((by, short(reason))));
+                    core.own.wishes_mut().deadline = Some(Box::new((by, short(reason))));
                     core.tell_work_until();
                 }
             }
             Wish::Withdraw { reason } => {
                 let reason = short(reason);
-                core.own.wishes.withdrawn = Some(reason.clone());
+                core.own.wishes_mut().withdrawn = Some(reason.clone());
                 self.resign(core, reason);
             }
-            Wish::Rejoin => core.own.wishes.withdrawn = None,
-            Wish::BlockSwitchover { reason } => core.own.wishes.holds = Some(short(reason)),
-            Wish::AllowSwitchover => core.own.wishes.holds = None,
+            Wish::Rejoin => core.own.wishes_mut().withdrawn = None,
+            Wish::BlockSwitchover { reason } => core.own.wishes_mut().holds = Some(short(reason)),
+            Wish::AllowSwitchover => core.own.wishes_mut().holds = None,
         }
     }
 
@@ -50,7 +52,7 @@ impl Leader {
     /// Adds a remark of the application to the sentence of this leadership, which the history shows.
     pub(super) fn remark(&mut self, remark: &str) {
         if let Some(held) = self.state.held_mut() {
-            let sentence = &mut held.mandate.nomination.sentence;
+            let sentence = &mut Arc::make_mut(&mut held.mandate.nomination).sentence;
             *sentence = format!("{sentence}; {remark}");
             shorten(sentence, 2 * REASON);
         }
@@ -59,7 +61,7 @@ impl Leader {
     /// A member that has withdrawn and is named nevertheless reports it, so that the elector does not wait for it in
     /// vain.
     pub(in crate::engine) fn refuse_while_withdrawn(&self, core: &mut Core) {
-        let (Some(reason), Some(ballot)) = (&core.own.wishes.withdrawn, &core.own.seat.ballot) else {
+        let (Some(reason), Some(ballot)) = (&core.own.wishes().withdrawn, &core.own.seat.ballot) else {
             return;
         };
         let Some(elected) = core.reading.view.elected.record() else { return };

@@ -45,14 +45,23 @@ pub(in crate::engine) struct View {
     pub(in crate::engine) elected: Known<Elected>,
     /// The leader znodes, by slot.
     leaders: Vec<Known<Current>>,
+    /// What is only read by the elector: nothing in most of thousands of elections.
+    electors: Option<Box<ElectorsView>>,
+    /// What the next leader has prepared for while this leader hands over: the next leader's ballot, and the term.
+    pub(in crate::engine) prepared: Option<(Ballot, u64)>,
+}
+
+/// What is only read by the elector.
+#[derive(Clone, Debug, Default, Hash)]
+pub(in crate::engine) struct ElectorsView {
     pub(in crate::engine) control: Known<Control>,
-    /// Lowest ballot first. Only read by the elector.
+    /// Lowest ballot first.
     pub(in crate::engine) members: Option<Vec<MemberRecord>>,
     /// The latest transaction that wrote any member's record.
     pub(in crate::engine) newest_zxid: i64,
     /// The names of all records under `nodes`, usable or not, in their order.
     pub(in crate::engine) member_nodes: Vec<String>,
-    /// In the order of their creation. Only read by the elector.
+    /// In the order of their creation.
     pub(in crate::engine) requests: Option<Vec<(FiledRequest, Meta)>>,
     /// Until when each pending request may be begun. Kept while this member is not the elector: each process counts
     /// the validity of a request once.
@@ -64,11 +73,38 @@ pub(in crate::engine) struct View {
     requests_stamp: Stamp,
     /// Records among members and requests that can't be used.
     pub(in crate::engine) unreadable: Vec<RecordError>,
-    /// What the next leader has prepared for while this leader hands over: the next leader's ballot, and the term.
-    pub(in crate::engine) prepared: Option<(Ballot, u64)>,
 }
 
+/// The elector's view before anything was read.
+static UNREAD: ElectorsView = ElectorsView {
+    control: Known::Unread,
+    members: None,
+    newest_zxid: 0,
+    member_nodes: Vec::new(),
+    requests: None,
+    ends: BTreeMap::new(),
+    filed_ms: BTreeMap::new(),
+    members_stamp: Stamp { zxid: 0, ms: 0 },
+    requests_stamp: Stamp { zxid: 0, ms: 0 },
+    unreadable: Vec::new(),
+};
+
 impl View {
+    /// What is only read by the elector.
+    pub(in crate::engine) fn electors(&self) -> &ElectorsView {
+        self.electors.as_deref().unwrap_or(&UNREAD)
+    }
+
+    pub(in crate::engine) fn electors_mut(&mut self) -> &mut ElectorsView {
+        self.electors.get_or_insert_default()
+    }
+
+    /// Forgets what is only read by the elector.
+    pub(in crate::engine) fn forget_membership(&mut self) {
+        let ends = self.electors.take().map(|electors| electors.ends).filter(|ends| !ends.is_empty());
+        self.electors = ends.map(|ends| Box::new(ElectorsView { ends, ..ElectorsView::default() }));
+    }
+
     /// The leader znode of `slot`.
     pub(in crate::engine) fn leader(&self, slot: usize) -> &Known<Current> {
         self.leaders.get(slot).unwrap_or(&Known::Unread)
@@ -104,7 +140,9 @@ impl View {
     pub(in crate::engine) fn forget_leader_znodes(&mut self, from: usize) {
         self.leaders.truncate(from);
     }
+}
 
+impl ElectorsView {
     pub(in crate::engine) fn see_members(&mut self, parent: &str, nodes: &BTreeMap<String, Node>) {
         self.unreadable.retain(|e| !e.path.starts_with(parent));
         let mut members = Vec::with_capacity(nodes.len());
@@ -187,17 +225,5 @@ impl View {
         if let Some(requests) = &mut self.requests {
             requests.retain(|(filed, _)| filed.which.name != name);
         }
-    }
-
-    /// Forgets what only an elector reads.
-    pub(in crate::engine) fn forget_membership(&mut self) {
-        self.members = None;
-        self.member_nodes = Vec::new();
-        self.requests = None;
-        self.filed_ms.clear();
-        self.members_stamp = Stamp::default();
-        self.requests_stamp = Stamp::default();
-        self.control = Known::Unread;
-        self.unreadable.clear();
     }
 }

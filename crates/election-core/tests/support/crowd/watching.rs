@@ -65,7 +65,7 @@ impl Crowd {
             return self.watch_whole(member, &set);
         }
         let it = &mut self.members[member];
-        it.watching.nodes.retain(|path, _| set.contains(&Watched::Node(path.clone())));
+        it.watching.nodes.retain(|path, _| set.contains(&Watched::node(path.as_str())));
         let looks_for_its_seat = it.engine.looks_for_its_seat();
         if it.watching.whole.take().is_some() {
             self.send(member, Message::Unwatch);
@@ -74,8 +74,9 @@ impl Crowd {
             let watching = &mut self.members[member].watching;
             if let Watched::Node(path) = watched
                 && !looks_for_its_seat
-                && !watching.nodes.contains_key(&path)
+                && !watching.nodes.contains_key(&*path)
             {
+                let path = path.to_string();
                 watching.count += 1;
                 let number = watching.count;
                 watching.nodes.insert(path.clone(), NodeWatch { number, step: Step::Reads, last: None });
@@ -107,7 +108,7 @@ impl Crowd {
             return self.follow_whole(member);
         }
         let engine = &self.members[member].engine;
-        let waits = engine.is_passive() && engine.reports_leaders(&Watched::Node(path.to_owned()));
+        let waits = engine.is_passive() && engine.reports_leaders(&Watched::node(path));
         let Some(watch) = self.members[member].watching.nodes.get_mut(path) else { return };
         if watch.step != Step::Armed {
             return;

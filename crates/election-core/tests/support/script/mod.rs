@@ -165,8 +165,8 @@ impl Stage {
         for (name, member) in &self.members {
             for watched in member.watched.keys() {
                 let hit = match watched {
-                    Watched::Node(path) => paths.contains(path),
-                    Watched::Tree(parent) => paths.iter().any(|p| parent_of(p) == parent),
+                    Watched::Node(path) => paths.iter().any(|p| **p == **path),
+                    Watched::Tree(parent) => paths.iter().any(|p| parent_of(p) == &**parent),
                 };
                 if hit {
                     let watched = watched.clone();
@@ -263,7 +263,7 @@ impl Stage {
                             && !matches!(watched, Watched::Node(path) if self
                                 .members
                                 .get(member)
-                                .is_some_and(|m| m.unread.contains(path)))
+                                .is_some_and(|m| m.unread.contains(&**path)))
                     }
                 }
             });
@@ -341,12 +341,12 @@ impl Stage {
                 let node = self.zk.get_at(path, view).cloned();
                 let value: BTreeMap<_, _> =
                     node.iter().map(|n| (String::new(), (n.czxid, n.mzxid))).collect();
-                (value, Event::Seen { epoch, path: path.clone(), node })
+                (value, Event::Seen { epoch, path: path.to_string(), node })
             }
             Watched::Tree(parent) => {
                 let nodes = self.zk.tree_at(parent, view);
                 let value = nodes.iter().map(|(name, n)| (name.clone(), (n.czxid, n.mzxid))).collect();
-                (value, Event::SeenTree { epoch, parent: parent.clone(), nodes })
+                (value, Event::SeenTree { epoch, parent: parent.to_string(), nodes })
             }
         };
         if told.as_ref() == Some(&value) {

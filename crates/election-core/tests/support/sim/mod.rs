@@ -589,8 +589,8 @@ impl Sim {
                 continue;
             };
             let touched = |watched: &&Watched| match watched {
-                Watched::Node(path) => paths.contains(path),
-                Watched::Tree(parent) => paths.iter().any(|p| crate::zookeeper::parent_of(p) == parent),
+                Watched::Node(path) => paths.iter().any(|p| **p == **path),
+                Watched::Tree(parent) => paths.iter().any(|p| crate::zookeeper::parent_of(p) == &**parent),
             };
             let hit: Vec<_> = client.watched.keys().filter(touched).cloned().collect();
             for watched in hit {

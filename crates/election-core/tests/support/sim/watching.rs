@@ -124,13 +124,13 @@ impl Sim {
             Watched::Node(path) => {
                 let node = self.zk.get_at(path, view).cloned();
                 let value = node.iter().map(|n| (String::new(), (n.czxid, n.mzxid))).collect();
-                (value, Event::Seen { epoch, path: path.clone(), node })
+                (value, Event::Seen { epoch, path: path.to_string(), node })
             }
             Watched::Tree(parent) => {
                 let nodes = self.zk.tree_at(parent, view);
                 let value: BTreeMap<_, _> =
                     nodes.iter().map(|(name, n)| (name.clone(), (n.czxid, n.mzxid))).collect();
-                (value, Event::SeenTree { epoch, parent: parent.clone(), nodes })
+                (value, Event::SeenTree { epoch, parent: parent.to_string(), nodes })
             }
         };
         if told.value.as_ref() == Some(&value) {

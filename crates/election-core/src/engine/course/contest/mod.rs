@@ -37,7 +37,7 @@ mod oversight;
 mod resume;
 mod steps;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 pub(in crate::engine) use resume::Candidacy;
 use serde::{Deserialize, Serialize};
@@ -48,7 +48,7 @@ use crate::{
         io::{Level, Node, NoteKind, Watched},
         leader::{Leader, Stage},
         ops::{Part, Pending},
-        own::{OwnZnode, Seat},
+        own::Seat,
         recipe::{Leftovers, Recipe},
         znode::Znode,
     },
@@ -69,7 +69,7 @@ pub(in crate::engine) struct Contest {
     /// The last creation had no answer: a znode of that attempt is this member's.
     unanswered: bool,
     /// Queue: the path of the znode before, and the content of its record.
-    before: Option<Before>,
+    before: Option<Box<Before>>,
     /// The znode before has gone: the queue must be ranked again.
     look_again: bool,
     /// The content of the own znode that the creation under way writes.
@@ -238,11 +238,11 @@ impl Contest {
         let mut watched = Vec::new();
         match core.config.recipe {
             Recipe::Single if !self.is_gone() => {
-                watched.push(Watched::Node(core.config.paths.leader_znode(0)));
+                watched.push(Watched::node(core.config.paths.leader_znode(0)));
             }
             Recipe::Queue(_) => {
-                watched.extend(core.own.seat.own.iter().map(|own| Watched::Node(own.path.clone())));
-                watched.extend(self.predecessor().map(Watched::Node));
+                watched.extend(core.own.seat.own.iter().map(|own| Watched::Node(Arc::clone(&own.path))));
+                watched.extend(self.predecessor().map(Watched::node));
             }
             _ => {}
         }
@@ -257,7 +257,7 @@ impl Contest {
         path: &str,
         node: Option<&Node>,
     ) {
-        let own = core.own.seat.own.as_ref().filter(|own| own.path == path);
+        let own = core.own.seat.own.as_ref().filter(|own| *own.path == *path);
         if core.queue_format().is_none() {
             if path == core.config.paths.leader_znode(0) {
                 leader_znode_seen(core, leader, node);
@@ -267,8 +267,9 @@ impl Contest {
             if self.step == ContestStep::Leading {
                 leader_znode_seen(core, leader, node);
             } else if let Some(node) = stands {
-                let node = node.clone();
-                core.own.seat.own = Some(OwnZnode { path: path.to_owned(), node, count: None });
+                let mut own = own.clone();
+                own.node = node.clone();
+                core.own.seat.own = Some(own);
             } else {
                 self.own_lost(core, "the own znode in the queue is gone");
             }

@@ -39,7 +39,11 @@ impl Contest {
         };
         // An earlier report of a watch does not count for this znode.
         core.see_leader_znode(0, Some(&own.node));
-        leader.claim(core, Mandate { nomination, ballot, by: By::Contest });
+        if let Some(own) = &mut core.own.seat.own {
+            // Its content is in the view from now on.
+            own.node.data = Vec::new();
+        }
+        leader.claim(core, Mandate { nomination: nomination.into(), ballot, by: By::Contest });
     }
 
     /// The leader oversees itself.

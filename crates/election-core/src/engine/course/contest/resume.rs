@@ -21,8 +21,8 @@ pub(in crate::engine) struct Candidacy {
     /// The format of the queue; none in the single recipe.
     queue: Option<String>,
     part: Part,
-    own: Option<OwnZnode>,
-    before: Option<Before>,
+    own: Option<Box<OwnZnode>>,
+    before: Option<Box<Before>>,
     attempts: u32,
     failures: u32,
     /// Times since the clock's origin.
@@ -78,7 +78,11 @@ impl Contest {
     /// Continues in another process. The watches read the own znode, and the one before it or the leader znode, as soon as
     /// the session is resumed; until then nothing is done.
     pub(in crate::engine) fn resume(core: &mut Core, from: Candidacy) -> Self {
-        core.own.seat = Seat { own: from.own, ..Seat::default() };
+        let own = from.own.map(|mut own| {
+            own.ballot = core.ballot_at(&own.path, own.node.owner);
+            own
+        });
+        core.own.seat = Seat { own, ..Seat::default() };
         Self {
             step: match from.part {
                 Part::Waiting => ContestStep::Waiting,

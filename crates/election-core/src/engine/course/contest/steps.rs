@@ -206,15 +206,13 @@ impl Contest {
             (ContestStep::Create, Outcome::Created { path, czxid, .. }) => {
                 let (owner, data) = (core.session_id(), std::mem::take(&mut self.written));
                 let node = Node::created(data, *czxid, owner);
-                self.joins_with(core, OwnZnode { path: path.clone(), node, count: None });
+                self.joins_with(core, OwnZnode::new(path.as_str(), node, None));
             }
             (ContestStep::Create, Outcome::Counted { czxid, count }) => {
                 let (owner, data) = (core.session_id(), std::mem::take(&mut self.written));
                 let node = Node::created(data, *czxid, owner);
-                self.joins_with(
-                    core,
-                    OwnZnode { path: core.config.paths.leader_znode(0), node, count: Some(*count) },
-                );
+                let path = core.config.paths.leader_znode(0);
+                self.joins_with(core, OwnZnode::new(path, node, Some(*count)));
             }
             (ContestStep::Create, Outcome::Exists) => self.step = ContestStep::Seek(Then::Join),
             // It is unknown whether the znode was created.
@@ -226,7 +224,7 @@ impl Contest {
                 let adopted = node.as_ref().filter(|node| node.owner == core.session_id());
                 match adopted.zip(Line::queue(core)) {
                     Some((node, queue)) => {
-                        let own = OwnZnode { path: queue.path(&name), node: node.clone(), count: None };
+                        let own = OwnZnode::new(queue.path(&name), node.clone(), None);
                         self.joins_with(core, own);
                     }
                     None => self.step = ContestStep::Seek(Then::Join),
@@ -298,7 +296,7 @@ impl Contest {
         let path = core.config.paths.leader_znode(0);
         match node.filter(|n| self.owns(core, n)) {
             Some(node) if then == Then::Join && self.unanswered => {
-                self.joins_with(core, OwnZnode { path, node: node.clone(), count: Some(count) });
+                self.joins_with(core, OwnZnode::new(path, node.clone(), Some(count)));
             }
             Some(node) => self.step = ContestStep::Drop(path, Some((node.version, count)), then),
             None => self.step = ContestStep::Seek(then),
@@ -314,16 +312,16 @@ impl Contest {
         }
     }
 
-    fn joins_with(&mut self, core: &mut Core, own: OwnZnode) {
+    fn joins_with(&mut self, core: &mut Core, mut own: Box<OwnZnode>) {
         self.unanswered = false;
-        let unusable = core.ballot_at(&own.path, own.node.owner).is_none();
-        if let Some(queue) = Line::queue(core).filter(|_| unusable) {
+        own.ballot = core.ballot_at(&own.path, own.node.owner);
+        if let Some(queue) = Line::queue(core).filter(|_| own.ballot.is_none()) {
             let why = format!(
                 "{} is no name of a place in a queue; where its numbers are used up, delete {}",
                 own.path,
                 queue.parent()
             );
-            self.step = ContestStep::Drop(own.path, None, Then::Join);
+            self.step = ContestStep::Drop(own.path.as_ref().into(), None, Then::Join);
             later(core, &why);
             core.ops.retry(Part::Contest, core.now.time + USED_UP);
             return;
@@ -372,7 +370,7 @@ impl Contest {
                     self.look_again = true;
                     core.retry(Part::Contest);
                 } else {
-                    self.before = Some(Before { path, first: ahead == 1, gone: false });
+                    self.before = Some(Box::new(Before { path, first: ahead == 1, gone: false }));
                     self.previous = None;
                     let text = format!("is in the queue as {own}, behind {before} ({ahead} before it)");
                     core.note(Level::Info, NoteKind::Registration, text);
