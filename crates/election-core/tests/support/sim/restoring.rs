@@ -41,7 +41,7 @@ pub(crate) struct Lost {
     /// The newest token that the resource has seen.
     token: u64,
     /// Who has seen it as well, host and life.
-    knowing: BTreeSet<(usize, u64)>,
+    pub(super) knowing: BTreeSet<(usize, u64)>,
     /// An operator has raised the tokens above it. Who entered before that is refused all the same.
     recalled: bool,
 }
