@@ -310,7 +310,10 @@ impl fmt::Display for Measured {
             let beyond = change.beyond;
             let reads = if self.kind == Kind::AllFollow { ", beyond two reads of each" } else { "" };
             let together = change.total().requests();
-            writeln!(f, "  {what:<38}all others: {beyond} requests{reads}; all together: {together}")?;
+            writeln!(
+                f,
+                "  {what:<38}all but the old and the next leader: {beyond} requests{reads}; all together: {together}"
+            )?;
         }
         if let Some((own, others)) = &self.restart {
             row(f, "a member is killed and starts again", "that member", own)?;

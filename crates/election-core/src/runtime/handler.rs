@@ -46,16 +46,18 @@ pub trait Handler: Send + Sync + 'static {
     fn stop(&self, order: &StopOrder) -> impl Future<Output = ()> + Send;
 
     /// The leader of `slot` has changed, or `slot` has no leader. `slot` is 0 unless the election has several.
-    /// Intermediate leaders may be omitted. The calls do not overlap. A passive member learns of it if it
+    /// Intermediate leaders may be omitted. The calls do not overlap. It is only called if this member
     /// [follows the leaders](Self::follows_leaders).
     fn leader_changed(&self, slot: usize, leader: Option<&Current>) -> impl Future<Output = ()> + Send {
         let _ = (slot, leader);
         async {}
     }
 
-    /// Whether this member follows who leads while it is passive: while other members lead, and it is neither named nor the
-    /// first in line. If not, a change of leadership costs it no request: it reads the decision and the leader znode when a
-    /// decision names it or has made it the first in line, and while its [status](super::Election::status) is followed.
+    /// Whether [`leader_changed`](Self::leader_changed) is to be called. Asked once, when the member joins.
+    ///
+    /// If not, a change of leadership costs a passive member no request: while other members lead, and it is neither named nor the
+    /// first in line. It reads the decision and the leader znode when a decision names it or has made it the first in line,
+    /// and while its [status](super::Election::status) is followed.
     fn follows_leaders(&self) -> bool {
         false
     }

@@ -36,7 +36,8 @@ pub(super) struct Work<H> {
     work_until: BootTime,
     terms: Option<Arc<Terms>>,
     term: u64,
-    telling: Arc<Mutex<Telling>>,
+    /// If the application follows who leads.
+    telling: Option<Arc<Mutex<Telling>>>,
 }
 
 struct Stop {
@@ -46,6 +47,7 @@ struct Stop {
 
 impl<H: Handler> Work<H> {
     pub(super) fn new(handler: H, events: Events) -> Self {
+        let telling = handler.follows_leaders().then(Arc::default);
         Self {
             handler: Arc::new(handler),
             events,
@@ -54,7 +56,7 @@ impl<H: Handler> Work<H> {
             work_until: BootTime::from_duration(Duration::ZERO),
             terms: None,
             term: 0,
-            telling: Arc::default(),
+            telling,
         }
     }
 
@@ -127,7 +129,7 @@ impl<H: Handler> Work<H> {
     }
 
     pub(super) fn follows_leaders(&self) -> bool {
-        self.handler.follows_leaders()
+        self.telling.is_some()
     }
 
     pub(super) fn observe(&self, event: ElectionEvent) {
@@ -187,7 +189,8 @@ impl<H: Handler> Work<H> {
 
     /// Notifies the application, by a task that ends when it has nothing more to tell.
     pub(super) fn leader_changed(&self, slot: usize, leader: Option<Arc<Current>>) {
-        let mut telling = lock(&self.telling);
+        let Some(shared) = &self.telling else { return };
+        let mut telling = lock(shared);
         match telling.leaders.iter_mut().find(|(known, _)| *known == slot) {
             Some((_, known)) => *known = leader,
             None => {
@@ -197,7 +200,7 @@ impl<H: Handler> Work<H> {
             }
         }
         if telling.task.is_none() {
-            let task = tell(Arc::clone(&self.handler), Arc::clone(&self.telling), self.events.clone());
+            let task = tell(Arc::clone(&self.handler), Arc::clone(shared), self.events.clone());
             telling.task = Some(tokio::spawn(task).abort_handle());
         }
     }
@@ -229,7 +232,7 @@ impl Future for Call {
 
 impl<H> Drop for Work<H> {
     fn drop(&mut self) {
-        if let Some(task) = &lock(&self.telling).task {
+        if let Some(task) = self.telling.as_ref().and_then(|telling| lock(telling).task.take()) {
             task.abort();
         }
         if let Some(call) = &self.call {

@@ -276,6 +276,10 @@ impl Handler for Clumsy {
         self.call("stop");
     }
 
+    fn follows_leaders(&self) -> bool {
+        true
+    }
+
     async fn leader_changed(&self, _: usize, _: Option<&Current>) {
         self.call("leader_changed");
     }
