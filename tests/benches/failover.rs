@@ -27,6 +27,9 @@ const SESSION_TIMEOUT: Duration = Duration::from_secs(6);
 /// A session timeout so long that no run waits for it.
 const LONG_SESSION: Duration = Duration::from_secs(10);
 const SUSPECT_AFTER: Duration = Duration::from_millis(300);
+/// A session that had to leave servers one after the other searches less often for a while. A host is seldom lost right after
+/// that.
+const RESTED: Duration = Duration::from_secs(5);
 /// The worker that is cut off, and the server whose host it may share: of equal servers this one becomes the leader.
 const LOST: (&str, usize) = ("east-1", 2);
 
@@ -260,6 +263,7 @@ async fn ready_to_be_lost(cluster: &mut Cluster, on_host: OnHost) -> Leader {
         }
         if on_host != OnHost::Worker {
             cluster.gather_sessions(LOST.1).await;
+            tokio::time::sleep(RESTED).await;
         }
         // A change of the ensemble's leader can cost the job's leader its lease.
         let leader = cluster.settled().await;
