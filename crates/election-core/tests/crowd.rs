@@ -195,39 +195,36 @@ fn writes_as_much(one: &Measured, other: &Measured) {
     }
 }
 
-#[test]
-fn a_change_under_an_elector_involves_few_members() {
-    let [half, all] = half_and_all(Kind::ElectorStays);
+/// However many members there are. Returns what half of them and all of them cost.
+fn a_change_involves_few(kind: Kind) -> [Measured; 2] {
+    let [half, all] = half_and_all(kind);
     for measured in [&half, &all] {
         measured.involves_few();
+    }
+    compare(&half, &all);
+    writes_as_much(&half, &all);
+    [half, all]
+}
+
+#[test]
+fn a_change_under_an_elector_involves_few_members() {
+    for measured in a_change_involves_few(Kind::ElectorStays) {
         let Some((own, others)) = measured.restart else { continue };
         measured.check(own.most_requests <= ACTIVE, "a member that starts again sends few requests");
         // The one behind its former ballot lists the ballots.
         measured
             .check(others.total.requests() <= ACTIVE, "another one that starts again concerns few members");
     }
-    compare(&half, &all);
-    writes_as_much(&half, &all);
 }
 
 #[test]
 fn all_can_follow_who_leads() {
-    let [half, all] = half_and_all(Kind::AllFollow);
-    for measured in [&half, &all] {
-        measured.involves_few();
-    }
-    compare(&half, &all);
-    writes_as_much(&half, &all);
+    a_change_involves_few(Kind::AllFollow);
 }
 
 #[test]
 fn an_elector_that_is_lost_with_its_leadership_costs_one_reading_of_all_records() {
-    let [half, all] = half_and_all(Kind::Elector);
-    for measured in [&half, &all] {
-        measured.involves_few();
-    }
-    compare(&half, &all);
-    writes_as_much(&half, &all);
+    a_change_involves_few(Kind::Elector);
 }
 
 #[test]

@@ -10,40 +10,30 @@ const MORE: usize = 20;
 /// The shortest delay before a passive member reads a change, so that changes in between cost no reads.
 const LEISURE: Duration = Duration::from_millis(125);
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_looks_on_reads_little_over_native() {
-    who_looks_on_reads_little(DriverKind::Native).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "double: the other driver; cargo xtask test --full"]
-async fn who_looks_on_reads_little_over_zookeeper_async() {
-    who_looks_on_reads_little(DriverKind::ZookeeperAsync).await;
-}
-
-/// Independent of the other members and their number, a passive member occasionally reads two small znodes, and lists
-/// no children.
-async fn who_looks_on_reads_little(driver: DriverKind) {
-    let world = &World::start(driver).await;
-    let mut members = Vec::new();
-    for number in 1..FEW {
-        members.push(world.join(&format!("m{number}"), "east").await);
-        wait_for("its ballot", SOON, || members[number - 1].status().ballot.is_some()).await;
+over_both_drivers! {
+    /// Independent of the other members and their number, a passive member occasionally reads two small znodes, and lists
+    /// no children.
+    async fn who_looks_on_reads_little(world: &World) {
+        let mut members = Vec::new();
+        for number in 1..FEW {
+            members.push(world.join(&format!("m{number}"), "east").await);
+            wait_for("its ballot", SOON, || members[number - 1].status().ballot.is_some()).await;
+        }
+        let onlooker = world.join_through_proxy("onlooker", "east").await;
+        wait_for("the first leads", SOON, || members[0].leads()).await;
+        is_passive(world, &onlooker).await;
+        for number in FEW..MORE {
+            members.push(world.join(&format!("m{number}"), "east").await);
+        }
+        wait_for("all stand", SOON, || members.iter().all(|m| m.status().ballot.is_some())).await;
+        is_passive(world, &onlooker).await;
+        // Nor is it forgotten.
+        let request =
+            world.ask(RequestKind::Switchover, Target::Member("onlooker".parse().unwrap()), false).await;
+        assert!(matches!(request.state, RequestState::Done { .. }), "{request:?}");
+        wait_for("it leads", SOON, || onlooker.leads()).await;
+        world.no_overlap();
     }
-    let onlooker = world.join_through_proxy("onlooker", "east").await;
-    wait_for("the first leads", SOON, || members[0].leads()).await;
-    is_passive(world, &onlooker).await;
-    for number in FEW..MORE {
-        members.push(world.join(&format!("m{number}"), "east").await);
-    }
-    wait_for("all stand", SOON, || members.iter().all(|m| m.status().ballot.is_some())).await;
-    is_passive(world, &onlooker).await;
-    // Nor is it forgotten.
-    let request =
-        world.ask(RequestKind::Switchover, Target::Member("onlooker".parse().unwrap()), false).await;
-    assert!(matches!(request.state, RequestState::Done { .. }), "{request:?}");
-    wait_for("it leads", SOON, || onlooker.leads()).await;
-    world.no_overlap();
 }
 
 async fn is_passive(world: &World, onlooker: &members::Member) {
@@ -84,110 +74,90 @@ async fn is_passive(world: &World, onlooker: &members::Member) {
     assert_eq!((lists, writes), (before.1, before.2), "it lists or writes something");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_does_not_follow_reads_nothing_over_native() {
-    who_does_not_follow_reads_nothing(DriverKind::Native).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "double: the other driver; cargo xtask test --full"]
-async fn who_does_not_follow_reads_nothing_over_zookeeper_async() {
-    who_does_not_follow_reads_nothing(DriverKind::ZookeeperAsync).await;
-}
-
-/// A passive member whose status nobody looks at sends nothing at a change of leadership, and takes over all the same once it
-/// is named. Another one, whose status is followed, knows each leader.
-async fn who_does_not_follow_reads_nothing(driver: DriverKind) {
-    let world = &World::start(driver).await;
-    let mut members = Vec::new();
-    for number in 1..FEW {
-        members.push(world.join(&format!("m{number}"), "east").await);
-        wait_for("its ballot", SOON, || members[number - 1].status().ballot.is_some()).await;
-    }
-    let follower = world.join("follower", "east").await;
-    let silent = world.join_through_proxy("silent", "east").await;
-    wait_for("both are candidates", SOON, || {
-        [&follower, &silent].iter().all(|member| member.status().ballot.is_some())
-    })
-    .await;
-    let mut followed = follower.election().status();
-    let count = || {
-        // A session's probes are of the kind `Exists`. Data is read by another kind first.
-        let reads = [Op::GetData, Op::GetChildren, Op::MultiRead];
-        let writes = [Op::Create, Op::SetData, Op::Multi];
-        reads.into_iter().chain(writes).map(|op| (op, silent.proxy().seen(op))).collect::<Vec<_>>()
-    };
-    let mut before = None;
-    // In the first rounds it reads what had changed when it was looked at.
-    for (round, leader) in ["m2", "m3", "m2", "m3", "m2", "m3"].into_iter().enumerate() {
-        if round == 3 {
-            before = Some(count());
+over_both_drivers! {
+    /// A passive member whose status is not followed sends nothing at a change of leadership. Nevertheless it takes over once it
+    /// is named. Another one, whose status is followed, knows each leader.
+    async fn who_does_not_follow_reads_nothing(world: &World) {
+        let mut members = Vec::new();
+        for number in 1..FEW {
+            members.push(world.join(&format!("m{number}"), "east").await);
+            wait_for("its ballot", SOON, || members[number - 1].status().ballot.is_some()).await;
         }
-        world.ask(RequestKind::Switchover, Target::Member(leader.parse().unwrap()), false).await;
-        let knows = followed.wait_for(|status| {
-            status.leaders.iter().flatten().any(|current| current.member.as_str() == leader)
-        });
-        tokio::time::timeout(SOON, knows).await.expect("the follower knows the leader");
-    }
-    assert_eq!(Some(count()), before, "it reads or writes something");
-    world.ask(RequestKind::Switchover, Target::Member("silent".parse().unwrap()), false).await;
-    wait_for("it leads", SOON, || silent.leads()).await;
-    world.no_overlap();
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_next_elector_reads_all_members_by_few_requests_over_native() {
-    the_next_elector_reads_all_members_by_few_requests(DriverKind::Native).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "double: the other driver; cargo xtask test --full"]
-async fn the_next_elector_reads_all_members_by_few_requests_over_zookeeper_async() {
-    the_next_elector_reads_all_members_by_few_requests(DriverKind::ZookeeperAsync).await;
-}
-
-/// The number of its requests does not depend on the number of members; nor does that of an elector that leaves.
-async fn the_next_elector_reads_all_members_by_few_requests(driver: DriverKind) {
-    let world = &World::start(driver).await;
-    let first = world.join_through_proxy("first", "east").await;
-    wait_for("the first leads", SOON, || first.leads()).await;
-    let next = world.join_through_proxy("next", "east").await;
-    wait_for("the next one's ballot", SOON, || next.status().ballot.is_some()).await;
-    let mut members = Vec::new();
-    for number in 0..MORE {
-        members.push(world.join(&format!("m{number}"), "east").await);
-    }
-    let all_in_line = || first.status().elected.is_some_and(|e| e.line_of(0).len() == 8);
-    wait_for("all stand", SOON, || members.iter().all(|m| m.status().ballot.is_some())).await;
-    wait_for("the line is full", SOON, all_in_line).await;
-    let count = |of: &members::Member| {
-        let proxy = of.proxy();
-        [Op::GetData, Op::Exists, Op::GetChildren, Op::AddWatch, Op::RemoveWatches].map(|op| proxy.seen(op))
-    };
-    let (before, groups) = ([&first, &next].map(count), next.proxy().seen(Op::MultiRead));
-    assert_eq!(first.election().leave().await, Ended::Left);
-    wait_for("the next one leads", SOON, || next.leads()).await;
-    wait_for("it reads many records by one request", SOON, || next.proxy().seen(Op::MultiRead) > groups)
+        let follower = world.join("follower", "east").await;
+        let silent = world.join_through_proxy("silent", "east").await;
+        wait_for("both are candidates", SOON, || {
+            [&follower, &silent].iter().all(|member| member.status().ballot.is_some())
+        })
         .await;
-    let after = [&first, &next].map(count);
-    for ((of, before), after) in ["first", "next"].into_iter().zip(before).zip(after) {
-        let sent: Vec<u64> = before.iter().zip(after).map(|(before, after)| after - before).collect();
-        assert!(sent.iter().sum::<u64>() < MORE as u64, "{of}: {sent:?} reads and watches");
-    }
-    // It follows each of them.
-    let is_in_line = |member: &members::Member| {
-        let (Some(elected), Some(ballot)) = (next.status().elected, member.status().ballot) else {
-            return false;
+        let mut followed = follower.election().status();
+        let count = || {
+            // A session's probes are of the kind `Exists`. Data is read by another kind first.
+            let reads = [Op::GetData, Op::GetChildren, Op::MultiRead];
+            let writes = [Op::Create, Op::SetData, Op::Multi];
+            reads.into_iter().chain(writes).map(|op| (op, silent.proxy().seen(op))).collect::<Vec<_>>()
         };
-        elected.place_in_line(0, &ballot).is_some()
-    };
-    let in_line = members.iter().position(is_in_line).unwrap();
-    let gone = members.remove(in_line);
-    let ballot = gone.status().ballot.unwrap();
-    assert_eq!(gone.election().leave().await, Ended::Left);
-    wait_for("whoever has left is no longer in line", SOON, || {
-        next.status().elected.is_some_and(|elected| elected.place_in_line(0, &ballot).is_none())
-    })
-    .await;
-    world.no_overlap();
+        let mut before = None;
+        // In the first rounds it reads what had changed when it was looked at.
+        for (round, leader) in ["m2", "m3", "m2", "m3", "m2", "m3"].into_iter().enumerate() {
+            if round == 3 {
+                before = Some(count());
+            }
+            world.ask(RequestKind::Switchover, Target::Member(leader.parse().unwrap()), false).await;
+            let knows = followed.wait_for(|status| {
+                status.leaders.iter().flatten().any(|current| current.member.as_str() == leader)
+            });
+            tokio::time::timeout(SOON, knows).await.expect("the follower knows the leader");
+        }
+        assert_eq!(Some(count()), before, "it reads or writes something");
+        world.ask(RequestKind::Switchover, Target::Member("silent".parse().unwrap()), false).await;
+        wait_for("it leads", SOON, || silent.leads()).await;
+        world.no_overlap();
+    }
+}
+
+over_both_drivers! {
+    /// The number of its requests does not depend on the number of members; nor does that of an elector that leaves.
+    async fn the_next_elector_reads_all_members_by_few_requests(world: &World) {
+        let first = world.join_through_proxy("first", "east").await;
+        wait_for("the first leads", SOON, || first.leads()).await;
+        let next = world.join_through_proxy("next", "east").await;
+        wait_for("the next one's ballot", SOON, || next.status().ballot.is_some()).await;
+        let mut members = Vec::new();
+        for number in 0..MORE {
+            members.push(world.join(&format!("m{number}"), "east").await);
+        }
+        let all_in_line = || first.status().elected.is_some_and(|e| e.line_of(0).len() == 8);
+        wait_for("all stand", SOON, || members.iter().all(|m| m.status().ballot.is_some())).await;
+        wait_for("the line is full", SOON, all_in_line).await;
+        let count = |of: &members::Member| {
+            let proxy = of.proxy();
+            [Op::GetData, Op::Exists, Op::GetChildren, Op::AddWatch, Op::RemoveWatches].map(|op| proxy.seen(op))
+        };
+        let (before, groups) = ([&first, &next].map(count), next.proxy().seen(Op::MultiRead));
+        assert_eq!(first.election().leave().await, Ended::Left);
+        wait_for("the next one leads", SOON, || next.leads()).await;
+        wait_for("it reads many records by one request", SOON, || next.proxy().seen(Op::MultiRead) > groups)
+            .await;
+        let after = [&first, &next].map(count);
+        for ((of, before), after) in ["first", "next"].into_iter().zip(before).zip(after) {
+            let sent: Vec<u64> = before.iter().zip(after).map(|(before, after)| after - before).collect();
+            assert!(sent.iter().sum::<u64>() < MORE as u64, "{of}: {sent:?} reads and watches");
+        }
+        // It follows each of them.
+        let is_in_line = |member: &members::Member| {
+            let (Some(elected), Some(ballot)) = (next.status().elected, member.status().ballot) else {
+                return false;
+            };
+            elected.place_in_line(0, &ballot).is_some()
+        };
+        let in_line = members.iter().position(is_in_line).unwrap();
+        let gone = members.remove(in_line);
+        let ballot = gone.status().ballot.unwrap();
+        assert_eq!(gone.election().leave().await, Ended::Left);
+        wait_for("whoever has left is no longer in line", SOON, || {
+            next.status().elected.is_some_and(|elected| elected.place_in_line(0, &ballot).is_none())
+        })
+        .await;
+        world.no_overlap();
+    }
 }

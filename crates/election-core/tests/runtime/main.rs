@@ -5,6 +5,29 @@
 
 #![allow(clippy::unwrap_used)] // a panic is how a test reports
 
+/// One test for each driver.
+macro_rules! over_both_drivers {
+    ($($(#[$doc:meta])* async fn $name:ident($world:ident: &World) $body:block)*) => {$(
+        $(#[$doc])*
+        mod $name {
+            use super::*;
+
+            async fn check($world: &World) $body
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn native() {
+                check(&World::start(DriverKind::Native).await).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            #[ignore = "double: the other driver; cargo xtask test --full"]
+            async fn zookeeper_async() {
+                check(&World::start(DriverKind::ZookeeperAsync).await).await;
+            }
+        }
+    )*};
+}
+
 mod candidates;
 mod deleted;
 mod ending;
@@ -31,29 +54,6 @@ use members::{Fate, World, wait_for};
 use zk_session::{BootTime, DriverKind};
 
 const SOON: Duration = Duration::from_secs(30);
-
-/// One test for each driver.
-macro_rules! over_both_drivers {
-    ($($(#[$doc:meta])* async fn $name:ident($world:ident: &World) $body:block)*) => {$(
-        $(#[$doc])*
-        mod $name {
-            use super::*;
-
-            async fn check($world: &World) $body
-
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn native() {
-                check(&World::start(DriverKind::Native).await).await;
-            }
-
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            #[ignore = "double: the other driver; cargo xtask test --full"]
-            async fn zookeeper_async() {
-                check(&World::start(DriverKind::ZookeeperAsync).await).await;
-            }
-        }
-    )*};
-}
 
 over_both_drivers! {
     /// The preferred site leads, the leader znode is READY, the token is the czxid.

@@ -35,7 +35,7 @@ pub(in crate::engine) struct Membership {
     /// be mistaken for another's.
     drawn: u32,
     /// The record as it is in ZooKeeper, with its version.
-    stands: Option<(Arc<[u8]>, i32)>,
+    published: Option<(Arc<[u8]>, i32)>,
     /// The record as it should be, and a fingerprint of its input. As a rule that is the record as it is, and shared.
     encoded: Option<(u64, Arc<[u8]>)>,
     /// The content of a write of the own record that is under way.
@@ -123,7 +123,7 @@ impl Membership {
             return None;
         }
         let ballot = core.own.seat.ballot.clone().filter(|_| core.own.seat.is_ranked)?;
-        let (record, version) = self.stands.clone()?;
+        let (record, version) = self.published.clone()?;
         Some(Registered {
             ballot,
             drawn: self.drawn,
@@ -138,7 +138,7 @@ impl Membership {
         Self {
             step: MembershipStep::Rank,
             drawn: from.drawn,
-            stands: Some((from.record.into_bytes().into(), from.version)),
+            published: Some((from.record.into_bytes().into(), from.version)),
             registered_as: Some(core.session_id()),
             ..Self::default()
         }
@@ -181,7 +181,7 @@ impl Membership {
         if self.step == MembershipStep::Gone {
             self.step = MembershipStep::LookForNode;
         }
-        self.reads_record = self.stands.is_some() || leaves;
+        self.reads_record = self.published.is_some() || leaves;
         core.own.seat.lists_ballots = core.own.seat.is_lowest();
     }
 
@@ -345,7 +345,7 @@ impl Membership {
             (MembershipStep::DrawBallot, Outcome::Created { path, .. }) => self.drew_ballot(core, path),
             (MembershipStep::WriteNode(ballot), Outcome::Created { .. }) => {
                 self.registered_as = Some(core.session_id());
-                self.stands = self.node_data(core, &ballot).map(|data| (data, 0));
+                self.published = self.node_data(core, &ballot).map(|data| (data, 0));
                 core.note(
                     Level::Info,
                     NoteKind::Registration,
@@ -371,10 +371,10 @@ impl Membership {
             }
             (MembershipStep::Candidate, Outcome::Changed { version, .. }) => {
                 // A watch may have been quicker, and have reported a later state already.
-                if let (Some((_, known)), Some(written)) = (&self.stands, self.written.take())
+                if let (Some((_, known)), Some(written)) = (&self.published, self.written.take())
                     && known < version
                 {
-                    self.stands = Some((written, *version));
+                    self.published = Some((written, *version));
                 }
             }
             (MembershipStep::Candidate, Outcome::Names(names)) => {
@@ -384,7 +384,7 @@ impl Membership {
             (MembershipStep::Candidate, Outcome::Got(node)) => {
                 self.reads_record = false;
                 // Nothing was written meanwhile, so the read counts even if the version went back.
-                self.stands = None;
+                self.published = None;
                 let path = core.own_node();
                 self.saw(core, leader, &path, node.as_ref());
             }
@@ -593,11 +593,11 @@ impl Membership {
     }
 
     fn own_record_seen(&mut self, node: &Node) {
-        let older = self.stands.as_ref().is_some_and(|(_, version)| node.version < *version);
+        let older = self.published.as_ref().is_some_and(|(_, version)| node.version < *version);
         if !older {
             let encoded = self.encoded.as_ref().map(|(_, data)| data).filter(|data| ***data == *node.data);
             let data = encoded.map_or_else(|| node.data.as_slice().into(), Arc::clone);
-            self.stands = Some((data, node.version));
+            self.published = Some((data, node.version));
         }
     }
 
@@ -652,8 +652,8 @@ impl Membership {
     fn outdated_node(&mut self, core: &mut Core) -> Option<Request> {
         let ballot = core.own.seat.ballot.clone()?;
         let data = self.node_data(core, &ballot)?;
-        let (stands, version) = self.stands.as_ref()?;
-        if *stands == data {
+        let (published, version) = self.published.as_ref()?;
+        if *published == data {
             return None;
         }
         self.written = Some(Arc::clone(&data));
