@@ -5,6 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tokio::time::sleep;
 use zk_session::{CreateMode, Session};
 
 /// New servers run slowly at first: so many writes by each client before the first that is measured.
@@ -77,15 +78,30 @@ impl Clients {
     pub async fn round_trips(&mut self, each: usize) -> Result<Vec<Duration>, String> {
         let mut all = Vec::with_capacity(each * self.sessions.len());
         for _ in 0..each {
-            for (server, session) in self.sessions.iter().enumerate() {
-                self.written += 1;
-                let (path, data) = (path(&format!("unit-{server}")), self.written.to_string());
-                let begun = Instant::now();
-                session.set(&path, data, None).await.map_err(|error| error.to_string())?;
-                all.push(begun.elapsed());
+            for server in 0..self.sessions.len() {
+                all.push(self.write(server).await?);
             }
         }
         Ok(all)
+    }
+
+    /// One write by the next client, when no client has written anything for that long: caches are cold then, and threads
+    /// asleep.
+    ///
+    /// # Errors
+    /// If the write fails.
+    pub async fn write_after(&mut self, rest: Duration) -> Result<Duration, String> {
+        sleep(rest).await;
+        let server = self.next_server();
+        self.write(server).await
+    }
+
+    async fn write(&mut self, server: usize) -> Result<Duration, String> {
+        self.written += 1;
+        let (path, data) = (path(&format!("unit-{server}")), self.written.to_string());
+        let begun = Instant::now();
+        self.of(server).set(&path, data, None).await.map_err(|error| error.to_string())?;
+        Ok(begun.elapsed())
     }
 }
 

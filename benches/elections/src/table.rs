@@ -10,6 +10,9 @@ const WRITES: usize = 10;
 /// The raw sequences before each change.
 const RAW: usize = 2;
 
+/// How long the clients rest before a write that is not one of many.
+const REST: Duration = Duration::from_millis(50);
+
 /// Measured times, sorted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Times(Vec<Duration>);
@@ -42,15 +45,17 @@ impl Times {
     }
 }
 
-/// What the times of a case are multiples of: W and the raw sequence, measured in turn with its changes.
+/// What the times of a case are multiples of: W and the raw sequence, measured in turn with its changes. W is a write of a
+/// series; a write after a rest takes longer, and is shown beside it.
 #[derive(Debug, Default)]
 pub struct References {
+    rested: Vec<Duration>,
     unit: Vec<Duration>,
     raw: Vec<Duration>,
 }
 
 impl References {
-    /// Measures both some times. Call it before each change.
+    /// Measures each some times. Call it before each change.
     ///
     /// # Errors
     /// If an operation fails.
@@ -59,6 +64,7 @@ impl References {
         clients: &mut Clients,
         raw: impl AsyncFn(&mut Clients) -> Result<Duration, String>,
     ) -> Result<(), String> {
+        self.rested.push(clients.write_after(REST).await?);
         self.unit.extend(clients.round_trips(WRITES).await?);
         for _ in 0..RAW {
             self.raw.push(raw(clients).await?);
@@ -89,6 +95,7 @@ impl Table {
     pub fn add_case<C>(&mut self, case: &str, references: References, changes: &[C], steps: &[Step<C>]) {
         let (unit, raw) = (Times::of(references.unit), Times::of(references.raw));
         self.add(format!("{case}  W: one quorum write"), unit.clone(), &unit, &raw);
+        self.add(format!("{case}  one write after a rest"), Times::of(references.rested), &unit, &raw);
         self.add(format!("{case}  raw sequence"), raw.clone(), &unit, &raw);
         for (what, from, to) in steps {
             let times = changes.iter().map(|change| to(change).since(from(change))).collect();
@@ -156,8 +163,11 @@ mod tests {
     #[test]
     fn rows_are_multiples_of_their_own_references() {
         let mut table = Table::default();
-        let references =
-            References { unit: vec![Duration::from_millis(2)], raw: vec![Duration::from_millis(4)] };
+        let references = References {
+            rested: vec![Duration::from_millis(3)],
+            unit: vec![Duration::from_millis(2)],
+            raw: vec![Duration::from_millis(4)],
+        };
         let changes = [6, 30].map(|ms| Moment(ms * 1_000_000));
         table.add_case("queue", references, &changes, &[("leading", |_| Moment(0), |change| *change)]);
         table.add("alone".to_owned(), times([5]), &times([]), &times([]));
@@ -165,9 +175,10 @@ mod tests {
         let row =
             |at: usize| text.lines().nth(at).unwrap().split_whitespace().rev().take(6).collect::<Vec<_>>();
         assert_eq!(row(1), ["0.50", "0.50", "1.00", "1.00", "2.00", "2.00"]);
-        assert_eq!(row(2), ["1.00", "1.00", "2.00", "2.00", "4.00", "4.00"]);
-        assert_eq!(row(3), ["7.50", "1.50", "15.0", "3.00", "30.0", "6.00"]);
-        assert_eq!(row(4), ["-", "-", "-", "-", "5.00", "5.00"]);
+        assert_eq!(row(2), ["0.75", "0.75", "1.50", "1.50", "3.00", "3.00"]);
+        assert_eq!(row(3), ["1.00", "1.00", "2.00", "2.00", "4.00", "4.00"]);
+        assert_eq!(row(4), ["7.50", "1.50", "15.0", "3.00", "30.0", "6.00"]);
+        assert_eq!(row(5), ["-", "-", "-", "-", "5.00", "5.00"]);
         assert!(text.lines().all(|line| line.chars().count() <= 120), "{text}");
     }
 }

@@ -28,16 +28,15 @@ const LOOK: Duration = Duration::from_millis(100);
 pub(crate) async fn check(
     operator: &Operator,
     job: &str,
-    paths: &Paths,
+    snapshot: &Snapshot,
     request: &Request,
 ) -> Result<Option<Current>, Error> {
-    let snapshot = operator.observer().await?.snapshot(paths).await?;
-    check_names(operator, job, request, &snapshot)?;
-    if let Some(leader) = leads_already(request, &snapshot) {
+    check_names(operator, job, request, snapshot)?;
+    if let Some(leader) = leads_already(request, snapshot) {
         return Ok(Some(leader.clone()));
     }
-    if request.kind == RequestKind::Switchover && !is_led(request, &snapshot) {
-        let skipped = elector::skipped(operator.workers(), job, &snapshot).await;
+    if request.kind == RequestKind::Switchover && !is_led(request, snapshot) {
+        let skipped = elector::skipped(operator.workers(), job, snapshot).await;
         if let Some(hold) = skipped.and_then(|skipped| hold_of(&skipped, job)) {
             let way_out = format!("`dr-worker failover --job {job}` elects a leader now");
             return Err(Error::NotNow(format!("{job}: no leader can hand over: {hold}; {way_out}")));

@@ -185,23 +185,23 @@ async fn check_and_file(
         )),
         None => Ok(()),
     };
-    match operator.observer().await?.layout(&paths).await? {
-        None | Some(Layout::Elector) => {}
-        Some(layout) if wanted.try_only.dry_run => {
+    let snapshot = operator.observer().await?.snapshot(&paths).await?;
+    match snapshot.layout {
+        Layout::Elector => {}
+        layout if wanted.try_only.dry_run => {
             let recipe = layout.as_str();
             return Err(Error::Usage(format!(
                 "{job} uses the recipe {recipe:?}, which has no elector to try this with"
             )));
         }
-        Some(layout) => {
+        layout => {
             confirmed()?;
             return contest::move_on(operator, &job, &paths, layout, wanted, &request, how).await;
         }
     }
-    if let Some(leader) = moves::check(operator, &job, &paths, &request).await? {
+    if let Some(leader) = moves::check(operator, &job, &snapshot, &request).await? {
         return report_leader(&job, &leader, how);
     }
-    let snapshot = operator.observer().await?.snapshot(&paths).await?;
     if wanted.try_only.dry_run {
         if let Some(why) = operator::hindrance(&snapshot, &request) {
             return Err(Error::NotNow(format!("{job}: {why}")));

@@ -119,7 +119,8 @@ pub(super) struct Seat {
     pub(super) called_at: i64,
     /// Whether the ballots must be read, to check that the own one still exists.
     pub(super) lists_ballots: bool,
-    /// The own ballot and record are being deleted with the leader znode, because this member leaves.
+    /// The own ballot and record are being deleted with the leader znode, because this member leaves. Contest: the own
+    /// znode was deleted.
     pub(super) is_clearing: bool,
     /// Contest: the own znode.
     pub(super) own: Option<Box<OwnZnode>>,

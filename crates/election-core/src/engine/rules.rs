@@ -74,7 +74,8 @@ pub enum Rule {
     SlotsCarried,
     /// A leader uses the term in which its slot was decided.
     TermOfSlot,
-    /// In the queue: after the znode before has gone, the queue is read again before this member leads.
+    /// In the queue: after the znode before has gone, the queue is read again before this member leads, unless that znode was
+    /// the only one before its own.
     RanksAgain,
     /// A result of a watch on the decision that is older than what is known changes nothing.
     OlderReadings,

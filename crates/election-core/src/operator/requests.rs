@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use zk_session::{BootTime, CreateMode, Recovery, Session, sleep_until};
+use zk_session::{BootTime, CreateMode, OpError, Recovery, Session, sleep_until};
 
 use super::{
     error::{OperatorError, TRIES, is_worth_another_look, too_many_races},
+    layout::Layout,
     observer::{Observer, Snapshot},
 };
 use crate::{
@@ -37,22 +38,25 @@ pub fn new_request(
 /// request, or another request about the same leader is open.
 pub async fn ask(session: &Session, paths: &Paths, request: Request) -> Result<FiledRequest, OperatorError> {
     let incarnation = session.active().await?;
-    let observer = Observer::new(incarnation.clone());
-    if observer.read(&paths.election()).await?.is_none() {
+    let seen = Observer::new(incarnation.clone()).snapshot(paths).await?;
+    if seen.layout != Layout::Elector {
         return Err(ReadError::NoElection(paths.base().to_owned()).into());
     }
-    // The server may lag behind a recent order.
-    incarnation.barrier().await?;
-    let seen = observer.snapshot(paths).await?;
     if let Some(why) = hindrance(&seen, &request) {
         return Err(OperatorError::NotNow(why));
     }
     let prefix = paths.request_prefix();
     let data = request.encode(&prefix)?;
     // The request's id makes the data unique, so a lost reply does not cause a second request.
-    incarnation.create_parents(&prefix).await?;
-    let created =
-        incarnation.create_sequential(&prefix, data, CreateMode::Persistent, Recovery::Data).await?;
+    let create =
+        || incarnation.create_sequential(&prefix, data.clone(), CreateMode::Persistent, Recovery::Data);
+    let created = match create().await {
+        Err(OpError::NoNode { .. }) => {
+            incarnation.create_parents(&prefix).await?;
+            create().await?
+        }
+        created => created?,
+    };
     let name = created.path.rsplit('/').next().unwrap_or_default().to_owned();
     Ok(FiledRequest { which: RequestRef { czxid: created.stat.czxid, name }, request })
 }

@@ -156,8 +156,9 @@ async fn attempt(session: &Incarnation, request: &Request) -> Outcome {
             let stat = session.set(path, data.clone(), Some(*version)).await;
             stat.map(|s| Outcome::Changed { version: s.version, mzxid: s.mzxid })
         }
-        Request::Delete { path, version } => session.delete(path, *version).await.map(|()| Outcome::Ok),
-        Request::DeleteWhile { .. }
+        // A deletion by itself would read the znode first.
+        Request::Delete { .. }
+        | Request::DeleteWhile { .. }
         | Request::Together { .. }
         | Request::Notifying { .. }
         | Request::Clearing { .. }

@@ -87,6 +87,7 @@ pub(super) enum Joining {
 struct Operation {
     op: OpId,
     outcome: Pin<Box<dyn Future<Output = Outcome> + Send>>,
+    is_sent: bool,
 }
 
 /// What woke the runner.
@@ -156,6 +157,10 @@ impl<H: Handler> Runner<H> {
                 self.leave_behind();
                 return Poll::Ready(end);
             }
+            if self.work.has_begun() {
+                // The application's call runs before what is left to do here.
+                break;
+            }
             match ready!(self.poll_woken(cx)) {
                 Woken::Watch(event) => {
                     self.handle(event);
@@ -177,7 +182,7 @@ impl<H: Handler> Runner<H> {
                 Woken::Clock => self.handle(Event::Tick),
             }
         }
-        // Other tasks of this thread have waited long enough.
+        // Other tasks of this thread have their turn.
         cx.waker().wake_by_ref();
         Poll::Pending
     }
@@ -198,6 +203,11 @@ impl<H: Handler> Runner<H> {
         if self.lease.as_ref().is_some_and(|(_, lease)| lease.has_changed().unwrap_or(false)) {
             return Poll::Ready(Woken::Lease);
         }
+        // Ahead of the reads of watches: a server answers in order, and another member may wait for these.
+        let unsent = |operation: &Operation| !operation.is_sent;
+        if let Poll::Ready((op, outcome)) = poll_any(&mut self.operations, cx, unsent) {
+            return Poll::Ready(Woken::Done(op, outcome));
+        }
         let leave_by = self.ending.as_ref().and_then(|ending| ending.leave_by);
         let wakeup = [self.engine.wakeup().map(to_boot), leave_by].into_iter().flatten().min();
         if self.clock.poll(cx, wakeup).is_ready() {
@@ -209,7 +219,7 @@ impl<H: Handler> Runner<H> {
         }
         // What had changed is being read now.
         self.looked = false;
-        if let Poll::Ready((op, outcome)) = poll_any(&mut self.operations, cx) {
+        if let Poll::Ready((op, outcome)) = poll_any(&mut self.operations, cx, |_| true) {
             return Poll::Ready(Woken::Done(op, outcome));
         }
         self.inbox.poll_receive(cx).map(Woken::Message)
@@ -472,7 +482,7 @@ impl<H: Handler> Runner<H> {
                 None => Outcome::NotApplied("the session is over".to_owned()),
             }
         });
-        self.operations.push(Operation { op, outcome });
+        self.operations.push(Operation { op, outcome, is_sent: false });
     }
 
     fn note(&self, note: &Note) {
@@ -526,9 +536,17 @@ impl<H: Handler> Future for Running<H> {
     }
 }
 
-/// The outcome of the first one that has ended.
-fn poll_any(operations: &mut Vec<Operation>, cx: &mut Context<'_>) -> Poll<(OpId, Outcome)> {
+/// The outcome of the first one of these that has ended.
+fn poll_any(
+    operations: &mut Vec<Operation>,
+    cx: &mut Context<'_>,
+    these: impl Fn(&Operation) -> bool,
+) -> Poll<(OpId, Outcome)> {
     for at in 0..operations.len() {
+        if !these(&operations[at]) {
+            continue;
+        }
+        operations[at].is_sent = true;
         if let Poll::Ready(outcome) = operations[at].outcome.as_mut().poll(cx) {
             let op = operations.remove(at).op;
             if operations.is_empty() {

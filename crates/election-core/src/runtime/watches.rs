@@ -108,7 +108,10 @@ impl Watches {
                         let watch = session.watch_data(Arc::clone(path));
                         // Thousands of elections have one or a few.
                         all.reserve_exact(1);
-                        all.push(SingleWatch::new(watch, reports_leaders(watched)));
+                        let single = SingleWatch::new(watch, reports_leaders(watched));
+                        // What says who leads comes first, if several have changed.
+                        let at = if single.may_wait { 0 } else { all.len() };
+                        all.insert(at, single);
                     }
                 }
             }

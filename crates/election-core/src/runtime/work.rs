@@ -31,6 +31,8 @@ pub(super) struct Work<H> {
     events: Events,
     /// The call in progress.
     call: Option<JoinHandle<()>>,
+    /// It has begun just now.
+    begun: bool,
     /// The order in progress.
     stop: Option<Stop>,
     work_until: BootTime,
@@ -52,6 +54,7 @@ impl<H: Handler> Work<H> {
             handler: Arc::new(handler),
             events,
             call: None,
+            begun: false,
             stop: None,
             work_until: BootTime::from_duration(Duration::ZERO),
             terms: None,
@@ -205,10 +208,16 @@ impl<H: Handler> Work<H> {
         }
     }
 
+    /// Whether a call has begun since this was asked last.
+    pub(super) fn has_begun(&mut self) -> bool {
+        std::mem::take(&mut self.begun)
+    }
+
     fn begin(&mut self, name: &'static str, call: impl Future<Output = AppEvent> + Send + 'static) {
         let call = Call { call: Box::pin(call), during: Some(self.events.during(name)) };
         // On the heap: an allocator wastes room around large tasks.
         self.call = Some(tokio::spawn(Box::pin(call)));
+        self.begun = true;
     }
 }
 

@@ -171,9 +171,10 @@ impl Desk {
             moves::check_plan(operator, job, paths, &request).await?;
             return Ok(self.file(request).await?.1);
         }
-        match operator.observer().await?.layout(paths).await? {
-            None | Some(Layout::Elector) => {}
-            Some(layout) => {
+        let snapshot = operator.observer().await?.snapshot(paths).await?;
+        match snapshot.layout {
+            Layout::Elector => {}
+            layout => {
                 contest::check(job, layout, &request)?;
                 let old = operator::vacate(&operator.session, paths).await?;
                 let body = json!({ "election": job, "request": null, "taken_from": old.member });
@@ -183,7 +184,7 @@ impl Desk {
                 ));
             }
         }
-        if let Some(leader) = moves::check(operator, job, paths, &request).await? {
+        if let Some(leader) = moves::check(operator, job, &snapshot, &request).await? {
             let outcome = json!({ "state": "done", "term": leader.term, "leader": leader.member });
             let body = json!({ "election": job, "request": null, "outcome": outcome });
             return Ok(reported(

@@ -285,9 +285,7 @@ impl Elector {
                 return Some(slot);
             }
             (Check::Members, Outcome::Names(names)) => {
-                let known = &core.reading.view.electors().member_nodes;
-                let same =
-                    names.len() == known.len() && names.iter().all(|name| known.binary_search(name).is_ok());
+                let same = core.reading.view.electors().has_members(names);
                 match step {
                     IrreversibleStep::Refusal(_) if same => {
                         let request = Request::Get { path: paths.control() };

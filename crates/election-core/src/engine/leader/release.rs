@@ -243,6 +243,7 @@ impl Leader {
         match (release.step, outcome) {
             (ReleaseStep::Delete { .. }, Outcome::Ok | Outcome::Missing) => {
                 core.note(Level::Info, NoteKind::Leadership, "has released leadership".to_owned());
+                core.own.seat.is_clearing |= core.is_contest() && *outcome == Outcome::Ok;
                 // A watch may have been quicker, and have reported the next leader znode already.
                 if self.own_leader_znode(core).meta().is_some_and(|m| m.owner == session) {
                     core.see_leader_znode(self.slot, None);

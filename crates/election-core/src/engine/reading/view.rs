@@ -59,8 +59,8 @@ pub(in crate::engine) struct ElectorsView {
     pub(in crate::engine) members: Option<Vec<MemberRecord>>,
     /// The latest transaction that wrote any member's record.
     pub(in crate::engine) newest_zxid: i64,
-    /// The names of all records under `nodes`, usable or not, in their order.
-    pub(in crate::engine) member_nodes: Vec<String>,
+    /// All records under `nodes`, usable or not, by name.
+    member_nodes: Vec<MemberNode>,
     /// In the order of their creation.
     pub(in crate::engine) requests: Option<Vec<(FiledRequest, Meta)>>,
     /// Until when each pending request may be begun. Kept while this member is not the elector: each process counts
@@ -73,6 +73,24 @@ pub(in crate::engine) struct ElectorsView {
     requests_stamp: Stamp,
     /// Records among members and requests that can't be used.
     pub(in crate::engine) unreadable: Vec<RecordError>,
+}
+
+/// A record that was read: its name, and which state of it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct MemberNode {
+    name: String,
+    czxid: i64,
+    mzxid: i64,
+}
+
+impl MemberNode {
+    fn find<'a>(all: &'a [Self], name: &str) -> Option<&'a Self> {
+        all.binary_search_by(|known| known.name.as_str().cmp(name)).ok().map(|at| &all[at])
+    }
+
+    fn is_of(&self, node: &Node) -> bool {
+        (self.czxid, self.mzxid) == (node.czxid, node.mzxid)
+    }
 }
 
 /// The elector's view before anything was read.
@@ -143,13 +161,34 @@ impl View {
 }
 
 impl ElectorsView {
+    /// Whether exactly these records were read.
+    pub(in crate::engine) fn has_members(&self, names: &[String]) -> bool {
+        names.len() == self.member_nodes.len()
+            && names.iter().all(|name| MemberNode::find(&self.member_nodes, name).is_some())
+    }
+
+    /// Decodes the records that have changed: there may be hundreds that have not.
     pub(in crate::engine) fn see_members(&mut self, parent: &str, nodes: &BTreeMap<String, Node>) {
-        self.unreadable.retain(|e| !e.path.starts_with(parent));
-        let mut members = Vec::with_capacity(nodes.len());
-        for (name, node) in nodes {
+        let mut members = self.members.take().unwrap_or_default();
+        let known = &self.member_nodes;
+        let is_known = |name: &str| {
+            let there = nodes.get(name).zip(MemberNode::find(known, name));
+            there.is_some_and(|(node, known)| known.is_of(node))
+        };
+        members.retain(|member| is_known(member.member.as_str()));
+        self.unreadable.retain(|error| match error.path.strip_prefix(parent) {
+            Some(name) => is_known(name.trim_start_matches('/')),
+            None => true,
+        });
+        let changed = nodes.iter().filter(|(name, _)| !is_known(name));
+        for (name, node) in changed {
             let path = format!("{parent}/{name}");
             match MemberRecord::decode(&path, &node.data) {
-                Ok(record) if record.member.as_str() == name => members.push(record),
+                Ok(record) if record.member.as_str() == name => {
+                    let place = (&record.ballot, &record.member);
+                    let at = members.partition_point(|other| (&other.ballot, &other.member) < place);
+                    members.insert(at, record);
+                }
                 Ok(record) => self.unreadable.push(RecordError {
                     path,
                     why: format!("it says that it is the record of {}", record.member),
@@ -157,11 +196,15 @@ impl ElectorsView {
                 Err(error) => self.unreadable.push(error),
             }
         }
-        members.sort_by(|a, b| a.ballot.cmp(&b.ballot));
         self.members = Some(members);
         self.newest_zxid = nodes.values().map(|node| node.mzxid).max().unwrap_or(0);
         self.members_stamp = Stamp::latest(nodes.values());
-        self.member_nodes = nodes.keys().cloned().collect();
+        let nodes = nodes.iter().map(|(name, node)| MemberNode {
+            name: name.clone(),
+            czxid: node.czxid,
+            mzxid: node.mzxid,
+        });
+        self.member_nodes = nodes.collect();
     }
 
     pub(in crate::engine) fn see_requests(&mut self, parent: &str, nodes: &BTreeMap<String, Node>) {

@@ -70,7 +70,7 @@ pub(in crate::engine) struct Contest {
     unanswered: bool,
     /// Queue: the path of the znode before, and the content of its record.
     before: Option<Box<Before>>,
-    /// The znode before has gone: the queue must be ranked again.
+    /// The znode before has gone, or may not be the only one any more: the queue must be ranked again.
     look_again: bool,
     /// The content of the own znode that the creation under way writes.
     written: Vec<u8>,
@@ -87,6 +87,9 @@ pub(in crate::engine) struct Contest {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Before {
     path: String,
+    /// No other znode is before the own one, by what was read since the last reconnect.
+    #[serde(skip)]
+    alone: bool,
     /// It is the first in the queue, as far as is known.
     first: bool,
     /// It was seen to have gone.
@@ -178,6 +181,10 @@ impl Contest {
         }
         match self.step {
             ContestStep::First => self.step = ContestStep::Rank,
+            ContestStep::Waiting => {
+                let alone = self.before.as_mut().map(|before| std::mem::take(&mut before.alone));
+                self.look_again |= alone == Some(true);
+            }
             ContestStep::Leading => core.own.seat.ranks_again = core.own.duty.held.is_none(),
             _ => {}
         }
@@ -229,9 +236,9 @@ impl Contest {
         }
     }
 
-    /// Queue: the path of the znode before.
+    /// Queue: the path of the znode before, while it exists as far as is known.
     pub(in crate::engine) fn predecessor(&self) -> Option<String> {
-        self.before.as_ref().map(|before| before.path.clone())
+        self.before.as_ref().filter(|before| !before.gone).map(|before| before.path.clone())
     }
 
     pub(in crate::engine) fn watched(&self, core: &Core) -> Vec<Watched> {
@@ -288,7 +295,8 @@ impl Contest {
         };
         let Ok(record) = Contender::decode(&before.path, &node.data) else { return };
         if record.status == ContenderStatus::Ready {
-            before.first = true;
+            // A leader was the first in the queue.
+            (before.first, before.alone) = (true, true);
             let name = before.path.rsplit('/').next().unwrap_or_default();
             let ballot = Ballot::new(name).ok();
             self.previous =

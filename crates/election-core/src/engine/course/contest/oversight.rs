@@ -105,6 +105,7 @@ impl Contest {
         self.before = None;
         self.has_waited = false;
         core.own.seat.ranks_again = false;
+        core.own.seat.is_clearing = false;
         if core.queue_format().is_some() {
             core.see_leader_znode(0, None);
             core.forget_rereading();

@@ -51,7 +51,8 @@ impl Contest {
             core.own.seat.own = None;
             self.before = None;
             // The session may live on for other elections.
-            let nothing = self.attempts == 0;
+            let cleared = core.own.seat.is_clearing && self.attempts == 1 && !self.unanswered;
+            let nothing = self.attempts == 0 || cleared;
             self.step = if nothing { ContestStep::Gone } else { ContestStep::Seek(Then::Leave) };
             return nothing;
         }
@@ -59,14 +60,18 @@ impl Contest {
             ContestStep::Idle | ContestStep::Gone => return true,
             ContestStep::Leading if !idle => return !core.own.seat.ranks_again,
             ContestStep::Leading => self.released(core),
-            ContestStep::First if core.own.no_candidate().is_none() => {
-                if idle {
-                    self.hand_over(core, leader);
+            ContestStep::Waiting if core.own.no_candidate().is_none() => {
+                if self.goes_on_waiting(core) {
+                    return true;
                 }
-                return true;
             }
-            ContestStep::Waiting if core.own.no_candidate().is_none() => return self.go_on_waiting(core),
             _ => {}
+        }
+        if self.step == ContestStep::First && core.own.no_candidate().is_none() {
+            if idle {
+                self.hand_over(core, leader);
+            }
+            return true;
         }
         if self.step == ContestStep::Create && self.join_at.is_some() {
             self.step = ContestStep::Pausing;
@@ -91,17 +96,22 @@ impl Contest {
         false
     }
 
-    /// Returns whether it can only wait.
-    fn go_on_waiting(&mut self, core: &mut Core) -> bool {
+    /// Changes to the step that follows, if another candidate is not before this one any more. Returns whether none does.
+    fn goes_on_waiting(&mut self, core: &mut Core) -> bool {
         self.has_waited = true;
         if core.queue_format().is_some() {
+            // Cleared before the read, so that a znode that vanishes meanwhile is checked again.
             let again = std::mem::take(&mut self.look_again);
-            if again {
-                // Cleared before the read, so that a znode that vanishes meanwhile is checked again.
-                self.step =
-                    if core.rules.keep(Rule::RanksAgain) { ContestStep::Rank } else { ContestStep::First };
+            if !again {
+                return true;
             }
-            return !again;
+            // Every znode that was created since is behind the own one.
+            let was_alone = self.before.as_ref().is_some_and(|before| before.alone && before.gone);
+            self.step = match !was_alone && core.rules.keep(Rule::RanksAgain) {
+                true => ContestStep::Rank,
+                false => ContestStep::First,
+            };
+            return false;
         }
         let session = core.session_id();
         let next = match core.reading.view.leader(0) {
@@ -370,7 +380,8 @@ impl Contest {
                     self.look_again = true;
                     core.retry(Part::Contest);
                 } else {
-                    self.before = Some(Box::new(Before { path, first: ahead == 1, gone: false }));
+                    let alone = ahead == 1;
+                    self.before = Some(Box::new(Before { path, alone, first: alone, gone: false }));
                     self.previous = None;
                     let text = format!("is in the queue as {own}, behind {before} ({ahead} before it)");
                     core.note(Level::Info, NoteKind::Registration, text);
