@@ -197,6 +197,7 @@ transcripts! {
     request_repeated,
     request_superseded,
     queue_first_election,
+    queue_of_three,
     single_first_election,
     single_late_delete,
     single_restart_with_leftovers,

@@ -270,3 +270,52 @@ impl ElectorsView {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PARENT: &str = "/e/nodes";
+
+    fn node(member: &str, ballot: u32, mzxid: i64) -> Node {
+        let record = format!(r#"{{"v":1,"member":"{member}","site":"s","ballot":"b-{ballot:010}"}}"#);
+        Node { mzxid, ..Node::created(record.into_bytes(), 1, 0) }
+    }
+
+    fn seen<'a>(views: &mut ElectorsView, nodes: impl IntoIterator<Item = (&'a str, Node)>) {
+        let nodes = nodes.into_iter().map(|(name, node)| (name.to_owned(), node)).collect();
+        views.see_members(PARENT, &nodes);
+    }
+
+    #[test]
+    fn a_view_that_was_brought_up_to_date_is_that_of_all_records() {
+        let broken = || Node { mzxid: 4, ..Node::created(b"{".to_vec(), 1, 0) };
+        let mut view = ElectorsView::default();
+        seen(&mut view, [("a", node("a", 7, 2)), ("b", node("b", 5, 3)), ("c", broken()), ("d", broken())]);
+        let ballots = |view: &ElectorsView| -> Vec<_> {
+            view.members
+                .iter()
+                .flatten()
+                .map(|member| (member.member.to_string(), member.ballot.sequence()))
+                .collect()
+        };
+        assert_eq!(ballots(&view), [("b".to_owned(), 5), ("a".to_owned(), 7)]);
+        assert_eq!(view.unreadable.len(), 2);
+
+        // One has changed, one is new, one is readable now, one is broken still, and one has gone.
+        let now =
+            || [("a", node("a", 2, 5)), ("c", node("c", 3, 6)), ("d", broken()), ("e", node("x", 9, 7))];
+        seen(&mut view, now());
+        let mut fresh = ElectorsView::default();
+        seen(&mut fresh, now());
+        assert_eq!(ballots(&view), [("a".to_owned(), 2), ("c".to_owned(), 3)]);
+        assert_eq!((view.members.as_ref(), view.newest_zxid), (fresh.members.as_ref(), 7));
+        assert_eq!(view.member_nodes, fresh.member_nodes);
+        let unreadable =
+            |view: &ElectorsView| view.unreadable.iter().map(|error| error.path.clone()).collect::<Vec<_>>();
+        assert_eq!(unreadable(&view), [format!("{PARENT}/d"), format!("{PARENT}/e")]);
+        assert_eq!(unreadable(&view), unreadable(&fresh));
+        assert!(view.has_members(&["e", "d", "c", "a"].map(str::to_owned)));
+        assert!(!view.has_members(&["a", "c", "d", "f"].map(str::to_owned)));
+    }
+}
