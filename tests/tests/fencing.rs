@@ -34,7 +34,9 @@ impl Fence {
     }
 
     fn does(&self, how: &str) {
-        fs::write(self.file("how"), how).unwrap();
+        // A command that reads it meanwhile finds the former word, or this one.
+        fs::write(self.file("how.next"), how).unwrap();
+        fs::rename(self.file("how.next"), self.file("how")).unwrap();
     }
 
     /// The setup with these commands.

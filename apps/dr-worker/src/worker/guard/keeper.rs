@@ -258,6 +258,9 @@ impl<'a> Keeper<'a> {
         }
         if !self.orders.open {
             self.plan.stop(now, None, Why::WorkerGone);
+            if let Some(relay) = &mut self.relay {
+                relay.leave_worker();
+            }
         }
     }
 

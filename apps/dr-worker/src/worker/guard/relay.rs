@@ -38,8 +38,11 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// The capacity of a pipe, and how much is read at once.
 const CHUNK: usize = 64 * 1024;
 
-/// How long the last output may take once the job is gone.
+/// How long the last output may be held up once the job is gone.
 const LAST_WORDS: Duration = Duration::from_millis(100);
+
+/// How long it may take altogether: a process may have been given the job's pipe.
+const END: Duration = Duration::from_secs(2);
 
 /// The job's standard output and standard error.
 #[derive(Debug)]
@@ -149,6 +152,14 @@ impl Relay {
         self.paused_until.or(stalled.map(|since| since + STALL))
     }
 
+    /// The worker has gone. Its end of the pipe can still be open, for a process that dies closes one descriptor after the
+    /// other: what would be written into it now would be lost.
+    pub(super) fn leave_worker(&mut self) {
+        if let Sink::Worker = self.to {
+            self.to = Sink::stderr();
+        }
+    }
+
     /// Reads and passes on a chunk, if that is possible now.
     pub(super) fn step(&mut self, now: BootTime) {
         if self.is_over() || self.paused_until.is_some_and(|until| now < until) {
@@ -187,16 +198,20 @@ impl Relay {
 
     /// Passes on the rest of the output. No process that could write more is left.
     pub(super) fn finish(mut self) {
-        let by = BootTime::now() + LAST_WORDS;
+        let begun = BootTime::now();
         loop {
-            let now = BootTime::now();
-            self.step(now);
-            if self.is_over() || now >= by || matches!(self.to, Sink::Nowhere) {
+            self.step(BootTime::now());
+            if self.is_over() || matches!(self.to, Sink::Nowhere) {
                 return;
             }
             let mut fds: Vec<PollFd<'_>> =
                 self.waits_for().map(|(fd, flags)| PollFd::new(fd, flags)).collect();
-            let _ = poll(&mut fds, PollTimeout::from(10u8));
+            let is_ready = poll(&mut fds, PollTimeout::from(10u8)).is_ok_and(|ready| ready > 0);
+            // A busy machine may have given this process no time: then nothing was held up.
+            let took = BootTime::now().duration_since(begun);
+            if took >= END || (took >= LAST_WORDS && !is_ready) {
+                return;
+            }
         }
     }
 

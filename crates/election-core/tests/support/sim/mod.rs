@@ -440,6 +440,9 @@ impl Sim {
         let (engine, grant) =
             Engine::resume(process.config.clone(), from, client.epoch, now).expect("an elector");
         process.engine = engine;
+        if let Some(grant) = &grant {
+            process.job.work_until = Some(grant.work_until);
+        }
         (process.keeps_lease, process.wake_at) = (false, None);
         client.watched.clear();
         self.summary.upgrades += 1;

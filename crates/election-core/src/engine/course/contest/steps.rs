@@ -48,12 +48,17 @@ impl Contest {
                 ContestStep::Idle | ContestStep::Gone => return true,
                 _ => {}
             }
-            core.own.seat.own = None;
+            let own = core.own.seat.own.take().filter(|_| core.queue_format().is_some());
             self.before = None;
             // The session may live on for other elections.
-            let cleared = core.own.seat.is_clearing && self.attempts == 1 && !self.unanswered;
-            let nothing = self.attempts == 0 || cleared;
-            self.step = if nothing { ContestStep::Gone } else { ContestStep::Seek(Then::Leave) };
+            let nothing = self.attempts == 0 || self.created_one() && core.own.seat.is_clearing;
+            self.step = match own {
+                _ if nothing => ContestStep::Gone,
+                Some(own) if self.created_one() => {
+                    ContestStep::Drop(own.path.as_ref().into(), None, Then::Leave)
+                }
+                _ => ContestStep::Seek(Then::Leave),
+            };
             return nothing;
         }
         match self.step {
@@ -210,6 +215,11 @@ impl Contest {
             (ContestStep::Look(then, count), Outcome::Got(node)) => {
                 self.looked_at_leader_znode(core, then, count, node.as_ref())
             }
+            (ContestStep::Drop(_, None, Then::Leave), Outcome::Ok | Outcome::Missing)
+                if self.created_one() =>
+            {
+                self.step = ContestStep::Gone;
+            }
             (ContestStep::Drop(_, _, then), Outcome::Ok | Outcome::Missing | Outcome::Stale) => {
                 self.step = ContestStep::Seek(then);
             }
@@ -244,6 +254,11 @@ impl Contest {
             (ContestStep::Leading, Outcome::Names(names)) => self.ranked_again(core, leader, names),
             (step, outcome) => later(core, &format!("{step:?}: {outcome:?}")),
         }
+    }
+
+    /// Whether this session has created a single znode, and knows it.
+    fn created_one(&self) -> bool {
+        self.attempts == 1 && !self.unanswered
     }
 
     fn look_at_leftovers(&mut self, names: Vec<String>) {
