@@ -65,14 +65,13 @@ impl Contest {
             ContestStep::Idle | ContestStep::Gone => return true,
             ContestStep::Leading if !idle => return !core.own.seat.ranks_again,
             ContestStep::Leading => self.released(core),
-            ContestStep::Waiting if core.own.no_candidate().is_none() => {
-                if self.goes_on_waiting(core) {
-                    return true;
-                }
-            }
             _ => {}
         }
-        if self.step == ContestStep::First && core.own.no_candidate().is_none() {
+        let stands = core.own.no_candidate().is_none();
+        if self.step == ContestStep::Waiting && stands && self.goes_on_waiting(core) {
+            return true;
+        }
+        if self.step == ContestStep::First && stands {
             if idle {
                 self.hand_over(core, leader);
             }
