@@ -25,7 +25,7 @@ over_both_drivers! {
         for number in FEW..MORE {
             members.push(world.join(&format!("m{number}"), "east").await);
         }
-        wait_for("all stand", SOON, || members.iter().all(|m| m.status().ballot.is_some())).await;
+        wait_for("all are candidates", SOON, || members.iter().all(|m| m.status().ballot.is_some())).await;
         is_passive(world, &onlooker).await;
         // Nor is it forgotten.
         let request =
@@ -127,7 +127,7 @@ over_both_drivers! {
             members.push(world.join(&format!("m{number}"), "east").await);
         }
         let all_in_line = || first.status().elected.is_some_and(|e| e.line_of(0).len() == 8);
-        wait_for("all stand", SOON, || members.iter().all(|m| m.status().ballot.is_some())).await;
+        wait_for("all are candidates", SOON, || members.iter().all(|m| m.status().ballot.is_some())).await;
         wait_for("the line is full", SOON, all_in_line).await;
         let count = |of: &members::Member| {
             let proxy = of.proxy();
@@ -154,7 +154,7 @@ over_both_drivers! {
         let gone = members.remove(in_line);
         let ballot = gone.status().ballot.unwrap();
         assert_eq!(gone.election().leave().await, Ended::Left);
-        wait_for("whoever has left is no longer in line", SOON, || {
+        wait_for("members that have left are no longer in line", SOON, || {
             next.status().elected.is_some_and(|elected| elected.place_in_line(0, &ballot).is_none())
         })
         .await;

@@ -67,11 +67,11 @@ impl Contest {
             ContestStep::Leading => self.released(core),
             _ => {}
         }
-        let stands = core.own.no_candidate().is_none();
-        if self.step == ContestStep::Waiting && stands && self.goes_on_waiting(core) {
+        let is_candidate = core.own.no_candidate().is_none();
+        if self.step == ContestStep::Waiting && is_candidate && self.goes_on_waiting(core) {
             return true;
         }
-        if self.step == ContestStep::First && stands {
+        if self.step == ContestStep::First && is_candidate {
             if idle {
                 self.hand_over(core, leader);
             }
