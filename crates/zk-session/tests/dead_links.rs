@@ -126,7 +126,9 @@ async fn a_dead_link_is_noticed_early_and_the_session_moves_to_another_server(dr
             states.mark_unchanged();
             dead.strike(&bed.here);
             let died = BootTime::now();
-            common::wait_for(&mut states, "paused", paused).await;
+            // It may be paused for too short a time to be seen.
+            let noticed = |state: &SessionState| paused(state) || bed.there.connections() > 0;
+            common::wait_for(&mut states, "paused", noticed).await;
             let told = BootTime::now().duration_since(died);
             let next = common::wait_for(&mut states, "no longer paused", |state| !paused(state)).await;
             let back = BootTime::now().duration_since(died);
