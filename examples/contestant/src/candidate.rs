@@ -14,7 +14,7 @@ use election_core::{
     StopOrder, TakeoverLimit,
 };
 use strategies::{OnLeaderFailure, PolicySpec};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 use zk_session::{Session, SessionBuilder};
 
 use crate::{
@@ -67,6 +67,55 @@ fn profile(number: usize, arguments: &Arguments) -> anyhow::Result<Profile> {
     Ok(member)
 }
 
+impl Common {
+    fn config(&self, number: usize, arguments: &Arguments) -> anyhow::Result<ElectionConfig> {
+        let (root, name) = arguments.election(number);
+        let member = match &self.profile {
+            Some(member) => Arc::clone(member),
+            None => Arc::new(profile(number, arguments)?),
+        };
+        let paths = Paths::new(&root, &name).with_context(|| format!("--path {}", arguments.path))?;
+        Ok(ElectionConfig::new(paths, member, self.recipe.clone()).policy(Arc::clone(&self.policy)))
+    }
+}
+
+/// Elections on one session. Nothing but the handle is kept of each, because its memory is measured.
+#[derive(Default)]
+pub(crate) struct Many {
+    elections: Vec<Election>,
+    releasing: Arc<AtomicBool>,
+}
+
+impl Many {
+    pub(crate) fn join(session: &Session, arguments: &Arguments) -> anyhow::Result<Self> {
+        let common = Common::new(arguments)?;
+        let mut many = Self { elections: Vec::with_capacity(arguments.n), releasing: Arc::default() };
+        for number in 0..arguments.n {
+            let voice = Voice { number, releasing: Arc::clone(&many.releasing) };
+            let config = common.config(number, arguments)?;
+            many.elections.push(Election::join(session.clone(), config, voice));
+        }
+        Ok(many)
+    }
+
+    /// Waits until it is a candidate in each.
+    pub(crate) async fn enrolled(&self) {
+        for election in &self.elections {
+            enrolled(election).await;
+        }
+    }
+
+    /// Leaves all at once.
+    pub(crate) async fn leave(self) {
+        self.releasing.store(true, Ordering::SeqCst);
+        let mut leaving = JoinSet::new();
+        for election in self.elections {
+            leaving.spawn(async move { election.leave().await });
+        }
+        while leaving.join_next().await.is_some() {}
+    }
+}
+
 impl Candidate {
     pub(crate) fn new(
         number: usize,
@@ -74,19 +123,11 @@ impl Candidate {
         arguments: &Arguments,
         common: &Common,
     ) -> anyhow::Result<Self> {
-        let (root, name) = arguments.election(number);
-        let member = match &common.profile {
-            Some(member) => Arc::clone(member),
-            None => Arc::new(profile(number, arguments)?),
-        };
-        let paths = Paths::new(&root, &name).with_context(|| format!("--path {}", arguments.path))?;
-        let config =
-            ElectionConfig::new(paths, member, common.recipe.clone()).policy(Arc::clone(&common.policy));
         Ok(Self {
             number,
             session,
             builder: Arc::clone(&common.builder),
-            config,
+            config: common.config(number, arguments)?,
             election: None,
             releasing: Arc::default(),
             leaving: None,
@@ -108,10 +149,9 @@ impl Candidate {
 
     /// Waits until it is a candidate in its election.
     pub(crate) async fn enrolled(&self) {
-        let Some(election) = &self.election else { return };
-        let mut status = election.status();
-        // It ends when the election does, and is then no longer awaited.
-        let _ = status.wait_for(|status| status.ballot.is_some()).await;
+        if let Some(election) = &self.election {
+            enrolled(election).await;
+        }
     }
 
     /// Releases leadership, and leaves the election.
@@ -168,6 +208,13 @@ impl Candidate {
             let _ = leaving.await;
         }
     }
+}
+
+/// Waits until the member is a candidate.
+async fn enrolled(election: &Election) {
+    let mut status = election.status();
+    // It ends when the election does, and is then no longer awaited.
+    let _ = status.wait_for(|status| status.ballot.is_some()).await;
 }
 
 /// The recipe of all candidates.

@@ -12,7 +12,7 @@ use zk_session::{ConnectError, Session};
 
 use crate::{
     arguments::{Arguments, Mode},
-    candidate::{Candidate, Common},
+    candidate::{Candidate, Common, Many},
     out,
 };
 
@@ -52,6 +52,8 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
 struct Contest {
     sessions: Vec<Session>,
     candidates: Vec<Candidate>,
+    /// With `many`, instead of candidates.
+    many: Many,
 }
 
 impl Contest {
@@ -70,25 +72,11 @@ impl Contest {
                 }
             }
             out::say("START");
-        }
-        let common = Common::new(arguments)?;
-        self.candidates.reserve_exact(arguments.n);
-        for number in 0..arguments.n {
-            // One session for all, or one for each.
-            let session = self.sessions.get(number).or(self.sessions.first()).context("no session")?;
-            self.candidates.push(Candidate::new(number, session.clone(), arguments, &common)?);
-        }
-        for (number, candidate) in self.candidates.iter_mut().enumerate() {
-            candidate.join().await;
-            if arguments.witness && number == 0 {
-                candidate.enrolled().await;
-            }
-        }
-        for candidate in &self.candidates {
-            candidate.enrolled().await;
-        }
-        for candidate in &self.candidates {
-            candidate.say_session();
+            let session = self.sessions.first().context("no session")?;
+            self.many = Many::join(session, arguments)?;
+            self.many.enrolled().await;
+        } else {
+            self.enroll(arguments).await?;
         }
         out::say("READY");
         loop {
@@ -112,6 +100,25 @@ impl Contest {
                 Command::Quit => return Ok(()),
             }
         }
+    }
+
+    /// Each candidate joins its election, on a session of its own.
+    async fn enroll(&mut self, arguments: &Arguments) -> anyhow::Result<()> {
+        let common = Common::new(arguments)?;
+        for (number, session) in self.sessions.iter().enumerate() {
+            self.candidates.push(Candidate::new(number, session.clone(), arguments, &common)?);
+        }
+        for (number, candidate) in self.candidates.iter_mut().enumerate() {
+            candidate.join().await;
+            if arguments.witness && number == 0 {
+                candidate.enrolled().await;
+            }
+        }
+        for candidate in &self.candidates {
+            candidate.enrolled().await;
+        }
+        self.candidates.iter().for_each(Candidate::say_session);
+        Ok(())
     }
 
     async fn connect(&mut self, arguments: &Arguments) -> anyhow::Result<()> {
@@ -172,6 +179,7 @@ impl Contest {
         for mut candidate in self.candidates {
             leaving.spawn(async move { candidate.leave().await });
         }
+        leaving.spawn(self.many.leave());
         while leaving.join_next().await.is_some() {}
         let mut closing = JoinSet::new();
         for session in self.sessions {
