@@ -15,9 +15,16 @@ use crate::record::{HistoryEntry, Record};
 /// How many entries wait to be written while the connection is lost; beyond that, the oldest are dropped.
 const WAITING: usize = 16;
 
-/// What must still be written.
+/// What must still be done.
 #[derive(Clone, Debug, Default, Hash)]
 pub(in crate::engine) struct History {
+    /// Nothing while it is idle, as it mostly is.
+    tasks: Option<Box<Tasks>>,
+}
+
+#[derive(Clone, Debug, Default, Hash)]
+struct Tasks {
+    /// To be written.
     waiting: VecDeque<HistoryEntry>,
     /// The entries to remove.
     surplus: Vec<String>,
@@ -27,70 +34,72 @@ pub(in crate::engine) struct History {
 
 impl History {
     pub(in crate::engine) fn push(&mut self, entry: HistoryEntry) {
-        if self.waiting.len() == WAITING {
-            self.pop();
+        let waiting = &mut self.tasks.get_or_insert_default().waiting;
+        if waiting.len() == WAITING {
+            waiting.pop_front();
         }
-        self.waiting.push_back(entry);
+        waiting.push_back(entry);
     }
 
     /// Whether everything is written.
     pub(in crate::engine) fn is_idle(&self) -> bool {
-        self.waiting.is_empty() && self.surplus.is_empty() && !self.lists
-    }
-
-    fn pop(&mut self) {
-        self.waiting.pop_front();
-        if self.waiting.is_empty() {
-            // An idle election holds no memory for it.
-            self.waiting = VecDeque::new();
-        }
+        self.tasks.is_none()
     }
 
     /// An entry is written, and there are so many of them at most.
     pub(in crate::engine) fn written(&mut self, core: &Core, entries: u64) {
-        self.lists = entries >= core.config.policy.history_kept as u64;
+        if entries >= core.config.policy.history_kept as u64 {
+            self.tasks.get_or_insert_default().lists = true;
+        }
     }
 
     pub(in crate::engine) fn advance(&mut self, core: &mut Core) {
         if !core.ops.is_free(Part::History, core.now.time) {
             return;
         }
+        let Some(tasks) = &mut self.tasks else { return };
         let paths = &core.config.paths;
-        let (op, request) = if let Some(entry) = self.waiting.front() {
-            let path = paths.history_entry(entry.fencing_token);
-            let Ok(data) = entry.encode(&path) else {
-                self.pop();
-                return;
-            };
-            (HistoryOp::Write, Request::Create { path, data, ephemeral: false })
-        } else if let Some(name) = self.surplus.last() {
+        let (op, request) = if let Some(entry) = tasks.waiting.front() {
+            let (path, token) = (paths.history_entry(entry.fencing_token), entry.fencing_token);
+            let Ok(data) = entry.encode(&path) else { return self.written_one(token) };
+            (HistoryOp::Write(token), Request::Create { path, data, ephemeral: false })
+        } else if let Some(name) = tasks.surplus.last() {
             let path = format!("{}/{name}", paths.history());
             (HistoryOp::Trim, Request::Delete { path, version: None })
-        } else if self.lists {
+        } else if tasks.lists {
             (HistoryOp::List, Request::Children { path: paths.history() })
         } else {
+            self.tasks = None;
             return;
         };
         core.perform(request, Pending::History(op));
     }
 
+    /// The entry of that fencing token need not be written any more.
+    fn written_one(&mut self, token: u64) {
+        if let Some(tasks) = &mut self.tasks {
+            tasks.waiting.retain(|entry| entry.fencing_token != token);
+        }
+    }
+
     pub(in crate::engine) fn done(&mut self, core: &mut Core, op: HistoryOp, outcome: &Outcome) {
+        let tasks = self.tasks.get_or_insert_default();
         match (op, outcome) {
             // It exists if it was written with READY, or by an earlier request whose reply was lost.
-            (HistoryOp::Write, Outcome::Created { .. } | Outcome::Exists) => {
-                self.pop();
-                self.lists = true;
+            (HistoryOp::Write(token), Outcome::Created { .. } | Outcome::Exists) => {
+                tasks.lists = true;
+                self.written_one(token);
             }
             (HistoryOp::List, Outcome::Names(names)) => {
-                self.lists = false;
+                tasks.lists = false;
                 let mut names: Vec<_> = names.clone();
                 names.sort_unstable();
                 let kept = core.config.policy.history_kept;
                 names.truncate(names.len().saturating_sub(kept));
-                self.surplus = names;
+                tasks.surplus = names;
             }
             (HistoryOp::Trim, Outcome::Ok | Outcome::Missing) => {
-                self.surplus.pop();
+                tasks.surplus.pop();
             }
             _ => core.retry(Part::History),
         }

@@ -84,7 +84,8 @@ pub(in crate::engine) enum ElectorOp {
 /// An operation of the history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::engine) enum HistoryOp {
-    Write,
+    /// The entry of this fencing token.
+    Write(u64),
     List,
     Trim,
 }
