@@ -15,6 +15,7 @@ mod paths;
 pub mod record;
 #[cfg(feature = "runtime")]
 mod runtime;
+mod slots;
 pub mod strategy;
 mod time;
 
@@ -42,3 +43,4 @@ pub use runtime::{
     Failure, HandedOver, Handler, Latch, Leader, LeaderChange, Leaders, Leadership, MAX_ATTRIBUTES, RunError,
     StopBudgetTooLong, StopOrder, SwitchoverBlock,
 };
+pub use slots::Slots;

@@ -3,6 +3,7 @@
 use std::{
     fmt,
     hash::{Hash, Hasher},
+    num::NonZeroU64,
     ops,
     time::Duration,
 };
@@ -42,31 +43,54 @@ pub fn in_words(span: Duration) -> String {
 /// A moment on the runtime's steady clock, as the time since an origin. The origin is constant while the process lives.
 ///
 /// The runtime feeds `CLOCK_BOOTTIME`, a simulation its virtual clock.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub struct Time(Duration);
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Time {
+    /// One more than the nanoseconds since the origin, so that an `Option` of it is no larger; for 584 years.
+    ticks: NonZeroU64,
+}
 
 impl Time {
     /// The origin of the clock.
-    pub const ZERO: Self = Self(Duration::ZERO);
+    pub const ZERO: Self = Self::from_nanos(0);
 
     /// The moment `since_origin` after the clock's origin.
     pub const fn from_origin(since_origin: Duration) -> Self {
-        Self(since_origin)
+        Self::from_nanos(nanos(since_origin))
     }
 
     /// The moment `ms` milliseconds after the clock's origin.
     pub const fn from_millis(ms: u64) -> Self {
-        Self(Duration::from_millis(ms))
+        Self::from_origin(Duration::from_millis(ms))
+    }
+
+    const fn from_nanos(nanos: u64) -> Self {
+        Self { ticks: NonZeroU64::MIN.saturating_add(nanos) }
+    }
+
+    const fn nanos(self) -> u64 {
+        self.ticks.get() - 1
     }
 
     /// The time since the clock's origin.
     pub const fn since_origin(self) -> Duration {
-        self.0
+        Duration::from_nanos(self.nanos())
     }
 
     /// The time that has passed since `earlier`; zero if `earlier` is later.
     pub const fn since(self, earlier: Self) -> Duration {
-        self.0.saturating_sub(earlier.0)
+        Duration::from_nanos(self.nanos().saturating_sub(earlier.nanos()))
+    }
+}
+
+/// `u64::MAX` for what is longer.
+const fn nanos(span: Duration) -> u64 {
+    let nanos = span.as_nanos();
+    if nanos < u64::MAX as u128 { nanos as u64 } else { u64::MAX }
+}
+
+impl Default for Time {
+    fn default() -> Self {
+        Self::ZERO
     }
 }
 
@@ -74,7 +98,7 @@ impl ops::Add<Duration> for Time {
     type Output = Self;
 
     fn add(self, rhs: Duration) -> Self {
-        Self(self.0.saturating_add(rhs))
+        Self::from_nanos(self.nanos().saturating_add(nanos(rhs)))
     }
 }
 
@@ -82,7 +106,7 @@ impl ops::Sub<Duration> for Time {
     type Output = Self;
 
     fn sub(self, rhs: Duration) -> Self {
-        Self(self.0.saturating_sub(rhs))
+        Self::from_nanos(self.nanos().saturating_sub(nanos(rhs)))
     }
 }
 
@@ -90,13 +114,13 @@ impl Hash for Time {
     /// Writes one 128-bit number, and nothing else is written as one. A hasher that knows the present time can thus
     /// make moments relative to it, and a model checker treats two states as one if they differ only in the time.
     fn hash<H: Hasher>(&self, to: &mut H) {
-        to.write_u128(self.0.as_nanos());
+        to.write_u128(u128::from(self.nanos()));
     }
 }
 
 impl fmt::Debug for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:.3}s", self.0.as_secs_f64())
+        write!(f, "{:.3}s", self.since_origin().as_secs_f64())
     }
 }
 
@@ -122,6 +146,17 @@ impl Now {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn moments_end_at_the_origin_and_after_centuries() {
+        let second = Duration::from_secs(1);
+        let (early, late) = (Time::from_millis(1), Time::from_origin(Duration::MAX));
+        assert_eq!((early - second, early + Duration::ZERO), (Time::ZERO, early));
+        assert_eq!((Time::default(), Time::ZERO.since_origin()), (Time::ZERO, Duration::ZERO));
+        assert_eq!((late + second, late.since(late - second)), (late, second));
+        assert_eq!((early.since(late), early.since(Time::ZERO)), (Duration::ZERO, Duration::from_millis(1)));
+        assert!(Time::ZERO < early && early + FAR < late);
+    }
 
     #[test]
     fn durations_are_rounded_for_people() {

@@ -2,13 +2,12 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use zk_proto::{Ticket, WatchId, WatchKind};
 
@@ -88,6 +87,7 @@ pub(crate) struct Inner {
     /// Whether operations may be sent: the session's state is active.
     pub(crate) open: watch::Sender<bool>,
     pub(crate) pins: watch::Sender<usize>,
+    pub(crate) pauses: AtomicU64,
     /// For the requests of operations: as many as may be under way at one time.
     pub(crate) places: Arc<Semaphore>,
     watches: Mutex<HashMap<WatchId, Waiter>>,
@@ -96,7 +96,10 @@ pub(crate) struct Inner {
 
 /// What waits for a watch.
 enum Waiter {
-    Once(oneshot::Sender<WatchKind>),
+    /// Armed, or about to be, with the task that waits for it.
+    Once(Option<Waker>),
+    /// It has fired.
+    Fired(WatchKind),
     Lasting(Arc<Queue>),
 }
 
@@ -122,6 +125,7 @@ impl Incarnation {
             fault: Mutex::new(None),
             open: watch::Sender::new(true),
             pins: watch::Sender::new(0),
+            pauses: AtomicU64::new(0),
             places: Arc::new(Semaphore::new(PLACES)),
             watches: Mutex::new(HashMap::new()),
             next_watch: AtomicU64::new(1),
@@ -165,6 +169,12 @@ impl Incarnation {
     /// [`NoLease`]: a [`LeaseKeeper`](crate::LeaseKeeper) gets none while this is the session.
     pub fn leases(&self) -> Result<(), NoLease> {
         if self.ticket().outlives_its_connection() { Ok(()) } else { Err(NoLease) }
+    }
+
+    /// How often it has been paused so far. It is counted before the [state](crate::SessionState) shows it, for those who
+    /// follow the states and may miss a short pause.
+    pub fn pauses(&self) -> u64 {
+        self.inner.pauses.load(Ordering::Acquire)
     }
 
     /// The session timeout that the server granted, which may be longer or shorter than the one asked for.
@@ -277,11 +287,14 @@ impl Inner {
         self.over.cancel();
         self.open.send_replace(false);
         self.driver.abort();
-        // A watch that fires once wakes up by the loss of its sender.
-        let watches = std::mem::take(&mut *lock(&self.watches));
-        for waiter in watches.into_values() {
-            if let Waiter::Lasting(queue) = waiter {
-                queue.wake();
+        // What has fired before the end counts.
+        let is_lost = |_: &WatchId, waiter: &mut Waiter| !matches!(waiter, Waiter::Fired(_));
+        let lost: Vec<_> = lock(&self.watches).extract_if(is_lost).collect();
+        for (_, waiter) in lost {
+            match waiter {
+                Waiter::Lasting(queue) => queue.wake(),
+                Waiter::Once(Some(waker)) => waker.wake(),
+                Waiter::Once(None) | Waiter::Fired(_) => {}
             }
         }
     }
@@ -300,8 +313,7 @@ impl Inner {
 
     /// A watch that is about to be armed.
     pub(crate) fn prepare_watch(self: &Arc<Self>) -> ArmedOnce {
-        let (sender, news) = oneshot::channel();
-        self.prepare(Waiter::Once(sender), news)
+        self.prepare(Waiter::Once(None), Once)
     }
 
     /// The same for one that stays.
@@ -322,15 +334,16 @@ impl Inner {
 
     pub(crate) fn fire_watch(&self, id: WatchId, kind: WatchKind, absolute: String) {
         let mut watches = lock(&self.watches);
-        match watches.get(&id) {
-            Some(Waiter::Lasting(queue)) => queue.put(kind, absolute),
-            Some(Waiter::Once(_)) => {
-                if let Some(Waiter::Once(sender)) = watches.remove(&id) {
-                    // The receiver may have been dropped with the watch.
-                    let _ = sender.send(kind);
-                }
+        let Some(waiter) = watches.get_mut(&id) else { return };
+        match waiter {
+            Waiter::Lasting(queue) => queue.put(kind, absolute),
+            Waiter::Once(waker) => {
+                let waker = waker.take();
+                *waiter = Waiter::Fired(kind);
+                drop(watches);
+                waker.into_iter().for_each(Waker::wake);
             }
-            None => {}
+            Waiter::Fired(_) => {}
         }
     }
 }
@@ -343,20 +356,29 @@ pub(crate) struct Armed<T> {
     pub(crate) inner: Arc<Inner>,
 }
 
+/// The event of a watch that fires once is in the table of the session's watches: there may be thousands.
+pub(crate) struct Once;
+
 /// A watch that fires once.
-pub(crate) type ArmedOnce = Armed<oneshot::Receiver<WatchKind>>;
+pub(crate) type ArmedOnce = Armed<Once>;
 
 impl ArmedOnce {
-    /// Ready when the watch has fired, with what happened, or when its session is over, which drops the sender. Not to be
-    /// called again after that.
+    /// Ready when the watch has fired, with what happened, or when its session is over.
     pub(crate) fn poll_fired(&mut self, cx: &mut Context<'_>) -> Poll<Option<WatchKind>> {
-        Pin::new(&mut self.news).poll(cx).map(Result::ok)
+        match lock(&self.inner.watches).get_mut(&self.id) {
+            Some(Waiter::Once(Some(known))) => known.clone_from(cx.waker()),
+            Some(Waiter::Once(none)) => *none = Some(cx.waker().clone()),
+            Some(Waiter::Fired(kind)) => return Poll::Ready(Some(*kind)),
+            Some(Waiter::Lasting(_)) | None => return Poll::Ready(None),
+        }
+        Poll::Pending
     }
 }
 
 impl<T> Drop for Armed<T> {
     fn drop(&mut self) {
-        if lock(&self.inner.watches).remove(&self.id).is_some() {
+        // The server has nothing to forget of a watch that has fired.
+        if let Some(Waiter::Once(_) | Waiter::Lasting(_)) = lock(&self.inner.watches).remove(&self.id) {
             self.inner.driver.forget(self.id);
         }
     }
@@ -367,36 +389,41 @@ impl<T> Drop for Armed<T> {
 ///
 /// Without it a process could act under two sessions: for example do work under an ended one and be a candidate under a new
 /// one. Hold the pin until the work under the session has certainly stopped, then drop it.
-#[derive(Debug)]
 pub struct SessionPin {
-    incarnation: Incarnation,
+    inner: Arc<Inner>,
 }
 
 impl SessionPin {
-    pub(crate) fn new(incarnation: &Incarnation) -> Self {
-        incarnation.inner.pins.send_modify(|count| *count += 1);
-        Self { incarnation: incarnation.clone() }
+    pub(crate) fn new(inner: &Arc<Inner>) -> Self {
+        inner.pins.send_modify(|count| *count += 1);
+        Self { inner: Arc::clone(inner) }
     }
 
     /// The epoch of the pinned session.
     pub fn epoch(&self) -> Epoch {
-        self.incarnation.epoch()
+        self.inner.epoch
     }
 
     /// The pinned session.
-    pub fn incarnation(&self) -> &Incarnation {
-        &self.incarnation
+    pub fn incarnation(&self) -> Incarnation {
+        Incarnation { inner: Arc::clone(&self.inner), bound: Bound::Default }
     }
 }
 
 impl Clone for SessionPin {
     fn clone(&self) -> Self {
-        Self::new(&self.incarnation)
+        Self::new(&self.inner)
+    }
+}
+
+impl fmt::Debug for SessionPin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("SessionPin").field(&self.incarnation()).finish()
     }
 }
 
 impl Drop for SessionPin {
     fn drop(&mut self) {
-        self.incarnation.inner.pins.send_modify(|count| *count = count.saturating_sub(1));
+        self.inner.pins.send_modify(|count| *count = count.saturating_sub(1));
     }
 }

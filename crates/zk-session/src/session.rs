@@ -270,7 +270,7 @@ impl Session {
     pub fn pin(&self) -> Option<SessionPin> {
         // Under the lock that the end of a session takes: no pin is made once a new session may be made.
         let living = self.shared.incarnation.borrow();
-        living.as_ref().filter(|living| !living.is_over()).map(SessionPin::new)
+        living.as_ref().filter(|living| !living.is_over()).map(|living| SessionPin::new(&living.inner))
     }
 
     /// Keeps a lease: makes this session and the following ones send quorum heartbeats as long as the keeper or a clone of

@@ -5,7 +5,7 @@
 
 use std::future::pending;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering};
 use std::time::Duration;
 
 use tracing::{debug, error, info, warn};
@@ -134,6 +134,9 @@ impl Supervisor {
         if changed {
             let state = self.machine.state().clone();
             incarnation.inner.set_open(state.is_active());
+            if let SessionState::Paused { .. } = state {
+                incarnation.inner.pauses.fetch_add(1, Ordering::Release);
+            }
             if state.is_active() {
                 self.shared.settings.instruments.reconnect();
                 self.last_event = "ZooKeeper answers again".to_owned();

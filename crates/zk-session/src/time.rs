@@ -1,6 +1,7 @@
 //! The clock of leases: it advances while the machine is suspended.
 
 use std::fmt;
+use std::num::NonZeroU64;
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
@@ -27,7 +28,10 @@ const NAP: Duration = Duration::from_secs(1);
 /// assert_eq!(start.duration_since(deadline), Duration::ZERO);
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct BootTime(Duration);
+pub struct BootTime {
+    /// One more than the nanoseconds since boot, so that an `Option` of it is no larger; for 584 years.
+    ticks: NonZeroU64,
+}
 
 impl BootTime {
     /// The present.
@@ -35,22 +39,30 @@ impl BootTime {
     /// A clock that can't be read (no such Linux is known) reads as the end of time: every deadline has then passed,
     /// which is the safe side.
     pub fn now() -> Self {
-        Self(clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(Duration::MAX, Duration::from))
+        Self::from_duration(clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(Duration::MAX, Duration::from))
+    }
+
+    const fn from_nanos(nanos: u64) -> Self {
+        Self { ticks: NonZeroU64::MIN.saturating_add(nanos) }
+    }
+
+    const fn nanos(self) -> u64 {
+        self.ticks.get() - 1
     }
 
     /// The point `since_boot` after the machine was booted.
     pub const fn from_duration(since_boot: Duration) -> Self {
-        Self(since_boot)
+        Self::from_nanos(nanos(since_boot))
     }
 
     /// The time from boot to this point.
     pub const fn as_duration(self) -> Duration {
-        self.0
+        Duration::from_nanos(self.nanos())
     }
 
     /// The time from `earlier` to this point, zero if `earlier` is not earlier.
     pub const fn duration_since(self, earlier: Self) -> Duration {
-        self.0.saturating_sub(earlier.0)
+        Duration::from_nanos(self.nanos().saturating_sub(earlier.nanos()))
     }
 
     /// How long a task that waits for this point sleeps next, at most a second: tokio's timers stop while the machine is
@@ -61,11 +73,17 @@ impl BootTime {
     }
 }
 
+/// `u64::MAX` for what is longer.
+const fn nanos(span: Duration) -> u64 {
+    let nanos = span.as_nanos();
+    if nanos < u64::MAX as u128 { nanos as u64 } else { u64::MAX }
+}
+
 impl Add<Duration> for BootTime {
     type Output = Self;
 
     fn add(self, duration: Duration) -> Self {
-        Self(self.0.saturating_add(duration))
+        Self::from_nanos(self.nanos().saturating_add(nanos(duration)))
     }
 }
 
@@ -73,13 +91,13 @@ impl Sub<Duration> for BootTime {
     type Output = Self;
 
     fn sub(self, duration: Duration) -> Self {
-        Self(self.0.saturating_sub(duration))
+        Self::from_nanos(self.nanos().saturating_sub(nanos(duration)))
     }
 }
 
 impl fmt::Debug for BootTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "boot+{:.3}s", self.0.as_secs_f64())
+        write!(f, "boot+{:.3}s", self.as_duration().as_secs_f64())
     }
 }
 

@@ -1,11 +1,18 @@
-//! Wakes tasks that poll the state and the lease of a session.
+//! Wakes tasks that poll the state and the lease of a session, and at times that they choose.
 
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
+use std::time::Duration;
+
+use slab::Slab;
+use tokio::sync::Notify;
+use tokio::time::timeout;
 
 use crate::lock::lock;
+use crate::time::BootTime;
 
-/// Wakes one task whenever the state of the session or its lease changes. From [`Session::wakeup`](crate::Session::wakeup).
+/// Wakes one task whenever the state of the session or its lease changes, and [at a time](Self::wake_at) that it chooses.
+/// From [`Session::wakeup`](crate::Session::wakeup).
 ///
 /// For a task that polls: ask [`Receiver::has_changed`](tokio::sync::watch::Receiver::has_changed) of
 /// [`Session::subscribe`](crate::Session::subscribe) or [`LeaseKeeper::subscribe`](crate::LeaseKeeper::subscribe) after
@@ -20,21 +27,45 @@ impl Wakeup {
     /// The task to wake at each change from now on. It replaces the one before.
     pub fn register(&mut self, waker: &Waker) {
         let mut listeners = lock(&self.bell.listeners);
-        match &mut listeners.slots[self.at] {
-            Slot::Wakes(known) if known.will_wake(waker) => {}
-            slot => *slot = Slot::Wakes(waker.clone()),
+        let Some(listener) = listeners.all.get_mut(self.at) else { return };
+        match &mut listener.waker {
+            Some(known) => known.clone_from(waker),
+            none => *none = Some(waker.clone()),
+        }
+    }
+
+    /// Wakes the task at this time too, or not any more. It replaces the time before, and is forgotten once the task is woken
+    /// for it. After a suspend of the machine the task is woken at most a second late.
+    ///
+    /// All tasks of a session share one timer, which does not end with the session.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub fn wake_at(&mut self, due: Option<BootTime>) {
+        let mut listeners = lock(&self.bell.listeners);
+        if let Some(listener) = listeners.all.get_mut(self.at) {
+            listener.due = due;
+        }
+        match (due, listeners.timer) {
+            (None, _) => {}
+            (Some(due), Some(timer)) if timer <= due => {}
+            (Some(due), Some(_)) => {
+                listeners.timer = Some(due);
+                self.bell.earlier.notify_one();
+            }
+            (Some(due), None) => {
+                listeners.timer = Some(due);
+                drop(listeners);
+                tokio::spawn(Timer(Arc::clone(&self.bell)).run());
+            }
         }
     }
 }
 
 impl Drop for Wakeup {
     fn drop(&mut self) {
-        let mut listeners = lock(&self.bell.listeners);
-        let free = Slot::Free { next: listeners.free };
-        let gone = std::mem::replace(&mut listeners.slots[self.at], free);
-        listeners.free = Some(self.at);
+        let gone = lock(&self.bell.listeners).all.try_remove(self.at);
         // A waker is dropped without the lock.
-        drop(listeners);
         drop(gone);
     }
 }
@@ -43,55 +74,80 @@ impl Drop for Wakeup {
 #[derive(Debug, Default)]
 pub(crate) struct Bell {
     listeners: Mutex<Listeners>,
+    /// A task is to be woken before the time for which the timer waits.
+    earlier: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Listeners {
-    slots: Vec<Slot>,
-    /// The first free slot.
-    free: Option<usize>,
+    all: Slab<Listener>,
+    /// For when the timer waits: no task is to be woken before that. `None` while none waits for a time.
+    timer: Option<BootTime>,
 }
 
-#[derive(Debug)]
-enum Slot {
-    Free { next: Option<usize> },
-    Quiet,
-    Wakes(Waker),
+#[derive(Debug, Default)]
+struct Listener {
+    waker: Option<Waker>,
+    due: Option<BootTime>,
 }
 
 impl Bell {
     pub(crate) fn listen(self: &Arc<Self>) -> Wakeup {
-        let mut listeners = lock(&self.listeners);
-        let at = match listeners.free {
-            Some(at) => {
-                if let Slot::Free { next } = listeners.slots[at] {
-                    listeners.free = next;
-                }
-                listeners.slots[at] = Slot::Quiet;
-                at
-            }
-            None => {
-                listeners.slots.push(Slot::Quiet);
-                listeners.slots.len() - 1
-            }
-        };
+        let at = lock(&self.listeners).all.insert(Listener::default());
         Wakeup { bell: Arc::clone(self), at }
     }
 
     pub(crate) fn ring(&self) {
         let listeners = lock(&self.listeners);
-        let wakers: Vec<_> = listeners.slots.iter().filter_map(Slot::waker).cloned().collect();
+        let wakers: Vec<_> =
+            listeners.all.iter().filter_map(|(_, listener)| listener.waker.clone()).collect();
         // A task is woken without the lock: it may be polled at once.
         drop(listeners);
         wakers.into_iter().for_each(Waker::wake);
     }
+
+    /// Wakes the tasks whose time has come. Returns how long to sleep before the next one; `None` if no task waits.
+    fn wake_due(&self) -> Option<Duration> {
+        let mut listeners = lock(&self.listeners);
+        let now = BootTime::now();
+        let mut wakers = Vec::new();
+        let mut next = None::<BootTime>;
+        // Thousands of tasks wait for the same time, or for few.
+        for (_, listener) in &mut listeners.all {
+            match listener.due {
+                Some(due) if due <= now => {
+                    listener.due = None;
+                    wakers.extend(listener.waker.clone());
+                }
+                Some(due) => next = Some(next.map_or(due, |next| next.min(due))),
+                None => {}
+            }
+        }
+        listeners.timer = next;
+        drop(listeners);
+        wakers.into_iter().for_each(Waker::wake);
+        // It may have passed meanwhile.
+        next.map(|next| next.next_nap().unwrap_or_default())
+    }
 }
 
-impl Slot {
-    fn waker(&self) -> Option<&Waker> {
-        match self {
-            Self::Wakes(waker) => Some(waker),
-            Self::Free { .. } | Self::Quiet => None,
+/// The timer of a session's tasks. It ends when no task waits for a time.
+struct Timer(Arc<Bell>);
+
+impl Timer {
+    async fn run(self) {
+        while let Some(nap) = self.0.wake_due() {
+            // Woken early, it looks again.
+            let _ = timeout(nap, self.0.earlier.notified()).await;
+        }
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        if lock(&self.0.listeners).timer.take().is_some() {
+            // Its runtime has ended. The tasks may run on another one, and ask for a timer there.
+            self.0.ring();
         }
     }
 }
@@ -131,6 +187,47 @@ mod tests {
         drop(wakeups);
         bell.ring();
         assert_eq!(counts.iter().map(|count| count.0.load(Ordering::SeqCst)).collect::<Vec<_>>(), [2, 2, 2]);
-        assert_eq!(lock(&bell.listeners).slots.len(), 3);
+        assert_eq!(lock(&bell.listeners).all.len(), 1);
+    }
+
+    /// Three tasks and their times, in milliseconds from now; two change their mind.
+    #[tokio::test]
+    async fn each_task_is_woken_once_at_its_time_by_one_timer() {
+        let bell = Arc::<Bell>::default();
+        let woken = |count: &Arc<Count>| count.0.load(Ordering::SeqCst);
+        let counts: Vec<_> = (0..3).map(|_| Arc::<Count>::default()).collect();
+        let mut wakeups: Vec<_> = counts.iter().map(|_| bell.listen()).collect();
+        let now = BootTime::now();
+        let at = |ms| Some(now + Duration::from_millis(ms));
+        for ((wakeup, count), ms) in wakeups.iter_mut().zip(&counts).zip([3_600_000, 20, 40]) {
+            wakeup.register(&Arc::clone(count).into());
+            wakeup.wake_at(at(ms));
+        }
+        wakeups[2].wake_at(None);
+        wakeups[1].wake_at(at(30));
+        let until = |all: [usize; 3]| {
+            let counts = counts.clone();
+            async move {
+                while counts.iter().map(woken).collect::<Vec<_>>() != all {
+                    tokio::task::yield_now().await;
+                }
+            }
+        };
+        let soon = Duration::from_secs(10);
+        timeout(soon, until([0, 1, 0])).await.expect("one task at its time");
+        assert!(BootTime::now() >= now + Duration::from_millis(30));
+        // Earlier than what the timer waits for.
+        wakeups[0].wake_at(at(50));
+        wakeups[2].wake_at(at(0));
+        timeout(soon, until([1, 1, 1])).await.expect("the others at theirs");
+        assert!(BootTime::now() >= now + Duration::from_millis(50));
+        let is_over = async || {
+            while lock(&bell.listeners).timer.is_some() || Arc::strong_count(&bell) > 4 {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(soon, is_over()).await.expect("no timer without a time");
+        wakeups[1].wake_at(at(60));
+        timeout(soon, until([1, 2, 1])).await.expect("a timer again");
     }
 }

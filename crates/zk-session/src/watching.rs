@@ -315,8 +315,9 @@ pub(crate) struct Tries<T> {
     pub(crate) path: Arc<str>,
     /// There after an attempt that has failed.
     failed: Option<Box<Failed>>,
-    /// The attempt under way. The mutex makes it `Sync`; it is never locked.
-    attempt: Option<Mutex<Attempt<T>>>,
+    /// The attempt under way. The mutex makes it `Sync`; it is never locked. On the heap, because there is none while the
+    /// watch is set.
+    attempt: Option<Box<Mutex<Attempt<T>>>>,
 }
 
 /// When the next attempt is due.
@@ -343,14 +344,14 @@ impl<T: 'static> Tries<T> {
             let attempt = self.attempt.get_or_insert_with(|| {
                 let (shared, path) = (Arc::clone(&self.shared), Arc::clone(&self.path));
                 let not_before = self.failed.as_ref().map(|failed| failed.not_before);
-                Mutex::new(Box::pin(async move {
+                Box::new(Mutex::new(Box::pin(async move {
                     if let Some(not_before) = not_before {
                         shared.sleep(not_before).await.map_err(|_| Closed)?;
                     }
                     let incarnation = shared.active().await?;
                     // On the heap: the wait for a session may be long, and would otherwise be as large as this.
                     Ok(Box::pin(set(incarnation, path)).await)
-                }))
+                })))
             });
             let attempt = attempt.get_mut().unwrap_or_else(PoisonError::into_inner);
             let outcome = ready!(attempt.as_mut().poll(cx));

@@ -55,9 +55,11 @@ async fn a_cut_pauses_and_the_same_session_resumes(driver: DriverKind) {
     let bed = Bed::start(driver).await;
     let session = bed.session().await;
     let before = session.active().await.unwrap();
+    let pauses = before.pauses();
     bed.proxy.refuse(true).await.unwrap();
     bed.proxy.cut().await;
     wait_state(&session, "paused", |state| matches!(state, SessionState::Paused { .. })).await;
+    assert!(before.pauses() > pauses);
     bed.proxy.refuse(false).await.unwrap();
     wait_state(&session, "active again", SessionState::is_active).await;
     let after = session.active().await.unwrap();

@@ -1,6 +1,7 @@
 //! The inputs and the outputs of the engine.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     hash::{Hash, Hasher},
     sync::Arc,
@@ -460,9 +461,9 @@ pub struct Nomination {
     /// Why leadership changes.
     pub cause: Cause,
     /// The sentence of the decision.
-    pub sentence: String,
+    pub sentence: Cow<'static, str>,
     /// The previous leader.
-    pub previous: Option<Previous>,
+    pub previous: Option<Box<Previous>>,
 }
 
 /// Leadership that has been entered.

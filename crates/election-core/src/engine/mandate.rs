@@ -1,6 +1,6 @@
 //! What entitles a member to lead: the only path from the recipe to the leader's side.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use super::{core::Core, elector::succession::may_succeed, io::Nomination, recipe::Recipe, znode::Known};
 use crate::{
@@ -22,13 +22,19 @@ pub(in crate::engine) struct Mandate {
 pub(in crate::engine) enum By {
     /// The decision names this member.
     Decision,
-    /// It steps in, and the decision does not name it yet: for the leader with this ballot, which was named for the
-    /// slot in this term, and which vanished.
-    Succession { term: u64, gone: Ballot },
+    /// It steps in for a leader that vanished, and the decision does not name it yet.
+    Succession(Box<Lost>),
     /// It is the elector, and names itself: the first decision is written with the leader znode.
     FirstDecision,
     /// Its own znode is the leader znode: no candidate is before it.
     Contest,
+}
+
+/// A leader that vanished: its ballot, and the term in which it was named for the slot.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(in crate::engine) struct Lost {
+    ballot: Ballot,
+    term: u64,
 }
 
 impl Mandate {
@@ -44,16 +50,16 @@ impl Mandate {
             slot,
             term: elected.term + 1,
             cause: Cause::LeaderLost,
-            sentence: String::new(),
-            previous: Some(gone.as_previous()),
+            sentence: Cow::Borrowed(""),
+            previous: Some(Box::new(gone.as_previous())),
         };
-        let by = By::Succession { term: elected.term_of(slot), gone: gone.ballot.clone() };
+        let by = By::Succession(Box::new(Lost { term: elected.term_of(slot), ballot: gone.ballot.clone() }));
         Some(Self { nomination: nomination.into(), ballot, by })
     }
 
     /// Whether the decision that names this member is written with the leader znode.
     pub(in crate::engine) fn is_uncommitted(&self) -> bool {
-        matches!(self.by, By::Succession { .. } | By::FirstDecision)
+        matches!(self.by, By::Succession(_) | By::FirstDecision)
     }
 }
 
@@ -143,15 +149,15 @@ impl Core {
         if named && elected.term_of(slot) == mandate.nomination.term {
             return Ok(());
         }
-        if let By::Succession { term, gone } = &mandate.by {
+        if let By::Succession(lost) = &mandate.by {
             // Named by the elector in this or another term while stepping in: the claim continues under that
             // decision.
             if named {
                 return Ok(());
             }
             // Nothing was decided about this slot yet, though other slots may have changed.
-            let waits = elected.named(slot).is_some_and(|n| n.ballot == *gone);
-            if waits && elected.term_of(slot) == *term && elected.slot_of(&mandate.ballot).is_none() {
+            let waits = elected.named(slot).is_some_and(|n| n.ballot == lost.ballot);
+            if waits && elected.term_of(slot) == lost.term && elected.slot_of(&mandate.ballot).is_none() {
                 return Ok(());
             }
         }
@@ -180,7 +186,7 @@ impl Core {
 /// What the decision contains about `slot`.
 pub(in crate::engine) fn nomination(elected: &Elected, slot: usize) -> Option<Nomination> {
     let Given { term, cause, sentence, previous, .. } = elected.given(slot)?.clone();
-    Some(Nomination { slot, term, cause, sentence, previous })
+    Some(Nomination { slot, term, cause, sentence: sentence.into(), previous: previous.map(Box::new) })
 }
 
 pub(in crate::engine) fn moved_away(elected: &Elected, slot: usize) -> String {

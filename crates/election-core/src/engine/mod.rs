@@ -79,10 +79,13 @@ pub use tokens::{MAX_TOKEN_BASE, NoSuchToken, fencing_token, raise_tokens};
 
 use std::{collections::VecDeque, sync::Arc};
 
+use smallvec::SmallVec;
+
 use self::core::Core;
 use crate::{
     ids::Ballot,
     record::{AppliedOverlay, Current, Elected, Health, MAX_SLOTS, MemberRecord},
+    slots::Slots,
     time::{Now, Time},
 };
 use course::Course;
@@ -310,7 +313,7 @@ impl Engine {
 
     /// What was last read of the decision and of the leader znodes, by slot, to be kept.
     #[cfg(feature = "runtime")]
-    pub(crate) fn records(&self) -> (Option<Arc<Elected>>, Vec<Option<Arc<Current>>>) {
+    pub(crate) fn records(&self) -> (Option<Arc<Elected>>, Slots<Option<Arc<Current>>>) {
         let view = &self.core.reading.view;
         let leaders = (0..self.core.slots_watched()).map(|slot| view.leader(slot).shared().cloned());
         (view.elected.shared().cloned(), leaders.collect())
@@ -512,7 +515,7 @@ impl Engine {
             return;
         }
         core.out.watched.retain(|watched| !anew.contains(watched));
-        core.out.push(Action::Watch { epoch, set: core.out.watched.clone() });
+        core.out.push(Action::Watch { epoch, set: core.out.watched.to_vec() });
     }
 
     fn settle_watches(&mut self) {
@@ -532,9 +535,9 @@ impl Engine {
             watched.push(Watched::tree(paths.requests()));
         }
         watched.extend(core.record_of_next_leader().map(Watched::node));
-        if watched != core.out.watched {
+        if *watched != *core.out.watched {
             // A copy has no room for more.
-            core.out.watched = watched.clone();
+            core.out.watched = SmallVec::from_vec(watched.clone());
             core.out.push(Action::Watch { epoch, set: watched });
         }
     }

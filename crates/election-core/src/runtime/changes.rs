@@ -1,17 +1,21 @@
 //! A value that another task changes.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use tokio::sync::watch;
-
-use super::lazy::Lazy;
 
 /// A value and its changes. Its methods return copies, so a caller does not hold a lock.
 #[derive(Clone, Debug)]
 pub struct Changes<T> {
     receiver: watch::Receiver<T>,
     /// Where the channel is freed with its last subscriber.
-    source: Option<Arc<Lazy<T>>>,
+    source: Option<Arc<dyn Source>>,
+}
+
+/// What has a [`Lazy`](super::lazy::Lazy) value.
+pub(super) trait Source: fmt::Debug + Send + Sync {
+    /// A subscriber of the value is about to go.
+    fn unsubscribe(&self);
 }
 
 impl<T: Clone> Changes<T> {
@@ -19,8 +23,8 @@ impl<T: Clone> Changes<T> {
         Self { receiver, source: None }
     }
 
-    pub(super) fn of(source: &Arc<Lazy<T>>) -> Self {
-        Self { receiver: source.subscribe(), source: Some(Arc::clone(source)) }
+    pub(super) const fn of(receiver: watch::Receiver<T>, source: Arc<dyn Source>) -> Self {
+        Self { receiver, source: Some(source) }
     }
 
     /// The present value.

@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
     time::Duration,
 };
 
@@ -14,7 +14,6 @@ use super::{
     config::ElectionConfig,
     events::{Events, HandedOver},
     handler::Handler,
-    lazy::Lazy,
     now,
     runner::{Joining, Runner, Running},
     status::ElectionStatus,
@@ -126,20 +125,16 @@ pub struct Election {
 struct Handle {
     paths: Paths,
     events: Events,
-    status: Arc<Lazy<ElectionStatus>>,
-    holds: Mutex<Holds>,
+    /// Made when switchovers are blocked for the first time.
+    holds: OnceLock<Box<Mutex<Holds>>>,
 }
 
 /// Reports how a member's part has ended once it is dropped, also by a panic.
-pub(super) struct End {
-    events: Events,
-    status: Arc<Lazy<ElectionStatus>>,
-}
+pub(super) struct End(Events);
 
 impl End {
     pub(super) fn report(&self, reason: Ended) {
-        self.status.end();
-        self.events.end(reason);
+        self.0.end(reason);
     }
 }
 
@@ -199,12 +194,10 @@ impl Election {
     }
 
     fn run<H: Handler>(paths: Paths, begins: (Engine, Joining), session: Session, handler: H) -> Self {
-        let (events, inbox) = Events::channel();
-        let status = Arc::new(Lazy::new(ElectionStatus::of(&begins.0)));
-        let runner = Runner::new(begins, session, handler, events.clone(), inbox, Arc::clone(&status));
-        let end = End { events: events.clone(), status: Arc::clone(&status) };
-        tokio::spawn(Running::new(runner, end));
-        Self { handle: Arc::new(Handle { paths, events, status, holds: Mutex::default() }) }
+        let (events, inbox) = Events::channel(ElectionStatus::of(&begins.0));
+        let runner = Runner::new(begins, session, handler, events.clone(), inbox);
+        tokio::spawn(Running::new(runner, End(events.clone())));
+        Self { handle: Arc::new(Handle { paths, events, holds: OnceLock::new() }) }
     }
 
     /// The election's name.
@@ -218,13 +211,13 @@ impl Election {
     /// Without one, and unless its [handler follows the leaders](Handler::follows_leaders), it does not: `elected` and
     /// `leaders` are then as it last read them, and this call makes it read them once.
     pub fn status(&self) -> Changes<ElectionStatus> {
-        let changes = Changes::of(&self.handle.status);
+        let changes = self.handle.events.follow_status();
         self.handle.events.looked();
         changes
     }
 
     pub(super) fn token_while_leading(&self) -> Option<u64> {
-        self.handle.status.with(|status| status.fencing_token.filter(|_| status.leads_now()))
+        self.handle.events.status().with(|status| status.fencing_token.filter(|_| status.leads_now()))
     }
 
     pub(super) fn downgrade(&self) -> WeakElection {
@@ -413,7 +406,7 @@ impl Election {
 impl Handle {
     fn holds(&self) -> MutexGuard<'_, Holds> {
         // No code under this lock can panic.
-        self.holds.lock().unwrap_or_else(PoisonError::into_inner)
+        self.holds.get_or_init(Box::default).lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -8,7 +8,12 @@ use std::{
 
 use tokio::sync::{Notify, oneshot};
 
-use super::election::Ended;
+use super::{
+    changes::{Changes, Source},
+    election::Ended,
+    lazy::Lazy,
+    status::ElectionStatus,
+};
 use crate::engine::{Config, Event, Resumption, Unrest};
 
 /// Sends to one runner.
@@ -18,13 +23,16 @@ pub(super) struct Events(Arc<Mailbox>);
 /// Receives what [`Events`] send. What is sent after it was dropped has no effect.
 pub(super) struct Inbox(Arc<Mailbox>);
 
-/// A channel that is small while it is empty: there may be thousands of quiet elections.
-#[derive(Debug, Default)]
+/// What the task and the handles of one election share: a channel that is small while it is empty, for there may be thousands
+/// of quiet elections, and the member's status.
+#[derive(Debug)]
 struct Mailbox {
     mail: Mutex<Mail>,
+    status: Lazy<ElectionStatus>,
     /// On the heap: an election that runs needs no room for it.
     ended: OnceLock<Box<Ended>>,
-    has_ended: Notify,
+    /// Made for the first who waits for the end.
+    has_ended: OnceLock<Box<Notify>>,
 }
 
 #[derive(Debug, Default)]
@@ -55,7 +63,18 @@ impl Mailbox {
     }
 }
 
+impl Source for Mailbox {
+    fn unsubscribe(&self) {
+        self.status.unsubscribe();
+    }
+}
+
 impl Inbox {
+    /// The member's status.
+    pub(super) fn status(&self) -> &Lazy<ElectionStatus> {
+        &self.0.status
+    }
+
     /// The next message.
     pub(super) fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Message> {
         let mut mail = self.0.mail();
@@ -135,21 +154,40 @@ impl HandedOver {
 }
 
 impl Events {
-    pub(super) fn channel() -> (Self, Inbox) {
-        let mailbox = Arc::<Mailbox>::default();
+    pub(super) fn channel(status: ElectionStatus) -> (Self, Inbox) {
+        let mailbox = Arc::new(Mailbox {
+            mail: Mutex::default(),
+            status: Lazy::new(status),
+            ended: OnceLock::new(),
+            has_ended: OnceLock::new(),
+        });
         (Self(Arc::clone(&mailbox)), Inbox(mailbox))
+    }
+
+    /// The member's status.
+    pub(super) fn status(&self) -> &Lazy<ElectionStatus> {
+        &self.0.status
+    }
+
+    /// The member's status and its changes.
+    pub(super) fn follow_status(&self) -> Changes<ElectionStatus> {
+        Changes::of(self.0.status.subscribe(), Arc::clone(&self.0) as Arc<dyn Source>)
     }
 
     /// The runner has ended. The first reason counts.
     pub(super) fn end(&self, reason: Ended) {
+        self.0.status.end();
         let _ = self.0.ended.set(Box::new(reason));
-        self.0.has_ended.notify_waiters();
+        if let Some(has_ended) = self.0.has_ended.get() {
+            has_ended.notify_waiters();
+        }
     }
 
     /// Waits until the runner has ended. Cancel safe.
     pub(super) async fn ended(&self) -> Ended {
+        let has_ended = self.0.has_ended.get_or_init(Box::default);
         loop {
-            let notified = self.0.has_ended.notified();
+            let notified = has_ended.notified();
             if let Some(reason) = self.0.ended.get() {
                 return Ended::clone(reason);
             }

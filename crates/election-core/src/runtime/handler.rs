@@ -155,7 +155,7 @@ pub(super) struct Terms {
     /// Why it ends.
     pub(super) stop: Lazy<Option<StopReason>>,
     /// What `takeover` remarks.
-    pub(super) remark: Mutex<Option<String>>,
+    pub(super) remark: Mutex<Option<Box<str>>>,
 }
 
 impl Terms {
@@ -202,7 +202,7 @@ impl Leadership {
     /// Adds a remark to the sentence of this leadership in the history. Only `takeover` can do that, and the last remark
     /// counts.
     pub fn remark(&self, remark: impl Into<String>) {
-        *self.terms.remark.lock().unwrap_or_else(PoisonError::into_inner) = Some(remark.into());
+        *self.terms.remark.lock().unwrap_or_else(PoisonError::into_inner) = Some(remark.into().into());
     }
 
     /// Until when the work may continue. It is renewed while the session is proved alive.

@@ -90,20 +90,30 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::runtime::Changes;
+    use crate::runtime::{Changes, changes::Source};
+
+    impl Source for Lazy<i32> {
+        fn unsubscribe(&self) {
+            Lazy::unsubscribe(self);
+        }
+    }
+
+    fn changes_of(value: &Arc<Lazy<i32>>) -> Changes<i32> {
+        Changes::of(value.subscribe(), Arc::clone(value) as Arc<dyn Source>)
+    }
 
     #[tokio::test]
     async fn subscribers_see_each_value_and_the_end() {
         let value = Arc::new(Lazy::new(1));
         value.set(2);
-        let mut early = Changes::of(&value);
+        let mut early = changes_of(&value);
         assert_eq!((value.get(), early.now()), (2, 2));
         value.set(3);
-        let mut late = Changes::of(&value);
+        let mut late = changes_of(&value);
         assert_eq!((early.changed().await, late.now()), (Some(3), 3));
         value.end();
         assert_eq!((early.changed().await, late.changed().await), (None, None));
-        let mut last = Changes::of(&value);
+        let mut last = changes_of(&value);
         assert_eq!((value.get(), last.now(), last.changed().await), (3, 3, None));
     }
 
@@ -111,7 +121,7 @@ mod tests {
     async fn the_channel_ends_with_its_last_subscriber_and_no_earlier() {
         let has_channel = |value: &Lazy<i32>| value.state().channel.is_some();
         let value = Arc::new(Lazy::new(1));
-        let (one, other) = (Changes::of(&value), Changes::of(&value));
+        let (one, other) = (changes_of(&value), changes_of(&value));
         drop(one);
         assert!(has_channel(&value));
         let mut receiver = watch::Receiver::from(other);
@@ -121,7 +131,7 @@ mod tests {
         drop(receiver);
         value.set(3);
         assert!(!has_channel(&value));
-        let changes = Changes::of(&value);
+        let changes = changes_of(&value);
         assert_eq!((has_channel(&value), changes.now()), (true, 3));
         drop(changes);
         assert!(!has_channel(&value));

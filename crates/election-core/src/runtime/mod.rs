@@ -6,7 +6,6 @@
 mod base_watch;
 mod candidate;
 mod changes;
-mod clock;
 mod config;
 mod election;
 mod events;

@@ -2,7 +2,6 @@
 
 use std::{
     pin::Pin,
-    sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -12,11 +11,9 @@ use tokio::sync::{oneshot, watch};
 use zk_session::{BootTime, Incarnation, Lease, LeaseKeeper, Session, SessionPin, SessionState, Wakeup};
 
 use super::{
-    clock::Clock,
     election::{End, Ended, StopBudgetTooLong},
     events::{Events, HandedOver, Inbox, Message},
     handler::{ElectionEvent, Handler},
-    lazy::Lazy,
     now, operations,
     status::ElectionStatus,
     to_boot, to_time,
@@ -41,11 +38,9 @@ pub(super) struct Runner<H> {
     engine: Engine,
     session: Session,
     states: watch::Receiver<SessionState>,
-    /// At each change of the state or the lease.
+    /// At each change of the state or the lease, and in time for the engine.
     wakeup: Wakeup,
-    clock: Clock,
     inbox: Inbox,
-    status: Arc<Lazy<ElectionStatus>>,
     watches: Watches,
     work: Work<H>,
     turn: Turn,
@@ -54,6 +49,8 @@ pub(super) struct Runner<H> {
     incarnation: Option<Incarnation>,
     pin: Option<SessionPin>,
     paused: bool,
+    /// The pauses of the session that the engine knows of.
+    pauses: u64,
     lease: Option<(LeaseKeeper, watch::Receiver<Option<Lease>>)>,
     /// It has taken part on a session.
     fitted: bool,
@@ -107,7 +104,6 @@ impl<H: Handler> Runner<H> {
         handler: H,
         events: Events,
         inbox: Inbox,
-        status: Arc<Lazy<ElectionStatus>>,
     ) -> Self {
         let mut work = Work::new(handler, events.clone());
         let (pin, fitted) = match joining {
@@ -123,17 +119,16 @@ impl<H: Handler> Runner<H> {
             watches: Watches::default(),
             states: subscribe(&session),
             wakeup: session.wakeup(),
-            clock: Clock::default(),
             engine,
             work,
             session,
             inbox,
-            status,
             turn: Turn::default(),
             operations: Vec::new(),
-            incarnation: pin.as_ref().map(|pin| pin.incarnation().clone()),
+            incarnation: pin.as_ref().map(SessionPin::incarnation),
             // A session that another process has handed over is paused until it is known to live.
             paused: pin.is_some(),
+            pauses: 0,
             pin,
             lease: None,
             fitted,
@@ -210,9 +205,10 @@ impl<H: Handler> Runner<H> {
         }
         let leave_by = self.ending.as_ref().and_then(|ending| ending.leave_by);
         let wakeup = [self.engine.wakeup().map(to_boot), leave_by].into_iter().flatten().min();
-        if self.clock.poll(cx, wakeup).is_ready() {
+        if wakeup.is_some_and(|at| at <= BootTime::now()) {
             return Poll::Ready(Woken::Clock);
         }
+        self.wakeup.wake_at(wakeup);
         let pace = self.pace();
         if let Poll::Ready(event) = self.watches.poll_next(cx, pace) {
             return Poll::Ready(Woken::Watch(event));
@@ -228,7 +224,7 @@ impl<H: Handler> Runner<H> {
     fn pace(&self) -> Pace {
         if !self.engine.is_passive() {
             Pace::AtOnce
-        } else if self.looked || self.work.follows_leaders() || self.status.is_followed() {
+        } else if self.looked || self.work.follows_leaders() || self.inbox.status().is_followed() {
             Pace::Coalesced
         } else {
             Pace::Later
@@ -312,17 +308,16 @@ impl<H: Handler> Runner<H> {
             self.session_started(state);
         }
         let Some(known) = &self.incarnation else { return };
-        let epoch = known.epoch().0;
-        match (state.is_active(), self.paused) {
-            (true, true) => {
-                self.paused = false;
-                self.handle(Event::SessionResumed { epoch });
-            }
-            (false, false) => {
-                self.paused = true;
-                self.handle(Event::SessionPaused { epoch });
-            }
-            _ => {}
+        let (epoch, pauses) = (known.epoch().0, known.pauses());
+        // It may be over already, while this task did not run.
+        let was_paused = std::mem::replace(&mut self.pauses, pauses) != pauses;
+        if !self.paused && (was_paused || !state.is_active()) {
+            self.paused = true;
+            self.handle(Event::SessionPaused { epoch });
+        }
+        if self.paused && state.is_active() {
+            self.paused = false;
+            self.handle(Event::SessionResumed { epoch });
         }
     }
 
@@ -333,7 +328,7 @@ impl<H: Handler> Runner<H> {
             // The session has moved on already. The next state will report it.
             return;
         }
-        let incarnation = pin.incarnation().clone();
+        let incarnation = pin.incarnation();
         if let Err(refusal) = self.fits(&incarnation) {
             tracing::error!(election = self.engine.name(), %refusal, "leaving the election");
             self.ending.get_or_insert_default().refusal = Some(refusal);
@@ -347,6 +342,7 @@ impl<H: Handler> Runner<H> {
             session_id: incarnation.session_id().0,
             granted: incarnation.granted_timeout(),
         };
+        self.pauses = incarnation.pauses();
         self.pin = Some(pin);
         self.incarnation = Some(incarnation);
         self.paused = false;
@@ -409,8 +405,9 @@ impl<H: Handler> Runner<H> {
             self.end(Ended::SessionClosed);
         }
         let status = ElectionStatus::of(&self.engine);
-        if self.status.with(|known| *known != status) {
-            self.status.set(status);
+        let published = self.inbox.status();
+        if published.with(|known| *known != status) {
+            published.set(status);
         }
     }
 

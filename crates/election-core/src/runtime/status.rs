@@ -9,6 +9,7 @@ use crate::{
     engine::{Engine, Role, Skipped},
     ids::Ballot,
     record::{Current, Elected, Health},
+    slots::Slots,
 };
 
 /// What a member is doing in an election, and its latest reads.
@@ -29,7 +30,7 @@ pub struct ElectionStatus {
     /// The latest read of the decision.
     pub elected: Option<Arc<Elected>>,
     /// The latest read of the leaders, by slot.
-    pub leaders: Vec<Option<Arc<Current>>>,
+    pub leaders: Slots<Option<Arc<Current>>>,
     /// The slot that this member leads, takes over or releases.
     pub slot: Option<usize>,
     /// Until when a leader's work may continue.

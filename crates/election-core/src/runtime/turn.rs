@@ -52,9 +52,15 @@ pub(super) enum Turn {
     /// It has begun, or there is no session to begin on.
     #[default]
     Over,
-    Waits(SessionId, Pin<Box<dyn Future<Output = Held> + Send>>),
+    Waits(Box<Waiting>),
     /// Until it is dropped.
-    Has(SessionId, Held),
+    Has(Box<(SessionId, Held)>),
+}
+
+/// The wait for a turn on a session.
+pub(super) struct Waiting {
+    session: SessionId,
+    held: Pin<Box<dyn Future<Output = Held> + Send>>,
 }
 
 /// The permit of one election, and what it has in common with the others.
@@ -68,21 +74,21 @@ impl Turn {
     /// Whether an election may begin on that session. If not, [`poll_come`](Self::poll_come) is ready when it may.
     pub(super) fn take(&mut self, on: SessionId) -> bool {
         match self {
-            Self::Has(session, _) if *session == on => return true,
-            Self::Waits(session, _) if *session == on => return false,
+            Self::Has(held) if held.0 == on => return true,
+            Self::Waits(waiting) if waiting.session == on => return false,
             _ => {}
         }
         let starts = starts(on);
         let permits = Arc::clone(&starts.permits);
         match Arc::clone(&permits).try_acquire_owned() {
             Ok(permit) => {
-                *self = Self::Has(on, Held { starts, permit: Some(permit) });
+                *self = Self::Has(Box::new((on, Held { starts, permit: Some(permit) })));
                 true
             }
             Err(_) => {
                 // Never closed.
                 let held = async { Held { starts, permit: permits.acquire_owned().await.ok() } };
-                *self = Self::Waits(on, Box::pin(held));
+                *self = Self::Waits(Box::new(Waiting { session: on, held: Box::pin(held) }));
                 false
             }
         }
@@ -90,9 +96,9 @@ impl Turn {
 
     /// Whether it has become this election's turn.
     pub(super) fn poll_come(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Self::Waits(session, held) = self else { return Poll::Pending };
-        let (held, session) = (ready!(held.as_mut().poll(cx)), *session);
-        *self = Self::Has(session, held);
+        let Self::Waits(waiting) = self else { return Poll::Pending };
+        let held = ready!(waiting.held.as_mut().poll(cx));
+        *self = Self::Has(Box::new((waiting.session, held)));
         Poll::Ready(())
     }
 
@@ -108,7 +114,7 @@ impl Turn {
     /// What this election has in common with the others that begin, while it has its turn.
     pub(super) fn starts(&self) -> Option<Arc<Starts>> {
         match self {
-            Self::Has(_, held) => Some(Arc::clone(&held.starts)),
+            Self::Has(held) => Some(Arc::clone(&held.1.starts)),
             _ => None,
         }
     }

@@ -2,12 +2,11 @@
 
 use std::{
     future::Future,
-    pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    task::{Context, Poll, ready},
     time::Duration,
 };
 
+use futures_util::FutureExt;
 use tokio::{
     sync::watch,
     task::{AbortHandle, JoinHandle},
@@ -15,7 +14,7 @@ use tokio::{
 use zk_session::BootTime;
 
 use super::{
-    events::{During, Events},
+    events::Events,
     handler::{ElectionEvent, Handler, Leadership, StopOrder, Terms},
     lazy::Lazy,
     to_boot,
@@ -83,7 +82,7 @@ impl<H: Handler> Work<H> {
                 Ok(()) => {
                     let remark =
                         leadership.terms.remark.lock().unwrap_or_else(PoisonError::into_inner).take();
-                    remark.map_or(AppEvent::TakenOver, AppEvent::TakenOverWith)
+                    remark.map_or(AppEvent::TakenOver, |remark| AppEvent::TakenOverWith(remark.into()))
                 }
                 Err(why) if why.is_declined() => AppEvent::Declined(why.to_string()),
                 Err(why) => AppEvent::TakeoverFailed(why.to_string()),
@@ -214,28 +213,11 @@ impl<H: Handler> Work<H> {
     }
 
     fn begin(&mut self, name: &'static str, call: impl Future<Output = AppEvent> + Send + 'static) {
-        let call = Call { call: Box::pin(call), during: Some(self.events.during(name)) };
-        // On the heap: an allocator wastes room around large tasks.
-        self.call = Some(tokio::spawn(Box::pin(call)));
+        let during = self.events.during(name);
+        // On the heap, because an allocator wastes room around large tasks; and mapped, because an `async` block would have
+        // room for the call twice.
+        self.call = Some(tokio::spawn(Box::pin(call.map(|answer| during.ends(Event::App(answer))))));
         self.begun = true;
-    }
-}
-
-/// A call of the application. An `async` block would have room for it twice.
-struct Call {
-    call: Pin<Box<dyn Future<Output = AppEvent> + Send>>,
-    during: Option<During>,
-}
-
-impl Future for Call {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let answer = ready!(self.call.as_mut().poll(cx));
-        if let Some(during) = self.during.take() {
-            during.ends(Event::App(answer));
-        }
-        Poll::Ready(())
     }
 }
 

@@ -61,7 +61,7 @@ async fn is_passive(world: &World, onlooker: &members::Member) {
     wait_for("the onlooker knows the leader", SOON, || {
         let status = onlooker.status();
         let term = status.elected.map(|e| e.term);
-        let leader = status.leaders.into_iter().flatten().next();
+        let leader = status.leaders.iter().flatten().next().cloned();
         leader.is_some_and(|c| c.member.as_str() == "m2" && Some(c.term) == term)
     })
     .await;

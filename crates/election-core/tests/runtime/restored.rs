@@ -3,21 +3,23 @@
 use std::{
     fs,
     path::Path,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, mpsc},
+    thread,
     time::Duration,
 };
 
 use election_core::{
-    Election, ElectionConfig, Failure, Handler, Leadership, Paths, Policy, StopOrder,
+    Election, ElectionConfig, Failure, Handler, Leadership, Paths, Policy, QueueFormat, Recipe, StopOrder,
     operator::{self, Raised},
     record::Cause,
 };
+use tokio::{runtime::Builder, sync::oneshot};
 use zk_session::{CreateMode, DriverKind, Session};
-use zk_testkit::Ensemble;
+use zk_testkit::{Ensemble, Op};
 
 use super::{
     SOON,
-    members::{EastFirst, TICK, connect, wait_for},
+    members::{EastFirst, Fate, TICK, World, connect, wait_for},
 };
 
 /// How many transactions the copy lacks.
@@ -195,4 +197,43 @@ async fn tokens_go_on_after_an_ensemble_was_restored_with_native() {
 #[ignore = "double: the other driver; cargo xtask test --full"]
 async fn tokens_go_on_after_an_ensemble_was_restored_with_zookeeper_async() {
     a_restored_ensemble(DriverKind::ZookeeperAsync).await;
+}
+
+/// The thread of an election is blocked while its session is paused and resumed: nothing that follows the states sees that.
+/// The next in a queue lists it again all the same, because the ensemble may be a copy since.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pause_that_passed_unseen_is_made_up_for() {
+    let world = World::with_recipe(DriverKind::Native, Recipe::Queue(QueueFormat::Native)).await;
+    let first = world.join("zero", "east").await;
+    wait_for("the first leads", SOON, || first.leads()).await;
+    let (proxy, session) = world.session_through_proxy().await;
+    let elections = Builder::new_current_thread().enable_all().build().unwrap();
+    let handle = elections.handle().clone();
+    let (end, ended) = oneshot::channel::<()>();
+    let thread = thread::spawn(move || elections.block_on(ended));
+    let member = {
+        let _entered = handle.enter();
+        world.join_over(session.clone(), "one", "east", Fate::Lead, world.paths().clone())
+    };
+    wait_for("it watches the first, which it has listed", SOON, || proxy.seen(Op::GetData) > 0).await;
+
+    let (release, released) = mpsc::channel::<()>();
+    let (blocks, blocked) = oneshot::channel();
+    handle.spawn(async move {
+        blocks.send(()).unwrap();
+        released.recv().unwrap();
+    });
+    blocked.await.unwrap();
+    let incarnation = session.active().await.unwrap();
+    let pauses = incarnation.pauses();
+    proxy.cut().await;
+    wait_for("a pause that is over", SOON, || incarnation.pauses() > pauses && session.state().is_active())
+        .await;
+    let lists = proxy.seen(Op::GetChildren);
+    release.send(()).unwrap();
+    wait_for("the queue is listed again", SOON, || proxy.seen(Op::GetChildren) > lists).await;
+    assert_eq!(session.active().await.unwrap(), incarnation, "the same session");
+    drop(member);
+    end.send(()).unwrap();
+    thread.join().unwrap().unwrap();
 }

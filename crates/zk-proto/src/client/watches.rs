@@ -12,6 +12,8 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use crate::ancestors;
 use crate::codec::{EventKind, Request, WatcherType};
 
@@ -66,8 +68,8 @@ const MOST_STALE: usize = 64;
 /// Armed watches, in the order of the wire.
 #[derive(Debug, Default)]
 pub(super) struct Watches {
-    /// By path; a path without a list is not watched.
-    by_path: HashMap<Arc<str>, Vec<(Look, WatchId)>>,
+    /// By path; a path without a list is not watched. Thousands of paths may be watched, and most by one watch.
+    by_path: HashMap<Arc<str>, SmallVec<[(Look, WatchId); 1]>>,
     paths: HashMap<WatchId, Arc<str>>,
     /// Armed on the server and given up, oldest first.
     stale: VecDeque<(Arc<str>, Look)>,
@@ -91,12 +93,11 @@ impl Watches {
 
     pub(super) fn arm(&mut self, look: Look, path: &str, id: WatchId) {
         self.stale.retain(|(stale, kind)| *kind != look || **stale != *path);
-        // Thousands of paths may be watched, and most by one watch.
         let path = match self.by_path.get_key_value(path) {
             Some((path, _)) => Arc::clone(path),
             None => Arc::from(path),
         };
-        self.by_path.entry(Arc::clone(&path)).or_insert_with(|| Vec::with_capacity(1)).push((look, id));
+        self.by_path.entry(Arc::clone(&path)).or_default().push((look, id));
         self.paths.insert(id, path);
     }
 

@@ -40,7 +40,7 @@ impl Seen {
         let hold = status.skipped.as_ref().filter(|skipped| skipped.is_hold());
         Self {
             elected: status.elected.clone(),
-            leaders: status.leaders.clone(),
+            leaders: status.leaders.to_vec(),
             hold: hold.map(|skipped| skipped.sentence.clone()),
         }
     }

@@ -192,7 +192,7 @@ async fn start(config: &Config, beginning: Beginning) -> Result<Running, Error> 
         let again = handed.map(|handed| again(handed, runs, session.pin())).transpose()?;
         let incarnation = match &again {
             // It does not wait for another session, which is not made before the pin is dropped.
-            Some(again) => again.pin.incarnation().clone(),
+            Some(again) => again.pin.incarnation(),
             None => session.active().await.map_err(|e| Error::Unreachable(e.to_string()))?,
         };
         let (present, config, overlays) = Present::first(config, &session, &incarnation).await?;

@@ -37,7 +37,7 @@ impl JobWork {
             cause: nomination.cause.as_str().to_owned(),
             previous_leader: previous.map(|p| p.member.to_string()),
             previous_site: previous.map(|p| p.site.to_string()),
-            reason: nomination.sentence.clone(),
+            reason: nomination.sentence.clone().into_owned(),
             is_rehearsal: false,
         }
     }

@@ -56,7 +56,7 @@ impl Core {
             return Some(decided);
         }
         let next = self.next_leader(held, elected)?;
-        let prepared = self.reading.view.prepared.as_ref();
+        let prepared = self.reading.view.prepared.as_deref();
         let is_ready =
             prepared.is_some_and(|(who, term)| *who == next.ballot && *term == elected.term_of(held.slot));
         (!is_ready).then(|| decided + self.config.policy.acquire_timeout)
@@ -90,7 +90,7 @@ impl Core {
     }
 
     pub(in crate::engine) fn saw_next_leader(&mut self, record: &MemberRecord) {
-        self.reading.view.prepared = record.prepared.map(|term| (record.ballot.clone(), term));
+        self.reading.view.prepared = record.prepared.map(|term| Box::new((record.ballot.clone(), term)));
     }
 
     /// The own record and ballot, if this member leaves the election with its leadership: the decision names another

@@ -7,6 +7,8 @@ mod rereading;
 mod seeing;
 mod session;
 
+use smallvec::SmallVec;
+
 use super::{
     config::Config,
     io::{Action, EndReason, Level, Note, NoteKind, Request, Skipped, Watched},
@@ -18,9 +20,14 @@ use super::{
 };
 use crate::{
     record::{Current, Elected},
+    slots::Slots,
     time::{Now, Time},
 };
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::VecDeque,
+    mem::{Discriminant, discriminant},
+    sync::Arc,
+};
 
 /// The common part of an engine.
 #[derive(Clone, Debug)]
@@ -47,10 +54,11 @@ pub(in crate::engine) struct Outbox {
     pub(in crate::engine) first_decision: Option<Box<Elected>>,
     /// Whether the work was ordered to rest.
     pub(in crate::engine) suspends: bool,
-    pub(in crate::engine) watched: Vec<Watched>,
+    /// In a queue one.
+    pub(in crate::engine) watched: SmallVec<[Watched; 1]>,
     /// The leaders that were reported last, by slot.
-    pub(in crate::engine) leaders: Vec<Option<Arc<Current>>>,
-    pub(in crate::engine) last_note: Option<NoteKind>,
+    pub(in crate::engine) leaders: Slots<Option<Arc<Current>>>,
+    pub(in crate::engine) last_note: Option<Discriminant<NoteKind>>,
     /// Why this member, as the elector, decides nothing.
     pub(in crate::engine) skipped: Option<Arc<Skipped>>,
     /// What is being done, or why nothing is done: the text of the last note.
@@ -108,8 +116,9 @@ impl Core {
 
     pub(in crate::engine) fn note(&mut self, level: Level, kind: NoteKind, text: String) {
         let out = &mut self.out;
-        if out.last_note != Some(kind) || *out.sentence != *text {
-            out.last_note = Some(kind);
+        let last = Some(discriminant(&kind));
+        if out.last_note != last || *out.sentence != *text {
+            out.last_note = last;
             out.sentence = text.into();
             out.push(Action::Note(Note { level, kind, text: Arc::clone(&out.sentence) }));
         }

@@ -6,7 +6,6 @@ use super::Core;
 use crate::{
     engine::{
         io::{Action, Level, Node, NoteKind},
-        reading::grow,
         recipe::{QueueFormat, Recipe},
         rules::Rule,
         znode::{Known, Znode},
@@ -75,7 +74,7 @@ impl Core {
     }
 
     pub(in crate::engine) fn tell_leader(&mut self, slot: usize, leader: Option<Arc<Current>>) {
-        grow(&mut self.out.leaders, slot + 1);
+        self.out.leaders.grow(slot + 1);
         if self.out.leaders[slot] != leader {
             self.out.leaders[slot].clone_from(&leader);
             self.out.push(Action::LeaderChanged(slot, leader));

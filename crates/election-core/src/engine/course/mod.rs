@@ -21,9 +21,9 @@ use crate::{ids::Ballot, time::Time};
 #[derive(Clone, Debug, Hash)]
 pub(in crate::engine) enum Course {
     /// It is a member of the election with a ballot, and decides while that is the lowest.
-    Elector(Membership, Option<Box<Elector>>),
+    Elector(Box<Membership>, Option<Box<Elector>>),
     /// A znode alone decides who leads.
-    Contest(Contest),
+    Contest(Box<Contest>),
 }
 
 /// The part of a member at rest: what crosses to another process.
@@ -37,8 +37,8 @@ pub(in crate::engine) enum Standing {
 impl Course {
     pub(in crate::engine) fn of(recipe: &Recipe) -> Self {
         match recipe {
-            Recipe::Elector(_) => Self::Elector(Membership::default(), None),
-            Recipe::Queue(_) | Recipe::Single => Self::Contest(Contest::default()),
+            Recipe::Elector(_) => Self::Elector(Box::default(), None),
+            Recipe::Queue(_) | Recipe::Single => Self::Contest(Box::default()),
         }
     }
 
@@ -88,10 +88,10 @@ impl Course {
     pub(in crate::engine) fn resume(&mut self, core: &mut Core, from: Standing) -> bool {
         match (self, from) {
             (Self::Elector(membership, _), Standing::Elector(from)) => {
-                *membership = Membership::resume(core, from);
+                **membership = Membership::resume(core, from);
             }
             (Self::Contest(contest), Standing::Contest(from)) if from.is_of(core) => {
-                *contest = Contest::resume(core, *from);
+                **contest = Contest::resume(core, *from);
             }
             _ => return false,
         }

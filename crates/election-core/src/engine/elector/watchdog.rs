@@ -7,8 +7,8 @@
 use std::time::Duration;
 
 use crate::{
-    engine::reading::grow,
     ids::{Ballot, SiteId},
+    slots::Slots,
     time::{Now, Time},
 };
 
@@ -53,7 +53,7 @@ impl<K: PartialEq, T: Copy> Since<K, T> {
 /// former elector has seen.
 #[derive(Clone, Debug, Default, Hash)]
 pub(in crate::engine) struct Watchdog {
-    slots: Vec<Memory>,
+    slots: Slots<Memory>,
     first_pass: Since<(), Time>,
     /// Sites without a member.
     gone: Vec<(SiteId, Time)>,
@@ -102,7 +102,7 @@ impl Watchdog {
     }
 
     fn slot(&mut self, slot: usize) -> &mut Memory {
-        grow(&mut self.slots, slot + 1);
+        self.slots.grow(slot + 1);
         &mut self.slots[slot]
     }
 

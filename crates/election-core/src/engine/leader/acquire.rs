@@ -38,7 +38,7 @@ impl Leader {
         let (slot, term) = (*slot, *term);
         let (step, text) = match &mandate.by {
             By::Decision => (AcquireStep::Waiting, format!("is named for term {term}: {sentence}")),
-            By::Succession { .. } => {
+            By::Succession(_) => {
                 let slots = core.reading.view.elected.record().map_or(1, |elected| elected.slots.len());
                 let of_slot = if slots > 1 { format!(" of slot {slot}") } else { String::new() };
                 let text = format!(
@@ -56,7 +56,7 @@ impl Leader {
         core.note(Level::Info, NoteKind::Leadership, text);
         self.slot = slot;
         self.announces_alone = false;
-        self.calls_next = matches!(mandate.by, By::Succession { .. });
+        self.calls_next = matches!(mandate.by, By::Succession(_));
         let acquiring = Acquiring { mandate, prepared: Prepared::No, step, over: None, written };
         self.turn(core, State::Acquiring(Box::new(acquiring)));
         self.advance_claim(core);
@@ -143,7 +143,7 @@ impl Leader {
         let State::Acquiring(acquiring) = &mut self.state else { return None };
         acquiring.over = Some(version);
         let next = match acquiring.mandate.by {
-            By::Succession { .. } => {
+            By::Succession(_) => {
                 let slot = acquiring.mandate.nomination.slot;
                 if elected.named(slot).is_some_and(|named| named.ballot == acquiring.mandate.ballot) {
                     // The elector was quicker, and names this member.

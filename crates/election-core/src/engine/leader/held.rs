@@ -309,8 +309,8 @@ fn entry(core: &Core, held: &Held) -> HistoryEntry {
         slot,
         fencing_token: held.fencing_token,
         cause: nomination.cause,
-        sentence: nomination.sentence.clone(),
-        previous: nomination.previous.clone(),
+        sentence: nomination.sentence.clone().into_owned(),
+        previous: nomination.previous.as_deref().cloned(),
         ready_ms,
         phases,
     }

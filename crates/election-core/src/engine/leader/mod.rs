@@ -248,7 +248,7 @@ impl Leader {
                 };
                 core.config.contender(status, since_ms, ready_ms)
             }
-            By::Decision | By::Succession { .. } | By::FirstDecision => Current {
+            By::Decision | By::Succession(_) | By::FirstDecision => Current {
                 v: VERSION,
                 member: member.member.clone(),
                 ballot: mandate.ballot.clone(),

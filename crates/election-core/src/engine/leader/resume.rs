@@ -1,6 +1,6 @@
 //! A leadership that continues in another process: see [`Resumption`](crate::engine::Resumption).
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
@@ -23,8 +23,8 @@ pub(in crate::engine) struct Led {
     slot: usize,
     term: u64,
     cause: Cause,
-    sentence: String,
-    previous: Option<Previous>,
+    sentence: Cow<'static, str>,
+    previous: Option<Box<Previous>>,
     fencing_token: u64,
     znode: HeldZnode,
     ready_ms: Option<u64>,
@@ -55,7 +55,7 @@ impl Leader {
         let Mandate { nomination, ballot, by } = &held.mandate;
         let (by, names) = match by {
             By::Contest => (LedBy::Contest, core.carries(&held.mandate).is_ok()),
-            By::Decision | By::Succession { .. } | By::FirstDecision => {
+            By::Decision | By::Succession(_) | By::FirstDecision => {
                 let names = core.reading.view.elected.record().is_some_and(|elected| {
                     let named = elected.named(nomination.slot).is_some_and(|named| core.is_me(named, ballot));
                     named && elected.term_of(nomination.slot) == nomination.term

@@ -53,8 +53,9 @@ impl Leader {
     pub(super) fn remark(&mut self, remark: &str) {
         if let Some(held) = self.state.held_mut() {
             let sentence = &mut Arc::make_mut(&mut held.mandate.nomination).sentence;
-            *sentence = format!("{sentence}; {remark}");
-            shorten(sentence, 2 * REASON);
+            let mut both = format!("{sentence}; {remark}");
+            shorten(&mut both, 2 * REASON);
+            *sentence = both.into();
         }
     }
 

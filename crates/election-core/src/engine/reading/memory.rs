@@ -30,7 +30,7 @@ pub(in crate::engine) struct Memory {
     /// The newest token that was seen.
     token: u64,
     /// The ballot with which this member joined, and whether it was the only one then.
-    joined: Option<(Ballot, bool)>,
+    joined: Option<Box<(Ballot, bool)>>,
 }
 
 impl Memory {
@@ -59,15 +59,15 @@ impl Memory {
 
     /// Records the first list of ballots that contains this own ballot, and whether it was the lowest.
     pub(in crate::engine) fn listed(&mut self, ballot: &Ballot, is_lowest: bool) {
-        if self.joined.as_ref().is_none_or(|(known, _)| known != ballot) {
-            self.joined = Some((ballot.clone(), is_lowest));
+        if self.joined.as_ref().is_none_or(|joined| joined.0 != *ballot) {
+            self.joined = Some(Box::new((ballot.clone(), is_lowest)));
         }
     }
 
     /// Whether the member with this ballot left before this member joined, as all others did. Then it did not fail
     /// while others lived, and its site may return in a moment as well.
     pub(in crate::engine) fn left_with_all(&self, ballot: &Ballot) -> bool {
-        self.joined.as_ref().is_some_and(|(mine, was_lowest)| *was_lowest && ballot < mine)
+        self.joined.as_deref().is_some_and(|(mine, was_lowest)| *was_lowest && ballot < mine)
     }
 
     pub(in crate::engine) fn saw_token(&mut self, token: Option<u64>) {

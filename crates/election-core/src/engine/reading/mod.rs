@@ -16,14 +16,6 @@ use rereading::Rereading;
 use tenure::Tenure;
 use view::View;
 
-/// Adds empty entries up to this number. A vector would make room for four at first, and most elections have one slot.
-pub(in crate::engine) fn grow<T: Default>(all: &mut Vec<T>, number: usize) {
-    all.reserve_exact(number.saturating_sub(all.len()));
-    while all.len() < number {
-        all.push(T::default());
-    }
-}
-
 /// What this member has read.
 #[derive(Clone, Debug, Default, Hash)]
 pub(in crate::engine) struct Reading {
@@ -58,8 +50,9 @@ impl Reading {
 
     /// Keeps the memory of which leaders were seen, after the view has changed.
     pub(in crate::engine) fn remember_tenures(&mut self, slots: usize, unix_ms: u64) {
-        self.tenures.truncate(slots);
-        grow(&mut self.tenures, slots);
+        // A vector makes room for four at first.
+        self.tenures.reserve_exact(slots.saturating_sub(self.tenures.len()));
+        self.tenures.resize_with(slots, Tenure::default);
         let elected = self.view.elected.record();
         for (slot, tenure) in self.tenures.iter_mut().enumerate() {
             let stands = elected.map(|e| (e.term_of(slot), e.named(slot).map(|n| &n.ballot)));

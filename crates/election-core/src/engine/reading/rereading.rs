@@ -21,9 +21,9 @@ use crate::{
     engine::{
         io::Node,
         ops::{Ops, Pending},
-        reading::grow,
         znode::{Meta, Znode},
     },
+    slots::Slots,
     time::Time,
 };
 
@@ -33,9 +33,10 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// What the watches have reported, and where the view differs from it.
 #[derive(Clone, Debug, Default, Hash)]
 pub(in crate::engine) struct Rereading {
-    decision: Report,
+    /// In a contest there is none.
+    decision: Option<Box<Report>>,
     /// By slot.
-    leader_znodes: Vec<Report>,
+    leader_znodes: Slots<Report>,
 }
 
 #[derive(Clone, Debug, Default, Hash)]
@@ -50,17 +51,18 @@ struct Report {
 impl Rereading {
     fn of(&mut self, znode: Znode) -> &mut Report {
         let slot = match znode {
-            Znode::Decision => return &mut self.decision,
+            Znode::Decision => return self.decision.get_or_insert_default(),
             Znode::Leader(slot) => slot,
         };
-        grow(&mut self.leader_znodes, slot + 1);
+        self.leader_znodes.grow(slot + 1);
         &mut self.leader_znodes[slot]
     }
 
     fn all(&self) -> impl Iterator<Item = (Znode, &Report)> {
         let leader_znodes =
             self.leader_znodes.iter().enumerate().map(|(slot, report)| (Znode::Leader(slot), report));
-        std::iter::once((Znode::Decision, &self.decision)).chain(leader_znodes)
+        let decision = self.decision.iter().map(|report| (Znode::Decision, &**report));
+        decision.chain(leader_znodes)
     }
 
     /// What must be read again, and when. Leaves out what is being read already for another reason.
@@ -101,7 +103,7 @@ impl Rereading {
 
     /// Whether the decision may be one that the ensemble does not contain any more.
     pub(in crate::engine) fn doubts_decision(&self) -> bool {
-        self.decision.doubted
+        self.decision.as_ref().is_some_and(|report| report.doubted)
     }
 
     /// Whether the leader znode of `slot` may have changed by now.

@@ -5,7 +5,6 @@ use std::{collections::BTreeMap, time::Duration};
 use crate::{
     engine::{
         io::Node,
-        reading::grow,
         znode::{Known, Meta},
     },
     ids::Ballot,
@@ -13,6 +12,7 @@ use crate::{
         Control, Current, Elected, FiledRequest, MemberRecord, Record, RecordError, Request, RequestRef,
         RequestState,
     },
+    slots::Slots,
     time::{FAR, Time},
 };
 
@@ -44,11 +44,11 @@ impl Stamp {
 pub(in crate::engine) struct View {
     pub(in crate::engine) elected: Known<Elected>,
     /// The leader znodes, by slot.
-    leaders: Vec<Known<Current>>,
+    leaders: Slots<Known<Current>>,
     /// What is only read by the elector: nothing in most of thousands of elections.
     electors: Option<Box<ElectorsView>>,
     /// What the next leader has prepared for while this leader hands over: the next leader's ballot, and the term.
-    pub(in crate::engine) prepared: Option<(Ballot, u64)>,
+    pub(in crate::engine) prepared: Option<Box<(Ballot, u64)>>,
 }
 
 /// What is only read by the elector.
@@ -140,7 +140,7 @@ impl View {
         seen: Known<Current>,
         node: Option<&Node>,
     ) {
-        grow(&mut self.leaders, slot + 1);
+        self.leaders.grow(slot + 1);
         let known = &mut self.leaders[slot];
         if !known.is_newer_than(node) {
             *known = seen;

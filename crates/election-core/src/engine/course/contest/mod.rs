@@ -103,18 +103,20 @@ enum ContestStep {
     Idle,
     /// Looks for znodes of a former process of this member in the queue.
     ListLeftovers,
+    /// The last of these.
     LookAtLeftover(Vec<String>),
-    DropLeftover(String, Vec<String>),
+    /// The last of these.
+    DropLeftover(Vec<String>),
     /// Looks for znodes of this session that belong to no candidacy.
     Seek(Then),
     /// Found under the guid of a creation that was not answered.
-    Adopt(String),
+    Adopt(Box<str>),
     /// Single: the leader znode is this session's. Reads the count of its creation, before the leader znode is read
     /// again: if the leader znode is newer, the count is too low, and nothing is deleted by it.
     Count(Then),
     Look(Then, i32),
     /// With its version and its count, if it is the leader znode.
-    Drop(String, Option<(i32, i32)>, Then),
+    Drop(Box<str>, Option<(i32, i32)>, Then),
     Create,
     /// Queue: looks for the znode before the own one.
     Rank,

@@ -1,6 +1,8 @@
 //! Between the contest and the leader's side: handing over the own znode, overseeing the leader, and what follows
 //! once it has released leadership.
 
+use std::borrow::Cow;
+
 use super::{Contest, ContestStep, FIRST_PAUSE, Then};
 use crate::{
     engine::{
@@ -21,21 +23,21 @@ impl Contest {
         self.step = ContestStep::Leading;
         self.before = None;
         let waited = self.has_waited;
-        let sentence = match (&core.config.recipe, waited, &self.previous) {
-            (Recipe::Single, false, _) => "no member held the leader znode".to_owned(),
+        let sentence: Cow<'static, str> = match (&core.config.recipe, waited, &self.previous) {
+            (Recipe::Single, false, _) => "no member held the leader znode".into(),
             (Recipe::Single, true, _) => {
-                "the leader znode became free, and this member was the first to create it".to_owned()
+                "the leader znode became free, and this member was the first to create it".into()
             }
-            (_, false, _) => "nobody stood before it in the queue".to_owned(),
-            (_, true, Some(previous)) => format!("{} has gone, and it was next", previous.member),
-            (_, true, None) => "nobody stands before it in the queue any more".to_owned(),
+            (_, false, _) => "nobody stood before it in the queue".into(),
+            (_, true, Some(previous)) => format!("{} has gone, and it was next", previous.member).into(),
+            (_, true, None) => "nobody stands before it in the queue any more".into(),
         };
         let nomination = Nomination {
             slot: 0,
             term: own.term(),
             cause: if waited { Cause::LeaderLost } else { Cause::Startup },
             sentence,
-            previous: self.previous.take().map(|previous| *previous),
+            previous: self.previous.take(),
         };
         // An earlier report of a watch does not count for this znode.
         core.see_leader_znode(0, Some(&own.node));

@@ -135,14 +135,14 @@ impl Contest {
             ContestStep::ListLeftovers | ContestStep::Rank => queue?.list(),
             ContestStep::Leading if core.own.seat.ranks_again => queue?.list(),
             ContestStep::LookAtLeftover(names) => Request::Get { path: queue?.path(names.last()?) },
-            ContestStep::DropLeftover(name, _) => queue?.drop(name),
+            ContestStep::DropLeftover(names) => queue?.drop(names.last()?),
             ContestStep::Seek(_) => queue.map_or_else(znode, |queue| queue.list()),
             ContestStep::Adopt(name) => Request::Get { path: queue?.path(name) },
             ContestStep::Count(_) => Request::Get { path: paths.leader() },
             ContestStep::Look(..) => znode(),
-            ContestStep::Drop(path, None, _) => Request::Delete { path: path.clone(), version: None },
+            ContestStep::Drop(path, None, _) => Request::Delete { path: path.to_string(), version: None },
             ContestStep::Drop(path, Some((version, count)), _) => Request::DeleteWhile {
-                path: path.clone(),
+                path: path.to_string(),
                 version: *version,
                 unchanged: paths.leader(),
                 unchanged_version: *count,
@@ -191,17 +191,18 @@ impl Contest {
                 self.look_at_leftovers(Line::queue(core).map_or_else(Vec::new, |queue| queue.others(names)));
             }
             (ContestStep::LookAtLeftover(mut names), Outcome::Got(node)) => {
-                let name = names.pop().unwrap_or_default();
                 if node.as_ref().is_some_and(|node| self.is_of_this_member(core, node)) {
                     let text = "removing what a former process of this member left behind".to_owned();
                     core.note(Level::Info, NoteKind::Registration, text);
-                    self.step = ContestStep::DropLeftover(name, names);
+                    self.step = ContestStep::DropLeftover(names);
                 } else {
+                    names.pop();
                     self.look_at_leftovers(names);
                 }
             }
-            (ContestStep::DropLeftover(_, names), Outcome::Ok | Outcome::Missing) => {
-                self.look_at_leftovers(names)
+            (ContestStep::DropLeftover(mut names), Outcome::Ok | Outcome::Missing) => {
+                names.pop();
+                self.look_at_leftovers(names);
             }
             (ContestStep::Seek(then), Outcome::Names(names)) => self.sought_in_queue(core, then, names),
             (ContestStep::Seek(then), Outcome::Got(node)) => {
@@ -288,9 +289,9 @@ impl Contest {
         let adoptable =
             |name: &str| then == Then::Join && self.unanswered && queue.is_of_attempt(name, self.attempts);
         self.step = match mine.clone().find(|name| !adoptable(name)) {
-            Some(stray) => ContestStep::Drop(queue.path(stray), None, then),
+            Some(stray) => ContestStep::Drop(queue.path(stray).into(), None, then),
             None => match mine.next() {
-                Some(own) => ContestStep::Adopt(own.to_owned()),
+                Some(own) => ContestStep::Adopt(own.into()),
                 None => self.nothing_left(then),
             },
         };
@@ -322,7 +323,7 @@ impl Contest {
             Some(node) if then == Then::Join && self.unanswered => {
                 self.joins_with(core, OwnZnode::new(path, node.clone(), Some(count)));
             }
-            Some(node) => self.step = ContestStep::Drop(path, Some((node.version, count)), then),
+            Some(node) => self.step = ContestStep::Drop(path.into(), Some((node.version, count)), then),
             None => self.step = ContestStep::Seek(then),
         }
     }
@@ -381,7 +382,7 @@ impl Contest {
                 core.own.seat.own = None;
                 let text = "a former znode of this session still stands in the queue".to_owned();
                 core.note(Level::Warn, NoteKind::Registration, text);
-                self.step = ContestStep::Drop(queue.path(stray), None, Then::Join);
+                self.step = ContestStep::Drop(queue.path(stray).into(), None, Then::Join);
             }
             Rank::First => {
                 self.before = None;
