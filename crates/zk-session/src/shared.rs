@@ -64,7 +64,7 @@ impl Shared {
             state: watch::Sender::new(SessionState::Inactive { reason: InactiveReason::NotYetConnected }),
             incarnation: watch::Sender::new(None),
             lease: watch::Sender::new(None),
-            bell: Arc::default(),
+            bell: Arc::new(Bell::new(Handle::current())),
             keepers: watch::Sender::new(0),
             closing: watch::Sender::new(None),
             outcome: watch::Sender::new(None),

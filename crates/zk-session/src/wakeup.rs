@@ -5,6 +5,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use slab::Slab;
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
@@ -37,10 +38,11 @@ impl Wakeup {
     /// Wakes the task at this time too, or not any more. It replaces the time before, and is forgotten once the task is woken
     /// for it. After a suspend of the machine the task is woken at most a second late.
     ///
-    /// All tasks of a session share one timer, which does not end with the session.
+    /// All tasks of a session share one timer, on the runtime of the session. It does not end with the session; if that runtime
+    /// ends, it moves to the runtime of a task.
     ///
     /// # Panics
-    /// Outside of a tokio runtime.
+    /// Outside of a tokio runtime, once that of the session has ended.
     pub fn wake_at(&mut self, due: Option<BootTime>) {
         let mut listeners = lock(&self.bell.listeners);
         if let Some(listener) = listeners.all.get_mut(self.at) {
@@ -55,8 +57,13 @@ impl Wakeup {
             }
             (Some(due), None) => {
                 listeners.timer = Some(due);
+                let has_runtime = !listeners.runtime_ended;
                 drop(listeners);
-                tokio::spawn(Timer(Arc::clone(&self.bell)).run());
+                let timer = Timer(Arc::clone(&self.bell)).run();
+                match &self.bell.runtime {
+                    Some(runtime) if has_runtime => runtime.spawn(timer),
+                    _ => tokio::spawn(timer),
+                };
             }
         }
     }
@@ -73,6 +80,8 @@ impl Drop for Wakeup {
 /// The tasks to wake.
 #[derive(Debug, Default)]
 pub(crate) struct Bell {
+    /// That of the session.
+    runtime: Option<Handle>,
     listeners: Mutex<Listeners>,
     /// A task is to be woken before the time for which the timer waits.
     earlier: Notify,
@@ -83,6 +92,8 @@ struct Listeners {
     all: Slab<Listener>,
     /// For when the timer waits: no task is to be woken before that. `None` while none waits for a time.
     timer: Option<BootTime>,
+    /// The timer has ended with its runtime.
+    runtime_ended: bool,
 }
 
 #[derive(Debug, Default)]
@@ -92,6 +103,10 @@ struct Listener {
 }
 
 impl Bell {
+    pub(crate) fn new(runtime: Handle) -> Self {
+        Self { runtime: Some(runtime), ..Self::default() }
+    }
+
     pub(crate) fn listen(self: &Arc<Self>) -> Wakeup {
         let at = lock(&self.listeners).all.insert(Listener::default());
         Wakeup { bell: Arc::clone(self), at }
@@ -145,8 +160,11 @@ impl Timer {
 
 impl Drop for Timer {
     fn drop(&mut self) {
-        if lock(&self.0.listeners).timer.take().is_some() {
-            // Its runtime has ended. The tasks may run on another one, and ask for a timer there.
+        let mut listeners = lock(&self.0.listeners);
+        if listeners.timer.take().is_some() {
+            listeners.runtime_ended = true;
+            drop(listeners);
+            // The tasks may run on another one, and ask for a timer there.
             self.0.ring();
         }
     }
@@ -229,5 +247,25 @@ mod tests {
         timeout(soon, is_over()).await.expect("no timer without a time");
         wakeups[1].wake_at(at(60));
         timeout(soon, until([1, 2, 1])).await.expect("a timer again");
+    }
+
+    /// The task runs on another runtime, which lives.
+    #[tokio::test]
+    async fn the_timer_moves_when_the_runtime_of_the_session_ends() {
+        let home = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let bell = Arc::new(Bell::new(home.handle().clone()));
+        let (count, mut wakeup) = (Arc::<Count>::default(), bell.listen());
+        let woken = async |times| {
+            while count.0.load(Ordering::SeqCst) < times {
+                tokio::task::yield_now().await;
+            }
+        };
+        wakeup.register(&Arc::clone(&count).into());
+        wakeup.wake_at(Some(BootTime::now() + Duration::from_secs(3600)));
+        home.shutdown_background();
+        let soon = Duration::from_secs(10);
+        timeout(soon, woken(1)).await.expect("it is woken, to ask for a timer");
+        wakeup.wake_at(Some(BootTime::now()));
+        timeout(soon, woken(2)).await.expect("it has another timer");
     }
 }
