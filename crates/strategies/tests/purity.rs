@@ -19,7 +19,7 @@ fn nothing_with_io_is_among_the_dependencies() {
     names.dedup();
     assert!(names.contains(&"election-core"), "{names:?}");
 
-    // Serde, its JSON, thiserror, and what these are built with.
+    // Serde, its JSON, smallvec, thiserror, and what these are built with.
     let known = [
         "election-core",
         "itoa",
@@ -30,6 +30,7 @@ fn nothing_with_io_is_among_the_dependencies() {
         "serde_core",
         "serde_derive",
         "serde_json",
+        "smallvec",
         "strategies",
         "syn",
         "thiserror",

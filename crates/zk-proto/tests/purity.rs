@@ -4,8 +4,8 @@
 
 use std::process::Command;
 
-/// With every feature: `bytes`, `thiserror`, `md-5`, and what these are made of. No runtime, no socket, no clock, no
-/// randomness.
+/// With every feature: `bytes`, `smallvec`, `thiserror`, `md-5`, and what these are made of. No runtime, no socket, no clock,
+/// no randomness.
 #[test]
 fn nothing_with_io_is_among_the_dependencies() {
     let output = Command::new(env!("CARGO"))
@@ -32,6 +32,7 @@ fn nothing_with_io_is_among_the_dependencies() {
         "md-5",
         "proc-macro2",
         "quote",
+        "smallvec",
         "syn",
         "thiserror",
         "thiserror-impl",
