@@ -105,3 +105,58 @@ impl History {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{
+        engine::{Config, Leftovers, Profile, Recipe},
+        ids::Ballot,
+        paths::Paths,
+        record::{Cause, Phases, VERSION},
+        time::{Now, Time},
+    };
+
+    fn entry(fencing_token: u64) -> HistoryEntry {
+        HistoryEntry {
+            v: VERSION,
+            term: fencing_token,
+            member: "one".parse().unwrap(),
+            ballot: Ballot::new("one-0000000001").unwrap(),
+            site: "east".parse().unwrap(),
+            slot: 0,
+            fencing_token,
+            cause: Cause::Startup,
+            sentence: String::new(),
+            previous: None,
+            ready_ms: 1,
+            phases: Phases::default(),
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_write_removes_what_was_written() {
+        let config = Config {
+            paths: Paths::at("/x").unwrap(),
+            member: Arc::new(Profile::new("one".parse().unwrap())),
+            policy: Arc::default(),
+            leftovers: Leftovers::default(),
+            recipe: Recipe::Single,
+        };
+        let mut core = Core::new(config, Now::new(Time::ZERO, 1));
+        let mut history = History::default();
+        let most = WAITING as u64;
+        // The write of the first is under way when there is no room for it any more.
+        (1..=most + 1).for_each(|token| history.push(entry(token)));
+        let done = Outcome::Created { path: String::new(), czxid: 1, version: 0 };
+        history.done(&mut core, HistoryOp::Write(1), &done);
+        let waiting = |history: &History| -> Vec<_> {
+            history.tasks.iter().flat_map(|tasks| &tasks.waiting).map(|entry| entry.fencing_token).collect()
+        };
+        assert_eq!(waiting(&history), (2..=most + 1).collect::<Vec<_>>());
+        history.done(&mut core, HistoryOp::Write(2), &done);
+        assert_eq!(waiting(&history), (3..=most + 1).collect::<Vec<_>>());
+    }
+}

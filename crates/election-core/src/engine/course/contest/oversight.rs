@@ -28,9 +28,9 @@ impl Contest {
             (Recipe::Single, true, _) => {
                 "the leader znode became free, and this member was the first to create it".into()
             }
-            (_, false, _) => "nobody stood before it in the queue".into(),
+            (_, false, _) => "no member was before it in the queue".into(),
             (_, true, Some(previous)) => format!("{} has gone, and it was next", previous.member).into(),
-            (_, true, None) => "nobody stands before it in the queue any more".into(),
+            (_, true, None) => "no member is before it in the queue any more".into(),
         };
         let nomination = Nomination {
             slot: 0,
