@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use e2e::{Cluster, Driver, Leader, SOON, Setup, own_ensemble, wait_for};
+use e2e::{Cluster, Driver, Leader, SOON, Setup, Worker, own_ensemble, wait_for};
 use zk_session::BootTime;
 use zk_testkit::Network;
 
@@ -165,8 +165,12 @@ async fn a_host_that_is_lost_with_its_zookeeper_server_is_replaced_before_its_se
         .set("node.priority", 1)
         .set_for("east-1", "node.priority", 9)
         .on_hosts()
-        .beside_server("east-1", SERVER);
+        .beside_server("east-1", SERVER)
+        .not_started();
     let mut cluster = Cluster::on(ensemble, setup).await;
+    // While the servers elect another leader, the workers would lose their leases.
+    cluster.let_server_lead(SERVER, false).await;
+    cluster.workers().iter_mut().for_each(Worker::start);
     let mut first = cluster.settled().await;
     all_probe_each_other(&mut cluster).await;
     // The first decision does not wait for all members of a site.
@@ -175,9 +179,9 @@ async fn a_host_that_is_lost_with_its_zookeeper_server_is_replaced_before_its_se
         first = cluster.successor_of(&first, MOVED_WITHIN).await;
     }
     assert_eq!(first.member, "east-1");
-    cluster.let_server_lead(SERVER, false).await;
     // The witnesses have to leave that server before they can report anything.
     cluster.gather_sessions(SERVER).await;
+    assert_eq!(cluster.leader().await.expect("a leader"), first);
     let lost = BootTime::now();
     cluster.worker(&first.member).cut_off();
     let second = replaced_in_time(&mut cluster, &first, lost).await;

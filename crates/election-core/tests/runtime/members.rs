@@ -56,8 +56,9 @@ pub(crate) struct World {
     recipe: Recipe,
     root: String,
     paths: Paths,
-    /// Suspicion decides, and sessions last long.
+    /// Suspicion decides.
     fast: bool,
+    session_timeout: Duration,
     operator: Session,
     slots: usize,
     stints: Stints,
@@ -131,7 +132,14 @@ impl World {
         let root = format!("/t{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let paths = Paths::new(&root, "orders").unwrap();
         let operator = connect(&servers.connect_string(), driver, TIMEOUT).await;
-        Self { servers, driver, recipe, root, paths, fast, operator, slots, stints: Stints::default() }
+        let session_timeout = if fast { LONG } else { TIMEOUT };
+        let stints = Stints::default();
+        Self { servers, driver, recipe, root, paths, fast, session_timeout, operator, slots, stints }
+    }
+
+    /// With sessions that outlast what a busy machine does to them.
+    pub(crate) fn with_long_sessions(self) -> Self {
+        Self { session_timeout: LONG, ..self }
     }
 
     /// Of a world [over](Self::over) one.
@@ -186,7 +194,7 @@ impl World {
 
     pub(crate) async fn session(&self, proxy: Option<&Proxy>) -> Session {
         let connect_string = proxy.map_or_else(|| self.servers.connect_string(), |p| p.addr().to_string());
-        connect(&connect_string, self.driver, if self.fast { LONG } else { TIMEOUT }).await
+        connect(&connect_string, self.driver, self.session_timeout).await
     }
 
     pub(crate) async fn session_through_proxy(&self) -> (Proxy, Session) {
