@@ -9,7 +9,9 @@ use std::{
 use zk_proto::{ErrorCode, EventKind};
 
 use crate::{
+    contestant::Line,
     moment::Moment,
+    party::Party,
     wire::{Event, Exchange, Message, What},
 };
 
@@ -21,6 +23,9 @@ const END_OF_PART: usize = 10;
 const PATH: usize = 50;
 /// More bystanders than that are summed up.
 const SHOWN_BYSTANDERS: usize = 3;
+
+/// Before the time from which a timeline counts, what it shows.
+const BEFORE: Duration = Duration::from_millis(5);
 
 /// A step of a member that is no message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,6 +88,45 @@ impl fmt::Display for Timeline {
 }
 
 impl Timeline {
+    /// One change of leadership of a party, with W: what its members have printed, and the messages from just before `zero` on.
+    #[must_use]
+    pub fn of_change(
+        party: &Party,
+        [old, new]: [usize; 2],
+        (zero, unit): (Moment, Duration),
+        lines: &[Line],
+        messages: Vec<Message>,
+    ) -> Self {
+        let who = |member: usize| match member {
+            member if member == old => format!("c{member} old"),
+            member if member == new => format!("c{member} new"),
+            member => format!("c{member}"),
+        };
+        let members = party.members();
+        let begin = Moment(zero.0 - i64::try_from(BEFORE.as_nanos()).unwrap_or(0));
+        Self {
+            zero,
+            unit,
+            base: party.paths().base().to_owned(),
+            names: members.iter().map(|(session, member)| (*session, who(*member))).collect(),
+            leading: [old, new]
+                .iter()
+                .filter_map(|wanted| members.iter().find(|(_, member)| *member == wanted))
+                .map(|(session, _)| *session)
+                .collect(),
+            marks: lines
+                .iter()
+                .filter_map(|line| {
+                    Some(Mark { at: line.at, who: who(line.candidate?), text: line.word.clone() })
+                })
+                .collect(),
+            messages: messages
+                .into_iter()
+                .filter(|message| members.contains_key(&message.session()) && message.at() >= begin)
+                .collect(),
+        }
+    }
+
     fn begin(
         &self,
         f: &mut fmt::Formatter<'_>,

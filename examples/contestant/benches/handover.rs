@@ -13,15 +13,12 @@ use std::{process::ExitCode, time::Duration};
 
 use clap::Parser;
 use election_bench::{
-    Clients, Crowd, Line, Message, Moment, Party, References, Table, Times, Watched, ensemble, raw, run,
-    timeline::{Mark, Timeline},
+    Clients, Crowd, Moment, Party, References, Table, Times, Watched, ensemble, raw, run, timeline::Timeline,
 };
 
 const TICK: Duration = Duration::from_millis(500);
 /// The writes by each client before each change of which a timeline is printed.
 const WRITES: usize = 10;
-/// Before the change, what a timeline shows.
-const BEFORE: Duration = Duration::from_millis(5);
 
 /// Measures planned changes of leadership.
 #[derive(Debug, Parser)]
@@ -138,7 +135,10 @@ async fn print_timeline(crowd: &Crowd) -> Result<(), String> {
         unit.as_secs_f64() * 1e3
     );
     println!("idle: ms since the session received anything; times are those at the proxies");
-    println!("{}", assemble(&party, &change, &lines, messages, unit));
+    println!(
+        "{}",
+        Timeline::of_change(&party, [change.old, change.new], (change.asked, unit), &lines, messages)
+    );
     for (what, from, to) in [
         ("asked to leave -> leading", change.asked, change.leads),
         ("asked to leave -> READY", change.asked, change.ready),
@@ -151,39 +151,4 @@ async fn print_timeline(crowd: &Crowd) -> Result<(), String> {
     party.end().await;
     ensemble.end();
     Ok(())
-}
-
-fn assemble(
-    party: &Party,
-    change: &Change,
-    lines: &[Line],
-    messages: Vec<Message>,
-    unit: Duration,
-) -> Timeline {
-    let who = |member: usize| match member {
-        member if member == change.old => format!("c{member} old"),
-        member if member == change.new => format!("c{member} new"),
-        member => format!("c{member}"),
-    };
-    let members = party.members();
-    let begin = Moment(change.asked.0 - i64::try_from(BEFORE.as_nanos()).unwrap_or(0));
-    Timeline {
-        zero: change.asked,
-        unit,
-        base: party.paths().base().to_owned(),
-        names: members.iter().map(|(session, member)| (*session, who(*member))).collect(),
-        leading: [change.old, change.new]
-            .iter()
-            .filter_map(|wanted| members.iter().find(|(_, member)| *member == wanted))
-            .map(|(session, _)| *session)
-            .collect(),
-        marks: lines
-            .iter()
-            .filter_map(|line| Some(Mark { at: line.at, who: who(line.candidate?), text: line.word.clone() }))
-            .collect(),
-        messages: messages
-            .into_iter()
-            .filter(|message| members.contains_key(&message.session()) && message.at() >= begin)
-            .collect(),
-    }
 }
