@@ -80,6 +80,21 @@ impl DataWatch {
         self.watch.poll_changed(cx)
     }
 
+    /// Like the stream, but begins no read: returns a deletion, or the value of a read that is under way, and `None` if the
+    /// session is closed. Poll the stream when a read may begin: until then, nothing but those two wakes the task.
+    pub fn poll_known(&mut self, cx: &mut Context<'_>) -> Poll<Option<Observed<Option<Node>>>> {
+        while self.is_reading() {
+            match ready!(self.watch.poll_read(cx)) {
+                Ok(None) => {}
+                seen => return Poll::Ready(seen.ok().flatten()),
+            }
+        }
+        match ready!(self.watch.poll_deleted(cx)) {
+            Some(epoch) => Poll::Ready(Some(Observed { epoch, value: None })),
+            None => Poll::Pending,
+        }
+    }
+
     /// Whether the stream has begun a read that has not ended. [`changed`](Self::changed) does not wait then.
     pub fn is_reading(&self) -> bool {
         self.watch.tries.attempt.is_some()
@@ -272,6 +287,23 @@ impl<T: Watched> Watch<T> {
         Poll::Ready(Some(epoch).filter(|_| self.deleted))
     }
 
+    /// Ready when it is time to read; with the session if a deletion is to be returned before that.
+    fn poll_deleted(&mut self, cx: &mut Context<'_>) -> Poll<Option<Epoch>> {
+        let deleted = ready!(self.poll_fired(cx));
+        Poll::Ready(deleted.filter(|epoch| self.is_news(*epoch, None)))
+    }
+
+    /// Reads, and sets the watch again. Ready with the value, unless it was returned before.
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Observed<Option<T>>>, Closed>> {
+        let deleted = self.deleted;
+        let read = move |incarnation, path| read::<T>(incarnation, path, deleted);
+        let (value, armed) = ready!(self.tries.poll(cx, read))?;
+        let epoch = armed.inner.epoch;
+        self.armed = Some(armed);
+        let is_news = self.is_news(epoch, value.as_ref());
+        Poll::Ready(Ok(is_news.then_some(Observed { epoch, value })))
+    }
+
     /// Whether this state was not returned yet.
     fn is_news(&mut self, epoch: Epoch, value: Option<&T>) -> bool {
         let seen = Some((epoch, value.map(T::seen)));
@@ -286,18 +318,11 @@ impl<T: Watched> PollNext for Watch<T> {
 
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Self::Item, Closed>> {
         loop {
-            if let Some(epoch) = ready!(self.poll_fired(cx))
-                && self.is_news(epoch, None)
-            {
+            if let Some(epoch) = ready!(self.poll_deleted(cx)) {
                 return Poll::Ready(Ok(Observed { epoch, value: None }));
             }
-            let deleted = self.deleted;
-            let read = move |incarnation, path| read::<T>(incarnation, path, deleted);
-            let (value, armed) = ready!(self.tries.poll(cx, read))?;
-            let epoch = armed.inner.epoch;
-            self.armed = Some(armed);
-            if self.is_news(epoch, value.as_ref()) {
-                return Poll::Ready(Ok(Observed { epoch, value }));
+            if let Some(seen) = ready!(self.poll_read(cx))? {
+                return Poll::Ready(Ok(seen));
             }
         }
     }

@@ -210,6 +210,11 @@ async fn check_and_file(
         return dry_run::show(operator, &job, &what, &changed, how);
     }
     confirmed()?;
+    let snapshot = match forced {
+        // An answer takes time.
+        Some(_) => operator.observer().await?.snapshot(&paths).await?,
+        None => snapshot,
+    };
     let filing = Filing { job, paths, request, waits: wanted.wait, timeout: wanted.timeout };
     filing.file_and_follow(operator, &snapshot, how).await
 }

@@ -38,7 +38,7 @@ pub(super) struct Filing {
 }
 
 impl Filing {
-    /// Files the request and follows it. On a signal it is withdrawn, if it is not begun.
+    /// Files the request into the election that was just read, and follows it. On a signal it is withdrawn, if it is not begun.
     pub(super) async fn file_and_follow(
         self,
         operator: &Operator,
@@ -58,7 +58,7 @@ impl Filing {
         let mut signals = Signals::new().map_err(|e| Error::Internal(format!("no signal handlers: {e}")))?;
         let slot = snapshot.slot_for(&request).ok();
         let old = slot.and_then(|slot| snapshot.leader_znode(slot)).map(|znode| znode.record.clone());
-        let filed = operator::ask(&operator.session, &paths, request).await?;
+        let filed = operator::file(&operator.session, &paths, snapshot, request).await?;
         let underway =
             Underway { operator, job, paths, filed, patience, until, slot: slot.unwrap_or_default(), old };
         underway.print_filed(waits);

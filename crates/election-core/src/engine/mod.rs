@@ -378,6 +378,12 @@ impl Engine {
             && !core.own.leaving.is_asked()
     }
 
+    /// Whether it takes over: from the request that creates the leader znode until READY is announced. What it need not know
+    /// for that is better read afterwards.
+    pub fn is_taking_over(&self) -> bool {
+        self.leader.is_taking_over()
+    }
+
     /// Whether this znode contains who leads: the decision, or a leader znode.
     pub fn reports_leaders(&self, watched: &Watched) -> bool {
         let paths = &self.core.config.paths;

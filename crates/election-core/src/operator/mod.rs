@@ -24,7 +24,7 @@ pub use layout::Layout;
 pub use observer::{Decision, LeaderZnode, Observer, Snapshot};
 pub use problems::{OldDecision, Problem};
 pub use requests::{
-    ELECTOR_PATIENCE, Withdrawal, ask, cancel, filed, follow, hindrance, new_request, request,
+    ELECTOR_PATIENCE, Withdrawal, ask, cancel, file, filed, follow, hindrance, new_request, request,
 };
 
 pub use crate::{

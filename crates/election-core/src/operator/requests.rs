@@ -37,14 +37,27 @@ pub fn new_request(
 /// When ZooKeeper doesn't answer, or there is no such election; [`OperatorError::NotNow`] when the mode forbids the
 /// request, or another request about the same leader is open.
 pub async fn ask(session: &Session, paths: &Paths, request: Request) -> Result<FiledRequest, OperatorError> {
-    let incarnation = session.active().await?;
-    let seen = Observer::new(incarnation.clone()).snapshot(paths).await?;
+    let seen = Observer::new(session.active().await?).snapshot(paths).await?;
+    file(session, paths, &seen, request).await
+}
+
+/// As [`ask`], for a caller who has just read the election.
+///
+/// # Errors
+/// As of [`ask`].
+pub async fn file(
+    session: &Session,
+    paths: &Paths,
+    seen: &Snapshot,
+    request: Request,
+) -> Result<FiledRequest, OperatorError> {
     if seen.layout != Layout::Elector {
         return Err(ReadError::NoElection(paths.base().to_owned()).into());
     }
-    if let Some(why) = hindrance(&seen, &request) {
+    if let Some(why) = hindrance(seen, &request) {
         return Err(OperatorError::NotNow(why));
     }
+    let incarnation = session.active().await?;
     let prefix = paths.request_prefix();
     let data = request.encode(&prefix)?;
     // The request's id makes the data unique, so a lost reply does not cause a second request.

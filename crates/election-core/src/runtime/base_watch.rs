@@ -21,6 +21,10 @@ use crate::{
 /// How long to wait before a read is repeated that has failed.
 const RETRY: Duration = Duration::from_secs(1);
 
+/// How long the elector waits with its reads once a leader znode is created: a quick takeover is over by then, and on few cores
+/// the elector would be in its way.
+const TAKEOVER: Duration = Duration::from_millis(10);
+
 /// How long the change that an own write causes may come after the outcome of the write.
 const LATE: Duration = Duration::from_millis(50);
 
@@ -39,7 +43,9 @@ pub(super) struct BaseWatch {
     has_failed: bool,
     /// Until when the changes of own writes are awaited.
     late_until: Option<Instant>,
-    /// Until the first of both.
+    /// Another member takes over. What it writes until then is read by one request.
+    taken_over_by: Option<Instant>,
+    /// Until the first of these.
     sleep: Option<Pin<Box<Sleep>>>,
 }
 
@@ -55,6 +61,7 @@ impl BaseWatch {
             retry_at: None,
             has_failed: false,
             late_until: None,
+            taken_over_by: None,
             sleep: None,
         }
     }
@@ -79,8 +86,8 @@ impl BaseWatch {
         }
     }
 
-    /// The next result.
-    pub(super) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
+    /// The next result. No read is begun unless it `may_read`.
+    pub(super) fn poll_next(&mut self, cx: &mut Context<'_>, may_read: bool) -> Poll<Event> {
         loop {
             // As a stream: the request that sets the watch continues.
             while self.reading.is_none() {
@@ -95,7 +102,7 @@ impl BaseWatch {
             {
                 return Poll::Ready(event);
             }
-            if self.reading.is_none() && self.retry_at.is_none() {
+            if may_read && self.reading.is_none() && self.retry_at.is_none() && self.taken_over_by.is_none() {
                 self.reading = self.mirror.to_read().map(|reads| self.read(reads));
             }
             match &mut self.reading {
@@ -137,7 +144,8 @@ impl BaseWatch {
 
     /// Ready when something was due.
     fn poll_due(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(due) = [self.retry_at, self.late_until].into_iter().flatten().min() else {
+        let Some(due) = [self.retry_at, self.late_until, self.taken_over_by].into_iter().flatten().min()
+        else {
             self.sleep = None;
             return Poll::Pending;
         };
@@ -150,6 +158,7 @@ impl BaseWatch {
         self.sleep = None;
         let now = Instant::now();
         self.retry_at = self.retry_at.filter(|at| now < *at);
+        self.taken_over_by = self.taken_over_by.filter(|at| now < *at);
         if self.late_until.is_some_and(|until| until <= now) {
             self.late_until = None;
             self.mirror.stop_awaiting();
@@ -166,7 +175,14 @@ impl BaseWatch {
             self.retry_at = None;
             self.mirror.gap();
         } else {
+            if change.kind == ChangeKind::Created && self.is_leader_znode(&change.path) {
+                self.taken_over_by = Some(Instant::now() + TAKEOVER);
+            }
             self.mirror.changed(&change.path, change.kind == ChangeKind::Deleted);
         }
+    }
+
+    fn is_leader_znode(&self, path: &str) -> bool {
+        path.strip_prefix(self.changes.path()).is_some_and(|rest| rest.starts_with("/leader/current"))
     }
 }

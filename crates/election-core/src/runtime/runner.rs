@@ -31,6 +31,9 @@ const FAREWELL: Duration = Duration::from_secs(5);
 /// How long the engine waits at most for another process that continues.
 const HELD_FOR: Duration = Duration::from_secs(1);
 
+/// How long a takeover comes before other reads. An application that starts slowly is watched from then on.
+const UNDISTURBED: Duration = Duration::from_millis(50);
+
 /// How many events are handled before the status is published again, and before other tasks have their turn.
 const BATCH: usize = 64;
 
@@ -49,6 +52,8 @@ pub(super) struct Runner<H> {
     incarnation: Option<Incarnation>,
     pin: Option<SessionPin>,
     paused: bool,
+    /// Set while it takes over: until then it reads nothing else.
+    undisturbed_until: Option<BootTime>,
     /// The pauses of the session that the engine knows of.
     pauses: u64,
     lease: Option<(LeaseKeeper, watch::Receiver<Option<Lease>>)>,
@@ -85,6 +90,8 @@ struct Operation {
     op: OpId,
     outcome: Pin<Box<dyn Future<Output = Outcome> + Send>>,
     is_sent: bool,
+    /// A list, which may be long, and is not needed to take over.
+    is_list: bool,
 }
 
 /// What woke the runner.
@@ -128,6 +135,7 @@ impl<H: Handler> Runner<H> {
             incarnation: pin.as_ref().map(SessionPin::incarnation),
             // A session that another process has handed over is paused until it is known to live.
             paused: pin.is_some(),
+            undisturbed_until: None,
             pauses: 0,
             pin,
             lease: None,
@@ -199,26 +207,41 @@ impl<H: Handler> Runner<H> {
             return Poll::Ready(Woken::Lease);
         }
         // Ahead of the reads of watches: a server answers in order, and another member may wait for these.
-        let unsent = |operation: &Operation| !operation.is_sent;
+        let takeover_first = self.takeover_first();
+        let is_due = |operation: &Operation| !operation.is_list || takeover_first.is_none();
+        let unsent = |operation: &Operation| !operation.is_sent && is_due(operation);
         if let Poll::Ready((op, outcome)) = poll_any(&mut self.operations, cx, unsent) {
             return Poll::Ready(Woken::Done(op, outcome));
         }
         let leave_by = self.ending.as_ref().and_then(|ending| ending.leave_by);
-        let wakeup = [self.engine.wakeup().map(to_boot), leave_by].into_iter().flatten().min();
+        let wakeup =
+            [self.engine.wakeup().map(to_boot), leave_by, takeover_first].into_iter().flatten().min();
         if wakeup.is_some_and(|at| at <= BootTime::now()) {
             return Poll::Ready(Woken::Clock);
         }
         self.wakeup.wake_at(wakeup);
-        let pace = self.pace();
+        let pace = if takeover_first.is_some() { Pace::AfterTakeover } else { self.pace() };
         if let Poll::Ready(event) = self.watches.poll_next(cx, pace) {
             return Poll::Ready(Woken::Watch(event));
         }
         // What had changed is being read now.
         self.looked = false;
-        if let Poll::Ready((op, outcome)) = poll_any(&mut self.operations, cx, |_| true) {
+        let sent = |operation: &Operation| operation.is_sent;
+        if let Poll::Ready((op, outcome)) = poll_any(&mut self.operations, cx, sent) {
             return Poll::Ready(Woken::Done(op, outcome));
         }
         self.inbox.poll_receive(cx).map(Woken::Message)
+    }
+
+    /// Until when a takeover comes before other reads; `None` if it does not.
+    fn takeover_first(&mut self) -> Option<BootTime> {
+        if !self.engine.is_taking_over() {
+            self.undisturbed_until = None;
+            return None;
+        }
+        let now = BootTime::now();
+        let until = *self.undisturbed_until.get_or_insert_with(|| now + UNDISTURBED);
+        (now < until).then_some(until)
     }
 
     fn pace(&self) -> Pace {
@@ -470,6 +493,7 @@ impl<H: Handler> Runner<H> {
         if let Some(session) = &session {
             self.watches.begins(op, &request, session.session_id().0);
         }
+        let is_list = matches!(request, Request::Children { .. });
         let (directories, starts) = (self.engine.directories(), self.turn.starts());
         let outcome = Box::pin(async move {
             match session {
@@ -479,7 +503,7 @@ impl<H: Handler> Runner<H> {
                 None => Outcome::NotApplied("the session is over".to_owned()),
             }
         });
-        self.operations.push(Operation { op, outcome, is_sent: false });
+        self.operations.push(Operation { op, outcome, is_sent: false, is_list });
     }
 
     fn note(&self, note: &Note) {

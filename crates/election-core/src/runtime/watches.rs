@@ -30,6 +30,8 @@ pub(super) enum Pace {
     Coalesced,
     /// Not now.
     Later,
+    /// Nothing else is read now either: a takeover comes first. A deletion is known without a read.
+    AfterTakeover,
 }
 
 /// The watches that are armed now, all for one session.
@@ -52,12 +54,12 @@ enum Armed {
 }
 
 impl Watches {
-    /// The next result. Changes of the leaders are read at this pace; those that are pending are read at once as soon as it
-    /// is [`Pace::AtOnce`].
+    /// The next result. Changes are read at this pace, those of the leaders later; those that are pending are read at once as soon
+    /// as it is [`Pace::AtOnce`].
     pub(super) fn poll_next(&mut self, cx: &mut Context<'_>, pace: Pace) -> Poll<Event> {
         match &mut self.armed {
             Armed::Nothing => Poll::Pending,
-            Armed::Whole(whole) => whole.poll_next(cx),
+            Armed::Whole(whole) => whole.poll_next(cx, pace != Pace::AfterTakeover),
             Armed::Single(all) => {
                 let ready = all.iter_mut().find_map(|single| match single.poll_next(cx, pace) {
                     Poll::Ready(event) => Some(event),
@@ -154,7 +156,8 @@ impl SingleWatch {
     }
 
     fn poll_next(&mut self, cx: &mut Context<'_>, pace: Pace) -> Poll<Event> {
-        if pace != Pace::AtOnce && self.may_wait && !self.watch.is_reading() {
+        let may_read = pace != Pace::AfterTakeover;
+        if may_read && pace != Pace::AtOnce && self.may_wait && !self.watch.is_reading() {
             if self.pause.is_none() {
                 ready!(self.watch.poll_changed(cx));
                 if pace == Pace::Later {
@@ -166,8 +169,14 @@ impl SingleWatch {
                 .get_or_insert_with(|| Box::pin(sleep(COALESCED.mul_f64(0.5 + fastrand::f64() / 2.0))));
             ready!(pause.as_mut().poll(cx));
         }
-        self.pause = None;
-        match ready!(self.watch.poll_next_unpin(cx)) {
+        let seen = match may_read {
+            true => {
+                self.pause = None;
+                ready!(self.watch.poll_next_unpin(cx))
+            }
+            false => ready!(self.watch.poll_known(cx)),
+        };
+        match seen {
             Some(seen) => {
                 let (path, node) = (self.watch.path().to_owned(), seen.value.map(to_node));
                 Poll::Ready(Event::Seen { epoch: seen.epoch.0, path, node })

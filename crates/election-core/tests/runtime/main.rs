@@ -40,6 +40,7 @@ mod recipes;
 mod requests;
 mod restored;
 mod slots;
+mod takeover;
 mod timing;
 mod upgrade;
 

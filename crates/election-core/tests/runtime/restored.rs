@@ -204,6 +204,8 @@ async fn tokens_go_on_after_an_ensemble_was_restored_with_zookeeper_async() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pause_that_passed_unseen_is_made_up_for() {
     let world = World::with_recipe(DriverKind::Native, Recipe::Queue(QueueFormat::Native)).await;
+    // Were the first one's session to end, this member would lead, and list nothing.
+    let world = world.with_long_sessions();
     let first = world.join("zero", "east").await;
     wait_for("the first leads", SOON, || first.leads()).await;
     let (proxy, session) = world.session_through_proxy().await;

@@ -68,6 +68,14 @@ impl Leader {
         matches!(self.state, State::Idle)
     }
 
+    pub(in crate::engine) fn is_taking_over(&self) -> bool {
+        match &self.state {
+            State::Acquiring(acquiring) => acquiring.step == AcquireStep::Creating,
+            State::TakingOver(_) | State::Announcing(_) => true,
+            _ => false,
+        }
+    }
+
     pub(in crate::engine) fn held(&self) -> Option<&Held> {
         self.state.held()
     }
