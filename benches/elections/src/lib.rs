@@ -35,5 +35,5 @@ pub use run::{ensemble, run};
 pub use setting::{Kind, Setting};
 pub use table::{References, Step, Table, Times};
 pub use usage::Usage;
-pub use watched::Watched;
+pub use watched::{Recorded, Watched};
 pub use wire::{Decoder, Event, Exchange, Message, What};

@@ -1,10 +1,44 @@
 //! An ensemble behind proxies that record.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, time::Duration};
 
-use zk_testkit::Proxy;
+use zk_testkit::{Ensemble, Proxy};
 
-use crate::wire::{Decoder, Message};
+use crate::{
+    clients::Clients,
+    options::Crowd,
+    party::Party,
+    run::ensemble,
+    wire::{Decoder, Message},
+};
+
+/// A party whose messages are recorded.
+pub struct Recorded {
+    /// The servers.
+    pub ensemble: Ensemble,
+    /// The proxies before them.
+    pub watched: Watched,
+    /// Connected through the proxies too, so that W is that of the members.
+    pub clients: Clients,
+    /// The first recipe and number of members that are asked for.
+    pub party: Party,
+}
+
+impl Recorded {
+    /// Starts the servers with this tickTime, and the members by the program `contestant` at that path.
+    ///
+    /// # Errors
+    /// If they don't get so far.
+    pub async fn gather(crowd: &Crowd, program: &'static str, tick: Duration) -> Result<Self, String> {
+        let (kind, members) = crowd.first_case();
+        let ensemble = ensemble(tick).await?;
+        let watched = Watched::start(&ensemble.addresses()).await?;
+        let clients = Clients::connect(&watched.addresses(), tick).await?;
+        let setting = crowd.options.setting(program, watched.connect_string(), tick);
+        let party = Party::gather(&setting, kind, members, clients.of(0).clone()).await?;
+        Ok(Self { ensemble, watched, clients, party })
+    }
+}
 
 /// A recording proxy before each server.
 pub struct Watched {

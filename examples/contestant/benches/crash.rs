@@ -18,7 +18,7 @@ use std::{process::ExitCode, time::Duration};
 
 use clap::Parser;
 use election_bench::{
-    Clients, Crowd, Kind, Moment, Party, References, Table, Times, Watched, ensemble, raw, run,
+    Clients, Crowd, Kind, Moment, Party, Recorded, References, Table, Times, ensemble, raw, run,
     timeline::Timeline,
 };
 use tokio::time::timeout;
@@ -146,13 +146,9 @@ async fn crash(party: &mut Party, clients: &mut Clients, lost: Lost) -> Result<C
 async fn print_timeline(crowd: &Crowd) -> Result<(), String> {
     let options = &crowd.options;
     let (kind, members) = crowd.first_case();
-    let ensemble = ensemble(TICK).await?;
-    let mut watched = Watched::start(&ensemble.addresses()).await?;
-    // Through the proxies too, so that W is that of the members.
-    let mut clients = Clients::connect(&watched.addresses(), TICK).await?;
-    let setting = options.setting(env!("CARGO_BIN_EXE_contestant"), watched.connect_string(), TICK);
     eprintln!("{kind}, {members} members; lost: {}", Lost::Leader.text(kind));
-    let mut party = Party::gather(&setting, kind, members, clients.of(0).clone()).await?;
+    let Recorded { ensemble, mut watched, mut clients, mut party } =
+        Recorded::gather(crowd, env!("CARGO_BIN_EXE_contestant"), TICK).await?;
     let (mut unit, mut changes) = (Vec::new(), Vec::new());
     for _ in 0..options.runs {
         unit.extend(clients.round_trips(WRITES).await?);

@@ -13,7 +13,7 @@ use std::{process::ExitCode, time::Duration};
 
 use clap::Parser;
 use election_bench::{
-    Clients, Crowd, Moment, Party, References, Table, Times, Watched, ensemble, raw, run, timeline::Timeline,
+    Clients, Crowd, Moment, Party, Recorded, References, Table, Times, ensemble, raw, run, timeline::Timeline,
 };
 
 const TICK: Duration = Duration::from_millis(500);
@@ -104,13 +104,9 @@ async fn measure(crowd: &Crowd) -> Result<(), String> {
 async fn print_timeline(crowd: &Crowd) -> Result<(), String> {
     let options = &crowd.options;
     let (kind, members) = crowd.first_case();
-    let ensemble = ensemble(TICK).await?;
-    let mut watched = Watched::start(&ensemble.addresses()).await?;
-    // Through the proxies too, so that W is that of the members.
-    let mut clients = Clients::connect(&watched.addresses(), TICK).await?;
-    let setting = options.setting(env!("CARGO_BIN_EXE_contestant"), watched.connect_string(), TICK);
     eprintln!("{kind}, {members} members");
-    let mut party = Party::gather(&setting, kind, members, clients.of(0).clone()).await?;
+    let Recorded { ensemble, mut watched, mut clients, mut party } =
+        Recorded::gather(crowd, env!("CARGO_BIN_EXE_contestant"), TICK).await?;
     let mut unit = Vec::new();
     let mut changes = Vec::new();
     for _ in 0..options.runs {

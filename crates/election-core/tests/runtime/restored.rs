@@ -14,7 +14,7 @@ use election_core::{
     record::Cause,
 };
 use tokio::{runtime::Builder, sync::oneshot};
-use zk_session::{CreateMode, DriverKind, Session};
+use zk_session::{BootTime, CreateMode, DriverKind, Session};
 use zk_testkit::{Ensemble, Op};
 
 use super::{
@@ -238,8 +238,8 @@ async fn a_pause_that_passed_unseen_is_made_up_for() {
         .await;
         let lists = proxy.seen(Op::GetChildren);
         release.send(()).unwrap();
-        let until = zk_session::BootTime::now() + Duration::from_secs(5);
-        while !is_listed && zk_session::BootTime::now() < until {
+        let until = BootTime::now() + Duration::from_secs(5);
+        while !is_listed && BootTime::now() < until {
             tokio::time::sleep(Duration::from_millis(10)).await;
             is_listed = proxy.seen(Op::GetChildren) > lists;
         }
