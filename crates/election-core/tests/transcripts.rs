@@ -198,6 +198,7 @@ transcripts! {
     request_superseded,
     queue_first_election,
     queue_of_three,
+    queue_listed_before_a_pause,
     single_first_election,
     single_late_delete,
     single_restart_with_leftovers,

@@ -182,12 +182,22 @@ impl Contest {
             return;
         }
         match self.step {
-            ContestStep::First => self.step = ContestStep::Rank,
-            ContestStep::Waiting => {
-                let alone = self.before.as_mut().map(|before| std::mem::take(&mut before.alone));
-                self.look_again |= alone == Some(true);
+            ContestStep::First | ContestStep::Rank => {
+                // A list that is under way may have been answered before the pause.
+                core.ops.give_up(&Pending::Contest);
+                self.before = None;
+                self.step = ContestStep::Rank;
             }
-            ContestStep::Leading => core.own.seat.ranks_again = core.own.duty.held.is_none(),
+            ContestStep::Waiting => {
+                if let Some(before) = &mut self.before {
+                    before.gone = false;
+                    self.look_again |= std::mem::take(&mut before.alone);
+                }
+            }
+            ContestStep::Leading => {
+                core.ops.give_up(&Pending::Contest);
+                core.own.seat.ranks_again = core.own.duty.held.is_none();
+            }
             _ => {}
         }
     }
