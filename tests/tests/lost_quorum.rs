@@ -26,11 +26,12 @@ const QUESTIONS: [&str; 4] = ["echo srvr", "dr-worker list", "ledger status", "c
 /// For an answer to a question, while servers start on a busy machine.
 const ANSWERED: Duration = Duration::from_secs(120);
 
-/// What the document needs of a system manager: it starts and stops the two programs. `HERE` is the directory of the host.
+/// What the document needs of a system manager: it starts and stops the two programs, and starts a worker again that has not
+/// reached ZooKeeper, as the unit does. `HERE` is the directory of the host.
 const SYSTEMCTL: &str = r#"#!/bin/sh
 verb=$1
 for unit; do :; done
-runs() { [ -n "$(tr -d '\0' </proc/$1/cmdline 2>/dev/null)" ]; }
+runs() { [ -n "$(2>/dev/null tr -d '\0' </proc/$1/cmdline)" ]; }
 stop() {
     pid=$(cat HERE/pid 2>/dev/null) || return 0
     kill -TERM $pid 2>/dev/null
@@ -38,11 +39,18 @@ stop() {
     rm -f HERE/pid
 }
 start() {
+    : >HERE/pid
     case $unit in
-    zookeeper) cd HERE && setsid JAVA HERE/zoo.cfg </dev/null >>HERE/server.log 2>&1 & ;;
-    dr-worker) setsid dr-worker run </dev/null >>HERE/worker.log 2>&1 & ;;
+    zookeeper) command="cd HERE && exec JAVA HERE/zoo.cfg" log=HERE/server.log ;;
+    dr-worker) command="exec dr-worker run" log=HERE/worker.log ;;
     esac
-    echo $! >HERE/pid
+    setsid sh -c "while [ -e HERE/pid ]; do
+        ($command) & echo \$! >HERE/pid
+        wait \$!
+        [ \$? = 69 ] || break
+        sleep 1
+    done" </dev/null >>$log 2>&1 &
+    until [ -s HERE/pid ]; do sleep 0.05; done
 }
 case "$verb $2" in
 "stop $unit" | "disable --now") stop ;;
@@ -107,7 +115,7 @@ impl Drop for Place {
                 println!("---- {} {log}\n{last}", self.name);
             }
         }
-        self.pid().into_iter().for_each(kill_pid);
+        self.lose_power();
     }
 }
 
