@@ -37,6 +37,7 @@ mod run;
 mod status;
 mod supervisor;
 mod sweep;
+mod work_time;
 
 pub use cgroup::delegated_cgroup;
 pub(crate) use check::Tally;
@@ -55,6 +56,7 @@ pub(crate) use output::{KeptLine, KeptOutput, flush as flush_output};
 pub(crate) use probe::{check_fitness, check_once};
 pub(crate) use program::ask_program;
 pub(crate) use rehearsal::{Rehearsals, rehearse};
-pub use run::{JobRun, WorkTime};
+pub use run::JobRun;
 pub use status::{ProcessState, ProcessStatus, Stopped};
 pub use sweep::sweep;
+pub use work_time::WorkTime;

@@ -7,12 +7,7 @@ use election_core::strategy::in_words;
 use tokio::sync::{Mutex, MutexGuard, watch};
 use zk_session::{BootTime, sleep_until};
 
-use super::{
-    env::JobEnv,
-    guarded::Guards,
-    hook::run_hook,
-    run::{JobRun, WorkTime},
-};
+use super::{env::JobEnv, guarded::Guards, hook::run_hook, run::JobRun, work_time::WorkTime};
 use crate::config::{ExitCodes, HookName, JobOutput, JobSpec, RestartPolicy};
 
 /// How long before its guard the worker stops a rehearsal that was not ready in time.

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{io, os::fd::OwnedFd};
 
-use election_core::Leadership;
 use tokio::sync::{mpsc, oneshot, watch};
 use zk_session::BootTime;
 
@@ -16,6 +15,7 @@ use super::{
     output,
     status::{ProcessState, ProcessStatus, Stopped},
     supervisor::{Adopted, Outcome, Supervisor},
+    work_time::WorkTime,
 };
 use crate::config::JobSpec;
 
@@ -34,34 +34,6 @@ pub struct JobRun {
 
 /// How long the job's tasks may take to answer that it is handed over.
 const ANSWER_WITHIN: Duration = Duration::from_millis(500);
-
-/// When a job may work.
-#[derive(Clone, Debug)]
-pub struct WorkTime {
-    /// The end of the lease.
-    pub(super) until: watch::Receiver<BootTime>,
-    /// Whether a job that freezes has to rest now.
-    pub(super) suspended: watch::Receiver<bool>,
-}
-
-impl WorkTime {
-    /// Until the end of a lease, renewed through the sender, and not while `suspended` is true.
-    pub fn new(until: watch::Receiver<BootTime>, suspended: watch::Receiver<bool>) -> WorkTime {
-        WorkTime { until, suspended }
-    }
-}
-
-impl From<watch::Receiver<BootTime>> for WorkTime {
-    fn from(until: watch::Receiver<BootTime>) -> WorkTime {
-        WorkTime::new(until, watch::channel(false).1)
-    }
-}
-
-impl From<&Leadership> for WorkTime {
-    fn from(leadership: &Leadership) -> WorkTime {
-        WorkTime::new(leadership.work_until().into(), leadership.suspended().into())
-    }
-}
 
 impl JobRun {
     /// Starts the job, which may work until the end of the lease in `time`. The job

@@ -1,38 +1,32 @@
-//! The task behind a [`JobRun`](super::JobRun): starts the job under a guard, probes it, restarts it,
-//! ends it.
+//! One run of the program, from its start under a guard until no process of it is left.
 
-use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use metrics::counter;
 use nix::unistd::Pid;
-use tokio::sync::{AcquireError, Semaphore, SemaphorePermit, mpsc, oneshot, watch};
+use tokio::sync::{AcquireError, Semaphore, SemaphorePermit, oneshot, watch};
 use zk_session::{BootTime, sleep_until};
 
-use super::{
-    env::JobEnv,
-    error::JobError,
-    guarded::{ESCALATION_LAG, Guarded, Guards, Output},
-    handover::{Ask, HandedRun, RunState, hold},
-    machine::{Decision, End, Event, Finish, Machine},
-    notify::{NOTIFY_SOCKET, NotifySocket},
-    output::{self, Copying, KeptOutput},
-    probe::Probe,
-    restart::RestartState,
-    run::WorkTime,
-    status::{ProcessState, ProcessStatus, Stopped},
-};
+use super::{Adopted, Stop, Supervisor, next_request};
 use crate::{
     capabilities::renounces_privileges,
     config::{Identity, JobSpec, ReadyProbe},
-    wall,
     worker::{
         descriptors::limit_of_programs,
         guard::{
             Exit, Why, plan,
             protocol::{Launch, Report},
+        },
+        job::{
+            guarded::{ESCALATION_LAG, Guarded, Output},
+            handover::{Ask, HandedRun, RunState, hold},
+            machine::{Event, Machine},
+            notify::{NOTIFY_SOCKET, NotifySocket},
+            output::{self, Copying},
+            probe::Probe,
+            status::ProcessState,
         },
     },
 };
@@ -44,61 +38,6 @@ const CONFIRM_WITHIN: Duration = Duration::from_millis(500);
 /// Jobs are started one at a time: a thread of the runtime waits until the kernel has executed the guard. If hundreds of jobs
 /// are taken over at once, the heartbeats of the session need a thread too.
 static STARTING: Semaphore = Semaphore::const_new(1);
-
-/// The outcome of a run of the job.
-#[derive(Clone, Debug)]
-pub(super) struct Outcome {
-    pub(super) error: JobError,
-    pub(super) stopped: Stopped,
-}
-
-pub(super) struct Supervisor {
-    /// The configuration of the present run, or of the last one.
-    spec: Arc<JobSpec>,
-    specs: watch::Receiver<Arc<JobSpec>>,
-    /// Whether the sender of configurations still exists.
-    is_followed: bool,
-    leadership: JobEnv,
-    /// The environment of the job.
-    env: BTreeMap<String, String>,
-    kept: Option<KeptOutput>,
-    guards: Guards,
-    work_until: watch::Receiver<BootTime>,
-    /// Whether the sender of renewals still exists.
-    is_renewed: bool,
-    suspended: watch::Receiver<bool>,
-    /// Whether the sender of that still exists.
-    is_suspendable: bool,
-    /// Whether the processes rest.
-    frozen: watch::Sender<bool>,
-    stop_requests: watch::Receiver<Option<BootTime>>,
-    stop: Option<Stop>,
-    /// Whether the [`JobRun`](super::JobRun) was dropped.
-    is_abandoned: bool,
-    machine: Machine,
-    /// Why the last run ended, until the next one is ready.
-    problem: Option<String>,
-    status: watch::Sender<ProcessStatus>,
-    /// Requests to hand the job over to the next program of this process.
-    asks: mpsc::Receiver<Ask<HandedRun>>,
-    /// The run that the program before this one has handed over.
-    adopted: Option<Adopted>,
-}
-
-/// A run of the program that is ready, from the program before this one.
-pub(super) struct Adopted {
-    pub(super) guarded: Guarded,
-    pub(super) copying: Copying,
-    pub(super) restarts: RestartState,
-}
-
-/// A requested stop.
-#[derive(Clone, Copy)]
-struct Stop {
-    began: BootTime,
-    /// The job is gone by this time. `None`: no caller waits, and the lease is the limit.
-    by: Option<BootTime>,
-}
 
 /// One run of the program.
 struct Run {
@@ -130,14 +69,14 @@ enum Probed {
 }
 
 /// How one run of the program ended, its whole tree included.
-struct Ended {
-    exit: Option<Exit>,
+pub(super) struct Ended {
+    pub(super) exit: Option<Exit>,
     /// When the program itself ended, or got the stop signal.
-    since: BootTime,
-    reason: String,
+    pub(super) since: BootTime,
+    pub(super) reason: String,
     /// Whether it was asked to end.
-    was_asked: bool,
-    by_deadline: bool,
+    pub(super) was_asked: bool,
+    pub(super) by_deadline: bool,
 }
 
 impl Default for Run {
@@ -170,169 +109,8 @@ impl Run {
 }
 
 impl Supervisor {
-    pub(super) fn new(
-        mut specs: watch::Receiver<Arc<JobSpec>>,
-        leadership: JobEnv,
-        guards: Guards,
-        time: WorkTime,
-        stop_requests: watch::Receiver<Option<BootTime>>,
-        asks: mpsc::Receiver<Ask<HandedRun>>,
-        status: watch::Sender<ProcessStatus>,
-    ) -> Supervisor {
-        let spec = Arc::clone(&specs.borrow_and_update());
-        let machine = Machine::new(spec.restart, spec.exit_codes.clone());
-        Supervisor {
-            env: leadership.over(&spec.env),
-            kept: guards.kept_output(),
-            spec,
-            specs,
-            is_followed: true,
-            leadership,
-            guards,
-            work_until: time.until,
-            is_renewed: true,
-            suspended: time.suspended,
-            is_suspendable: true,
-            frozen: watch::Sender::new(false),
-            stop_requests,
-            stop: None,
-            is_abandoned: false,
-            machine,
-            problem: None,
-            status,
-            asks,
-            adopted: None,
-        }
-    }
-
-    /// Continues this run, if there is one, instead of starting the program.
-    pub(super) fn adopting(mut self, adopted: Option<Adopted>) -> Supervisor {
-        self.adopted = adopted;
-        self
-    }
-
-    /// Runs the job until it is stopped or has failed. No process of it is left then.
-    pub(super) async fn supervise(mut self) -> Outcome {
-        let mut decision = self.tell(Event::Start);
-        let mut stopped = Stopped { exit: None, took: Duration::ZERO };
-        let mut reason = String::new();
-        loop {
-            let restart_at = match decision {
-                Decision::Run => {
-                    let ended = self.run_once().await;
-                    let now = BootTime::now();
-                    stopped = Stopped {
-                        exit: ended.exit,
-                        took: now.duration_since(self.stop.map_or(ended.since, |stop| stop.began)),
-                    };
-                    let is_lease_over = ended.by_deadline || self.lease_leaves_no_time(now);
-                    let by_itself = ended.exit.filter(|_| !ended.was_asked);
-                    reason = ended.reason;
-                    decision = self.machine.on(Event::Gone(End { by_itself, is_lease_over }), now);
-                    self.report(decision, &reason, now);
-                    continue;
-                }
-                Decision::RestartAt(at) => Some(at),
-                Decision::StayDown(_) | Decision::Continue => None,
-                Decision::Finish(why) => return self.finish(why, reason, stopped),
-            };
-            self.publish(None);
-            let pause = async {
-                match restart_at {
-                    Some(at) => sleep_until(at).await,
-                    None => std::future::pending().await,
-                }
-            };
-            decision = tokio::select! {
-                biased;
-                by = next_request(&mut self.stop_requests) => self.begin_stop(by),
-                () = pause => self.tell(Event::Start),
-                Some(ask) = self.asks.recv() => {
-                    drop(ask.send(Err(self.no_handover())));
-                    continue;
-                }
-            };
-        }
-    }
-
-    fn tell(&mut self, event: Event) -> Decision {
-        self.machine.on(event, BootTime::now())
-    }
-
-    /// Reports why the program is not running any more, and what follows.
-    fn report(&mut self, decision: Decision, reason: &str, now: BootTime) {
-        let job = self.spec.name.as_str();
-        match decision {
-            Decision::RestartAt(at) => {
-                let in_ms = wall::ms(at.duration_since(now));
-                tracing::warn!(job, in_ms, "job ended ({reason}); restarting it");
-            }
-            Decision::StayDown(_) => tracing::warn!(
-                job,
-                "job ended ({reason}) and stays down, as job.{job}.exit_codes.stay_down says; this member leads on"
-            ),
-            Decision::Finish(Finish::Stopped | Finish::LeaseEnded) => return,
-            _ => {}
-        }
-        self.problem = Some(reason.to_owned());
-    }
-
-    fn finish(&mut self, why: Finish, last: String, stopped: Stopped) -> Outcome {
-        let job = self.spec.name.clone();
-        let error = match why {
-            Finish::Stopped => {
-                let took_ms = wall::ms(stopped.took);
-                tracing::info!(job, took_ms, "job stopped: no process of it is left");
-                self.problem = None;
-                JobError::Stopped { job }
-            }
-            Finish::LeaseEnded => {
-                tracing::error!(job, "job ended: its lease was not renewed");
-                JobError::LeaseEnded { job }
-            }
-            Finish::NotHere(code) => JobError::NotHere { job, code },
-            Finish::RestartsExhausted => JobError::RestartsExhausted {
-                job,
-                last,
-                restarts: self.machine.restarts(),
-                max: self.spec.restart.max,
-                within: self.spec.restart.within,
-            },
-        };
-        if let Finish::NotHere(_) | Finish::RestartsExhausted = why {
-            tracing::error!(job = self.spec.name, "{error}");
-        }
-        self.publish(None);
-        Outcome { error, stopped }
-    }
-
-    /// Takes over the present configuration for the next run.
-    fn renew(&mut self) {
-        let spec = Arc::clone(&self.specs.borrow_and_update());
-        self.machine.set_rules(spec.restart, spec.exit_codes.clone());
-        self.env = self.leadership.over(&spec.env);
-        self.spec = spec;
-    }
-
-    /// Takes over what can change in the present run. The guard got the rest when the program was started.
-    fn adapt(&mut self, run: &mut Run) {
-        let new = Arc::clone(&self.specs.borrow_and_update());
-        self.machine.set_rules(new.restart, new.exit_codes.clone());
-        let has_other_check = new.liveness != self.spec.liveness;
-        self.spec = Arc::new(JobSpec {
-            restart: new.restart,
-            exit_codes: new.exit_codes.clone(),
-            liveness: new.liveness.clone(),
-            ..JobSpec::clone(&self.spec)
-        });
-        if has_other_check && self.machine.state() == ProcessState::Running {
-            run.probe = None;
-            self.check_liveness(run);
-        }
-    }
-
     /// Runs the program once. Returns when no process of it is left.
-    async fn run_once(&mut self) -> Ended {
+    pub(super) async fn run_once(&mut self) -> Ended {
         if let Some(adopted) = self.adopted.take() {
             return self.run_adopted(adopted).await;
         }
@@ -388,13 +166,6 @@ impl Supervisor {
         run.ended
     }
 
-    /// Notes an event among the job's last output.
-    fn keep(&self, event: &str) {
-        if let Some(kept) = &self.kept {
-            kept.add(&self.spec.name, None, event.as_bytes());
-        }
-    }
-
     async fn start(&mut self, run: &mut Run) -> Result<Guarded, String> {
         let run_as = self.look_up_user().await?;
         let mut launch = self.launch(run_as);
@@ -411,6 +182,33 @@ impl Supervisor {
         // gone.
         let output = Output { stdout: Some(stdout), stderr: None };
         Guarded::start(&self.guards, &format!("job {}", self.spec.name), launch, output).await
+    }
+
+    fn launch(&mut self, run_as: Option<Identity>) -> Launch {
+        let mut env = self.env.clone();
+        if let Some((name, home)) = run_as.as_ref().and_then(|user| user.account.clone()) {
+            // As a login sets them, and systemd's `User=`.
+            for (variable, value) in [("USER", &name), ("LOGNAME", &name), ("HOME", &home)] {
+                env.entry(variable.to_owned()).or_insert_with(|| value.clone());
+            }
+        }
+        Launch {
+            command: self.spec.command.clone(),
+            env,
+            working_dir: self.spec.working_dir.clone(),
+            stop_signal: self.spec.stop_signal,
+            stop_timeout_ms: u64::try_from(self.spec.stop_timeout.as_millis()).unwrap_or(u64::MAX),
+            freezes: self.spec.freezes,
+            until: (*self.work_until.borrow_and_update()).into(),
+            cgroup: self.guards.cgroup_of(&self.spec.name),
+            record: None,
+            lock_from: None,
+            relays_output: true,
+            open_files: limit_of_programs(),
+            no_new_privileges: renounces_privileges(self.spec.no_new_privileges),
+            run_as,
+            limits: self.spec.limits,
+        }
     }
 
     /// The user that the program runs as, unless that is the worker's.
@@ -485,74 +283,21 @@ impl Supervisor {
         }
     }
 
-    /// Answers, and waits for the next program.
-    async fn hand_over(&self, ask: Ask<HandedRun>, guarded: &Guarded, run: &mut Run) {
-        let is_at_rest = self.machine.state() == ProcessState::Running
-            && !run.is_asked
-            && run.dead.is_none()
-            && self.stop.is_none()
-            && !*self.frozen.borrow();
-        let (held, released) = oneshot::channel();
-        let handed = async {
-            let copying = run.copying.as_ref().filter(|_| is_at_rest).ok_or_else(|| self.no_handover())?;
-            let output = copying.hand_over().await?;
-            let (guard, socket) = guarded.hand_over()?;
-            let state = RunState { guard, restarts: self.machine.restart_state(), output: output.state };
-            Ok(HandedRun { state, socket, output: output.pipe, held: [held, output.held] })
-        };
-        if ask.send(handed.await).is_ok() {
-            hold(released).await;
+    /// Takes over what can change in the present run. The guard got the rest when the program was started.
+    fn adapt(&mut self, run: &mut Run) {
+        let new = Arc::clone(&self.specs.borrow_and_update());
+        self.machine.set_rules(new.restart, new.exit_codes.clone());
+        let has_other_check = new.liveness != self.spec.liveness;
+        self.spec = Arc::new(JobSpec {
+            restart: new.restart,
+            exit_codes: new.exit_codes.clone(),
+            liveness: new.liveness.clone(),
+            ..JobSpec::clone(&self.spec)
+        });
+        if has_other_check && self.machine.state() == ProcessState::Running {
+            run.probe = None;
+            self.check_liveness(run);
         }
-    }
-
-    fn no_handover(&self) -> String {
-        format!("its process is {}", self.machine.state().as_str())
-    }
-
-    fn probed(&mut self, probed: Probed, guarded: &mut Guarded, run: &mut Run) {
-        match probed {
-            Probed::Nothing => {}
-            Probed::Ready => {
-                tracing::info!(job = self.spec.name, pid = run.pid(), "job is ready");
-                self.problem = None;
-                self.tell(Event::Ready);
-                self.publish(run.pid());
-                self.check_liveness(run);
-            }
-            Probed::Dead(reason) => {
-                tracing::error!(
-                    job = self.spec.name,
-                    pid = run.pid(),
-                    "job runs but does not serve; ending it: liveness: {reason}"
-                );
-                counter!("dr_liveness_failures_total", "job" => self.spec.name.clone()).increment(1);
-                run.ended.reason = format!("liveness: {reason}");
-                self.problem = Some(run.ended.reason.clone());
-                let began = BootTime::now();
-                let by = (began + self.spec.stop_budget()).min(*self.work_until.borrow());
-                run.dead = Some(Stop { began, by: Some(by) });
-                self.order_end(Some(by), guarded, run);
-            }
-        }
-    }
-
-    /// Begins the liveness check, if the job has one.
-    fn check_liveness(&self, run: &mut Run) {
-        let Some(main) = run.main.filter(|_| self.spec.liveness.is_some()) else { return };
-        let probe = self.probe(main, run);
-        run.probe = Some(Box::pin(async { probe.failed().await.map_or(Probed::Nothing, Probed::Dead) }));
-    }
-
-    /// Orders the guard to stop the program, gone `by`, or else by the end of the lease.
-    fn order_end(&mut self, by: Option<BootTime>, guarded: &mut Guarded, run: &mut Run) {
-        run.cancel_probe.send_replace(true);
-        if !run.is_asked && !self.spec.stop_timeout.is_zero() {
-            let within = CONFIRM_WITHIN.min(self.spec.stop_timeout / 2);
-            run.unconfirmed.get_or_insert(BootTime::now() + within);
-        }
-        self.tell(Event::Ending);
-        self.publish(run.pid());
-        guarded.stop(by.unwrap_or_else(|| *self.work_until.borrow()));
     }
 
     fn handle(&mut self, report: Report, run: &mut Run) {
@@ -628,45 +373,38 @@ impl Supervisor {
         self.publish(run.pid());
     }
 
-    /// Records that the job is to stop, or that its [`JobRun`](super::JobRun) was dropped. The earliest end counts.
-    fn begin_stop(&mut self, by: Option<BootTime>) -> Decision {
-        self.is_abandoned |= by.is_none();
-        let earlier = self.stop.and_then(|stop| stop.by);
-        self.stop = Some(Stop {
-            began: self.stop.map_or_else(BootTime::now, |stop| stop.began),
-            by: match (earlier, by) {
-                (Some(earlier), Some(by)) => Some(earlier.min(by)),
-                (earlier, by) => earlier.or(by),
-            },
-        });
-        self.tell(Event::Stop)
-    }
-
-    fn launch(&mut self, run_as: Option<Identity>) -> Launch {
-        let mut env = self.env.clone();
-        if let Some((name, home)) = run_as.as_ref().and_then(|user| user.account.clone()) {
-            // As a login sets them, and systemd's `User=`.
-            for (variable, value) in [("USER", &name), ("LOGNAME", &name), ("HOME", &home)] {
-                env.entry(variable.to_owned()).or_insert_with(|| value.clone());
+    fn probed(&mut self, probed: Probed, guarded: &mut Guarded, run: &mut Run) {
+        match probed {
+            Probed::Nothing => {}
+            Probed::Ready => {
+                tracing::info!(job = self.spec.name, pid = run.pid(), "job is ready");
+                self.problem = None;
+                self.tell(Event::Ready);
+                self.publish(run.pid());
+                self.check_liveness(run);
+            }
+            Probed::Dead(reason) => {
+                tracing::error!(
+                    job = self.spec.name,
+                    pid = run.pid(),
+                    "job runs but does not serve; ending it: liveness: {reason}"
+                );
+                counter!("dr_liveness_failures_total", "job" => self.spec.name.clone()).increment(1);
+                run.ended.reason = format!("liveness: {reason}");
+                self.problem = Some(run.ended.reason.clone());
+                let began = BootTime::now();
+                let by = (began + self.spec.stop_budget()).min(*self.work_until.borrow());
+                run.dead = Some(Stop { began, by: Some(by) });
+                self.order_end(Some(by), guarded, run);
             }
         }
-        Launch {
-            command: self.spec.command.clone(),
-            env,
-            working_dir: self.spec.working_dir.clone(),
-            stop_signal: self.spec.stop_signal,
-            stop_timeout_ms: u64::try_from(self.spec.stop_timeout.as_millis()).unwrap_or(u64::MAX),
-            freezes: self.spec.freezes,
-            until: (*self.work_until.borrow_and_update()).into(),
-            cgroup: self.guards.cgroup_of(&self.spec.name),
-            record: None,
-            lock_from: None,
-            relays_output: true,
-            open_files: limit_of_programs(),
-            no_new_privileges: renounces_privileges(self.spec.no_new_privileges),
-            run_as,
-            limits: self.spec.limits,
-        }
+    }
+
+    /// Begins the liveness check, if the job has one.
+    fn check_liveness(&self, run: &mut Run) {
+        let Some(main) = run.main.filter(|_| self.spec.liveness.is_some()) else { return };
+        let probe = self.probe(main, run);
+        run.probe = Some(Box::pin(async { probe.failed().await.map_or(Probed::Nothing, Probed::Dead) }));
     }
 
     fn probe(&self, main: Pid, run: &Run) -> Probe {
@@ -682,28 +420,42 @@ impl Supervisor {
         }
     }
 
+    /// Orders the guard to stop the program, gone `by`, or else by the end of the lease.
+    fn order_end(&mut self, by: Option<BootTime>, guarded: &mut Guarded, run: &mut Run) {
+        run.cancel_probe.send_replace(true);
+        if !run.is_asked && !self.spec.stop_timeout.is_zero() {
+            let within = CONFIRM_WITHIN.min(self.spec.stop_timeout / 2);
+            run.unconfirmed.get_or_insert(BootTime::now() + within);
+        }
+        self.tell(Event::Ending);
+        self.publish(run.pid());
+        guarded.stop(by.unwrap_or_else(|| *self.work_until.borrow()));
+    }
+
     /// When the guard sends SIGKILL at the latest; `dead` is the stop of this run.
     fn kill_at(&self, dead: Option<Stop>) -> BootTime {
         let ends = [self.stop, dead].into_iter().flatten();
         latest_kill(*self.work_until.borrow(), ends, self.spec.stop_timeout)
     }
 
-    fn lease_leaves_no_time(&self, now: BootTime) -> bool {
-        now >= plan::last_stop(*self.work_until.borrow(), self.spec.stop_timeout)
-    }
-
-    fn publish(&self, pid: Option<u32>) {
-        let state = match self.machine.state() {
-            ProcessState::Starting | ProcessState::Running if *self.frozen.borrow() => ProcessState::Frozen,
-            state => state,
+    /// Answers, and waits for the next program.
+    async fn hand_over(&self, ask: Ask<HandedRun>, guarded: &Guarded, run: &mut Run) {
+        let is_at_rest = self.machine.state() == ProcessState::Running
+            && !run.is_asked
+            && run.dead.is_none()
+            && self.stop.is_none()
+            && !*self.frozen.borrow();
+        let (held, released) = oneshot::channel();
+        let handed = async {
+            let copying = run.copying.as_ref().filter(|_| is_at_rest).ok_or_else(|| self.no_handover())?;
+            let output = copying.hand_over().await?;
+            let (guard, socket) = guarded.hand_over()?;
+            let state = RunState { guard, restarts: self.machine.restart_state(), output: output.state };
+            Ok(HandedRun { state, socket, output: output.pipe, held: [held, output.held] })
         };
-        let restarts = self.machine.restarts();
-        let status = ProcessStatus { state, pid, restarts, problem: self.problem.clone() };
-        self.status.send_if_modified(|old| {
-            let is_new = *old != status;
-            *old = status;
-            is_new
-        });
+        if ask.send(handed.await).is_ok() {
+            hold(released).await;
+        }
     }
 }
 
@@ -728,24 +480,14 @@ async fn turn_to_start(
     STARTING.acquire().await
 }
 
-/// The next request to stop: by when, or `None` if the [`JobRun`](super::JobRun) was dropped.
-///
-/// # Cancel safety
-/// Cancel safe.
-async fn next_request(wishes: &mut watch::Receiver<Option<BootTime>>) -> Option<BootTime> {
-    loop {
-        if wishes.changed().await.is_err() {
-            return None;
-        }
-        if let Some(by) = *wishes.borrow_and_update() {
-            return Some(by);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use tokio::sync::mpsc;
+
     use super::*;
+    use crate::worker::job::{
+        env::JobEnv, error::JobError, guarded::Guards, status::ProcessStatus, supervisor::Outcome,
+    };
 
     fn at(ms: u64) -> BootTime {
         BootTime::from_duration(Duration::from_millis(ms))

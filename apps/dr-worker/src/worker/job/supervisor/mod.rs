@@ -1,0 +1,290 @@
+//! The task behind a [`JobRun`](super::JobRun): runs the program, restarts it, ends it.
+//!
+//! ```text
+//!   stop requests ─┐
+//!   ends of runs ──┴─▶ Supervisor ── events ──▶ Machine
+//!                          ▲   ◀── decisions ──────┘
+//!                          │ run, or wait, or finish
+//!                       one_run: the program under its guard
+//! ```
+
+mod one_run;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+use zk_session::{BootTime, sleep_until};
+
+use super::{
+    env::JobEnv,
+    error::JobError,
+    guarded::{Guarded, Guards},
+    handover::{Ask, HandedRun},
+    machine::{Decision, End, Event, Finish, Machine},
+    output::{Copying, KeptOutput},
+    restart::RestartState,
+    status::{ProcessState, ProcessStatus, Stopped},
+    work_time::WorkTime,
+};
+use crate::{config::JobSpec, wall, worker::guard::plan};
+
+/// The outcome of a run of the job.
+#[derive(Clone, Debug)]
+pub(super) struct Outcome {
+    pub(super) error: JobError,
+    pub(super) stopped: Stopped,
+}
+
+pub(super) struct Supervisor {
+    /// The configuration of the present run, or of the last one.
+    spec: Arc<JobSpec>,
+    specs: watch::Receiver<Arc<JobSpec>>,
+    /// Whether the sender of configurations still exists.
+    is_followed: bool,
+    leadership: JobEnv,
+    /// The environment of the job.
+    env: BTreeMap<String, String>,
+    kept: Option<KeptOutput>,
+    guards: Guards,
+    work_until: watch::Receiver<BootTime>,
+    /// Whether the sender of renewals still exists.
+    is_renewed: bool,
+    suspended: watch::Receiver<bool>,
+    /// Whether the sender of that still exists.
+    is_suspendable: bool,
+    /// Whether the processes rest.
+    frozen: watch::Sender<bool>,
+    stop_requests: watch::Receiver<Option<BootTime>>,
+    stop: Option<Stop>,
+    /// Whether the [`JobRun`](super::JobRun) was dropped.
+    is_abandoned: bool,
+    machine: Machine,
+    /// Why the last run ended, until the next one is ready.
+    problem: Option<String>,
+    status: watch::Sender<ProcessStatus>,
+    /// Requests to hand the job over to the next program of this process.
+    asks: mpsc::Receiver<Ask<HandedRun>>,
+    /// The run that the program before this one has handed over.
+    adopted: Option<Adopted>,
+}
+
+/// A run of the program that is ready, from the program before this one.
+pub(super) struct Adopted {
+    pub(super) guarded: Guarded,
+    pub(super) copying: Copying,
+    pub(super) restarts: RestartState,
+}
+
+/// A requested stop.
+#[derive(Clone, Copy)]
+struct Stop {
+    began: BootTime,
+    /// The job is gone by this time. `None`: no caller waits, and the lease is the limit.
+    by: Option<BootTime>,
+}
+
+impl Supervisor {
+    pub(super) fn new(
+        mut specs: watch::Receiver<Arc<JobSpec>>,
+        leadership: JobEnv,
+        guards: Guards,
+        time: WorkTime,
+        stop_requests: watch::Receiver<Option<BootTime>>,
+        asks: mpsc::Receiver<Ask<HandedRun>>,
+        status: watch::Sender<ProcessStatus>,
+    ) -> Supervisor {
+        let spec = Arc::clone(&specs.borrow_and_update());
+        let machine = Machine::new(spec.restart, spec.exit_codes.clone());
+        Supervisor {
+            env: leadership.over(&spec.env),
+            kept: guards.kept_output(),
+            spec,
+            specs,
+            is_followed: true,
+            leadership,
+            guards,
+            work_until: time.until,
+            is_renewed: true,
+            suspended: time.suspended,
+            is_suspendable: true,
+            frozen: watch::Sender::new(false),
+            stop_requests,
+            stop: None,
+            is_abandoned: false,
+            machine,
+            problem: None,
+            status,
+            asks,
+            adopted: None,
+        }
+    }
+
+    /// Continues this run, if there is one, instead of starting the program.
+    pub(super) fn adopting(mut self, adopted: Option<Adopted>) -> Supervisor {
+        self.adopted = adopted;
+        self
+    }
+
+    /// Runs the job until it is stopped or has failed. No process of it is left then.
+    pub(super) async fn supervise(mut self) -> Outcome {
+        let mut decision = self.tell(Event::Start);
+        let mut stopped = Stopped { exit: None, took: Duration::ZERO };
+        let mut reason = String::new();
+        loop {
+            let restart_at = match decision {
+                Decision::Run => {
+                    let ended = self.run_once().await;
+                    let now = BootTime::now();
+                    stopped = Stopped {
+                        exit: ended.exit,
+                        took: now.duration_since(self.stop.map_or(ended.since, |stop| stop.began)),
+                    };
+                    let is_lease_over = ended.by_deadline || self.lease_leaves_no_time(now);
+                    let by_itself = ended.exit.filter(|_| !ended.was_asked);
+                    reason = ended.reason;
+                    decision = self.machine.on(Event::Gone(End { by_itself, is_lease_over }), now);
+                    self.report(decision, &reason, now);
+                    continue;
+                }
+                Decision::RestartAt(at) => Some(at),
+                Decision::StayDown(_) | Decision::Continue => None,
+                Decision::Finish(why) => return self.finish(why, reason, stopped),
+            };
+            self.publish(None);
+            let pause = async {
+                match restart_at {
+                    Some(at) => sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            decision = tokio::select! {
+                biased;
+                by = next_request(&mut self.stop_requests) => self.begin_stop(by),
+                () = pause => self.tell(Event::Start),
+                Some(ask) = self.asks.recv() => {
+                    drop(ask.send(Err(self.no_handover())));
+                    continue;
+                }
+            };
+        }
+    }
+
+    fn tell(&mut self, event: Event) -> Decision {
+        self.machine.on(event, BootTime::now())
+    }
+
+    /// Reports why the program is not running any more, and what follows.
+    fn report(&mut self, decision: Decision, reason: &str, now: BootTime) {
+        let job = self.spec.name.as_str();
+        match decision {
+            Decision::RestartAt(at) => {
+                let in_ms = wall::ms(at.duration_since(now));
+                tracing::warn!(job, in_ms, "job ended ({reason}); restarting it");
+            }
+            Decision::StayDown(_) => tracing::warn!(
+                job,
+                "job ended ({reason}) and stays down, as job.{job}.exit_codes.stay_down says; this member leads on"
+            ),
+            Decision::Finish(Finish::Stopped | Finish::LeaseEnded) => return,
+            _ => {}
+        }
+        self.problem = Some(reason.to_owned());
+    }
+
+    fn finish(&mut self, why: Finish, last: String, stopped: Stopped) -> Outcome {
+        let job = self.spec.name.clone();
+        let error = match why {
+            Finish::Stopped => {
+                let took_ms = wall::ms(stopped.took);
+                tracing::info!(job, took_ms, "job stopped: no process of it is left");
+                self.problem = None;
+                JobError::Stopped { job }
+            }
+            Finish::LeaseEnded => {
+                tracing::error!(job, "job ended: its lease was not renewed");
+                JobError::LeaseEnded { job }
+            }
+            Finish::NotHere(code) => JobError::NotHere { job, code },
+            Finish::RestartsExhausted => JobError::RestartsExhausted {
+                job,
+                last,
+                restarts: self.machine.restarts(),
+                max: self.spec.restart.max,
+                within: self.spec.restart.within,
+            },
+        };
+        if let Finish::NotHere(_) | Finish::RestartsExhausted = why {
+            tracing::error!(job = self.spec.name, "{error}");
+        }
+        self.publish(None);
+        Outcome { error, stopped }
+    }
+
+    /// Takes over the present configuration for the next run.
+    fn renew(&mut self) {
+        let spec = Arc::clone(&self.specs.borrow_and_update());
+        self.machine.set_rules(spec.restart, spec.exit_codes.clone());
+        self.env = self.leadership.over(&spec.env);
+        self.spec = spec;
+    }
+
+    /// Notes an event among the job's last output.
+    fn keep(&self, event: &str) {
+        if let Some(kept) = &self.kept {
+            kept.add(&self.spec.name, None, event.as_bytes());
+        }
+    }
+
+    /// Records that the job is to stop, or that its [`JobRun`](super::JobRun) was dropped. The earliest end counts.
+    fn begin_stop(&mut self, by: Option<BootTime>) -> Decision {
+        self.is_abandoned |= by.is_none();
+        let earlier = self.stop.and_then(|stop| stop.by);
+        self.stop = Some(Stop {
+            began: self.stop.map_or_else(BootTime::now, |stop| stop.began),
+            by: match (earlier, by) {
+                (Some(earlier), Some(by)) => Some(earlier.min(by)),
+                (earlier, by) => earlier.or(by),
+            },
+        });
+        self.tell(Event::Stop)
+    }
+
+    fn no_handover(&self) -> String {
+        format!("its process is {}", self.machine.state().as_str())
+    }
+
+    fn lease_leaves_no_time(&self, now: BootTime) -> bool {
+        now >= plan::last_stop(*self.work_until.borrow(), self.spec.stop_timeout)
+    }
+
+    fn publish(&self, pid: Option<u32>) {
+        let state = match self.machine.state() {
+            ProcessState::Starting | ProcessState::Running if *self.frozen.borrow() => ProcessState::Frozen,
+            state => state,
+        };
+        let restarts = self.machine.restarts();
+        let status = ProcessStatus { state, pid, restarts, problem: self.problem.clone() };
+        self.status.send_if_modified(|old| {
+            let is_new = *old != status;
+            *old = status;
+            is_new
+        });
+    }
+}
+
+/// The next request to stop: by when, or `None` if the [`JobRun`](super::JobRun) was dropped.
+///
+/// # Cancel safety
+/// Cancel safe.
+async fn next_request(wishes: &mut watch::Receiver<Option<BootTime>>) -> Option<BootTime> {
+    loop {
+        if wishes.changed().await.is_err() {
+            return None;
+        }
+        if let Some(by) = *wishes.borrow_and_update() {
+            return Some(by);
+        }
+    }
+}
