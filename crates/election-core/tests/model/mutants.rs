@@ -96,11 +96,11 @@ fn without(rule: Rule) -> Without {
         ),
         Rule::Ballots => Breaks(END, new("", 1, 0, &[Crash])),
         Rule::OwnerChecked => Holds(
-            "a member stands only after its former record is gone, and its former place went with that",
+            "a member is a candidate only after its former record is gone, and its former leader znode went with that",
             new("", 1, 1, &[Crash, Reset, Cut]),
         ),
         Rule::AdoptOwnZnode => Holds(
-            "the takeover times out, and the place is removed before the member stands for the next term",
+            "the takeover times out, and the leader znode is removed before the member enters the next term",
             Setting { start: Start::Nothing, ..new("", 1, 0, &[Reset]) },
         ),
         Rule::NamedAtCreation => Breaks("leads as decided", RACE),
@@ -138,7 +138,7 @@ fn without(rule: Rule) -> Without {
             Setting { asks: TO_B_THEN_FORCE, script: &[(Freeze, 1)], ..new("", 1, 0, &[]) },
         ),
         Rule::VacateExcludedOnly => Holds(
-            "whoever else creates the place reads the decision before it acts, and lets go by itself",
+            "another member that creates the leader znode reads the decision before it acts, and lets go by itself",
             Setting { asks: FORCE, ..new("", 1, 0, &[Crash, Freeze]) },
         ),
         Rule::StandDown => Breaks(END, Setting { asks: MOVE, ..new("", 0, 0, &[]) }),

@@ -131,7 +131,7 @@ over_both_recipes! {
             wait_for("one has tried", SOON, || one.status().role == Role::Excluded).await;
             let two = join(world, "two").await;
             wait_for("two leads", SOON, || two.leads()).await;
-            wait_for("one stands again", SOON, || one.status().role == Role::Standby).await;
+            wait_for("one has rejoined", SOON, || one.status().role == Role::Standby).await;
             assert_eq!(one.election().leave().await, Ended::Left);
             assert_eq!(two.election().leave().await, Ended::Left);
         }
@@ -145,13 +145,13 @@ over_both_recipes! {
         let two = join(world, "two").await;
         one.end_work("it crashed too often");
         wait_for("two leads", SOON, || two.leads()).await;
-        wait_for("one stands again", SOON, || one.status().role == Role::Standby).await;
+        wait_for("one has rejoined", SOON, || one.status().role == Role::Standby).await;
         two.election().set_health(Health::Unhealthy { reason: "the disk is full".to_owned() });
-        wait_for("two does not stand", SOON, || two.status().role == Role::Excluded).await;
+        wait_for("two pauses after its failure", SOON, || two.status().role == Role::Excluded).await;
         // Otherwise two may be healthy again, with the recipe `single`, before one has moved.
         wait_for("one leads again", SOON, || one.leads()).await;
         two.election().set_health(Health::Healthy);
-        wait_for("two stands again", SOON, || two.status().role == Role::Standby).await;
+        wait_for("two has rejoined", SOON, || two.status().role == Role::Standby).await;
         world.no_overlap();
     }
 

@@ -110,7 +110,7 @@ fn why_it_stays(job: &Job, snapshot: &Snapshot, leader: &Ballot, unix_ms: u64) -
         return Some("an operator's request is open");
     }
     let Some(leader_znode) = snapshot.leader_znode(0).map(|leader_znode| &leader_znode.record) else {
-        return Some("its leader is not in office yet");
+        return Some("its leader has not taken over yet");
     };
     if leader_znode.ballot != *leader || leader_znode.status != Status::Ready {
         return Some("a change of its leader is under way");

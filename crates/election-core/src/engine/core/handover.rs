@@ -112,8 +112,8 @@ impl Core {
             Known::Present(control, _) => control.mode == Mode::Auto,
             _ => true,
         };
-        let stands = |member: &MemberRecord| member.withdrawn.is_none() && !member.leaving;
+        let is_candidate = |member: &MemberRecord| member.withdrawn.is_none() && !member.leaving;
         let is_other = |ballot: &Ballot| self.own.seat.ballot.as_ref() != Some(ballot);
-        !decides || !members.iter().any(|member| stands(member) && is_other(&member.ballot))
+        !decides || !members.iter().any(|member| is_candidate(member) && is_other(&member.ballot))
     }
 }

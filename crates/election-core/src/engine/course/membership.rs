@@ -515,7 +515,7 @@ impl Membership {
         let before = match Line::ballots(core).rank(names, mine.as_str()) {
             Rank::Gone => return self.ballot_lost(core, leader, "the own ballot is gone"),
             Rank::Stray(_) => {
-                return self.ballot_lost(core, leader, "a former ballot of this session still stands");
+                return self.ballot_lost(core, leader, "a former ballot of this session still exists");
             }
             Rank::First => None,
             Rank::Behind(name, _) => Ballot::new(name).ok(),

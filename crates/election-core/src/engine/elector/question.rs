@@ -101,7 +101,7 @@ impl Question<'_> {
     pub(in crate::engine) fn withdrawn(&self) -> impl Iterator<Item = Refused> {
         self.members.iter().filter_map(|m| {
             let reason = match &m.withdrawn {
-                Some(why) => format!("it does not stand: {why}"),
+                Some(why) => format!("it has withdrawn: {why}"),
                 None if m.leaving => "it is shutting down".to_owned(),
                 None if !self.reads_orders(m) => {
                     "its version does not know the order that the job is stopped, and would start it"
@@ -109,7 +109,7 @@ impl Question<'_> {
                 }
                 None => return None,
             };
-            Some(Refused { named: m.named(), stage: "stands".to_owned(), reason, ground: Ground::State })
+            Some(Refused { named: m.named(), stage: "candidate".to_owned(), reason, ground: Ground::State })
         })
     }
 

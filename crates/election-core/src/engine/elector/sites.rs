@@ -194,9 +194,9 @@ impl Facts<'_> {
         let mut next = elected.site_failures.clone();
         let unwell = unwell_sites(self.members);
         let is = |site: &SiteId, of: &[SiteTrouble]| of.iter().any(|trouble| trouble.site == *site);
-        let stands = |site: &SiteId| self.members.iter().any(|member| member.site == *site);
+        let has_member = |site: &SiteId| self.members.iter().any(|member| member.site == *site);
         for open in next.iter_mut().filter(|failure| !failure.over) {
-            open.over = stands(&open.site) && !is(&open.site, &failed) && !is(&open.site, &unwell);
+            open.over = has_member(&open.site) && !is(&open.site, &failed) && !is(&open.site, &unwell);
         }
         let remembers = self.policy.max_site_failures.count > 0;
         next.retain(|failure| remembers || !failure.over);

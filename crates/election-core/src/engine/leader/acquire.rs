@@ -469,7 +469,7 @@ impl Leader {
 
     /// A leader znode of this session after a lost reply: the creation was applied. A leader znode of an earlier
     /// claim is never adopted, since that claim has ended. One that is READY is of an earlier claim too, also of this
-    /// term: it has returned with an older copy of the ensemble, and while it stands the elector waits for nothing.
+    /// term: it has returned with an older copy of the ensemble, and the elector does not act while it exists.
     fn found_own_leader_znode(&mut self, core: &Core, node: &Node) -> Result<AcquireStep, StopReason> {
         let found = Current::decode(&core.leader_znode_path(self.slot), &node.data).ok();
         let claimed = self.claimed_term();

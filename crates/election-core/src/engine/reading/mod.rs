@@ -55,8 +55,8 @@ impl Reading {
         self.tenures.resize_with(slots, Tenure::default);
         let elected = self.view.elected.record();
         for (slot, tenure) in self.tenures.iter_mut().enumerate() {
-            let stands = elected.map(|e| (e.term_of(slot), e.named(slot).map(|n| &n.ballot)));
-            tenure.look(stands, self.view.leader(slot), unix_ms);
+            let decided = elected.map(|e| (e.term_of(slot), e.named(slot).map(|n| &n.ballot)));
+            tenure.look(decided, self.view.leader(slot), unix_ms);
         }
     }
 

@@ -51,18 +51,18 @@ impl Remedy {
     /// Its weak point, and the rule as text.
     pub(crate) const fn words(self) -> (&'static str, &'static str) {
         match self {
-            Self::Adopt => ("V1", "a place that this session owns is adopted; its czxid is the token"),
+            Self::Adopt => ("V1", "a leader znode that this session owns is adopted; its czxid is the token"),
             Self::Deadline => ("V2", "work ends by a local deadline, before the session can"),
-            Self::DeadlineFirst => ("V3", "whoever wakes looks at its deadline before anything else"),
-            Self::OwnerDeletes => ("V4", "the place is deleted by the session that owns it only"),
+            Self::DeadlineFirst => ("V3", "a process that wakes checks its deadline before anything else"),
+            Self::OwnerDeletes => ("V4", "the leader znode is deleted only by the session that owns it"),
             Self::Tokens => ("V5", "the resource refuses tokens older than the newest it was shown"),
             Self::Claim => ("V6", "the token is shown to the resource before anything is read there"),
-            Self::Incarnation => ("V7", "who is in office is an incarnation, never a name"),
+            Self::Incarnation => ("V7", "a leader is an incarnation, never a name"),
             Self::CompareWithDecision => {
-                ("V8", "the elector compares with its decision, not with who is in office")
+                ("V8", "the elector compares with its decision, not with the present leader")
             }
             Self::LevelTriggered => ("V9", "the elector makes a pass after every event and every reconnect"),
-            Self::Ephemeral => ("V12", "the place is ephemeral"),
+            Self::Ephemeral => ("V12", "the leader znode is ephemeral"),
             Self::StopBudget => {
                 ("V14", "stopping has a budget within the session's timeout, and is ended with it")
             }
@@ -94,7 +94,7 @@ impl Remedy {
             }
             Self::LevelTriggered => "In the engine: `LevelTriggered`.",
             Self::Ephemeral => {
-                "In the engine: there is nothing to switch off, the place is created as an ephemeral only."
+                "In the engine: there is nothing to switch off: the leader znode is always created as an ephemeral."
             }
             Self::StopBudget => {
                 "In the engine: the budget ends with the lease, and is checked against the granted timeout; `Guard` ends what takes longer."

@@ -145,7 +145,7 @@ fn member_in_words(member: &MemberRecord) -> String {
         let _ = write!(text, ", does not reach {}", lost.join(", "));
     }
     if let Some(why) = &member.withdrawn {
-        let _ = write!(text, ", does not stand ({why})");
+        let _ = write!(text, ", withdrawn ({why})");
     }
     if member.leaving {
         text.push_str(", leaves");

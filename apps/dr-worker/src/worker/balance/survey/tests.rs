@@ -104,9 +104,9 @@ fn it_stays_while_anything_speaks_against_a_move() {
             let which = RequestRef { czxid: 1, name: "r-1".to_owned() };
             s.requests.push(FiledRequest { which, request });
         }),
-        ("nobody in office", |s| s.leader_znodes = vec![None]),
+        ("no leader znode", |s| s.leader_znodes = vec![None]),
         ("not ready", |s| s.leader_znodes[0].as_mut().unwrap().record.status = Status::Progress),
-        ("another one in office", |s| {
+        ("another leader", |s| {
             s.leader_znodes[0].as_mut().unwrap().record.ballot = Ballot::new("guid-0000000002").unwrap();
         }),
         ("holds", |s| s.members[0].holds = Some("a backup runs".to_owned())),

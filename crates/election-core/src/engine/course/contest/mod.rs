@@ -282,10 +282,10 @@ impl Contest {
                 leader_znode_seen(core, leader, node);
             }
         } else if let Some(own) = own {
-            let stands = node.filter(|n| n.owner == own.node.owner && n.czxid == own.node.czxid);
+            let present = node.filter(|n| n.owner == own.node.owner && n.czxid == own.node.czxid);
             if self.step == ContestStep::Leading {
                 leader_znode_seen(core, leader, node);
-            } else if let Some(node) = stands {
+            } else if let Some(node) = present {
                 let mut own = own.clone();
                 own.node = node.clone();
                 core.own.seat.own = Some(own);

@@ -133,7 +133,7 @@ impl Contest {
         };
         self.failures += u32::from(level == Level::Warn);
         self.join_at = Some(core.now.time + pause);
-        let text = format!("stands again in {pause:?}, for it {what}: {}", gave_up.reason);
+        let text = format!("rejoins in {pause:?}, because it {what}: {}", gave_up.reason);
         core.note(level, NoteKind::Registration, text);
         true
     }

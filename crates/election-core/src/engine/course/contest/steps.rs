@@ -92,7 +92,7 @@ impl Contest {
             && !self.is_paused()
             && !self.is_preparing()
         {
-            core.note(Level::Warn, NoteKind::Registration, format!("does not stand, for {why}"));
+            core.note(Level::Warn, NoteKind::Registration, format!("is no candidate: {why}"));
             core.own.seat.own = None;
             self.before = None;
             self.step = ContestStep::Seek(Then::Pause);
@@ -380,7 +380,7 @@ impl Contest {
                 // The stray is deleted, and the own znode is searched for again.
                 self.unanswered = true;
                 core.own.seat.own = None;
-                let text = "a former znode of this session still stands in the queue".to_owned();
+                let text = "a former znode of this session is still in the queue".to_owned();
                 core.note(Level::Warn, NoteKind::Registration, text);
                 self.step = ContestStep::Drop(queue.path(stray).into(), None, Then::Join);
             }
