@@ -11,14 +11,16 @@ use crate::cargo::{self, Stream};
 use crate::packages;
 
 /// Arguments: the root, the workspace, the toolchain (rustup's and cargo's directories). It runs in its own mount and
-/// process namespaces, so nothing outlives the script. The root is bound to itself, because `ip netns exec` needs `/` to be
-/// a mount point.
+/// process namespaces, so nothing outlives the script. The root is bound to itself, because it has to be a mount point.
+///
+/// `pivot_root`, not `chroot`: `nsenter --mount`, with which tests enter the namespaces they make, leaves a chroot. The
+/// shell stays, as the init process: it reaps orphans, which PostgreSQL else takes for running servers.
 const ENTER: &str = r#"
 set -eu
 root=$1 workspace=$2 rustup=$3 cargo=$4
 mount --make-rprivate /
 mount --bind "$root" "$root"
-mkdir -p "$root/workspace" "$root$rustup" "$root$cargo" "$root/target"
+mkdir -p "$root/workspace" "$root$rustup" "$root$cargo" "$root/target" "$root/former"
 mount --bind "$workspace" "$root/workspace"
 mount --bind "$rustup" "$root$rustup"
 mount --bind "$cargo" "$root$cargo"
@@ -29,9 +31,16 @@ mount -t sysfs sysfs "$root/sys"
 mount -t tmpfs tmpfs "$root/tmp"
 mount -t tmpfs tmpfs "$root/run"
 cp /etc/resolv.conf "$root/etc/resolv.conf" 2>/dev/null || true
-exec chroot "$root" /usr/bin/env -i HOME=/root LANG=C.UTF-8 TERM=dumb RUSTUP_HOME="$rustup" CARGO_HOME="$cargo" \
-    CARGO_TARGET_DIR=/target PATH="$cargo/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" \
-    /workspace/.ci/run
+cd "$root"
+pivot_root . former
+cd /
+umount --lazy /former
+rmdir /former
+status=0
+/usr/bin/env -i HOME=/root LANG=C.UTF-8 TERM=dumb RUSTUP_HOME="$rustup" CARGO_HOME="$cargo" CARGO_TARGET_DIR=/target \
+    PATH="$cargo/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" \
+    /workspace/.ci/run || status=$?
+exit "$status"
 "#;
 
 /// The packages that rustup needs, before `.ci/run` can install anything.
