@@ -57,6 +57,11 @@ fn on_sites(ensemble: &Ensemble, files: &TempDir) -> Setup {
     for (site, address) in ["east", "west", "third"].iter().zip(ensemble.addresses()) {
         setup = setup.set(&format!("zookeeper.sites.{site}"), vec![address.to_string()]);
     }
+    with_files_in(files, setup)
+}
+
+/// A setup in which the workers keep their files here.
+fn with_files_in(files: &TempDir, mut setup: Setup) -> Setup {
     for (id, _) in WORKERS {
         setup = setup.set_for(id, "node.state_dir", files.path().join(id).display().to_string());
     }
@@ -201,7 +206,8 @@ fn file(dir: &Path, name: &str, text: &str, mode: u32) -> String {
 /// The deployment works, and the configuration of this node is not the right one.
 #[tokio::test]
 async fn mistakes_in_the_configuration_of_a_node_are_named() {
-    let mut cluster = Cluster::start(Driver::Native).await;
+    let files = on_disk();
+    let mut cluster = Cluster::of(with_files_in(&files, Setup::new(Driver::Native))).await;
     let leader = cluster.settled().await;
     let east = cluster.as_worker("east-1");
     let dir = tempfile::tempdir().unwrap();
