@@ -134,7 +134,7 @@ pub(crate) fn long() -> Vec<Setting> {
     use Fault::{Crash, Cut, Freeze, Kill, Lag, Leave, Minority, Reset};
     vec![
         Setting::new("a fault, twice out of turn", 1, 2, ANY),
-        Setting::new("processes die or stand still", 2, 0, &[Crash, Freeze]),
+        Setting::new("processes die or freeze", 2, 0, &[Crash, Freeze]),
         Setting::new("servers and connections", 2, 0, &[Reset, Minority, Lag]),
         Setting::new("connections and processes", 2, 0, &[Cut, Crash]),
         Setting::new("a process dies twice, out of turn", 2, 1, &[Crash]),
