@@ -202,6 +202,7 @@ def own_znode(stage):
     relay.cut()
     stage.say("the process on host-a has the lock, and dies; systemd starts it again")
     a, b = stage.client("A"), stage.client("B")
+    a.sync(path)
     data, stat = a.get(path)
     leads = data == b"host-a"
     stage.say("the new process finds its host's name in the lock, and leads")
@@ -222,6 +223,7 @@ def retried_create(stage):
         except ConnectionLoss:
             stage.say("A has lost the connection, and repeats the create")
             wait("A is connected", lambda: a.connected)
+    b.sync(stage.root)
     queue = sorted(b.get_children(stage.root))
     owners = {b.exists("%s/%s" % (stage.root, name)).ephemeralOwner for name in queue}
     first = stage.root + "/" + queue[0]
@@ -236,6 +238,7 @@ def herd(stage):
     take(holder, path, "holder")
     woken = []
     for waiter in waiters:
+        waiter.sync(path)  # its server may not have the holder's write yet
         waiter.exists(path, watch=woken.append)
     holder.delete(path)
     wait("all are woken", lambda: len(woken) == count)
@@ -244,6 +247,7 @@ def herd(stage):
     names = [waiter.create(stage.root + "/n-", ephemeral=True, sequence=True) for waiter in waiters]
     woken.clear()
     for before, waiter in zip(names, waiters[1:]):
+        waiter.sync(before)
         waiter.exists(before, watch=woken.append)
     waiters[0].delete(names[0])
     wait("one is woken", lambda: woken)
@@ -260,10 +264,12 @@ def lost_watch(stage):
     holder, a = stage.client("holder"), stage.client("A")
     take(holder, path, "holder")
     woken = threading.Event()
+    a.sync(path)  # its server may not have the holder's write yet
     is_taken = a.exists(path) is not None
     stage.say("A reads: the lock is %s" % ("taken" if is_taken else "free"))
     holder.delete(path)
     stage.say("the holder releases it")
+    a.sync(path)
     # The answer has the present state. A only wants the watch.
     a.exists(path, watch=lambda event: woken.set())
     stage.say("A sets a watch, and waits for the release")
@@ -318,6 +324,7 @@ def blocked_callback(stage):
         working.set()
         ends.wait(LONG)  # the work
 
+    a.sync(path)
     a.exists(path, watch=is_free)
     former.delete(path)
     wait("A works", working.is_set)
