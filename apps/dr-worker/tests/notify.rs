@@ -324,6 +324,34 @@ fn a_command_gets_each_notification() {
     assert_eq!(env, "leader-changed orders east-1 1 east-1");
 }
 
+/// The worker looks for orphans after each death of a child, and must not take the command for one.
+#[test]
+fn a_slow_command_runs_to_its_end_beside_other_children() {
+    let stage = Stage::new("/notify-slow");
+    let file = |name: &str| stage.dir.path().join(name);
+    let (started, end, done, probed) = (file("started"), file("end"), file("done"), file("probed"));
+    let script = format!(
+        "touch {}; until [ -e {} ]; do sleep 0.02; done; touch {}",
+        started.display(),
+        end.display(),
+        done.display()
+    );
+    let probe = serde_json::json!(["/bin/sh", "-c", format!("echo >> {}", probed.display())]);
+    let settings = [
+        format!("notify.command.command={}", serde_json::json!(["/bin/sh", "-c", script])),
+        format!("job.orders.liveness={{kind=\"exec\",interval=\"1s\",timeout=\"1s\",command={probe}}}"),
+    ];
+    let east = worker(&stage, "east-1", "east", &settings);
+    until("the command runs", || started.exists());
+    let probes = || fs::read_to_string(&probed).unwrap_or_default().lines().count();
+    let before = probes();
+    until("guards of three probes have ended", || probes() > before + 3);
+    assert_eq!((count(&east, "command", "delivered"), count(&east, "command", "failed")), (0, 0), "it runs");
+    fs::write(&end, "").expect("a file");
+    until("it is delivered", || count(&east, "command", "delivered") == 1);
+    assert!(done.exists(), "it ran to its end");
+}
+
 const TLS_RECEIVER: &str = r#"
 import http.server, ssl
 class Receiver(http.server.BaseHTTPRequestHandler):

@@ -20,7 +20,7 @@ use super::{
     guard_process::GuardProcess,
     handover::GuardState,
     lock::{StateLock, file_name},
-    orphans::{self, GuardRegistry},
+    orphans::{self, ChildRegistry},
     output::KeptOutput,
 };
 use crate::{
@@ -405,7 +405,7 @@ impl Guarded {
     }
 
     fn mark_gone(&mut self) {
-        GuardRegistry::reaped(self.guard_pid);
+        ChildRegistry::reaped(self.guard_pid);
         // A killed guard leaves both.
         if let Some(cgroup) = &self.cgroup {
             cgroup::remove(cgroup);
@@ -473,14 +473,7 @@ fn spawn(guards: &Guards, title: &str, output: Output) -> io::Result<Guarded> {
     if let Some(stderr) = output.stderr {
         command.stderr(Stdio::from(stderr));
     }
-    let registry = GuardRegistry::lock();
-    let guard = command.spawn()?;
-    let pid = guard
-        .id()
-        .and_then(|pid| i32::try_from(pid).ok())
-        .map(Pid::from_raw)
-        .ok_or_else(|| io::Error::other("the guard has no process id"))?;
-    registry.register(pid);
+    let (guard, pid) = orphans::start(&mut command)?;
     Ok(Guarded {
         guard: GuardProcess::Started(guard),
         guard_pid: pid,

@@ -8,8 +8,8 @@
 //!          ... run_hook(BeforeStop) ─▶ stop(by) ─▶ run_hook(AfterStop) ─▶ leadership may be released
 //! ```
 //!
-//! Every process that the worker starts (job, exec probe, hook) runs under its own guard, with a deadline. So none of
-//! them outlives the worker or the lease, and the worker's only children are guards, on which [`adopt_orphans`] relies.
+//! Every process of a job (its program, exec probe, hook) runs under its own guard, with a deadline. So none of them
+//! outlives the worker or the lease. The worker starts each of its children by [`start`]: [`adopt_orphans`] relies on it.
 //!
 //! When [`JobRun::stop`] returns, it has verified that the guard has no descendant left, or, if the guard was lost,
 //! that the worker finds no process of the job.
@@ -50,7 +50,7 @@ pub use lock::{LockError, StateLock};
 pub(crate) use lock::{file_name, path_of as lock_of};
 pub use measure::run_measure;
 pub use oneshot::Deadline;
-pub(crate) use orphans::{NoOthers, adopt_guards, no_guards_but};
+pub(crate) use orphans::{NoOthers, adopt_guards, no_guards_but, start};
 pub use orphans::{adopt_orphans, tend_orphans};
 pub(crate) use output::{KeptLine, KeptOutput, flush as flush_output};
 pub(crate) use probe::{check_fitness, check_once};

@@ -11,7 +11,10 @@ use nix::sys::prctl;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use rustix::process::{WaitOptions, waitpid};
-use tokio::signal::unix::{self, SignalKind};
+use tokio::{
+    process::{Child, Command},
+    signal::unix::{self, SignalKind},
+};
 
 use crate::worker::guard::tree::{self, Process};
 
@@ -23,18 +26,18 @@ const LOOKS: usize = 20;
 
 static ADOPTING: AtomicBool = AtomicBool::new(false);
 
-/// The children that this process has started: guards only. With the start time of each, because the pid of a reaped
-/// guard may be reused by an orphan.
-static GUARDS: Mutex<BTreeMap<Pid, u64>> = Mutex::new(BTreeMap::new());
+/// The children that this process has started: guards, and commands of notifications. With the start time of each,
+/// because the pid of a reaped child may be reused by an orphan.
+static STARTED: Mutex<BTreeMap<Pid, u64>> = Mutex::new(BTreeMap::new());
 
-/// The start time of a guard that could not be read.
+/// The start time of a child that could not be read.
 const UNSEEN: u64 = u64::MAX;
 
 /// Makes this process the parent of the processes that a dying guard leaves behind. So a job's processes are found and
 /// killed even if they have their own sessions.
 ///
-/// Call it once, in a process that starts children only through [`crate::worker::job`]: every child that is not a guard
-/// is treated as an orphan, and is killed.
+/// Call it once, in a process that starts children only by [`start`]: every other child is treated as an orphan, and is
+/// killed.
 ///
 /// # Errors
 /// If the kernel refuses it, or no descriptors are left for the reserve.
@@ -47,43 +50,57 @@ pub fn adopt_orphans() -> io::Result<()> {
 
 /// Registers guards that the program before this one has handed over, before [`adopt_orphans`]: they are no orphans.
 pub(crate) fn adopt_guards(guards: impl IntoIterator<Item = i32>) {
-    guards.into_iter().for_each(|pid| GuardRegistry::lock().register(Pid::from_raw(pid)));
+    guards.into_iter().for_each(|pid| ChildRegistry::lock().register(Pid::from_raw(pid)));
 }
 
-/// No guard but these exists, and none is started while this is held.
-pub(crate) struct NoOthers(#[expect(dead_code, reason = "it is locked")] GuardRegistry);
-
-/// Whether no guard but these exists.
+/// Starts a child that is no orphan, and registers it before it can be taken for one.
 ///
 /// # Errors
-/// How many others there are: of hooks, probes and measurements.
-pub(crate) fn no_guards_but(guards: &[i32]) -> Result<NoOthers, usize> {
-    GuardRegistry::of_these(guards).map(NoOthers)
+/// Any error of the system.
+pub(crate) fn start(command: &mut Command) -> io::Result<(Child, Pid)> {
+    // No list of children is read in between.
+    let registry = ChildRegistry::lock();
+    let child = command.spawn()?;
+    let pid = child
+        .id()
+        .and_then(|pid| i32::try_from(pid).ok())
+        .map(Pid::from_raw)
+        .ok_or_else(|| io::Error::other("the child has no process id"))?;
+    registry.register(pid);
+    Ok((child, pid))
 }
 
-/// The registry of guards. While it is locked, no new child is treated as an orphan.
-pub(super) struct GuardRegistry(MutexGuard<'static, BTreeMap<Pid, u64>>);
+/// No child but these exists, and none is started while this is held.
+pub(crate) struct NoOthers(#[expect(dead_code, reason = "it is locked")] ChildRegistry);
 
-impl GuardRegistry {
-    pub(super) fn lock() -> GuardRegistry {
+/// Whether no child but these exists.
+///
+/// # Errors
+/// How many others there are: guards of hooks, probes and measurements, and commands of notifications.
+pub(crate) fn no_guards_but(guards: &[i32]) -> Result<NoOthers, usize> {
+    ChildRegistry::of_these(guards).map(NoOthers)
+}
+
+/// The registry of the children that this process has started. While it is locked, no new child is treated as an orphan.
+pub(super) struct ChildRegistry(MutexGuard<'static, BTreeMap<Pid, u64>>);
+
+impl ChildRegistry {
+    pub(super) fn lock() -> ChildRegistry {
         // A panic elsewhere leaves the set intact.
-        GuardRegistry(GUARDS.lock().unwrap_or_else(PoisonError::into_inner))
+        ChildRegistry(STARTED.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Registers the guard `pid`, which is not reaped yet. Those that were reaped unseen stay until the next
+    /// Registers the child `pid`, which is not reaped yet. Those that were reaped unseen stay until the next
     /// [`adopted`]: to look at each of a thousand guards when the next one starts takes seconds in all.
-    pub(super) fn register(mut self, pid: Pid) {
+    fn register(mut self, pid: Pid) {
         // Without a start time the pid alone counts.
         let started = Process::read(pid).ok().flatten().map_or(UNSEEN, |process| process.started);
         self.0.insert(pid, started);
     }
 
-    /// The registry, if its guards are exactly these. While it is held, no guard is started and none is registered.
-    ///
-    /// # Errors
-    /// How many others there are: of hooks, probes and measurements.
-    pub(super) fn of_these(guards: &[i32]) -> Result<GuardRegistry, usize> {
-        let mut registry = GuardRegistry::lock();
+    /// The registry, if its children are exactly these guards. While it is held, no child is started.
+    fn of_these(guards: &[i32]) -> Result<ChildRegistry, usize> {
+        let mut registry = ChildRegistry::lock();
         registry.forget_reaped();
         match registry.0.keys().filter(|pid| !guards.contains(&pid.as_raw())).count() {
             0 => Ok(registry),
@@ -91,18 +108,18 @@ impl GuardRegistry {
         }
     }
 
-    /// Removes guards that the runtime has reaped.
+    /// Removes children that the runtime has reaped.
     fn forget_reaped(&mut self) {
-        self.0.retain(|&guard, started| match Process::read(guard) {
+        self.0.retain(|&child, started| match Process::read(child) {
             Ok(Some(process)) => *started == UNSEEN || process.started == *started,
             Ok(None) => false,
             Err(_) => true,
         });
     }
 
-    /// Removes the guard `pid`, which has been reaped.
+    /// Removes the child `pid`, which has been reaped.
     pub(super) fn reaped(pid: Pid) {
-        GuardRegistry::lock().0.remove(&pid);
+        ChildRegistry::lock().0.remove(&pid);
     }
 }
 
@@ -166,7 +183,7 @@ fn adopted() -> io::Result<Vec<Pid>> {
         return Ok(Vec::new());
     }
     let me = Pid::this();
-    let mut registry = GuardRegistry::lock();
+    let mut registry = ChildRegistry::lock();
     let mut children = tree::children(me)?;
     for look in 0.. {
         let again = tree::children(me)?;
@@ -188,12 +205,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_guard_that_was_reaped_unseen_leaves_the_registry() {
+    fn a_child_that_was_reaped_unseen_leaves_the_registry() {
         let mut child = std::process::Command::new("true").spawn().expect("spawn");
         let pid = Pid::from_raw(child.id().cast_signed());
-        GuardRegistry::lock().register(pid);
+        ChildRegistry::lock().register(pid);
         let is_known = || {
-            let mut registry = GuardRegistry::lock();
+            let mut registry = ChildRegistry::lock();
             registry.forget_reaped();
             registry.0.contains_key(&pid)
         };
@@ -201,8 +218,8 @@ mod tests {
         child.wait().expect("wait");
         assert!(!is_known());
         // A pid that was reused.
-        GuardRegistry::lock().0.insert(Pid::this(), 1);
-        GuardRegistry::lock().forget_reaped();
-        assert!(!GuardRegistry::lock().0.contains_key(&Pid::this()));
+        ChildRegistry::lock().0.insert(Pid::this(), 1);
+        ChildRegistry::lock().forget_reaped();
+        assert!(!ChildRegistry::lock().0.contains_key(&Pid::this()));
     }
 }

@@ -4,17 +4,14 @@
 
 use std::{io, process::Stdio, time::Duration};
 
-use nix::{
-    sys::signal::{Signal, killpg},
-    unistd::Pid,
-};
+use nix::sys::signal::{Signal, killpg};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     process::{Child, Command},
 };
 
 use super::notification::Notification;
-use crate::config::NotifyCommand;
+use crate::{config::NotifyCommand, worker::job};
 
 /// How much of its standard error is kept.
 const TAIL: usize = 2048;
@@ -38,16 +35,13 @@ pub(crate) async fn run(command: &NotifyCommand, notification: &Notification) ->
     }
     program.args(arguments).envs(&notification.env).process_group(0).kill_on_drop(true);
     program.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut child = program.spawn().map_err(|why| format!("it can't be started: {why}"))?;
-    let group = child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw);
+    let (mut child, group) = job::start(&mut program).map_err(|why| format!("it can't be started: {why}"))?;
     let mut stderr = Vec::new();
     let ended =
         tokio::time::timeout(command.timeout, watch(&mut child, &notification.body, &mut stderr)).await;
     if ended.is_err() {
         // What it has started ends with it.
-        if let Some(group) = group {
-            let _ = killpg(group, Signal::SIGKILL);
-        }
+        let _ = killpg(group, Signal::SIGKILL);
         let _ = child.wait().await;
     }
     let said = String::from_utf8_lossy(&stderr);
@@ -104,6 +98,8 @@ async fn watch(child: &mut Child, body: &str, said: &mut Vec<u8>) -> io::Result<
 
 #[cfg(test)]
 mod tests {
+    use nix::unistd::Pid;
+
     use super::*;
 
     async fn ran(script: &str, timeout: Duration) -> Result<(), String> {
