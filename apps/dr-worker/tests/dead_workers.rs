@@ -192,7 +192,7 @@ fn it_is_closed_when_the_worker_runs_out_of_memory() {
         for _ in 0..16 {
             if let Ok(mut client) = std::net::TcpStream::connect(("127.0.0.1", worker.port)) {
                 client.set_write_timeout(Some(Duration::from_millis(100))).expect("a timeout");
-                let head = format!("GET /status HTTP/1.1\r\nHost: worker\r\nX: {}", "x".repeat(100 << 10));
+                let head = format!("GET /status HTTP/1.1\r\nHost: localhost\r\nX: {}", "x".repeat(100 << 10));
                 let _ = std::io::Write::write_all(&mut client, head.as_bytes());
                 clients.push(client);
             }

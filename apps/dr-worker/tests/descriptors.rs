@@ -141,7 +141,7 @@ fn clients_that_say_nothing_take_nothing_from_a_job() {
     // The newest of them is served yet.
     let mut last = clients.into_iter().next_back().expect("a client");
     last.set_read_timeout(Some(Duration::from_secs(30))).expect("a timeout");
-    std::io::Write::write_all(&mut last, b"GET /leader HTTP/1.1\r\nHost: worker\r\n\r\n")
+    std::io::Write::write_all(&mut last, b"GET /leader HTTP/1.1\r\nHost: localhost\r\n\r\n")
         .expect("it is open");
     let mut line = String::new();
     BufReader::new(last).read_line(&mut line).expect("an answer");

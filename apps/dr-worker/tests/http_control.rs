@@ -209,6 +209,21 @@ fn control_needs_a_token() {
     assert_eq!(code_of(&east.http("POST", "/nowhere").0), 404);
     assert_eq!(code_of(&east.http("POST", "/cluster").0), 405);
 
+    // What a page of another site can make a browser send.
+    let authorization = format!("Authorization: Bearer {TOKEN}");
+    for (headers, expected) in [
+        (&["Sec-Fetch-Site: cross-site", "Origin: http://evil.example"][..], 403),
+        (&["Origin: null"], 403),
+        (&["Host: evil.example"], 403),
+        (&["Content-Type: text/plain"], 415),
+        (&["Content-Type: application/x-www-form-urlencoded", "Sec-Fetch-Site: none"], 415),
+    ] {
+        let headers = [&[authorization.as_str()], headers].concat();
+        let (head, answer) = east.http_with("POST", "/pause", &headers, "{}");
+        assert_eq!(code_of(&head), expected, "{headers:?}: {answer}");
+    }
+    assert_eq!(stage.json(&["list"])["mode"], "auto");
+
     // Bodies are small, and have known fields.
     for (body, expected) in [
         ("{\"tto\":\"west-1\"}", 400),

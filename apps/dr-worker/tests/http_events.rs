@@ -22,7 +22,7 @@ impl Client {
     fn of(worker: &Running, path: &str) -> (Self, u16) {
         let mut stream = TcpStream::connect(("127.0.0.1", worker.port)).expect("it listens");
         stream.set_read_timeout(Some(LONG)).expect("a timeout");
-        let request = format!("GET {path} HTTP/1.1\r\nHost: worker\r\n\r\n");
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
         stream.write_all(request.as_bytes()).expect("it reads");
         let mut client = Self(BufReader::new(stream));
         let mut head = String::new();

@@ -111,7 +111,7 @@ fn without_events_the_page_polls() {
     let followers: Vec<_> = (0..64)
         .map(|_| {
             let mut follower = TcpStream::connect(("127.0.0.1", east.port)).expect("it listens");
-            follower.write_all(b"GET /events HTTP/1.1\r\nHost: worker\r\n\r\n").expect("it reads");
+            follower.write_all(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("it reads");
             let mut line = String::new();
             BufReader::new(&follower).read_line(&mut line).expect("an answer");
             assert!(line.contains("200"), "{line}");

@@ -324,10 +324,17 @@ pub(crate) fn request(
     headers: &[&str],
     body: &str,
 ) -> std::io::Result<(String, String)> {
-    let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
+    let mut headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
+    let given = headers.to_lowercase();
+    if method == "POST" && !given.contains("content-type:") {
+        headers += "Content-Type: application/json\r\n";
+    }
+    if !given.contains("host:") {
+        headers += "Host: localhost\r\n";
+    }
     let length = body.len();
     let request = format!(
-        "{method} {path} HTTP/1.1\r\nHost: worker\r\nConnection: close\r\n\
+        "{method} {path} HTTP/1.1\r\nConnection: close\r\n\
          Content-Length: {length}\r\n{headers}\r\n{body}"
     );
     stream.write_all(request.as_bytes())?;

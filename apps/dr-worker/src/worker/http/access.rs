@@ -10,7 +10,7 @@ use std::{fmt, path::PathBuf, sync::Arc};
 
 use axum::{
     extract::{ConnectInfo, Request, State},
-    http::{HeaderMap, HeaderValue, StatusCode, header},
+    http::{HeaderMap, HeaderValue, Method, StatusCode, header, request::Parts},
     middleware::Next,
     response::Response,
 };
@@ -18,6 +18,7 @@ use axum::{
 use super::{
     answer::{Outcome, refuse},
     connections::Peer,
+    origin,
 };
 use crate::{
     config::{ControlAccess, HttpConfig, StatusAccess, Tokens},
@@ -65,6 +66,10 @@ enum Denied {
     Wrong,
     /// The client has no certificate.
     NoCertificate,
+    /// A page of another site may have made a browser send it.
+    Foreign(&'static str),
+    /// The body has another media type.
+    Media,
 }
 
 impl fmt::Display for Denied {
@@ -77,6 +82,8 @@ impl fmt::Display for Denied {
             Self::NoCertificate => {
                 f.write_str("it needs a client certificate of an authority in http.tls.client_ca_file")
             }
+            Self::Foreign(why) => f.write_str(why),
+            Self::Media => f.write_str("it needs the header Content-Type: application/json"),
         }
     }
 }
@@ -84,7 +91,10 @@ impl fmt::Display for Denied {
 impl Denied {
     fn answer(&self) -> Response {
         let (code, challenge) = match self {
-            Self::Closed | Self::Unusable(_) | Self::NoCertificate => (StatusCode::FORBIDDEN, None),
+            Self::Closed | Self::Unusable(_) | Self::NoCertificate | Self::Foreign(_) => {
+                (StatusCode::FORBIDDEN, None)
+            }
+            Self::Media => (StatusCode::UNSUPPORTED_MEDIA_TYPE, None),
             Self::Missing => (StatusCode::UNAUTHORIZED, Some("Bearer realm=\"dr-worker\"")),
             Self::Wrong => {
                 (StatusCode::UNAUTHORIZED, Some("Bearer realm=\"dr-worker\", error=\"invalid_token\""))
@@ -106,8 +116,9 @@ pub(super) async fn status(
     next: Next,
 ) -> Response {
     let http = &worker.config().http;
-    match admit(http.status.into(), http.token_file.as_ref(), &peer, request.headers()).await {
-        Ok(()) => next.run(request).await,
+    let (head, body) = request.into_parts();
+    match admit(http, http.status.into(), &peer, &head).await {
+        Ok(()) => next.run(Request::from_parts(head, body)).await,
         Err(denied) => denied.answer(),
     }
 }
@@ -119,12 +130,11 @@ pub(super) async fn control(
     request: Request,
     next: Next,
 ) -> Response {
-    let method = request.method().clone();
-    let path = request.uri().path().to_owned();
+    let (head, body) = request.into_parts();
+    let (method, path) = (head.method.clone(), head.uri.path().to_owned());
     let http = &worker.config().http;
-    let admitted = admit(http.control.into(), http.token_file.as_ref(), &peer, request.headers()).await;
-    let response = match admitted {
-        Ok(()) => next.run(request).await,
+    let response = match admit(http, http.control.into(), &peer, &head).await {
+        Ok(()) => next.run(Request::from_parts(head, body)).await,
         Err(denied) => denied.answer(),
     };
     let status = response.status().as_u16();
@@ -138,18 +148,19 @@ pub(super) async fn control(
     response
 }
 
-async fn admit(
-    gate: Gate,
-    token_file: Option<&PathBuf>,
-    peer: &Peer,
-    headers: &HeaderMap,
-) -> Result<(), Denied> {
-    match gate {
-        Gate::Open => Ok(()),
-        Gate::Closed => Err(Denied::Closed),
-        Gate::Certificate => peer.certificate().map(drop).ok_or(Denied::NoCertificate),
-        Gate::Token => has_token(token_file.cloned(), bearer(headers)).await,
+async fn admit(http: &HttpConfig, gate: Gate, peer: &Peer, head: &Parts) -> Result<(), Denied> {
+    let headers = &head.headers;
+    let changes = head.method == Method::POST;
+    if let Some(why) = origin::foreign(headers, &head.uri, &http.listen.host, changes) {
+        return Err(Denied::Foreign(why));
     }
+    match gate {
+        Gate::Open => {}
+        Gate::Closed => return Err(Denied::Closed),
+        Gate::Certificate => peer.certificate().map(drop).ok_or(Denied::NoCertificate)?,
+        Gate::Token => has_token(http.token_file.clone(), bearer(headers)).await?,
+    }
+    if changes && !origin::is_json(headers) { Err(Denied::Media) } else { Ok(()) }
 }
 
 /// The file is read for each request, so a new token is valid at once, and an old one is not.

@@ -13,6 +13,7 @@ mod events;
 mod explain;
 mod metrics;
 mod openapi;
+mod origin;
 mod page;
 #[cfg(test)]
 mod reference;

@@ -72,7 +72,7 @@ pub(super) fn errors(endpoint: &Endpoint) -> Vec<u16> {
         errors.extend([401, 403]);
     }
     if endpoint.access == Access::Control {
-        errors.extend([409, 413]);
+        errors.extend([409, 413, 415]);
     }
     errors
 }
