@@ -88,6 +88,32 @@ impl Running {
         }
     }
 
+    /// Copies the state directory of the worker, once it has all that a leader writes.
+    #[track_caller]
+    fn copies_its_state(&self, to: &Path) {
+        let dir = self.starts.parent().expect("a directory");
+        let deadline = Instant::now() + SOON;
+        let state = loop {
+            let dirs =
+                fs::read_dir(dir).expect("a directory").flatten().map(|entry| entry.path().join("state"));
+            let mut states = dirs.filter(|state| {
+                let names =
+                    fs::read_dir(state).into_iter().flatten().flatten().map(|entry| entry.file_name());
+                let names: Vec<_> = names.filter_map(|name| name.into_string().ok()).collect();
+                [".lock", ".runs", ".tokens", ".ballots.json"]
+                    .iter()
+                    .all(|end| names.iter().any(|name| name.ends_with(end)))
+            });
+            if let Some(state) = states.next() {
+                break state;
+            }
+            assert!(Instant::now() < deadline, "the worker has not written its state");
+            // Between two looks.
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        succeeds(Command::new("cp").arg("-r").arg(state.join(".")).arg(to));
+    }
+
     /// The job was not restarted. The worker is still able to start one, although its program was replaced.
     #[track_caller]
     fn leads_on(mut self) {
@@ -137,6 +163,7 @@ fn it_is_installed_upgraded_removed_and_purged() {
         "usr/share/doc/dr-worker/copyright",
         "usr/share/doc/dr-worker/examples/base.toml",
         "etc/dr-worker/environment",
+        "etc/needrestart/conf.d/dr-worker.conf",
     ] {
         assert!(root.at(path).is_file(), "{path} is missing");
     }
@@ -170,6 +197,8 @@ fn it_is_installed_upgraded_removed_and_purged() {
     for (path, text) in [
         ("var/lib/dr-worker/east-1.lock", "1\n"),
         ("var/lib/dr-worker/east-1.ballots.json", "{}"),
+        ("var/lib/dr-worker/east-1.emergency.json", "{}"),
+        ("var/lib/dr-worker/east-1.upgrade.json", "{}"),
         ("var/lib/dr-worker/orders.db", "data"),
         ("etc/dr-worker/environment", "DR_LOG=debug\n"),
     ] {
@@ -178,6 +207,7 @@ fn it_is_installed_upgraded_removed_and_purged() {
     let text = |path: &str| fs::read_to_string(root.at(path)).ok();
     let worker = text("etc/dr-worker/worker.toml");
     let running = Running::start(&root);
+    running.copies_its_state(&root.at("var/lib/dr-worker"));
     root.install(&second);
     let shown = root.dpkg(&["--status", "dr-worker"]);
     assert!(shown.contains("Status: install ok installed") && shown.contains("-2\n"), "{shown}");
@@ -246,6 +276,9 @@ fn the_rpm_package_has_the_same_files() {
     assert!(!at("usr/bin/dr-worker").exists() && !at("usr/share/doc/dr-worker").exists());
 
     let scripts = query("--scripts");
+    let stopped = "'dr-worker@*.service' 'dr-worker-drill@*.timer' 'dr-worker-drill@*.service'";
+    let prerm = fs::read_to_string(Path::new(UNITS).join("prerm")).expect("a script");
+    assert!(scripts.contains(stopped) && prerm.contains(stopped), "{scripts}{prerm}");
     let preun =
         scripts.split_once("preuninstall").expect("a script").1.split_once("postuninstall").expect("another");
     assert!(
@@ -272,6 +305,26 @@ fn its_scripts_act_on_services_at_a_removal_only() {
         assert_eq!(acts, expected, "{name}");
         assert_eq!(name == "prerm", script.contains("\"$1\" = remove "), "{name}");
     }
+}
+
+/// needrestart reads the file as here.
+#[test]
+fn needrestart_leaves_workers_alone() {
+    let read = r#"
+        our %nrconf = (override_rc => { qr(^dbus) => 0 });
+        eval do { local(@ARGV, $/) = shift; <> };
+        die $@ if $@;
+        for my $unit (@ARGV) {
+            print "$unit\n" if grep { $unit =~ /$_/ && !$nrconf{override_rc}{$_} } keys %{$nrconf{override_rc}};
+        }
+    "#;
+    let units = ["dr-worker.service", "dr-worker@billing.service", "dr-worker-drill@quarterly.timer"];
+    let mut perl = Command::new("perl");
+    perl.args(["-e", read])
+        .arg(Path::new(UNITS).join("needrestart.conf"))
+        .args(units)
+        .arg("dr-workers.service");
+    assert_eq!(succeeds(&mut perl).lines().collect::<Vec<_>>(), units);
 }
 
 fn unit(name: &str) -> Vec<String> {
