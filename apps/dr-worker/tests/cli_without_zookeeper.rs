@@ -6,6 +6,7 @@ mod support;
 use std::{fs, path::Path};
 
 use support::{Outcome, Running, dr_worker, set, taken_port};
+use zk_testkit::{Refusal, TestServer};
 
 const GOOD: &str = r#"[node]
 id = "east-1"
@@ -178,6 +179,28 @@ fn both_drivers_give_up_in_time() {
         outcome.assert(69, &["127.0.0.1:1"]);
         assert!(outcome.took.as_secs() < 20, "{driver} took {:?}", outcome.took);
     }
+}
+
+/// systemd does not start a worker again after 78, so one server's configuration must not be the reason.
+#[test]
+fn credentials_are_wrong_where_every_server_refuses_them() {
+    let servers = TestServer::builder().servers(3).start_on_thread().expect("servers");
+    let refuse = |server| servers.faults().refuse_clients(server, Some(Refusal::Credentials));
+    let given = Given::new(GOOD);
+    let file = given.dir.path().join("credentials");
+    fs::write(&file, "operator:hunter2").expect("a file");
+    let auth = format!("zookeeper.auth={{ credentials_file = \"{}\" }}", file.display());
+    let run = |connect: &str| {
+        let prefer = format!("zookeeper.prefer={}", servers.addresses()[0]);
+        given.run(&[&format!("zookeeper.connect={connect}"), &prefer, &auth], &["list"])
+    };
+    refuse(0);
+    // There is no election.
+    run(&servers.connect_string()).assert(1, &["/dr"]);
+    run(&format!("{},127.0.0.1:1,127.0.0.1:2", servers.addresses()[0])).assert(69, &["the credentials"]);
+    refuse(1);
+    refuse(2);
+    run(&servers.connect_string()).assert(78, &["zookeeper.auth", "the credentials"]);
 }
 
 #[test]

@@ -44,32 +44,33 @@ pub enum ConnectError {
         /// Every host of the connect string and its last answer.
         hosts: Vec<HostFailure>,
     },
-    /// The server refused the credentials.
+    /// Each server refused the credentials, or a majority did within the connect timeout and no server made a session.
     #[error("ZooKeeper refused the credentials: {reason}")]
     AuthFailed {
-        /// The server's reason.
+        /// The servers and their reasons.
         reason: String,
     },
-    /// The server granted a session timeout that is too short for the driver.
+    /// Each server granted a session timeout that is too short for the driver, or a majority did as above.
     #[error(
         "ZooKeeper granted a session timeout of {granted:?}, and {driver} needs at least {needed:?}: \
          raise session_timeout, or the server's maxSessionTimeout"
     )]
     TimeoutTooShort {
-        /// By the server.
+        /// The longest of them.
         granted: Duration,
         /// By the driver.
         needed: Duration,
         /// The driver.
         driver: DriverKind,
     },
-    /// TLS failed: for the files, the server's certificate, or because the server refused this client's certificate.
+    /// TLS failed: for the files; or with each server, or a majority as above, for the server's certificate or because the
+    /// server refused this client's. A server's certificate that has expired counts as a server that is down.
     #[error("TLS with ZooKeeper failed: {reason}")]
     Tls {
-        /// The file, or the server, and what is wrong.
+        /// The file, or the servers, and what is wrong.
         reason: String,
     },
-    /// The session to be resumed has expired.
+    /// A majority of the servers reports that the session to be resumed has expired.
     #[error("the session to be resumed has expired")]
     Expired,
     /// A setting needs a feature that is not compiled in.

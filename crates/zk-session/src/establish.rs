@@ -2,7 +2,6 @@
 //! A session that has been made is proved to be alive: the ensemble's leader begins to count its timeout when it prepares
 //! the session, which is after the connect request was sent, and the answer comes only once a quorum has agreed.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,9 +11,8 @@ use zk_proto::{Purpose, Ticket};
 
 use crate::backoff::Backoff;
 use crate::close::CloseOutcome;
-use crate::driver::{self, ConnectFailure, ConnectSpec, Connected, DriverEvent};
+use crate::driver::{self, Answers, ConnectFailure, ConnectSpec, Connected, DriverEvent};
 use crate::error::{ConnectError, HostFailure};
-use crate::hosts::Server;
 use crate::incarnation::Incarnation;
 use crate::node::Epoch;
 use crate::shared::Shared;
@@ -22,9 +20,6 @@ use crate::time::{BootTime, Moment, sleep_until, within};
 
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(2));
 const SHORTEST_ATTEMPT: Duration = Duration::from_millis(50);
-
-/// A shorter session timeout leaves no time for a lease after its margin and a heartbeat.
-pub(crate) const SHORTEST: Duration = Duration::from_millis(300);
 
 /// A session that has just been made.
 pub(crate) struct Made {
@@ -66,21 +61,26 @@ async fn persist<T, F: Future<Output = Result<T, ConnectFailure>>>(
 ) -> Result<T, ConnectError> {
     let started = BootTime::now();
     let mut backoff = BACKOFF;
-    let mut said: HashMap<Server, String> = HashMap::new();
+    let mut answers = Answers::default();
+    let driver = shared.settings.driver;
     loop {
         match attempt().await {
             Ok(made) => return Ok(made),
             Err(ConnectFailure::Final(error)) => return Err(error),
-            Err(ConnectFailure::Unavailable(reasons)) => {
-                debug!(?reasons, "no session yet");
-                said.extend(reasons);
+            Err(ConnectFailure::Unavailable(latest)) => {
+                debug!(answers = ?latest, "no session yet");
+                if let Some(error) = latest.unanimous(driver) {
+                    return Err(error);
+                }
+                answers.extend(latest);
             }
         }
         let pause = backoff.next();
         // An attempt with too little time would only replace a better reason by 'no answer in time'.
         if BootTime::now() + pause + SHORTEST_ATTEMPT >= deadline {
             sleep_until(deadline.min(BootTime::now() + pause)).await;
-            return Err(unreachable_hosts(shared, deadline.duration_since(started), &said));
+            let unreachable = || unreachable_hosts(shared, deadline.duration_since(started), &answers);
+            return Err(answers.at_last(driver).unwrap_or_else(unreachable));
         }
         sleep_until(BootTime::now() + pause).await;
     }
@@ -96,14 +96,9 @@ async fn attempt(
     let (resolver, settings) = (Arc::clone(&shared.resolver), Arc::clone(&shared.settings));
     // On the heap: the caller's future would otherwise be as large as this.
     let connecting = Box::pin(driver::connect(ConnectSpec { purpose, resolver, settings, deadline }));
-    let silent = || ConnectFailure::Unavailable(Vec::new());
+    let silent = || ConnectFailure::Unavailable(Answers::default());
     let Connected { driver, events, sent } = within(deadline, connecting).await.ok_or_else(silent)??;
     let granted = driver.ticket().timeout;
-    if granted < SHORTEST {
-        let driver = shared.settings.driver;
-        let too_short = ConnectError::TimeoutTooShort { granted, needed: SHORTEST, driver };
-        return Err(ConnectFailure::Final(too_short));
-    }
     let (contact, alive) = if is_new {
         (sent.boot, sent)
     } else {
@@ -121,10 +116,9 @@ async fn attempt(
     Ok(Made { incarnation, events, alive })
 }
 
-fn unreachable_hosts(shared: &Shared, within: Duration, said: &HashMap<Server, String>) -> ConnectError {
-    let silent = "no answer in time";
+fn unreachable_hosts(shared: &Shared, within: Duration, answers: &Answers) -> ConnectError {
     let hosts = shared.resolver.servers().into_iter().map(|server| HostFailure {
-        reason: said.get(&server).map_or(silent, String::as_str).to_owned(),
+        reason: answers.reason(&server).unwrap_or_else(|| "no answer in time".to_owned()),
         host: server.to_string(),
     });
     ConnectError::Unreachable { within, hosts: hosts.collect() }

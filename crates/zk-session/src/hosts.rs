@@ -18,7 +18,7 @@ pub(crate) struct ConnectString {
 }
 
 /// A server by name, not yet resolved.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Server {
     pub(crate) name: String,
     pub(crate) port: u16,

@@ -42,6 +42,9 @@ use std::time::Duration;
 use crate::node::Epoch;
 use crate::time::{BootTime, Moment};
 
+/// A shorter session timeout leaves no time for a lease after its margin and a heartbeat.
+pub(crate) const SHORTEST: Duration = Duration::from_millis(300);
+
 /// Until when the session of an epoch is known to be alive.
 ///
 /// A lease only ever proves something about the time before [`valid_until`](Self::valid_until): compare it with the clock

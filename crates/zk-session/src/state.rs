@@ -6,7 +6,7 @@
 //!      ^                     |       Contact (a round trip      |
 //!      |                     |       since the connection       |
 //!      +---------------------+---------- is back) --------------+
-//!        Expired, Dead, AuthFailed, or the deadline passed
+//!        Expired, Dead, or the deadline passed
 //!
 //!   Close leads from each of them to Closed, which is final.
 //! ```
@@ -81,8 +81,8 @@ pub enum InactiveReason {
     /// No session has been made yet.
     #[error("not yet connected")]
     NotYetConnected,
-    /// The server has expired it.
-    #[error("the server has expired the session")]
+    /// A majority of the servers reports that it has expired.
+    #[error("the servers have expired the session")]
     Expired,
     /// No request was answered for a session timeout: the servers may have expired it.
     #[error("no answer for a whole session timeout")]
@@ -93,16 +93,16 @@ pub enum InactiveReason {
         /// The reason.
         reason: String,
     },
-    /// The server refused the credentials, of the last session or of the attempt to make a new one.
+    /// The servers refused the credentials for a new session: each of them, or a majority within the connect timeout. A
+    /// single server with another configuration ends no session and no attempt.
     ///
-    /// Credentials that were accepted at first are refused after a change on the servers, or by a misconfigured server.
-    /// Until that is corrected, operations fail at once with [`OpError::AuthFailed`](crate::OpError::AuthFailed), and a new
+    /// Credentials that were accepted at first are refused after a change on the servers. Until that is corrected, operations fail at once with [`OpError::AuthFailed`](crate::OpError::AuthFailed), and a new
     /// session is attempted every five to ten seconds. A process that should rather end can watch for this state and close
     /// the session. Credentials are not read again from their file: new ones need a new
     /// [`SessionBuilder`](crate::SessionBuilder).
-    #[error("the server refused the credentials: {reason}")]
+    #[error("the servers refused the credentials: {reason}")]
     AuthFailed {
-        /// The reason.
+        /// The servers and their reasons.
         reason: String,
     },
 }

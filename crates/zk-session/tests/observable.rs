@@ -111,7 +111,7 @@ async fn changes_of(driver: DriverKind, events: &mut Events) {
         "a server that has expired it, and refuses the credentials",
         &[
             "state=paused epoch=2 reason=the connection was lost: ",
-            "state=inactive reason=the server has expired the session",
+            "state=inactive reason=the servers have expired the session",
             "state=inactive reason=",
         ],
     );

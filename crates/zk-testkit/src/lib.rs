@@ -22,7 +22,7 @@ pub use admin::Mode;
 pub use builder::EnsembleBuilder;
 pub use classpath::Installation;
 pub use curator::curator_jars;
-pub use embedded::{Release, SessionInfo, TestServer, TestServerBuilder, TestServerFaults};
+pub use embedded::{Refusal, Release, SessionInfo, TestServer, TestServerBuilder, TestServerFaults};
 pub use ensemble::Ensemble;
 pub use ensemble_faults::EnsembleFaults;
 pub use error::Error;

@@ -22,8 +22,8 @@ use super::pace::{Check, Pace, WaitsFor};
 use super::pending_watch::{PendingWatch, without_watch};
 use super::watches::{Look, Removal, WatchId, WatchKind, Watches};
 use crate::codec::{
-    ErrorCode, EventKind, Malformed, OpCode, Reply, ReplyHeader, Request, WatchEvent, WatchMode, cut_frame,
-    xid,
+    Aftermath, ErrorCode, EventKind, Malformed, OpCode, Reply, ReplyHeader, Request, WatchEvent, WatchMode,
+    cut_frame, xid,
 };
 
 /// The session's side of the wire.
@@ -75,6 +75,16 @@ struct Pending<T> {
     is_heartbeat: bool,
     /// `None`: no caller waits for it.
     tag: Option<T>,
+}
+
+/// Whether a server that answers so is to be left for another one: it speaks of the session or of itself, not of the
+/// request. An overloaded one is not left, because the others would get its load.
+fn does_not_serve(error: ErrorCode, is_heartbeat: bool) -> bool {
+    match error {
+        ErrorCode::SESSION_EXPIRED | ErrorCode::SESSION_MOVED => true,
+        ErrorCode::OK | ErrorCode::THROTTLED => false,
+        _ => error.refuses_client() || (is_heartbeat && error.aftermath() != Aftermath::Refused),
+    }
 }
 
 /// The requests that wait for a reply.
@@ -462,17 +472,11 @@ impl<T> Connection<T> {
         if let Some((look, wanted)) = armed {
             self.arm(now, look, wanted);
         }
-        match header.error {
-            ErrorCode::SESSION_EXPIRED => {
-                self.lose("the session has expired".to_owned());
-                self.outputs.push_back(Output::Expired);
-            }
-            ErrorCode::SESSION_MOVED => self.lose("another server serves the session".to_owned()),
-            _ if op == OpCode::CLOSE_SESSION => {
-                self.link = None;
-                self.outputs.push_back(Output::Closed);
-            }
-            _ => {}
+        if does_not_serve(header.error, is_heartbeat) {
+            self.lose(format!("the server does not serve the session: {}", header.error));
+        } else if op == OpCode::CLOSE_SESSION {
+            self.link = None;
+            self.outputs.push_back(Output::Closed);
         }
         Ok(())
     }

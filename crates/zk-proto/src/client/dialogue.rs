@@ -82,13 +82,12 @@ pub enum Output<T> {
     },
     /// On the transport that was attached each watch is armed again or has fired.
     Ready,
-    /// The transport is lost: attach the session to another one. The requests under way have ended.
+    /// The transport is lost, or its server does not serve the session, as far as it knows: attach the session to another
+    /// one. The requests under way have ended.
     Lost {
         /// The reason.
         reason: String,
     },
-    /// The server has expired the session. The last output.
-    Expired,
     /// The session is closed, as requested. The last output.
     Closed,
 }

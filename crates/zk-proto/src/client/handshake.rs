@@ -84,6 +84,9 @@ pub enum Refusal {
     /// The server refused the credentials, or could not authenticate itself.
     #[error("{0}")]
     AuthFailed(String),
+    /// The server did not say what it makes of the credentials.
+    #[error("{0}")]
+    Unanswered(String),
     /// The server has no quorum: it would serve reads that are out of date.
     #[error("the server is read-only: it has no quorum")]
     ReadOnly,
@@ -183,7 +186,7 @@ impl Handshake {
             match header.xid {
                 xid::AUTH => self.auth_answered(header.error)?,
                 SASL => self.sasl_answered(header, &frame)?,
-                PROBE if header.error == ErrorCode::SESSION_CLOSED_REQUIRE_SASL => {
+                PROBE if header.error.refuses_client() => {
                     return Err(Refusal::AuthFailed(header.error.to_string()));
                 }
                 PROBE => {
@@ -220,19 +223,12 @@ impl Handshake {
     fn auth_answered(&mut self, error: ErrorCode) -> Result<(), Refusal> {
         let scheme = self.schemes.pop_front();
         let scheme = scheme.ok_or(Malformed("an answer to credentials that were not sent"))?;
-        if error != ErrorCode::OK {
-            return Err(Refusal::AuthFailed(format!(
-                "the server does not accept the credentials for the scheme {scheme:?}: {error}"
-            )));
-        }
-        Ok(())
+        accepted(error, &format!("the credentials for the scheme {scheme:?}"))
     }
 
     fn sasl_answered(&mut self, header: ReplyHeader, frame: &Bytes) -> Result<(), Refusal> {
         let Some(sasl) = &mut self.sasl else { return Err(unasked().into()) };
-        if header.error != ErrorCode::OK {
-            return Err(Refusal::AuthFailed(format!("the server refused the SASL user: {}", header.error)));
-        }
+        accepted(header.error, "the SASL user")?;
         let Reply::Token(token) = Reply::decode(OpCode::SASL, frame)? else { return Err(unasked().into()) };
         if let Some(answer) = sasl.step(&token.unwrap_or_default()).map_err(Refusal::AuthFailed)? {
             Request::Sasl { token: Some(answer.into()) }.encode(SASL, &mut self.outgoing);
@@ -240,6 +236,18 @@ impl Handshake {
             probe(&mut self.outgoing);
         }
         Ok(())
+    }
+}
+
+/// What a server's answer means for these credentials. With a code for anything else, or one that is unknown here, it has
+/// not refused them.
+fn accepted(error: ErrorCode, what: &str) -> Result<(), Refusal> {
+    match error {
+        ErrorCode::OK => Ok(()),
+        _ if error.refuses_client() => {
+            Err(Refusal::AuthFailed(format!("the server does not accept {what}: {error}")))
+        }
+        _ => Err(Refusal::Unanswered(format!("the server could not check {what}: {error}"))),
     }
 }
 

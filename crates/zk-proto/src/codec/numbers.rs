@@ -92,6 +92,14 @@ pub enum Aftermath {
     Unknown,
 }
 
+impl ErrorCode {
+    /// Whether the server refuses this client, whatever it asks for.
+    #[must_use]
+    pub fn refuses_client(self) -> bool {
+        matches!(self, Self::AUTH_FAILED | Self::SESSION_CLOSED_REQUIRE_SASL)
+    }
+}
+
 macro_rules! error_codes {
     ($($name:ident = $number:literal, $aftermath:ident, $text:literal;)*) => {
         #[allow(missing_docs, reason = "the names are ZooKeeper's own")]
@@ -141,14 +149,14 @@ error_codes! {
     SESSION_EXPIRED = -112, Unknown, "session expired";
     INVALID_CALLBACK = -113, Refused, "invalid callback";
     INVALID_ACL = -114, Refused, "invalid access list";
-    AUTH_FAILED = -115, Refused, "authentication failed";
+    AUTH_FAILED = -115, Retry, "authentication failed";
     SESSION_MOVED = -118, Retry, "the session is served by another server";
     NOT_READ_ONLY = -119, Retry, "the server is read-only";
     EPHEMERAL_ON_LOCAL_SESSION = -120, Refused, "a local session can't have ephemerals";
     NO_WATCHER = -121, Refused, "no such watch";
     REQUEST_TIMEOUT = -122, Unknown, "the request timed out on the server";
     RECONFIG_DISABLED = -123, Refused, "reconfiguration is disabled on the servers";
-    SESSION_CLOSED_REQUIRE_SASL = -124, Refused, "the server requires SASL authentication";
+    SESSION_CLOSED_REQUIRE_SASL = -124, Retry, "the server requires SASL authentication";
     QUOTA_EXCEEDED = -125, Refused, "quota exceeded";
     THROTTLED = -127, Retry, "the server is overloaded";
 }

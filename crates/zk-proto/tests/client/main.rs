@@ -395,18 +395,40 @@ fn a_session_is_closed_once_and_nothing_follows() {
 }
 
 #[test]
-fn the_end_of_the_session_and_its_move_are_told() {
-    for (error, expired) in [(ErrorCode::SESSION_EXPIRED, true), (ErrorCode::SESSION_MOVED, false)] {
+fn a_server_that_does_not_serve_the_session_is_left() {
+    const UNKNOWN: ErrorCode = ErrorCode(-999);
+    let always = [
+        ErrorCode::SESSION_EXPIRED,
+        ErrorCode::SESSION_MOVED,
+        ErrorCode::AUTH_FAILED,
+        ErrorCode::SESSION_CLOSED_REQUIRE_SASL,
+    ];
+    // An operation may have its own reasons; to a heartbeat such an answer is none.
+    let heartbeat = [ErrorCode::SYSTEM_ERROR, ErrorCode::NOT_READ_ONLY, ErrorCode::REQUEST_TIMEOUT, UNKNOWN];
+    let never = [ErrorCode::NO_NODE, ErrorCode::NO_AUTH, ErrorCode::THROTTLED];
+    for (error, is_heartbeat, left) in always
+        .iter()
+        .flat_map(|error| [(*error, false, true), (*error, true, true)])
+        .chain(heartbeat.iter().flat_map(|error| [(*error, false, false), (*error, true, true)]))
+        .chain(never.iter().flat_map(|error| [(*error, false, false), (*error, true, false)]))
+    {
         let mut connection = connection();
-        ask(&mut connection, ms(1), &get("/a", false), None, 1);
+        let request = get("/a", false);
+        connection.handle(
+            ms(1),
+            Input::Request { request: &request, watch: None, heartbeat: is_heartbeat, tag: 1 },
+        );
         ask(&mut connection, ms(1), &get("/a", false), None, 2);
         let number = written(&mut connection, ms(1))[0].0;
         answer(&mut connection, ms(2), number, error, &Reply::Empty);
         let told = outputs(&mut connection);
         assert_eq!(told[0], Output::Ended { tag: 1, outcome: Outcome::Answered(Err(error)) });
-        assert!(matches!(told[1], Output::Ended { tag: 2, outcome: Outcome::PerhapsApplied(_) }), "{told:?}");
-        assert!(matches!(told[2], Output::Lost { .. }), "{told:?}");
-        assert_eq!(told.get(3) == Some(&Output::Expired), expired, "{told:?}");
+        assert_eq!(
+            matches!(told.last(), Some(Output::Lost { .. })),
+            left,
+            "{error}, {is_heartbeat}: {told:?}"
+        );
+        assert_eq!(connection.is_attached(), !left, "{error}, {is_heartbeat}");
     }
 }
 
@@ -469,6 +491,11 @@ fn a_handshake_is_refused_for_what_it_is() {
     Reply::Empty.encode(ReplyHeader { xid: xid::AUTH, zxid: 0, error: ErrorCode::AUTH_FAILED }, &mut refused);
     let Refusal::AuthFailed(reason) = said(&new, refused) else { panic!() };
     assert!(reason.contains("digest") && !reason.contains("secret"), "{reason}");
+    for error in [ErrorCode::SYSTEM_ERROR, ErrorCode(-999)] {
+        let mut unanswered = response(0x77, 8000, false);
+        Reply::Empty.encode(ReplyHeader { xid: xid::AUTH, zxid: 0, error }, &mut unanswered);
+        assert!(matches!(said(&new, unanswered), Refusal::Unanswered(_)), "{error}");
+    }
     let mut refused = response(0x77, 8000, false);
     let error = ErrorCode::SESSION_CLOSED_REQUIRE_SASL;
     Reply::Empty.encode(ReplyHeader { xid: i32::MAX, zxid: 0, error }, &mut refused);

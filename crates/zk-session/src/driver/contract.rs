@@ -6,10 +6,10 @@ pub(crate) use futures_util::future::BoxFuture;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use zk_proto::{ErrorCode, Purpose, Reply, Request, Ticket, WatchId, WatchKind};
 
+use super::answers::Answers;
 use crate::close::CloseOutcome;
 use crate::config::Settings;
 use crate::error::ConnectError;
-use crate::hosts::Server;
 use crate::resolve::Resolver;
 use crate::state::InactiveReason;
 use crate::time::{BootTime, Moment, within};
@@ -55,9 +55,9 @@ pub(crate) struct Connected {
 /// Why no session was made.
 #[derive(Debug)]
 pub(crate) enum ConnectFailure {
-    /// Another attempt may succeed. The answer of each server.
-    Unavailable(Vec<(Server, String)>),
-    /// Another attempt would fail in the same way.
+    /// Another attempt may succeed, unless all servers agree.
+    Unavailable(Answers),
+    /// Another attempt would fail in the same way, whatever the servers answer, or because a quorum has answered.
     Final(ConnectError),
 }
 
@@ -109,8 +109,8 @@ pub(crate) enum DriverEvent {
     Resumed,
     /// A watch fired. Unless it is a lasting one, it is no longer armed.
     Watch { watch: WatchId, kind: WatchKind, path: String },
-    /// The server reports that the session has ended, or that it no longer accepts the credentials, or the driver has
-    /// failed, whatever the state of the session. The last event.
+    /// A quorum reports that the session has ended, or the driver has failed, whatever the state of the session. The last
+    /// event.
     Ended(InactiveReason),
 }
 

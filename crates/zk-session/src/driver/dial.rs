@@ -6,13 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
+#[cfg(feature = "tls")]
+use rustls::CertificateError;
 use tokio::net::TcpStream;
 use zk_proto::{Credentials, Handshake, Purpose, Ticket};
 
 use super::ConnectSpec;
 use super::transport::{self, ReadEnd, WriteEnd};
 use crate::config::Settings;
-use crate::error::ConnectError;
+use crate::error::{ConnectError, NoLease};
 use crate::hosts::Host;
 use crate::time::{BootTime, Moment, within};
 
@@ -26,23 +28,59 @@ pub(super) struct Patience {
 
 /// Why a server did not become the session's server.
 #[derive(Clone, Debug)]
-pub(super) enum Refusal {
+pub(crate) enum Refusal {
     /// Another server may, or this one later.
     Unavailable(String),
-    /// The session is over.
+    /// The session is over, as far as this server knows.
     Expired,
     /// The server refused the credentials.
     AuthFailed(String),
     /// This side and the server do not accept each other's certificates.
     #[cfg_attr(not(feature = "tls"), allow(dead_code, reason = "needed with TLS"))]
     Tls(String),
+    /// The server granted a timeout that leaves no time for a lease.
+    TooShort(Duration),
+    /// The server ends a session with its connection.
+    Keeper,
+}
+
+impl Refusal {
+    /// Whether it is about the session or its configuration: another attempt at this server would end in the same way.
+    pub(super) fn is_verdict(&self) -> bool {
+        !matches!(self, Self::Unavailable(_))
+    }
+
+    pub(super) fn reason(&self) -> String {
+        match self {
+            Self::Unavailable(reason) | Self::AuthFailed(reason) | Self::Tls(reason) => reason.clone(),
+            Self::Expired => "it does not have this session".to_owned(),
+            Self::TooShort(granted) => {
+                format!("it granted a session timeout of {granted:?}, which is too short")
+            }
+            Self::Keeper => NoLease.to_string(),
+        }
+    }
 }
 
 impl From<io::Error> for Refusal {
     fn from(error: io::Error) -> Self {
         #[cfg(feature = "tls")]
-        if error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>()) {
-            return Self::Tls(error.to_string());
+        if let Some(wrong) = error.get_ref().and_then(|inner| inner.downcast_ref()) {
+            // A certificate that is out of date is renewed on its server; the configuration here is in order.
+            let is_stale = matches!(
+                wrong,
+                rustls::Error::InvalidCertificate(
+                    CertificateError::Expired
+                        | CertificateError::ExpiredContext { .. }
+                        | CertificateError::NotValidYet
+                        | CertificateError::NotValidYetContext { .. }
+                )
+            );
+            return if is_stale {
+                Self::Unavailable(error.to_string())
+            } else {
+                Self::Tls(error.to_string())
+            };
         }
         Self::Unavailable(error.to_string())
     }

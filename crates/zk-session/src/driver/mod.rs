@@ -20,6 +20,7 @@ use crate::driver_kind::DriverKind;
 #[cfg(not(feature = "zookeeper-async"))]
 use crate::error::ConnectError;
 
+mod answers;
 mod contract;
 mod dial;
 #[cfg(test)]
@@ -35,6 +36,7 @@ mod wire;
 #[cfg(feature = "zookeeper-async")]
 mod zookeeper_async;
 
+pub(crate) use answers::Answers;
 #[cfg(any(feature = "sasl", feature = "zookeeper-async"))]
 pub(crate) use contract::unguessable;
 pub(crate) use contract::{

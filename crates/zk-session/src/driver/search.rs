@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::BoxFuture;
-use super::dial::{Attached, Refusal};
-use super::seek::{Seeker, Tickets};
+use super::dial::Attached;
+use super::seek::{Expired, Seeker, Tickets};
 use crate::time::{BootTime, within};
 
 /// The search for a better server, beside the present connection, and after its loss.
@@ -21,7 +21,7 @@ pub(super) struct Search {
     home: Home,
 }
 
-pub(super) type Found = Result<Option<Attached>, Refusal>;
+pub(super) type Found = Result<Option<Attached>, Expired>;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Why {
@@ -149,7 +149,7 @@ impl Search {
     }
 
     /// Finds a server after the loss of the connection.
-    pub(super) fn after_loss(&mut self, lost: SocketAddr) -> BoxFuture<'static, Result<Attached, Refusal>> {
+    pub(super) fn after_loss(&mut self, lost: SocketAddr) -> BoxFuture<'static, Result<Attached, Expired>> {
         // A server that has been asked may have the session; that may be why the connection was lost.
         let asked = self.under_way.take().filter(|_| self.has_asked());
         // Whichever server is next, there may be a better one.
@@ -164,8 +164,8 @@ impl Search {
                     Some(Ok(Some(found))) if found.ticket.last_zxid >= (tickets.now)().last_zxid => {
                         return Ok(found);
                     }
-                    Some(Err(Refusal::Expired)) => return Err(Refusal::Expired),
-                    Some(Ok(_) | Err(_)) | None => {}
+                    Some(Err(Expired)) => return Err(Expired),
+                    Some(Ok(_)) | None => {}
                 }
             }
             seeker.seek(lost, tickets).await

@@ -7,18 +7,20 @@
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 use zk_proto::{Purpose, Ticket};
 
+use super::answers::Answers;
 use super::dial::{Attached, Dialer, Patience, Refusal};
 use crate::backoff::Backoff;
 use crate::hosts::Host;
-use crate::hosts::Server;
+use crate::lease::SHORTEST;
+use crate::lock::lock;
 use crate::resolve::Resolver;
 use crate::time::{BootTime, sleep_until};
 
@@ -77,16 +79,15 @@ enum Counts {
     Last { patience: Duration },
 }
 
-/// The host that accepts the session, or the first refusal that applies to all of them; `Ok(None)` when all have been
-/// tried. Hosts are begun in this order, the next one after a head start or as soon as one has failed, until one has
-/// answered. `note` gets the answers of the others.
+/// The host that accepts the session; `None` when all have been tried, or a quorum has decided. Hosts are begun in this order,
+/// the next one after a head start or as soon as one has failed, until one has answered. `answers` gets the refusals.
 async fn race<T, F>(
     hosts: &[Host],
     head_start: Duration,
     counts: Counts,
     attempt: impl Fn(Host) -> F,
-    mut note: impl FnMut(&Host, &Refusal),
-) -> Result<Option<T>, Refusal>
+    answers: &mut Answers,
+) -> Option<T>
 where
     F: Future<Output = Result<T, Refusal>>,
 {
@@ -112,26 +113,28 @@ where
             if let Some((number, _)) = &best
                 && open.range(number..).next().is_none()
             {
-                return Ok(best.map(|(_, found)| found));
+                return best.map(|(_, found)| found);
             }
             tokio::select! {
                 biased;
                 ended = running.next() => match ended {
-                    None => return Ok(best.map(|(_, found)| found)),
+                    None => return best.map(|(_, found)| found),
                     Some((number, host, ended)) => {
                         open.remove(&number);
                         match ended {
-                            Ok(found) if matches!(counts, Counts::First) => return Ok(Some(found)),
+                            Ok(found) if matches!(counts, Counts::First) => return Some(found),
                             Ok(found) => {
                                 if best.as_ref().is_none_or(|(before, _)| *before < number) {
                                     best = Some((number, found));
                                 }
                                 break;
                             }
-                            Err(over @ (Refusal::Expired | Refusal::AuthFailed(_))) => return Err(over),
                             Err(refusal) => {
-                                debug!(server = %host.address, ?refusal, "this server made no session");
-                                note(host, &refusal);
+                                log(host, &refusal);
+                                answers.note(host, refusal);
+                                if best.is_none() && answers.are_decisive() {
+                                    return None;
+                                }
                                 if best.is_none() && waiting.len() > 0 {
                                     break;
                                 }
@@ -141,7 +144,7 @@ where
                 },
                 () = sleep_until(next), if best.is_some() || waiting.len() > 0 => {
                     if best.is_some() {
-                        return Ok(best.map(|(_, found)| found));
+                        return best.map(|(_, found)| found);
                     }
                     break;
                 }
@@ -149,6 +152,21 @@ where
         }
     }
 }
+
+/// A server with another configuration is for an operator to correct, though the session is made with another one.
+fn log(host: &Host, refusal: &Refusal) {
+    let (server, reason) = (host.address, refusal.reason());
+    match refusal {
+        Refusal::Unavailable(_) | Refusal::Expired => debug!(%server, reason, "this server made no session"),
+        _ => {
+            warn!(%server, reason, "this server refuses this client: compare its configuration with that of the others")
+        }
+    }
+}
+
+/// A quorum reports that the session is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Expired;
 
 /// The purpose of the attempts.
 #[derive(Clone)]
@@ -168,19 +186,16 @@ pub(super) struct Seeker {
 }
 
 impl Seeker {
-    /// One round over all servers, for a new session or one of another process. The answers are in `said`, the last one
-    /// last, also if the future is dropped.
+    /// One round over all servers, for a new session or one of another process. Their answers are in `answers`, also if the
+    /// future is dropped.
     pub(super) async fn first(
         &self,
         purpose: &Purpose,
         deadline: BootTime,
-        said: &mut Vec<(Server, Refusal)>,
-    ) -> Result<Option<Attached>, Refusal> {
+        answers: &mut Answers,
+    ) -> Result<Option<Attached>, Expired> {
         let (hosts, nameless) = self.resolver.hosts(deadline.duration_since(BootTime::now())).await;
-        said.extend(nameless.into_iter().map(|(server, reason)| (server, Refusal::Unavailable(reason))));
-        // Of those that are still under way at the deadline; a server's own answer comes after this.
-        let silent = || Refusal::Unavailable("no session in time".to_owned());
-        said.extend(hosts.iter().map(|host| (host.server.clone(), silent())));
+        *answers = Answers::awaited(&hosts, nameless);
         let timeout = match purpose {
             Purpose::New(timeout) => *timeout,
             Purpose::Resume(ticket) => ticket.timeout,
@@ -190,30 +205,51 @@ impl Seeker {
         let patience = Patience { connect: share.min(Duration::from_secs(2)), handshake: share };
         // Each session that a server makes too late stays for its timeout.
         let head_start = head_start(timeout) * 2;
-        let attempt = |host: Host| async move {
-            let attached = self.dialer.attach(&host, || purpose.clone(), patience).await;
-            attached.map_err(|refusal| match (refusal, purpose) {
-                // This server's answer about a new session does not apply to the others.
-                (Refusal::Expired, Purpose::New(_)) => {
-                    Refusal::Unavailable("it granted no session".to_owned())
+        let with_keeper = Mutex::new(None);
+        let attempt = |host: Host| {
+            let with_keeper = &with_keeper;
+            async move {
+                let attached = self.dialer.attach(&host, || purpose.clone(), patience).await;
+                match (attached, purpose) {
+                    (Ok(attached), Purpose::New(_)) if attached.ticket.timeout < SHORTEST => {
+                        Err(Refusal::TooShort(attached.ticket.timeout))
+                    }
+                    (Ok(attached), Purpose::New(_)) if !attached.ticket.outlives_its_connection() => {
+                        *lock(with_keeper) = Some(attached);
+                        Err(Refusal::Keeper)
+                    }
+                    // This server's answer about a new session does not apply to the others.
+                    (Err(Refusal::Expired), Purpose::New(_)) => {
+                        Err(Refusal::Unavailable("it granted no session".to_owned()))
+                    }
+                    (Ok(attached), Purpose::Resume(ticket)) => {
+                        judge_grant(host.address, ticket.timeout, attached.ticket.timeout)
+                            .map_err(Refusal::Unavailable)?;
+                        Ok(attached)
+                    }
+                    (attached, _) => attached,
                 }
-                (refusal, _) => refusal,
-            })
+            }
         };
         let counts = match purpose {
             Purpose::New(_) => Counts::First,
             Purpose::Resume(_) => Counts::Last { patience: head_start * 2 },
         };
-        let note = |host: &Host, refusal: &Refusal| said.push((host.server.clone(), refusal.clone()));
-        race(&hosts, head_start, counts, attempt, note).await
+        let found = race(&hosts, head_start, counts, attempt, answers).await;
+        match found {
+            None if answers.is_expired() => Err(Expired),
+            None if answers.is_keeper() => Ok(lock(&with_keeper).take()),
+            found => Ok(found),
+        }
     }
 
-    /// Tries the servers until one accepts the session or reports that it is over. Names are resolved again in each round;
+    /// Tries the servers until one accepts the session or a quorum reports that it is over. A server that refuses it for
+    /// another reason may be the only one that does: the session ends by its clock. Names are resolved again in each round;
     /// while that takes long, the last addresses are tried.
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub(super) async fn seek(self, lost: SocketAddr, tickets: Tickets) -> Result<Attached, Refusal> {
+    pub(super) async fn seek(self, lost: SocketAddr, tickets: Tickets) -> Result<Attached, Expired> {
         let timeout = tickets.timeout;
         let mut backoff = self.haste.backoff();
         let mut pause = self.haste.stagger(timeout).mul_f64(fastrand::f64());
@@ -234,7 +270,7 @@ impl Seeker {
         self,
         present: SocketAddr,
         tickets: Tickets,
-    ) -> Result<Option<Attached>, Refusal> {
+    ) -> Result<Option<Attached>, Expired> {
         self.stagger(tickets.timeout).await;
         self.round(present, &tickets, false).await
     }
@@ -248,17 +284,18 @@ impl Seeker {
         self,
         present: SocketAddr,
         tickets: Tickets,
-    ) -> Result<Option<Attached>, Refusal> {
+    ) -> Result<Option<Attached>, Expired> {
         let (mut leaving, mut returning) = (LEAVING, RETURNING);
         loop {
-            let (hosts, _) = self.resolver.hosts(tickets.timeout / 4).await;
+            let (hosts, nameless) = self.resolver.hosts(tickets.timeout / 4).await;
+            let answers = Answers::awaited(&hosts, nameless);
             let is_listed = hosts.iter().any(|host| host.address == present);
             let better = self.resolver.preference().better_than(present, hosts);
             if better.is_empty() {
                 return Ok(None);
             }
             self.stagger(tickets.timeout).await;
-            if let Some(found) = self.race(&better, &tickets).await? {
+            if let Some(found) = self.race(&better, &tickets, answers).await? {
                 return Ok(Some(found));
             }
             let backoff = if is_listed { &mut returning } else { &mut leaving };
@@ -276,16 +313,22 @@ impl Seeker {
         last: SocketAddr,
         tickets: &Tickets,
         with_last: bool,
-    ) -> Result<Option<Attached>, Refusal> {
+    ) -> Result<Option<Attached>, Expired> {
         let timeout = tickets.timeout;
-        let (mut hosts, _) = self.resolver.hosts(timeout / 50).await;
+        let (mut hosts, nameless) = self.resolver.hosts(timeout / 50).await;
+        let answers = Answers::awaited(&hosts, nameless);
         // The sort is stable: the others stay in their order.
         hosts.sort_by_key(|host| host.address == last);
         hosts.retain(|host| with_last || host.address != last);
-        self.race(&hosts, tickets).await
+        self.race(&hosts, tickets, answers).await
     }
 
-    async fn race(&self, hosts: &[Host], tickets: &Tickets) -> Result<Option<Attached>, Refusal> {
+    async fn race(
+        &self,
+        hosts: &[Host],
+        tickets: &Tickets,
+        mut answers: Answers,
+    ) -> Result<Option<Attached>, Expired> {
         let timeout = tickets.timeout;
         let attempt = |host: Host| {
             let patience = patience(timeout);
@@ -295,7 +338,11 @@ impl Seeker {
             async move { self.dialer.attach(&host, purpose, patience).await }
         };
         let head_start = head_start(timeout);
-        race(hosts, head_start, Counts::Last { patience: head_start * 2 }, attempt, |_, _| {}).await
+        let counts = Counts::Last { patience: head_start * 2 };
+        match race(hosts, head_start, counts, attempt, &mut answers).await {
+            None if answers.is_expired() => Err(Expired),
+            found => Ok(found),
+        }
     }
 }
 
@@ -318,10 +365,10 @@ pub(super) fn judge_grant(server: SocketAddr, before: Duration, now: Duration) -
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
+    use crate::hosts::Server;
 
     fn host(port: u16) -> Host {
         let server = Server { name: "127.0.0.1".to_owned(), port };
@@ -344,11 +391,11 @@ mod tests {
                 }
             }
         };
-        let mut said = Vec::new();
-        let found = race(&hosts, SOON, Counts::First, attempt, |host, _| said.push(host.address.port()))
-            .await
-            .unwrap();
-        assert_eq!((found, &begun.lock().unwrap()[..], &said[..]), (Some(3), &[1, 2, 3][..], &[2][..]));
+        let mut answers = Answers::awaited(&hosts, Vec::new());
+        let found = race(&hosts, SOON, Counts::First, attempt, &mut answers).await;
+        assert_eq!((found, &begun.lock().unwrap()[..]), (Some(3), &[1, 2, 3][..]));
+        let said = hosts.map(|host| answers.reason(&host.server).unwrap());
+        assert_eq!(said, ["no session in time", "closed", "no session in time"]);
     }
 
     #[tokio::test]
@@ -369,28 +416,52 @@ mod tests {
             }
         };
         let counts = Counts::Last { patience: Duration::from_secs(10) };
-        assert!(matches!(race(&hosts, SOON, counts, slow(3, 4), |_, _| {}).await, Ok(Some(3))));
+        let answers = &mut Answers::default();
+        assert_eq!(race(&hosts, SOON, counts, slow(3, 4), answers).await, Some(3));
         // One that never answers is not waited for any longer than that, nor is another server asked.
         begun.store(0, Ordering::Relaxed);
         let counts = Counts::Last { patience: SOON };
         let long = Duration::from_millis(500);
-        assert!(matches!(race(&hosts, long, counts, slow(2, 2), |_, _| {}).await, Ok(Some(1))));
+        assert_eq!(race(&hosts, long, counts, slow(2, 2), answers).await, Some(1));
         assert_eq!(begun.load(Ordering::Relaxed), 2);
     }
 
-    #[tokio::test]
-    async fn a_word_on_the_session_ends_the_race_and_so_does_the_last_refusal() {
-        let hosts = [1, 2].map(host);
-        let over = |host: Host| async move {
-            match host.address.port() {
-                1 => Err::<(), _>(Refusal::Unavailable("closed".to_owned())),
-                _ => Err(Refusal::Expired),
-            }
+    /// Which hosts of five were asked, where the first ones of them answer so, and whether the last one was found.
+    async fn asked(said: &[Refusal]) -> (Vec<u16>, Option<u16>) {
+        let hosts = [1, 2, 3, 4, 5].map(host);
+        let begun = Mutex::new(Vec::new());
+        let attempt = |host: Host| {
+            let port = host.address.port();
+            begun.lock().unwrap().push(port);
+            let said = said.get(usize::from(port) - 1).cloned();
+            async move { said.map_or(Ok(port), Err) }
         };
-        assert!(matches!(race(&hosts, SOON, Counts::First, over, |_, _| {}).await, Err(Refusal::Expired)));
-        let closed = |_| async { Err::<(), _>(Refusal::Unavailable("closed".to_owned())) };
-        assert!(matches!(race(&hosts, SOON, Counts::First, closed, |_, _| {}).await, Ok(None)));
-        assert!(matches!(race(&[], SOON, Counts::First, closed, |_, _| {}).await, Ok(None)));
+        let mut answers = Answers::awaited(&hosts, Vec::new());
+        let found = race(&hosts, SOON, Counts::First, attempt, &mut answers).await;
+        (begun.into_inner().unwrap(), found)
+    }
+
+    #[tokio::test]
+    async fn no_server_speaks_for_the_others_and_a_majority_does() {
+        let refusals = [
+            Refusal::Unavailable("closed".to_owned()),
+            Refusal::Expired,
+            Refusal::AuthFailed("no".to_owned()),
+            Refusal::Tls("no".to_owned()),
+            Refusal::TooShort(SOON),
+            Refusal::Keeper,
+        ];
+        for refusal in refusals {
+            for refused in 1..=5 {
+                let is_decided = matches!(refusal, Refusal::Expired | Refusal::Keeper) && refused >= 3;
+                let last = if is_decided { 3 } else { (refused + 1).min(5) };
+                let found = (!is_decided && refused < 5).then_some(last);
+                let said = vec![refusal.clone(); usize::from(refused)];
+                assert_eq!(asked(&said).await, ((1..=last).collect(), found), "{refused} of {refusal:?}");
+            }
+        }
+        let attempt = |_| async { Err::<(), _>(Refusal::Expired) };
+        assert_eq!(race(&[], SOON, Counts::First, attempt, &mut Answers::default()).await, None);
     }
 
     #[test]

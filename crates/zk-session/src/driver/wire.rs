@@ -24,16 +24,15 @@ use zk_proto::{
     Aftermath, Connection, Input, Limits, NotSent, Outcome, Output, Purpose, Reply, Request, Ticket, WatchId,
 };
 
-use super::dial::{Attached, Dialer, Link, Refusal};
+use super::dial::{Attached, Dialer, Link};
 use super::search::Search;
-use super::seek::{Haste, Seeker, Tickets, judge_grant};
+use super::seek::{Expired, Haste, Seeker, Tickets, judge_grant};
 use super::{
-    Along, Answer, BoxFuture, ConnectFailure, ConnectSpec, Driver, DriverError, DriverEvent, DriverResult,
-    Place,
+    Along, Answer, Answers, BoxFuture, ConnectFailure, ConnectSpec, Driver, DriverError, DriverEvent,
+    DriverResult, Place,
 };
 use crate::close::CloseOutcome;
 use crate::error::ConnectError;
-use crate::hosts::Server;
 use crate::lock::lock;
 use crate::state::InactiveReason;
 use crate::time::{BootTime, Moment, sleep_until, within};
@@ -45,25 +44,13 @@ pub(super) async fn connect(
     let dialer = Dialer::new(&spec).await.map_err(ConnectFailure::Final)?;
     let haste = Haste { suspect_after: spec.settings.suspect_after };
     let seeker = Seeker { resolver: Arc::clone(&spec.resolver), dialer, haste };
-    let mut said = Vec::new();
-    let making = seeker.first(&spec.purpose, spec.deadline, &mut said);
+    let mut answers = Answers::default();
+    let making = seeker.first(&spec.purpose, spec.deadline, &mut answers);
     let attached = match within(spec.deadline, Box::pin(making)).await {
         Some(Ok(Some(attached))) => attached,
-        Some(Err(Refusal::AuthFailed(reason))) => {
-            return Err(ConnectFailure::Final(ConnectError::AuthFailed { reason }));
-        }
-        Some(Err(Refusal::Expired)) if matches!(spec.purpose, Purpose::Resume(_)) => {
-            return Err(ConnectFailure::Final(ConnectError::Expired));
-        }
-        Some(Ok(None) | Err(_)) | None => return Err(failure(said)),
+        Some(Err(Expired)) => return Err(ConnectFailure::Final(ConnectError::Expired)),
+        Some(Ok(None)) | None => return Err(ConnectFailure::Unavailable(answers)),
     };
-    let address = attached.link.address;
-    if let Purpose::Resume(ticket) = &spec.purpose
-        && let Err(reason) = judge_grant(address, ticket.timeout, attached.ticket.timeout)
-    {
-        let server = Server { name: address.ip().to_string(), port: address.port() };
-        return Err(ConnectFailure::Unavailable(vec![(server, reason)]));
-    }
     let (events, receiver) = mpsc::unbounded_channel();
     let sent = attached.sent;
     let suspect_after = spec.settings.suspect_after;
@@ -87,23 +74,6 @@ pub(super) async fn connect(
     let kept = Arc::clone(&core).keep(seeker, attached).in_current_span();
     let task = tokio::spawn(kept).abort_handle();
     Ok((Wire { core, task }, receiver, sent))
-}
-
-fn failure(said: Vec<(Server, Refusal)>) -> ConnectFailure {
-    let (mut tls, mut others) = (Vec::new(), Vec::new());
-    for (server, refusal) in said {
-        match refusal {
-            Refusal::Tls(reason) => tls.push(format!("{server}: {reason}")),
-            Refusal::Unavailable(reason) | Refusal::AuthFailed(reason) => others.push((server, reason)),
-            Refusal::Expired => {}
-        }
-    }
-    // Another attempt would fail in the same way.
-    if tls.is_empty() {
-        ConnectFailure::Unavailable(others)
-    } else {
-        ConnectFailure::Final(ConnectError::Tls { reason: tls.join("; ") })
-    }
 }
 
 fn now() -> Duration {
@@ -280,7 +250,6 @@ impl State {
                         self.say(DriverEvent::Suspended { reason });
                     }
                 }
-                Output::Expired => self.end(InactiveReason::Expired),
                 Output::Closed => self.shut(),
             }
         }
@@ -393,13 +362,9 @@ impl Core {
                     }
                     Err(last) => last,
                 },
-                Some(Err(Refusal::Expired)) => InactiveReason::Expired,
-                Some(Err(Refusal::AuthFailed(reason))) => InactiveReason::AuthFailed { reason },
-                Some(Err(Refusal::Unavailable(reason) | Refusal::Tls(reason))) => {
-                    InactiveReason::DriverFailed { reason }
-                }
+                Some(Err(Expired)) => InactiveReason::Expired,
                 None => {
-                    let reason = format!("no server has answered for {patience:?}");
+                    let reason = format!("no server has accepted the session for {patience:?}");
                     InactiveReason::DriverFailed { reason }
                 }
             };
@@ -468,8 +433,8 @@ impl Core {
                 found = search.found() => {
                     let found = match found {
                         Ok(Some(attached)) => self.judge(&attached).map(|()| Some(attached)),
-                        Err(Refusal::Expired) => Err(InactiveReason::Expired),
-                        Ok(None) | Err(_) => Ok(None),
+                        Err(Expired) => Err(InactiveReason::Expired),
+                        Ok(None) => Ok(None),
                     };
                     match found {
                         Ok(None) => {}

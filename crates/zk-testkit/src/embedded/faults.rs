@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::cluster::Refusal;
 use super::server::TestServer;
 use crate::proxy::FaultKind;
 use crate::{Error, Loss, Which};
@@ -117,6 +118,12 @@ impl TestServerFaults<'_> {
     /// again.
     pub fn rejoin(self, server: usize) {
         self.server.at(server, |cluster| cluster.rejoin(server));
+    }
+
+    /// Has a server refuse its clients from now on, as one with another configuration does; `None` ends it. What it has
+    /// accepted before stays.
+    pub fn refuse_clients(self, server: usize, refusal: Option<Refusal>) {
+        self.server.at(server, |cluster| cluster.refuse_clients(server, refusal));
     }
 
     /// Holds back commits from a follower; `false` lets them through again. The follower's view does not change

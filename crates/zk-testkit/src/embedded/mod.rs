@@ -12,6 +12,6 @@ mod shell;
 mod tree;
 
 pub use builder::TestServerBuilder;
-pub use cluster::{Release, SessionInfo};
+pub use cluster::{Refusal, Release, SessionInfo};
 pub use faults::TestServerFaults;
 pub use server::TestServer;

@@ -49,7 +49,7 @@ use self::gate::{Gate, Local};
 use self::home::Home;
 use self::relay::{Job, Relay, Work};
 use super::wire::{self, Wire};
-use super::{Along, Answer, BoxFuture, ConnectFailure, ConnectSpec, Connected, Driver};
+use super::{Along, Answer, Answers, BoxFuture, ConnectFailure, ConnectSpec, Connected, Driver};
 use crate::close::CloseOutcome;
 use crate::time::{BootTime, Moment};
 
@@ -72,8 +72,9 @@ pub(super) async fn connect(spec: ConnectSpec) -> Result<Connected, ConnectFailu
     let resolver = Arc::clone(&spec.resolver);
     let (wire, events, sent) = wire::connect(spec).await?;
     let driver = assemble(wire, start_client).await.map_err(|reason| {
-        let servers = resolver.servers().into_iter();
-        ConnectFailure::Unavailable(servers.map(|server| (server, reason.clone())).collect())
+        let mut answers = Answers::default();
+        resolver.servers().into_iter().for_each(|server| answers.failed(server, reason.clone()));
+        ConnectFailure::Unavailable(answers)
     })?;
     Ok(Connected { driver: Arc::new(driver), events, sent })
 }

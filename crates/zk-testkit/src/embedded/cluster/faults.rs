@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::Cluster;
 use super::connection::{Ending, Output, Stage};
+use super::{Cluster, Refusal};
 
 impl Cluster {
     /// Holds back all bytes between the client of that session, or all clients, and the servers.
@@ -35,6 +35,11 @@ impl Cluster {
     /// Holds back commits from a follower.
     pub(crate) fn hold_commits(&mut self, server: usize, on: bool) {
         self.replicas[server].link.held = on && server != self.leader;
+    }
+
+    /// Refuses clients at one server.
+    pub(crate) fn refuse_clients(&mut self, server: usize, refusal: Option<Refusal>) {
+        self.replicas[server].refuses = refusal;
     }
 
     /// As if its process was killed.

@@ -2,13 +2,13 @@
 
 use bytes::{Bytes, BytesMut};
 use zk_proto::{
-    ConnectRequest, ConnectResponse, ErrorCode, Id, OpCode, Reply, ReplyHeader, Request, RequestHeader,
-    cut_frame,
+    ConnectRequest, ConnectResponse, ErrorCode, Id, OpCode, PASSWORD_LEN, Reply, ReplyHeader, Request,
+    RequestHeader, cut_frame,
 };
 
 use super::connection::{Ending, Output, Queued, Stage};
 use super::replica::{Ask, Forward, Origin};
-use super::{Cluster, millis, sessions};
+use super::{Cluster, Refusal, millis, sessions};
 use crate::embedded::tree::{self, Owner};
 
 /// How much may wait for a connection that does not read now.
@@ -70,9 +70,19 @@ impl Cluster {
                 let body = frame.slice(RequestHeader::LEN..);
                 match header.op {
                     OpCode::AUTH => self.authenticate(connection, header.xid, &body),
-                    OpCode::SASL => self.refuse_identity(connection, header.xid),
+                    OpCode::SASL => self.refuse(connection, header.xid, ErrorCode::AUTH_FAILED, true),
                     _ => {
                         let at = held.at;
+                        match self.replicas[at].refuses {
+                            Some(Refusal::RequiresSasl) => {
+                                let error = ErrorCode::SESSION_CLOSED_REQUIRE_SASL;
+                                return self.refuse(connection, header.xid, error, true);
+                            }
+                            Some(Refusal::Error(code)) if header.op != OpCode::PING => {
+                                return self.refuse(connection, header.xid, ErrorCode(code), false);
+                            }
+                            _ => {}
+                        }
                         let queued = Queued { header, body, who: held.who() };
                         if self.touch(at, session, timeout_ms) {
                             self.enqueue(connection, queued);
@@ -119,7 +129,9 @@ impl Cluster {
         let (min, max) = self.settings.session_timeouts();
         let timeout_ms = u64::try_from(request.timeout_ms).unwrap_or(0).clamp(millis(min), millis(max));
         let with_read_only = request.read_only.is_some();
-        let is_new = request.session_id == 0;
+        let refuses = self.replicas[at].refuses;
+        let is_new =
+            request.session_id == 0 || matches!(refuses, Some(Refusal::AnotherSession | Refusal::Keeper));
         let session = if is_new { self.new_session_id(at) } else { request.session_id };
         if let Some(held) = self.connections.get_mut(&connection) {
             held.stage = Stage::Joining { session, timeout_ms, with_read_only };
@@ -129,7 +141,8 @@ impl Cluster {
                 self.end(old, Ending::Orderly);
             }
         }
-        if !is_new && request.password != sessions::password(session, self.start.secret) {
+        let has_ended = !is_new && refuses == Some(Refusal::Expired);
+        if has_ended || !is_new && request.password != sessions::password(session, self.start.secret) {
             self.joined(connection, false);
         } else if let Some(local) = &mut self.replicas[at].local {
             let now_ms = millis(self.clock.read(self.now));
@@ -156,12 +169,17 @@ impl Cluster {
             return;
         }
         held.stage = Stage::Open { session, timeout_ms };
-        let read_only = self.replicas[held.at].local.is_some();
+        let at = &self.replicas[held.at];
+        let read_only = at.local.is_some() || at.refuses == Some(Refusal::ReadOnly);
+        let password = match at.refuses {
+            Some(Refusal::Keeper) => vec![0; PASSWORD_LEN],
+            _ => sessions::password(session, self.start.secret),
+        };
         self.destined.remove(&session);
         let response = ConnectResponse {
             timeout_ms: i32::try_from(timeout_ms).unwrap_or(i32::MAX),
             session_id: session,
-            password: sessions::password(session, self.start.secret),
+            password,
             read_only: with_read_only.then_some(read_only),
         };
         self.say(connection, Output::frame(|out| response.encode(out)));
@@ -192,6 +210,13 @@ impl Cluster {
             return;
         };
         let Some(held) = self.connections.get_mut(&connection) else { return };
+        match self.replicas[held.at].refuses {
+            Some(Refusal::Credentials) => {
+                return self.refuse(connection, xid, ErrorCode::AUTH_FAILED, true);
+            }
+            Some(Refusal::Error(code)) => return self.refuse(connection, xid, ErrorCode(code), false),
+            _ => {}
+        }
         let id = match (&*scheme, credentials) {
             ("digest", Some(proof)) => {
                 if self.settings.super_user.as_ref().is_some_and(|user| *user.as_bytes() == *proof) {
@@ -200,15 +225,16 @@ impl Cluster {
                 tree::digest_id(&proof)
             }
             ("ip", _) => Id::new("ip", held.peer.ip().to_string()),
-            _ => return self.refuse_identity(connection, xid),
+            _ => return self.refuse(connection, xid, ErrorCode::AUTH_FAILED, true),
         };
         held.identify(id);
         self.say_reply(connection, ReplyHeader { xid, zxid: 0, error: ErrorCode::OK }, &Reply::Empty);
     }
 
-    fn refuse_identity(&mut self, connection: u64, xid: i32) {
-        let header = ReplyHeader { xid, zxid: 0, error: ErrorCode::AUTH_FAILED };
-        self.say_reply(connection, header, &Reply::Empty);
-        self.end(connection, Ending::Orderly);
+    fn refuse(&mut self, connection: u64, xid: i32, error: ErrorCode, ends: bool) {
+        self.say_reply(connection, ReplyHeader { xid, zxid: 0, error }, &Reply::Empty);
+        if ends {
+            self.end(connection, Ending::Orderly);
+        }
     }
 }

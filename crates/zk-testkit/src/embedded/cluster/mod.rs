@@ -69,6 +69,26 @@ pub enum Release {
     V3_9,
 }
 
+/// How a server refuses clients that another one serves: [`TestServerFaults::refuse_clients`](crate::TestServerFaults).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// Credentials (`addauth`) are refused, and the connection is closed.
+    Credentials,
+    /// The first request is refused, because it requires SASL, and the connection is closed.
+    RequiresSasl,
+    /// A session to be resumed has expired.
+    Expired,
+    /// A client that resumes a session gets another one, as from ClickHouse Keeper.
+    AnotherSession,
+    /// As ClickHouse Keeper does: the same, and the password of each session is zero.
+    Keeper,
+    /// It is read-only.
+    ReadOnly,
+    /// Every request, and credentials, are answered by that error code.
+    Error(i32),
+}
+
 /// What one start of the servers has for itself.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Start {

@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use zk_proto::{Id, OpCode};
 
-use super::Release;
 use super::sessions::Sessions;
+use super::{Refusal, Release};
 use crate::embedded::tree::{Tree, Txn, Watches};
 
 #[derive(Debug, Default)]
@@ -20,6 +20,8 @@ pub(super) struct Replica {
     /// While it answers reads without a quorum: the sessions of its clients, which no other server has.
     pub(super) local: Option<Sessions>,
     pub(super) link: Link,
+    /// How it refuses its clients, if it does.
+    pub(super) refuses: Option<Refusal>,
     /// From the leader, in order.
     pub(super) inbox: VecDeque<(Duration, Delivery)>,
     /// To the leader, in order.
