@@ -1,4 +1,4 @@
-//! What this process may do to processes of other users.
+//! What a process may do by its capabilities.
 
 use std::fs;
 
@@ -6,6 +6,7 @@ use std::fs;
 const CAP_KILL: u64 = 1 << 5;
 const CAP_SETGID: u64 = 1 << 6;
 const CAP_SETUID: u64 = 1 << 7;
+const CAP_IPC_LOCK: u64 = 1 << 14;
 
 /// Whether this process may send signals to those of any user.
 pub(crate) fn may_kill_any_user() -> bool {
@@ -22,8 +23,17 @@ pub(crate) fn renounces_privileges(set: Option<bool>) -> bool {
     set.unwrap_or_else(|| !may_kill_any_user())
 }
 
+/// Whether the process with this name in `/proc` has no limit of locked memory.
+pub(crate) fn may_lock_any_memory(process: &str) -> bool {
+    process_has(process, CAP_IPC_LOCK)
+}
+
 fn has(all: u64) -> bool {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    process_has("self", all)
+}
+
+fn process_has(process: &str, all: u64) -> bool {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap_or_default();
     u64::from_str_radix(effective.trim(), 16).is_ok_and(|set| set & all == all)
 }

@@ -459,7 +459,7 @@ fn a_record_is_there_from_before_the_start_until_nothing_is_left() {
     let empty = Tree::new();
     let setup = WorkerSetup { tree: &empty, ..setup };
     let state_dir = state.path().join("east-1.runs");
-    let worker = setup.start_without(|| {
+    let worker = setup.start_without(|_| {
         std::fs::remove_dir(&state_dir).expect("empty");
         std::fs::write(&state_dir, "").expect("written");
     });

@@ -2,6 +2,8 @@
 //! is a process of its own, to be killed and frozen.
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its part")]
 
+pub mod hung_disk;
+
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -303,6 +305,10 @@ pub struct WorkerSetup<'a> {
     /// A directory of the programs' copies, which another user may run, and that user.
     pub runs_as: Option<(&'a Path, u32)>,
     pub env: &'a [(&'a str, &'a str)],
+    /// The program of its guards, if it is not this build's.
+    pub guard_exe: Option<PathBuf>,
+    /// A command that starts it.
+    pub prefix: &'a [&'a str],
     /// Its standard error; else that of the test.
     pub stderr: Option<&'a Path>,
 }
@@ -337,19 +343,26 @@ impl<'a> WorkerSetup<'a> {
             ignoring: "",
             runs_as: None,
             env: &[],
+            guard_exe: None,
+            prefix: &[],
             stderr: None,
         }
     }
 
     /// Starts it, and waits until its job runs.
     pub fn start(&self) -> Worker {
-        let worker = self.start_without(|| {});
+        self.start_in(|_| {})
+    }
+
+    /// Starts it, and waits until its job runs, which begins after `preparation` of its process.
+    pub fn start_in(&self, preparation: impl FnOnce(Pid)) -> Worker {
+        let worker = self.start_without(preparation);
         worker.expect("running");
         worker
     }
 
     /// Starts it, and its job after `preparation`, when it has the lock.
-    pub fn start_without(&self, preparation: impl FnOnce()) -> Worker {
+    pub fn start_without(&self, preparation: impl FnOnce(Pid)) -> Worker {
         let orders = WorkerOrders {
             script: self.script.to_owned(),
             mark: self.tree.mark.clone(),
@@ -360,9 +373,10 @@ impl<'a> WorkerSetup<'a> {
             lock_dir: self.lock_dir.map(Path::to_owned),
             cgroup: self.cgroup.map(Path::to_owned),
             no_new_privileges: self.no_new_privileges,
-            guard_exe: match self.runs_as {
-                Some((dir, _)) => dir.join("dr-worker"),
-                None => env!("CARGO_BIN_EXE_dr-worker").into(),
+            guard_exe: match (&self.guard_exe, self.runs_as) {
+                (Some(exe), _) => exe.clone(),
+                (None, Some((dir, _))) => dir.join("dr-worker"),
+                (None, None) => env!("CARGO_BIN_EXE_dr-worker").into(),
             },
         };
         let exe = match self.runs_as {
@@ -370,7 +384,8 @@ impl<'a> WorkerSetup<'a> {
             None => std::env::current_exe().expect("this test"),
         };
         let mut command = Command::new("sh");
-        command.args(["-c", "[ -z \"$0\" ] || trap '' $0; exec \"$@\"", self.ignoring]).arg(exe);
+        command.args(["-c", "[ -z \"$0\" ] || trap '' $0; exec \"$@\"", self.ignoring]);
+        command.args(self.prefix).arg(exe);
         if let Some((_, user)) = self.runs_as {
             command.uid(user).gid(user);
         }
@@ -403,7 +418,7 @@ impl<'a> WorkerSetup<'a> {
         });
         let mut worker = Worker { child, input, words, lease_until };
         worker.expect("prepared");
-        preparation();
+        preparation(worker.pid());
         worker.tell("go");
         worker
     }

@@ -3,7 +3,8 @@
 //! Most faults are also made on real servers and workers, in tests/tests/doctor.rs. These are made here only, because they take
 //! a full or slow disk, a machine with another clock or another limit, a second release of ZooKeeper, a server that is no Apache
 //! ZooKeeper, or an hour: server-versions, disk-growth, disk-space, slow-fsync, outstanding-requests, large-ensemble,
-//! server-clock, slow-quorum, no-lease, member-mistaken, hold, stopped, ghost, low-token, certificate, open-files, processes.
+//! server-clock, slow-quorum, no-lease, member-mistaken, hold, stopped, ghost, low-token, certificate, open-files,
+//! locked-memory, processes.
 
 use std::{collections::BTreeSet, fmt::Write as _, fs, path::Path, time::Duration};
 
@@ -396,6 +397,9 @@ const FAULTS: &[Fault] = {
         }),
         ("open-files", Error, "may open 64 files, and needs 90", |f| {
             f.node.as_mut().unwrap().open_files = Some((64, 90));
+        }),
+        ("locked-memory", Warning, "may lock 8 MiB of memory, and needs 80", |f| {
+            f.node.as_mut().unwrap().locked_memory = Some(8 << 20);
         }),
         ("processes", Warning, "may have 100 processes", |f| f.node.as_mut().unwrap().processes = Some(100)),
         ("open-http", Warning, "from other hosts: everyone", |f| {

@@ -24,6 +24,7 @@ use super::freezer::Freezer;
 use super::invocation::EXIT_USAGE;
 use super::last::HeldLock;
 use super::launch::{self, Launched, NO_TIME};
+use super::memory;
 use super::plan::{Plan, Step};
 use super::protocol::{Exit, Launch, Lines, Lingering, Order, Report, Why, encode};
 use super::record::Record;
@@ -59,6 +60,10 @@ pub(super) fn run() -> ExitCode {
         Ok(Some(_)) | Err(_) => return ExitCode::from(EXIT_USAGE),
     };
     let lock = launch.lock_from.zip(orders.lock).map(|(worker, fd)| HeldLock { worker, fd });
+    // Before anything is started: with a disk that hangs already this waits, and no job runs.
+    if let Err(error) = memory::lock() {
+        report(&Report::Unlocked { error: error.to_string() });
+    }
     let guarded = match lock {
         None if launch.lock_from.is_some() => Err(NO_LOCK.to_owned()),
         _ => Wakers::new()

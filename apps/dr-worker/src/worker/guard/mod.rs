@@ -8,6 +8,7 @@
 //!
 //! A worker that hangs, is frozen or is killed must not leave a job running past its lease. Therefore the guard
 //! * has one thread, no async runtime and no network, and writes only where writing can't block;
+//! * is locked in memory, so that no page of its program has to be read from a disk that hangs;
 //! * knows the end of the lease, and kills the job by then unless the worker renews it;
 //! * stops the job's processes (SIGSTOP) while it is not certain that the worker leads, where the policy asks for that;
 //! * ends the job when its socket to the worker is closed, which means that the worker died;
@@ -49,6 +50,7 @@ mod invocation;
 mod keeper;
 mod last;
 mod launch;
+pub(crate) mod memory;
 pub(crate) mod plan;
 pub(crate) mod protocol;
 pub(crate) mod record;

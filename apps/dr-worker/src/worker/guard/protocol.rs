@@ -76,6 +76,8 @@ pub(crate) struct Launch {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Report {
+    /// The guard could not lock its memory.
+    Unlocked { error: String },
     /// The program runs: its `exec` succeeded.
     Started { pid: i32 },
     /// The program could not be run; `Gone` follows.

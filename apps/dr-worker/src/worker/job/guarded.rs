@@ -5,6 +5,7 @@ use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::sync::Once;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill, killpg};
@@ -27,7 +28,7 @@ use crate::{
     config::StopSignal,
     program::program,
     worker::guard::{
-        OVER_STDIN, SELF_EXE, VERB, cgroup,
+        OVER_STDIN, SELF_EXE, VERB, cgroup, memory,
         protocol::{Launch, Lines, Lingering, Order, Report, encode},
         session::WorkerSession,
         tree::Sweep,
@@ -249,12 +250,13 @@ impl Guarded {
             match self.lines.next() {
                 Ok(Some(Report::Gone)) => self.is_tree_gone = true,
                 Ok(Some(report)) => {
-                    match report {
+                    match &report {
                         Report::Started { pid } => {
-                            self.main = Some(Pid::from_raw(pid));
+                            self.main = Some(Pid::from_raw(*pid));
                             self.session = self.main;
                         }
                         Report::Exited(_) => self.main = None,
+                        Report::Unlocked { error } => warn_unlocked(error),
                         _ => {}
                     }
                     return report;
@@ -497,6 +499,18 @@ fn kill_each(looked: io::Result<Vec<Pid>>) -> Lingering {
         Err(error) => lingering.blind = Some(error.to_string()),
     }
     lingering
+}
+
+/// Once for this process: it is the same for each guard.
+fn warn_unlocked(error: &str) {
+    static WARNED: Once = Once::new();
+    WARNED.call_once(|| {
+        tracing::warn!(
+            "guards can't lock their memory ({error}): one whose pages are on a disk that hangs may end its job too late. \
+             Raise the limit of locked memory to {} MiB or more (LimitMEMLOCK= in a systemd unit, ulimit -l in a shell)",
+            memory::NEEDED >> 20
+        );
+    });
 }
 
 fn warn_lingering(lingering: &Lingering, warn_at: &mut BootTime) {

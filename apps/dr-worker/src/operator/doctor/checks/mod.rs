@@ -526,6 +526,14 @@ pub(super) const CHECKS: &[Check] = &[
         look: node::open_files,
     },
     Check {
+        id: "locked-memory",
+        severity: Warning,
+        finds: "the limit of locked memory is low",
+        why: "Guards can't lock their program in memory: if its disk hangs, one may end its job too late.",
+        action: "Raise the limit (LimitMEMLOCK in the unit).",
+        look: node::locked_memory,
+    },
+    Check {
         id: "processes",
         severity: Warning,
         finds: "the limit of processes is low",

@@ -4,6 +4,7 @@ use super::super::{
     facts::{Facts, Node},
     finding::{Found, Severity},
 };
+use crate::worker::guard::memory::NEEDED;
 
 /// With fewer open files a worker serves few HTTP clients.
 const FEWEST_FILES: u64 = 1024;
@@ -78,6 +79,12 @@ pub(super) fn open_files(facts: &Facts, found: &mut Found) {
         );
     } else if most < FEWEST_FILES {
         found.add(format!("the worker may open {most} files, of which its jobs need {needed}"));
+    }
+}
+
+pub(super) fn locked_memory(facts: &Facts, found: &mut Found) {
+    if let Some(most) = node(facts).and_then(|node| node.locked_memory).filter(|most| *most < NEEDED) {
+        found.add(format!("a guard may lock {} MiB of memory, and needs {}", most >> 20, NEEDED >> 20));
     }
 }
 

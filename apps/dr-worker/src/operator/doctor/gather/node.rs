@@ -12,6 +12,7 @@ use rustix::fs::{statfs, statvfs};
 
 use super::super::facts::{Disk, Node, Server};
 use crate::{
+    capabilities::may_lock_any_memory,
     config::{Config, HostPort, WatchdogConfig, WatchdogMode},
     worker::{exposed, job::StateLock, needed},
 };
@@ -25,7 +26,8 @@ pub(super) fn node(config: &Config) -> Node {
     let problems = problems.iter().flat_map(|problems| problems.iter());
     let secret = config.zookeeper.auth.as_ref().map(|auth| &auth.credentials_file);
     let worker = StateLock::holder(dir, config.node.id.as_str()).ok().flatten();
-    let limits = limits_of(&worker.map_or_else(|| "self".to_owned(), |pid| pid.to_string()));
+    let process = worker.map_or_else(|| "self".to_owned(), |pid| pid.to_string());
+    let limits = limits_of(&process);
     Node {
         id: config.node.id.to_string(),
         address: config.node.address.clone(),
@@ -46,6 +48,10 @@ pub(super) fn node(config: &Config) -> Node {
             .as_deref()
             .and_then(|text| limit(text, "Max open files"))
             .map(|most| (most, needed(&config.jobs))),
+        locked_memory: limits
+            .as_deref()
+            .and_then(|text| soft_limit(text, "Max locked memory"))
+            .filter(|_| !may_lock_any_memory(&process)),
         processes: limits.as_deref().and_then(|text| limit(text, "Max processes")),
         watchdog: watchdog(&config.watchdog),
         exposed: if is_loopback(&config.http.listen) { Vec::new() } else { exposed(&config.http) },
@@ -98,10 +104,18 @@ fn limits_of(pid: &str) -> Option<String> {
     fs::read_to_string(format!("/proc/{pid}/limits")).ok()
 }
 
-/// The hard limit of this name; `None` if there is no limit. A worker raises its soft limits.
+/// The hard limit of this name; `None` if there is no limit. A worker raises its soft limit of open files.
 fn limit(limits: &str, name: &str) -> Option<u64> {
-    let line = limits.lines().find_map(|line| line.strip_prefix(name))?;
-    line.split_ascii_whitespace().nth(1)?.parse().ok()
+    values(limits, name)?.nth(1)?.parse().ok()
+}
+
+/// The soft limit of this name; `None` if there is no limit.
+fn soft_limit(limits: &str, name: &str) -> Option<u64> {
+    values(limits, name)?.next()?.parse().ok()
+}
+
+fn values<'a>(limits: &'a str, name: &str) -> Option<std::str::SplitAsciiWhitespace<'a>> {
+    Some(limits.lines().find_map(|line| line.strip_prefix(name))?.split_ascii_whitespace())
 }
 
 fn watchdog(config: &WatchdogConfig) -> Option<(bool, String)> {
@@ -133,6 +147,7 @@ mod tests {
                       Max processes             unlimited            unlimited            processes\n\
                       Max open files            1024                 4096                 files\n";
         assert_eq!(limit(limits, "Max open files"), Some(4096));
+        assert_eq!(soft_limit(limits, "Max open files"), Some(1024));
         assert_eq!(limit(limits, "Max processes"), None);
         assert_eq!(limit("", "Max processes"), None);
     }

@@ -364,7 +364,7 @@ impl Supervisor {
                 job = self.spec.name,
                 "the job has not ended: {lingering}; leadership is kept"
             ),
-            Report::Gone => {}
+            Report::Unlocked { .. } | Report::Gone => {}
         }
     }
 

@@ -1,0 +1,160 @@
+//! The disk of the program hangs, and its pages are taken from memory: the guard ends its job all the same.
+
+mod job_support;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use job_support::{PATIENCE, Tree, Worker, WorkerSetup, hung_disk::HungDisk, name_of, wait_for};
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
+
+#[test]
+#[ignore = "started by the other tests"]
+fn worker_process() {
+    job_support::worker_process();
+}
+
+/// How a leadership ends in these tests.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum End {
+    WorkerKilled,
+    /// Its worker is stopped, and no longer renews the lease.
+    LeaseOver,
+}
+
+/// What happens to the disk and to memory.
+#[derive(Clone, Copy, Debug)]
+struct Fault {
+    hangs: bool,
+    reclaimed: bool,
+}
+
+/// Starts the program without the right to lock memory.
+const WITHOUT_LOCKING: &[&str] =
+    &["setpriv", "--bounding-set", "-ipc_lock", "prlimit", "--memlock=65536:65536", "--"];
+
+/// A memory cgroup, of either version.
+struct MemoryGroup {
+    dir: PathBuf,
+    reclaim: PathBuf,
+    amount: &'static str,
+}
+
+impl MemoryGroup {
+    fn new(name: &str) -> Option<MemoryGroup> {
+        let name = format!("dr-test-{name}-{}", std::process::id());
+        for (root, file, amount) in
+            [("/sys/fs/cgroup/memory", "memory.force_empty", "0"), ("/sys/fs/cgroup", "memory.reclaim", "1G")]
+        {
+            let dir = Path::new(root).join(&name);
+            if std::fs::create_dir(&dir).is_err() {
+                continue;
+            }
+            let group = MemoryGroup { reclaim: dir.join(file), dir, amount };
+            if group.reclaim.exists() {
+                return Some(group);
+            }
+        }
+        None
+    }
+
+    fn enter(&self, pid: Pid) {
+        std::fs::write(self.dir.join("cgroup.procs"), pid.to_string()).expect("moved");
+    }
+
+    /// Takes from memory what can be taken. The kernel spares a page at the first look.
+    fn reclaim(&self) {
+        for _ in 0..5 {
+            // Version 2 reports that it found less.
+            let _ = std::fs::write(&self.reclaim, self.amount);
+        }
+    }
+}
+
+impl Drop for MemoryGroup {
+    fn drop(&mut self) {
+        for _ in 0..100 {
+            if std::fs::remove_dir(&self.dir).is_ok() {
+                break;
+            }
+            // Its last process is about to end.
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// One leadership that ends under this fault. Returns whether the job ended while the fault lasted.
+fn ends(end: End, fault: Fault, prefix: &[&str]) -> Option<bool> {
+    let disk = HungDisk::of(Path::new(env!("CARGO_BIN_EXE_dr-worker")))?;
+    let memory = MemoryGroup::new("hung")?;
+    let tree = Tree::new();
+    let mut setup = WorkerSetup::new(&tree, "while :; do sleep 0.05; done");
+    setup.guard_exe = Some(disk.program());
+    setup.prefix = prefix;
+    if end == End::LeaseOver {
+        setup.lease = Duration::from_secs(3);
+    }
+    let worker = setup.start_in(|worker| memory.enter(worker));
+    let guard = worker.guard();
+    if end == End::LeaseOver {
+        // Before the reclaim, which may take longer than a lease.
+        worker.signal(Signal::SIGSTOP);
+    }
+    if fault.hangs {
+        disk.hang();
+    }
+    if fault.reclaimed {
+        memory.reclaim();
+    }
+    if end == End::WorkerKilled {
+        worker.signal(Signal::SIGKILL);
+    }
+    let begun = Instant::now();
+    // One that is not expected to end need not be waited for as long.
+    let patience = if prefix.is_empty() { PATIENCE } else { Duration::from_secs(4) };
+    while !tree.is_gone() && begun.elapsed() < patience {
+        // Between two looks.
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let ended = tree.is_gone();
+    eprintln!(
+        "{end:?}, {fault:?}: ended: {ended}, after {:?}; {} reads wait",
+        begun.elapsed(),
+        disk.waiting()
+    );
+    disk.recover();
+    wait_for("the end of the job", || tree.is_gone());
+    wait_for("the end of the guard", || name_of(guard).is_none());
+    drop::<Worker>(worker);
+    Some(ended)
+}
+
+fn skip() {
+    assert!(std::env::var_os("CI").is_none(), "this test needs /dev/fuse and a memory cgroup");
+    eprintln!("SKIPPED: this test needs /dev/fuse and a memory cgroup");
+}
+
+#[test]
+fn a_hung_disk_does_not_keep_the_guard_from_ending_its_job() {
+    for end in [End::WorkerKilled, End::LeaseOver] {
+        for fault in [
+            Fault { hangs: true, reclaimed: true },
+            Fault { hangs: true, reclaimed: false },
+            Fault { hangs: false, reclaimed: true },
+        ] {
+            let Some(ended) = ends(end, fault, &[]) else { return skip() };
+            assert!(ended, "{end:?}, {fault:?}");
+        }
+    }
+}
+
+/// As docs/processes.md says. It also shows that the fault of the test above keeps a guard from its work.
+#[test]
+fn a_guard_that_may_not_lock_its_memory_waits_for_the_disk() {
+    for hangs in [true, false] {
+        let fault = Fault { hangs, reclaimed: true };
+        let Some(ended) = ends(End::WorkerKilled, fault, WITHOUT_LOCKING) else { return skip() };
+        assert_eq!(ended, !hangs, "{fault:?}");
+    }
+}
