@@ -48,7 +48,7 @@ impl Mandate {
         let gone = elected.named(slot)?;
         let nomination = Nomination {
             slot,
-            term: elected.term + 1,
+            term: elected.term.saturating_add(1),
             cause: Cause::LeaderLost,
             sentence: Cow::Borrowed(""),
             previous: Some(Box::new(gone.as_previous())),

@@ -194,7 +194,7 @@ pub async fn raise_tokens(
         for path in (0..slots).map(|slot| paths.leader_znode(slot)) {
             let node = observer.read(&path).await?;
             let current = node.filter(|node| Current::decode(&path, &node.data).is_ok());
-            tokens.push(current.map(|node| fencing_token(node.czxid, base)));
+            tokens.push(current.and_then(|node| fencing_token(node.czxid, base)));
         }
         let token = tokens.into_iter().min().flatten();
         let raised = crate::engine::raise_tokens(elected.as_ref(), token, above, by, unix_ms())?;

@@ -129,7 +129,7 @@ impl Snapshot {
     pub fn fencing_token(&self, slot: usize) -> Option<u64> {
         let leader_znode = self.leader_znode(slot)?;
         let base = self.decided().map_or(0, |elected| elected.token_base);
-        Some(leader_znode.record.fencing_token.unwrap_or_else(|| fencing_token(leader_znode.czxid, base)))
+        leader_znode.record.fencing_token.or_else(|| fencing_token(leader_znode.czxid, base))
     }
 }
 

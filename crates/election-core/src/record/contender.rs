@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::{Current, Status, format::VERSION};
+use super::{Current, Status, format::VERSION, limits};
 use crate::ids::{Ballot, MemberId, SiteId};
 
 /// The record in a contender's znode, in a recipe where a znode alone determines the leader: the contender's znode in
@@ -29,9 +29,10 @@ pub struct Contender {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub software: String,
     /// When it became a contender, in milliseconds since the Unix epoch.
+    #[serde(with = "limits::ms")]
     pub since_ms: u64,
     /// When it became READY, in milliseconds since the Unix epoch.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "limits::ms")]
     pub ready_ms: Option<u64>,
 }
 

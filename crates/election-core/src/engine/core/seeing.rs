@@ -20,13 +20,15 @@ impl Core {
             return;
         }
         let electors = self.reading.view.electors_mut();
+        let reported = electors.unreadable.clone();
         if parent == self.config.paths.nodes() {
             electors.see_members(parent, nodes);
         } else if parent == self.config.paths.requests() {
             electors.see_requests(parent, nodes);
         }
         electors.count_validity(self.now.time);
-        let troubles: Vec<_> = electors.unreadable.iter().map(ToString::to_string).collect();
+        let news = electors.unreadable.iter().filter(|error| !reported.contains(error));
+        let troubles: Vec<_> = news.map(ToString::to_string).collect();
         for trouble in troubles {
             self.note(Level::Warn, NoteKind::Trouble, trouble);
         }
@@ -41,8 +43,10 @@ impl Core {
     /// Takes what was read of the decision into the view, regardless of its age.
     pub(in crate::engine) fn take_elected(&mut self, node: Option<&Node>) {
         let path = self.config.paths.elected();
-        self.know_elected(Known::read(&path, node));
-        if let Known::Unreadable(error, _) = &self.reading.view.elected {
+        let known = Known::read(&path, node);
+        let is_reported = known.error().is_some() && known.error() == self.reading.view.elected.error();
+        self.know_elected(known);
+        if let Some(error) = self.reading.view.elected.error().filter(|_| !is_reported) {
             let text = error.to_string();
             self.note(Level::Warn, NoteKind::Trouble, text);
         }

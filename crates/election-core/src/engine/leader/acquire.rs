@@ -269,13 +269,16 @@ impl Leader {
             self.set_step(AcquireStep::Looking);
             return self.advance_claim(core);
         }
+        let Some(fencing_token) = fencing_token(znode.czxid, token_base) else {
+            let text = format!("no fencing token is left: transaction {:#x} above {token_base}", znode.czxid);
+            return core.note(Level::Warn, NoteKind::Trouble, text);
+        };
         let grant = Grant {
             nomination: mandate.nomination.clone(),
             ballot: mandate.ballot.clone(),
-            fencing_token: fencing_token(znode.czxid, token_base),
+            fencing_token,
             work_until,
         };
-        let fencing_token = grant.fencing_token;
         let held = Held {
             mandate: mandate.clone(),
             fencing_token,
@@ -488,7 +491,7 @@ impl Leader {
         // A watch may have been quicker, and have read a later state already.
         let meta = match (acquiring.over, &core.reading.view.elected) {
             (Some(over), Known::Present(_, meta)) if meta.mzxid < mzxid => {
-                Some(Meta { version: over + 1, mzxid, ..*meta })
+                Some(Meta { version: over.saturating_add(1), mzxid, ..*meta })
             }
             (None, Known::Absent) => Some(Meta { version: 0, czxid: mzxid, mzxid, owner: 0 }),
             _ => None,

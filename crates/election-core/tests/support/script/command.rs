@@ -518,7 +518,7 @@ impl Stage {
         let elected = read.map_err(|e| e.to_string())?;
         let base = elected.as_ref().map_or(0, |e| e.token_base);
         let lowest_token =
-            self.zk.get(&self.paths.leader_znode(0)).map(|node| fencing_token(node.czxid, base));
+            self.zk.get(&self.paths.leader_znode(0)).and_then(|node| fencing_token(node.czxid, base));
         let unix_ms = UNIX_MS + self.now_ms;
         let raised = internals::raise_tokens(elected.as_ref(), lowest_token, above, "ann", unix_ms);
         match raised.map_err(|e| e.to_string())? {
