@@ -113,7 +113,7 @@ fn a_node_leads_without_zookeeper_and_returns_once_the_tokens_are_raised() {
     until("the job runs", || node.led().len() == 2);
     let (term, raised, cause, pid) = node.led().remove(1);
     assert_eq!((term, cause.as_str()), (2, "emergency"));
-    assert!(raised > token + (1 << 44), "{raised}");
+    assert!(raised > token + (1 << 52), "{raised}");
     node.says(&["run"]).assert(75, &["led orders without ZooKeeper", "emergency-lead --job orders --clear"]);
     node.says(&["list"]).assert(69, &["warning: east-1 led orders", "west burns", FENCED]);
     node.says(&lead).assert(75, &["stop it first"]);

@@ -68,7 +68,8 @@ pub(super) struct EmergencyArguments {
     fenced: Option<String>,
     /// Newest token that the job's resource has seen.
     ///
-    /// Needed if this node has kept none. The job's token is above it and above what is kept.
+    /// Needed if this node has kept none, or if ZooKeeper's layout of transaction ids has changed since. The job's token is
+    /// above it and above what is kept.
     #[arg(long, value_name = "TOKEN")]
     token_above: Option<u64>,
 }

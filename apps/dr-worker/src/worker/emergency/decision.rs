@@ -6,9 +6,13 @@ use super::{Newest, Record};
 use crate::error::Error;
 
 /// How far the token of an emergency leadership is above the newest one that is known. A token is a transaction id of
-/// ZooKeeper, and each election of a ZooKeeper leader raises these by 2^32. So the elections of this job may have gone on
-/// elsewhere through 4096 of them since this node last saw a token.
-pub(crate) const JUMP: u64 = 1 << 44;
+/// ZooKeeper, and each election of a ZooKeeper leader raises these by 2^32, or by 2^40 in a layout that ZooKeeper prepares
+/// (24 bits for the elections and 40 for the transactions of each). So the elections of this job may have gone on elsewhere
+/// through 4096 of them in either layout since this node last saw a token. An ensemble whose layout changes multiplies its
+/// transaction ids by 256, which passes the jump if it has had more than 4096 elections.
+///
+/// As many as 1024 jumps fit below [`MAX_TOKEN_BASE`].
+pub(crate) const JUMP: u64 = 1 << 52;
 
 /// What is known before a job is run without an election.
 #[derive(Debug)]
@@ -181,6 +185,21 @@ mod tests {
         assert_eq!(grant(again), Grant { term: 9, ..with(900) });
         // Nothing is kept, and the operator knows.
         assert_eq!(grant(Facts { above: Some(0), ..facts() }), Grant { term: 1, ..with(0) });
+    }
+
+    /// In either layout of transaction ids, with 32 and with 40 bits for the transactions of an election.
+    #[test]
+    fn the_token_is_above_those_of_thousands_of_elections_elsewhere() {
+        for bits in [32, 40] {
+            let seen = newest((7 << bits) + 90, None);
+            let elsewhere = ((7 + 4096) << bits) + 50;
+            assert!(Facts { newest: Some(&seen), ..facts() }.grant().unwrap().token > elsewhere, "{bits}");
+        }
+        // One node after another, with what the one before has given out.
+        let mut kept = newest(70, None);
+        for _ in 0..1000 {
+            kept.token = Facts { newest: Some(&kept), ..facts() }.grant().unwrap().token;
+        }
     }
 
     #[test]
