@@ -54,21 +54,23 @@ pub fn raise_tokens(
             request: None,
             previous: None,
         };
-        return Ok(Some(Elected {
-            v: VERSION,
-            term: 1,
-            slots: vec![Slot::new(None, given)],
-            exclusions: Vec::new(),
-            failures: Vec::new(),
-            site_failures: Vec::new(),
-            losses: BTreeMap::new(),
-            acknowledged_at_ms: 0,
-            youngest: None,
-            token_base: above,
-            decided_by: by.to_owned(),
-            last_request: None,
-        }
-        .bounded()));
+        return Ok(Some(
+            Elected {
+                v: VERSION,
+                term: 1,
+                slots: vec![Slot::new(None, given)],
+                exclusions: Vec::new(),
+                failures: Vec::new(),
+                site_failures: Vec::new(),
+                losses: BTreeMap::new(),
+                acknowledged_at_ms: 0,
+                youngest: None,
+                token_base: above,
+                decided_by: by.to_owned(),
+                last_request: None,
+            }
+            .bounded(),
+        ));
     };
     let term = elected.term;
     Ok(Some(self::above(elected, Above { term, token_base: above, sentence, by, unix_ms })))

@@ -65,10 +65,7 @@ const SAMPLES: [(&str, &str); 10] = [
         "round_trips":{"peers":{"a":9},"zookeeper":10,"targets":{"t":11}},
         "remembers":{"term":12,"mzxid":13,"token":14,"token_base":15,"last_request":16}}"#,
     ),
-    (
-        "overlay",
-        r#"{"v":1,"version":2,"text":"t","by":"b","at_ms":3,"reason":"r"}"#,
-    ),
+    ("overlay", r#"{"v":1,"version":2,"text":"t","by":"b","at_ms":3,"reason":"r"}"#),
 ];
 
 /// Requests have one field that differs.
@@ -209,7 +206,9 @@ fn names_that_are_too_long_and_counts_that_are_too_high_are_refused() {
 #[test]
 fn a_refused_decision_is_mended_by_its_deletion() {
     let refused = |text: &str| Elected::decode("/e", text.as_bytes()).unwrap_err().to_string();
-    assert!(refused(r#"{"v":1,"term":18446744073709551615,"slots":[],"decided_by":""}"#).contains("delete it"));
+    assert!(
+        refused(r#"{"v":1,"term":18446744073709551615,"slots":[],"decided_by":""}"#).contains("delete it")
+    );
     assert!(!refused(r#"{"v":7,"term":1,"slots":[],"decided_by":""}"#).contains("delete it"));
 }
 

@@ -412,7 +412,6 @@ impl DrillProbes {
     }
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::super::{MAX_RECORD, Record as _};

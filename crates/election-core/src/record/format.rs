@@ -51,7 +51,8 @@ pub trait Record: Serialize + DeserializeOwned {
     /// When it is too large, not valid JSON for this record, of another format, or one that [`encode`](Self::encode)
     /// refuses.
     fn decode(path: &str, data: &[u8]) -> Result<Self, RecordError> {
-        let error = |why: String| RecordError { path: path.to_owned(), why: format!("{why}; {}", Self::MENDED_BY) };
+        let error =
+            |why: String| RecordError { path: path.to_owned(), why: format!("{why}; {}", Self::MENDED_BY) };
         if data.len() > MAX_RECORD {
             return Err(error(format!("it has {} bytes, more than {MAX_RECORD}", data.len())));
         }

@@ -10,7 +10,9 @@ use super::{
 use crate::{
     engine::rules::Rule,
     ids::Ballot,
-    record::{Cause, Elected, Exclusion, Given, MemberRecord, Named, RequestKind, Slot, Target, VERSION, limits},
+    record::{
+        Cause, Elected, Exclusion, Given, MemberRecord, Named, RequestKind, Slot, Target, VERSION, limits,
+    },
     strategy::{Ground, Ranked, Ranking, Refused, Round, Trouble, choose},
 };
 

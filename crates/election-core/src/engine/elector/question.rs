@@ -6,7 +6,9 @@ use super::trace::DecisionTrace;
 use crate::{
     engine::{io::Reason, policy::Policy, rules::Rules},
     ids::Ballot,
-    record::{Control, Elected, Exclusion, MemberRecord, Named, Previous, Remembered, Request, RequestRef, limits},
+    record::{
+        Control, Elected, Exclusion, MemberRecord, Named, Previous, Remembered, Request, RequestRef, limits,
+    },
     strategy::{Ground, Refused, Strategy},
 };
 
