@@ -1,4 +1,5 @@
-//! `emergency-lead`: a job without ZooKeeper, from the refusals before it to the return of its node.
+//! The newest token that a node keeps: for a worker that starts again, and for `emergency-lead`, a job without ZooKeeper, from
+//! the refusals before it to the return of its node.
 
 mod support;
 
@@ -154,6 +155,27 @@ fn a_node_leads_without_zookeeper_and_returns_once_the_tokens_are_raised() {
     let worker = Running::start(&mut node.command());
     until("it leads again", || leads(&worker));
     assert!(node.led()[3].1 > again, "{:?}", node.led());
+}
+
+/// All workers are started again, on servers that came back empty.
+#[test]
+fn a_worker_goes_on_above_what_its_state_directory_has_seen() {
+    let mut node = Node::new();
+    node.says(&["raise-token", "--job", "orders", "--above", "1000000000000", "--yes"]).assert(0, &[]);
+    let mut worker = Running::start(&mut node.command());
+    until("it leads", || leads(&worker));
+    let (term, token, ..) = node.led()[0];
+    assert!(token > 1_000_000_000_000, "{token}");
+    until("its token is kept", || node.kept()["token"] == token);
+    worker.signal(Signal::SIGTERM);
+    assert!(worker.ended().success());
+
+    let empty = OwnServer::new();
+    node.connect = empty.server().connect_string();
+    let worker = Running::start(&mut node.command());
+    until("it leads again", || leads(&worker));
+    let (next_term, next, ..) = node.led()[1];
+    assert!(next > token && next_term > term, "{:?}", node.led());
 }
 
 #[test]

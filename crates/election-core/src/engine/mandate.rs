@@ -177,7 +177,11 @@ impl Core {
         match &self.reading.view.elected {
             // There is no decision in a contest.
             _ if self.is_contest() => Some(0),
-            Known::Present(elected, _) => Some(elected.token_base),
+            // Until the elector has raised it above what was seen.
+            Known::Present(elected, _) => {
+                let remembered = self.reading.remembers().map_or(0, |remembered| remembered.token_base);
+                Some(elected.token_base).filter(|base| remembered <= *base)
+            }
             _ => None,
         }
     }

@@ -121,6 +121,17 @@ impl Engine {
 
     // ---- in ----
 
+    /// This member has seen this term and this token in a former process: no decision and no leadership begins below them
+    /// unnoticed. Before the first event.
+    pub fn begin_above(&mut self, term: u64, token: u64) {
+        self.core.reading.memory.began_above(term, token);
+    }
+
+    /// The newest fencing token that this member has seen, or the base below all future ones.
+    pub fn newest_token(&self) -> u64 {
+        self.core.reading.newest_token()
+    }
+
     /// Takes an event. Call [`Engine::poll_action`] afterwards until it returns nothing.
     ///
     /// Time must not go backwards; an earlier `now` counts as the last one.

@@ -91,7 +91,7 @@ pub struct MemberRecord {
 }
 
 /// The latest decision and the newest token that a member has seen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Hash)]
 #[non_exhaustive]
 pub struct Remembered {
     /// The term of the decision.

@@ -61,14 +61,15 @@ impl Core {
         self.reading.memory.keep(&self.reading.view.elected);
         self.reading.memory.compare(&known);
         self.reading.view.elected = known;
+        self.reading.learn_tokens(self.is_contest());
         self.compare_view(Znode::Decision);
         self.reading.remember_tenures(self.slots_watched(), self.now.unix_ms);
     }
 
     pub(in crate::engine) fn see_leader_znode(&mut self, slot: usize, node: Option<&Node>) {
         let known = self.read_leader_record(&self.leader_znode_path(slot), node);
-        self.reading.memory.saw_token(known.record().and_then(|current| current.fencing_token));
         self.reading.view.see_leader_znode(slot, known, node);
+        self.reading.learn_tokens(self.is_contest());
         self.compare_view(Znode::Leader(slot));
         // Without an elector, no decision names a leader.
         if !self.is_contest() {
