@@ -95,6 +95,8 @@ transcripts! {
     leader_lost_again,
     site_ended_as_planned,
     first_election,
+    queue_wiped,
+    single_wiped,
     record_at_its_limits,
     wiped_and_decided_by_others,
     wiped_with_a_floor_from_a_file,

@@ -91,7 +91,7 @@ use crate::{
 use course::Course;
 use history::History;
 use leader::{Entry, Leader};
-use ops::Pending;
+use ops::{Part, Pending};
 #[cfg(not(feature = "mutants"))]
 use rules::Rule;
 use znode::{Known, Znode};
@@ -467,6 +467,8 @@ impl Engine {
             (Pending::Contest, Course::Contest(contest)) => contest.done(core, leader, outcome),
             (Pending::Leader(op), _) => leader.done(core, op, outcome),
             (Pending::History(op), _) => self.history.done(core, op, outcome),
+            // The watch reports the outcome.
+            (Pending::Tokens, _) => core.retry(Part::Tokens),
             (Pending::Reread(znode), _) => {
                 if let Some(slot) = core.reread_done(znode, outcome) {
                     leader.saw_leader_znode(core, slot, node());
@@ -522,6 +524,7 @@ impl Engine {
         let core = &mut self.core;
         let Some(epoch) = core.session_epoch() else { return };
         let mut anew: Vec<_> = self.course.predecessor(core).into_iter().collect();
+        anew.push(Watched::node(core.config.paths.tokens()));
         if let Course::Elector(_, Some(_)) = self.course {
             core.reading.view.forget_membership();
             let paths = &core.config.paths;

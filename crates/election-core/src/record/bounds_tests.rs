@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{limits::*, *};
 
 /// Each record with all of its fields.
-const SAMPLES: [(&str, &str); 10] = [
+const SAMPLES: [(&str, &str); 11] = [
     (
         "breadcrumbs",
         r#"{"v":1,"leaderships":[{"member":"a","ballot":"x-0000000001","site":"s","address":"h","slot":1,"term":2,
@@ -13,7 +13,8 @@ const SAMPLES: [(&str, &str); 10] = [
     ),
     (
         "contender",
-        r#"{"v":1,"member":"a","site":"s","status":"READY","address":"h","http":"u","software":"w","since_ms":1,"ready_ms":2}"#,
+        r#"{"v":1,"member":"a","site":"s","status":"READY","address":"h","http":"u","token_base":3,"software":"w","since_ms":1,
+        "ready_ms":2}"#,
     ),
     (
         "control",
@@ -65,6 +66,7 @@ const SAMPLES: [(&str, &str); 10] = [
         "round_trips":{"peers":{"a":9},"zookeeper":10,"targets":{"t":11}},
         "remembers":{"term":12,"mzxid":13,"token":14,"token_base":15,"last_request":16}}"#,
     ),
+    ("tokens", r#"{"v":1,"token_base":1,"by":"b","at_ms":2}"#),
     ("overlay", r#"{"v":1,"version":2,"text":"t","by":"b","at_ms":3,"reason":"r"}"#),
 ];
 
@@ -108,6 +110,7 @@ fn is_usable(kind: &str, data: &[u8]) -> bool {
         "history" => check::<HistoryEntry>(data),
         "member" => check::<MemberRecord>(data),
         "overlay" => check::<Overlay>(data),
+        "tokens" => check::<TokenBase>(data),
         "request" => check::<Request>(data),
         _ => panic!("{kind}"),
     }

@@ -22,6 +22,7 @@ mod named;
 mod overlay;
 mod request;
 mod slot;
+mod tokens;
 
 pub use breadcrumbs::{Breadcrumb, Breadcrumbs};
 pub use cause::Cause;
@@ -41,6 +42,7 @@ pub use request::{
     FiledRequest, Outgoing, PlanPhase, Request, RequestKind, RequestRef, RequestState, Target,
 };
 pub use slot::{Given, MAX_SLOTS, Slot};
+pub use tokens::TokenBase;
 
 macro_rules! records {
     ($($name:ident $(: $mended:literal)?),* $(,)?) => {$(
@@ -64,6 +66,7 @@ records! {
     MemberRecord: "its member writes it again",
     Overlay: "delete it, and push the configuration again",
     Request,
+    TokenBase: "raise the tokens above the newest one that the resource has seen, which replaces it",
 }
 
 impl Record for Control {

@@ -18,8 +18,6 @@ pub(crate) const JUMP: u64 = 1 << 52;
 #[derive(Debug)]
 pub(crate) struct Facts<'a> {
     pub(crate) job: &'a str,
-    /// Whether its recipe has an elector, and so a base of its tokens.
-    pub(crate) has_elector: bool,
     /// What this node has seen.
     pub(crate) newest: Option<&'a Newest>,
     /// An earlier emergency leadership of the job on this node.
@@ -47,12 +45,6 @@ impl Facts<'_> {
     /// If no such token can be found, or later leaders could not have a higher one.
     pub(crate) fn grant(&self) -> Result<Grant, Error> {
         let job = self.job;
-        if !self.has_elector {
-            return Err(Error::Usage(format!(
-                "job {job} has a recipe without an elector, whose tokens can't be raised: after an emergency leadership the \
-                 resource would refuse every later leader. Run its program by hand"
-            )));
-        }
         let kept = self.newest.filter(|newest| newest.token > 0).map(|newest| newest.token);
         let earlier = self.record.map(|record| record.token);
         let Some(above) = kept.into_iter().chain(earlier).chain(self.above).max() else {
@@ -164,7 +156,7 @@ mod tests {
     const NOW: u64 = 1_700_000_000;
 
     fn facts() -> Facts<'static> {
-        Facts { job: "orders", has_elector: true, newest: None, record: None, above: None, now_s: NOW }
+        Facts { job: "orders", newest: None, record: None, above: None, now_s: NOW }
     }
 
     fn newest(token: u64, leader: Option<(&str, &str)>) -> Newest {
@@ -215,9 +207,6 @@ mod tests {
         let none = newest(0, None);
         assert!(why(Facts { newest: Some(&none), ..facts() }).contains("--token-above N"));
         assert!(why(facts()).contains("--token-above N"));
-        let seen = newest(70, None);
-        let queue = Facts { has_elector: false, newest: Some(&seen), ..facts() };
-        assert!(why(queue).contains("without an elector"));
         assert!(why(Facts { above: Some(MAX_TOKEN_BASE), ..facts() }).contains("the largest"));
         assert!(why(Facts { above: Some(u64::MAX), ..facts() }).contains("the largest"));
     }

@@ -11,7 +11,7 @@ use crate::{
         znode::{Known, Znode},
     },
     ids::{Ballot, share},
-    record::{Contender, Current, Elected, MAX_SLOTS, Record, Status, VERSION},
+    record::{Contender, Current, Elected, MAX_SLOTS, Record, Status, TokenBase, VERSION},
 };
 
 impl Core {
@@ -64,6 +64,28 @@ impl Core {
         self.reading.learn_tokens(self.is_contest());
         self.compare_view(Znode::Decision);
         self.reading.remember_tenures(self.slots_watched(), self.now.unix_ms);
+    }
+
+    /// The base of the tokens was read, in a contest.
+    pub(in crate::engine) fn see_tokens(&mut self, node: Option<&Node>) {
+        let known = Known::<TokenBase>::read(&self.config.paths.tokens(), node);
+        if let Some(error) = known.error().filter(|error| self.reading.view.tokens.error() != Some(*error)) {
+            let text = error.to_string();
+            self.note(Level::Warn, NoteKind::Trouble, text);
+        }
+        self.reading.memory.saw_token(known.record().map(|tokens| tokens.token_base));
+        self.reading.view.tokens = known;
+    }
+
+    /// The base of the tokens in a contest, and the version of its record: unknown until it was read. A queue in a foreign
+    /// format has none.
+    pub(in crate::engine) fn contest_base(&self) -> Option<(u64, Option<i32>)> {
+        match &self.reading.view.tokens {
+            _ if !self.config.recipe.is_native() => Some((0, None)),
+            Known::Absent => Some((0, None)),
+            Known::Present(tokens, meta) => Some((tokens.token_base, Some(meta.version))),
+            Known::Unread | Known::Unreadable(..) => None,
+        }
     }
 
     pub(in crate::engine) fn see_leader_znode(&mut self, slot: usize, node: Option<&Node>) {
@@ -172,6 +194,16 @@ impl Core {
         }
         match (Contender::decode(path, &node.data), self.ballot_at(path, node.owner)) {
             (Ok(mut record), Some(ballot)) => {
+                let own = self
+                    .own
+                    .seat
+                    .own
+                    .as_ref()
+                    .filter(|own| *own.path == *path && own.node.czxid == node.czxid);
+                if let Some(own) = own {
+                    // It may have been written before the base was known.
+                    record.token_base = own.base;
+                }
                 share(&mut record.member, &self.config.member.member);
                 share(&mut record.site, &self.config.member.site);
                 Known::Present(Arc::new(record.to_current(ballot, node.czxid)), node.into())

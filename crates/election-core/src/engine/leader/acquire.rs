@@ -410,10 +410,10 @@ impl Leader {
     fn looked(&mut self, core: &mut Core, node: Option<&Node>) -> Result<AcquireStep, StopReason> {
         core.see_leader_znode(self.slot, node);
         if core.is_contest() {
-            let own = core.own.seat.own.as_ref().map(|own| (own.node.czxid, own.node.owner));
-            let node = node.filter(|n| Some((n.czxid, n.owner)) == own).ok_or(StopReason::LeaderZnodeLost)?;
-            let term = u64::try_from(node.czxid).unwrap_or(0);
-            return Ok(AcquireStep::Entitled(self.znode(core, node.czxid, node.version, term)));
+            let own = core.own.seat.own.as_ref();
+            let own = own.zip(node).filter(|(own, n)| (n.czxid, n.owner) == (own.node.czxid, own.node.owner));
+            let (own, node) = own.ok_or(StopReason::LeaderZnodeLost)?;
+            return Ok(AcquireStep::Entitled(self.znode(core, node.czxid, node.version, own.term())));
         }
         match node {
             None if self.state.names_itself() => Ok(AcquireStep::ReadElected),

@@ -128,7 +128,7 @@ impl Memory {
     }
 
     /// Whether the next token above this base could be one that was given out already.
-    fn is_behind(&self, base: u64) -> bool {
+    pub(in crate::engine) fn is_behind(&self, base: u64) -> bool {
         let next = u64::try_from(self.zxid).unwrap_or(0).saturating_add(base);
         self.zxid > 0 && next < self.floor.token
     }

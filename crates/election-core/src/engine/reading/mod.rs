@@ -54,6 +54,10 @@ impl Reading {
         let elected = self.view.elected.record().filter(|_| !is_contest);
         for (slot, leader) in self.view.leaders() {
             let Some(meta) = leader.meta() else { continue };
+            if is_contest {
+                // A server shows no earlier state than that in which this session began.
+                self.memory.created(meta.czxid);
+            }
             let current = leader.record();
             // A leader of a former term may have begun below the present base.
             let decided = elected.filter(|e| current.is_some_and(|current| current.term >= e.term_of(slot)));

@@ -535,8 +535,12 @@ impl Stage {
     }
 
     fn raise_tokens(&mut self, above: &str) -> Result<(), String> {
-        let path = self.paths.elected();
         let above = above.parse().map_err(|e| format!("{above}: {e}"))?;
+        if !matches!(self.recipe, Recipe::Elector(_)) {
+            let tokens = serde_json::json!({ "v": 1, "token_base": above, "by": "ann" });
+            return self.put(self.paths.tokens(), tokens.to_string().into_bytes());
+        }
+        let path = self.paths.elected();
         let read = self.zk.get(&path).map(|node| Elected::decode(&path, &node.data)).transpose();
         let elected = read.map_err(|e| e.to_string())?;
         let base = elected.as_ref().map_or(0, |e| e.token_base);
