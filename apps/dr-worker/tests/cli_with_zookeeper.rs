@@ -427,6 +427,36 @@ fn a_raised_base_makes_tokens_newer_and_is_raised_once() {
     // Before anybody has ever taken part.
     let job = ["raise-token", "--above", "77", "--yes", "--job", "bills"];
     assert_eq!(stage.json(&job)["term"], 1);
+    let higher = ["raise-token", "--above", "78", "--yes", "--job", "bills"];
+    assert_eq!(stage.json(&higher)["term"], 2);
+}
+
+#[test]
+fn the_tokens_of_a_queue_have_a_base_too() {
+    let stage = Stage::new("/raised-queue");
+    let queue = |id| stage.worker(id, "east", &["job.orders.recipe=queue"]);
+    let token = || stage.json(&["list"])["slots"][0]["leader"]["fencing_token"].as_u64().unwrap_or(0);
+    let east = queue("east-1");
+    until("east-1 leads", || leads(&east));
+    let above = token() + 1_000_000_000_000;
+    let raise = ["raise-token", "--above", &above.to_string(), "--yes", "--job", "orders"];
+    let raised = stage.operator(&raise);
+    assert!(
+        raised.stdout.contains(&format!("from now on every token is above {above}")),
+        "{}",
+        raised.stdout
+    );
+    until("east-1 leads with a newer token", || leads(&east) && token() > above);
+    assert!(stage.operator(&raise).stdout.contains("already"));
+    // The next one knows it by the record.
+    let (mut east, west, before) = (east, queue("east-2"), token());
+    until("it is in the queue", || {
+        stage.json(&["list"])["members"].as_array().is_some_and(|all| all.len() == 2)
+    });
+    east.signal(Signal::SIGTERM);
+    assert_eq!(east.ended().code(), Some(0));
+    until("east-2 leads", || leads(&west) && token() > before);
+    assert_eq!(stage.json(&["list"])["problems"], json!([]));
 }
 
 #[test]
@@ -444,8 +474,8 @@ fn a_token_that_resources_refuse_is_shown_with_the_command_that_mends_it() {
     Stage::with_session(async |session| {
         session.delete_recursive("/forgotten/orders/leader").await.expect("deleted");
     });
-    let east = stage.worker("east-1", "east", &[]);
-    until("east-1 leads again", || leads(&east));
+    let east = stage.worker("east-2", "east", &[]);
+    until("east-2 leads, which has seen nothing", || leads(&east));
     let problem = &stage.json(&["list"])["problems"][0];
     assert_eq!(problem["kind"], "low-token", "{problem}");
     let command = problem["command"].as_str().expect("a command").to_owned();

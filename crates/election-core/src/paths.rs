@@ -109,6 +109,11 @@ impl Paths {
         format!("{}/queue", self.base)
     }
 
+    /// The base of the tokens, with the recipes `queue` and `single`.
+    pub fn tokens(&self) -> String {
+        format!("{}/tokens", self.base)
+    }
+
     /// The standing orders.
     pub fn control(&self) -> String {
         format!("{}/control", self.base)

@@ -8,6 +8,9 @@ use std::{
     time::Duration,
 };
 
+/// The last millisecond of the year 9999, the last one that has a usual text. No record has a later time.
+pub const MAX_MS: u64 = 253_402_300_799_999;
+
 /// How far the wall clocks of members may be apart, in milliseconds. A later time than that is from a wrong clock, and
 /// must not delay a decision until then.
 pub(crate) const APART_MS: u64 = 10_000;
@@ -132,14 +135,14 @@ impl fmt::Debug for Time {
 pub struct Now {
     /// The steady clock.
     pub time: Time,
-    /// The wall clock, in milliseconds since the Unix epoch.
+    /// The wall clock, in milliseconds since the Unix epoch: a time that a record can have.
     pub unix_ms: u64,
 }
 
 impl Now {
     /// Both clocks at once.
-    pub const fn new(time: Time, unix_ms: u64) -> Self {
-        Self { time, unix_ms }
+    pub fn new(time: Time, unix_ms: u64) -> Self {
+        Self { time, unix_ms: unix_ms.min(MAX_MS) }
     }
 }
 

@@ -19,7 +19,7 @@ use super::{
     output::{self, Output},
 };
 use crate::{
-    config::{Config, JobConfig, NodeConfig, Recipe, Sources, ZooKeeperConfig},
+    config::{Config, JobConfig, NodeConfig, Sources, ZooKeeperConfig},
     connect::connect,
     error::Error,
     signals::Signals,
@@ -68,7 +68,8 @@ pub(super) struct EmergencyArguments {
     fenced: Option<String>,
     /// Newest token that the job's resource has seen.
     ///
-    /// Needed if this node has kept none. The job's token is above it and above what is kept.
+    /// Needed if this node has kept none, or if ZooKeeper's layout of transaction ids has changed since. The job's token is
+    /// above it and above what is kept.
     #[arg(long, value_name = "TOKEN")]
     token_above: Option<u64>,
 }
@@ -108,7 +109,6 @@ async fn lead(arguments: &EmergencyArguments, sources: &Sources) -> Result<(), E
     };
     let facts = Facts {
         job: name,
-        has_elector: job.recipe == Recipe::Elector,
         newest: newest.as_ref(),
         record: record.as_ref(),
         above: arguments.token_above,
@@ -301,7 +301,7 @@ async fn clear_all(
         operator.incarnation().await?.barrier().await?;
         let snapshot = operator.observer().await?.snapshot(&paths).await?;
         let tokens = (0..snapshot.leader_znodes.len()).map(|slot| snapshot.fencing_token(slot));
-        let base = snapshot.decided().map_or(0, |elected| elected.token_base);
+        let base = snapshot.token_base();
         decision::may_clear(&record, Ensemble { base, lowest: tokens.min().flatten() })?;
         records.remove(&record.job)?;
         match how {

@@ -47,18 +47,19 @@ async fn raise_all(operator: &Operator, arguments: &RaiseTokenArguments, how: Ou
     for job in jobs {
         let paths = operator.paths(&job)?;
         let raised = operator::raise_tokens(&operator.session, &paths, above, &asker()).await?;
-        let term = match raised {
-            Raised::InTerm(term) => Some(term),
-            Raised::Already => None,
-        };
-        match (how, term) {
-            (Output::Json, _) => {
-                output::print_json(&json!({ "election": job, "above": above, "term": term }))?;
-            }
-            (Output::Pretty, Some(term)) => {
+        if let Output::Json = how {
+            let term = if let Raised::InTerm(term) = raised { Some(term) } else { None };
+            output::print_json(&json!({ "election": job, "above": above, "term": term }))?;
+            continue;
+        }
+        match raised {
+            Raised::InTerm(term) => {
                 output::print(format_args!("{job}: from term {term} on every token is above {above}"))?;
             }
-            (Output::Pretty, None) => {
+            Raised::InRecord => {
+                output::print(format_args!("{job}: from now on every token is above {above}"))?
+            }
+            Raised::Already => {
                 output::print(format_args!("{job}: every token is above {above} already"))?;
             }
         }

@@ -83,6 +83,7 @@ impl Config {
         status: ContenderStatus,
         since_ms: u64,
         ready_ms: Option<u64>,
+        token_base: u64,
     ) -> Result<Vec<u8>, RecordError> {
         let profile = &self.member;
         if !self.recipe.is_native() {
@@ -95,6 +96,7 @@ impl Config {
             status,
             address: profile.address.clone(),
             http: profile.http.clone(),
+            token_base,
             software: profile.software.clone(),
             since_ms,
             ready_ms,

@@ -48,7 +48,7 @@ impl Mandate {
         let gone = elected.named(slot)?;
         let nomination = Nomination {
             slot,
-            term: elected.term + 1,
+            term: elected.term.saturating_add(1),
             cause: Cause::LeaderLost,
             sentence: Cow::Borrowed(""),
             previous: Some(Box::new(gone.as_previous())),
@@ -132,8 +132,10 @@ impl Core {
     pub(in crate::engine) fn carries(&self, mandate: &Mandate) -> Result<(), String> {
         if let By::Contest = mandate.by {
             let own = self.own.seat.own.as_ref().map(|own| own.term());
+            let base = self.contest_base().map_or(0, |(base, _)| base);
             return match self.own.ill_health() {
                 Some(why) => Err(why),
+                None if base >= mandate.nomination.term => Err(tokens_raised(base)),
                 None if own == Some(mandate.nomination.term) => Ok(()),
                 None => Err("its znode is gone".to_owned()),
             };
@@ -176,8 +178,12 @@ impl Core {
     pub(in crate::engine) fn token_base(&self) -> Option<u64> {
         match &self.reading.view.elected {
             // There is no decision in a contest.
-            _ if self.is_contest() => Some(0),
-            Known::Present(elected, _) => Some(elected.token_base),
+            _ if self.is_contest() => self.own.seat.own.as_ref().map(|own| own.base),
+            // Until the elector has raised it above what was seen.
+            Known::Present(elected, _) => {
+                let remembered = self.reading.remembers().map_or(0, |remembered| remembered.token_base);
+                Some(elected.token_base).filter(|base| remembered <= *base)
+            }
             _ => None,
         }
     }
@@ -187,6 +193,11 @@ impl Core {
 pub(in crate::engine) fn nomination(elected: &Elected, slot: usize) -> Option<Nomination> {
     let Given { term, cause, sentence, previous, .. } = elected.given(slot)?.clone();
     Some(Nomination { slot, term, cause, sentence: sentence.into(), previous: previous.map(Box::new) })
+}
+
+/// Why a leadership of a contest ends whose token is not above the base.
+pub(in crate::engine) fn tokens_raised(base: u64) -> String {
+    format!("tokens are above {base} from now on")
 }
 
 pub(in crate::engine) fn moved_away(elected: &Elected, slot: usize) -> String {

@@ -91,7 +91,7 @@ use crate::{
 use course::Course;
 use history::History;
 use leader::{Entry, Leader};
-use ops::Pending;
+use ops::{Part, Pending};
 #[cfg(not(feature = "mutants"))]
 use rules::Rule;
 use znode::{Known, Znode};
@@ -120,6 +120,17 @@ impl Engine {
     }
 
     // ---- in ----
+
+    /// This member has seen this term and this token in a former process: no decision and no leadership begins below them
+    /// unnoticed. Before the first event.
+    pub fn begin_above(&mut self, term: u64, token: u64) {
+        self.core.reading.memory.began_above(term, token);
+    }
+
+    /// The newest fencing token that this member has seen, or the base below all future ones.
+    pub fn newest_token(&self) -> u64 {
+        self.core.reading.newest_token()
+    }
 
     /// Takes an event. Call [`Engine::poll_action`] afterwards until it returns nothing.
     ///
@@ -456,6 +467,8 @@ impl Engine {
             (Pending::Contest, Course::Contest(contest)) => contest.done(core, leader, outcome),
             (Pending::Leader(op), _) => leader.done(core, op, outcome),
             (Pending::History(op), _) => self.history.done(core, op, outcome),
+            // The watch reports the outcome.
+            (Pending::Tokens, _) => core.retry(Part::Tokens),
             (Pending::Reread(znode), _) => {
                 if let Some(slot) = core.reread_done(znode, outcome) {
                     leader.saw_leader_znode(core, slot, node());
@@ -511,6 +524,7 @@ impl Engine {
         let core = &mut self.core;
         let Some(epoch) = core.session_epoch() else { return };
         let mut anew: Vec<_> = self.course.predecessor(core).into_iter().collect();
+        anew.push(Watched::node(core.config.paths.tokens()));
         if let Course::Elector(_, Some(_)) = self.course {
             core.reading.view.forget_membership();
             let paths = &core.config.paths;

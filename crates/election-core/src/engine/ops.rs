@@ -29,6 +29,7 @@ pub(in crate::engine) enum Part {
     Elector,
     Leader,
     History,
+    Tokens,
 }
 
 /// The purpose of an operation.
@@ -41,6 +42,8 @@ pub(in crate::engine) enum Pending {
     Elector(ElectorOp),
     Leader(LeaderOp),
     History(HistoryOp),
+    /// The base of the tokens is being raised, in a contest.
+    Tokens,
     /// A znode is read without its watch.
     Reread(Znode),
     /// The part that began it has given it up.
@@ -148,6 +151,7 @@ impl Pending {
             Self::Elector(_) => Some(Part::Elector),
             Self::Leader(_) => Some(Part::Leader),
             Self::History(_) => Some(Part::History),
+            Self::Tokens => Some(Part::Tokens),
             Self::Reread(_) | Self::GivenUp => None,
         }
     }

@@ -11,10 +11,11 @@ use serde::{Deserialize, Serialize};
 use super::{
     io::{Epoch, Node},
     policy::Policy,
+    tokens::fencing_token,
 };
 use crate::{
     ids::Ballot,
-    record::{GaveUp, Health, RoundTrips, Unreached},
+    record::{GaveUp, Health, RoundTrips, Unreached, limits},
     time::{Now, Time},
 };
 
@@ -135,6 +136,9 @@ pub(super) struct OwnZnode {
     pub(super) node: Node,
     /// Single: the number of the creation that made it.
     pub(super) count: Option<i32>,
+    /// The base of the tokens when it began to lead with this znode.
+    #[serde(default, with = "limits::base")]
+    pub(super) base: u64,
     /// The name of this member's incarnation, once it is a candidate with it.
     #[serde(skip)]
     pub(super) ballot: Option<Ballot>,
@@ -142,7 +146,7 @@ pub(super) struct OwnZnode {
 
 impl OwnZnode {
     pub(super) fn new(path: impl Into<Arc<str>>, node: Node, count: Option<i32>) -> Box<Self> {
-        Box::new(Self { path: path.into(), node, count, ballot: None })
+        Box::new(Self { path: path.into(), node, count, base: 0, ballot: None })
     }
 
     /// The last part of its path.
@@ -152,7 +156,7 @@ impl OwnZnode {
 
     /// Its fencing token, which is the term in a contest.
     pub(super) fn term(&self) -> u64 {
-        u64::try_from(self.node.czxid).unwrap_or(0)
+        fencing_token(self.node.czxid, self.base).unwrap_or(0)
     }
 }
 

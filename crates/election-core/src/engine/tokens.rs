@@ -7,10 +7,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::record::{Cause, Elected, Given, Slot, VERSION};
-
-/// The largest base. With any czxid added, the token still fits into 64 signed bits, the integer type of databases.
-pub const MAX_TOKEN_BASE: u64 = 1 << 62;
+pub use crate::record::limits::MAX_TOKEN_BASE;
+use crate::record::{Cause, Elected, Given, Slot, VERSION, limits::MAX_TOKEN};
 
 /// Why the base can't be raised.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -56,20 +54,23 @@ pub fn raise_tokens(
             request: None,
             previous: None,
         };
-        return Ok(Some(Elected {
-            v: VERSION,
-            term: 1,
-            slots: vec![Slot::new(None, given)],
-            exclusions: Vec::new(),
-            failures: Vec::new(),
-            site_failures: Vec::new(),
-            losses: BTreeMap::new(),
-            acknowledged_at_ms: 0,
-            youngest: None,
-            token_base: above,
-            decided_by: by.to_owned(),
-            last_request: None,
-        }));
+        return Ok(Some(
+            Elected {
+                v: VERSION,
+                term: 1,
+                slots: vec![Slot::new(None, given)],
+                exclusions: Vec::new(),
+                failures: Vec::new(),
+                site_failures: Vec::new(),
+                losses: BTreeMap::new(),
+                acknowledged_at_ms: 0,
+                youngest: None,
+                token_base: above,
+                decided_by: by.to_owned(),
+                last_request: None,
+            }
+            .bounded(),
+        ));
     };
     let term = elected.term;
     Ok(Some(self::above(elected, Above { term, token_base: above, sentence, by, unix_ms })))
@@ -87,7 +88,7 @@ pub(in crate::engine) struct Above<'a> {
 /// The next term in all slots, above the given values.
 pub(in crate::engine) fn above(elected: &Elected, to: Above<'_>) -> Elected {
     let Above { term, token_base, sentence, by, unix_ms } = to;
-    let term = elected.term.max(term) + 1;
+    let term = elected.term.max(term).saturating_add(1);
     // The previous leader distinguishes a slot that is being vacated from one that has no candidate.
     let anew = |slot: &Slot| Slot {
         given: Given {
@@ -111,9 +112,10 @@ pub(in crate::engine) fn above(elected: &Elected, to: Above<'_>) -> Elected {
     .bounded()
 }
 
-/// The token of a leadership.
-pub fn fencing_token(czxid: i64, base: u64) -> u64 {
-    u64::try_from(czxid).unwrap_or(0).saturating_add(base)
+/// The token of a leadership: none above [`MAX_TOKEN`], and no two that are the same.
+pub fn fencing_token(czxid: i64, base: u64) -> Option<u64> {
+    let token = u64::try_from(czxid).ok()?.checked_add(base)?;
+    (token <= MAX_TOKEN).then_some(token)
 }
 
 #[cfg(test)]

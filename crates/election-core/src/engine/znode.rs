@@ -66,6 +66,14 @@ impl<T> Known<T> {
         }
     }
 
+    /// Why it can't be used, if it can't.
+    pub(in crate::engine) fn error(&self) -> Option<&RecordError> {
+        match self {
+            Self::Unreadable(error, _) => Some(error),
+            _ => None,
+        }
+    }
+
     pub(in crate::engine) fn meta(&self) -> Option<Meta> {
         match self {
             Self::Present(_, meta) | Self::Unreadable(_, meta) => Some(*meta),

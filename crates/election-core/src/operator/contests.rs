@@ -11,7 +11,7 @@ use crate::{
     engine::{Node, QueueFormat},
     ids::Ballot,
     paths::Paths,
-    record::{Contender, Health, MemberRecord, Record as _, VERSION},
+    record::{Contender, Health, MemberRecord, Record as _, TokenBase, VERSION},
     runtime::{ReadError, operations::get_all},
 };
 
@@ -46,6 +46,12 @@ impl Observer {
         outline: Outline,
     ) -> Result<Snapshot, ReadError> {
         let mut snapshot = Snapshot { layout, ..Snapshot::default() };
+        let path = paths.tokens();
+        match outline.tokens.as_ref().map(|node| TokenBase::decode(&path, &node.data)) {
+            Some(Ok(tokens)) => snapshot.tokens = Some(tokens),
+            Some(Err(error)) => snapshot.unreadable.push(error),
+            None => {}
+        }
         for (index, (path, ballot, node)) in
             self.holders(paths, layout, outline).await?.into_iter().enumerate()
         {

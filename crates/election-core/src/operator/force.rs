@@ -9,9 +9,9 @@ use super::{
     observer::Observer,
 };
 use crate::{
-    engine::{self, ForceStep, ForcedFailover, Policy, decision, fencing_token},
+    engine::{self, ForceStep, ForcedFailover, MAX_TOKEN_BASE, NoSuchToken, Policy, decision, fencing_token},
     paths::Paths,
-    record::{Current, Elected, FiledRequest, MAX_SLOTS, Record, Request},
+    record::{Current, Elected, FiledRequest, MAX_SLOTS, Record, Request, TokenBase},
     runtime::{
         operations::{creates, delete_while, transact},
         unix_ms,
@@ -153,8 +153,46 @@ pub async fn vacate(session: &Session, paths: &Paths) -> Result<Current, Operato
 pub enum Raised {
     /// By this term, in which the named member acquires leadership again.
     InTerm(u64),
+    /// In an election without an elector: the leader ends, and joins again.
+    InRecord,
     /// Every later token is above it already.
     Already,
+}
+
+/// Raises the base in an election without an elector; `None` if another one was quicker.
+async fn raise_base(
+    observer: &Observer,
+    paths: &Paths,
+    above: u64,
+    by: &str,
+) -> Result<Option<Raised>, OperatorError> {
+    if above > MAX_TOKEN_BASE {
+        return Err(NoSuchToken { above }.into());
+    }
+    let (path, session) = (paths.tokens(), observer.session());
+    let node = observer.read(&path).await?;
+    let known = node.as_ref().and_then(|node| TokenBase::decode(&path, &node.data).ok());
+    // One that can't be used is replaced.
+    let is_usable = node.is_none() || known.is_some();
+    let snapshot = observer.snapshot(paths).await?;
+    let led = snapshot.leader_znode(0).and_then(|leader| leader.record.fencing_token);
+    let base = known.map_or(0, |known| known.token_base);
+    if is_usable && (base >= above || led.is_some_and(|token| token > above)) {
+        return Ok(Some(Raised::Already));
+    }
+    let data = TokenBase::new(above, by, unix_ms()).encode(&path)?;
+    let written = match node {
+        Some(node) => session.set(&path, data, Some(node.version)).await.map(drop),
+        None => {
+            session.create_parents(&path).await?;
+            session.create(&path, data, CreateMode::Persistent).await.map(drop)
+        }
+    };
+    match written {
+        Ok(()) => Ok(Some(Raised::InRecord)),
+        Err(error) if is_worth_another_look(&error) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Makes the token of every leadership from now on greater than `above`. Use it after the ensemble was restored from a
@@ -162,8 +200,7 @@ pub enum Raised {
 /// needs no running member, and no earlier leadership.
 ///
 /// # Errors
-/// When no resource can have seen such a token, when there is no elector in this election, when the decision can't be
-/// read, or ZooKeeper doesn't answer.
+/// When no resource can have seen such a token, when the decision can't be read, or ZooKeeper doesn't answer.
 ///
 /// # Cancel safety
 /// May have been carried out or not. Repeating it is safe.
@@ -179,8 +216,10 @@ pub async fn raise_tokens(
         incarnation.barrier().await?;
         let observer = Observer::new(incarnation.clone());
         if let Some(Layout::Queue | Layout::Single) = observer.layout(paths).await? {
-            let why = "nobody decides in this election, so no base can stand in a decision: its tokens are the czxids";
-            return Err(OperatorError::Refused(why.to_owned()));
+            match raise_base(&observer, paths, above, by).await? {
+                Some(raised) => return Ok(raised),
+                None => continue,
+            }
         }
         let (mut elected, mut version) = (None, None);
         if let Some(node) = observer.read(&path).await? {
@@ -194,7 +233,7 @@ pub async fn raise_tokens(
         for path in (0..slots).map(|slot| paths.leader_znode(slot)) {
             let node = observer.read(&path).await?;
             let current = node.filter(|node| Current::decode(&path, &node.data).is_ok());
-            tokens.push(current.map(|node| fencing_token(node.czxid, base)));
+            tokens.push(current.and_then(|node| fencing_token(node.czxid, base)));
         }
         let token = tokens.into_iter().min().flatten();
         let raised = crate::engine::raise_tokens(elected.as_ref(), token, above, by, unix_ms())?;

@@ -14,7 +14,7 @@ use crate::{
     paths::Paths,
     record::{
         Breadcrumb, Breadcrumbs, Control, Current, Elected, FiledRequest, HistoryEntry, MAX_SLOTS,
-        MemberRecord, Record, RecordError, Request, RequestRef,
+        MemberRecord, Record, RecordError, Request, RequestRef, TokenBase,
     },
     runtime::{
         ReadError,
@@ -38,6 +38,8 @@ pub struct Snapshot {
     pub elected: Option<Decision>,
     /// The leader znodes, by slot: as many as the decision has slots; one before the first decision.
     pub leader_znodes: Vec<Option<LeaderZnode>>,
+    /// The base of the tokens in an election without an elector.
+    pub(super) tokens: Option<TokenBase>,
     /// The standing orders; the default if there are none.
     pub control: Control,
     /// The leaderships whose work may still run; none if no member fences.
@@ -125,11 +127,16 @@ impl Snapshot {
         slot_of(request, self.decided(), &leader_znodes).map_err(OperatorError::Refused)
     }
 
+    /// The base of the tokens.
+    pub fn token_base(&self) -> u64 {
+        let of_record = self.tokens.as_ref().map(|tokens| tokens.token_base);
+        self.decided().map(|elected| elected.token_base).or(of_record).unwrap_or(0)
+    }
+
     /// The fencing token of the leader of `slot`.
     pub fn fencing_token(&self, slot: usize) -> Option<u64> {
         let leader_znode = self.leader_znode(slot)?;
-        let base = self.decided().map_or(0, |elected| elected.token_base);
-        Some(leader_znode.record.fencing_token.unwrap_or_else(|| fencing_token(leader_znode.czxid, base)))
+        leader_znode.record.fencing_token.or_else(|| fencing_token(leader_znode.czxid, self.token_base()))
     }
 }
 

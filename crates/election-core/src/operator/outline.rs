@@ -24,6 +24,7 @@ pub(super) struct Outline {
     pub(super) elected: Option<Node>,
     pub(super) control: Option<Node>,
     pub(super) breadcrumbs: Option<Node>,
+    pub(super) tokens: Option<Node>,
 }
 
 impl Outline {
@@ -31,14 +32,16 @@ impl Outline {
     pub(super) async fn read(session: &Incarnation, paths: &Paths) -> Result<Self, OpError> {
         let names =
             [paths.base().to_owned(), paths.election(), paths.queue(), paths.nodes(), paths.requests()];
-        let znodes = [paths.leader_znode(0), paths.elected(), paths.control(), paths.breadcrumbs()];
+        let znodes =
+            [paths.leader_znode(0), paths.elected(), paths.control(), paths.breadcrumbs(), paths.tokens()];
         let reads = names.map(ReadOp::children).into_iter().chain(znodes.map(ReadOp::get));
         let mut results = session.multi_read(reads).await?.into_iter();
         let mut names = || results.next().map(children).unwrap_or_default();
         let (parts, ballots, queue, nodes, requests) = (names(), names(), names(), names(), names());
         let mut znode = || results.next().and_then(node);
-        let (leader, elected, control, breadcrumbs) = (znode(), znode(), znode(), znode());
-        Ok(Self { parts, ballots, queue, nodes, requests, leader, elected, control, breadcrumbs })
+        let (leader, elected, control) = (znode(), znode(), znode());
+        let (breadcrumbs, tokens) = (znode(), znode());
+        Ok(Self { parts, ballots, queue, nodes, requests, leader, elected, control, breadcrumbs, tokens })
     }
 
     /// The recipe of the present candidates; `None` if there are no candidates.
@@ -54,7 +57,9 @@ impl Outline {
 
     /// The recipe, now or last; `None` if there is no election.
     pub(super) fn layout(&self, paths: &Paths) -> Option<Layout> {
-        self.standing(paths).or_else(|| Layout::last_of(&self.parts))
+        // The tokens can be raised before the first member joins.
+        let decided = self.elected.is_some().then_some(Layout::Elector);
+        self.standing(paths).or(decided).or_else(|| Layout::last_of(&self.parts))
     }
 }
 

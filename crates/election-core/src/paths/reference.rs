@@ -47,8 +47,14 @@ fn rows(paths: &Paths) -> Vec<Row> {
         (
             queue,
             LINE,
-            "a candidate with the recipe `queue`. The lowest number leads; its czxid is the fencing token",
+            "a candidate with the recipe `queue`. The lowest number leads; its czxid, and the base in `tokens`, are the fencing token",
             "`Contender`",
+        ),
+        (
+            paths.tokens(),
+            "persistent, once it is needed",
+            "with the recipes `queue` and `single` a member that knows a newer token than the next one would be; operators",
+            "`TokenBase`",
         ),
         (paths.control(), ONCE, "operators; the leader, when it begins a request about its job", "`Control`"),
         (paths.requests(), ONCE, "the first operator who asks", "none"),
@@ -89,7 +95,7 @@ fn rows(paths: &Paths) -> Vec<Row> {
 }
 
 /// The sources of the records. Their fields and comments are the reference.
-const RECORDS: [&str; 12] = [
+const RECORDS: [&str; 13] = [
     include_str!("../record/breadcrumbs.rs"),
     include_str!("../record/contender.rs"),
     include_str!("../record/control.rs"),
@@ -102,6 +108,7 @@ const RECORDS: [&str; 12] = [
     include_str!("../record/overlay.rs"),
     include_str!("../record/request.rs"),
     include_str!("../record/slot.rs"),
+    include_str!("../record/tokens.rs"),
 ];
 
 /// The fields of a record, or of a part of one: name, type, meaning. None if it has no fields.

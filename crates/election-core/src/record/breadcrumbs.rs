@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::VERSION;
+use super::{VERSION, limits};
 use crate::ids::{Ballot, MemberId, SiteId};
 
 /// The leaderships whose work has begun and is not known to have ended, in `breadcrumbs`. A leader adds itself before its
@@ -30,13 +30,16 @@ pub struct Breadcrumb {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
     /// The slot that it led.
-    #[serde(default, skip_serializing_if = "super::format::is_first")]
+    #[serde(default, skip_serializing_if = "super::format::is_first", with = "limits::slot")]
     pub slot: usize,
     /// The term.
+    #[serde(with = "limits::term")]
     pub term: u64,
     /// The fencing token, which identifies the leadership.
+    #[serde(with = "limits::token")]
     pub fencing_token: u64,
     /// When its work began, in milliseconds since the Unix epoch.
+    #[serde(with = "limits::ms")]
     pub since_ms: u64,
 }
 

@@ -1,6 +1,10 @@
 use serde::{Deserialize, Serialize};
 
-use super::{Current, Status, format::VERSION};
+use super::{
+    Current, Status,
+    format::{VERSION, is_zero},
+    limits,
+};
 use crate::ids::{Ballot, MemberId, SiteId};
 
 /// The record in a contender's znode, in a recipe where a znode alone determines the leader: the contender's znode in
@@ -25,13 +29,17 @@ pub struct Contender {
     /// The URL of its HTTP endpoints, such as `https://10.0.0.1:7080`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<String>,
+    /// The base of its fencing token, as far as it knew that when it wrote this.
+    #[serde(default, skip_serializing_if = "is_zero", with = "limits::base")]
+    pub token_base: u64,
     /// The software that it runs.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub software: String,
     /// When it became a contender, in milliseconds since the Unix epoch.
+    #[serde(with = "limits::ms")]
     pub since_ms: u64,
     /// When it became READY, in milliseconds since the Unix epoch.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "limits::ms")]
     pub ready_ms: Option<u64>,
 }
 
@@ -52,19 +60,21 @@ pub enum ContenderStatus {
 impl Contender {
     /// This contender as the leader. Its term is its fencing token.
     pub fn to_current(&self, ballot: Ballot, czxid: i64) -> Current {
+        let token = u64::try_from(czxid).ok().and_then(|czxid| czxid.checked_add(self.token_base));
+        let token = token.filter(|token| *token <= limits::MAX_TOKEN);
         Current {
             slot: 0,
             v: VERSION,
             member: self.member.clone(),
             ballot,
             site: self.site.clone(),
-            term: u64::try_from(czxid).unwrap_or(0),
+            term: token.unwrap_or(0),
             status: match self.status {
                 ContenderStatus::Ready => Status::Ready,
                 ContenderStatus::Waiting | ContenderStatus::Progress => Status::Progress,
             },
             endpoint: self.address.clone(),
-            fencing_token: u64::try_from(czxid).ok(),
+            fencing_token: token,
             since_ms: self.since_ms,
             ready_ms: self.ready_ms,
         }

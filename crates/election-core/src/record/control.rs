@@ -2,7 +2,10 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::format::{VERSION, is_zero, version};
+use super::{
+    format::{VERSION, is_zero, version},
+    limits,
+};
 use crate::ids::{MemberId, SiteId};
 
 /// The standing orders of the operators, in `control`. No record means no orders.
@@ -37,7 +40,7 @@ pub struct Control {
     pub paused_in: Option<Mode>,
     /// Terms whose leader is not replaced by a better candidate, until the next change of leader. The term of a slot is
     /// that in which it was decided.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "limits::decided")]
     pub stay: Vec<u64>,
     /// Moves to another site that an operator has confirmed, for a policy that requires confirmation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -50,7 +53,7 @@ pub struct Control {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub changed_by: String,
     /// When, in milliseconds since the Unix epoch.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_zero", with = "limits::ms")]
     pub changed_at_ms: u64,
 }
 
@@ -99,6 +102,7 @@ impl Default for Control {
 pub struct Confirmed {
     /// From the leader of this term, until the next change of leader. The term of a slot is that in which it was
     /// decided.
+    #[serde(with = "limits::decided")]
     pub term: u64,
     /// The site.
     pub site: SiteId,
@@ -117,7 +121,7 @@ pub struct OrderedBy {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub by: String,
     /// When, in milliseconds since the Unix epoch.
-    #[serde(default)]
+    #[serde(default, with = "limits::ms")]
     pub at_ms: u64,
 }
 

@@ -1,5 +1,6 @@
 use serde::{Deserialize, Serialize};
 
+use super::limits;
 use crate::ids::{Ballot, MemberId, SiteId};
 
 /// A leader znode, `leader/current` or that of another slot. It is ephemeral and created by the leader's session.
@@ -15,9 +16,10 @@ pub struct Current {
     /// Its site.
     pub site: SiteId,
     /// The slot that it leads.
-    #[serde(default, skip_serializing_if = "super::format::is_first")]
+    #[serde(default, skip_serializing_if = "super::format::is_first", with = "limits::slot")]
     pub slot: usize,
     /// The term for which it was created.
+    #[serde(with = "limits::term")]
     pub term: u64,
     /// The leader's progress.
     pub status: Status,
@@ -25,12 +27,13 @@ pub struct Current {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,
     /// The fencing token of this leadership, set when it is READY.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "limits::token")]
     pub fencing_token: Option<u64>,
     /// When it was created, in milliseconds since the Unix epoch.
+    #[serde(with = "limits::ms")]
     pub since_ms: u64,
     /// When it became READY, in milliseconds since the Unix epoch.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "limits::ms")]
     pub ready_ms: Option<u64>,
 }
 

@@ -2,7 +2,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::format::{VERSION, is_false, shorten};
+use super::{
+    format::{VERSION, is_false, shorten},
+    limits,
+};
 use crate::ids::{MemberId, SiteId};
 
 /// A drill under way, in `drill/order`: a practised failover of one job. At most one per election: it is created only if
@@ -25,8 +28,10 @@ pub struct DrillOrder {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// When it was given, in milliseconds since the Unix epoch, by the clock of the operator's machine.
+    #[serde(with = "limits::ms")]
     pub at_ms: u64,
     /// When every member forgets it, by the same clock.
+    #[serde(with = "limits::ms")]
     pub until_ms: u64,
     /// What is practised.
     pub mode: DrillMode,
@@ -36,10 +41,10 @@ pub struct DrillOrder {
     #[serde(default)]
     pub members: Vec<MemberId>,
     /// How long a member waits after it has agreed, in milliseconds: the probes run before something happens.
-    #[serde(default, skip_serializing_if = "super::format::is_zero")]
+    #[serde(default, skip_serializing_if = "super::format::is_zero", with = "limits::ms")]
     pub delay_ms: u64,
     /// How long a cut lasts, in milliseconds from its beginning on each member; until the order ends if absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "limits::ms")]
     pub cut_ms: Option<u64>,
     /// Whether the job's service is probed from each site, as each member's own configuration says.
     #[serde(default, skip_serializing_if = "is_false")]
@@ -99,7 +104,7 @@ impl DrillOrder {
     ) -> Self {
         let mut by = by.to_owned();
         shorten(&mut by, 500);
-        let until_ms = at_ms.saturating_add(ms(valid_for.min(Self::LONGEST)));
+        let until_ms = at_ms.saturating_add(limits::millis(valid_for.min(Self::LONGEST)));
         let run = run.to_owned();
         Self {
             v: VERSION,
@@ -159,6 +164,7 @@ pub struct DrillAnswer {
     pub version: String,
     /// When it first saw the order, in milliseconds since the Unix epoch, by its wall clock. All other times are counted
     /// from here, by its steady clock.
+    #[serde(with = "limits::ms")]
     pub seen_ms: u64,
     /// Its steps, oldest first. The last one is its present state.
     #[serde(default)]
@@ -178,6 +184,7 @@ pub struct DrillStep {
     /// The step.
     pub state: DrillState,
     /// When, in milliseconds after the member first saw the order.
+    #[serde(with = "limits::ms")]
     pub after_ms: u64,
     /// Why it refused or failed; with other steps what was done, such as the process that was killed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -273,25 +280,31 @@ pub struct DrillProbes {
     /// What was probed, as text: `http://orders.example:8080/health`.
     pub target: String,
     /// The time between two probes.
+    #[serde(with = "limits::ms")]
     pub interval_ms: u64,
     /// When the first one began.
+    #[serde(with = "limits::ms")]
     pub first_ms: u64,
     /// When the last one ended.
+    #[serde(with = "limits::ms")]
     pub last_ms: u64,
     /// How many have ended.
+    #[serde(with = "limits::count")]
     pub count: u64,
     /// How many of them failed.
+    #[serde(with = "limits::count")]
     pub failed: u64,
     /// The longest time from the end of a success to the end of the next one; to the last probe if none followed.
+    #[serde(with = "limits::ms")]
     pub longest_gap_ms: u64,
     /// The intervals in which all probes failed, oldest first: the longest [`MAX_OUTAGES`](Self::MAX_OUTAGES) of them.
     #[serde(default)]
     pub outages: Vec<DrillOutage>,
     /// How many shorter ones are left out.
-    #[serde(default, skip_serializing_if = "super::format::is_zero")]
+    #[serde(default, skip_serializing_if = "super::format::is_zero", with = "limits::count")]
     pub omitted: u64,
     /// When the last success ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "limits::ms")]
     pub last_success_ms: Option<u64>,
 }
 
@@ -300,16 +313,19 @@ pub struct DrillProbes {
 #[non_exhaustive]
 pub struct DrillOutage {
     /// When the last success before it ended; `None` if there was none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "limits::ms")]
     pub served_until_ms: Option<u64>,
     /// When the first failed probe ended.
+    #[serde(with = "limits::ms")]
     pub first_ms: u64,
     /// When the last failed probe ended.
+    #[serde(with = "limits::ms")]
     pub last_ms: u64,
     /// When the success after it ended; `None` if none has come.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "limits::ms")]
     pub served_from_ms: Option<u64>,
     /// How many probes failed.
+    #[serde(with = "limits::count")]
     pub count: u64,
     /// Why the first one failed.
     #[serde(default)]
@@ -333,7 +349,7 @@ impl DrillProbes {
         shorten(&mut target, 300);
         Self {
             target,
-            interval_ms: ms(interval),
+            interval_ms: limits::millis(interval),
             first_ms,
             last_ms: first_ms,
             count: 0,
@@ -396,10 +412,6 @@ impl DrillProbes {
     }
 }
 
-fn ms(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::{MAX_RECORD, Record as _};
@@ -422,7 +434,7 @@ mod tests {
         assert_eq!(order.remaining(0), Duration::from_secs(60));
         assert_eq!(order.remaining(1_060_000), Duration::ZERO);
         assert!(order.is_over(1_060_000) && !order.is_over(1_059_999));
-        let forever = DrillOrder { until_ms: u64::MAX, ..order };
+        let forever = DrillOrder { until_ms: limits::MAX_MS, ..order };
         assert_eq!(forever.remaining(0), DrillOrder::LONGEST);
     }
 

@@ -3,8 +3,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Cause, Given, Named, Previous, RequestRef, Slot,
+    Cause, Given, MAX_SLOTS, Named, Previous, RequestRef, Slot,
     format::{exact, is_zero, shorten},
+    limits,
 };
 use crate::{
     ids::{Ballot, MemberId, SiteId},
@@ -18,6 +19,7 @@ pub struct Elected {
     /// Format version.
     pub v: u32,
     /// Grows by one with each decision.
+    #[serde(with = "limits::decided")]
     pub term: u64,
     /// The named leader of each slot, the reason, and the line of succession.
     #[serde(deserialize_with = "exact")]
@@ -33,24 +35,24 @@ pub struct Elected {
     pub site_failures: Vec<SiteFailure>,
     /// When each site lost a leader recently, in milliseconds since the Unix epoch. Planned moves and operators'
     /// commands do not count.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", with = "limits::ms")]
     pub losses: BTreeMap<SiteId, Vec<u64>>,
     /// The time of the latest acknowledgement by an operator, in milliseconds since the Unix epoch. Failures of the job
     /// until then do not delay a takeover.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_zero", with = "limits::ms")]
     pub acknowledged_at_ms: u64,
     /// The youngest member when this term began. A younger member has joined since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub youngest: Option<Ballot>,
     /// Added to the czxid to make the fencing token. Only an operator raises it, after the ensemble was restored from a
     /// copy.
-    #[serde(default)]
+    #[serde(default, with = "limits::base")]
     pub token_base: u64,
     /// The author: a member or an operator.
     pub decided_by: String,
     /// The czxid of the latest request that has been decided, in this term or an earlier one. A request with this czxid
     /// or a lower one is never decided again.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "limits::zxid")]
     pub last_request: Option<i64>,
 }
 
@@ -122,7 +124,10 @@ impl Elected {
     pub(crate) fn bounded(mut self) -> Self {
         shorten(&mut self.decided_by, most::NAME);
         keep_newest(&mut self.exclusions);
-        self.exclusions.iter_mut().for_each(|e| shorten(&mut e.reason, most::REASON));
+        for exclusion in &mut self.exclusions {
+            shorten(&mut exclusion.reason, most::REASON);
+            exclusion.until_ms = exclusion.until_ms.min(limits::MAX_MS);
+        }
         keep_last(&mut self.failures, most::FAILURES);
         self.failures.iter_mut().for_each(|f| shorten(&mut f.cause, most::REASON));
         keep_last(&mut self.site_failures, most::SITE_FAILURES);
@@ -144,6 +149,21 @@ impl Elected {
             slot.succession.truncate(most::line(slots));
         }
         self
+    }
+
+    /// Whether a decision can be so: no slot is ahead of its term, and it is within the limits of [`most`].
+    pub(super) fn check_bounds(&self) -> Result<(), String> {
+        let slots = self.slots.len();
+        if slots > MAX_SLOTS {
+            return Err(format!("it has {slots} slots, more than {MAX_SLOTS}"));
+        }
+        if self.slots.iter().any(|slot| slot.given.term > self.term) {
+            return Err(format!("a slot has a later term than {}", self.term));
+        }
+        if self.clone().bounded() != *self {
+            return Err("it has more entries, or longer texts, than a decision has".to_owned());
+        }
+        Ok(())
     }
 
     // ---- its slots ----
@@ -259,9 +279,10 @@ pub struct Exclusion {
     /// Its incarnation. A repaired member that restarts is not excluded.
     pub ballot: Ballot,
     /// The beginning, in milliseconds since the Unix epoch.
-    #[serde(default)]
+    #[serde(default, with = "limits::ms")]
     pub since_ms: u64,
     /// The end, in milliseconds since the Unix epoch.
+    #[serde(with = "limits::ms")]
     pub until_ms: u64,
     /// The reason, as text.
     pub reason: String,
@@ -286,12 +307,13 @@ pub struct Failure {
     /// The member's id, so that a restart does not clear it.
     pub member: MemberId,
     /// When, in milliseconds since the Unix epoch.
+    #[serde(with = "limits::ms")]
     pub at_ms: u64,
     /// The name of the [`Cause`] of the decision that followed. It is text because a later version may have more
     /// causes.
     pub cause: String,
     /// The term of the leadership.
-    #[serde(default)]
+    #[serde(default, with = "limits::decided")]
     pub term: u64,
 }
 
@@ -309,6 +331,7 @@ pub struct SiteFailure {
     /// The site.
     pub site: SiteId,
     /// When the failure was noticed, in milliseconds since the Unix epoch.
+    #[serde(with = "limits::ms")]
     pub at_ms: u64,
     /// The reason, as text.
     pub why: String,
@@ -323,7 +346,7 @@ pub struct SiteFailure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{MAX_SLOTS, Record as _, Remembered, VERSION};
+    use crate::record::{Record as _, Remembered, VERSION};
 
     /// The longest name of its kind.
     fn name(number: usize) -> String {
@@ -348,11 +371,11 @@ mod tests {
         let line = |rng: &mut fastrand::Rng| (0..size(rng, many.min(200))).map(who).collect::<Vec<_>>();
         let request = Some(RequestRef { czxid: i64::MAX, name: "r-2147483647".to_owned() });
         let given = |rng: &mut fastrand::Rng| Given {
-            term: u64::MAX,
+            term: limits::MAX_TERM,
             cause: Cause::BetterCandidate,
             sentence: text(rng),
-            decided_at_ms: u64::MAX,
-            noticed_at_ms: u64::MAX,
+            decided_at_ms: limits::MAX_MS,
+            noticed_at_ms: limits::MAX_MS,
             request: request.clone(),
             previous: Some(who(1).as_previous()),
         };
@@ -361,47 +384,47 @@ mod tests {
             named: Some(who(2)),
             given: given(rng),
             succession: line(rng),
-            attempts: vec![u64::MAX; many],
-            obeyed: vec![u64::MAX; many],
+            attempts: vec![limits::MAX_MS; many],
+            obeyed: vec![limits::MAX_MS; many],
         };
         let Named { member, ballot, site } = who(3);
         let exclusion = |rng: &mut fastrand::Rng| Exclusion {
             member: member.clone(),
             ballot: ballot.clone(),
-            since_ms: u64::MAX,
-            until_ms: u64::MAX,
+            since_ms: limits::MAX_MS,
+            until_ms: limits::MAX_MS,
             reason: text(rng),
         };
         Elected {
             v: VERSION,
-            term: u64::MAX,
+            term: limits::MAX_TERM,
             slots: (0..slots).map(|_| slot(rng)).collect(),
             exclusions: (0..size(rng, many.min(100))).map(|_| exclusion(rng)).collect(),
             failures: vec![
                 Failure {
                     member: member.clone(),
-                    at_ms: u64::MAX,
+                    at_ms: limits::MAX_MS,
                     cause: text(rng),
-                    term: u64::MAX
+                    term: limits::MAX_TERM
                 };
                 many.min(100)
             ],
             losses: (0..many.min(100))
-                .map(|n| (SiteId::new(format!("{n:064}")).unwrap(), vec![u64::MAX; many]))
+                .map(|n| (SiteId::new(format!("{n:064}")).unwrap(), vec![limits::MAX_MS; many]))
                 .collect(),
-            acknowledged_at_ms: u64::MAX,
+            acknowledged_at_ms: limits::MAX_MS,
             youngest: Some(ballot.clone()),
             site_failures: vec![
                 SiteFailure {
                     site: site.clone(),
-                    at_ms: u64::MAX,
+                    at_ms: limits::MAX_MS,
                     why: text(rng),
                     over: false,
                     overruled: Some(text(rng)),
                 };
                 many.min(100)
             ],
-            token_base: u64::MAX,
+            token_base: limits::MAX_TOKEN_BASE,
             decided_by: text(rng),
             last_request: Some(i64::MAX),
         }

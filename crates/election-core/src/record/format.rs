@@ -31,24 +31,43 @@ pub trait Record: Serialize + DeserializeOwned {
     /// The newest format that this program reads.
     const NEWEST: u32 = VERSION;
 
+    /// What mends a record that can't be used.
+    const MENDED_BY: &str = "delete it";
+
     /// The format version in the record.
     fn version(&self) -> u32;
+
+    /// Checks what its fields mean together: what no program writes, none reads.
+    ///
+    /// # Errors
+    /// What is wrong.
+    fn check(&self) -> Result<(), String> {
+        Ok(())
+    }
 
     /// Reads a record.
     ///
     /// # Errors
-    /// When it is too large, not valid JSON for this record, or of another format.
+    /// When it is too large, not valid JSON for this record, of another format, or one that [`encode`](Self::encode)
+    /// refuses.
     fn decode(path: &str, data: &[u8]) -> Result<Self, RecordError> {
-        let error = |why: String| RecordError { path: path.to_owned(), why };
+        let error =
+            |why: String| RecordError { path: path.to_owned(), why: format!("{why}; {}", Self::MENDED_BY) };
         if data.len() > MAX_RECORD {
             return Err(error(format!("it has {} bytes, more than {MAX_RECORD}", data.len())));
         }
         let record: Self = serde_json::from_slice(data).map_err(|e| error(e.to_string()))?;
         if !(VERSION..=Self::NEWEST).contains(&record.version()) {
             let (version, newest) = (record.version(), Self::NEWEST);
-            return Err(error(format!(
+            let why = format!(
                 "its format is version {version}, and this program reads version {newest}: it is older than the one that wrote it"
-            )));
+            );
+            return Err(RecordError { path: path.to_owned(), why });
+        }
+        record.check().map_err(error)?;
+        // What is missing in it is written in full.
+        if data.len() > MAX_RECORD / 8 {
+            record.encode(path)?;
         }
         Ok(record)
     }
@@ -56,9 +75,10 @@ pub trait Record: Serialize + DeserializeOwned {
     /// Writes a record.
     ///
     /// # Errors
-    /// When it would be too large.
+    /// When it would be too large, or when a number in it is above its [limit](super::limits).
     fn encode(&self, path: &str) -> Result<Vec<u8>, RecordError> {
         let error = |why: String| RecordError { path: path.to_owned(), why };
+        self.check().map_err(error)?;
         let mut data = serde_json::to_vec(self).map_err(|e| error(e.to_string()))?;
         data.shrink_to_fit();
         if data.len() > MAX_RECORD {

@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::{Cause, Previous};
+use super::{Cause, Previous, limits};
 use crate::ids::{Ballot, MemberId, SiteId};
 
 /// One leadership, in `history/h-<token>`. The leader writes it together with READY.
@@ -10,6 +10,7 @@ pub struct HistoryEntry {
     /// Format version.
     pub v: u32,
     /// The term.
+    #[serde(with = "limits::term")]
     pub term: u64,
     /// The leader.
     pub member: MemberId,
@@ -18,9 +19,10 @@ pub struct HistoryEntry {
     /// Its site.
     pub site: SiteId,
     /// The slot that it leads.
-    #[serde(default, skip_serializing_if = "super::format::is_first")]
+    #[serde(default, skip_serializing_if = "super::format::is_first", with = "limits::slot")]
     pub slot: usize,
     /// The fencing token of this leadership.
+    #[serde(with = "limits::token")]
     pub fencing_token: u64,
     /// The cause of the change.
     pub cause: Cause,
@@ -30,6 +32,7 @@ pub struct HistoryEntry {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous: Option<Previous>,
     /// When it became READY, in milliseconds since the Unix epoch.
+    #[serde(with = "limits::ms")]
     pub ready_ms: u64,
     /// How long each phase took.
     #[serde(default)]
@@ -42,15 +45,15 @@ pub struct HistoryEntry {
 #[non_exhaustive]
 pub struct Phases {
     /// From the event that required a decision to the decision.
-    #[serde(default)]
+    #[serde(default, with = "limits::ms")]
     pub decide_ms: u64,
     /// From the decision until the old leader's znode was deleted.
-    #[serde(default)]
+    #[serde(default, with = "limits::ms")]
     pub release_ms: u64,
     /// From then until the new leader created its znode.
-    #[serde(default)]
+    #[serde(default, with = "limits::ms")]
     pub acquire_ms: u64,
     /// From then until it was READY.
-    #[serde(default)]
+    #[serde(default, with = "limits::ms")]
     pub takeover_ms: u64,
 }

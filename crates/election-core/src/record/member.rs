@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     AppliedOverlay, Cause, Elected,
     format::{VERSION, is_false, is_zero, shorten},
+    limits,
 };
 use crate::ids::{Ballot, MemberId, SiteId};
 
@@ -58,10 +59,10 @@ pub struct MemberRecord {
     #[serde(default = "first_format", skip_serializing_if = "is_first_format")]
     pub orders_format: u32,
     /// The granted session timeout, in milliseconds. Another process with this id has to wait that long.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_zero", with = "limits::ms")]
     pub session_timeout_ms: u64,
     /// When this incarnation joined, in milliseconds since the Unix epoch.
-    #[serde(default)]
+    #[serde(default, with = "limits::ms")]
     pub joined_ms: u64,
     /// The last leadership that it could not take over or maintain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -73,7 +74,7 @@ pub struct MemberRecord {
     #[serde(default, skip_serializing_if = "is_false")]
     pub leaving: bool,
     /// The latest term for which it has prepared while a leaving leader continued to work.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "limits::decided")]
     pub prepared: Option<u64>,
     /// Why it blocks planned moves, if it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -90,20 +91,23 @@ pub struct MemberRecord {
 }
 
 /// The latest decision and the newest token that a member has seen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Hash)]
 #[non_exhaustive]
 pub struct Remembered {
     /// The term of the decision.
+    #[serde(with = "limits::decided")]
     pub term: u64,
     /// The transaction that wrote it.
+    #[serde(with = "limits::zxid")]
     pub mzxid: i64,
     /// The newest fencing token, or base of tokens.
+    #[serde(with = "limits::base")]
     pub token: u64,
     /// The base of the tokens in the decision.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_zero", with = "limits::base")]
     pub token_base: u64,
     /// The czxid of the latest request that was decided, if there was one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "limits::zxid")]
     pub last_request: Option<i64>,
 }
 
@@ -159,6 +163,7 @@ pub struct Unreached {
     /// Its incarnation.
     pub ballot: Ballot,
     /// The beginning, in milliseconds since the Unix epoch.
+    #[serde(with = "limits::ms")]
     pub since_ms: u64,
 }
 
@@ -168,12 +173,14 @@ pub struct Unreached {
 #[non_exhaustive]
 pub struct GaveUp {
     /// The term of that leadership.
+    #[serde(with = "limits::decided")]
     pub term: u64,
     /// `takeover-failed`, `work-failed` or `resigned`.
     pub cause: Cause,
     /// The reason, as text.
     pub reason: String,
     /// When, in milliseconds since the Unix epoch.
+    #[serde(with = "limits::ms")]
     pub at_ms: u64,
 }
 

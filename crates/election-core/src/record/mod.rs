@@ -16,11 +16,13 @@ mod drill;
 mod elected;
 mod format;
 mod history;
+pub mod limits;
 mod member;
 mod named;
 mod overlay;
 mod request;
 mod slot;
+mod tokens;
 
 pub use breadcrumbs::{Breadcrumb, Breadcrumbs};
 pub use cause::Cause;
@@ -40,10 +42,13 @@ pub use request::{
     FiledRequest, Outgoing, PlanPhase, Request, RequestKind, RequestRef, RequestState, Target,
 };
 pub use slot::{Given, MAX_SLOTS, Slot};
+pub use tokens::TokenBase;
 
-macro_rules! record {
-    ($($name:ty),*) => {$(
+macro_rules! records {
+    ($($name:ident $(: $mended:literal)?),* $(,)?) => {$(
         impl Record for $name {
+            $(const MENDED_BY: &str = $mended;)?
+
             fn version(&self) -> u32 {
                 self.v
             }
@@ -51,26 +56,39 @@ macro_rules! record {
     )*};
 }
 
+records! {
+    Breadcrumbs: "confirm that all former leaders are off, which replaces it",
+    Contender: "its member writes it again",
+    Current: "its leader writes it again",
+    DrillAnswer,
+    DrillOrder,
+    HistoryEntry,
+    MemberRecord: "its member writes it again",
+    Overlay: "delete it, and push the configuration again",
+    Request,
+    TokenBase: "raise the tokens above the newest one that the resource has seen, which replaces it",
+}
+
 impl Record for Control {
     const NEWEST: u32 = Self::WITH_STOP;
+    const MENDED_BY: &str = "delete it, and give the standing orders again";
 
     fn version(&self) -> u32 {
         self.v
     }
 }
 
-record!(
-    Breadcrumbs,
-    Contender,
-    Current,
-    DrillAnswer,
-    DrillOrder,
-    Elected,
-    HistoryEntry,
-    MemberRecord,
-    Overlay,
-    Request
-);
+impl Record for Elected {
+    const MENDED_BY: &str = "delete it, and the members write again what they remember";
+
+    fn version(&self) -> u32 {
+        self.v
+    }
+
+    fn check(&self) -> Result<(), String> {
+        self.check_bounds()
+    }
+}
 
 /// Records that grow: other crates change a copy, which they can't build field by field.
 macro_rules! with {
@@ -88,6 +106,8 @@ macro_rules! with {
 
 with!(Control, DrillOrder, MemberRecord, RoundTrips);
 
+#[cfg(test)]
+mod bounds_tests;
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::format::shorten;
+use super::{format::shorten, limits};
 
 /// A change of the configuration of a job that all members of its election apply, in `config`. The versions before are
 /// below it.
@@ -10,6 +10,7 @@ pub struct Overlay {
     /// Format version.
     pub v: u32,
     /// Counts the overlays of this election; 1 for the first.
+    #[serde(with = "limits::count")]
     pub version: u64,
     /// The settings, as the members' configuration reads them. Empty for none.
     pub text: String,
@@ -17,7 +18,7 @@ pub struct Overlay {
     #[serde(default)]
     pub by: String,
     /// When, in milliseconds since the Unix epoch.
-    #[serde(default)]
+    #[serde(default, with = "limits::ms")]
     pub at_ms: u64,
     /// The operator's reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -44,6 +45,7 @@ impl Overlay {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Hash)]
 pub struct AppliedOverlay {
     /// Its version; 0 for none.
+    #[serde(with = "limits::count")]
     pub version: u64,
     /// A newer one that this member can't apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -54,6 +56,7 @@ pub struct AppliedOverlay {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
 pub struct RefusedOverlay {
     /// Its version.
+    #[serde(with = "limits::count")]
     pub version: u64,
     /// Why.
     pub reason: String,

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{VERSION, format::is_false};
+use super::{VERSION, format::is_false, limits};
 use crate::{
     calendar::utc,
     ids::{MemberId, SiteId},
@@ -12,6 +12,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Hash)]
 pub struct RequestRef {
     /// The transaction that created it.
+    #[serde(with = "limits::zxid")]
     pub czxid: i64,
     /// Its name under `requests`.
     pub name: String,
@@ -56,10 +57,11 @@ pub struct Request {
     pub by: String,
     /// When, in milliseconds since the Unix epoch, by the clock of the operator's machine. For information only: no
     /// decision uses it.
+    #[serde(with = "limits::ms")]
     pub created_ms: u64,
     /// How long the request may begin, in milliseconds; see [`Request::valid_for`]. Of a planned request, from its time
     /// on.
-    #[serde(default = "usual_validity")]
+    #[serde(default = "usual_validity", with = "limits::ms")]
     pub valid_for_ms: u64,
     /// Its progress.
     pub state: RequestState,
@@ -119,7 +121,7 @@ impl Request {
     /// The same request with this validity.
     #[must_use]
     pub fn with_validity(self, valid_for: Duration) -> Self {
-        Self { valid_for_ms: u64::try_from(valid_for.as_millis()).unwrap_or(u64::MAX), ..self }
+        Self { valid_for_ms: limits::millis(valid_for), ..self }
     }
 }
 
@@ -223,7 +225,7 @@ pub enum Outgoing {
     /// The leadership that this member has or is named for.
     Member(MemberId),
     /// The leader of this slot, counted from 0.
-    Slot(usize),
+    Slot(#[serde(with = "limits::slot")] usize),
 }
 
 impl Outgoing {
@@ -241,6 +243,7 @@ pub enum RequestState {
     /// it alone.
     Planned {
         /// When, in milliseconds since the Unix epoch, by the elector's wall clock.
+        #[serde(with = "limits::ms")]
         at_ms: u64,
     },
     /// Not processed yet.
@@ -248,15 +251,18 @@ pub enum RequestState {
     /// Begun: a move is decided, and the new leader is not READY yet; or the leader stops or starts its job.
     Accepted {
         /// The term that carries it out.
+        #[serde(with = "limits::term")]
         term: u64,
     },
     /// Carried out.
     Done {
         /// The term that carried it out.
+        #[serde(with = "limits::term")]
         term: u64,
         /// The new leader; of a request about the job, the leader that has carried it out.
         leader: MemberId,
         /// When, in milliseconds since the Unix epoch.
+        #[serde(with = "limits::ms")]
         at_ms: u64,
     },
     /// Not carried out, or carried out and failed.
@@ -264,6 +270,7 @@ pub enum RequestState {
         /// The reason, as text.
         reason: String,
         /// When, in milliseconds since the Unix epoch.
+        #[serde(with = "limits::ms")]
         at_ms: u64,
     },
     /// Its validity was over before it began. It never begins.
@@ -271,6 +278,7 @@ pub enum RequestState {
         /// The validity, as text.
         reason: String,
         /// When, in milliseconds since the Unix epoch.
+        #[serde(with = "limits::ms")]
         at_ms: u64,
     },
     /// Withdrawn before it began. It never begins.
@@ -278,6 +286,7 @@ pub enum RequestState {
         /// The operator and the reason, as text.
         reason: String,
         /// When, in milliseconds since the Unix epoch.
+        #[serde(with = "limits::ms")]
         at_ms: u64,
     },
 }

@@ -1,6 +1,6 @@
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::{Cause, Named, Previous, RequestRef, format::exact};
+use super::{Cause, Named, Previous, RequestRef, format::exact, limits};
 
 /// The most slots that an election can have. Even with all lines of succession, the decision stays far below
 /// [`MAX_RECORD`](super::MAX_RECORD).
@@ -20,10 +20,10 @@ pub struct Slot {
     #[serde(default, deserialize_with = "exact", skip_serializing_if = "Vec::is_empty")]
     pub succession: Vec<Named>,
     /// When it was recently decided without an operator's request, oldest first, in milliseconds since the Unix epoch.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "limits::ms")]
     pub attempts: Vec<u64>,
     /// When it recently moved for standing orders, oldest first, in milliseconds since the Unix epoch.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "limits::ms")]
     pub obeyed: Vec<u64>,
 }
 
@@ -37,15 +37,17 @@ fn said<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Named>, D::Error> {
 #[non_exhaustive]
 pub struct Given {
     /// The term in which it was decided.
+    #[serde(with = "limits::decided")]
     pub term: u64,
     /// The cause.
     pub cause: Cause,
     /// The decision's sentence.
     pub sentence: String,
     /// When, in milliseconds since the Unix epoch.
+    #[serde(with = "limits::ms")]
     pub decided_at_ms: u64,
     /// When the elector noticed that a decision was necessary.
-    #[serde(default)]
+    #[serde(default, with = "limits::ms")]
     pub noticed_at_ms: u64,
     /// The operator's request that it carried out.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -22,6 +22,8 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct ElectionConfig {
     engine: engine::Config,
+    /// The newest term and token of former processes.
+    above: (u64, u64),
 }
 
 impl ElectionConfig {
@@ -34,7 +36,7 @@ impl ElectionConfig {
             leftovers: Leftovers::default(),
             recipe,
         };
-        Self { engine }
+        Self { engine, above: (0, 0) }
     }
 
     /// The recipe `queue`: members lead in the order in which they have joined.
@@ -83,6 +85,14 @@ impl ElectionConfig {
         self
     }
 
+    /// The newest term and fencing token that former processes of this member have seen. The election continues above
+    /// them, even if the ensemble has lost them. A program can keep
+    /// [`ElectionStatus::newest_token`](super::ElectionStatus::newest_token) in a file for that.
+    pub fn above(mut self, term: u64, token: u64) -> Self {
+        self.above = (term, token);
+        self
+    }
+
     /// The paths of the election's znodes.
     pub fn paths(&self) -> &Paths {
         &self.engine.paths
@@ -93,7 +103,7 @@ impl ElectionConfig {
         &self.engine.member.member
     }
 
-    pub(super) fn into_engine(self) -> engine::Config {
-        self.engine
+    pub(super) fn into_engine(self) -> (engine::Config, (u64, u64)) {
+        (self.engine, self.above)
     }
 }

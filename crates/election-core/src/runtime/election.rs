@@ -166,7 +166,10 @@ impl Election {
     /// tokio runtime, on which the election runs.
     pub fn join<H: Handler>(session: Session, config: ElectionConfig, handler: H) -> Self {
         let paths = config.paths().clone();
-        Self::run(paths, (Engine::new(config.into_engine(), now()), Joining::Anew), session, handler)
+        let (config, (term, token)) = config.into_engine();
+        let mut engine = Engine::new(config, now());
+        engine.begin_above(term, token);
+        Self::run(paths, (engine, Joining::Anew), session, handler)
     }
 
     /// Continues as a member that another process on this machine has handed over, on its session, which was
@@ -189,7 +192,7 @@ impl Election {
         handler: H,
     ) -> Result<Self, Unrest> {
         let paths = config.paths().clone();
-        let (engine, grant) = Engine::resume(config.into_engine(), from, pin.epoch().0, now())?;
+        let (engine, grant) = Engine::resume(config.into_engine().0, from, pin.epoch().0, now())?;
         Ok(Self::run(paths, (engine, Joining::Again(pin, grant)), session, handler))
     }
 
@@ -300,7 +303,7 @@ impl Election {
     /// Returns at once. All members need the same policy in the end; until then the elector's decides. A longer
     /// [`Policy::stop_budget`](crate::Policy::stop_budget) must fit the lease: [`StopBudgetTooLong::check`].
     pub fn reconfigure(&self, config: ElectionConfig) {
-        self.handle.events.reconfigure(config.into_engine());
+        self.handle.events.reconfigure(config.into_engine().0);
     }
 
     /// Resigns, if this member leads or is about to: stops the work, then releases leadership, and another

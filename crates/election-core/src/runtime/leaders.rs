@@ -22,7 +22,7 @@ use crate::{
     engine::fencing_token,
     ids::{Ballot, MemberId, SiteId},
     paths::Paths,
-    record::{Contender, Current, Elected, MAX_SLOTS, Record, Status},
+    record::{Contender, Current, Elected, MAX_SLOTS, Record, Status, limits::MAX_TOKEN},
 };
 
 /// The delay before a failed read is repeated.
@@ -316,7 +316,7 @@ impl Follower {
                 let path = self.paths.elected();
                 let elected = session.get(&path).await?.map(|node| Elected::decode(&path, &node.data));
                 let base = elected.transpose()?.map_or(0, |elected| elected.token_base);
-                fencing_token(czxid, base)
+                fencing_token(czxid, base).unwrap_or(MAX_TOKEN)
             }
         };
         Ok(Some((current, token)))

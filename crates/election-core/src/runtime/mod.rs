@@ -45,7 +45,7 @@ pub(crate) fn now() -> Now {
 #[allow(clippy::disallowed_methods)] // the only read of it
 pub(crate) fn unix_ms() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    since.map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX))
+    since.map_or(0, crate::record::limits::millis)
 }
 
 pub(crate) fn to_time(boot: BootTime) -> Time {

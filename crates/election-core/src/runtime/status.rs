@@ -27,6 +27,9 @@ pub struct ElectionStatus {
     pub term: u64,
     /// The fencing token of this member's leadership.
     pub fencing_token: Option<u64>,
+    /// The newest fencing token that this member has seen: of any leader, from the creation of its leader znode on, or
+    /// the base below all future ones.
+    pub newest_token: u64,
     /// The latest read of the decision.
     pub elected: Option<Arc<Elected>>,
     /// The latest read of the leaders, by slot.
@@ -56,6 +59,7 @@ impl ElectionStatus {
             // A leader that continues while `elected` is invalid still has its term.
             term: elected.as_deref().map(term_of).or(latest).unwrap_or(0),
             fencing_token: engine.fencing_token(),
+            newest_token: engine.newest_token(),
             elected,
             leaders,
             slot,

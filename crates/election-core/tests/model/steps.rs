@@ -579,7 +579,7 @@ impl World {
             Ordered::new(self.asked.to_string(), ask.kind, ask.target(), "operator".to_owned(), created_ms);
         request.force = ask.force;
         // Its end would be one more moment in every order of events.
-        request.valid_for_ms = u64::MAX;
+        request.valid_for_ms = election_core::record::limits::MAX_MS;
         let Ok(data) = request.encode(&prefix) else { return };
         let create = Request::CreateSequential { prefix, data, ephemeral: false };
         let view = self.server.tree.clone();

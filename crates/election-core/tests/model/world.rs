@@ -586,7 +586,7 @@ impl World {
                     .server
                     .tree
                     .values()
-                    .any(|node| node.owner != 0 && fencing_token(node.czxid, base) == token);
+                    .any(|node| node.owner != 0 && fencing_token(node.czxid, base) == Some(token));
                 others_undisturbed::loses(m, is_there)
             }
             _ => return,

@@ -6,16 +6,18 @@ use super::{Newest, Record};
 use crate::error::Error;
 
 /// How far the token of an emergency leadership is above the newest one that is known. A token is a transaction id of
-/// ZooKeeper, and each election of a ZooKeeper leader raises these by 2^32. So the elections of this job may have gone on
-/// elsewhere through 4096 of them since this node last saw a token.
-pub(crate) const JUMP: u64 = 1 << 44;
+/// ZooKeeper, and each election of a ZooKeeper leader raises these by 2^32, or by 2^40 in a layout that ZooKeeper prepares
+/// (24 bits for the elections and 40 for the transactions of each). So the elections of this job may have gone on elsewhere
+/// through 4096 of them in either layout since this node last saw a token. An ensemble whose layout changes multiplies its
+/// transaction ids by 256, which passes the jump if it has had more than 4096 elections.
+///
+/// As many as 1024 jumps fit below [`MAX_TOKEN_BASE`].
+pub(crate) const JUMP: u64 = 1 << 52;
 
 /// What is known before a job is run without an election.
 #[derive(Debug)]
 pub(crate) struct Facts<'a> {
     pub(crate) job: &'a str,
-    /// Whether its recipe has an elector, and so a base of its tokens.
-    pub(crate) has_elector: bool,
     /// What this node has seen.
     pub(crate) newest: Option<&'a Newest>,
     /// An earlier emergency leadership of the job on this node.
@@ -43,12 +45,6 @@ impl Facts<'_> {
     /// If no such token can be found, or later leaders could not have a higher one.
     pub(crate) fn grant(&self) -> Result<Grant, Error> {
         let job = self.job;
-        if !self.has_elector {
-            return Err(Error::Usage(format!(
-                "job {job} has a recipe without an elector, whose tokens can't be raised: after an emergency leadership the \
-                 resource would refuse every later leader. Run its program by hand"
-            )));
-        }
         let kept = self.newest.filter(|newest| newest.token > 0).map(|newest| newest.token);
         let earlier = self.record.map(|record| record.token);
         let Some(above) = kept.into_iter().chain(earlier).chain(self.above).max() else {
@@ -160,7 +156,7 @@ mod tests {
     const NOW: u64 = 1_700_000_000;
 
     fn facts() -> Facts<'static> {
-        Facts { job: "orders", has_elector: true, newest: None, record: None, above: None, now_s: NOW }
+        Facts { job: "orders", newest: None, record: None, above: None, now_s: NOW }
     }
 
     fn newest(token: u64, leader: Option<(&str, &str)>) -> Newest {
@@ -183,6 +179,21 @@ mod tests {
         assert_eq!(grant(Facts { above: Some(0), ..facts() }), Grant { term: 1, ..with(0) });
     }
 
+    /// In either layout of transaction ids, with 32 and with 40 bits for the transactions of an election.
+    #[test]
+    fn the_token_is_above_those_of_thousands_of_elections_elsewhere() {
+        for bits in [32, 40] {
+            let seen = newest((7 << bits) + 90, None);
+            let elsewhere = ((7 + 4096) << bits) + 50;
+            assert!(Facts { newest: Some(&seen), ..facts() }.grant().unwrap().token > elsewhere, "{bits}");
+        }
+        // One node after another, with what the one before has given out.
+        let mut kept = newest(70, None);
+        for _ in 0..1000 {
+            kept.token = Facts { newest: Some(&kept), ..facts() }.grant().unwrap().token;
+        }
+    }
+
     #[test]
     fn the_node_that_is_ordered_later_has_the_higher_token() {
         let seen = newest(70, None);
@@ -196,9 +207,6 @@ mod tests {
         let none = newest(0, None);
         assert!(why(Facts { newest: Some(&none), ..facts() }).contains("--token-above N"));
         assert!(why(facts()).contains("--token-above N"));
-        let seen = newest(70, None);
-        let queue = Facts { has_elector: false, newest: Some(&seen), ..facts() };
-        assert!(why(queue).contains("without an elector"));
         assert!(why(Facts { above: Some(MAX_TOKEN_BASE), ..facts() }).contains("the largest"));
         assert!(why(Facts { above: Some(u64::MAX), ..facts() }).contains("the largest"));
     }

@@ -1,5 +1,5 @@
 //! The newest fencing token of a job that this node has seen. It is kept in the state directory, for the time when
-//! ZooKeeper does not answer.
+//! ZooKeeper does not answer, and for a worker that starts: the election continues above it.
 
 use std::{
     fs, io,
@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use election_core::{ElectionStatus, MemberId, SiteId};
+use election_core::{ElectionStatus, MemberId, SiteId, record::limits};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Semaphore, watch};
 
@@ -23,14 +23,16 @@ static WRITING: Semaphore = Semaphore::const_new(1);
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Newest {
     /// The latest term.
+    #[serde(with = "limits::term")]
     pub(crate) term: u64,
     /// The newest token: of a leader, or the base below all future ones.
+    #[serde(with = "limits::base")]
     pub(crate) token: u64,
     /// The leader with the newest token of these.
     #[serde(default)]
     pub(crate) leader: Option<Seen>,
     /// When this was written, in milliseconds since the Unix epoch.
-    #[serde(default)]
+    #[serde(default, with = "limits::ms")]
     pub(crate) at_ms: u64,
 }
 
@@ -44,14 +46,11 @@ pub(crate) struct Seen {
 impl Newest {
     /// What this status shows.
     fn of(status: &ElectionStatus) -> Self {
-        let leaders = status.leaders.iter().flatten();
-        let newest = leaders.clone().max_by_key(|leader| leader.fencing_token);
-        let tokens = leaders.filter_map(|leader| leader.fencing_token);
-        let base = status.elected.as_ref().map(|elected| elected.token_base);
+        let newest = status.leaders.iter().flatten().max_by_key(|leader| leader.fencing_token);
         let term = status.elected.as_ref().map_or(0, |elected| elected.term);
         Self {
             term: term.max(status.term),
-            token: tokens.chain(status.fencing_token).chain(base).max().unwrap_or(0),
+            token: status.newest_token,
             leader: newest.map(|leader| Seen { member: leader.member.clone(), site: leader.site.clone() }),
             at_ms: 0,
         }
@@ -99,12 +98,28 @@ impl NewestFile {
         }
     }
 
+    /// What is kept, for a worker that starts. A file that can't be used is reported.
+    pub(crate) fn floor(&self, job: &str) -> Newest {
+        self.read().unwrap_or_else(|error| {
+            let path = self.0.display();
+            tracing::warn!(
+                job,
+                %path,
+                %error,
+                "the newest fencing token can't be read; if no other worker has seen it, and the ensemble was restored or \
+                 replaced, raise the tokens (dr-worker raise-token)"
+            );
+            None
+        })
+        .unwrap_or_default()
+    }
+
     /// Adds what was seen. The file is on the disk when this returns.
     ///
     /// # Errors
     /// If it can't be written.
     pub(crate) fn add(&self, seen: Newest) -> io::Result<()> {
-        // A file that is damaged is replaced by what is known now.
+        // A file that is damaged was reported when the worker started, and is replaced by what is known now.
         let kept = self.read().ok().flatten();
         let next = kept.clone().unwrap_or_default().and(seen);
         if kept.as_ref() == Some(&next) {
@@ -161,6 +176,25 @@ mod tests {
         file.add(seen(3, 80, Some("east-1"))).unwrap();
         assert_eq!(file.read().unwrap(), Some(kept));
         assert_eq!(NewestFile::beside(&dir.path().join("east-1.lock"), "other").read().unwrap(), None);
+    }
+
+    #[test]
+    fn numbers_that_no_worker_has_written_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = NewestFile::beside(&dir.path().join("m.lock"), "orders");
+        file.add(seen(limits::MAX_TOKEN, limits::MAX_TOKEN_BASE, None)).unwrap();
+        let kept = fs::read_to_string(file.path()).unwrap();
+        assert!(file.read().is_ok());
+        for (number, limit) in [("term", limits::MAX_TOKEN), ("token", limits::MAX_TOKEN_BASE)] {
+            for too_large in [limit + 1, u64::MAX] {
+                let number = format!("\"{number}\":");
+                let damaged = kept.replace(&format!("{number}{limit}"), &format!("{number}{too_large}"));
+                assert_ne!(damaged, kept);
+                fs::write(file.path(), damaged).unwrap();
+                assert!(file.read().is_err(), "{number}{too_large}");
+                assert_eq!(file.floor("orders"), Newest::default());
+            }
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use election_core::record::limits;
 use serde::{Deserialize, Serialize};
 
 use crate::{config::JobConfig, error::Error, private_file, wall::moment};
@@ -22,12 +23,16 @@ pub(crate) struct Record {
     pub(crate) reason: Option<String>,
     /// What the operator has confirmed to be fenced by hand.
     pub(crate) fenced: String,
+    #[serde(with = "limits::term")]
     pub(crate) term: u64,
     /// The token of the job.
+    #[serde(with = "limits::base")]
     pub(crate) token: u64,
     /// When it began, in milliseconds since the Unix epoch.
+    #[serde(with = "limits::ms")]
     pub(crate) began_ms: u64,
     /// When it ended; `None` while it runs, and if its end was not seen.
+    #[serde(default, with = "limits::ms")]
     pub(crate) ended_ms: Option<u64>,
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use election_core::record::Breadcrumb;
+use election_core::record::{Breadcrumb, limits};
 use serde::{Deserialize, Serialize};
 
 use crate::config::{DR_REHEARSAL, FENCE_VARIABLES, LEADERSHIP_VARIABLES, NOT_REHEARSED};
@@ -19,8 +19,10 @@ pub struct JobEnv {
     /// `DR_SLOT`: the slot, counted from 0. A resource that several slots write to keeps their tokens apart.
     pub slot: usize,
     /// `DR_TERM`: the term of the decision.
+    #[serde(with = "limits::term")]
     pub term: u64,
     /// `DR_FENCING_TOKEN`: the token that the job claims at its store before anything else.
+    #[serde(with = "limits::token")]
     pub fencing_token: u64,
     /// `DR_CAUSE`: why leadership changed.
     pub cause: String,

@@ -90,7 +90,7 @@ enum Verdict {
 
 /// Looks once for the processes of one record, and kills them.
 fn clear(path: &Path, dead: &mut BTreeSet<(Pid, u64)>) -> io::Result<Verdict> {
-    let record: Record = serde_json::from_slice(&fs::read(path)?)?;
+    let record = Record::read(path)?;
     if record.boot != boot()? {
         return Ok(Verdict::Gone);
     }
@@ -305,6 +305,23 @@ fn records_in(dir: &Path) -> io::Result<Vec<PathBuf>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_record_that_no_guard_has_written_kills_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("1-1-0");
+        for (session, since, is_usable) in [
+            (Some(21), 100, true),
+            (None, 100, true),
+            (Some(0), 100, false),
+            (Some(1), 100, false),
+            (Some(-1), 100, false),
+            (None, 0, false),
+        ] {
+            Record { session, since, ..record() }.write(&path).unwrap();
+            assert_eq!(Record::read(&path).is_ok(), is_usable, "{session:?} {since}");
+        }
+    }
 
     /// The worker was process 10, a child of the init system; its guard 20 was started at 100, its job 21 after
     /// that. The worker of today is 50.

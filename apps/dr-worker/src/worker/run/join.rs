@@ -34,7 +34,7 @@ use crate::{
     worker::{
         balance,
         drill::Drills,
-        emergency::{self, NewestFile},
+        emergency::{self, Newest, NewestFile},
         job::{self, Guards, StateLock},
         probes::{self, Answers, Prober},
         state::{Job, JobSlot, Vacancy, Worker},
@@ -91,9 +91,12 @@ pub(super) async fn join(
     // All of them before the first election begins: elections use the same session.
     let observer = Observer::new(incarnation);
     let again_names = again.names();
-    let looks = config.jobs.iter().map(|job| look(&observer, config, job, memory, &again_names));
+    let looks = config.jobs.iter().map(|job| {
+        let newest = NewestFile::beside(lock.path(), job.name());
+        look(&observer, config, job, memory, &again_names, newest)
+    });
     let looked: Vec<_> = stream::iter(looks).buffered(LOOKED_AT_ONCE).try_collect().await?;
-    for (job, Looked { paths, leftovers }) in config.jobs.iter().zip(looked) {
+    for (job, Looked { paths, leftovers, newest, floor }) in config.jobs.iter().zip(looked) {
         if job.spec.no_new_privileges == Some(false) && !has_cgroups && !may_kill_any_user() {
             let job = job.name();
             tracing::warn!(
@@ -144,12 +147,12 @@ pub(super) async fn join(
         }
         let handler = JobHandler::new(Arc::clone(&slot), fencing, Arc::clone(&answers), granted, orders);
         let election = election(config, job, &paths, &slot, http_port).leftovers(leftovers);
+        let election = election.above(floor.term, floor.token);
         let election = again.join(session, election, &slot, handler, decides)?;
         if suspect_after.is_some() {
             suspecting.push(election.clone());
         }
         background.spawn(memory.clone().keep(path, election.status().into()));
-        let newest = NewestFile::beside(lock.path(), job.name());
         background.spawn(emergency::keep(newest, job.name().to_owned(), election.status().into()));
         let prober = Prober {
             job: job.name().to_owned(),
@@ -275,6 +278,9 @@ impl Returning {
 struct Looked {
     paths: Paths,
     leftovers: Leftovers,
+    newest: NewestFile,
+    /// What the last worker of this state directory has seen.
+    floor: Newest,
 }
 
 async fn look(
@@ -283,19 +289,22 @@ async fn look(
     job: &JobConfig,
     memory: &Memory,
     again: &BTreeSet<String>,
+    newest: NewestFile,
 ) -> Result<Looked, Error> {
     let paths = Paths::new(&config.zookeeper.root, job.name())
         .map_err(|wrong| Error::Setting { key: "job", message: wrong.to_string() })?;
     // The program before this one has looked, and a lease does not wait.
     if again.contains(job.name()) {
-        return Ok(Looked { paths, leftovers: Leftovers::Wait });
+        return Ok(Looked { paths, leftovers: Leftovers::Wait, newest, floor: Newest::default() });
     }
+    let (file, name) = (newest.clone(), job.name().to_owned());
+    let floor = tokio::task::spawn_blocking(move || file.floor(&name)).await.unwrap_or_default();
     check_recipe(observer, &paths, job).await?;
     if let Some(problem) = access_problem(observer.session(), &config.zookeeper, &paths).await? {
         tracing::warn!(job = job.name(), "{problem}");
     }
     let leftovers = leftovers(observer, &paths, config, job.recipe, memory).await;
-    Ok(Looked { paths, leftovers })
+    Ok(Looked { paths, leftovers, newest, floor })
 }
 
 /// Whether znodes of an earlier process of this member may be removed at once.

@@ -5,6 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use election_core::record::limits;
 use serde::{Deserialize, Serialize};
 
 use crate::private_file;
@@ -31,6 +32,7 @@ pub(crate) enum Progress {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Report {
     /// Grows with each attempt.
+    #[serde(with = "limits::ms")]
     pub(crate) attempt: u64,
     pub(crate) progress: Progress,
     /// What has happened, and why.
@@ -46,7 +48,9 @@ pub(crate) struct Report {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Continued {
     pub(crate) job: String,
+    #[serde(with = "limits::term")]
     pub(crate) term: u64,
+    #[serde(with = "limits::token")]
     pub(crate) fencing_token: u64,
 }
 

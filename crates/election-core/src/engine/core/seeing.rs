@@ -11,7 +11,7 @@ use crate::{
         znode::{Known, Znode},
     },
     ids::{Ballot, share},
-    record::{Contender, Current, Elected, MAX_SLOTS, Record, Status, VERSION},
+    record::{Contender, Current, Elected, MAX_SLOTS, Record, Status, TokenBase, VERSION},
 };
 
 impl Core {
@@ -20,13 +20,15 @@ impl Core {
             return;
         }
         let electors = self.reading.view.electors_mut();
+        let reported = electors.unreadable.clone();
         if parent == self.config.paths.nodes() {
             electors.see_members(parent, nodes);
         } else if parent == self.config.paths.requests() {
             electors.see_requests(parent, nodes);
         }
         electors.count_validity(self.now.time);
-        let troubles: Vec<_> = electors.unreadable.iter().map(ToString::to_string).collect();
+        let news = electors.unreadable.iter().filter(|error| !reported.contains(error));
+        let troubles: Vec<_> = news.map(ToString::to_string).collect();
         for trouble in troubles {
             self.note(Level::Warn, NoteKind::Trouble, trouble);
         }
@@ -41,8 +43,10 @@ impl Core {
     /// Takes what was read of the decision into the view, regardless of its age.
     pub(in crate::engine) fn take_elected(&mut self, node: Option<&Node>) {
         let path = self.config.paths.elected();
-        self.know_elected(Known::read(&path, node));
-        if let Known::Unreadable(error, _) = &self.reading.view.elected {
+        let known = Known::read(&path, node);
+        let is_reported = known.error().is_some() && known.error() == self.reading.view.elected.error();
+        self.know_elected(known);
+        if let Some(error) = self.reading.view.elected.error().filter(|_| !is_reported) {
             let text = error.to_string();
             self.note(Level::Warn, NoteKind::Trouble, text);
         }
@@ -57,14 +61,37 @@ impl Core {
         self.reading.memory.keep(&self.reading.view.elected);
         self.reading.memory.compare(&known);
         self.reading.view.elected = known;
+        self.reading.learn_tokens(self.is_contest());
         self.compare_view(Znode::Decision);
         self.reading.remember_tenures(self.slots_watched(), self.now.unix_ms);
     }
 
+    /// The base of the tokens was read, in a contest.
+    pub(in crate::engine) fn see_tokens(&mut self, node: Option<&Node>) {
+        let known = Known::<TokenBase>::read(&self.config.paths.tokens(), node);
+        if let Some(error) = known.error().filter(|error| self.reading.view.tokens.error() != Some(*error)) {
+            let text = error.to_string();
+            self.note(Level::Warn, NoteKind::Trouble, text);
+        }
+        self.reading.memory.saw_token(known.record().map(|tokens| tokens.token_base));
+        self.reading.view.tokens = known;
+    }
+
+    /// The base of the tokens in a contest, and the version of its record: unknown until it was read. A queue in a foreign
+    /// format has none.
+    pub(in crate::engine) fn contest_base(&self) -> Option<(u64, Option<i32>)> {
+        match &self.reading.view.tokens {
+            _ if !self.config.recipe.is_native() => Some((0, None)),
+            Known::Absent => Some((0, None)),
+            Known::Present(tokens, meta) => Some((tokens.token_base, Some(meta.version))),
+            Known::Unread | Known::Unreadable(..) => None,
+        }
+    }
+
     pub(in crate::engine) fn see_leader_znode(&mut self, slot: usize, node: Option<&Node>) {
         let known = self.read_leader_record(&self.leader_znode_path(slot), node);
-        self.reading.memory.saw_token(known.record().and_then(|current| current.fencing_token));
         self.reading.view.see_leader_znode(slot, known, node);
+        self.reading.learn_tokens(self.is_contest());
         self.compare_view(Znode::Leader(slot));
         // Without an elector, no decision names a leader.
         if !self.is_contest() {
@@ -167,6 +194,16 @@ impl Core {
         }
         match (Contender::decode(path, &node.data), self.ballot_at(path, node.owner)) {
             (Ok(mut record), Some(ballot)) => {
+                let own = self
+                    .own
+                    .seat
+                    .own
+                    .as_ref()
+                    .filter(|own| *own.path == *path && own.node.czxid == node.czxid);
+                if let Some(own) = own {
+                    // It may have been written before the base was known.
+                    record.token_base = own.base;
+                }
                 share(&mut record.member, &self.config.member.member);
                 share(&mut record.site, &self.config.member.site);
                 Known::Present(Arc::new(record.to_current(ballot, node.czxid)), node.into())

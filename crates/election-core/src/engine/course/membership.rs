@@ -342,7 +342,10 @@ impl Membership {
             (MembershipStep::RemoveNode, Outcome::Ok | Outcome::Missing) => {
                 self.step = MembershipStep::DrawBallot
             }
-            (MembershipStep::DrawBallot, Outcome::Created { path, .. }) => self.drew_ballot(core, path),
+            (MembershipStep::DrawBallot, Outcome::Created { path, czxid, .. }) => {
+                core.reading.memory.created(*czxid);
+                self.drew_ballot(core, path);
+            }
             (MembershipStep::WriteNode(ballot), Outcome::Created { .. }) => {
                 self.registered_as = Some(core.session_id());
                 self.published = self.node_data(core, &ballot).map(|data| (data, 0));

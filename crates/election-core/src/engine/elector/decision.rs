@@ -10,7 +10,9 @@ use super::{
 use crate::{
     engine::rules::Rule,
     ids::Ballot,
-    record::{Cause, Elected, Exclusion, Given, MemberRecord, Named, RequestKind, Slot, Target, VERSION},
+    record::{
+        Cause, Elected, Exclusion, Given, MemberRecord, Named, RequestKind, Slot, Target, VERSION, limits,
+    },
     strategy::{Ground, Ranked, Ranking, Refused, Round, Trouble, choose},
 };
 
@@ -214,7 +216,7 @@ impl Question<'_> {
             since_ms: self.unix_ms,
             until_ms: match self.rules.keep(Rule::ExclusionsEnd) {
                 true => self.unix_ms.saturating_add(ms(span)),
-                false => u64::MAX,
+                false => limits::MAX_MS,
             },
             reason,
         }
@@ -356,7 +358,7 @@ impl Question<'_> {
         let request = ordered.map(|(which, _)| which.czxid);
         let mut next = Elected {
             v: VERSION,
-            term: self.elected.map(|e| e.term).or(self.above.map(|r| r.term)).unwrap_or(0) + 1,
+            term: self.elected.map(|e| e.term).or(self.above.map(|r| r.term)).unwrap_or(0).saturating_add(1),
             slots: self.elected.map(|e| e.slots.clone()).unwrap_or_default(),
             exclusions,
             failures: self.failures_after(cause),

@@ -121,7 +121,9 @@ impl Elector {
             Verdict::Act(act) => act,
             Verdict::Wait(Wait { reason, sentence, loud, .. }) => {
                 self.checked = None;
-                let level = if loud { Level::Warn } else { Level::Info };
+                let before = core.out.skipped.as_ref().map(|skipped| &*skipped.sentence);
+                let is_reported = before == Some(&sentence) || *core.out.sentence == *sentence;
+                let level = if loud && !is_reported { Level::Warn } else { Level::Info };
                 core.note(level, NoteKind::Skipped(reason), sentence.clone());
                 core.out.skipped = Some(Arc::new(Skipped { reason, sentence }));
                 return;
@@ -366,7 +368,7 @@ fn irreversible_step(core: &Core, act: &Act) -> Option<IrreversibleStep> {
 /// What was written together with a decision is known before the watch reports it.
 fn has_begun(core: &mut Core, begun: Option<Begun>, mzxid: i64) {
     if let Some(Begun { name, version, request }) = begun {
-        core.reading.view.electors_mut().answered(&name, *request, version + 1, mzxid);
+        core.reading.view.electors_mut().answered(&name, *request, version.saturating_add(1), mzxid);
     }
 }
 

@@ -6,7 +6,9 @@ use super::trace::DecisionTrace;
 use crate::{
     engine::{io::Reason, policy::Policy, rules::Rules},
     ids::Ballot,
-    record::{Control, Elected, Exclusion, MemberRecord, Named, Previous, Remembered, Request, RequestRef},
+    record::{
+        Control, Elected, Exclusion, MemberRecord, Named, Previous, Remembered, Request, RequestRef, limits,
+    },
     strategy::{Ground, Refused, Strategy},
 };
 
@@ -132,7 +134,7 @@ pub(in crate::engine) fn doubled(span: Duration, times: usize) -> Duration {
 
 /// Whole milliseconds.
 pub(in crate::engine) fn ms(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+    limits::millis(duration)
 }
 
 /// Whether the slot has been, or is being, taken from its holder by force.

@@ -3,6 +3,7 @@
 use super::pass::Facts;
 use crate::{
     engine::{
+        reading::Reading,
         rules::Rule,
         tokens::{Above, above},
         znode::Meta,
@@ -14,7 +15,7 @@ impl Facts<'_> {
     /// The latest decision that any member remembers.
     fn remembered(&self) -> Option<Remembered> {
         let members = self.members.iter().filter_map(|member| member.remembers);
-        let own = self.reading.and_then(|reading| reading.memory.remembered());
+        let own = self.reading.and_then(Reading::remembers);
         members.chain(own).reduce(Remembered::or_newer).filter(|_| self.rules.keep(Rule::Remembered))
     }
 
@@ -31,10 +32,8 @@ impl Facts<'_> {
         // While there is a decision, a successor's leader znode may be ahead of it.
         let of_leader = |current: &Current| Remembered {
             term: current.term,
-            mzxid: 0,
             token: current.fencing_token.unwrap_or(0),
-            token_base: 0,
-            last_request: None,
+            ..Remembered::default()
         };
         let leading = self.leaders.iter().filter_map(|leader| leader.record().map(of_leader));
         self.remembered().into_iter().chain(leading).reduce(Remembered::or_newer)

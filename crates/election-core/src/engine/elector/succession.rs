@@ -87,7 +87,7 @@ pub(in crate::engine) fn succeed(
     let gone = elected.named(slot);
     let sentence = about(slot, elected.slots.len(), sentence(gone, me, remark));
     let mut next = Elected {
-        term: elected.term + 1,
+        term: elected.term.saturating_add(1),
         exclusions: elected.exclusions.iter().filter(|e| e.holds_at(unix_ms)).cloned().collect(),
         losses: with_loss(elected.losses.clone(), gone.map(|n| n.site.clone()), policy, unix_ms),
         decided_by: me.member.to_string(),

@@ -269,13 +269,16 @@ impl Leader {
             self.set_step(AcquireStep::Looking);
             return self.advance_claim(core);
         }
+        let Some(fencing_token) = fencing_token(znode.czxid, token_base) else {
+            let text = format!("no fencing token is left: transaction {:#x} above {token_base}", znode.czxid);
+            return core.note(Level::Warn, NoteKind::Trouble, text);
+        };
         let grant = Grant {
             nomination: mandate.nomination.clone(),
             ballot: mandate.ballot.clone(),
-            fencing_token: fencing_token(znode.czxid, token_base),
+            fencing_token,
             work_until,
         };
-        let fencing_token = grant.fencing_token;
         let held = Held {
             mandate: mandate.clone(),
             fencing_token,
@@ -407,10 +410,10 @@ impl Leader {
     fn looked(&mut self, core: &mut Core, node: Option<&Node>) -> Result<AcquireStep, StopReason> {
         core.see_leader_znode(self.slot, node);
         if core.is_contest() {
-            let own = core.own.seat.own.as_ref().map(|own| (own.node.czxid, own.node.owner));
-            let node = node.filter(|n| Some((n.czxid, n.owner)) == own).ok_or(StopReason::LeaderZnodeLost)?;
-            let term = u64::try_from(node.czxid).unwrap_or(0);
-            return Ok(AcquireStep::Entitled(self.znode(core, node.czxid, node.version, term)));
+            let own = core.own.seat.own.as_ref();
+            let own = own.zip(node).filter(|(own, n)| (n.czxid, n.owner) == (own.node.czxid, own.node.owner));
+            let (own, node) = own.ok_or(StopReason::LeaderZnodeLost)?;
+            return Ok(AcquireStep::Entitled(self.znode(core, node.czxid, node.version, own.term())));
         }
         match node {
             None if self.state.names_itself() => Ok(AcquireStep::ReadElected),
@@ -488,7 +491,7 @@ impl Leader {
         // A watch may have been quicker, and have read a later state already.
         let meta = match (acquiring.over, &core.reading.view.elected) {
             (Some(over), Known::Present(_, meta)) if meta.mzxid < mzxid => {
-                Some(Meta { version: over + 1, mzxid, ..*meta })
+                Some(Meta { version: over.saturating_add(1), mzxid, ..*meta })
             }
             (None, Known::Absent) => Some(Meta { version: 0, czxid: mzxid, mzxid, owner: 0 }),
             _ => None,

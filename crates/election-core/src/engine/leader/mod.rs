@@ -254,7 +254,8 @@ impl Leader {
                     Status::Progress => ContenderStatus::Progress,
                     Status::Ready => ContenderStatus::Ready,
                 };
-                core.config.contender(status, since_ms, ready_ms)
+                let base = core.own.seat.own.as_ref().map_or(0, |own| own.base);
+                core.config.contender(status, since_ms, ready_ms, base)
             }
             By::Decision | By::Succession(_) | By::FirstDecision => Current {
                 v: VERSION,

@@ -157,7 +157,7 @@ impl Leader {
     fn decision_that_took_nothing(&self, core: &Core, term: u64) -> Option<i32> {
         let Known::Present(elected, meta) = &core.reading.view.elected else { return None };
         let slot = self.slot;
-        let next = elected.term == term + 1 && elected.named(slot).is_some();
+        let next = elected.term.checked_sub(1) == Some(term) && elected.named(slot).is_some();
         (elected.term_of(slot) == term || next).then_some(meta.version)
     }
 

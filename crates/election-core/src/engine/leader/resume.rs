@@ -12,7 +12,7 @@ use crate::{
         mandate::{By, Mandate},
     },
     ids::Ballot,
-    record::{Cause, Previous},
+    record::{Cause, Previous, limits},
 };
 
 /// A leadership at rest.
@@ -20,11 +20,14 @@ use crate::{
 pub(in crate::engine) struct Led {
     by: LedBy,
     ballot: Ballot,
+    #[serde(with = "limits::slot")]
     slot: usize,
+    #[serde(with = "limits::term")]
     term: u64,
     cause: Cause,
     sentence: Cow<'static, str>,
     previous: Option<Box<Previous>>,
+    #[serde(with = "limits::token")]
     fencing_token: u64,
     znode: HeldZnode,
     ready_ms: Option<u64>,

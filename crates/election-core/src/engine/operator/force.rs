@@ -109,7 +109,7 @@ impl ForcedFailover<'_> {
         let current = current.get(slot).copied().flatten();
         let above = members.iter().filter_map(|member| member.remembers).reduce(Remembered::or_newer);
         let decided_up_to = match elected {
-            Some(elected) => elected.last_request,
+            Some(elected) => counted_by(elected.last_request, newest_zxid),
             None => counted_by(above.and_then(|remembered| remembered.last_request), newest_zxid).max(seen),
         };
         let question = Question {

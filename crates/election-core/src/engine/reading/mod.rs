@@ -8,6 +8,7 @@ pub(in crate::engine) mod view;
 
 use super::{
     rules::{Rule, Rules},
+    tokens::fencing_token,
     znode::Known,
 };
 use crate::record::{Elected, Named, Remembered};
@@ -30,20 +31,45 @@ impl Reading {
     /// Forgets everything of a former session, except the memory of what was decided.
     pub(in crate::engine) fn forget(&mut self) {
         self.view = View::default();
+        self.memory.forget_session();
     }
 
     // ---- what was decided ----
 
     /// The latest decision that it has seen, while the decision in ZooKeeper is missing or older.
     pub(in crate::engine) fn remembers(&self) -> Option<Remembered> {
-        let remembered = self.memory.remembered()?;
         match &self.view.elected {
-            Known::Absent => Some(remembered),
+            Known::Absent => self.memory.remembered(0),
             Known::Present(elected, meta) => {
+                let remembered = self.memory.remembered(elected.token_base)?;
                 Some(remembered).filter(|remembered| remembered.is_newer_than(elected, meta.mzxid))
             }
             Known::Unread | Known::Unreadable(..) => None,
         }
+    }
+
+    /// Learns the tokens of the leaders in the view. A job has its token from the creation of the leader znode on,
+    /// long before the record of that has it.
+    pub(in crate::engine) fn learn_tokens(&mut self, is_contest: bool) {
+        let elected = self.view.elected.record().filter(|_| !is_contest);
+        for (slot, leader) in self.view.leaders() {
+            let Some(meta) = leader.meta() else { continue };
+            if is_contest {
+                // A server shows no earlier state than that in which this session began.
+                self.memory.created(meta.czxid);
+            }
+            let current = leader.record();
+            // A leader of a former term may have begun below the present base.
+            let decided = elected.filter(|e| current.is_some_and(|current| current.term >= e.term_of(slot)));
+            let computed = fencing_token(meta.czxid, decided.map_or(0, |elected| elected.token_base));
+            self.memory.saw_leader(meta, computed.max(current.and_then(|current| current.fencing_token)));
+        }
+    }
+
+    /// The newest token that was seen, or the base below all future ones.
+    pub(in crate::engine) fn newest_token(&self) -> u64 {
+        let base = self.view.elected.record().map_or(0, |elected| elected.token_base);
+        self.memory.token().max(base)
     }
 
     // ---- which leaders were seen ----

@@ -10,7 +10,7 @@ use crate::{
     ids::Ballot,
     record::{
         Control, Current, Elected, FiledRequest, MemberRecord, Record, RecordError, Request, RequestRef,
-        RequestState,
+        RequestState, TokenBase,
     },
     slots::Slots,
     time::{FAR, Time},
@@ -45,6 +45,8 @@ pub(in crate::engine) struct View {
     pub(in crate::engine) elected: Known<Elected>,
     /// The leader znodes, by slot.
     leaders: Slots<Known<Current>>,
+    /// The base of the tokens, in a contest.
+    pub(in crate::engine) tokens: Known<TokenBase>,
     /// What is only read by the elector: nothing in most of thousands of elections.
     electors: Option<Box<ElectorsView>>,
     /// What the next leader has prepared for while this leader hands over: the next leader's ballot, and the term.

@@ -39,6 +39,11 @@ impl Stage {
             ["start", "checked", rest @ ..] => rest
                 .iter()
                 .try_for_each(|name| self.start(name, Leftovers::Wait, |me| me.health = Health::Unknown)),
+            ["start", name, "above", "term", term, "and", "token", token] => {
+                let number = |text: &str| text.parse().map_err(|e| format!("{text}: {e}"));
+                let known = (number(term)?, number(token)?);
+                self.start_above(name, Leftovers::Wait, |_| (), known)
+            }
             ["start", rest @ ..] => {
                 rest.iter().try_for_each(|name| self.start(name, Leftovers::Wait, |_| ()))
             }
@@ -199,6 +204,12 @@ impl Stage {
                 record[*key] = serde_json::from_str(value).map_err(|e| e.to_string())?;
                 self.admin(|zk, now| zk.set(now, &path, record.to_string().into_bytes(), None))
             }
+            // Empty servers: no znode, no session, and transactions count anew.
+            ["wipe", "the", "ensemble"] => {
+                let (changed, _) = self.zk.restore(super::Ensemble::new(), false);
+                self.changed(&changed);
+                Ok(())
+            }
             ["mode", mode] => self.mode(mode),
             ["drain", sites @ ..] => self.drain(sites),
             ["service", member, site] => {
@@ -297,9 +308,21 @@ impl Stage {
     }
 
     fn start(&mut self, name: &str, leftovers: Leftovers, with: impl Fn(&mut Profile)) -> Result<(), String> {
+        self.start_above(name, leftovers, with, (0, 0))
+    }
+
+    /// A member whose former process has seen this term and this token.
+    fn start_above(
+        &mut self,
+        name: &str,
+        leftovers: Leftovers,
+        with: impl Fn(&mut Profile),
+        (term, token): (u64, u64),
+    ) -> Result<(), String> {
         let mut config = self.config(name, leftovers)?;
         with(Arc::make_mut(&mut config.member));
-        let engine = Engine::new(config, self.now());
+        let mut engine = Engine::new(config, self.now());
+        engine.begin_above(term, token);
         let member = Member {
             engine,
             session: 0,
@@ -512,13 +535,17 @@ impl Stage {
     }
 
     fn raise_tokens(&mut self, above: &str) -> Result<(), String> {
-        let path = self.paths.elected();
         let above = above.parse().map_err(|e| format!("{above}: {e}"))?;
+        if !matches!(self.recipe, Recipe::Elector(_)) {
+            let tokens = serde_json::json!({ "v": 1, "token_base": above, "by": "ann" });
+            return self.put(self.paths.tokens(), tokens.to_string().into_bytes());
+        }
+        let path = self.paths.elected();
         let read = self.zk.get(&path).map(|node| Elected::decode(&path, &node.data)).transpose();
         let elected = read.map_err(|e| e.to_string())?;
         let base = elected.as_ref().map_or(0, |e| e.token_base);
         let lowest_token =
-            self.zk.get(&self.paths.leader_znode(0)).map(|node| fencing_token(node.czxid, base));
+            self.zk.get(&self.paths.leader_znode(0)).and_then(|node| fencing_token(node.czxid, base));
         let unix_ms = UNIX_MS + self.now_ms;
         let raised = internals::raise_tokens(elected.as_ref(), lowest_token, above, "ann", unix_ms);
         match raised.map_err(|e| e.to_string())? {

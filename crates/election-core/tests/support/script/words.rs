@@ -8,7 +8,7 @@ use election_core::{
     internals::{Outcome, Request},
     record::{
         Contender, Current, Elected, Health, HistoryEntry, MemberRecord, Record, Request as Order,
-        RequestState,
+        RequestState, TokenBase,
     },
 };
 
@@ -70,6 +70,8 @@ impl Stage {
         let paths = &self.paths;
         let readable = if path == paths.elected() {
             Elected::decode(path, data).ok().map(|e| decision(&e))
+        } else if path == paths.tokens() {
+            TokenBase::decode(path, data).ok().map(|tokens| format!("above {}", tokens.token_base))
         } else if parent_of(path) == paths.queue() || (path == paths.leader_znode(0) && self.is_single()) {
             Contender::decode(path, data).ok().map(|c| format!("{} {:?}", c.member, c.status))
         } else if paths.slot_of(path).is_some() {

@@ -313,7 +313,8 @@ impl Sim {
             return false;
         }
         let base = read.as_ref().map_or(0, |(e, _)| e.token_base);
-        let lowest_token = self.zk.get(&self.paths.leader_znode(0)).map(|n| fencing_token(n.czxid, base));
+        let lowest_token =
+            self.zk.get(&self.paths.leader_znode(0)).and_then(|n| fencing_token(n.czxid, base));
         let above = self.resource.newest() + beyond;
         let elected = read.as_ref().map(|(e, _)| e);
         let raised = internals::raise_tokens(elected, lowest_token, above, "operator", self.unix_ms());

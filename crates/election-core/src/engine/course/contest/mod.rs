@@ -18,8 +18,14 @@
 //! leads. When one leader follows another, its znode was either behind the former one already, or created after that:
 //! in both cases it was created later. A member that rejoins does so with a new znode, behind all others. A parent
 //! that was deleted and created again numbers from 0. It had no child when it was deleted, so all its znodes were
-//! created later than all before. Not covered: 2^31 znodes in one queue (the counter wraps), znodes that are created
-//! by hand, and an ensemble restored from a copy. No decision counts terms, so the token is also the term.
+//! created later than all before. Not covered: 2^31 znodes in one queue (the counter wraps), and znodes that are created
+//! by hand. No decision counts terms, so the token is also the term.
+//!
+//! **A base is added where zxids began again**, because the ensemble is new or was restored from a copy. It is in a znode of
+//! its own, which every member watches: so the base is known before a member leads, and costs it no round trip then. A
+//! member that would not be above what it has seen raises the base before it leads, or beside a leader that knows less. A
+//! leader whose token is not above the base ends, and joins again. A successor can learn of a new base a moment late, if
+//! its predecessor goes in that moment; then it begins below, and ends when it has read it.
 //!
 //! **The versions of each created znode begin at 0**, so the creations of the leader znode of the single recipe are
 //! counted. Each creation sets the parent, in the same transaction. A deletion is applied only while the parent has
@@ -50,6 +56,7 @@ use crate::{
         ops::{Part, Pending},
         own::Seat,
         recipe::{Leftovers, Recipe},
+        tokens::fencing_token,
         znode::Znode,
     },
     ids::Ballot,
@@ -265,6 +272,9 @@ impl Contest {
             }
             _ => {}
         }
+        if core.config.recipe.is_native() && !self.is_gone() {
+            watched.push(Watched::node(core.config.paths.tokens()));
+        }
         watched
     }
 
@@ -276,6 +286,9 @@ impl Contest {
         path: &str,
         node: Option<&Node>,
     ) {
+        if path == core.config.paths.tokens() {
+            return core.see_tokens(node);
+        }
         let own = core.own.seat.own.as_ref().filter(|own| *own.path == *path);
         if core.queue_format().is_none() {
             if path == core.config.paths.leader_znode(0) {
@@ -293,12 +306,12 @@ impl Contest {
                 self.own_lost(core, "the own znode in the queue is gone");
             }
         } else if self.before.as_ref().is_some_and(|before| before.path == path) {
-            self.saw_before(node);
+            self.saw_before(core, node);
         }
     }
 
     /// The znode before has changed: its member leads now, or the znode has gone.
-    fn saw_before(&mut self, node: Option<&Node>) {
+    fn saw_before(&mut self, core: &mut Core, node: Option<&Node>) {
         let Some(before) = &mut self.before else { return };
         let Some(node) = node else {
             before.gone = true;
@@ -307,6 +320,7 @@ impl Contest {
         };
         let Ok(record) = Contender::decode(&before.path, &node.data) else { return };
         if record.status == ContenderStatus::Ready {
+            core.reading.memory.saw_leader(node.into(), fencing_token(node.czxid, record.token_base));
             // A leader was the first in the queue.
             (before.first, before.alone) = (true, true);
             let name = before.path.rsplit('/').next().unwrap_or_default();

@@ -7,18 +7,22 @@ use super::{Contest, ContestStep, FIRST_PAUSE, Then};
 use crate::{
     engine::{
         core::Core,
-        io::{Level, Nomination, NoteKind, StopReason},
+        io::{Level, Nomination, NoteKind, Request, StopReason},
         leader::{Leader, Stage},
-        mandate::{By, Mandate},
+        mandate::{By, Mandate, tokens_raised},
+        ops::{Part, Pending},
         recipe::Recipe,
     },
-    record::Cause,
+    record::{Cause, Record as _, TokenBase},
 };
 
 impl Contest {
     /// No candidate is before this one: it may lead.
-    pub(super) fn hand_over(&mut self, core: &mut Core, leader: &mut Leader) {
-        let Some(own) = core.own.seat.own.clone() else { return };
+    /// Its token is above this base.
+    pub(super) fn hand_over(&mut self, core: &mut Core, leader: &mut Leader, base: u64) {
+        let Some(own) = &mut core.own.seat.own else { return };
+        own.base = base;
+        let own = own.clone();
         let Some(ballot) = core.ballot_at(&own.path, own.node.owner) else { return };
         self.step = ContestStep::Leading;
         self.before = None;
@@ -73,7 +77,40 @@ impl Contest {
         if let Some(why) = core.own.ill_health() {
             leader.end(core, StopReason::NotNamed(why));
         }
+        let base = core.contest_base().map_or(0, |(base, _)| base);
+        if leader.held().is_some_and(|held| held.fencing_token <= base) {
+            leader.end(core, StopReason::NotNamed(tokens_raised(base)));
+        }
         self.end_former_life(core, leader);
+    }
+
+    /// The next token would not be above one that this member has seen: raises the base. The leader that has such a token
+    /// ends, and rejoins with a new znode.
+    pub(super) fn raise_tokens(&self, core: &mut Core) {
+        let Some((base, version)) = core.contest_base().filter(|_| core.config.recipe.is_native()) else {
+            return;
+        };
+        let is_free = core.session_is_active() && core.ops.is_free(Part::Tokens, core.now.time);
+        if !is_free || !core.reading.memory.is_behind(base) {
+            return;
+        }
+        let paths = &core.config.paths;
+        let (path, there) = (paths.tokens(), core.leader_znode_path(0));
+        let tokens =
+            TokenBase::new(core.reading.memory.token(), core.config.member.member.as_str(), core.now.unix_ms);
+        let data = match tokens.encode(&path) {
+            Ok(data) => data,
+            Err(error) => return core.note(Level::Warn, NoteKind::Trouble, error.to_string()),
+        };
+        let text = format!("raises the tokens above {}, which it has seen", tokens.token_base);
+        core.note(Level::Info, NoteKind::Decided, text);
+        let request = match version {
+            Some(version) => Request::Set { path, data, version },
+            None => Request::Create { path, data, ephemeral: false },
+        };
+        // Versions begin at 0 again if the whole tree was deleted.
+        let request = Request::While { there, version: None, request: Box::new(request) };
+        core.perform(request, Pending::Tokens);
     }
 
     /// A leader that has led on after the end of its session (`keep`) leads until another member does, or until it

@@ -22,6 +22,7 @@ impl Contest {
     /// Takes the next step, if none is under way.
     pub(in crate::engine) fn advance(&mut self, core: &mut Core, leader: &mut Leader) {
         self.oversee(core, leader);
+        self.raise_tokens(core);
         if !core.session_is_active()
             || !core.ops.is_free(Part::Contest, core.now.time)
             || self.turn(core, leader)
@@ -72,8 +73,10 @@ impl Contest {
             return true;
         }
         if self.step == ContestStep::First && is_candidate {
-            if idle {
-                self.hand_over(core, leader);
+            if let Some((base, _)) =
+                core.contest_base().filter(|(base, _)| idle && !core.reading.memory.is_behind(*base))
+            {
+                self.hand_over(core, leader, base);
             }
             return true;
         }
@@ -164,7 +167,8 @@ impl Contest {
             Some(_) => ContenderStatus::Waiting,
             None => ContenderStatus::Progress,
         };
-        let data = match core.config.contender(status, core.now.unix_ms, None) {
+        let base = core.contest_base().map_or(0, |(base, _)| base);
+        let data = match core.config.contender(status, core.now.unix_ms, None, base) {
             Ok(data) => data,
             Err(error) => {
                 later(core, &error.to_string());
@@ -340,6 +344,7 @@ impl Contest {
     fn joins_with(&mut self, core: &mut Core, mut own: Box<OwnZnode>) {
         self.unanswered = false;
         own.ballot = core.ballot_at(&own.path, own.node.owner);
+        core.reading.memory.created(own.node.czxid);
         if let Some(queue) = Line::queue(core).filter(|_| own.ballot.is_none()) {
             let why = format!(
                 "{} is no name of a place in a queue; where its numbers are used up, delete {}",
