@@ -283,7 +283,8 @@ impl World {
             recipe: Recipe::Elector(self.rules.strategy.clone()),
         };
         let now = Now::new(Time::from_millis(self.now), EPOCH_MS + self.now);
-        target.engine = Some(Engine::new(config, now));
+        let number = u32::try_from(target.life).unwrap_or(u32::MAX);
+        target.engine = Some(Engine::new(config, number, now));
         if let Some(reason) = target.unwell.clone() {
             self.feed(host, Event::Health(Health::Unhealthy { reason }));
         }

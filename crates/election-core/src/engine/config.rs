@@ -1,10 +1,10 @@
 //! The input of an engine.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::{Leftovers, Policy, Recipe};
 use crate::{
-    ids::{MemberId, SiteId},
+    ids::{Ballot, MemberId, SiteId},
     paths::Paths,
     record::{AppliedOverlay, Contender, ContenderStatus, Health, Record, RecordError, VERSION},
 };
@@ -81,6 +81,8 @@ impl Config {
     pub(in crate::engine) fn contender(
         &self,
         status: ContenderStatus,
+        ballot: &Ballot,
+        granted: Duration,
         since_ms: u64,
         ready_ms: Option<u64>,
         token_base: u64,
@@ -94,10 +96,12 @@ impl Config {
             member: profile.member.clone(),
             site: profile.site.clone(),
             status,
+            ballot: matches!(self.recipe, Recipe::Single).then(|| ballot.clone()),
             address: profile.address.clone(),
             http: profile.http.clone(),
             token_base,
             software: profile.software.clone(),
+            session_timeout_ms: u64::try_from(granted.as_millis()).unwrap_or(u64::MAX),
             since_ms,
             ready_ms,
         };

@@ -145,7 +145,7 @@ mod tests {
             leftovers: Leftovers::default(),
             recipe: Recipe::Single,
         };
-        let mut core = Core::new(config, Now::new(Time::ZERO, 1));
+        let mut core = Core::new(config, 1, Now::new(Time::ZERO, 1));
         let mut history = History::default();
         let most = WAITING as u64;
         // The write of the first is under way when there is no room for it any more.

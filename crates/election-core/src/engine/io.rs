@@ -690,11 +690,11 @@ pub enum NoteKind {
 pub enum EndReason {
     /// It left.
     Left,
-    /// Another living process has the same id.
+    /// Another living member of the election has the same id.
     DuplicateMember {
         /// The id.
         member: MemberId,
-        /// The znode that the other process holds.
+        /// The znode that the other one holds.
         path: String,
     },
 }

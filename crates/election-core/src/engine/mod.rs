@@ -106,8 +106,9 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// A member that has not started yet.
-    pub fn new(mut config: Config, now: Now) -> Self {
+    /// A member that has not started yet. Its znodes have `number` in their names: no other engine may have the same on a
+    /// session that they share, not even one that has ended.
+    pub fn new(mut config: Config, number: u32, now: Now) -> Self {
         let slots = config.policy.slots.clamp(1, MAX_SLOTS);
         if slots != config.policy.slots {
             Arc::make_mut(&mut config.policy).slots = slots;
@@ -116,7 +117,12 @@ impl Engine {
             Arc::make_mut(&mut config.member).overlay = Some(overlay.bounded());
         }
         let course = Course::of(&config.recipe);
-        Self { core: Core::new(config, now), course, leader: Leader::default(), history: History::default() }
+        Self {
+            core: Core::new(config, number, now),
+            course,
+            leader: Leader::default(),
+            history: History::default(),
+        }
     }
 
     // ---- in ----
@@ -512,7 +518,7 @@ impl Engine {
         let is_gone = self.leader.is_idle() && self.course.is_gone();
         // A leader znode of this member can return with an older copy of the ensemble.
         if core.own.leaving.is_asked() && is_gone && !core.reading.rereading.doubts_any_leader_znode() {
-            core.end(EndReason::Left);
+            core.end(self.course.end(core));
         }
     }
 

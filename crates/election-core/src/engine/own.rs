@@ -139,16 +139,11 @@ pub(super) struct OwnZnode {
     /// The base of the tokens when it began to lead with this znode.
     #[serde(default, with = "limits::base")]
     pub(super) base: u64,
-    /// The name of this member's incarnation, once it is a candidate with it.
-    #[serde(skip)]
-    pub(super) ballot: Option<Ballot>,
+    /// The name of this member's incarnation with it.
+    pub(super) ballot: Ballot,
 }
 
 impl OwnZnode {
-    pub(super) fn new(path: impl Into<Arc<str>>, node: Node, count: Option<i32>) -> Box<Self> {
-        Box::new(Self { path: path.into(), node, count, base: 0, ballot: None })
-    }
-
     /// The last part of its path.
     pub(super) fn name(&self) -> &str {
         self.path.rsplit('/').next().unwrap_or_default()

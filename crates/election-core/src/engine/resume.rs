@@ -19,7 +19,7 @@ use super::{
     leader::Led,
     own::Leaving,
     reading::memory::Memory,
-    session::Session,
+    session::{Created, Session},
 };
 use crate::{
     record::{Current, GaveUp, Health, RoundTrips},
@@ -31,6 +31,7 @@ use crate::{
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Resumption {
     session_id: i64,
+    number: u32,
     granted: Duration,
     /// The time of the handover, and the end of the lease, since the clock's origin.
     at: Duration,
@@ -98,6 +99,7 @@ impl Engine {
         memory.keep(&core.reading.view.elected);
         Ok(Resumption {
             session_id: session.id,
+            number: core.number,
             granted: session.granted,
             at: core.now.time.since_origin(),
             lease: session.lease.map(Time::since_origin),
@@ -127,7 +129,7 @@ impl Engine {
         epoch: Epoch,
         now: Now,
     ) -> Result<(Self, Option<Grant>), Unrest> {
-        let mut engine = Self::new(config, now);
+        let mut engine = Self::new(config, from.number, now);
         let Self { core, course, leader, .. } = &mut engine;
         core.session = Some(Session {
             epoch,
@@ -136,6 +138,7 @@ impl Engine {
             paused_since: Some(Time::from_origin(from.at)),
             over: false,
             lease: from.lease.map(Time::from_origin),
+            created: Created::default(),
         });
         if !course.resume(core, from.standing) {
             return Err(Unrest::Recipe);

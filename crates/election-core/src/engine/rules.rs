@@ -18,7 +18,7 @@ pub enum Rule {
     DeadlineFirst,
     /// A member is named by ballot, not by its id alone.
     Ballots,
-    /// A leader znode is the member's own if this session owns it, regardless of its record.
+    /// A leader znode is the member's own only if its session owns it.
     OwnerChecked,
     /// After a lost reply, a leader znode that this session owns is adopted.
     AdoptOwnZnode,

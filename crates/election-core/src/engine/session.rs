@@ -1,6 +1,9 @@
 //! The session on which everything depends.
 
-use std::time::Duration;
+use std::{
+    hash::{Hash, Hasher},
+    time::Duration,
+};
 
 use super::io::Epoch;
 use crate::time::Time;
@@ -14,4 +17,31 @@ pub(in crate::engine) struct Session {
     pub(in crate::engine) paused_since: Option<Time>,
     pub(in crate::engine) over: bool,
     pub(in crate::engine) lease: Option<Time>,
+    pub(in crate::engine) created: Created,
+}
+
+/// The leader znodes that this engine is known to have created on the session, by czxid: its own even if another program
+/// has changed the record.
+#[derive(Clone, Debug, Default)]
+pub(in crate::engine) struct Created(Vec<i64>);
+
+/// One of an older copy of the ensemble is one of these.
+const KEPT: usize = 8;
+
+impl Created {
+    pub(in crate::engine) fn add(&mut self, czxid: i64) {
+        if !self.has(czxid) {
+            self.0.drain(..(self.0.len() + 1).saturating_sub(KEPT));
+            self.0.push(czxid);
+        }
+    }
+
+    pub(in crate::engine) fn has(&self, czxid: i64) -> bool {
+        self.0.contains(&czxid)
+    }
+}
+
+impl Hash for Created {
+    /// Only a record that was changed from outside makes a difference, which no checker that merges states does.
+    fn hash<H: Hasher>(&self, _: &mut H) {}
 }

@@ -52,9 +52,7 @@ impl Observer {
             Some(Err(error)) => snapshot.unreadable.push(error),
             None => {}
         }
-        for (index, (path, ballot, node)) in
-            self.holders(paths, layout, outline).await?.into_iter().enumerate()
-        {
+        for (index, (path, node)) in self.holders(paths, layout, outline).await?.into_iter().enumerate() {
             let contender = match Contender::decode(&path, &node.data) {
                 Ok(contender) => contender,
                 Err(error) => {
@@ -62,6 +60,7 @@ impl Observer {
                     continue;
                 }
             };
+            let Some(ballot) = contender.ballot_at(&path) else { continue };
             if index == 0 {
                 let record = contender.to_current(ballot.clone(), node.czxid);
                 snapshot.leader_znodes =
@@ -77,20 +76,14 @@ impl Observer {
         paths: &Paths,
         layout: Layout,
         outline: Outline,
-    ) -> Result<Vec<(String, Ballot, Node)>, OpError> {
+    ) -> Result<Vec<(String, Node)>, OpError> {
         if layout != Layout::Queue {
-            let ballot = outline.leader.as_ref().and_then(|node| Ballot::of_session(node.owner));
-            let holder =
-                outline.leader.zip(ballot).map(|(node, ballot)| (paths.leader_znode(0), ballot, node));
-            return Ok(holder.into_iter().collect());
+            return Ok(outline.leader.map(|node| (paths.leader_znode(0), node)).into_iter().collect());
         }
         let names = QueueFormat::Native.order(&outline.queue).into_iter().map(str::to_owned).collect();
         let holders = get_all(self.session(), &paths.queue(), names).await?;
-        let holders = holders.into_iter().filter_map(|(name, node)| {
-            let path = format!("{}/{name}", paths.queue());
-            Some((path, Ballot::new(name).ok()?, node?))
-        });
-        Ok(holders.collect())
+        let holders = holders.into_iter();
+        Ok(holders.filter_map(|(name, node)| Some((format!("{}/{name}", paths.queue()), node?))).collect())
     }
 }
 
@@ -121,7 +114,7 @@ fn as_member(contender: Contender, ballot: Ballot) -> MemberRecord {
         software: contender.software,
         // An election without an elector has no standing orders.
         orders_format: VERSION,
-        session_timeout_ms: 0,
+        session_timeout_ms: contender.session_timeout_ms,
         joined_ms: contender.since_ms,
         gave_up: None,
         withdrawn: None,

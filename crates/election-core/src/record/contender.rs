@@ -23,6 +23,9 @@ pub struct Contender {
     pub site: SiteId,
     /// Its progress.
     pub status: ContenderStatus,
+    /// Its incarnation, unless that is the name of the znode.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ballot: Option<Ballot>,
     /// The address at which others reach this node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
@@ -35,6 +38,9 @@ pub struct Contender {
     /// The software that it runs.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub software: String,
+    /// The granted session timeout, in milliseconds. Another process with this id has to wait that long.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub session_timeout_ms: u64,
     /// When it became a contender, in milliseconds since the Unix epoch.
     #[serde(with = "limits::ms")]
     pub since_ms: u64,
@@ -58,6 +64,11 @@ pub enum ContenderStatus {
 }
 
 impl Contender {
+    /// Its incarnation, if its znode has this path.
+    pub(crate) fn ballot_at(&self, path: &str) -> Option<Ballot> {
+        self.ballot.clone().or_else(|| Ballot::new(path.rsplit('/').next().unwrap_or_default()).ok())
+    }
+
     /// This contender as the leader. Its term is its fencing token.
     pub fn to_current(&self, ballot: Ballot, czxid: i64) -> Current {
         let token = u64::try_from(czxid).ok().and_then(|czxid| czxid.checked_add(self.token_base));

@@ -31,7 +31,7 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// A candidate on a session, which other elections can share. Nothing is written before it campaigns.
+    /// A candidate on a session, which other elections and other members of this one can share. Nothing is written before it campaigns.
     pub fn new(session: &Session, config: ElectionConfig) -> Self {
         Self {
             session: session.clone(),

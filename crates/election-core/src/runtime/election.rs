@@ -3,7 +3,10 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
+    sync::{
+        Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
+        atomic::{AtomicU32, Ordering},
+    },
     time::Duration,
 };
 
@@ -48,7 +51,7 @@ pub struct AttributesTooLong {
 pub enum Ended {
     /// It left.
     Left,
-    /// Another living process has the same id.
+    /// Another living member of the election has the same id: of another process, or of this one.
     DuplicateMember {
         /// The id.
         member: MemberId,
@@ -79,7 +82,7 @@ impl fmt::Display for Ended {
             Self::Left => f.write_str("this member has left the election"),
             Self::DuplicateMember { member, path } => write!(
                 f,
-                "another living process takes part as {member} (it holds {path}); give each process an id of its own"
+                "another living member takes part as {member} (it holds {path}); give each member an id of its own"
             ),
             Self::SessionClosed => f.write_str("the ZooKeeper session was closed"),
             Self::NoLease(why) => why.fmt(f),
@@ -112,6 +115,13 @@ impl StopBudgetTooLong {
     pub fn check(stop_budget: Duration, timing: LeaseTiming) -> Result<(), Self> {
         if stop_budget < timing.shortest_lease() { Ok(()) } else { Err(Self { stop_budget, timing }) }
     }
+}
+
+/// The number of the next member that this process has join an election. Another process that continues on a session of
+/// this one begins elsewhere.
+fn next_number() -> u32 {
+    static NEXT: LazyLock<AtomicU32> = LazyLock::new(|| AtomicU32::new(fastrand::u32(..)));
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 /// A handle on this member's part in an election. Cheap to clone.
@@ -159,7 +169,7 @@ impl Drop for Handle {
 }
 
 impl Election {
-    /// Joins an election on a session, which other elections can share.
+    /// Joins an election on a session, which other elections and other members of this one can share.
     ///
     /// Returns at once. [`status`](Self::status) shows the progress. The election has [`ended`](Self::ended) with the
     /// first session if no member can lead on it: [`Ended::NoLease`], [`Ended::StopBudgetTooLong`]. Must be called in a
@@ -167,7 +177,7 @@ impl Election {
     pub fn join<H: Handler>(session: Session, config: ElectionConfig, handler: H) -> Self {
         let paths = config.paths().clone();
         let (config, (term, token)) = config.into_engine();
-        let mut engine = Engine::new(config, now());
+        let mut engine = Engine::new(config, next_number(), now());
         engine.begin_above(term, token);
         Self::run(paths, (engine, Joining::Anew), session, handler)
     }
@@ -357,8 +367,8 @@ impl Election {
     /// cause `leader-shutdown`, and does not count as a failure. With the recipes `queue` and `single`, and without a
     /// connection, the leader stops at once.
     ///
-    /// Without a connection it returns soon after the work has ended. The remaining znodes are deleted at the end of
-    /// the session.
+    /// Without a connection it returns soon after the work has ended. The remaining znodes are deleted when the connection
+    /// returns, or at the end of the session.
     ///
     /// # Cancel safety
     /// Cancel safe: once begun, leaving continues.

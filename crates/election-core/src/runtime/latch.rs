@@ -21,7 +21,7 @@ pub struct Latch {
 }
 
 impl Latch {
-    /// Joins an election on a session, which other elections can share. Must be called in a tokio runtime, on which the
+    /// Joins an election on a session, which other elections and other members of this one can share. Must be called in a tokio runtime, on which the
     /// election runs.
     pub fn join(session: &Session, config: ElectionConfig) -> Self {
         Self { election: Election::join(session.clone(), config, Idle) }

@@ -20,7 +20,7 @@ use zk_session::{
 use super::{first::First, operations::ReadError};
 use crate::{
     engine::fencing_token,
-    ids::{Ballot, MemberId, SiteId},
+    ids::{MemberId, SiteId},
     paths::Paths,
     record::{Contender, Current, Elected, MAX_SLOTS, Record, Status, limits::MAX_TOKEN},
 };
@@ -301,14 +301,13 @@ impl Follower {
         let current = match Current::decode(&path, &node.data) {
             Ok(current) => current,
             // A record without an elector has no term.
-            Err(error) => match (Contender::decode(&path, &node.data), Ballot::new("single-0000000000")) {
-                (Ok(contender), Ok(ballot)) => {
-                    let current = contender.to_current(ballot, czxid);
-                    let token = current.term;
-                    return Ok(Some((current, token)));
-                }
-                _ => return Err(error.into()),
-            },
+            Err(error) => {
+                let Ok(contender) = Contender::decode(&path, &node.data) else { return Err(error.into()) };
+                let Some(ballot) = contender.ballot_at(&path) else { return Err(error.into()) };
+                let current = contender.to_current(ballot, czxid);
+                let token = current.term;
+                return Ok(Some((current, token)));
+            }
         };
         let token = match current.fencing_token {
             Some(token) => token,

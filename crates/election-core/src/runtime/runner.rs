@@ -72,6 +72,8 @@ pub(super) struct Runner<H> {
 struct Ending {
     leaving: bool,
     leave_by: Option<BootTime>,
+    /// It has left as far as its caller waits for that. Its znodes are deleted when the connection returns.
+    lingers: bool,
     /// Why it leaves, if the caller did not ask for it.
     refusal: Option<Ended>,
     end: Option<Ended>,
@@ -213,7 +215,8 @@ impl<H: Handler> Runner<H> {
         if let Poll::Ready((op, outcome)) = poll_any(&mut self.operations, cx, unsent) {
             return Poll::Ready(Woken::Done(op, outcome));
         }
-        let leave_by = self.ending.as_ref().and_then(|ending| ending.leave_by);
+        let leaving = self.ending.as_ref().filter(|ending| !ending.lingers);
+        let leave_by = leaving.and_then(|ending| ending.leave_by);
         let wakeup =
             [self.engine.wakeup().map(to_boot), leave_by, takeover_first].into_iter().flatten().min();
         if wakeup.is_some_and(|at| at <= BootTime::now()) {
@@ -415,12 +418,14 @@ impl<H: Handler> Runner<H> {
         {
             self.turn.pass_on();
         }
+        let on_session = self.incarnation.as_ref().is_some_and(|known| !known.is_over());
         if let Some(ending) = &mut self.ending
             && ending.leaving
             && self.engine.is_clear()
         {
             let by = *ending.leave_by.get_or_insert_with(|| BootTime::now() + FAREWELL);
-            if BootTime::now() >= by {
+            if !(ending.lingers && on_session) && BootTime::now() >= by {
+                ending.lingers = on_session;
                 self.leave();
             }
         }
@@ -444,6 +449,11 @@ impl<H: Handler> Runner<H> {
     /// Its part has ended. The first reason counts.
     fn end(&mut self, how: Ended) {
         self.ending.get_or_insert_default().end.get_or_insert(how);
+    }
+
+    /// Whether its znodes must still be deleted, though its end is reported.
+    fn lingers(&self) -> bool {
+        self.ending.as_ref().is_some_and(|ending| ending.lingers)
     }
 
     fn has_ended(&self) -> bool {
@@ -481,7 +491,10 @@ impl<H: Handler> Runner<H> {
             Action::Stop(reason) => self.work.stop(reason),
             Action::LeaderChanged(slot, leader) => self.work.leader_changed(slot, leader),
             Action::Note(note) => self.note(&note),
-            Action::End(EndReason::Left) => self.leave(),
+            Action::End(EndReason::Left) => {
+                self.ending.get_or_insert_default().lingers = false;
+                self.leave();
+            }
             Action::End(EndReason::DuplicateMember { member, path }) => {
                 self.end(Ended::DuplicateMember { member, path });
             }
@@ -546,11 +559,18 @@ impl<H: Handler> Future for Running<H> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(runner) = &mut self.runner else { return Poll::Ready(()) };
-        let ended = ready!(runner.poll_end(cx));
+        let this = &mut *self;
+        let Some(runner) = &mut this.runner else { return Poll::Ready(()) };
+        let mut ended = ready!(runner.poll_end(cx));
+        while runner.lingers() {
+            if let Some(end) = &this.end {
+                end.report(ended);
+            }
+            ended = ready!(runner.poll_end(cx));
+        }
         // What it holds is released before its end is reported.
-        self.runner = None;
-        if let Some(end) = self.end.take() {
+        this.runner = None;
+        if let Some(end) = this.end.take() {
             end.report(ended);
         }
         Poll::Ready(())

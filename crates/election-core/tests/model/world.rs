@@ -189,7 +189,8 @@ impl World {
     // ---- processes ----
 
     pub(crate) fn start(&mut self, setting: &Setting, m: usize) {
-        let engine = Engine::new(setting.config(m), self.clock());
+        let number = u32::try_from(self.members[m].life).unwrap_or(u32::MAX);
+        let engine = Engine::new(setting.config(m), number, self.clock());
         let engine = match setting.without {
             Some(rule) => engine.without(rule),
             None => engine,

@@ -39,6 +39,7 @@ mod members;
 mod recipes;
 mod requests;
 mod restored;
+mod shared;
 mod slots;
 mod takeover;
 mod timing;

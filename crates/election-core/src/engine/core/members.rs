@@ -4,15 +4,54 @@ use std::collections::BTreeMap;
 
 use super::Core;
 use crate::{
-    engine::{io::Request, ops::Pending, rules::Rule, witnesses::witnesses},
+    engine::{
+        io::{EndReason, Request},
+        ops::Pending,
+        recipe::{Incarnation, fingerprint},
+        rules::Rule,
+        witnesses::witnesses,
+        znode::Known,
+    },
     ids::Ballot,
-    record::{Elected, Named, Remembered},
+    record::{Current, Elected, Named, Remembered},
 };
 
 impl Core {
     /// The path of the own record.
     pub(in crate::engine) fn own_node(&self) -> String {
         self.config.paths.node(&self.config.member.member)
+    }
+
+    /// This incarnation of this member, on the present session.
+    pub(in crate::engine) fn incarnation(&self) -> Incarnation {
+        let member = fingerprint(&self.config.member.member);
+        Incarnation { session: self.session_id(), member, number: self.number }
+    }
+
+    /// Whether this incarnation has drawn the ballot on the present session.
+    pub(in crate::engine) fn is_own(&self, ballot: &Ballot) -> bool {
+        let format = self.queue_format().unwrap_or_default();
+        ballot.as_str().starts_with(&format.incarnation_stem(self.incarnation()))
+    }
+
+    /// Whether this incarnation has created what was read of a leader znode: by its session, and since other members can share
+    /// that, by its czxid or by the name in its record.
+    pub(in crate::engine) fn is_own_leader_znode(&self, known: &Known<Current>) -> bool {
+        let Some((meta, session)) = known.meta().zip(self.session.as_ref()) else { return false };
+        let is_named = || known.record().is_some_and(|current| self.is_own(&current.ballot));
+        meta.owner == session.id && (session.created.has(meta.czxid) || is_named())
+    }
+
+    /// This engine is known to have created this leader znode.
+    pub(in crate::engine) fn has_created(&mut self, czxid: i64) {
+        if let Some(session) = &mut self.session {
+            session.created.add(czxid);
+        }
+    }
+
+    /// Another incarnation of this member lives, and holds this znode.
+    pub(in crate::engine) fn duplicate(&self, path: String) -> EndReason {
+        EndReason::DuplicateMember { member: self.config.member.member.clone(), path }
     }
 
     /// This member as it would be named with `ballot`.

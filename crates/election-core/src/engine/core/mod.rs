@@ -33,6 +33,8 @@ use std::{
 #[derive(Clone, Debug)]
 pub(in crate::engine) struct Core {
     pub(in crate::engine) config: Config,
+    /// The number of this incarnation.
+    pub(in crate::engine) number: u32,
     pub(in crate::engine) rules: Rules,
     pub(in crate::engine) now: Now,
     pub(in crate::engine) session: Option<Session>,
@@ -72,10 +74,11 @@ impl Outbox {
 }
 
 impl Core {
-    pub(in crate::engine) fn new(config: Config, now: Now) -> Self {
+    pub(in crate::engine) fn new(config: Config, number: u32, now: Now) -> Self {
         let health = config.member.health.clone().bounded();
         Self {
             config,
+            number,
             rules: Rules::default(),
             now,
             session: None,

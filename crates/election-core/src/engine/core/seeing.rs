@@ -163,15 +163,15 @@ impl Core {
         self.own.seat.own.as_ref().and_then(|own| own.count)
     }
 
-    /// The name of the incarnation that holds a leader znode.
-    pub(in crate::engine) fn ballot_at(&self, path: &str, owner: i64) -> Option<Ballot> {
-        let own = self.own.seat.own.as_ref().filter(|own| *own.path == *path && own.node.owner == owner);
-        if let Some(ballot) = own.and_then(|own| own.ballot.as_ref()) {
-            return Some(ballot.clone());
-        }
+    /// The name of the incarnation that holds a leader znode, which is that of its znode in a queue.
+    fn ballot_at(&self, path: &str, named: Option<&Ballot>) -> Option<Ballot> {
+        let own = self.own.seat.own.as_ref().map(|own| &own.ballot);
         match self.config.recipe {
-            Recipe::Queue(_) => Ballot::new(path.rsplit('/').next().unwrap_or_default()).ok(),
-            _ => Ballot::of_session(owner),
+            Recipe::Queue(_) => {
+                let name = path.rsplit('/').next().unwrap_or_default();
+                own.filter(|own| own.as_str() == name).cloned().or_else(|| Ballot::new(name).ok())
+            }
+            _ => own.filter(|own| Some(*own) == named).or(named).cloned(),
         }
     }
 
@@ -192,15 +192,11 @@ impl Core {
                 None => Known::Unread,
             };
         }
-        match (Contender::decode(path, &node.data), self.ballot_at(path, node.owner)) {
-            (Ok(mut record), Some(ballot)) => {
-                let own = self
-                    .own
-                    .seat
-                    .own
-                    .as_ref()
-                    .filter(|own| *own.path == *path && own.node.czxid == node.czxid);
-                if let Some(own) = own {
+        match Contender::decode(path, &node.data) {
+            Ok(mut record) => {
+                let Some(ballot) = self.ballot_at(path, record.ballot.as_ref()) else { return Known::Unread };
+                let own = self.own.seat.own.as_ref();
+                if let Some(own) = own.filter(|own| *own.path == *path && own.node.czxid == node.czxid) {
                     // It may have been written before the base was known.
                     record.token_base = own.base;
                 }
@@ -208,8 +204,7 @@ impl Core {
                 share(&mut record.site, &self.config.member.site);
                 Known::Present(Arc::new(record.to_current(ballot, node.czxid)), node.into())
             }
-            (Err(error), _) => Known::Unreadable(Box::new(error), node.into()),
-            (Ok(_), None) => Known::Unread,
+            Err(error) => Known::Unreadable(Box::new(error), node.into()),
         }
     }
 
@@ -221,7 +216,7 @@ impl Core {
         Some(Current {
             v: VERSION,
             member: member.member.clone(),
-            ballot: self.ballot_at(path, node.owner)?,
+            ballot: self.ballot_at(path, None)?,
             site: member.site.clone(),
             slot: 0,
             term: u64::try_from(node.czxid).unwrap_or(0),

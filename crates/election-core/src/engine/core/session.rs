@@ -9,7 +9,7 @@ use crate::{
         io::{Action, Epoch},
         policy::OnPause,
         rules::Rule,
-        session::Session,
+        session::{Created, Session},
     },
     time::{FAR, Time},
 };
@@ -95,7 +95,15 @@ impl Core {
         let keeps =
             matches!(self.config.policy.on_pause, OnPause::Keep { .. }) && self.own.duty.held.is_some();
         let lease = self.session.as_ref().filter(|_| keeps).and_then(|s| s.lease);
-        self.session = Some(Session { epoch, id, granted, paused_since: None, over: false, lease });
+        self.session = Some(Session {
+            epoch,
+            id,
+            granted,
+            paused_since: None,
+            over: false,
+            lease,
+            created: Created::default(),
+        });
         self.reading.forget();
         self.out.watched.clear();
     }

@@ -2,16 +2,21 @@
 //! znodes of a queue. How the own znode is created, found again, distinguished from strays, and ranked.
 
 use crate::{
-    engine::{core::Core, io::Request, recipe::QueueFormat, rules::Rule},
+    engine::{
+        core::Core,
+        io::Request,
+        recipe::{Incarnation, QueueFormat},
+        rules::Rule,
+    },
     ids::Ballot,
 };
 
-/// A line of ephemeral sequential znodes, seen by one session.
+/// A line of ephemeral sequential znodes, seen by one incarnation of a member.
 pub(super) struct Line {
     parent: String,
     format: QueueFormat,
-    session: i64,
-    /// Whether to look for znodes that this session has left behind.
+    own: Incarnation,
+    /// Whether to look for znodes that this incarnation has left behind.
     sweeps: bool,
 }
 
@@ -19,7 +24,7 @@ pub(super) struct Line {
 pub(super) enum Rank<'n> {
     /// It does not exist.
     Gone,
-    /// Another znode of this session exists as well: a creation that was given up for lost.
+    /// Another znode of this incarnation exists as well: a creation that was given up for lost.
     Stray(&'n str),
     /// No znode is before it.
     First,
@@ -32,14 +37,14 @@ impl Line {
     pub(super) fn ballots(core: &Core) -> Self {
         let sweeps = core.rules.keep(Rule::SweepBallots);
         let parent = core.config.paths.election();
-        Self { parent, format: QueueFormat::Native, session: core.session_id(), sweeps }
+        Self { parent, format: QueueFormat::Native, own: core.incarnation(), sweeps }
     }
 
     /// The queue, if the recipe has one.
     pub(super) fn queue(core: &Core) -> Option<Self> {
         let format = core.queue_format()?;
         let parent = format.parent(&core.config.paths);
-        Some(Self { parent, format, session: core.session_id(), sweeps: true })
+        Some(Self { parent, format, own: core.incarnation(), sweeps: true })
     }
 
     pub(super) fn parent(&self) -> &str {
@@ -61,33 +66,39 @@ impl Line {
     /// Creates the own znode, named after the attempt, so that a lost reply for one attempt is never mistaken for
     /// another's.
     pub(super) fn create(&self, attempt: u32, data: Vec<u8>) -> Request {
-        let prefix = self.path(&self.format.stem(self.session, attempt));
+        let prefix = self.path(&self.format.stem(self.own, attempt));
         Request::CreateSequential { prefix, data, ephemeral: true }
     }
 
     /// Whether this name belongs to the attempt.
     pub(super) fn is_of_attempt(&self, name: &str, attempt: u32) -> bool {
-        name.starts_with(&self.format.stem(self.session, attempt))
+        name.starts_with(&self.format.stem(self.own, attempt))
     }
 
     /// Whether this is the name of the first child that its parent has ever had: a parent numbers all of its children.
-    /// No znode can be before it then, and the line need not be read. Only of a session's first attempt: a former one
-    /// could have left a stray.
+    /// No znode can be before it then, and the line need not be read. Only of the first attempt: a former one could have
+    /// left a stray.
     pub(super) fn is_first_of_all(name: &str) -> bool {
         Ballot::new(name).is_ok_and(|ballot| ballot.sequence() == 0)
     }
 
-    /// The names that this session has created.
+    /// The names that this incarnation has created.
     pub(super) fn own<'n>(&self, names: &'n [String]) -> impl Iterator<Item = &'n str> + Clone {
-        let stem = self.format.session_stem(self.session);
+        let stem = self.format.incarnation_stem(self.own);
         let sweeps = self.sweeps;
         names.iter().map(String::as_str).filter(move |name| sweeps && name.starts_with(&stem))
     }
 
-    /// The names that other sessions have created.
+    /// The names that others have created.
     pub(super) fn others(&self, names: &[String]) -> Vec<String> {
-        let stem = self.format.session_stem(self.session);
+        let stem = self.format.incarnation_stem(self.own);
         names.iter().filter(|name| !name.starts_with(&stem)).cloned().collect()
+    }
+
+    /// A name before `own` that may be of another incarnation of this member.
+    pub(super) fn duplicate<'n>(&self, names: &'n [String], own: &str) -> Option<&'n str> {
+        let before = self.format.order(names).into_iter().take_while(|name| *name != own);
+        before.filter(|_| self.format == QueueFormat::Native).find(|name| self.own.may_be_same_member(name))
     }
 
     /// Whether no name is before `own`.

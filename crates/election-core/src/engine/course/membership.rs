@@ -16,7 +16,7 @@ use crate::{
     engine::{
         core::Core,
         elector::question::ms,
-        io::{EndReason, Level, Node, NoteKind, Outcome, Request, StopReason, Watched},
+        io::{Level, Node, NoteKind, Outcome, Request, StopReason, Watched},
         leader::Leader,
         ops::{Part, Pending, USED_UP},
         own::Seat,
@@ -57,7 +57,7 @@ enum MembershipStep {
     /// There is no session.
     #[default]
     Idle,
-    /// Looks for ballots that this very session has left behind: one whose creation had no answer, or one that was
+    /// Looks for ballots that this incarnation has left behind on this session: one whose creation had no answer, or one that was
     /// given up. A lowest ballot without a member would leave the election without an elector.
     Sweep(Then),
     DropStray(String, Then),
@@ -89,7 +89,7 @@ enum MembershipStep {
     /// Looks for the ballot before the own one.
     Rank,
     Candidate,
-    /// Leaving: deletes the record first, then every ballot of this session.
+    /// Leaving: deletes the record first, then every ballot of this incarnation.
     DropNode,
     Gone,
 }
@@ -223,7 +223,7 @@ impl Membership {
             MembershipStep::DropStray(name, _) => Line::ballots(core).drop(&name),
             MembershipStep::LookForNode => Request::Get { path: core.own_node() },
             MembershipStep::AwaitNode => {
-                self.check_duplicate(core);
+                self.wait_for_other(core);
                 return;
             }
             MembershipStep::LookAtLeader { slot, .. } => Request::Get { path: paths.leader_znode(slot) },
@@ -415,7 +415,7 @@ impl Membership {
     fn found_node(&mut self, core: &mut Core, node: Option<&Node>) {
         // No ballot is needed any more, though a leader znode may still have to be removed.
         if core.own.leaving.is_asked() && !core.own.duty.wants_lease {
-            let mine = node.is_some_and(|n| n.owner == core.session_id());
+            let mine = node.is_some_and(|n| is_own_record(core, n));
             self.step = if mine { MembershipStep::DropNode } else { MembershipStep::Sweep(Then::Leave) };
             return;
         }
@@ -428,49 +428,52 @@ impl Membership {
         let former = record.as_ref().map_or(0, |record| record.session_timeout_ms);
         self.former_timeout = Duration::from_millis(former);
         let ballot = record.map(|r| r.ballot);
-        if node.owner == core.session_id() {
-            // This session wrote it for a ballot that was given up: start again.
+        let is_former =
+            || ballot.as_ref().is_some_and(|ballot| self.is_of_former_session(core, node, ballot));
+        let may_remove = core.config.leftovers == Leftovers::Remove && node.owner != core.session_id();
+        if is_own_record(core, node) {
+            // It was written for a ballot that was given up: start again.
             self.step = MembershipStep::RemoveBallot { leftover: Leftover { ballot, owner: node.owner } };
-        } else if core.config.leftovers == Leftovers::Remove || self.is_of_former_session(core, node) {
+        } else if may_remove || is_former() {
             let text = "removing what a former session of this member left behind".to_owned();
             core.note(Level::Info, NoteKind::Registration, text);
             self.step = MembershipStep::ReadElected { leftover: Leftover { ballot, owner: node.owner } };
+        } else if self.duplicate_at(core).is_some_and(|due| due <= core.now.time) {
+            self.step = MembershipStep::Gone;
+            core.end(core.duplicate(core.own_node()));
         } else {
             if self.waiting_since.is_none() {
                 self.waiting_since = Some(core.now.time);
                 let text =
-                    format!("{} is held by another session; waiting for it to expire", core.own_node());
+                    format!("{} is held by another incarnation; waiting for it to end", core.own_node());
                 core.note(Level::Warn, NoteKind::Registration, text);
             }
             self.step = MembershipStep::AwaitNode;
         }
     }
 
-    /// Whether this very process wrote it, on a session that is over. Nothing of that session leads any more.
-    fn is_of_former_session(&self, core: &Core, node: &Node) -> bool {
-        self.registered_as == Some(node.owner) && core.own.duty.is_idle()
+    /// Whether this very incarnation wrote it, on a session that is over. Nothing of that session leads any more.
+    fn is_of_former_session(&self, core: &Core, node: &Node, ballot: &Ballot) -> bool {
+        let is_own = self.registered_as == Some(node.owner) && core.incarnation().has_drawn(ballot);
+        is_own && core.own.duty.is_idle()
     }
 
-    /// Whether another session that holds this member's record has had time to expire.
-    fn check_duplicate(&mut self, core: &mut Core) {
-        let Some(since) = self.waiting_since else {
-            return;
-        };
-        // The other session may have been granted a longer timeout than this one.
-        let granted = core.granted().max(self.former_timeout);
+    /// When another session that holds this member's record has had time to expire.
+    fn duplicate_at(&self, core: &Core) -> Option<Time> {
+        self.waiting_since.map(|since| since + patience(core, self.former_timeout))
+    }
+
+    /// Reads the record again once another session that holds it has had time to expire. A process that was frozen has
+    /// not been told of a deletion meanwhile.
+    fn wait_for_other(&mut self, core: &mut Core) {
         // The work of this member ends before its part in the election ends.
-        if !core.own.duty.is_idle() {
-            return;
-        }
-        // A whole timeout, and the time that the ensemble may need to expire the session.
-        let due = since + granted + (granted / 4).max(Duration::from_secs(2));
+        let Some(due) = self.duplicate_at(core).filter(|_| core.own.duty.is_idle()) else { return };
         if core.now.time < due {
             core.ops.retry(Part::Membership, due);
             return;
         }
-        let member = core.config.member.member.clone();
-        let path = core.own_node();
-        core.end(EndReason::DuplicateMember { member, path });
+        self.step = MembershipStep::LookForNode;
+        self.advance(core);
     }
 
     fn found_leader_znode(
@@ -518,7 +521,7 @@ impl Membership {
         let before = match Line::ballots(core).rank(names, mine.as_str()) {
             Rank::Gone => return self.ballot_lost(core, leader, "the own ballot is gone"),
             Rank::Stray(_) => {
-                return self.ballot_lost(core, leader, "a former ballot of this session still exists");
+                return self.ballot_lost(core, leader, "a former ballot of this member still exists");
             }
             Rank::First => None,
             Rank::Behind(name, _) => Ballot::new(name).ok(),
@@ -580,7 +583,7 @@ impl Membership {
         match node {
             // The record is gone, or another session's: a ballot without a record makes no member.
             None if is_record => self.ballot_lost(core, leader, "the own record is gone"),
-            Some(node) if is_record && node.owner != core.session_id() => {
+            Some(node) if is_record && !is_own_record(core, node) => {
                 self.ballot_lost(core, leader, "the own record is another's");
             }
             Some(node) if is_record => self.own_record_seen(node),
@@ -662,6 +665,20 @@ impl Membership {
         self.written = Some(Arc::clone(&data));
         Some(Request::Set { path: core.own_node(), data: data.to_vec(), version: *version })
     }
+}
+
+/// How long to wait for the end of another incarnation of this member before it counts as a duplicate: a whole timeout, which may
+/// be longer than that of this session, and the time that the ensemble may need to expire a session.
+pub(super) fn patience(core: &Core, other: Duration) -> Duration {
+    let granted = core.granted().max(other);
+    granted + (granted / 4).max(Duration::from_secs(2))
+}
+
+/// Whether this incarnation wrote the own record on this session. A record that another program has spoiled counts as its
+/// own: its path has the member's id.
+fn is_own_record(core: &Core, node: &Node) -> bool {
+    let record = MemberRecord::decode(&core.own_node(), &node.data);
+    node.owner == core.session_id() && record.map_or(true, |record| core.is_own(&record.ballot))
 }
 
 /// A fingerprint of everything that can change in the own record.

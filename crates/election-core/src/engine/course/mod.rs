@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     core::Core,
     elector::Elector,
-    io::{Node, Watched},
+    io::{EndReason, Node, Watched},
     leader::Leader,
     recipe::Recipe,
 };
@@ -153,6 +153,14 @@ impl Course {
         match self {
             Self::Elector(membership, _) => membership.is_gone(),
             Self::Contest(contest) => contest.is_gone(),
+        }
+    }
+
+    /// How this member's part has ended, once it is gone.
+    pub(in crate::engine) fn end(&self, core: &Core) -> EndReason {
+        match self {
+            Self::Elector(..) => EndReason::Left,
+            Self::Contest(contest) => contest.end(core),
         }
     }
 

@@ -90,13 +90,9 @@ impl Leader {
             }
             AcquireStep::Looking => Request::Get { path: core.leader_znode_path(self.slot) },
             AcquireStep::Waiting => {
-                let session = core.session_id();
                 match self.own_leader_znode(core) {
                     Known::Absent => self.set_step(AcquireStep::Creating),
-                    known
-                        if known.meta().is_some_and(|m| m.owner == session)
-                            && core.rules.keep(Rule::AdoptOwnZnode) =>
-                    {
+                    known if core.is_own_leader_znode(known) && core.rules.keep(Rule::AdoptOwnZnode) => {
                         self.set_step(AcquireStep::Looking);
                     }
                     _ => return,
@@ -363,6 +359,7 @@ impl Leader {
                 return self.give_up_claim(core, not_written("nothing was applied"));
             }
             (AcquireStep::Creating, Outcome::Created { czxid, version, .. }) => {
+                core.has_created(*czxid);
                 let znode = self.znode(core, *czxid, *version, self.claimed_term());
                 self.know_own_leader_znode(core, &znode);
                 let commits = if is_first { Rule::CommitFirst } else { Rule::Commit };
@@ -466,18 +463,24 @@ impl Leader {
         let path = core.leader_znode_path(self.slot);
         let says_so =
             || Current::decode(&path, &node.data).is_ok_and(|c| c.member == core.config.member.member);
-        let own = node.owner == core.session_id() || (!core.rules.keep(Rule::OwnerChecked) && says_so());
+        let own = self.is_own(core, node) || (!core.rules.keep(Rule::OwnerChecked) && says_so());
         own && core.rules.keep(Rule::AdoptOwnZnode)
     }
 
-    /// A leader znode of this session after a lost reply: the creation was applied. A leader znode of an earlier
+    /// A leader znode of its own after a lost reply: the creation was applied. A leader znode of an earlier
     /// claim is never adopted, since that claim has ended. One that is READY is of an earlier claim too, also of this
     /// term: it has returned with an older copy of the ensemble, and the elector does not act while it exists.
-    fn found_own_leader_znode(&mut self, core: &Core, node: &Node) -> Result<AcquireStep, StopReason> {
+    fn found_own_leader_znode(&mut self, core: &mut Core, node: &Node) -> Result<AcquireStep, StopReason> {
         let found = Current::decode(&core.leader_znode_path(self.slot), &node.data).ok();
         let claimed = self.claimed_term();
+        core.has_created(node.czxid);
         let znode = self.znode(core, node.czxid, node.version, claimed);
-        if found.is_some_and(|found| (found.term, found.status) == (claimed, Status::Progress)) {
+        let State::Acquiring(acquiring) = &self.state else { return Ok(AcquireStep::Waiting) };
+        let is_claimed = |found: &Current| {
+            (found.term, found.status) == (claimed, Status::Progress)
+                && found.ballot == acquiring.mandate.ballot
+        };
+        if found.as_ref().is_some_and(is_claimed) {
             return Ok(AcquireStep::Rereading(znode));
         }
         self.set_step(AcquireStep::Entitled(znode));

@@ -20,7 +20,7 @@ mod wishes;
 
 use super::{
     core::Core,
-    io::{AppEvent, Level, NoteKind, Outcome, Request, StopReason},
+    io::{AppEvent, Level, Node, NoteKind, Outcome, Request, StopReason},
     mandate::{By, Mandate},
     ops::{LeaderOp, Part, Pending},
     policy::OnPause,
@@ -194,9 +194,8 @@ impl Leader {
         if !core.session_is_active() || core.is_contest() {
             return;
         }
-        // A left-over of this very session must be deleted, and never be adopted: its leadership has ended.
-        let session = core.session_id();
-        let owned = |(_, known): &(usize, &Known<Current>)| known.meta().is_some_and(|m| m.owner == session);
+        // A left-over of its own must be deleted, and never be adopted: its leadership has ended.
+        let owned = |(_, known): &(usize, &Known<Current>)| core.is_own_leader_znode(known);
         let leftover = core.reading.view.leaders().find(owned).map(|(slot, _)| slot);
         if let Some(slot) = leftover {
             let request = Request::Get { path: core.config.paths.leader_znode(slot) };
@@ -223,7 +222,7 @@ impl Leader {
         self.turn(core, State::Idle);
         if let Outcome::Got(node) = outcome {
             core.see_leader_znode(self.slot, node.as_ref());
-            if node.as_ref().is_some_and(|n| n.owner == core.session_id()) {
+            if node.as_ref().is_some_and(|n| self.is_own(core, n)) {
                 let step = look_before_release(core);
                 self.turn(core, Releasing::state(core.epoch(), step));
             }
@@ -235,6 +234,11 @@ impl Leader {
     /// The last read state of the own leader znode.
     fn own_leader_znode<'a>(&self, core: &'a Core) -> &'a Known<Current> {
         core.reading.view.leader(self.slot)
+    }
+
+    /// Whether this incarnation has created this leader znode.
+    fn is_own(&self, core: &Core, node: &Node) -> bool {
+        core.is_own_leader_znode(&core.read_leader_record(&core.leader_znode_path(self.slot), Some(node)))
     }
 
     /// The content of the own leader znode; `None` if it is too large, which is retried.
@@ -255,7 +259,7 @@ impl Leader {
                     Status::Ready => ContenderStatus::Ready,
                 };
                 let base = core.own.seat.own.as_ref().map_or(0, |own| own.base);
-                core.config.contender(status, since_ms, ready_ms, base)
+                core.config.contender(status, &mandate.ballot, core.granted(), since_ms, ready_ms, base)
             }
             By::Decision | By::Succession(_) | By::FirstDecision => Current {
                 v: VERSION,

@@ -165,6 +165,7 @@ impl Leader {
     pub(super) fn creation_done(&mut self, core: &mut Core, outcome: &Outcome) {
         match outcome {
             Outcome::Created { czxid, version, .. } => {
+                core.has_created(*czxid);
                 let created = Hold::Znode(self.znode(core, *czxid, *version, 0));
                 self.may_be_left(core, created);
             }
@@ -236,8 +237,9 @@ impl Leader {
     }
 
     pub(super) fn release_done(&mut self, core: &mut Core, outcome: &Outcome) {
-        let session = core.session_id();
         let look = look_before_release(core);
+        let found_own = matches!(outcome, Outcome::Got(Some(node)) if self.is_own(core, node));
+        let is_seen = core.is_own_leader_znode(self.own_leader_znode(core));
         let State::Releasing(release) = &mut self.state else { return };
         core.own.seat.is_clearing &= *outcome == Outcome::Ok;
         match (release.step, outcome) {
@@ -245,13 +247,13 @@ impl Leader {
                 core.note(Level::Info, NoteKind::Leadership, "has released leadership".to_owned());
                 core.own.seat.is_clearing |= core.is_contest() && *outcome == Outcome::Ok;
                 // A watch may have been quicker, and have reported the next leader znode already.
-                if self.own_leader_znode(core).meta().is_some_and(|m| m.owner == session) {
+                if is_seen {
                     core.see_leader_znode(self.slot, None);
                 }
                 self.turn(core, State::Idle);
             }
             // The leader znode is not the one that was held: the ensemble returned to an older copy. The contest
-            // searches for what this session has left behind, and removes it.
+            // searches for what this incarnation has left behind, and removes it.
             (ReleaseStep::Delete { unchanged: Some(_), .. }, Outcome::Stale) if core.is_contest() => {
                 self.turn(core, State::Idle);
             }
@@ -265,7 +267,7 @@ impl Leader {
                 release.step = ReleaseStep::Look { unchanged: node.as_ref().map(|n| n.version) };
                 core.see_elected(node.as_ref());
             }
-            (ReleaseStep::Look { unchanged }, Outcome::Got(Some(node))) if node.owner == session => {
+            (ReleaseStep::Look { unchanged }, Outcome::Got(Some(node))) if found_own => {
                 release.step = ReleaseStep::Delete { version: node.version, unchanged };
             }
             (ReleaseStep::Look { .. }, Outcome::Got(node)) => {

@@ -95,6 +95,7 @@ impl Leader {
             LedBy::Contest => By::Contest,
         };
         let mandate = Mandate { nomination: Arc::clone(&nomination), ballot: ballot.clone(), by };
+        core.has_created(znode.czxid);
         self.slot = slot;
         let held = Held { mandate, fencing_token, znode, epoch, doubted: true, ready_ms };
         self.turn(core, State::Leading(Box::new(held)));

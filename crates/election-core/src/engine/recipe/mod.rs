@@ -4,6 +4,8 @@ mod names;
 
 use std::sync::Arc;
 
+pub(in crate::engine) use names::{Incarnation, fingerprint};
+
 #[cfg(feature = "runtime")]
 use crate::paths::Paths;
 use crate::strategy::Strategy;

@@ -2,18 +2,49 @@
 //! must agree.
 
 use super::QueueFormat;
-use crate::{ids::Ballot, paths::Paths};
+use crate::{
+    ids::{Ballot, MemberId},
+    paths::Paths,
+};
 
 /// The text before the number in a name of Curator's `LeaderLatch`.
 const LATCH: &str = "latch-";
 /// The text before the number in a name of kazoo's `Lock`, and so of its `Election`.
 const LOCK: &str = "__lock__";
 
-impl Ballot {
-    /// The name of an incarnation whose leader znode has a fixed name: made from its session.
-    pub(crate) fn of_session(session: i64) -> Option<Self> {
-        Self::new(format!("s{session:016x}-{:010}", 0)).ok()
+/// One incarnation of a member, on one session. The session alone does not distinguish it: other members of the election
+/// can share it.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::engine) struct Incarnation {
+    pub(in crate::engine) session: i64,
+    /// The fingerprint of the member's id.
+    pub(in crate::engine) member: u32,
+    /// No other engine of this session has the same.
+    pub(in crate::engine) number: u32,
+}
+
+impl Incarnation {
+    /// The name of an attempt whose znode has a fixed name.
+    pub(in crate::engine) fn ballot(self, attempt: u32) -> Option<Ballot> {
+        Ballot::new(format!("{}{:010}", QueueFormat::Native.stem(self, attempt), 0)).ok()
     }
+
+    /// Whether this incarnation has drawn the ballot, on this or another session.
+    pub(in crate::engine) fn has_drawn(self, ballot: &Ballot) -> bool {
+        let Self { member, number, .. } = self;
+        ballot.as_str().get(17..).is_some_and(|rest| rest.starts_with(&format!(".{member:08x}{number:08x}.")))
+    }
+
+    /// Whether this is the name of a znode of the same member in a queue, by the fingerprint of its id. Other formats have
+    /// none.
+    pub(in crate::engine) fn may_be_same_member(self, name: &str) -> bool {
+        name.get(17..).is_some_and(|rest| rest.starts_with(&format!(".{:08x}", self.member)))
+    }
+}
+
+/// The fingerprint of a member's id in names (FNV-1a).
+pub(in crate::engine) fn fingerprint(member: &MemberId) -> u32 {
+    member.as_str().bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
 impl QueueFormat {
@@ -25,12 +56,12 @@ impl QueueFormat {
         }
     }
 
-    /// The text to which ZooKeeper appends its number, for the `attempt`-th znode of a session. Each attempt has
+    /// The text to which ZooKeeper appends its number, for the `attempt`-th znode of an incarnation. Each attempt has
     /// another one, so that a lost reply for one attempt is never mistaken for another's.
-    pub(in crate::engine) fn stem(self, session: i64, attempt: u32) -> String {
-        let guid = format!("{session:016x}{attempt:016x}");
+    pub(in crate::engine) fn stem(self, of: Incarnation, attempt: u32) -> String {
+        let guid = format!("{:016x}{:08x}{attempt:08x}", of.session, of.number);
         match self {
-            Self::Native => format!("{}{attempt}-", self.session_stem(session)),
+            Self::Native => format!("{}{attempt}-", self.incarnation_stem(of)),
             Self::LeaderLatch => format!(
                 "_c_{}-{}-{}-{}-{}-{LATCH}",
                 &guid[..8],
@@ -43,12 +74,15 @@ impl QueueFormat {
         }
     }
 
-    /// The prefix of the names of all znodes of a session.
-    pub(in crate::engine) fn session_stem(self, session: i64) -> String {
-        let id = format!("{session:016x}");
+    /// The prefix of the names of all znodes of an incarnation.
+    pub(in crate::engine) fn incarnation_stem(self, of: Incarnation) -> String {
+        let Incarnation { session, member, number } = of;
+        let id = format!("{session:016x}{number:08x}");
         match self {
-            Self::Native => format!("s{id}."),
-            Self::LeaderLatch => format!("_c_{}-{}-{}-", &id[..8], &id[8..12], &id[12..]),
+            Self::Native => format!("s{session:016x}.{member:08x}{number:08x}."),
+            Self::LeaderLatch => {
+                format!("_c_{}-{}-{}-{}-{}", &id[..8], &id[8..12], &id[12..16], &id[16..20], &id[20..])
+            }
             Self::KazooElection => id,
         }
     }
@@ -97,27 +131,50 @@ mod tests {
         format.order(&names).into_iter().map(str::to_owned).collect()
     }
 
+    const SOME: Incarnation =
+        Incarnation { session: 0x0123_4567_89ab_cdef, member: 0xfeed_beef, number: 0xcafe_0001 };
+
     #[test]
-    fn every_own_name_stands_in_its_own_queue_and_is_known_as_the_sessions() {
+    fn a_name_is_in_its_queue_and_known_as_the_incarnations() {
+        let others = [
+            Incarnation { session: SOME.session + 1, ..SOME },
+            Incarnation { number: SOME.number + 1, ..SOME },
+        ];
         for format in ALL {
-            let name = format!("{}0000000007", format.stem(0x1000_0000_0000_00ab, 3));
+            let name = format!("{}0000000007", format.stem(SOME, 3));
             assert_eq!(order(format, &[&name]), [name.as_str()], "{format:?}");
-            assert!(name.starts_with(&format.session_stem(0x1000_0000_0000_00ab)), "{name}");
-            assert!(!name.starts_with(&format.session_stem(0x1000_0000_0000_00ac)), "{name}");
+            assert!(name.starts_with(&format.incarnation_stem(SOME)), "{name}");
+            for other in others {
+                assert!(!name.starts_with(&format.incarnation_stem(other)), "{name}");
+            }
             assert_eq!(Ballot::new(name.clone()).unwrap().sequence(), 7, "{name}");
         }
     }
 
     #[test]
+    fn a_ballot_names_its_member_and_its_incarnation() {
+        let ballot = SOME.ballot(3).unwrap();
+        assert_eq!(ballot.as_str(), "s0123456789abcdef.feedbeefcafe0001.3-0000000000");
+        let [elsewhere, anew] =
+            [Incarnation { session: 7, ..SOME }, Incarnation { number: SOME.number + 1, ..SOME }];
+        assert!(SOME.has_drawn(&ballot) && elsewhere.has_drawn(&ballot) && !anew.has_drawn(&ballot));
+        assert!(anew.may_be_same_member(ballot.as_str()));
+        let other = Incarnation { member: SOME.member + 1, ..SOME };
+        assert!(!other.may_be_same_member(ballot.as_str()) && !other.has_drawn(&ballot));
+        let [east, west] = ["east-1", "west-1"].map(|id| fingerprint(&MemberId::new(id).unwrap()));
+        assert_ne!(east, west);
+    }
+
+    #[test]
     fn a_latch_is_named_as_curator_names_it() {
-        let stem = QueueFormat::LeaderLatch.stem(0x0123_4567_89ab_cdef, 2);
-        assert_eq!(stem, "_c_01234567-89ab-cdef-0000-000000000002-latch-");
+        let stem = QueueFormat::LeaderLatch.stem(SOME, 2);
+        assert_eq!(stem, "_c_01234567-89ab-cdef-cafe-000100000002-latch-");
     }
 
     #[test]
     fn a_lock_is_named_as_kazoo_names_it() {
-        let stem = QueueFormat::KazooElection.stem(0x0123_4567_89ab_cdef, 2);
-        assert_eq!(stem, "0123456789abcdef0000000000000002__lock__");
+        let stem = QueueFormat::KazooElection.stem(SOME, 2);
+        assert_eq!(stem, "0123456789abcdefcafe000100000002__lock__");
     }
 
     #[test]

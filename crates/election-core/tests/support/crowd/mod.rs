@@ -428,7 +428,7 @@ impl Crowd {
             recipe: self.recipe.clone(),
         };
         self.members.push(Member {
-            engine: Engine::new(config, self.clock()),
+            engine: Engine::new(config, self.members.len() as u32, self.clock()),
             session: 0,
             counts: Counts::default(),
             watching: Watching::default(),

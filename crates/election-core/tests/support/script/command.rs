@@ -42,7 +42,15 @@ impl Stage {
             ["start", name, "above", "term", term, "and", "token", token] => {
                 let number = |text: &str| text.parse().map_err(|e| format!("{text}: {e}"));
                 let known = (number(term)?, number(token)?);
-                self.start_above(name, Leftovers::Wait, |_| (), known)
+                self.prepare(name, Leftovers::Wait, |_| ())?;
+                self.member(name)?.engine.begin_above(known.0, known.1);
+                self.connect(name)
+            }
+            // Two members of one process can share a session.
+            ["start", name, "on", "the", "session", "of", other] => {
+                let session = self.member(other)?.session;
+                self.prepare(name, Leftovers::Wait, |_| ())?;
+                self.connect_on(name, session)
             }
             ["start", rest @ ..] => {
                 rest.iter().try_for_each(|name| self.start(name, Leftovers::Wait, |_| ()))
@@ -308,21 +316,20 @@ impl Stage {
     }
 
     fn start(&mut self, name: &str, leftovers: Leftovers, with: impl Fn(&mut Profile)) -> Result<(), String> {
-        self.start_above(name, leftovers, with, (0, 0))
+        self.prepare(name, leftovers, with)?;
+        self.connect(name)
     }
 
-    /// A member whose former process has seen this term and this token.
-    fn start_above(
+    fn prepare(
         &mut self,
         name: &str,
         leftovers: Leftovers,
         with: impl Fn(&mut Profile),
-        (term, token): (u64, u64),
     ) -> Result<(), String> {
         let mut config = self.config(name, leftovers)?;
         with(Arc::make_mut(&mut config.member));
-        let mut engine = Engine::new(config, self.now());
-        engine.begin_above(term, token);
+        self.started += 1;
+        let engine = Engine::new(config, self.started, self.now());
         let member = Member {
             engine,
             session: 0,
@@ -337,7 +344,7 @@ impl Stage {
             watched: BTreeMap::new(),
         };
         self.members.insert(name.to_owned(), member);
-        self.connect(name)
+        Ok(())
     }
 
     /// The settings of a member as they are set now.
@@ -362,6 +369,10 @@ impl Stage {
 
     fn connect(&mut self, name: &str) -> Result<(), String> {
         let session = self.zk.open(self.now_ms, 10_000);
+        self.connect_on(name, session)
+    }
+
+    fn connect_on(&mut self, name: &str, session: i64) -> Result<(), String> {
         let member = self.member(name)?;
         if !member.engine.is_clear() {
             return Err(format!("{name} is not clear: what it did on its former session still runs"));

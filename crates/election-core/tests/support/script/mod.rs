@@ -85,6 +85,8 @@ pub(crate) struct Stage {
     granted: Duration,
     now_ms: u64,
     members: BTreeMap<String, Member>,
+    /// How many were started.
+    started: u32,
     pending: VecDeque<Pending>,
     losses: Vec<Loss>,
     /// What the ensemble may be restored from.
@@ -102,6 +104,7 @@ impl Stage {
             granted: GRANTED,
             now_ms: 0,
             members: BTreeMap::new(),
+            started: 0,
             pending: VecDeque::new(),
             losses: Vec::new(),
             copy: None,

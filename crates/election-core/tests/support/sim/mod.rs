@@ -399,8 +399,10 @@ impl Sim {
         self.trace.line(self.now, || format!("{}: starts", target.member));
         let target = &mut self.hosts[host];
         target.life += 1;
+        // Another host can have the same member.
+        let number = u32::try_from(target.life << 8 | host as u64).unwrap_or(u32::MAX);
         target.process = Some(Process {
-            engine: Engine::new(config.clone(), now),
+            engine: Engine::new(config.clone(), number, now),
             config,
             epochs: 0,
             client: None,

@@ -33,18 +33,21 @@
 //! leader's znode.
 //!
 //! **A znode without a member would block every candidate** as long as its session lives. So after a creation without
-//! an answer the contest searches for the znode, by the guid in its name or as this session's, and adopts it. Every
-//! other znode of this session is deleted before another one is created and before this member leaves.
+//! an answer the contest searches for the znode, by the name of that attempt in the queue or in its record, and adopts it. Every
+//! other znode of this incarnation is deleted before another one is created and before this member leaves. Znodes of other
+//! members that share the session are theirs.
 //!
 //! No elector oversees a leader here, so the leader oversees itself: it gives up a takeover that takes too long.
 //! After a failure the member rejoins only after a pause, which doubles with each failure in a row.
 
+mod duplicate;
 mod oversight;
 mod resume;
 mod steps;
 
 use std::{sync::Arc, time::Duration};
 
+use duplicate::Duplicate;
 pub(in crate::engine) use resume::Candidacy;
 use serde::{Deserialize, Serialize};
 
@@ -89,6 +92,9 @@ pub(in crate::engine) struct Contest {
     /// Another member was seen to lead, or to be before this one.
     has_waited: bool,
     previous: Option<Box<Previous>>,
+    suspected: Option<Box<Duplicate>>,
+    /// The znode of another living member with the same id: this one leaves.
+    duplicate_of: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -114,11 +120,11 @@ enum ContestStep {
     LookAtLeftover(Vec<String>),
     /// The last of these.
     DropLeftover(Vec<String>),
-    /// Looks for znodes of this session that belong to no candidacy.
+    /// Looks for znodes of this incarnation that belong to no candidacy.
     Seek(Then),
     /// Found under the guid of a creation that was not answered.
     Adopt(Box<str>),
-    /// Single: the leader znode is this session's. Reads the count of its creation, before the leader znode is read
+    /// Single: the leader znode is this incarnation's. Reads the count of its creation, before the leader znode is read
     /// again: if the leader znode is newer, the count is too low, and nothing is deleted by it.
     Count(Then),
     Look(Then, i32),
@@ -129,6 +135,8 @@ enum ContestStep {
     Rank,
     /// Another candidate is before this one.
     Waiting,
+    /// Reads what may be another incarnation's znode.
+    LookAtDuplicate,
     /// No candidate is before this one; the leader's side may still be busy with the former leadership.
     First,
     /// The leader's side has the znode.
@@ -151,14 +159,16 @@ impl Contest {
     fn reset(&mut self, core: &mut Core, step: ContestStep) {
         core.ops.give_up_all(Part::Contest);
         core.own.seat = Seat::default();
-        *self = Self { step, failures: self.failures, join_at: self.join_at, ..Self::default() };
+        let duplicate_of = self.duplicate_of.take();
+        *self =
+            Self { step, failures: self.failures, join_at: self.join_at, duplicate_of, ..Self::default() };
     }
 
     pub(in crate::engine) fn is_gone(&self) -> bool {
         matches!(self.step, ContestStep::Idle | ContestStep::Gone)
     }
 
-    /// Whether no znode of this session can exist yet.
+    /// Whether no znode of this incarnation can exist yet.
     fn is_preparing(&self) -> bool {
         matches!(
             self.step,
@@ -185,6 +195,7 @@ impl Contest {
     /// The connection was lost, and has returned. In an older copy of the ensemble, candidates can be present again
     /// that were before this one in the queue.
     pub(in crate::engine) fn session_resumed(&mut self, core: &mut Core) {
+        self.wait_anew_for_duplicate(core);
         if core.queue_format().is_none() {
             return;
         }
@@ -195,7 +206,7 @@ impl Contest {
                 self.before = None;
                 self.step = ContestStep::Rank;
             }
-            ContestStep::Waiting => {
+            ContestStep::Waiting | ContestStep::LookAtDuplicate => {
                 if let Some(before) = &mut self.before {
                     before.gone = false;
                     self.look_again |= std::mem::take(&mut before.alone);
@@ -222,15 +233,19 @@ impl Contest {
         let pauses = self.step == ContestStep::Pausing && core.session_is_active();
         let join = self.join_at.filter(|at| pauses && *at > core.now.time);
         let stage = self.stage.map(|(_, since)| since + core.config.policy.takeover_timeout);
-        [join, stage].into_iter().flatten().min()
+        let waits = self.step == ContestStep::Waiting && core.session_is_active();
+        let suspected = self.duplicate_due().filter(|_| waits);
+        [join, stage, suspected].into_iter().flatten().min()
     }
 
     /// The name of the own znode, once this member is a candidate. In the single recipe the leader znode has a fixed
-    /// name, so the name is made from the session.
+    /// name, so the name is in its record.
     pub(in crate::engine) fn ballot(&self, core: &Core) -> Option<Ballot> {
         match (&self.step, &core.own.seat.own) {
-            (_, Some(own)) => core.ballot_at(&own.path, own.node.owner),
-            (ContestStep::Waiting, None) => core.ballot_at("", core.session_id()),
+            (_, Some(own)) => Some(own.ballot.clone()),
+            (ContestStep::Waiting | ContestStep::LookAtDuplicate, None) => {
+                core.incarnation().ballot(self.attempts)
+            }
             _ => None,
         }
     }
@@ -250,7 +265,9 @@ impl Contest {
     pub(in crate::engine) fn keeps_lease(&self) -> bool {
         match self.step {
             ContestStep::Idle | ContestStep::Gone | ContestStep::Pausing => false,
-            ContestStep::Waiting => self.before.as_ref().is_some_and(|before| before.first),
+            ContestStep::Waiting | ContestStep::LookAtDuplicate => {
+                self.before.as_ref().is_some_and(|before| before.first)
+            }
             _ => true,
         }
     }

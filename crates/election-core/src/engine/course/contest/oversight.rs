@@ -23,7 +23,6 @@ impl Contest {
         let Some(own) = &mut core.own.seat.own else { return };
         own.base = base;
         let own = own.clone();
-        let Some(ballot) = core.ballot_at(&own.path, own.node.owner) else { return };
         self.step = ContestStep::Leading;
         self.before = None;
         let waited = self.has_waited;
@@ -49,7 +48,7 @@ impl Contest {
             // Its content is in the view from now on.
             own.node.data = Vec::new();
         }
-        leader.claim(core, Mandate { nomination: nomination.into(), ballot, by: By::Contest });
+        leader.claim(core, Mandate { nomination: nomination.into(), ballot: own.ballot, by: By::Contest });
     }
 
     /// The leader oversees itself.
@@ -122,7 +121,10 @@ impl Contest {
         }
         let another = match core.config.recipe {
             Recipe::Queue(_) => true,
-            _ => core.reading.view.leader(0).meta().is_some_and(|m| m.owner != core.session_id()),
+            _ => {
+                let known = core.reading.view.leader(0);
+                known.meta().is_some() && !core.is_own_leader_znode(known)
+            }
         };
         match self.step {
             ContestStep::First => {

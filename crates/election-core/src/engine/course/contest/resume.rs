@@ -78,11 +78,7 @@ impl Contest {
     /// Continues in another process. The watches read the own znode, and the one before it or the leader znode, as soon as
     /// the session is resumed; until then nothing is done.
     pub(in crate::engine) fn resume(core: &mut Core, from: Candidacy) -> Self {
-        let own = from.own.map(|mut own| {
-            own.ballot = core.ballot_at(&own.path, own.node.owner);
-            own
-        });
-        core.own.seat = Seat { own, ..Seat::default() };
+        core.own.seat = Seat { own: from.own, ..Seat::default() };
         Self {
             step: match from.part {
                 Part::Waiting => ContestStep::Waiting,

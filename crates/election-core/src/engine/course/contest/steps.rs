@@ -15,6 +15,7 @@ use crate::{
         rules::Rule,
         znode::Known,
     },
+    ids::Ballot,
     record::{Contender, ContenderStatus, Record},
 };
 
@@ -70,7 +71,10 @@ impl Contest {
         }
         let is_candidate = core.own.no_candidate().is_none();
         if self.step == ContestStep::Waiting && is_candidate && self.goes_on_waiting(core) {
-            return true;
+            if !self.looks_at_duplicate(core) {
+                return true;
+            }
+            self.step = ContestStep::LookAtDuplicate;
         }
         if self.step == ContestStep::First && is_candidate {
             if let Some((base, _)) =
@@ -120,12 +124,15 @@ impl Contest {
             };
             return false;
         }
-        let session = core.session_id();
         let next = match core.reading.view.leader(0) {
             Known::Absent => ContestStep::Create,
-            known if known.meta().is_some_and(|m| m.owner == session) => ContestStep::Seek(Then::Join),
-            _ => return true,
+            known if core.is_own_leader_znode(known) => ContestStep::Seek(Then::Join),
+            _ => {
+                self.suspect_holder(core);
+                return true;
+            }
         };
+        self.suspect(core, None);
         self.step = next;
         false
     }
@@ -140,6 +147,7 @@ impl Contest {
             ContestStep::LookAtLeftover(names) => Request::Get { path: queue?.path(names.last()?) },
             ContestStep::DropLeftover(names) => queue?.drop(names.last()?),
             ContestStep::Seek(_) => queue.map_or_else(znode, |queue| queue.list()),
+            ContestStep::LookAtDuplicate => Request::Get { path: self.suspected.as_ref()?.path.clone() },
             ContestStep::Adopt(name) => Request::Get { path: queue?.path(name) },
             ContestStep::Count(_) => Request::Get { path: paths.leader() },
             ContestStep::Look(..) => znode(),
@@ -168,7 +176,9 @@ impl Contest {
             None => ContenderStatus::Progress,
         };
         let base = core.contest_base().map_or(0, |(base, _)| base);
-        let data = match core.config.contender(status, core.now.unix_ms, None, base) {
+        let ballot = core.incarnation().ballot(self.attempts + 1)?;
+        let contender = core.config.contender(status, &ballot, core.granted(), core.now.unix_ms, None, base);
+        let data = match contender {
             Ok(data) => data,
             Err(error) => {
                 later(core, &error.to_string());
@@ -230,13 +240,13 @@ impl Contest {
             (ContestStep::Create, Outcome::Created { path, czxid, .. }) => {
                 let (owner, data) = (core.session_id(), std::mem::take(&mut self.written));
                 let node = Node::created(data, *czxid, owner);
-                self.joins_with(core, OwnZnode::new(path.as_str(), node, None));
+                self.joins_with(core, path, node, None);
             }
             (ContestStep::Create, Outcome::Counted { czxid, count }) => {
                 let (owner, data) = (core.session_id(), std::mem::take(&mut self.written));
                 let node = Node::created(data, *czxid, owner);
                 let path = core.config.paths.leader_znode(0);
-                self.joins_with(core, OwnZnode::new(path, node, Some(*count)));
+                self.joins_with(core, &path, node, Some(*count));
             }
             (ContestStep::Create, Outcome::Exists) => self.step = ContestStep::Seek(Then::Join),
             // It is unknown whether the znode was created.
@@ -247,12 +257,12 @@ impl Contest {
             (ContestStep::Adopt(name), Outcome::Got(node)) => {
                 let adopted = node.as_ref().filter(|node| node.owner == core.session_id());
                 match adopted.zip(Line::queue(core)) {
-                    Some((node, queue)) => {
-                        let own = OwnZnode::new(queue.path(&name), node.clone(), None);
-                        self.joins_with(core, own);
-                    }
+                    Some((node, queue)) => self.joins_with(core, &queue.path(&name), node.clone(), None),
                     None => self.step = ContestStep::Seek(Then::Join),
                 }
+            }
+            (ContestStep::LookAtDuplicate, Outcome::Got(node)) => {
+                self.looked_at_duplicate(core, node.as_ref())
             }
             (ContestStep::Rank, Outcome::Names(names)) => self.ranked(core, names),
             (ContestStep::Leading, Outcome::Names(names)) => self.ranked_again(core, leader, names),
@@ -260,7 +270,7 @@ impl Contest {
         }
     }
 
-    /// Whether this session has created a single znode, and knows it.
+    /// Whether a single znode was created on this session, and it is known.
     fn created_one(&self) -> bool {
         self.attempts == 1 && !self.unanswered
     }
@@ -280,12 +290,14 @@ impl Contest {
         says && node.owner != core.session_id()
     }
 
+    /// Single: whether this incarnation has created the leader znode.
     fn owns(&self, core: &Core, node: &Node) -> bool {
         let member = || !core.rules.keep(Rule::OwnerChecked) && self.is_of_this_member(core, node);
-        node.owner == core.session_id() || member()
+        let known = core.read_leader_record(&core.config.paths.leader_znode(0), Some(node));
+        core.is_own_leader_znode(&known) || member()
     }
 
-    /// The znodes of this session in the queue. The last creation, if it had no answer, is this member's; all others
+    /// The znodes of this incarnation in the queue. The last creation, if it had no answer, is this member's; all others
     /// are deleted.
     fn sought_in_queue(&mut self, core: &mut Core, then: Then, names: &[String]) {
         let Some(queue) = Line::queue(core) else { return };
@@ -303,7 +315,7 @@ impl Contest {
 
     fn sought_leader_znode(&mut self, core: &mut Core, then: Then, node: Option<&Node>) {
         core.see_leader_znode(0, node);
-        // A znode of another session is never deleted, not even that of a former process of this member.
+        // A znode of another incarnation is never deleted, not even that of a former process of this member.
         match node {
             Some(node) if self.owns(core, node) => self.step = ContestStep::Count(then),
             Some(_) if then == Then::Join => {
@@ -319,13 +331,13 @@ impl Contest {
         }
     }
 
-    /// The leader znode was this session's a moment ago.
+    /// The leader znode was this incarnation's a moment ago.
     fn looked_at_leader_znode(&mut self, core: &mut Core, then: Then, count: i32, node: Option<&Node>) {
         core.see_leader_znode(0, node);
         let path = core.config.paths.leader_znode(0);
         match node.filter(|n| self.owns(core, n)) {
             Some(node) if then == Then::Join && self.unanswered => {
-                self.joins_with(core, OwnZnode::new(path, node.clone(), Some(count)));
+                self.joins_with(core, &path, node.clone(), Some(count));
             }
             Some(node) => self.step = ContestStep::Drop(path.into(), Some((node.version, count)), then),
             None => self.step = ContestStep::Seek(then),
@@ -341,21 +353,28 @@ impl Contest {
         }
     }
 
-    fn joins_with(&mut self, core: &mut Core, mut own: Box<OwnZnode>) {
+    fn joins_with(&mut self, core: &mut Core, path: &str, node: Node, count: Option<i32>) {
         self.unanswered = false;
-        own.ballot = core.ballot_at(&own.path, own.node.owner);
-        core.reading.memory.created(own.node.czxid);
-        if let Some(queue) = Line::queue(core).filter(|_| own.ballot.is_none()) {
+        core.reading.memory.created(node.czxid);
+        let queue = Line::queue(core);
+        let ballot = match &queue {
+            Some(_) => Ballot::new(path.rsplit('/').next().unwrap_or_default()).ok(),
+            None => core.incarnation().ballot(self.attempts),
+        };
+        let Some(ballot) = ballot else {
+            let parent = queue.as_ref().map_or_else(Default::default, Line::parent);
             let why = format!(
-                "{} is no name of a place in a queue; where its numbers are used up, delete {}",
-                own.path,
-                queue.parent()
+                "{path} is no name of a place in a queue; where its numbers are used up, delete {parent}"
             );
-            self.step = ContestStep::Drop(own.path.as_ref().into(), None, Then::Join);
+            self.step = ContestStep::Drop(path.into(), None, Then::Join);
             later(core, &why);
             core.ops.retry(Part::Contest, core.now.time + USED_UP);
             return;
+        };
+        if queue.is_none() {
+            core.has_created(node.czxid);
         }
+        let own = Box::new(OwnZnode { path: path.into(), node, count, base: 0, ballot });
         let is_first = self.attempts == 1 && Line::is_first_of_all(own.name());
         core.own.seat.own = Some(own);
         self.step = match core.queue_format() {
@@ -385,11 +404,12 @@ impl Contest {
                 // The stray is deleted, and the own znode is searched for again.
                 self.unanswered = true;
                 core.own.seat.own = None;
-                let text = "a former znode of this session is still in the queue".to_owned();
+                let text = "a former znode of this member is still in the queue".to_owned();
                 core.note(Level::Warn, NoteKind::Registration, text);
                 self.step = ContestStep::Drop(queue.path(stray).into(), None, Then::Join);
             }
             Rank::First => {
+                self.suspect(core, None);
                 self.before = None;
                 self.step = ContestStep::First;
             }
@@ -403,6 +423,8 @@ impl Contest {
                     let alone = ahead == 1;
                     self.before = Some(Box::new(Before { path, alone, first: alone, gone: false }));
                     self.previous = None;
+                    let suspected = queue.duplicate(names, &own).map(|name| queue.path(name));
+                    self.suspect(core, suspected);
                     let text = format!("is in the queue as {own}, behind {before} ({ahead} before it)");
                     core.note(Level::Info, NoteKind::Registration, text);
                 }

@@ -1,0 +1,110 @@
+//! Another incarnation of this member that is before this one: a former process whose session has not expired yet, or a
+//! living process with the same id.
+
+use std::time::Duration;
+
+use super::{Contest, ContestStep};
+use crate::{
+    engine::{
+        core::Core,
+        course::membership::patience,
+        io::{EndReason, Level, Node, NoteKind},
+        own::Leaving,
+    },
+    record::{Contender, Record},
+    time::{FAR, Time},
+};
+
+/// What may be another incarnation's znode.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Duplicate {
+    pub(super) path: String,
+    since: Time,
+    /// Once its record was read: the creation of the znode, and when its session has had time to expire.
+    read: Option<(i64, Time)>,
+}
+
+impl Contest {
+    /// The znode at this path, if there is one, may be another incarnation's.
+    pub(super) fn suspect(&mut self, core: &Core, path: Option<String>) {
+        if self.suspected.as_ref().map(|suspected| &suspected.path) != path.as_ref() {
+            self.suspected = path.map(|path| Box::new(Duplicate { path, since: core.now.time, read: None }));
+        }
+    }
+
+    /// Single: the leader znode is another incarnation's, if its record has this member's id.
+    pub(super) fn suspect_holder(&mut self, core: &Core) {
+        let known = core.reading.view.leader(0);
+        let is_duplicate = known.record().is_some_and(|leader| leader.member == core.config.member.member);
+        self.suspect(core, is_duplicate.then(|| core.config.paths.leader_znode(0)));
+    }
+
+    /// The ensemble's leader may have changed: then the clock of every session has restarted.
+    pub(super) fn wait_anew_for_duplicate(&mut self, core: &Core) {
+        if let Some(suspected) = &mut self.suspected {
+            (suspected.since, suspected.read) = (core.now.time, None);
+        }
+    }
+
+    /// Whether the other incarnation's znode must be read: for the first time, and again before it counts as a duplicate. A
+    /// process that was frozen has not been told of a deletion meanwhile.
+    pub(super) fn looks_at_duplicate(&self, core: &Core) -> bool {
+        self.suspected
+            .as_ref()
+            .is_some_and(|suspected| suspected.read.is_none_or(|(_, due)| due <= core.now.time))
+    }
+
+    /// When it must be read again.
+    pub(super) fn duplicate_due(&self) -> Option<Time> {
+        self.suspected.as_ref()?.read.map(|(_, due)| due)
+    }
+
+    pub(super) fn looked_at_duplicate(&mut self, core: &mut Core, node: Option<&Node>) {
+        self.step = ContestStep::Waiting;
+        self.saw_suspected(core, node);
+        let Some(suspected) = &mut self.suspected else { return };
+        let contender =
+            node.and_then(|node| Some((Contender::decode(&suspected.path, &node.data).ok()?, node.czxid)));
+        let contender = contender.filter(|(contender, _)| contender.member == core.config.member.member);
+        let Some((contender, czxid)) = contender else {
+            suspected.read = Some((0, Time::ZERO + FAR));
+            return;
+        };
+        match suspected.read {
+            Some((known, due)) if known == czxid && due <= core.now.time => {
+                core.note(
+                    Level::Warn,
+                    NoteKind::Registration,
+                    format!("{} is held by another living member with this id", suspected.path),
+                );
+                self.duplicate_of = Some(std::mem::take(&mut suspected.path));
+                // Its own znode is deleted first.
+                core.own.leaving = Leaving::AtOnce;
+            }
+            Some((known, _)) if known == czxid => {}
+            former => {
+                let since = if former.is_some() { core.now.time } else { suspected.since };
+                let other = Duration::from_millis(contender.session_timeout_ms);
+                suspected.read = Some((czxid, since + patience(core, other)));
+                let text =
+                    format!("{} is held by another incarnation; waiting for it to end", suspected.path);
+                core.note(Level::Warn, NoteKind::Registration, text);
+            }
+        }
+    }
+
+    /// The znode that this member waits for may be the same: what was read is news.
+    fn saw_suspected(&mut self, core: &mut Core, node: Option<&Node>) {
+        if core.queue_format().is_none() {
+            core.see_leader_znode(0, node);
+        } else if self.before.as_ref().map(|before| &before.path) == self.suspected.as_ref().map(|s| &s.path)
+        {
+            self.saw_before(core, node);
+        }
+    }
+
+    /// How its part has ended, once no znode of this member is left.
+    pub(in crate::engine) fn end(&self, core: &Core) -> EndReason {
+        self.duplicate_of.clone().map_or(EndReason::Left, |path| core.duplicate(path))
+    }
+}

@@ -1,0 +1,78 @@
+//! Members of one election that share a session.
+
+use election_core::{Ended, QueueFormat, Recipe, Role};
+use tokio::time::timeout;
+use zk_session::DriverKind;
+
+use super::{
+    SOON,
+    members::{Fate, Member, World, wait_for},
+};
+
+/// Each is told apart by its incarnation: one leads and one waits, and each move has a newer token.
+async fn two_on_one_session(recipe: Recipe) {
+    let world = World::with_recipe(DriverKind::Native, recipe).await;
+    let session = world.session(None).await;
+    let join = |id: &str| world.join_over(session.clone(), id, "east", Fate::Lead, world.paths().clone());
+    let one = join("one");
+    wait_for("one leads", SOON, || one.leads()).await;
+    let two = join("two");
+    wait_for("two waits", SOON, || two.status().role == Role::Standby).await;
+    let token = one.status().fencing_token;
+    assert!(one.leads() && token.is_some());
+    assert_eq!(timeout(SOON, one.election().leave()).await, Ok(Ended::Left));
+    wait_for("two leads", SOON, || two.leads()).await;
+    assert!(two.status().fencing_token > token);
+    let back = join("one");
+    wait_for("one waits", SOON, || back.status().role == Role::Standby).await;
+    assert!(two.leads());
+    world.no_overlap();
+    assert_eq!(world.begun_and_stopped("two"), (1, 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_members_of_a_queue_share_a_session() {
+    two_on_one_session(Recipe::Queue(QueueFormat::Native)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_members_of_a_single_share_a_session() {
+    two_on_one_session(Recipe::Single).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_members_under_an_elector_share_a_session() {
+    let strategy = World::start(DriverKind::Native).await.strategy();
+    two_on_one_session(Recipe::Elector(strategy)).await;
+}
+
+/// A member leaves while there is no connection, so its znodes remain. They are deleted when the connection returns, although the
+/// session lives on: another incarnation of the member would wait for them.
+async fn left_without_a_connection(recipe: Recipe) {
+    let world = World::with_recipe(DriverKind::Native, recipe).await.with_long_sessions();
+    let former = world.join_through_proxy("one", "east").await;
+    wait_for("one leads", SOON, || former.leads()).await;
+    let (session, token) = (former.session().clone(), former.status().fencing_token);
+    let id = session.incarnation().expect("it is active").session_id();
+    former.proxy().black_hole(true);
+    let _ = former.proxy().cut().await;
+    wait_for("the connection is lost", SOON, || !session.state().is_active()).await;
+    assert_eq!(timeout(SOON, former.election().leave()).await, Ok(Ended::Left));
+    former.proxy().black_hole(false);
+    let back: Member = world.join_over(session.clone(), "one", "east", Fate::Lead, world.paths().clone());
+    wait_for("one leads again", SOON, || back.leads()).await;
+    assert!(back.status().fencing_token > token);
+    assert_eq!(session.incarnation().map(|now| now.session_id()), Some(id), "on the same session");
+    world.no_overlap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_of_a_queue_that_left_without_a_connection_returns() {
+    left_without_a_connection(Recipe::Queue(QueueFormat::Native)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_under_an_elector_that_left_without_a_connection_returns() {
+    let strategy = World::start(DriverKind::Native).await.strategy();
+    left_without_a_connection(Recipe::Elector(strategy)).await;
+}
