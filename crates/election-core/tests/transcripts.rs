@@ -171,6 +171,7 @@ transcripts! {
     better_candidate,
     better_who_comes_and_goes,
     frozen_leader,
+    frozen_elector,
     two_pauses,
     leave,
     shutdown,

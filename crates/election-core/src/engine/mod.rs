@@ -77,7 +77,7 @@ pub use role::Role;
 pub use rules::Rule;
 pub use tokens::{MAX_TOKEN_BASE, NoSuchToken, fencing_token, raise_tokens};
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use smallvec::SmallVec;
 
@@ -95,6 +95,9 @@ use ops::{Part, Pending};
 #[cfg(not(feature = "mutants"))]
 use rules::Rule;
 use znode::{Known, Znode};
+
+/// How late a wakeup may come. If one comes later, the process was frozen, or its machine has too much to do.
+const LATE: Duration = Duration::from_secs(1);
 
 /// One member's engine in one election.
 #[derive(Clone, Debug)]
@@ -142,15 +145,20 @@ impl Engine {
     ///
     /// Time must not go backwards; an earlier `now` counts as the last one.
     pub fn handle(&mut self, now: Now, event: Event) {
-        let core = &mut self.core;
-        if core.ended {
+        if self.core.ended {
             return;
         }
+        let is_late = self.wakeup().is_some_and(|due| due + LATE < now.time);
+        let core = &mut self.core;
         core.now = Now { time: core.now.time.max(now.time), unix_ms: now.unix_ms };
         // The clock alone can end a leadership: a process that was frozen checks its deadline before anything else.
         if core.rules.keep(Rule::DeadlineFirst) && self.leader.held().is_some() {
             self.leader.advance(core);
         }
+        if is_late {
+            self.look_again();
+        }
+        let core = &mut self.core;
         let membership = matches!(event, Event::SeenTree { .. });
         match event {
             Event::SessionStarted { epoch, session_id, granted } => {
@@ -418,6 +426,16 @@ impl Engine {
         core.doubt_all();
         self.watch_anew();
         self.core.tell_work_until();
+    }
+
+    /// This process did not run when a deadline was due, so what has changed since may not have been reported yet: it is read
+    /// again before a deadline is acted upon.
+    fn look_again(&mut self) {
+        if self.core.session_is_active() {
+            self.course.look_again();
+            self.core.doubt_all();
+            self.watch_anew();
+        }
     }
 
     fn session_over(&mut self, epoch: Epoch) {

@@ -184,7 +184,11 @@ impl<H: Handler> Runner<H> {
                     self.session_changed(&state);
                 }
                 Woken::Lease => self.lease_changed(),
-                Woken::Clock => self.handle(Event::Tick),
+                Woken::Clock => {
+                    // What the application has answered comes before the deadline for it.
+                    self.receive_more();
+                    self.handle(Event::Tick);
+                }
             }
         }
         // Other tasks of this thread have their turn.

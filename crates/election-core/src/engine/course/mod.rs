@@ -74,6 +74,13 @@ impl Course {
         }
     }
 
+    /// This process did not run for a while.
+    pub(in crate::engine) fn look_again(&mut self) {
+        if let Self::Contest(contest) = self {
+            contest.look_again();
+        }
+    }
+
     // ---- another process ----
 
     /// What crosses, if this member is at rest.

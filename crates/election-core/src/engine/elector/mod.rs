@@ -72,6 +72,7 @@ impl Elector {
     fn decide(&mut self, core: &mut Core) {
         let free = core.ops.is_free(Part::Elector, core.now.time)
             && !core.reading.rereading.doubts_decision()
+            && !core.reading.rereading.doubts_any_leader_znode()
             && !core.own.duty.names_itself;
         // A stale elector that is cut off must not decide, queued writes included.
         let leased = core.lease_is_valid() || !core.rules.keep(Rule::ElectorLease);

@@ -51,6 +51,11 @@ impl Contest {
         leader.claim(core, Mandate { nomination: nomination.into(), ballot: own.ballot, by: By::Contest });
     }
 
+    /// The application did not run either, so its time begins again.
+    pub(in crate::engine) fn look_again(&mut self) {
+        self.stage = None;
+    }
+
     /// The leader oversees itself.
     pub(super) fn oversee(&mut self, core: &mut Core, leader: &mut Leader) {
         let stage = leader.state().stage();
