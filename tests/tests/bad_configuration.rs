@@ -111,7 +111,7 @@ async fn a_port_in_use_is_told_before_anything_is_begun(driver: Driver) {
     let mut cluster = Cluster::of(Setup::new(driver).not_started()).await;
     let taken = cluster.worker("east-1").http();
     let _listener = std::net::TcpListener::bind(taken).unwrap();
-    let said = cluster.as_worker("east-1").run(&["run"]).await.with_code(78);
+    let said = cluster.as_worker("east-1").run(&["run"]).await.with_code(75);
     said.complains_of(&["http.listen", &taken.to_string(), "another program listens there"]);
     assert_eq!(cluster.znodes().await.children(JOB).await, None, "it has joined");
     cluster.end().await;

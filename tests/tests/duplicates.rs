@@ -18,7 +18,7 @@ async fn a_second_worker_with_the_same_id_and_state_directory_is_refused_at_once
     let leader = cluster.settled().await;
     let pid = cluster.worker("east-1").pid().to_string();
     let said =
-        cluster.as_worker("east-1").run(&["--set", "http.listen=127.0.0.1:0", "run"]).await.with_code(78);
+        cluster.as_worker("east-1").run(&["--set", "http.listen=127.0.0.1:0", "run"]).await.with_code(75);
     said.complains_of(&["node.id", "east-1.lock", &format!("process {pid}")]);
     untouched(cluster, leader).await;
 }
@@ -28,7 +28,7 @@ async fn a_second_worker_with_the_same_id_elsewhere_is_refused_and_the_first_lea
     let leader = cluster.settled().await;
     let elsewhere = format!("node.state_dir={}", cluster.dir().join("elsewhere").display());
     let options = ["--set", "http.listen=127.0.0.1:0", "--set", &elsewhere, "run"];
-    let said = cluster.as_worker("east-1").run(&options).await.with_code(78);
+    let said = cluster.as_worker("east-1").run(&options).await.with_code(75);
     said.complains_of(&["node.id", "east-1", "nodes/east-1"]);
     untouched(cluster, leader).await;
 }

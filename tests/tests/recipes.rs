@@ -48,7 +48,7 @@ async fn leadership_is_lost_and_taken(driver: Driver, recipe: &str) {
     let elsewhere = format!("node.state_dir={}", cluster.dir().join("elsewhere").display());
     let stranger = ["--set", "job.orders.recipe=elector", "--set", "node.id=other", "--set", &elsewhere];
     let stranger = [&stranger[..], &["--set", "http.listen=127.0.0.1:0", "run"]].concat();
-    cluster.as_worker(waiting).run(&stranger).await.with_code(78).complains_of(&["recipe", recipe]);
+    cluster.as_worker(waiting).run(&stranger).await.with_code(75).complains_of(&["recipe", recipe]);
     assert_eq!(cluster.leader().await.unwrap(), first);
 
     // Killed and restarted: its lock proves that no process of it lives, so its znode in a queue is removed at once.

@@ -252,7 +252,9 @@ the code of the command of the same name.
                 }
                 ExitCode::Internal => "report it; the message is about a fault of the program",
                 ExitCode::NotNow => {
-                    "wait and try again, or look at the state with `dr-worker list`: the request may still be in progress"
+                    "wait and try again, or look at the state with `dr-worker list`: the request may still be in progress. Of \
+                     `dr-worker run`: another process has the id, the port or the recipe of a job; systemd starts the worker \
+                     again until it is free"
                 }
                 ExitCode::Config => {
                     "correct the file, line and key that are named; `dr-worker config check` reports all errors at once. \

@@ -365,7 +365,7 @@ fn the_same_id_elsewhere_is_refused_and_the_first_is_left_in_peace() {
         "http.listen=127.0.0.1:0",
     ]);
     let second = Outcome::of(command.arg("run"));
-    second.assert(78, &["node.id: ", "east-1", "/same-id/orders/nodes/east-1"]);
+    second.assert(75, &["node.id: ", "east-1", "/same-id/orders/nodes/east-1"]);
     assert!(!fs::exists(&started).expect("a look"), "its job was started");
     until("east-1 leads", || leads(&east));
     assert_eq!(token(&east), before);

@@ -57,7 +57,7 @@ fn a_worker_that_can_not_start_says_so_on_standard_error_and_in_its_file() {
     let (_listener, port) = taken_port();
     let mut command = stage.worker_command("east-1", "east", &[&format!("log.file={}", path.display())]);
     set(&mut command, &[&format!("http.listen=127.0.0.1:{port}")]);
-    Outcome::of(command.arg("run")).assert(78, &["error:", "http.listen", "another program listens there"]);
+    Outcome::of(command.arg("run")).assert(75, &["error:", "http.listen", "another program listens there"]);
     let text = fs::read_to_string(&path).expect("a file");
     assert!(text.contains("another program listens there"), "{text}");
     for verb in [&["config", "check"][..], &["run"]] {

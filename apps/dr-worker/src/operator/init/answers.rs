@@ -157,7 +157,7 @@ impl Answers {
 
 # This worker.
 [node]
-# Unique id: a second worker with the same id exits with code 78.
+# Unique id: a second worker with the same id exits with code 75 while the first one lives.
 id = {id}
 
 # Site of this worker.

@@ -213,11 +213,10 @@ pub enum LockError {
 
 impl From<LockError> for Error {
     fn from(error: LockError) -> Self {
-        let key = match &error {
-            LockError::Held { .. } => "node.id",
-            LockError::Io { .. } => "node.state_dir",
-        };
-        Self::Setting { key, message: error.to_string() }
+        match &error {
+            LockError::Held { .. } => Self::NotNow(format!("node.id: {error}")),
+            LockError::Io { .. } => Self::Setting { key: "node.state_dir", message: error.to_string() },
+        }
     }
 }
 

@@ -347,5 +347,5 @@ async fn check_recipe(observer: &Observer, paths: &Paths, job: &JobConfig) -> Re
         paths.base(),
         standing.as_str()
     );
-    Err(Error::Setting { key: "job", message })
+    Err(Error::NotNow(message))
 }

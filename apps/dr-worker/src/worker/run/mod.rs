@@ -2,10 +2,11 @@
 //!
 //! ```text
 //!   check ─▶ lock ─▶ listen ─▶ connect ─▶ join ──────▶ ... ──────▶ leave ─▶ close
-//!     78      78       78        69        78 (same id twice)          signal: 0
+//!     78      75       75        69        75 (same id twice)          signal: 0
 //! ```
 //!
-//! `lock` also refuses to run jobs that this node has led without ZooKeeper ([`alone`]): 75.
+//! What another process has (the lock, the port, the id, the recipe in use) it may release: 75, and the service manager starts the
+//! worker again. `lock` also refuses to run jobs that this node has led without ZooKeeper ([`alone`]).
 //!
 //! SIGHUP has a worker that has joined read its configuration again.
 //!
@@ -266,11 +267,16 @@ async fn listen(at: &HostPort) -> Result<TcpListener, Error> {
 }
 
 fn cannot_listen(at: &HostPort, error: &std::io::Error) -> Error {
-    let hint = match error.kind() {
-        std::io::ErrorKind::AddrInUse => "; another program listens there, choose another port",
-        _ => "",
-    };
-    Error::Setting { key: "http.listen", message: format!("can't listen at {at}: {error}{hint}") }
+    let key = "http.listen";
+    let message = format!("can't listen at {at}: {error}");
+    match error.kind() {
+        std::io::ErrorKind::AddrInUse => Error::NotNow(format!(
+            "{key}: {message}; another program listens there: wait for its end, or choose another port"
+        )),
+        // The network may come up later.
+        std::io::ErrorKind::AddrNotAvailable => Error::NotNow(format!("{key}: {message}")),
+        _ => Error::Setting { key, message },
+    }
 }
 
 /// A worker that has joined its elections.
@@ -326,7 +332,7 @@ impl Running {
                 match ended.unwrap_or(Ended::EnginePanicked) {
                     Ended::Left => Ok(()),
                     duplicate @ Ended::DuplicateMember { .. } => {
-                        Err(Error::Setting { key: "node.id", message: duplicate.to_string() })
+                        Err(Error::NotNow(format!("node.id: {duplicate}")))
                     }
                     no_lease @ Ended::NoLease(_) => {
                         Err(Error::Setting { key: "zookeeper.connect", message: no_lease.to_string() })
