@@ -430,11 +430,10 @@ impl Membership {
         let ballot = record.map(|r| r.ballot);
         let is_former =
             || ballot.as_ref().is_some_and(|ballot| self.is_of_former_session(core, node, ballot));
-        let may_remove = core.config.leftovers == Leftovers::Remove && node.owner != core.session_id();
         if is_own_record(core, node) {
             // It was written for a ballot that was given up: start again.
             self.step = MembershipStep::RemoveBallot { leftover: Leftover { ballot, owner: node.owner } };
-        } else if may_remove || is_former() {
+        } else if core.config.leftovers == Leftovers::Remove || is_former() {
             let text = "removing what a former session of this member left behind".to_owned();
             core.note(Level::Info, NoteKind::Registration, text);
             self.step = MembershipStep::ReadElected { leftover: Leftover { ballot, owner: node.owner } };

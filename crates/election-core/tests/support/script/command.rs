@@ -55,6 +55,24 @@ impl Stage {
             ["start", rest @ ..] => {
                 rest.iter().try_for_each(|name| self.start(name, Leftovers::Wait, |_| ()))
             }
+            [
+                "restart",
+                name,
+                "knowing",
+                "that",
+                "nothing",
+                "is",
+                "left",
+                "on",
+                "the",
+                "session",
+                "of",
+                other,
+            ] => {
+                let session = self.member(other)?.session;
+                self.prepare(name, Leftovers::Remove, |_| ())?;
+                self.connect_on(name, session)
+            }
             ["restart", name, "knowing", "that", "nothing", "is", "left"] => {
                 self.start(name, Leftovers::Remove, |_| ())
             }

@@ -279,15 +279,14 @@ impl Contest {
         self.step = if names.is_empty() { ContestStep::Create } else { ContestStep::LookAtLeftover(names) };
     }
 
-    /// Whether another session created it for this member.
+    /// Whether its record has this member's id.
     fn is_of_this_member(&self, core: &Core, node: &Node) -> bool {
         let member = &core.config.member.member;
-        let says = if core.config.recipe.is_native() {
+        if core.config.recipe.is_native() {
             Contender::decode("", &node.data).is_ok_and(|c| c.member == *member)
         } else {
             node.data == member.as_str().as_bytes()
-        };
-        says && node.owner != core.session_id()
+        }
     }
 
     /// Single: whether this incarnation has created the leader znode.
