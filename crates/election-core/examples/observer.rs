@@ -9,7 +9,7 @@ pub(crate) async fn run(
     mut report: impl FnMut(LeaderChange),
 ) -> Result<(), Box<dyn std::error::Error>> {
     let session = Session::builder(servers).connect().await?;
-    let mut leaders = Leaders::follow_queue(&session, Paths::at(path)?);
+    let mut leaders = Leaders::follow(&session, Paths::at(path)?);
     while let Some(change) = leaders.next().await {
         report(change);
     }

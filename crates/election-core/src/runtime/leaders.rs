@@ -63,8 +63,8 @@ pub struct LeaderChange {
 }
 
 /// A stream of an election's leaders, for clients that want to find the leader, or the leaders of all slots. It needs
-/// two watches, and one more for each further slot; in a queue one, of the first member. It needs no lease and does not
-/// affect the members.
+/// two watches, and one more for each further slot; in a queue the second one is of the first member. It needs no lease and does
+/// not affect the members.
 ///
 /// The stream never goes back, even if a server lags behind. After a leadership was seen, one of its slot with an older
 /// token is reported only if a quorum confirms that it is the present one, as an election that [began
@@ -83,26 +83,12 @@ pub struct Leaders {
 }
 
 impl Leaders {
-    /// Follows an election of the recipe `elector` or `single` on a session, which may be shared. The election need not
-    /// exist yet.
+    /// Follows an election on a session, which may be shared. The election need not exist yet.
+    ///
+    /// It may have any recipe; a queue only this crate's own format, since in the others no member reports whether it is READY.
     pub fn follow(session: &Session, paths: Paths) -> Self {
-        Self::of(Follower {
-            session: session.clone(),
-            children: Some(Awaited::new(session.watch_children(paths.leader()))),
-            slots: BTreeMap::from([(0, Slot::new(session, &paths, 0))]),
-            paths,
-        })
-    }
-
-    /// Follows an election of the recipe `queue`, in this crate's own format. In other formats no member reports
-    /// whether it is READY. The election need not exist yet.
-    pub fn follow_queue(session: &Session, paths: Paths) -> Self {
-        let first = Source::Queue(First::new(session, &paths));
-        let slots = BTreeMap::from([(0, Slot::at(first))]);
-        Self::of(Follower { session: session.clone(), children: None, slots, paths })
-    }
-
-    fn of(follower: Follower) -> Self {
+        let children = Awaited::new(session.watch_children(paths.leader()));
+        let follower = Follower { session: session.clone(), children, slots: BTreeMap::new(), paths };
         let changes = stream::unfold(follower, |mut follower| async {
             follower.next().await.ok().map(|change| (change, follower))
         });
@@ -156,15 +142,16 @@ impl fmt::Debug for Leaders {
 struct Follower {
     session: Session,
     paths: Paths,
-    /// The names of the leader znodes, if there can be several.
-    children: Option<Awaited<ChildrenWatch, Observed<Option<Children>>>>,
+    /// The names of the leader znodes. A queue has no parent of these.
+    children: Awaited<ChildrenWatch, Observed<Option<Children>>>,
     slots: BTreeMap<usize, Slot>,
 }
 
-/// One slot, from the first appearance of its leader znode. Slot 0 always exists.
+/// One slot, from the first appearance of its leader znode. Slot 0 exists once the recipe is known.
 #[derive(Debug)]
 struct Slot {
     source: Awaited<Source, Seen>,
+    is_queue: bool,
     /// A value that was read and is not reported yet. It is kept here so that a cancelled call loses nothing.
     pending: Option<Seen>,
     /// The session on which the last value was read.
@@ -190,16 +177,23 @@ enum Source {
     Queue(First),
 }
 
-impl Slot {
-    fn new(session: &Session, paths: &Paths, slot: usize) -> Self {
+impl Source {
+    fn leader_znode(session: &Session, paths: &Paths, slot: usize) -> Self {
         let path = paths.leader_znode(slot);
         let watch = session.watch_data(path.clone());
-        Self::at(Source::Znode(path, watch))
+        Self::Znode(path, watch)
+    }
+}
+
+impl Slot {
+    fn new(session: &Session, paths: &Paths, slot: usize) -> Self {
+        Self::at(Source::leader_znode(session, paths, slot), false)
     }
 
-    fn at(source: Source) -> Self {
+    fn at(source: Source, is_queue: bool) -> Self {
         Self {
             source: Awaited::new(source),
+            is_queue,
             pending: None,
             epoch: None,
             newest: 0,
@@ -239,9 +233,10 @@ impl Follower {
     /// Waits for a change of a leader znode or of their number.
     async fn look(&mut self) -> Result<(), Closed> {
         poll_fn(|context| {
-            while let Some(Poll::Ready(seen)) = self.children.as_mut().map(|children| children.poll(context))
-            {
-                let names = seen?.value.map(|children| children.names).unwrap_or_default();
+            while let Poll::Ready(seen) = self.children.poll(context) {
+                let children = seen?.value;
+                self.take_source(children.is_none());
+                let names = children.map(|children| children.names).unwrap_or_default();
                 let slots = names
                     .iter()
                     .filter_map(|name| self.paths.slot_of(&format!("{}/{name}", self.paths.leader())));
@@ -259,6 +254,19 @@ impl Follower {
             seen
         })
         .await
+    }
+
+    /// Reads slot 0 where its leader znode is, if the election has another recipe than was known.
+    fn take_source(&mut self, is_queue: bool) {
+        let (session, paths) = (&self.session, &self.paths);
+        let source = || match is_queue {
+            true => Source::Queue(First::new(session, paths)),
+            false => Source::leader_znode(session, paths, 0),
+        };
+        let slot = self.slots.entry(0).or_insert_with(|| Slot::at(source(), is_queue));
+        if slot.is_queue != is_queue {
+            (slot.source, slot.is_queue) = (Awaited::new(source()), is_queue);
+        }
     }
 
     /// The leader by its record, with its token. A token that is older than the last one is confirmed by a quorum.

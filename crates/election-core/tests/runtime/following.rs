@@ -164,7 +164,7 @@ async fn all_slots_are_told(world: &World) {
 async fn the_first_of_a_queue_is_told(world: &World) {
     let proxy = Proxy::start_many(world.addresses()).await.unwrap();
     let session = world.session(Some(&proxy)).await;
-    let told = Told::by(Leaders::follow_queue(&session, world.paths().clone()));
+    let told = Told::by(Leaders::follow(&session, world.paths().clone()));
     wait_for("nobody leads yet", SOON, || told.all() == [None]).await;
     let stands = async |name: &str| {
         let member = world.join(name, "here").await;
