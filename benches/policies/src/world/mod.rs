@@ -259,7 +259,7 @@ impl World {
                 self.close(session);
                 self.at(self.now + back, Due::Start(host));
             }
-            Action::End(EndReason::DuplicateMember { .. }) => {
+            Action::End(EndReason::DuplicateMember { .. } | EndReason::OtherRecipe(_)) => {
                 self.hosts[host].dies();
                 self.at(self.now + RESTART, Due::Start(host));
             }

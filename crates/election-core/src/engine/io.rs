@@ -249,6 +249,8 @@ pub enum Outcome {
     NotApplied(String),
     /// It may have been applied.
     Unknown(String),
+    /// It was not applied: the election has members of this other recipe.
+    OtherRecipe(&'static str),
 }
 
 /// An operation on a znode.
@@ -697,6 +699,8 @@ pub enum EndReason {
         /// The znode that the other one holds.
         path: String,
     },
+    /// The election has members of another recipe.
+    OtherRecipe(&'static str),
 }
 
 /// Why a member can't continue in another process.

@@ -287,6 +287,12 @@ impl Engine {
         self.core.config.recipe.directories(&self.core.config.paths)
     }
 
+    /// How the leader is determined, and where.
+    #[cfg(feature = "runtime")]
+    pub(crate) fn recipe(&self) -> (&Recipe, &crate::paths::Paths) {
+        (&self.core.config.recipe, &self.core.config.paths)
+    }
+
     /// The election's name.
     #[cfg(feature = "runtime")]
     pub(crate) fn name(&self) -> &str {
@@ -477,6 +483,9 @@ impl Engine {
     fn done(&mut self, op: OpId, outcome: &Outcome) {
         let (core, leader) = (&mut self.core, &mut self.leader);
         let Some((pending, reads)) = core.ops.end(op) else { return };
+        if let Outcome::OtherRecipe(recipe) = outcome {
+            return core.end(EndReason::OtherRecipe(recipe));
+        }
         let node = || if let Outcome::Got(node) = outcome { node.as_ref() } else { None };
         if let Some(slot) = reads.and_then(|(znode, known)| core.read_ended(znode, known, outcome)) {
             leader.saw_leader_znode(core, slot, node());

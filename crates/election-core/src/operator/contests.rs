@@ -3,7 +3,6 @@
 use zk_session::OpError;
 
 use super::{
-    layout::Layout,
     observer::{LeaderZnode, Observer, Snapshot},
     outline::Outline,
 };
@@ -12,7 +11,7 @@ use crate::{
     ids::Ballot,
     paths::Paths,
     record::{Contender, Health, MemberRecord, Record as _, TokenBase, VERSION},
-    runtime::{ReadError, operations::get_all},
+    runtime::{ReadError, layout::Layout, operations::get_all},
 };
 
 impl Observer {

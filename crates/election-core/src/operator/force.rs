@@ -5,7 +5,6 @@ use zk_session::{BootTime, CreateMode, Incarnation, OpError, Session};
 use super::{
     contests::leader_znode_of,
     error::{OperatorError, TRIES, is_worth_another_look, too_many_races},
-    layout::Layout,
     observer::Observer,
 };
 use crate::{
@@ -13,6 +12,7 @@ use crate::{
     paths::Paths,
     record::{Current, Elected, FiledRequest, MAX_SLOTS, Record, Request, TokenBase},
     runtime::{
+        layout::Layout,
         operations::{creates, delete_while, transact},
         unix_ms,
     },

@@ -7,7 +7,6 @@ mod error;
 mod force;
 mod ghosts;
 mod job_requests;
-mod layout;
 mod observer;
 pub mod orders;
 mod outline;
@@ -20,7 +19,6 @@ pub use error::OperatorError;
 pub use force::{Raised, force, raise_tokens, vacate};
 pub use ghosts::{Ghost, remove_ghost};
 pub use job_requests::{JobNews, JobRequests, Leading};
-pub use layout::Layout;
 pub use observer::{Decision, LeaderZnode, Observer, Snapshot};
 pub use problems::{OldDecision, Problem};
 pub use requests::{
@@ -29,5 +27,5 @@ pub use requests::{
 
 pub use crate::{
     engine::{Forgotten, Released},
-    runtime::ReadError,
+    runtime::{ReadError, layout::Layout},
 };

@@ -4,7 +4,6 @@ use zk_session::{Incarnation, OpError, ReadOp};
 
 use super::{
     error::OperatorError,
-    layout::Layout,
     outline::{Outline, children},
 };
 use crate::{
@@ -18,6 +17,7 @@ use crate::{
     },
     runtime::{
         ReadError,
+        layout::Layout,
         operations::{get_all, tree},
     },
 };

@@ -4,7 +4,6 @@ use zk_session::{CreateMode, Session};
 
 use super::{
     error::{OperatorError, TRIES, is_worth_another_look, too_many_races},
-    layout::Layout,
     observer::Observer,
 };
 use crate::{
@@ -12,7 +11,7 @@ use crate::{
     ids::SiteId,
     paths::Paths,
     record::{Control, Elected, Record as _},
-    runtime::{ReadError, unix_ms},
+    runtime::{ReadError, layout::Layout, unix_ms},
 };
 
 /// Standing orders before and after a change.

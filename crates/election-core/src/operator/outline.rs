@@ -1,14 +1,9 @@
 //! The small part of an election, of one moment: by one request.
 
-use zk_session::{Incarnation, OpError, ReadOp, ReadResult};
+use zk_session::{Incarnation, OpError, ReadOp};
 
-use super::layout::Layout;
-use crate::{
-    engine::Node,
-    paths::Paths,
-    record::{Contender, Current, Record as _},
-    runtime::operations::to_node,
-};
+pub(super) use crate::runtime::layout::{children, node};
+use crate::{engine::Node, paths::Paths, runtime::layout::Layout};
 
 /// The names in an election, and the znodes that there is one of.
 #[derive(Debug, Default)]
@@ -46,13 +41,7 @@ impl Outline {
 
     /// The recipe of the present candidates; `None` if there are no candidates.
     pub(super) fn standing(&self, paths: &Paths) -> Option<Layout> {
-        match (self.ballots.is_empty(), self.queue.is_empty(), &self.leader) {
-            (false, ..) => Some(Layout::Elector),
-            (_, false, _) => Some(Layout::Queue),
-            (_, _, leader) => {
-                leader.as_ref().filter(|node| is_contenders(paths, node)).map(|_| Layout::Single)
-            }
-        }
+        Layout::present(paths, &self.ballots, &self.queue, self.leader.as_ref())
     }
 
     /// The recipe, now or last; `None` if there is no election.
@@ -69,27 +58,5 @@ impl Layout {
         let parents = [("election", Self::Elector), ("queue", Self::Queue), ("leader", Self::Single)];
         let found = parents.into_iter().find(|(parent, _)| parts.iter().any(|name| name == parent));
         found.map(|(_, layout)| layout)
-    }
-}
-
-/// Whether the leader has no elector: the record of a leader under an elector has more fields than that of a contender.
-fn is_contenders(paths: &Paths, node: &Node) -> bool {
-    let path = paths.leader_znode(0);
-    Current::decode(&path, &node.data).is_err() && Contender::decode(&path, &node.data).is_ok()
-}
-
-/// The names that a read has found; none if there is no such znode.
-pub(super) fn children(result: ReadResult) -> Vec<String> {
-    match result {
-        ReadResult::Children(names) => names.unwrap_or_default(),
-        _ => Vec::new(),
-    }
-}
-
-/// The znode that a read has found.
-pub(super) fn node(result: ReadResult) -> Option<Node> {
-    match result {
-        ReadResult::Node(node) => node.map(to_node),
-        _ => None,
     }
 }

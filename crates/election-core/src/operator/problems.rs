@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 
 use super::{
     ghosts::{self, Ghost},
-    layout::Layout,
     observer::{Decision, Observer, Snapshot},
 };
 use crate::{
     ids::MemberId,
     paths::Paths,
     record::{Breadcrumb, HistoryEntry, Remembered},
-    runtime::ReadError,
+    runtime::{ReadError, layout::Layout},
 };
 
 /// What is wrong with an election. See [`Observer::problems`].

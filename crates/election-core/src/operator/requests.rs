@@ -6,7 +6,6 @@ use zk_session::{BootTime, CreateMode, OpError, Recovery, Session, sleep_until};
 
 use super::{
     error::{OperatorError, TRIES, is_worth_another_look, too_many_races},
-    layout::Layout,
     observer::{Observer, Snapshot},
 };
 use crate::{
@@ -15,7 +14,7 @@ use crate::{
     record::{
         Elected, FiledRequest, Outgoing, Record, Request, RequestKind, RequestRef, RequestState, Target,
     },
-    runtime::{ReadError, unix_ms},
+    runtime::{ReadError, layout::Layout, unix_ms},
 };
 
 /// A request that is pending, valid for [`Request::USUAL_VALIDITY`].

@@ -58,6 +58,11 @@ pub enum Ended {
         /// The znode that the other one holds.
         path: String,
     },
+    /// The election has members of another recipe: all members must use the same.
+    OtherRecipe {
+        /// Theirs.
+        recipe: &'static str,
+    },
     /// The session was closed.
     SessionClosed,
     /// No member can lead with these servers' settings.
@@ -83,6 +88,10 @@ impl fmt::Display for Ended {
             Self::DuplicateMember { member, path } => write!(
                 f,
                 "another living member takes part as {member} (it holds {path}); give each member an id of its own"
+            ),
+            Self::OtherRecipe { recipe } => write!(
+                f,
+                "the election has members of the recipe {recipe}: stop them first, all members must use the same recipe"
             ),
             Self::SessionClosed => f.write_str("the ZooKeeper session was closed"),
             Self::NoLease(why) => why.fmt(f),

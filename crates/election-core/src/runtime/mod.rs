@@ -12,6 +12,7 @@ mod events;
 mod first;
 mod handler;
 mod latch;
+pub(crate) mod layout;
 mod lazy;
 mod leaders;
 pub(crate) mod operations;

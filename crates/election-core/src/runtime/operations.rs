@@ -7,20 +7,22 @@ use zk_session::{
     CreateMode, Created, Incarnation, MultiOp, MultiResult, OpError, ReadOp, ReadResult, Recovery,
 };
 
-use super::turn::Starts;
+use super::{layout::Layout, turn::Starts};
 use crate::{
     engine::{Node, Outcome, Request},
     mirror::{Answer, BATCH, Read},
+    paths::Paths,
     record::RecordError,
 };
 
 /// Performs one operation on one session. `directories` are the persistent znodes of the election, parents first. `starts`:
-/// while the election begins.
+/// while the election begins. `own`: its recipe, which all of its members must have.
 pub(super) async fn perform(
     session: &Incarnation,
     request: Request,
     directories: &[String],
     starts: Option<&Starts>,
+    own: Option<(Layout, Paths)>,
 ) -> Outcome {
     let starts = starts.filter(|_| is_first(&request));
     // If the election is expected to be new, its directories are created without an attempt that would be refused.
@@ -28,6 +30,16 @@ pub(super) async fn perform(
         && let Ok(Some(done)) = begin_election(session, &request, directories).await
     {
         return done;
+    }
+    // Two recipes could have two leaders.
+    if starts.is_some()
+        && let Some((own, paths)) = own
+    {
+        match Layout::read(session, &paths).await {
+            Ok(Some(present)) if present != own => return Outcome::OtherRecipe(present.as_str()),
+            Ok(_) => {}
+            Err(error) => return Outcome::NotApplied(error.to_string()),
+        }
     }
     let done = attempt(session, &request).await;
     let began = |is_new| starts.into_iter().for_each(|starts| starts.began(is_new));

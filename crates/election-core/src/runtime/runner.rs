@@ -14,6 +14,7 @@ use super::{
     election::{End, Ended, StopBudgetTooLong},
     events::{Events, HandedOver, Inbox, Message},
     handler::{ElectionEvent, Handler},
+    layout::Layout,
     now, operations,
     status::ElectionStatus,
     to_boot, to_time,
@@ -502,6 +503,7 @@ impl<H: Handler> Runner<H> {
             Action::End(EndReason::DuplicateMember { member, path }) => {
                 self.end(Ended::DuplicateMember { member, path });
             }
+            Action::End(EndReason::OtherRecipe(recipe)) => self.end(Ended::OtherRecipe { recipe }),
         }
     }
 
@@ -512,10 +514,12 @@ impl<H: Handler> Runner<H> {
         }
         let is_list = matches!(request, Request::Children { .. });
         let (directories, starts) = (self.engine.directories(), self.turn.starts());
+        let (recipe, paths) = self.engine.recipe();
+        let own = starts.as_ref().and_then(|_| Some((Layout::of(recipe)?, paths.clone())));
         let outcome = Box::pin(async move {
             match session {
                 Some(session) => {
-                    operations::perform(&session, request, &directories, starts.as_deref()).await
+                    operations::perform(&session, request, &directories, starts.as_deref(), own).await
                 }
                 None => Outcome::NotApplied("the session is over".to_owned()),
             }

@@ -199,5 +199,6 @@ fn answered(outcome: &Outcome) -> String {
         Outcome::Stale => "the version is another one".to_owned(),
         Outcome::NotApplied(_) => "not applied".to_owned(),
         Outcome::Unknown(_) => "nobody knows whether it was applied".to_owned(),
+        Outcome::OtherRecipe(_) => "refused: there is another recipe".to_owned(),
     }
 }

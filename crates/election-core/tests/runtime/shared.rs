@@ -1,6 +1,6 @@
 //! Members of one election that share a session.
 
-use election_core::{Ended, QueueFormat, Recipe, Role};
+use election_core::{ElectionConfig, Ended, Latch, Profile, QueueFormat, Recipe, Role};
 use tokio::time::timeout;
 use zk_session::DriverKind;
 
@@ -75,4 +75,26 @@ async fn a_member_of_a_queue_that_left_without_a_connection_returns() {
 async fn a_member_under_an_elector_that_left_without_a_connection_returns() {
     let strategy = World::start(DriverKind::Native).await.strategy();
     left_without_a_connection(Recipe::Elector(strategy)).await;
+}
+
+/// All members must use one recipe: two recipes could have two leaders.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_of_another_recipe_is_refused() {
+    let world = World::with_recipe(DriverKind::Native, Recipe::Queue(QueueFormat::Native)).await;
+    let first = world.join("first", "east").await;
+    wait_for("the first leads", SOON, || first.leads()).await;
+    for recipe in [Recipe::Single, Recipe::Elector(world.strategy())] {
+        let me = Profile::new("second".parse().unwrap());
+        let config = ElectionConfig::new(world.paths().clone(), me, recipe).policy(world.policy());
+        let second = Latch::join(&world.session(None).await, config);
+        let refused = timeout(SOON, second.election().ended()).await.unwrap();
+        assert_eq!(refused, Ended::OtherRecipe { recipe: "queue" });
+    }
+    assert!(first.leads());
+    assert_eq!(timeout(SOON, first.election().leave()).await, Ok(Ended::Left));
+    // Without a candidate the recipe can be changed.
+    let me = Profile::new("second".parse().unwrap());
+    let config = ElectionConfig::new(world.paths().clone(), me, Recipe::Single).policy(world.policy());
+    let second = Latch::join(&world.session(None).await, config);
+    timeout(SOON, second.leading()).await.unwrap().unwrap();
 }

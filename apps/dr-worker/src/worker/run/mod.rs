@@ -334,6 +334,7 @@ impl Running {
                     duplicate @ Ended::DuplicateMember { .. } => {
                         Err(Error::NotNow(format!("node.id: {duplicate}")))
                     }
+                    other @ Ended::OtherRecipe { .. } => Err(Error::NotNow(other.to_string())),
                     no_lease @ Ended::NoLease(_) => {
                         Err(Error::Setting { key: "zookeeper.connect", message: no_lease.to_string() })
                     }

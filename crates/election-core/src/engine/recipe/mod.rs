@@ -10,7 +10,7 @@ pub(in crate::engine) use names::{Incarnation, fingerprint};
 use crate::paths::Paths;
 use crate::strategy::Strategy;
 
-/// How the leader is determined. All members of an election must use the same recipe.
+/// How the leader is determined. All members of an election must use the same recipe: one that finds candidates of another one ends.
 #[derive(Clone, Debug)]
 pub enum Recipe {
     /// The member with the lowest ballot asks the strategy, and writes the decision.
@@ -86,7 +86,7 @@ impl Recipe {
     }
 
     /// Whether READY and the history may be written.
-    pub(in crate::engine) fn is_native(&self) -> bool {
+    pub(crate) fn is_native(&self) -> bool {
         !matches!(self, Self::Queue(QueueFormat::LeaderLatch | QueueFormat::KazooElection))
     }
 }

@@ -571,6 +571,7 @@ impl Crowd {
             Action::End(EndReason::DuplicateMember { member, path }) => {
                 panic!("another process of {member} holds {path}")
             }
+            Action::End(EndReason::OtherRecipe(recipe)) => panic!("members of {recipe} are there"),
             Action::WorkUntil(_) | Action::Suspend(_) | Action::LeaderChanged(..) | Action::Note(_) => {}
         }
     }

@@ -194,6 +194,7 @@ pub(super) fn outcome_in_words(outcome: &Outcome) -> &'static str {
         Outcome::Stale => ": another version",
         Outcome::NotApplied(_) => ": not applied",
         Outcome::Unknown(_) => ": unknown",
+        Outcome::OtherRecipe(_) => ": another recipe",
     }
 }
 

@@ -562,7 +562,7 @@ impl Sim {
                     self.after(2000, Due::Leftovers { host, session: client.session });
                 }
             }
-            EndReason::DuplicateMember { .. } => {
+            EndReason::DuplicateMember { .. } | EndReason::OtherRecipe(_) => {
                 self.summary.duplicates += 1;
                 if let Some(client) = process.client {
                     self.close(client.session);
