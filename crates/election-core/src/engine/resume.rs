@@ -57,6 +57,12 @@ impl Resumption {
         self.session_id
     }
 
+    /// The number of the incarnation that continues.
+    #[cfg(feature = "runtime")]
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+
     /// The term and the fencing token of the leadership that continues, if there is one.
     pub fn leadership(&self) -> Option<(u64, u64)> {
         self.led.as_ref().map(Led::leadership)

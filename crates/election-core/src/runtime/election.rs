@@ -17,6 +17,7 @@ use super::{
     config::ElectionConfig,
     events::{Events, HandedOver},
     handler::Handler,
+    living::Living,
     now,
     runner::{Joining, Runner, Running},
     status::ElectionStatus,
@@ -63,6 +64,8 @@ pub enum Ended {
         /// Theirs.
         recipe: &'static str,
     },
+    /// It was handed over, and another engine of this process continues as this member.
+    HandedOver,
     /// The session was closed.
     SessionClosed,
     /// No member can lead with these servers' settings.
@@ -93,6 +96,7 @@ impl fmt::Display for Ended {
                 f,
                 "the election has members of the recipe {recipe}: stop them first, all members must use the same recipe"
             ),
+            Self::HandedOver => f.write_str("another engine of this process continues as this member"),
             Self::SessionClosed => f.write_str("the ZooKeeper session was closed"),
             Self::NoLease(why) => why.fmt(f),
             Self::StopBudgetTooLong(why) => why.fmt(f),
@@ -185,10 +189,16 @@ impl Election {
     /// tokio runtime, on which the election runs.
     pub fn join<H: Handler>(session: Session, config: ElectionConfig, handler: H) -> Self {
         let paths = config.paths().clone();
+        let (number, living) = loop {
+            let number = next_number();
+            if let Some(living) = Living::begin(&paths, number) {
+                break (number, living);
+            }
+        };
         let (config, (term, token)) = config.into_engine();
-        let mut engine = Engine::new(config, next_number(), now());
+        let mut engine = Engine::new(config, number, now());
         engine.begin_above(term, token);
-        Self::run(paths, (engine, Joining::Anew), session, handler)
+        Self::run(paths, (engine, Joining::Anew, living), session, handler)
     }
 
     /// Continues as a member that another process on this machine has handed over, on its session, which was
@@ -202,7 +212,7 @@ impl Election {
     /// The configuration may differ in everything but the election, the member and the recipe.
     ///
     /// # Errors
-    /// If the recipe is another one. Then this member is no candidate.
+    /// If the recipe is another one, or if this process continues as this member already. Then nothing has begun.
     pub fn resume<H: Handler>(
         session: Session,
         pin: SessionPin,
@@ -211,11 +221,18 @@ impl Election {
         handler: H,
     ) -> Result<Self, Unrest> {
         let paths = config.paths().clone();
+        let living = Living::begin(&paths, from.number())
+            .ok_or(Unrest::Now("another engine of this process is this member"))?;
         let (engine, grant) = Engine::resume(config.into_engine().0, from, pin.epoch().0, now())?;
-        Ok(Self::run(paths, (engine, Joining::Again(pin, grant)), session, handler))
+        Ok(Self::run(paths, (engine, Joining::Again(pin, grant), living), session, handler))
     }
 
-    fn run<H: Handler>(paths: Paths, begins: (Engine, Joining), session: Session, handler: H) -> Self {
+    fn run<H: Handler>(
+        paths: Paths,
+        begins: (Engine, Joining, Living),
+        session: Session,
+        handler: H,
+    ) -> Self {
         let (events, inbox) = Events::channel(ElectionStatus::of(&begins.0));
         let runner = Runner::new(begins, session, handler, events.clone(), inbox);
         tokio::spawn(Running::new(runner, End(events.clone())));

@@ -15,6 +15,7 @@ mod latch;
 pub(crate) mod layout;
 mod lazy;
 mod leaders;
+mod living;
 pub(crate) mod operations;
 mod runner;
 mod status;

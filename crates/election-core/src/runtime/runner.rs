@@ -15,6 +15,7 @@ use super::{
     events::{Events, HandedOver, Inbox, Message},
     handler::{ElectionEvent, Handler},
     layout::Layout,
+    living::Living,
     now, operations,
     status::ElectionStatus,
     to_boot, to_time,
@@ -40,6 +41,7 @@ const BATCH: usize = 64;
 
 pub(super) struct Runner<H> {
     engine: Engine,
+    living: Living,
     session: Session,
     states: watch::Receiver<SessionState>,
     /// At each change of the state or the lease, and in time for the engine.
@@ -109,7 +111,7 @@ enum Woken {
 
 impl<H: Handler> Runner<H> {
     pub(super) fn new(
-        (engine, joining): (Engine, Joining),
+        (engine, joining, living): (Engine, Joining, Living),
         session: Session,
         handler: H,
         events: Events,
@@ -130,6 +132,7 @@ impl<H: Handler> Runner<H> {
             states: subscribe(&session),
             wakeup: session.wakeup(),
             engine,
+            living,
             work,
             session,
             inbox,
@@ -157,6 +160,9 @@ impl<H: Handler> Runner<H> {
             if let Some(held) = &mut self.held {
                 ready!(held.as_mut().poll(cx));
                 self.held = None;
+                if !self.living.resume() {
+                    self.end(Ended::HandedOver);
+                }
             }
             self.settle();
             if let Some(end) = self.ending.as_mut().and_then(|ending| ending.end.take()) {
@@ -282,6 +288,7 @@ impl<H: Handler> Runner<H> {
                 let answered = answer.send(resumption.map(|resumption| HandedOver { resumption, held }));
                 // An error, or a caller that has stopped waiting, drops the other end at once.
                 if answered.is_ok() {
+                    self.living.hand_over();
                     let granted = self.incarnation.as_ref().map_or(HELD_FOR, Incarnation::granted_timeout);
                     let held = tokio::time::timeout(HELD_FOR.min(granted / 8), released);
                     self.held = Some(Box::pin(async move { drop(held.await) }));

@@ -1,6 +1,9 @@
 //! Members of one election that share a session.
 
-use election_core::{ElectionConfig, Ended, Latch, Profile, QueueFormat, Recipe, Role};
+use election_core::{
+    Election, ElectionConfig, Ended, Failure, HandedOver, Handler, Latch, Leadership, Profile, QueueFormat,
+    Recipe, Role, StopOrder,
+};
 use tokio::time::timeout;
 use zk_session::DriverKind;
 
@@ -97,4 +100,53 @@ async fn a_member_of_another_recipe_is_refused() {
     let config = ElectionConfig::new(world.paths().clone(), me, Recipe::Single).policy(world.policy());
     let second = Latch::join(&world.session(None).await, config);
     timeout(SOON, second.leading()).await.unwrap().unwrap();
+}
+
+/// Leads until it is told to stop.
+struct Job;
+
+impl Handler for Job {
+    async fn takeover(&self, _: &Leadership) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    async fn lead(&self, _: &Leadership) -> Result<(), Failure> {
+        std::future::pending().await
+    }
+
+    async fn stop(&self, _: &StopOrder) {}
+}
+
+/// What was handed over is continued once: two engines would lead with one token.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_that_is_handed_over_is_continued_once() {
+    let world = World::with_recipe(DriverKind::Native, Recipe::Queue(QueueFormat::Native)).await;
+    let session = world.session(None).await;
+    let config = || {
+        let me = Profile::new("one".parse().unwrap());
+        ElectionConfig::new(world.paths().clone(), me, Recipe::Queue(QueueFormat::Native))
+            .policy(world.policy())
+    };
+    let former = Election::join(session.clone(), config(), Job);
+    wait_for("it leads", SOON, || former.status().now().leads_now()).await;
+    let token = former.status().now().fencing_token;
+    let resume = |handed: &HandedOver| {
+        let pin = session.pin().unwrap();
+        Election::resume(session.clone(), pin, config(), handed.resumption().clone(), Job)
+    };
+    // Until it is at rest, and held long enough.
+    let (handed, next) = loop {
+        if let Ok(handed) = former.hand_over().await
+            && let Ok(next) = resume(&handed)
+        {
+            break (handed, next);
+        }
+        tokio::task::yield_now().await;
+    };
+    assert!(resume(&handed).is_err(), "it is continued already");
+    drop(handed);
+    assert_eq!(timeout(SOON, former.ended()).await, Ok(Ended::HandedOver));
+    wait_for("the next one leads on", SOON, || next.status().now().leads_now()).await;
+    assert_eq!(next.status().now().fencing_token, token);
+    assert_eq!(timeout(SOON, next.leave()).await, Ok(Ended::Left));
 }

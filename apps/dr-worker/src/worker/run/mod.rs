@@ -330,7 +330,7 @@ impl Running {
             }
             Some(ended) = ends.join_next() => {
                 match ended.unwrap_or(Ended::EnginePanicked) {
-                    Ended::Left => Ok(()),
+                    Ended::Left | Ended::HandedOver => Ok(()),
                     duplicate @ Ended::DuplicateMember { .. } => {
                         Err(Error::NotNow(format!("node.id: {duplicate}")))
                     }
