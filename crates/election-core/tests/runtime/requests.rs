@@ -49,8 +49,8 @@ macro_rules! recipes {
 // `docs/scale.md` has each of them, with its reason.
 recipes! {
     elector: members::elector(), 7;
-    queue: Recipe::Queue(QueueFormat::Native), 4;
-    single: Recipe::Single, 6;
+    queue: Recipe::Queue(QueueFormat::Native), 6;
+    single: Recipe::Single, 8;
 }
 
 /// Nothing of the elections exists, and each has one member: requests until it is READY and its history is written.
