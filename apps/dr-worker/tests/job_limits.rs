@@ -2,7 +2,13 @@
 
 mod support;
 
-use std::{fs, os::unix::fs::PermissionsExt as _, os::unix::process::CommandExt as _, process::Command};
+use std::{
+    fs,
+    io::{BufReader, Read as _},
+    os::unix::fs::PermissionsExt as _,
+    os::unix::process::CommandExt as _,
+    process::Command,
+};
 
 use nix::{
     sys::signal::{Signal, kill},
@@ -10,7 +16,9 @@ use nix::{
 };
 use serde_json::{Value, json};
 use support::{
-    Outcome, Running, set,
+    Outcome, Running,
+    cgroup_root::CgroupRoot,
+    set,
     stage::{Stage, leads},
     until,
 };
@@ -74,6 +82,42 @@ fn limits_are_set_and_hold() {
     // Hooks and the worker itself have their own.
     let own = fs::read_to_string(format!("/proc/{}/limits", worker.pid())).expect("it lives");
     assert!(!own.contains("268435456"), "{own}");
+}
+
+/// As systemd starts it with DelegateSubgroup=worker.
+#[test]
+fn jobs_get_cgroups_beside_that_of_the_worker_and_limits_without_controllers_are_named() {
+    let Some(root) = CgroupRoot::new("unit.service") else {
+        assert!(std::env::var_os("CI").is_none(), "there is no cgroup v2 in which this user may make one");
+        return eprintln!("SKIPPED: there is no cgroup v2 in which this user may make one");
+    };
+    let own = root.0.join("worker");
+    fs::create_dir(&own).expect("a cgroup");
+    let has_controllers = fs::read_to_string(root.0.join("cgroup.controllers")).expect("its controllers");
+    let stage = Stage::new("/leaf");
+    let script = "cat /proc/self/cgroup; echo the end; exec sleep 600";
+    let limits = "job.orders.limits={ processes = 4321, memory = \"1GiB\" }";
+    let worker = stage.worker_command("east-1", "east", &[&job(script), limits]);
+    let mut command = Command::new("sh");
+    command.args(["-c", "echo 0 > \"$0/cgroup.procs\" && exec \"$@\""]).arg(&own);
+    command.arg(worker.get_program()).args(worker.get_args());
+    command.envs(worker.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let (log, stderr) = std::io::pipe().expect("a pipe");
+    let mut log = BufReader::new(log);
+    let worker = Running::start_logging_to(command.stderr(stderr), &mut log);
+    prints(&stage, &[".service/job-orders"]);
+    until("it leads", || leads(&worker));
+    let guard = fs::read_to_string(format!("/proc/{}/cgroup", worker.children()[0])).expect("it lives");
+    assert!(guard.trim().ends_with(".service/worker"), "{guard}");
+    drop(worker);
+    let mut text = String::new();
+    log.read_to_string(&mut text).expect("its log");
+    for (controller, limit) in [("memory", "limits.memory is"), ("pids", "limits.processes ")] {
+        let is_missing = !has_controllers.split_whitespace().any(|has| has == controller);
+        let warning = text.lines().find(|line| line.contains(limit));
+        assert_eq!(warning.is_some(), is_missing, "{controller}: {text}");
+        assert!(warning.is_none_or(|line| line.contains(&format!("the controller {controller} is missing"))));
+    }
 }
 
 #[test]

@@ -617,20 +617,6 @@ fn no_program_is_started_after_its_time() {
     assert_eq!(start(now + Duration::from_secs(60)), (String::new(), true));
 }
 
-#[test]
-fn memory_is_taken_from_the_job_before_the_guard() {
-    let tree = Tree::new();
-    let worker = WorkerSetup::new(&tree, "exec sleep 1000").start();
-    let adj = |pid: Pid| -> i32 {
-        let text = std::fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).expect("alive");
-        text.trim().parse().expect("a number")
-    };
-    let guard = worker.guard();
-    let job = children_of(guard)[0];
-    assert!(adj(guard) < adj(job), "guard {}, job {}", adj(guard), adj(job));
-    assert!(adj(job) <= adj(worker.pid()) + 10, "no more than that");
-}
-
 /// Nothing on this machine can act then. What the job writes to has to refuse its token.
 #[test]
 fn worker_and_guard_both_stopped_leave_the_job_running_past_its_lease() {

@@ -1,8 +1,11 @@
 //! What the tests of jobs share: marked process trees, conditions with a deadline, and a worker that
 //! is a process of its own, to be killed and frozen.
-#![allow(dead_code, unreachable_pub, reason = "each test binary uses its part")]
+#![allow(dead_code, unreachable_pub, unused_imports, reason = "each test binary uses its part")]
 
+#[path = "../support/cgroup_root.rs"]
+mod cgroup_root;
 pub mod hung_disk;
+pub mod memory_group;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -15,6 +18,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+pub use cgroup_root::CgroupRoot;
 use dr_worker::config::{
     ExitCodes, Hooks, JobDrill, JobOutput, JobSpec, Limits, ReadyProbe, RestartPolicy, StopSignal,
 };
@@ -229,37 +233,6 @@ pub fn run(spec: JobSpec) -> JobRun {
 
 pub fn soon() -> BootTime {
     BootTime::now() + Duration::from_secs(10)
-}
-
-/// A cgroup to make others in, removed with all of them; `None` where this user can't have one.
-pub struct CgroupRoot(pub PathBuf);
-
-impl CgroupRoot {
-    pub fn new(name: &str) -> Option<CgroupRoot> {
-        let mounts = std::fs::read_to_string("/proc/self/mounts").expect("/proc");
-        let mount = mounts.lines().find_map(|line| {
-            let mut fields = line.split(' ').skip(1);
-            let (point, filesystem) = (fields.next()?, fields.next()?);
-            (filesystem == "cgroup2").then_some(point)
-        })?;
-        let dir = Path::new(mount).join(format!("dr-test-{name}-{}", std::process::id()));
-        std::fs::create_dir(&dir).ok()?;
-        dir.join("cgroup.kill").exists().then_some(CgroupRoot(dir))
-    }
-}
-
-impl Drop for CgroupRoot {
-    fn drop(&mut self) {
-        let _ = std::fs::write(self.0.join("cgroup.kill"), "1");
-        for _ in 0..100 {
-            let _ = std::fs::remove_dir(self.0.join("job-orders"));
-            if std::fs::remove_dir(&self.0).is_ok() {
-                break;
-            }
-            // It is empty once the last process has ended.
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
 }
 
 /// What a worker process is told.

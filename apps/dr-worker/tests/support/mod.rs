@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 pub(crate) mod browser;
+pub(crate) mod cgroup_root;
 pub(crate) mod own_server;
 #[cfg(feature = "tls")]
 pub(crate) mod pki;

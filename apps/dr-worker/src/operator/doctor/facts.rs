@@ -187,6 +187,8 @@ pub(super) struct Node {
     pub(super) in_memory: bool,
     /// The most open files of the worker, and how many its jobs need.
     pub(super) open_files: Option<(u64, u64)>,
+    /// Limits of jobs that the worker can't have a cgroup keep: the job, the key, and why.
+    pub(super) unmet_limits: Vec<(String, &'static str, String)>,
     /// How many bytes the worker's guards may lock in memory, if that is limited.
     pub(super) locked_memory: Option<u64>,
     /// The most processes of the worker's user.

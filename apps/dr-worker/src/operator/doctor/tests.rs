@@ -4,7 +4,7 @@
 //! a full or slow disk, a machine with another clock or another limit, a second release of ZooKeeper, a server that is no Apache
 //! ZooKeeper, or an hour: server-versions, disk-growth, disk-space, slow-fsync, outstanding-requests, large-ensemble,
 //! server-clock, slow-quorum, no-lease, member-mistaken, hold, stopped, ghost, low-token, certificate, open-files,
-//! locked-memory, processes.
+//! limits, locked-memory, processes.
 
 use std::{collections::BTreeSet, fmt::Write as _, fs, path::Path, time::Duration};
 
@@ -397,6 +397,10 @@ const FAULTS: &[Fault] = {
         }),
         ("open-files", Error, "may open 64 files, and needs 90", |f| {
             f.node.as_mut().unwrap().open_files = Some((64, 90));
+        }),
+        ("limits", Warning, "job.orders.limits.memory: the controller memory is missing", |f| {
+            let why = "the controller memory is missing".to_owned();
+            f.node.as_mut().unwrap().unmet_limits = vec![("orders".to_owned(), "limits.memory", why)];
         }),
         ("locked-memory", Warning, "may lock 8 MiB of memory, and needs 80", |f| {
             f.node.as_mut().unwrap().locked_memory = Some(8 << 20);

@@ -10,6 +10,9 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
+use nix::unistd::Uid;
+
+use super::protocol::Launch;
 use super::tree::{unless_gone, with_reserve};
 use crate::config::Limits;
 
@@ -51,26 +54,69 @@ impl Cgroup {
         &self.dir
     }
 
-    /// Sets those of the limits for which there is a controller, and returns the others.
-    pub(super) fn limit(&self, limits: Limits) -> Limits {
-        if let (true, Some(parent)) = (limits != Limits::default(), self.dir.parent()) {
-            for controller in ["+memory", "+pids"] {
-                // Refused where the parent has processes of its own or lacks the controller.
-                let _ = fs::write(parent.join("cgroup.subtree_control"), controller);
-            }
+    /// Sets a limit by a file of a controller.
+    ///
+    /// # Errors
+    /// Why it can't be set.
+    fn set(&self, controller: &str, file: &str, limit: u64) -> Result<(), String> {
+        let parent = self.dir.parent().unwrap_or(&self.dir);
+        // Refused where the parent has processes of its own or lacks the controller.
+        let _ = fs::write(parent.join("cgroup.subtree_control"), format!("+{controller}"));
+        let file = self.dir.join(file);
+        if !file.exists() {
+            return Err(lack(parent, controller)
+                .unwrap_or_else(|| format!("the controller {controller} could not be enabled")));
         }
-        let set = |file: &str, limit: Option<u64>| {
-            limit.filter(|limit| {
-                let file = self.dir.join(file);
-                !file.exists() || fs::write(file, limit.to_string()).is_err()
-            })
-        };
-        Limits {
-            memory: set("memory.max", limits.memory),
-            processes: set("pids.max", limits.processes),
-            ..limits
-        }
+        fs::write(&file, limit.to_string())
+            .map_err(|error| format!("can't write {}: {error}", file.display()))
     }
+}
+
+/// Sets those of the limits for which the job's cgroup has a controller. Returns the others, which the program gets as limits
+/// of its process, and how each of these falls short, as a sentence.
+pub(super) fn limit(cgroup: Option<&Cgroup>, launch: &Launch) -> (Limits, Vec<String>) {
+    let mut unmet = Vec::new();
+    let mut set = |name: &str, controller, file, limit: Option<u64>, instead: &str| {
+        let limit = limit?;
+        let done = cgroup.ok_or(NOT_DELEGATED.to_owned()).and_then(|own| own.set(controller, file, limit));
+        let why = done.err()?;
+        unmet.push(format!("limits.{name} {instead}: {why}"));
+        Some(limit)
+    };
+    let user = launch.run_as.as_ref().map_or(Uid::effective(), |identity| Uid::from_raw(identity.uid));
+    let of_user =
+        if user.is_root() { "does not apply to root" } else { "counts all processes of the job's user" };
+    let of_process = "is the address space of each process, of which some programs (Java, Go) reserve much more than they use";
+    let limits = Limits {
+        memory: set("memory", "memory", "memory.max", launch.limits.memory, of_process),
+        processes: set("processes", "pids", "pids.max", launch.limits.processes, of_user),
+        ..launch.limits
+    };
+    (limits, unmet)
+}
+
+/// Why a job has no cgroup.
+const NOT_DELEGATED: &str = "this worker has no cgroup to divide (Delegate=yes in its systemd unit)";
+
+/// Why cgroups that are made in `dir` can't have a controller; `None` if they can.
+pub(crate) fn lack(dir: &Path, controller: &str) -> Option<String> {
+    let text = |file: &str| fs::read_to_string(dir.join(file)).unwrap_or_default();
+    let has = |file: &str| text(file).split_ascii_whitespace().any(|word| word == controller);
+    let shown = dir.display();
+    if has("cgroup.subtree_control") {
+        return None;
+    }
+    if !has("cgroup.controllers") {
+        return Some(format!(
+            "the controller {controller} is missing in {shown}: it is not delegated, or used by version 1 of cgroups"
+        ));
+    }
+    (!text("cgroup.procs").trim().is_empty()).then(|| {
+        format!(
+            "the controller {controller} can't be enabled in {shown}, which has processes of its own: the worker has to run in \
+             a cgroup below it (DelegateSubgroup=worker in its unit, with systemd 254 or newer)"
+        )
+    })
 }
 
 /// Sends SIGKILL to every process inside, of any user, at once (Linux 5.14).
@@ -134,15 +180,73 @@ pub(super) fn enter(dir: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn limits_without_a_controller_are_left_to_others() {
+    /// A cgroup as its files describe it, with one of a job in it.
+    fn described(files: &[(&str, &str)]) -> (tempfile::TempDir, Cgroup) {
         let dir = tempfile::tempdir().expect("a directory");
-        let limits = Limits { open_files: Some(64), processes: Some(9), memory: Some(1 << 30) };
-        let none = Cgroup { dir: dir.path().join("job") };
-        fs::create_dir(none.dir()).expect("a directory");
-        assert_eq!(none.limit(limits), limits);
-        fs::write(none.dir().join("memory.max"), "max").expect("a file");
-        assert_eq!(none.limit(limits), Limits { memory: None, ..limits });
-        assert_eq!(fs::read_to_string(none.dir().join("memory.max")).expect("a file"), "1073741824");
+        let job = Cgroup { dir: dir.path().join("job") };
+        fs::create_dir(job.dir()).expect("a directory");
+        for (file, text) in files {
+            fs::write(dir.path().join(file), text).expect("a file");
+        }
+        (dir, job)
+    }
+
+    fn launch(limits: Limits, uid: u32) -> Launch {
+        serde_json::from_value(serde_json::json!({
+            "command": ["true"],
+            "env": {},
+            "stop_signal": "TERM",
+            "stop_timeout_ms": 0,
+            "freezes": false,
+            "until": 0,
+            "relays_output": false,
+            "no_new_privileges": false,
+            "run_as": { "uid": uid, "gid": uid, "groups": [] },
+            "limits": limits,
+        }))
+        .expect("an order")
+    }
+
+    const LIMITS: Limits = Limits { open_files: Some(64), processes: Some(9), memory: Some(1 << 30) };
+
+    #[test]
+    fn each_limit_without_a_controller_is_named_with_the_reason() {
+        let (_dir, none) = described(&[("cgroup.controllers", "cpu pids"), ("cgroup.procs", "17\n")]);
+        let (limits, unmet) = limit(Some(&none), &launch(LIMITS, 1000));
+        assert_eq!(limits, LIMITS);
+        assert!(unmet[0].starts_with("limits.memory is the address space of each process"), "{unmet:?}");
+        assert!(unmet[0].contains("the controller memory is missing in"), "{unmet:?}");
+        assert!(unmet[1].starts_with("limits.processes counts all processes of the job's user"), "{unmet:?}");
+        assert!(unmet[1].contains("the controller pids can't be enabled in"), "{unmet:?}");
+        assert!(unmet[1].contains("DelegateSubgroup=worker"), "{unmet:?}");
+
+        let (limits, unmet) = limit(None, &launch(Limits { memory: None, ..LIMITS }, 0));
+        assert_eq!(limits.processes, Some(9));
+        assert_eq!(unmet.len(), 1);
+        assert!(unmet[0].starts_with("limits.processes does not apply to root: this worker has no cgroup"));
+        assert_eq!(limit(None, &launch(Limits::default(), 0)).1, Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_limit_with_a_controller_is_set_in_the_cgroup_alone() {
+        let (_dir, own) = described(&[("cgroup.controllers", "cpu memory pids"), ("cgroup.procs", "")]);
+        fs::write(own.dir().join("memory.max"), "max").expect("a file");
+        fs::write(own.dir().join("pids.max"), "max").expect("a file");
+        let (limits, unmet) = limit(Some(&own), &launch(LIMITS, 0));
+        assert_eq!(limits, Limits { open_files: Some(64), ..Limits::default() });
+        assert_eq!(unmet, Vec::<String>::new());
+        assert_eq!(fs::read_to_string(own.dir().join("memory.max")).expect("a file"), "1073741824");
+        assert_eq!(fs::read_to_string(own.dir().join("pids.max")).expect("a file"), "9");
+    }
+
+    #[test]
+    fn a_cgroup_without_processes_can_have_what_was_delegated() {
+        let (dir, _job) = described(&[("cgroup.controllers", "memory pids"), ("cgroup.procs", "")]);
+        assert_eq!(lack(dir.path(), "memory"), None);
+        assert!(lack(dir.path(), "cpu").is_some());
+        fs::write(dir.path().join("cgroup.procs"), "1").expect("a file");
+        assert!(lack(dir.path(), "memory").is_some());
+        fs::write(dir.path().join("cgroup.subtree_control"), "memory").expect("a file");
+        assert_eq!(lack(dir.path(), "memory"), None, "the service manager has enabled it");
     }
 }

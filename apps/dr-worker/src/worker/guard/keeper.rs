@@ -25,6 +25,7 @@ use super::invocation::EXIT_USAGE;
 use super::last::HeldLock;
 use super::launch::{self, Launched, NO_TIME};
 use super::memory;
+use super::oom::{OomKills, spare_the_guard};
 use super::plan::{Plan, Step};
 use super::protocol::{Exit, Launch, Lines, Lingering, Order, Report, Why, encode};
 use super::record::Record;
@@ -43,10 +44,6 @@ const LINGERING_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The longest wait: within a timer's range, and rare enough to cost nothing.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
-
-/// How much the job's `oom_score_adj` exceeds the guard's where the guard's can't be lowered: a hundredth of the
-/// machine's memory, more than a guard uses.
-const OOM_DISTANCE: i32 = 10;
 
 /// Why nothing is started without the lock that was sent: the kernel drops a descriptor for which there is no room.
 const NO_LOCK: &str = "the guard did not receive the member's lock; check the limit of open files";
@@ -112,6 +109,7 @@ struct Keeper<'a> {
     note: Note,
     orders: &'a mut Orders,
     relay: Option<Relay>,
+    oom_kills: OomKills,
     wakers: Wakers,
     /// When to report processes that survive SIGKILL.
     name_lingering_at: Option<BootTime>,
@@ -152,11 +150,15 @@ impl<'a> Keeper<'a> {
                 .transpose()
                 .map_err(|errno| format!("can't make a pipe for the job's output: {errno}"))?
                 .unzip();
-            let limits = cgroup.as_ref().map_or(launch.limits, |cgroup| cgroup.limit(launch.limits));
+            let (limits, unmet) = cgroup::limit(cgroup.as_ref(), launch);
+            if !unmet.is_empty() {
+                report(&Report::Unmet(unmet));
+            }
+            let oom_kills = OomKills::of(dir);
             let launched = launch::launch(launch, dir, limits, plan.start_by(), oom_score_adj, output)?;
-            Ok((launched, cgroup, relay))
+            Ok((launched, cgroup, relay, oom_kills))
         });
-        let (launched, cgroup, relay) = match launched {
+        let (launched, cgroup, relay, oom_kills) = match launched {
             Ok(launched) => launched,
             Err(error) => {
                 note.remove();
@@ -177,6 +179,7 @@ impl<'a> Keeper<'a> {
             note,
             orders,
             relay,
+            oom_kills,
             wakers,
             name_lingering_at: None,
         })
@@ -249,7 +252,10 @@ impl<'a> Keeper<'a> {
         self.orders.drain();
         loop {
             match self.orders.next() {
-                Ok(Some(Order::Until(until))) => self.plan.renew(until.into()),
+                Ok(Some(Order::Until(until))) => {
+                    self.plan.renew(until.into());
+                    self.oom_kills.look();
+                }
                 Ok(Some(Order::Suspend(suspended))) => self.plan.suspend(suspended),
                 Ok(Some(Order::Stop { by })) => self.plan.stop(now, Some(by.into()), Why::Order),
                 // A worker that sends an invalid order counts as gone. `Orders::next` returns no order about the session.
@@ -309,6 +315,9 @@ impl<'a> Keeper<'a> {
             self.see_the_launch_through();
             if matches!(self.main, Main::Running(main) if main == pid) {
                 self.main = Main::Ended;
+                if !exit.is_success() && self.oom_kills.have_risen() {
+                    report(&Report::OutOfMemory);
+                }
                 report(&Report::Exited(exit));
                 self.end_the_rest(now);
             }
@@ -471,17 +480,6 @@ fn write_note(path: &Path, cgroup: Option<&Path>) -> Result<Record, String> {
             path.display()
         )
     })
-}
-
-/// Makes the kernel kill other processes first if memory runs out. Returns the `oom_score_adj` for the job.
-fn spare_the_guard() -> Option<i32> {
-    const OWN: &str = "/proc/self/oom_score_adj";
-    let worker: i32 = fs::read_to_string(OWN).ok()?.trim().parse().ok()?;
-    // Lowering it takes a privilege, raising it does not.
-    match fs::write(OWN, "-1000") {
-        Ok(()) => Some(worker),
-        Err(_) => Some((worker + OOM_DISTANCE).min(1000)),
-    }
 }
 
 /// Everything that can wake the guard.

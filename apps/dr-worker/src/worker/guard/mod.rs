@@ -51,6 +51,7 @@ mod keeper;
 mod last;
 mod launch;
 pub(crate) mod memory;
+mod oom;
 pub(crate) mod plan;
 pub(crate) mod protocol;
 pub(crate) mod record;

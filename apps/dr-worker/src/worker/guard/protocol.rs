@@ -78,6 +78,8 @@ pub(crate) struct Launch {
 pub(crate) enum Report {
     /// The guard could not lock its memory.
     Unlocked { error: String },
+    /// The limits that are less than what was configured, each as a sentence.
+    Unmet(Vec<String>),
     /// The program runs: its `exec` succeeded.
     Started { pid: i32 },
     /// The program could not be run; `Gone` follows.
@@ -90,6 +92,8 @@ pub(crate) enum Report {
     Stopping(Why),
     /// SIGKILL is being sent because the lease ends, without a stop signal before.
     Expired,
+    /// The kernel has just ended a process for lack of memory, as the program ended with a failure. `Exited` follows.
+    OutOfMemory,
     /// The program itself has ended. Other processes of its tree may be left.
     Exited(Exit),
     /// SIGKILL was sent a while ago, and processes survive.

@@ -40,6 +40,7 @@ mod sweep;
 mod work_time;
 
 pub use cgroup::delegated_cgroup;
+pub(crate) use cgroup::delegated_to;
 pub(crate) use check::Tally;
 pub use env::JobEnv;
 pub use error::{HookProblem, JobError};

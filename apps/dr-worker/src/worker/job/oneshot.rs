@@ -198,6 +198,9 @@ impl OneShot {
                 report = guarded.next() => match report {
                     Report::Exited(how) => exit = Ok(how),
                     Report::Failed { error } => exit = Err(error),
+                    Report::OutOfMemory => {
+                        tracing::warn!("{}: the kernel has ended a process of it, out of memory", self.title)
+                    }
                     Report::Gone => break,
                     _ => {}
                 },

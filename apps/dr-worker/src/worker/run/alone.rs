@@ -71,7 +71,7 @@ pub(crate) async fn lead(
         }
     });
     let mut guards = Guards::new().lock(lock);
-    if let Some(cgroup) = job::delegated_cgroup() {
+    if let Ok(cgroup) = job::delegated_cgroup() {
         guards = guards.cgroup(cgroup);
     }
     let slot = Arc::new(JobSlot::new(&config.node, job, guards, None, Duration::ZERO));

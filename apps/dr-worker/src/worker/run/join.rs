@@ -79,9 +79,12 @@ pub(super) async fn join(
     }
     let known = session::known(session, Servers::of(&config.zookeeper), background);
     let mut guards = Guards::new().lock(lock.clone()).session(known);
-    if let Some(cgroup) = job::delegated_cgroup() {
-        tracing::info!(cgroup = %cgroup.display(), "each job gets its own cgroup");
-        guards = guards.cgroup(cgroup);
+    match job::delegated_cgroup() {
+        Ok(cgroup) => {
+            tracing::info!(cgroup = %cgroup.display(), "each job gets its own cgroup");
+            guards = guards.cgroup(cgroup);
+        }
+        Err(why) => tracing::info!("no job gets a cgroup of its own: {why}"),
     }
     let has_cgroups = guards.have_cgroups();
     let device = Device::find(&config.watchdog, incarnation.lease_timing(), memory.is_alone());
@@ -103,14 +106,6 @@ pub(super) async fn join(
                 job,
                 "no_new_privileges is off, this worker may not kill processes of other users, and it has no \
                 cgroup to divide (systemd's Delegate=yes): what the job starts as another user may outlive the lease"
-            );
-        }
-        if job.spec.limits.processes.is_some() && !has_cgroups {
-            let job = job.name();
-            tracing::warn!(
-                job,
-                "limits.processes counts all processes of the job's user, and does not apply to root: this worker has no \
-                 cgroup to divide (systemd's Delegate=yes)"
             );
         }
         let decides = job.recipe == config::Recipe::Elector;

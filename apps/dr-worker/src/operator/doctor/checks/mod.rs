@@ -526,6 +526,14 @@ pub(super) const CHECKS: &[Check] = &[
         look: node::open_files,
     },
     Check {
+        id: "limits",
+        severity: Warning,
+        finds: "a limit of a job is not that of a cgroup",
+        why: "memory then bounds the address space of each process, and processes those of the user, but not root's.",
+        action: "Run the worker in a unit with Delegate=yes and DelegateSubgroup=worker (systemd 254 or newer).",
+        look: node::unmet_limits,
+    },
+    Check {
         id: "locked-memory",
         severity: Warning,
         finds: "the limit of locked memory is low",

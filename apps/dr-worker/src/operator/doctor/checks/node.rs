@@ -88,6 +88,12 @@ pub(super) fn locked_memory(facts: &Facts, found: &mut Found) {
     }
 }
 
+pub(super) fn unmet_limits(facts: &Facts, found: &mut Found) {
+    for (job, key, why) in node(facts).into_iter().flat_map(|node| &node.unmet_limits) {
+        found.add(format!("job.{job}.{key}: {why}"));
+    }
+}
+
 pub(super) fn processes(facts: &Facts, found: &mut Found) {
     if let Some(most) = node(facts).and_then(|node| node.processes).filter(|most| *most < FEWEST_PROCESSES) {
         found.add(format!("the worker's user may have {most} processes"));

@@ -14,7 +14,12 @@ use super::super::facts::{Disk, Node, Server};
 use crate::{
     capabilities::may_lock_any_memory,
     config::{Config, HostPort, WatchdogConfig, WatchdogMode},
-    worker::{exposed, job::StateLock, needed},
+    worker::{
+        exposed,
+        guard::cgroup::lack,
+        job::{StateLock, delegated_to},
+        needed,
+    },
 };
 
 /// The types of file systems in memory, of linux/magic.h: tmpfs and ramfs.
@@ -48,6 +53,8 @@ pub(super) fn node(config: &Config) -> Node {
             .as_deref()
             .and_then(|text| limit(text, "Max open files"))
             .map(|most| (most, needed(&config.jobs))),
+        // Without a worker its cgroup isn't known.
+        unmet_limits: worker.map(|_| unmet_limits(config, &process)).unwrap_or_default(),
         locked_memory: limits
             .as_deref()
             .and_then(|text| soft_limit(text, "Max locked memory"))
@@ -98,6 +105,22 @@ pub(super) fn disk_of(server: &Server) -> Option<Disk> {
 fn disk(path: &Path) -> Option<Disk> {
     let found = statvfs(path).ok()?;
     Some(Disk { free: found.f_bavail * found.f_frsize, size: found.f_blocks * found.f_frsize })
+}
+
+fn unmet_limits(config: &Config, process: &str) -> Vec<(String, &'static str, String)> {
+    let cgroup = delegated_to(process);
+    let lack = |controller| match &cgroup {
+        Ok(dir) => lack(dir, controller),
+        Err(why) => Some(format!("the worker has no cgroup to divide: {why}")),
+    };
+    let wanted = config.jobs.iter().flat_map(|job| {
+        let limits = &job.spec.limits;
+        let memory = limits.memory.map(|_| (job, "limits.memory", "memory"));
+        memory.into_iter().chain(limits.processes.map(|_| (job, "limits.processes", "pids")))
+    });
+    wanted
+        .filter_map(|(job, key, controller)| Some((job.name().to_owned(), key, lack(controller)?)))
+        .collect()
 }
 
 fn limits_of(pid: &str) -> Option<String> {

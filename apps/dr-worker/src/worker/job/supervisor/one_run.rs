@@ -52,6 +52,8 @@ struct Run {
     probe: Option<Pin<Box<dyn Future<Output = Probed> + Send>>>,
     /// The stop because its liveness check failed.
     dead: Option<Stop>,
+    /// Whether the kernel has ended a process just before the program ended.
+    is_out_of_memory: bool,
     cancel_probe: watch::Sender<bool>,
     notify: Option<Arc<NotifySocket>>,
     /// Copies its output to the log.
@@ -95,6 +97,7 @@ impl Default for Run {
             unconfirmed: None,
             probe: None,
             dead: None,
+            is_out_of_memory: false,
             cancel_probe: watch::Sender::new(false),
             notify: None,
             copying: None,
@@ -346,6 +349,12 @@ impl Supervisor {
                 tracing::warn!(job = self.spec.name, pid = run.pid(), "killed the job: {why}");
                 run.ended.by_deadline = true;
             }
+            Report::Unmet(limits) => {
+                for limit in limits {
+                    tracing::warn!(job = self.spec.name, "{limit}");
+                }
+            }
+            Report::OutOfMemory => run.is_out_of_memory = true,
             Report::Exited(exit) => {
                 run.main = None;
                 run.cancel_probe.send_replace(true);
@@ -353,7 +362,8 @@ impl Supervisor {
                     run.ended.since = BootTime::now();
                 }
                 if run.dead.is_none() {
-                    run.ended.reason = exit.to_string();
+                    let why = if run.is_out_of_memory { ", out of memory" } else { "" };
+                    run.ended.reason = format!("{exit}{why}");
                 }
                 run.ended.exit = Some(exit);
                 run.ended.was_asked |= run.dead.is_some();
