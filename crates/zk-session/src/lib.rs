@@ -16,6 +16,7 @@ mod held;
 mod hosts;
 mod incarnation;
 mod instruments;
+mod known;
 mod lasting;
 mod lease;
 mod lock;

@@ -13,6 +13,7 @@ use tokio::sync::watch;
 
 use crate::hosts::Host;
 use crate::hosts::Server;
+use crate::known::Known;
 use crate::lock::lock;
 use crate::preference::Preference;
 use crate::time::{BootTime, within};
@@ -30,6 +31,7 @@ type LookUp = dyn Fn(&Server) -> io::Result<Vec<SocketAddr>> + Send + Sync;
 pub(crate) struct Resolver {
     servers: Mutex<Vec<Server>>,
     preference: Mutex<Preference>,
+    known: Mutex<Known>,
     /// Until when there is no server for the session, in milliseconds of [`BootTime`]: see [`Resolver::isolate`].
     isolated_until: AtomicU64,
     /// The system's resolver.
@@ -50,6 +52,7 @@ impl Resolver {
         Self {
             servers: Mutex::new(servers.to_vec()),
             preference: Mutex::new(preference),
+            known: Mutex::default(),
             isolated_until: AtomicU64::new(0),
             look_up: Arc::new(look_up),
             table: Arc::default(),
@@ -76,6 +79,10 @@ impl Resolver {
         until > 0 && BootTime::now().as_duration() < Duration::from_millis(until)
     }
 
+    pub(crate) fn known(&self) -> &Mutex<Known> {
+        &self.known
+    }
+
     pub(crate) fn preference(&self) -> Preference {
         lock(&self.preference).clone()
     }
@@ -88,8 +95,8 @@ impl Resolver {
         *preference != before
     }
 
-    /// The addresses of the servers, the preferred ones first and equal ones in any order, and what is wrong with the
-    /// names that have none. Each name is looked up again. One that does not resolve, or not in that time, or not soon
+    /// The addresses of the servers in the order in which they are to be asked, equal ones in any order, and what is wrong
+    /// with the names that have none. Each name is looked up again. One that does not resolve, or not in that time, or not soon
     /// after the first that does, keeps its last addresses; its lookup continues.
     pub(crate) async fn hosts(&self, within_time: Duration) -> (Vec<Host>, Vec<(Server, String)>) {
         let servers = self.servers();
@@ -125,8 +132,10 @@ impl Resolver {
         }
         fastrand::shuffle(&mut hosts);
         let preference = self.preference();
+        let mut known = lock(&self.known);
+        known.retain(&hosts);
         // The sort is stable: equal ones stay shuffled.
-        hosts.sort_by_key(|host| preference.rank(host));
+        known.sort(&mut hosts, &preference);
         (hosts, failures)
     }
 

@@ -49,6 +49,15 @@ impl Silent {
         Self { mute, full, _crowd: (listener, crowd) }
     }
 
+    /// How many connections the one that takes them has.
+    async fn asked(&self) -> usize {
+        let mut taken = Vec::new();
+        while let Ok(next) = tokio::time::timeout(Duration::from_millis(10), self.mute.accept()).await {
+            taken.push(next.unwrap());
+        }
+        taken.len()
+    }
+
     fn and(&self, others: &str) -> String {
         format!("{},{},{others}", self.mute.local_addr().unwrap(), self.full)
     }
@@ -98,6 +107,7 @@ async fn a_lost_connection_is_replaced_beside_hosts_that_say_nothing(driver: Dri
         assert!(took < SOON, "{took:?}");
         here.refuse(false).await.unwrap();
     }
+    assert!(silent.asked().await <= 1, "it is asked again, and was silent before");
     assert_eq!(session.active().await.unwrap().session_id(), id);
     assert!(session.get("/mine").await.unwrap().unwrap().stat.is_owned_by(id));
 }

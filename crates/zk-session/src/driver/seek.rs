@@ -19,6 +19,7 @@ use super::answers::Answers;
 use super::dial::{Attached, Dialer, Patience, Refusal};
 use crate::backoff::Backoff;
 use crate::hosts::Host;
+use crate::known::Known;
 use crate::lease::SHORTEST;
 use crate::lock::lock;
 use crate::resolve::Resolver;
@@ -51,15 +52,17 @@ impl Haste {
 }
 
 /// How long a server is waited for before the next one is tried beside it. Long enough for a healthy one to answer: the
-/// session goes to the one that was asked last.
-fn head_start(session_timeout: Duration) -> Duration {
-    (session_timeout / 16).clamp(Duration::from_millis(100), Duration::from_millis(500))
+/// session goes to the one that was asked last. Of many addresses most may be of no use.
+fn head_start(session_timeout: Duration, addresses: usize) -> Duration {
+    let parts = u32::try_from(addresses * 3).unwrap_or(u32::MAX).max(16);
+    (session_timeout / parts).clamp(Duration::from_millis(100), Duration::from_millis(500))
 }
 
 fn patience(session_timeout: Duration) -> Patience {
     Patience {
-        connect: (session_timeout / 8).clamp(Duration::from_millis(150), Duration::from_secs(3)),
-        handshake: (session_timeout / 4).clamp(Duration::from_millis(200), Duration::from_secs(5)),
+        connect: (session_timeout / 10).clamp(Duration::from_millis(150), Duration::from_secs(3)),
+        // As long as a connection may be silent.
+        handshake: (session_timeout * 3 / 10).clamp(Duration::from_millis(200), Duration::from_secs(6)),
     }
 }
 
@@ -81,12 +84,14 @@ enum Counts {
 
 /// The host that accepts the session; `None` when all have been tried, or a quorum has decided. Hosts are begun in this order,
 /// the next one after a head start or as soon as one has failed, until one has answered. `answers` gets the refusals.
+/// `known` gets who answers and who has let its head start pass.
 async fn race<T, F>(
     hosts: &[Host],
     head_start: Duration,
     counts: Counts,
     attempt: impl Fn(Host) -> F,
     answers: &mut Answers,
+    known: &Mutex<Known>,
 ) -> Option<T>
 where
     F: Future<Output = Result<T, Refusal>>,
@@ -102,7 +107,13 @@ where
         {
             open.insert(number);
             let attempt = attempt(host.clone());
-            running.push(async move { (number, host, attempt.await) });
+            running.push(async move {
+                let ended = attempt.await;
+                if ended.as_ref().err().is_none_or(Refusal::is_verdict) {
+                    lock(known).answered(host.address);
+                }
+                (number, host, ended)
+            });
         }
         let pause = match (&best, counts) {
             (Some(_), Counts::Last { patience }) => patience,
@@ -143,6 +154,7 @@ where
                     }
                 },
                 () = sleep_until(next), if best.is_some() || waiting.len() > 0 => {
+                    open.iter().for_each(|number| lock(known).silent(hosts[*number].address));
                     if best.is_some() {
                         return best.map(|(_, found)| found);
                     }
@@ -204,7 +216,7 @@ impl Seeker {
         let share = deadline.duration_since(BootTime::now()).mul_f64(0.9);
         let patience = Patience { connect: share.min(Duration::from_secs(2)), handshake: share };
         // Each session that a server makes too late stays for its timeout.
-        let head_start = head_start(timeout) * 2;
+        let head_start = head_start(timeout, hosts.len()) * 2;
         let with_keeper = Mutex::new(None);
         let attempt = |host: Host| {
             let with_keeper = &with_keeper;
@@ -235,7 +247,7 @@ impl Seeker {
             Purpose::New(_) => Counts::First,
             Purpose::Resume(_) => Counts::Last { patience: head_start * 2 },
         };
-        let found = race(&hosts, head_start, counts, attempt, answers).await;
+        let found = race(&hosts, head_start, counts, attempt, answers, self.resolver.known()).await;
         match found {
             None if answers.is_expired() => Err(Expired),
             None if answers.is_keeper() => Ok(lock(&with_keeper).take()),
@@ -317,9 +329,12 @@ impl Seeker {
         let timeout = tickets.timeout;
         let (mut hosts, nameless) = self.resolver.hosts(timeout / 50).await;
         let answers = Answers::awaited(&hosts, nameless);
-        // The sort is stable: the others stay in their order.
-        hosts.sort_by_key(|host| host.address == last);
         hosts.retain(|host| with_last || host.address != last);
+        // The sort is stable: the others stay in their order, those that were silent after the one that was lost.
+        {
+            let known = lock(self.resolver.known());
+            hosts.sort_by_key(|host| (known.is_silent(host.address), host.address == last));
+        }
         self.race(&hosts, tickets, answers).await
     }
 
@@ -337,9 +352,9 @@ impl Seeker {
             let purpose = || Purpose::Resume((tickets.now)());
             async move { self.dialer.attach(&host, purpose, patience).await }
         };
-        let head_start = head_start(timeout);
+        let head_start = head_start(timeout, hosts.len());
         let counts = Counts::Last { patience: head_start * 2 };
-        match race(hosts, head_start, counts, attempt, &mut answers).await {
+        match race(hosts, head_start, counts, attempt, &mut answers, self.resolver.known()).await {
             None if answers.is_expired() => Err(Expired),
             found => Ok(found),
         }
@@ -369,6 +384,7 @@ mod tests {
 
     use super::*;
     use crate::hosts::Server;
+    use crate::preference::Preference;
 
     fn host(port: u16) -> Host {
         let server = Server { name: "127.0.0.1".to_owned(), port };
@@ -392,7 +408,7 @@ mod tests {
             }
         };
         let mut answers = Answers::awaited(&hosts, Vec::new());
-        let found = race(&hosts, SOON, Counts::First, attempt, &mut answers).await;
+        let found = race(&hosts, SOON, Counts::First, attempt, &mut answers, &Mutex::default()).await;
         assert_eq!((found, &begun.lock().unwrap()[..]), (Some(3), &[1, 2, 3][..]));
         let said = hosts.map(|host| answers.reason(&host.server).unwrap());
         assert_eq!(said, ["no session in time", "closed", "no session in time"]);
@@ -417,12 +433,12 @@ mod tests {
         };
         let counts = Counts::Last { patience: Duration::from_secs(10) };
         let answers = &mut Answers::default();
-        assert_eq!(race(&hosts, SOON, counts, slow(3, 4), answers).await, Some(3));
+        assert_eq!(race(&hosts, SOON, counts, slow(3, 4), answers, &Mutex::default()).await, Some(3));
         // One that never answers is not waited for any longer than that, nor is another server asked.
         begun.store(0, Ordering::Relaxed);
         let counts = Counts::Last { patience: SOON };
         let long = Duration::from_millis(500);
-        assert_eq!(race(&hosts, long, counts, slow(2, 2), answers).await, Some(1));
+        assert_eq!(race(&hosts, long, counts, slow(2, 2), answers, &Mutex::default()).await, Some(1));
         assert_eq!(begun.load(Ordering::Relaxed), 2);
     }
 
@@ -437,7 +453,7 @@ mod tests {
             async move { said.map_or(Ok(port), Err) }
         };
         let mut answers = Answers::awaited(&hosts, Vec::new());
-        let found = race(&hosts, SOON, Counts::First, attempt, &mut answers).await;
+        let found = race(&hosts, SOON, Counts::First, attempt, &mut answers, &Mutex::default()).await;
         (begun.into_inner().unwrap(), found)
     }
 
@@ -461,7 +477,47 @@ mod tests {
             }
         }
         let attempt = |_| async { Err::<(), _>(Refusal::Expired) };
-        assert_eq!(race(&[], SOON, Counts::First, attempt, &mut Answers::default()).await, None);
+        assert_eq!(
+            race(&[], SOON, Counts::First, attempt, &mut Answers::default(), &Mutex::default()).await,
+            None
+        );
+    }
+
+    #[tokio::test]
+    async fn addresses_that_were_silent_are_asked_after_all_others() {
+        let hosts = (1..=13).map(host).collect::<Vec<_>>();
+        let (begun, known) = (Mutex::new(Vec::new()), Mutex::<Known>::default());
+        let attempt = |host: Host| {
+            begun.lock().unwrap().push(host.address.port());
+            async move {
+                if host.address.port() < 12 {
+                    std::future::pending::<()>().await;
+                }
+                Ok(host.address.port())
+            }
+        };
+        let mut answers = Answers::awaited(&hosts, Vec::new());
+        for asked in [12, 1, 1] {
+            let mut hosts = hosts.clone();
+            lock(&known).sort(&mut hosts, &Preference::default());
+            let found = race(&hosts, SOON, Counts::First, attempt, &mut answers, &known).await;
+            assert!(found >= Some(12));
+            assert_eq!(std::mem::take(&mut *begun.lock().unwrap()).len(), asked);
+        }
+    }
+
+    #[test]
+    fn many_dead_addresses_leave_time_for_a_server() {
+        for seconds in [2, 4, 10, 30, 60] {
+            let timeout = Duration::from_secs(seconds);
+            // Silence is noticed by a timer; two of fifteen addresses answer, and not the one that was lost.
+            let used = timeout * 3 / 10 + Haste::default().stagger(timeout) + head_start(timeout, 15) * 12;
+            assert!(
+                used < timeout.mul_f64(0.75) || timeout < Duration::from_secs(4),
+                "{timeout:?}: {used:?}"
+            );
+            assert_eq!(head_start(timeout, 5), head_start(timeout, 1));
+        }
     }
 
     #[test]
@@ -481,7 +537,7 @@ mod tests {
             let patience = patience(timeout);
             // Silence is noticed by a timer, and two head starts pass.
             let noticed = timeout * 3 / 10;
-            let used = noticed + Haste::default().stagger(timeout) + head_start(timeout) * 2;
+            let used = noticed + Haste::default().stagger(timeout) + head_start(timeout, 3) * 2;
             let answered = used + patience.connect + patience.handshake;
             assert!(answered < timeout.mul_f64(0.9), "{timeout:?}: {answered:?}");
         }

@@ -1,0 +1,114 @@
+//! What earlier attempts have shown about the addresses of the servers: which were silent, and which have answered.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use crate::hosts::{Host, Server};
+use crate::preference::Preference;
+
+/// The last attempt at each address. A silent one stays so until it answers: it is asked after all others.
+#[derive(Debug, Default)]
+pub(crate) struct Known(HashMap<SocketAddr, Last>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Last {
+    Silent,
+    Answered,
+}
+
+impl Known {
+    /// Others were asked because it had not answered.
+    pub(crate) fn silent(&mut self, address: SocketAddr) {
+        self.0.insert(address, Last::Silent);
+    }
+
+    pub(crate) fn answered(&mut self, address: SocketAddr) {
+        self.0.insert(address, Last::Answered);
+    }
+
+    /// Forgets the addresses of no server.
+    pub(crate) fn retain(&mut self, hosts: &[Host]) {
+        self.0.retain(|address, _| hosts.iter().any(|host| host.address == *address));
+    }
+
+    pub(crate) fn is_silent(&self, address: SocketAddr) -> bool {
+        self.0.get(&address) == Some(&Last::Silent)
+    }
+
+    /// Sorts them for an attempt: those that were silent come last, avoided ones before them, and one address of each name
+    /// first, of a family in which servers have answered. Equal ones stay in their order.
+    pub(crate) fn sort(&self, hosts: &mut [Host], preference: &Preference) {
+        let answered = |v6: bool| {
+            self.0.iter().any(|(address, last)| address.is_ipv6() == v6 && *last == Last::Answered)
+        };
+        let (v4, v6) = (answered(false), answered(true));
+        let is_other_family = |address: SocketAddr| v4 != v6 && address.is_ipv6() != v6;
+        hosts.sort_by_key(|host| (self.is_silent(host.address), is_other_family(host.address)));
+        let mut of_name: HashMap<Server, usize> = HashMap::new();
+        hosts.sort_by_cached_key(|host| {
+            let number = of_name.entry(host.server.clone()).or_default();
+            *number += 1;
+            let (is_avoided, is_not_preferred) = preference.rank(host);
+            (self.is_silent(host.address), is_avoided, *number, is_not_preferred)
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(name: &str, address: &str) -> Host {
+        Host {
+            server: Server { name: name.to_owned(), port: 1 },
+            address: SocketAddr::new(address.parse().unwrap(), 1),
+        }
+    }
+
+    /// Three names with an address that answers, and four that are dead.
+    fn dual_stack() -> Vec<Host> {
+        let all = ["a", "b", "c"].into_iter().zip(1..).flat_map(|(name, n)| {
+            let dead = (1..=4).map(move |m| host(name, &format!("2001:db8::{n}{m}")));
+            dead.chain([host(name, &format!("10.0.0.{n}"))])
+        });
+        all.collect()
+    }
+
+    fn order(known: &Known, mut hosts: Vec<Host>, preference: &Preference) -> Vec<String> {
+        known.sort(&mut hosts, preference);
+        hosts.iter().map(|host| host.address.ip().to_string()).collect()
+    }
+
+    #[test]
+    fn one_address_of_each_name_comes_first() {
+        let known = Known::default();
+        let first = order(&known, dual_stack(), &Preference::default());
+        assert_eq!(first[..4], ["2001:db8::11", "2001:db8::21", "2001:db8::31", "2001:db8::12"]);
+        let preference = Preference { preferred: vec![host("b", "::1").server], ..Preference::default() };
+        assert_eq!(order(&known, dual_stack(), &preference)[..2], ["2001:db8::21", "2001:db8::11"]);
+    }
+
+    #[test]
+    fn a_family_in_which_a_server_has_answered_comes_first() {
+        let mut known = Known::default();
+        known.answered(host("b", "10.0.0.2").address);
+        let first = order(&known, dual_stack(), &Preference::default());
+        assert_eq!(first[..4], ["10.0.0.1", "10.0.0.2", "10.0.0.3", "2001:db8::11"]);
+    }
+
+    #[test]
+    fn what_was_silent_comes_last_until_it_answers() {
+        let mut known = Known::default();
+        let hosts = ["10.0.0.1", "10.0.0.2", "10.0.0.3"].map(|address| host(address, address)).to_vec();
+        let preference =
+            Preference { preferred: vec![hosts[0].server.clone()], avoided: vec![hosts[1].address.ip()] };
+        assert_eq!(order(&known, hosts.clone(), &preference), ["10.0.0.1", "10.0.0.3", "10.0.0.2"]);
+        known.silent(hosts[0].address);
+        assert_eq!(order(&known, hosts.clone(), &preference), ["10.0.0.3", "10.0.0.2", "10.0.0.1"]);
+        known.answered(hosts[0].address);
+        assert_eq!(order(&known, hosts.clone(), &preference)[0], "10.0.0.1");
+        known.silent(hosts[2].address);
+        known.retain(&hosts[..2]);
+        assert!(!known.is_silent(hosts[2].address));
+    }
+}
