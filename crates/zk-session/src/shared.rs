@@ -24,7 +24,7 @@ use crate::time::{BootTime, sleep_until, within};
 use crate::wakeup::Bell;
 
 /// The time for closing the session when its last handle is dropped.
-const CLOSE_WITHIN: Duration = Duration::from_secs(2);
+pub(crate) const CLOSE_WITHIN: Duration = Duration::from_secs(2);
 
 pub(crate) struct Shared {
     /// Validated.
