@@ -53,6 +53,9 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn new(settings: Settings) -> Result<Self, ConnectError> {
+        // A builder's clones may name other files.
+        #[cfg(feature = "tls")]
+        let settings = Settings { tls_in_use: Arc::default(), ..settings };
         let connect = settings.check()?;
         let preference = Preference { preferred: parse_preferred(&settings.prefer)?, avoided: Vec::new() };
         settings.instruments.register();
