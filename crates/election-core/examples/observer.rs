@@ -11,7 +11,7 @@ pub(crate) async fn run(
     let session = Session::builder(servers).connect().await?;
     let mut leaders = Leaders::follow(&session, Paths::at(path)?);
     while let Some(change) = leaders.next().await {
-        report(change);
+        report(change?);
     }
     Ok(())
 }

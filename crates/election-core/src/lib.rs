@@ -39,8 +39,8 @@ pub use paths::Paths;
 pub use record::Health;
 #[cfg(feature = "runtime")]
 pub use runtime::{
-    AttributesTooLong, Candidate, Changes, Election, ElectionConfig, ElectionEvent, ElectionStatus, Ended,
-    Failure, HandedOver, Handler, Latch, Leader, LeaderChange, Leaders, Leadership, MAX_ATTRIBUTES, RunError,
-    StopBudgetTooLong, StopOrder, SwitchoverBlock,
+    AttributesTooLong, CampaignError, Candidate, Changes, Election, ElectionConfig, ElectionEvent,
+    ElectionStatus, Ended, Failure, HandedOver, Handler, Latch, Leader, LeaderChange, Leaders, Leadership,
+    MAX_ATTRIBUTES, RunError, StopBudgetTooLong, StopOrder, SwitchoverBlock,
 };
 pub use slots::Slots;

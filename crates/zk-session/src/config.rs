@@ -1,6 +1,8 @@
 //! Settings of a session, checked before anything is done.
 
 use std::path::PathBuf;
+#[cfg(feature = "tls")]
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use zk_proto::Limits;
@@ -16,8 +18,9 @@ use crate::secret::Secret;
 /// TLS settings. The server's certificate must always be valid for the name in the connect string: this check can't be
 /// turned off.
 ///
-/// All files are PEM. They are read again for each new session, so a renewed certificate is used from then on. Reconnects
-/// within a session use what was read at its beginning.
+/// All files are PEM. They are read again for each connection, so a renewed certificate is used from then on. Files that
+/// can't be used, for example in the middle of a renewal, are logged, and the connection uses what was read last. Without an
+/// earlier reading they are an error.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsOptions {
     /// Certificates of the authorities that may have signed the servers' certificates. The system's own authorities are not
@@ -27,6 +30,14 @@ pub struct TlsOptions {
     pub cert_file: Option<PathBuf>,
     /// The private key of that certificate, not encrypted.
     pub key_file: Option<PathBuf>,
+}
+
+/// What was made of the files of [`TlsOptions`], and why the present ones are not in use.
+#[cfg(feature = "tls")]
+#[derive(Debug, Default)]
+pub(crate) struct TlsInUse {
+    pub(crate) config: Option<Arc<rustls::ClientConfig>>,
+    pub(crate) problem: Option<String>,
 }
 
 /// A user of SASL DIGEST-MD5.
@@ -51,6 +62,9 @@ pub(crate) struct Settings {
     pub(crate) auth: Vec<Auth>,
     pub(crate) acl: Acl,
     pub(crate) tls: Option<TlsOptions>,
+    /// What was made of the files of `tls` last.
+    #[cfg(feature = "tls")]
+    pub(crate) tls_in_use: Arc<Mutex<TlsInUse>>,
     pub(crate) sasl: Option<SaslDigest>,
     pub(crate) max_request: usize,
     /// By the name of the session.
@@ -71,6 +85,8 @@ impl Settings {
             auth: Vec::new(),
             acl: Acl::default(),
             tls: None,
+            #[cfg(feature = "tls")]
+            tls_in_use: Arc::default(),
             sasl: None,
             max_request: Limits::default().request,
             instruments: Instruments::new("default".to_owned()),
@@ -93,9 +109,9 @@ impl Settings {
                 return invalid(format!("{name} is {value:?}: it must be from {MIN:?} to {MAX:?}"));
             }
         }
-        if let Some(after) = self.suspect_after.filter(|after| *after < MIN_SUSPICION) {
+        if let Some(after) = self.suspect_after.filter(|after| !(MIN_SUSPICION..=MAX).contains(after)) {
             return invalid(format!(
-                "suspect_after is {after:?}: it must be at least {MIN_SUSPICION:?}, or each short delay would move the session"
+                "suspect_after is {after:?}: it must be from {MIN_SUSPICION:?}, or each short delay would move the session, to {MAX:?}"
             ));
         }
         if !(MIN_REQUEST..=MAX_REQUEST).contains(&self.max_request) {
@@ -173,6 +189,7 @@ mod tests {
         for (settings, name) in [
             (Settings { tick_time: Duration::ZERO, ..settings() }, "tick_time"),
             (Settings { suspect_after: soon, ..settings() }, "suspect_after"),
+            (Settings { suspect_after: Some(Duration::MAX), ..settings() }, "suspect_after"),
         ] {
             let error = settings.check().unwrap_err();
             assert!(error.to_string().contains(name), "{error}");

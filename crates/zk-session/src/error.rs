@@ -4,10 +4,24 @@ use std::time::Duration;
 
 use crate::driver_kind::DriverKind;
 
-/// The session has been closed by [`Session::close`](crate::Session::close), or every handle of it was dropped.
+/// The session has been closed by [`Session::close`](crate::Session::close), every handle of it was dropped, or the runtime
+/// on which it lived has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the ZooKeeper session has been closed by this process")]
 pub struct Closed;
+
+/// Why a watch returned no value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WatchError {
+    /// The session is closed. Final.
+    #[error(transparent)]
+    Closed(#[from] Closed),
+    /// The path is invalid, or ZooKeeper refuses the watch: [`OpError::is_refused`]. The next call asks again, after a pause
+    /// that grows to seconds.
+    #[error("cannot watch {0}")]
+    Refused(OpError),
+}
 
 /// No lease can be given on a session: its server ends it with its connection, so it can end at any moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -228,6 +242,12 @@ impl OpError {
     /// The request certainly had no effect and never will have one.
     pub fn has_no_effect(&self) -> bool {
         !self.is_unknown()
+    }
+
+    /// The request itself is refused, by ZooKeeper or by a check before sending: for its path, an access list or the
+    /// credentials. Repeating it is pointless until one of these has changed.
+    pub fn is_refused(&self) -> bool {
+        matches!(self, Self::NoAuth { .. } | Self::AuthFailed { .. } | Self::Invalid { .. })
     }
 
     /// The session is over, so that repeating the operation on it is pointless. Its outcome may be unknown at the same

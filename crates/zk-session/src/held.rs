@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
 use crate::backoff::Backoff;
-use crate::error::{Closed, OpError};
+use crate::error::{OpError, WatchError};
 use crate::incarnation::Incarnation;
 use crate::node::{CreateMode, Epoch, Node, SessionId, Stat};
 use crate::shared::Shared;
@@ -94,7 +94,7 @@ impl HeldEphemeral {
     }
 
     /// Deletes the znode, if it is this session's, and returns when that is done or impossible, within a few operation
-    /// timeouts. If it can't be deleted, it is removed with its session.
+    /// timeouts, and at once when the session is closed. If it can't be deleted, it is removed with its session.
     ///
     /// # Cancel safety
     /// Cancel safe: once begun, the release continues.
@@ -110,6 +110,13 @@ struct Keeper {
     shared: Arc<Shared>,
     path: String,
     status: watch::Sender<HeldStatus>,
+}
+
+impl Drop for Keeper {
+    /// Also if it never ran: the session was closed, or its runtime has ended.
+    fn drop(&mut self) {
+        self.status.send_replace(HeldStatus::Released);
+    }
 }
 
 impl Keeper {
@@ -131,7 +138,13 @@ impl Keeper {
                 }
                 observed = watch.next() => match observed {
                     Ok(observed) => seen = Some(observed),
-                    Err(Closed) => break,
+                    Err(WatchError::Refused(error)) => {
+                        // What is read once that is allowed is returned, changed or not.
+                        watch.knows(None);
+                        self.report(HeldStatus::Refused { error });
+                        continue;
+                    }
+                    Err(WatchError::Closed(_)) => break,
                 },
                 changed = wishes.changed() => if changed.is_err() { break },
                 () = sleep_until(again.unwrap_or(BootTime::from_duration(Duration::MAX))), if again.is_some() => {}
@@ -155,15 +168,17 @@ impl Keeper {
                 Err(error) => {
                     debug!(path = %self.path, %error, "cannot create or update the held znode, retrying");
                     again = Some(BootTime::now() + backoff.next());
-                    let refused = matches!(error, OpError::NoAuth { .. } | OpError::Invalid { .. });
-                    self.report(if refused { HeldStatus::Refused { error } } else { HeldStatus::Pending });
+                    self.report(if error.is_refused() {
+                        HeldStatus::Refused { error }
+                    } else {
+                        HeldStatus::Pending
+                    });
                 }
             }
         }
         if let Some(Observed { epoch, .. }) = seen {
             self.delete(epoch).await;
         }
-        self.status.send_replace(HeldStatus::Released);
     }
 
     fn report(&self, status: HeldStatus) {

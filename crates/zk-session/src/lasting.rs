@@ -9,10 +9,10 @@ use futures_core::Stream;
 use zk_proto::{Request, WatchMode};
 
 use crate::changes::{Change, ChangeKind, Queue};
-use crate::error::{Closed, OpError};
+use crate::error::{Closed, OpError, WatchError};
 use crate::incarnation::{Armed, Incarnation, Inner};
 use crate::shared::Shared;
-use crate::watching::{Next, PollNext, Tries};
+use crate::watching::{Next, PollNext, Tries, item, next_allowed};
 
 /// Changes of a znode and its children, or of a tree. From [`Session::watch_each`](crate::Session::watch_each) and
 /// [`Session::watch_tree`](crate::Session::watch_tree).
@@ -20,7 +20,8 @@ use crate::watching::{Next, PollNext, Tries};
 /// A [`DataWatch`](crate::DataWatch) returns the newest value and skips those between. A `ChangeWatch` returns each change,
 /// without values. It needs servers from 3.6 on.
 ///
-/// As a [`Stream`] it yields what [`next`](Self::next) returns, and ends when the session is closed.
+/// As a [`Stream`] it yields what [`next`](Self::next) returns, and ends when the session is closed. An error does not end
+/// it: polled again, it asks again after a pause.
 ///
 /// # Cancel safety
 /// No change is lost when the future of `next` or of `StreamExt::next` is dropped. A request that sets the watch and is
@@ -43,24 +44,36 @@ impl ChangeWatch {
     /// The next change: [`ChangeKind::Gap`] at first, and again after each reconnect, in each new session, and where
     /// changes came faster than they were taken.
     ///
-    /// If the znode can't be watched, for example by a server before 3.6, that is logged and retried, with pauses of
-    /// seconds.
+    /// It waits for as long as nothing changes, and while there is no session or no connection.
+    ///
+    /// # Errors
+    /// [`WatchError::Refused`] at once if the path is invalid, or ZooKeeper refuses the watch, as a server before 3.6 does.
+    /// [`WatchError::Closed`] when the session is closed.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: no change is lost.
+    pub async fn next(&mut self) -> Result<Change, WatchError> {
+        Next(&mut self.watch).await
+    }
+
+    /// [`next`](Self::next) for a program that waits until what refuses the watch is corrected: asks again, with pauses of
+    /// seconds, until there is a change. The first refusal is logged.
     ///
     /// # Errors
     /// [`Closed`].
     ///
     /// # Cancel safety
     /// Cancel safe: no change is lost.
-    pub async fn next(&mut self) -> Result<Change, Closed> {
-        Next(&mut self.watch).await
+    pub async fn next_allowed(&mut self) -> Result<Change, Closed> {
+        next_allowed(&mut self.watch).await
     }
 }
 
 impl Stream for ChangeWatch {
-    type Item = Change;
+    type Item = Result<Change, OpError>;
 
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Change>> {
-        self.watch.poll_next(cx).map(Result::ok)
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.watch.poll_next(cx).map(item)
     }
 }
 
@@ -79,7 +92,7 @@ struct Lasting {
 impl PollNext for Lasting {
     type Item = Change;
 
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Change, Closed>> {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Change, WatchError>> {
         if let Some(armed) = &mut self.armed {
             match ready!(armed.poll_next(cx, &self.tries.path)) {
                 Some(change) => return Poll::Ready(Ok(change)),

@@ -42,7 +42,7 @@ pub use changes::{Change, ChangeKind};
 pub use close::CloseOutcome;
 pub use config::TlsOptions;
 pub use driver_kind::{DriverKind, UnknownDriver};
-pub use error::{Closed, ConnectError, HostFailure, NoLease, OpError, UnknownCause};
+pub use error::{Closed, ConnectError, HostFailure, NoLease, OpError, UnknownCause, WatchError};
 pub use held::{HeldEphemeral, HeldStatus};
 pub use incarnation::{Incarnation, SessionPin};
 pub use instruments::{REQUEST_SECONDS_BUCKETS, describe_metrics};

@@ -28,7 +28,7 @@ use crate::operations::Recovery;
 use crate::path::check;
 use crate::secret::Auth;
 use crate::secret::Secret;
-use crate::shared::{LastHandle, Shared};
+use crate::shared::{CLOSE_WITHIN, LastHandle, Shared};
 use crate::state::SessionState;
 use crate::supervisor;
 use crate::time::{BootTime, within};
@@ -141,7 +141,7 @@ impl SessionBuilder {
     /// Makes a session, and a new one whenever it ends, until it is closed or its last handle is dropped.
     ///
     /// It returns once a quorum has agreed to the session. Must be called in a tokio runtime with time and I/O
-    /// enabled; the session lives on that runtime.
+    /// enabled; the session lives on that runtime, and is closed when that ends.
     ///
     /// # Errors
     /// Within the connect timeout in any case. [`ConnectError::Unreachable`] names each host and its answer;
@@ -254,7 +254,8 @@ impl Session {
         self.shared.living()
     }
 
-    /// Waits until the session is active.
+    /// Waits until the session is active: for as long as no server answers, or the servers refuse the credentials. Only that
+    /// and the end of the session end the wait.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -372,7 +373,7 @@ impl Session {
     /// ticket for [`SessionBuilder::resume`]. `None` between sessions.
     ///
     /// Ephemerals stay, watches and leases end. Operations under way end as unknown. If it is not resumed within its
-    /// timeout, the session expires.
+    /// timeout, the session expires. It returns within two seconds.
     ///
     /// # Cancel safety
     /// Once begun, the handover continues. If the future is dropped before it has returned, the session expires unless
@@ -380,7 +381,7 @@ impl Session {
     pub async fn hand_over(self) -> Option<Ticket> {
         let living = self.shared.living();
         self.shared.hand_over();
-        self.shared.tasks.wait().await;
+        within(BootTime::now() + CLOSE_WITHIN, self.shared.tasks.wait()).await;
         living.map(|living| living.ticket())
     }
 

@@ -24,7 +24,7 @@ use crate::time::{BootTime, sleep_until, within};
 use crate::wakeup::Bell;
 
 /// The time for closing the session when its last handle is dropped.
-const CLOSE_WITHIN: Duration = Duration::from_secs(2);
+pub(crate) const CLOSE_WITHIN: Duration = Duration::from_secs(2);
 
 pub(crate) struct Shared {
     /// Validated.
@@ -53,6 +53,9 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn new(settings: Settings) -> Result<Self, ConnectError> {
+        // A builder's clones may name other files.
+        #[cfg(feature = "tls")]
+        let settings = Settings { tls_in_use: Arc::default(), ..settings };
         let connect = settings.check()?;
         let preference = Preference { preferred: parse_preferred(&settings.prefer)?, avoided: Vec::new() };
         settings.instruments.register();

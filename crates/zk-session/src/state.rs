@@ -44,7 +44,7 @@ pub enum SessionState {
         /// Why the last one ended.
         reason: InactiveReason,
     },
-    /// Closed by this process. Final.
+    /// Closed by this process, or the runtime on which it lived has ended. Final.
     Closed,
 }
 

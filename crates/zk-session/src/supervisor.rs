@@ -33,24 +33,10 @@ const SPREAD: Duration = Duration::from_secs(1);
 /// The minimum pause before a failed heartbeat is repeated.
 const MIN_PAUSE: Duration = Duration::from_millis(20);
 
-/// Keeps a session until it is closed.
-pub(crate) async fn run(shared: Arc<Shared>, first: Made) {
-    let mut supervisor = Supervisor { shared, machine: Machine::new(), last_event: String::new() };
-    let mut made = first;
-    let outcome = loop {
-        let incarnation = made.incarnation.clone();
-        if let Some(outcome) = supervisor.serve(made).await {
-            break outcome;
-        }
-        match supervisor.next_session(&incarnation).await {
-            Some(next) => made = next,
-            // The old session was not closed, so its end is unknown.
-            None => break CloseOutcome::Unknown,
-        }
-    };
-    supervisor.machine.handle(BootTime::now(), Event::Close);
-    supervisor.publish();
-    supervisor.shared.outcome.send_replace(Some(outcome));
+/// Keeps a session until it is closed. The session is closed when the returned future is dropped, polled or not.
+pub(crate) fn run(shared: Arc<Shared>, first: Made) -> impl Future<Output = ()> + Send {
+    let supervisor = Supervisor { shared, machine: Machine::new(), last_event: String::new(), outcome: None };
+    supervisor.run(first)
 }
 
 struct Supervisor {
@@ -58,9 +44,47 @@ struct Supervisor {
     machine: Machine,
     /// The last event, for the reason of the next state.
     last_event: String,
+    /// Once it was closed in order.
+    outcome: Option<CloseOutcome>,
+}
+
+/// Nothing else ends what waits on the session: not even the end of its runtime, or a panic, may leave it open.
+impl Drop for Supervisor {
+    fn drop(&mut self) {
+        if self.outcome.is_none() {
+            error!(
+                "the task of the ZooKeeper session has ended with its runtime, or by a panic: the session is closed here, and ends on the servers by its timeout"
+            );
+            self.shared.begin_closing(BootTime::now());
+            // In a statement of its own: the lock is released before anything wakes up.
+            let living = self.shared.incarnation.send_replace(None);
+            if let Some(living) = living {
+                living.inner.shut();
+            }
+        }
+        self.machine.handle(BootTime::now(), Event::Close);
+        self.publish();
+        self.shared.outcome.send_replace(Some(self.outcome.unwrap_or(CloseOutcome::Unknown)));
+    }
 }
 
 impl Supervisor {
+    async fn run(mut self, first: Made) {
+        let mut made = first;
+        let outcome = loop {
+            let incarnation = made.incarnation.clone();
+            if let Some(outcome) = self.serve(made).await {
+                break outcome;
+            }
+            match self.next_session(&incarnation).await {
+                Some(next) => made = next,
+                // The old session was not closed, so its end is unknown.
+                None => break CloseOutcome::Unknown,
+            }
+        };
+        self.outcome = Some(outcome);
+    }
+
     /// Serves one session to its end. `None` if it has ended without being closed.
     async fn serve(&mut self, made: Made) -> Option<CloseOutcome> {
         let Made { incarnation, mut events, alive } = made;
@@ -285,6 +309,8 @@ impl Supervisor {
             info!(session_id = %incarnation.session_id(), "ZooKeeper session handed over");
             return CloseOutcome::HandedOver;
         }
+        // Once it is over, there is nothing to close.
+        let deadline = deadline.min(incarnation.inner.deadline());
         let closing = incarnation.inner.driver.close(deadline);
         let outcome = crate::time::within(deadline, closing).await.unwrap_or(CloseOutcome::Unknown);
         incarnation.inner.shut();

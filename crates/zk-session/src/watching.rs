@@ -18,9 +18,10 @@ use zk_proto::{ErrorCode, Reply, Request, WatchKind};
 use crate::attempts::Attempts;
 use crate::backoff::Backoff;
 use crate::driver::BoxFuture;
-use crate::error::{Closed, OpError};
+use crate::error::{Closed, OpError, WatchError};
 use crate::incarnation::{ArmedOnce, Incarnation, Inner};
 use crate::node::{Children, Epoch, Node};
+use crate::path::check;
 use crate::shared::Shared;
 use crate::time::BootTime;
 
@@ -38,7 +39,8 @@ pub struct Observed<T> {
 
 /// A znode's data and its changes. From [`Session::watch_data`](crate::Session::watch_data).
 ///
-/// As a [`Stream`] it yields what [`next`](Self::next) returns, and ends when the session is closed.
+/// As a [`Stream`] it yields what [`next`](Self::next) returns, and ends when the session is closed. An error does not end
+/// it: polled again, it asks again after a pause.
 ///
 /// # Cancel safety
 /// No value is lost when the future of `next` or of `StreamExt::next` is dropped. A read that is under way is abandoned
@@ -65,8 +67,8 @@ impl DataWatch {
         self.watch.last = known.map(|(epoch, node)| (epoch, node.map(Node::seen)));
     }
 
-    /// Returns when [`next`](Self::next) would read: at once before the first value, later when the znode has changed or
-    /// the session is over. To coalesce changes, wait a while between `changed` and `next`: one read covers all changes of
+    /// Returns when [`next`](Self::next) would read: at once before the first value, later when the znode has changed, or
+    /// the session is over or closed. To coalesce changes, wait a while between `changed` and `next`: one read covers all changes of
     /// that time.
     ///
     /// # Cancel safety
@@ -82,15 +84,17 @@ impl DataWatch {
 
     /// Like the stream, but begins no read: returns a deletion, or the value of a read that is under way, and `None` if the
     /// session is closed. Poll the stream when a read may begin: until then, nothing but those two wakes the task.
-    pub fn poll_known(&mut self, cx: &mut Context<'_>) -> Poll<Option<Observed<Option<Node>>>> {
+    pub fn poll_known(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Observed<Option<Node>>, OpError>>> {
         while self.is_reading() {
-            match ready!(self.watch.poll_read(cx)) {
-                Ok(None) => {}
-                seen => return Poll::Ready(seen.ok().flatten()),
+            if let Some(seen) = ready!(self.watch.poll_read(cx)).transpose() {
+                return Poll::Ready(item(seen));
             }
         }
         match ready!(self.watch.poll_deleted(cx)) {
-            Some(epoch) => Poll::Ready(Some(Observed { epoch, value: None })),
+            Some(epoch) => Poll::Ready(Some(Ok(Observed { epoch, value: None }))),
             None => Poll::Pending,
         }
     }
@@ -107,21 +111,35 @@ impl DataWatch {
     /// returned as soon as it is known. Within one session the same state is never returned twice. In each new session the
     /// value is returned once, changed or not.
     ///
-    /// If the znode can't be read, for example for lack of permission, that is logged and retried, with pauses of seconds.
+    /// It waits for as long as nothing changes, and while there is no session or no connection.
+    ///
+    /// # Errors
+    /// [`WatchError::Refused`] at once if the path is invalid, or ZooKeeper refuses the read, for example for lack of
+    /// permission. [`WatchError::Closed`] when the session is closed.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: no value is lost.
+    pub async fn next(&mut self) -> Result<Observed<Option<Node>>, WatchError> {
+        Next(&mut self.watch).await
+    }
+
+    /// [`next`](Self::next) for a program that waits until what refuses the watch is corrected: asks again, with pauses of
+    /// seconds, until there is a value. The first refusal is logged.
     ///
     /// # Errors
     /// [`Closed`].
     ///
     /// # Cancel safety
     /// Cancel safe: no value is lost.
-    pub async fn next(&mut self) -> Result<Observed<Option<Node>>, Closed> {
-        Next(&mut self.watch).await
+    pub async fn next_allowed(&mut self) -> Result<Observed<Option<Node>>, Closed> {
+        next_allowed(&mut self.watch).await
     }
 }
 
 /// A znode's children and their changes. From [`Session::watch_children`](crate::Session::watch_children).
 ///
-/// As a [`Stream`] it yields what [`next`](Self::next) returns, and ends when the session is closed.
+/// As a [`Stream`] it yields what [`next`](Self::next) returns, and ends when the session is closed. An error does not end
+/// it: polled again, it asks again after a pause.
 ///
 /// # Cancel safety
 /// No value is lost when the future of `next` or of `StreamExt::next` is dropped. A read that is under way is abandoned
@@ -148,16 +166,28 @@ impl ChildrenWatch {
     /// returned as soon as it is known. Within one session the same state is never returned twice. In each new session the
     /// value is returned once, changed or not.
     ///
-    /// If the children can't be read, for example for lack of permission, that is logged and retried, with pauses of
-    /// seconds.
+    /// It waits for as long as nothing changes, and while there is no session or no connection.
+    ///
+    /// # Errors
+    /// [`WatchError::Refused`] at once if the path is invalid, or ZooKeeper refuses the read, for example for lack of
+    /// permission. [`WatchError::Closed`] when the session is closed.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: no value is lost.
+    pub async fn next(&mut self) -> Result<Observed<Option<Children>>, WatchError> {
+        Next(&mut self.watch).await
+    }
+
+    /// [`next`](Self::next) for a program that waits until what refuses the watch is corrected: asks again, with pauses of
+    /// seconds, until there is a value. The first refusal is logged.
     ///
     /// # Errors
     /// [`Closed`].
     ///
     /// # Cancel safety
     /// Cancel safe: no value is lost.
-    pub async fn next(&mut self) -> Result<Observed<Option<Children>>, Closed> {
-        Next(&mut self.watch).await
+    pub async fn next_allowed(&mut self) -> Result<Observed<Option<Children>>, Closed> {
+        next_allowed(&mut self.watch).await
     }
 }
 
@@ -166,10 +196,10 @@ macro_rules! watch_stream {
     ($($watch:ident of $value:ty),*) => {
         $(
             impl Stream for $watch {
-                type Item = Observed<Option<$value>>;
+                type Item = Result<Observed<Option<$value>>, OpError>;
 
                 fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-                    self.watch.poll_next(cx).map(Result::ok)
+                    self.watch.poll_next(cx).map(item)
                 }
             }
 
@@ -188,17 +218,38 @@ watch_stream!(DataWatch of Node, ChildrenWatch of Children);
 pub(crate) trait PollNext {
     type Item;
 
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Self::Item, Closed>>;
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Self::Item, WatchError>>;
 
     /// Drops the attempt under way, if any. The next poll begins another one.
     fn abandon(&mut self);
+}
+
+/// An item of a stream, which ends when the session is closed.
+pub(crate) fn item<T>(next: Result<T, WatchError>) -> Option<Result<T, OpError>> {
+    match next {
+        Ok(value) => Some(Ok(value)),
+        Err(WatchError::Refused(error)) => Some(Err(error)),
+        Err(WatchError::Closed(Closed)) => None,
+    }
+}
+
+/// The next item, once nothing refuses it.
+pub(crate) async fn next_allowed<W: PollNext>(watch: &mut W) -> Result<W::Item, Closed> {
+    loop {
+        match Next(watch).await {
+            Ok(value) => return Ok(value),
+            // The next attempt has a pause before it.
+            Err(WatchError::Refused(_)) => {}
+            Err(WatchError::Closed(closed)) => return Err(closed),
+        }
+    }
 }
 
 /// The next item of a watch. When it is dropped, the attempt under way is dropped, so no attempt stays unpolled.
 pub(crate) struct Next<'a, W: PollNext>(pub(crate) &'a mut W);
 
 impl<W: PollNext> Future for Next<'_, W> {
-    type Output = Result<W::Item, Closed>;
+    type Output = Result<W::Item, WatchError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         self.0.poll_next(cx)
@@ -294,7 +345,7 @@ impl<T: Watched> Watch<T> {
     }
 
     /// Reads, and sets the watch again. Ready with the value, unless it was returned before.
-    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Observed<Option<T>>>, Closed>> {
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Observed<Option<T>>>, WatchError>> {
         let deleted = self.deleted;
         let read = move |incarnation, path| read::<T>(incarnation, path, deleted);
         let (value, armed) = ready!(self.tries.poll(cx, read))?;
@@ -316,7 +367,7 @@ impl<T: Watched> Watch<T> {
 impl<T: Watched> PollNext for Watch<T> {
     type Item = Observed<Option<T>>;
 
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Self::Item, Closed>> {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Self::Item, WatchError>> {
         loop {
             if let Some(epoch) = ready!(self.poll_deleted(cx)) {
                 return Poll::Ready(Ok(Observed { epoch, value: None }));
@@ -356,12 +407,13 @@ impl<T: 'static> Tries<T> {
         Self { shared, path, failed: None, attempt: None }
     }
 
-    /// Waits until it is time for an attempt and there is a session, makes it, and repeats that until one succeeds.
+    /// Waits until it is time for an attempt and there is a session, makes it, and repeats that until one succeeds or is
+    /// refused.
     pub(crate) fn poll<F>(
         &mut self,
         cx: &mut Context<'_>,
         set: impl Fn(Incarnation, Arc<str>) -> F + Copy + Send + 'static,
-    ) -> Poll<Result<T, Closed>>
+    ) -> Poll<Result<T, WatchError>>
     where
         F: Future<Output = Result<T, OpError>> + Send + 'static,
     {
@@ -372,6 +424,9 @@ impl<T: 'static> Tries<T> {
                 Box::new(Mutex::new(Box::pin(async move {
                     if let Some(not_before) = not_before {
                         shared.sleep(not_before).await.map_err(|_| Closed)?;
+                    }
+                    if let Err(invalid) = check(&path) {
+                        return Ok(Err(invalid));
                     }
                     let incarnation = shared.active().await?;
                     // On the heap: the wait for a session may be long, and would otherwise be as large as this.
@@ -388,11 +443,14 @@ impl<T: 'static> Tries<T> {
                 }
                 Err(error) => {
                     if self.failed.is_none() && !error.is_session_over() {
-                        warn!(parent: &self.shared.span, path = %self.path, %error, "cannot set a watch, retrying");
+                        warn!(parent: &self.shared.span, path = %self.path, %error, "cannot set a watch");
                     }
                     let mut backoff = self.failed.take().map_or(BACKOFF, |failed| failed.backoff);
                     let not_before = BootTime::now() + backoff.next();
                     self.failed = Some(Box::new(Failed { backoff, not_before }));
+                    if error.is_refused() {
+                        return Poll::Ready(Err(WatchError::Refused(error)));
+                    }
                 }
             }
         }

@@ -175,6 +175,12 @@ fn table() -> Vec<(&'static str, Check)> {
         ("Incarnation::over", Check::Other(|rig, stop| Box::pin(over(rig, stop)))),
         ("DataWatch::changed", Check::Other(|rig, stop| Box::pin(changed(rig, stop)))),
         ("DataWatch::next", Check::Other(|rig, stop| Box::pin(next_data(rig, stop)))),
+        ("DataWatch::next_allowed", Check::Other(|rig, stop| Box::pin(next_allowed(rig, "data", stop)))),
+        (
+            "ChildrenWatch::next_allowed",
+            Check::Other(|rig, stop| Box::pin(next_allowed(rig, "children", stop))),
+        ),
+        ("ChangeWatch::next_allowed", Check::Other(|rig, stop| Box::pin(next_allowed(rig, "changes", stop)))),
         ("ChangeWatch::next", Check::Other(|rig, stop| Box::pin(next_change(rig, stop)))),
         ("ChildrenWatch::next", Check::Other(|rig, stop| Box::pin(next_children(rig, stop)))),
         ("HeldEphemeral::release", Check::Other(|rig, stop| Box::pin(release(rig, stop)))),
@@ -475,6 +481,28 @@ async fn next_children(rig: &Rig, stop: Stop) -> bool {
     }
     assert!(counts.windows(2).all(|pair| pair[0] < pair[1]), "{counts:?}");
     ended
+}
+
+/// Of each kind of watch: the first value, which a dropped call has not lost.
+async fn next_allowed(rig: &Rig, kind: &str, stop: Stop) -> bool {
+    let path = path(rig, &format!("next-allowed-{kind}"), stop);
+    let mut data = rig.session.watch_data(path.as_str());
+    let mut children = rig.session.watch_children(path.as_str());
+    let mut tree = rig.session.watch_tree(path.as_str());
+    let ended = (
+        stop.apply(data.next_allowed()).await,
+        stop.apply(children.next_allowed()).await,
+        stop.apply(tree.next_allowed()).await,
+    );
+    rig.observer.create(&path, "", CreateMode::Persistent).await.unwrap();
+    while soon("the data", data.next_allowed()).await.unwrap().value.is_none() {}
+    while soon("the children", children.next_allowed()).await.unwrap().value.is_none() {}
+    while soon("the creation", tree.next_allowed()).await.unwrap().kind != ChangeKind::Created {
+        if ended.2.is_none() {
+            break;
+        }
+    }
+    ended.0.is_some() && ended.1.is_some() && ended.2.is_some()
 }
 
 async fn release(rig: &Rig, stop: Stop) -> bool {

@@ -9,7 +9,7 @@ use std::time::Instant;
 use common::{Bed, PATIENCE, TICK, forbid_deletions_below_the_root, soon, wait_for};
 use zk_session::{
     Acl, ConnectError, CreateMode, DriverKind, HeldStatus, Lease, OpError, Recovery, Secret, Session,
-    TlsOptions,
+    TlsOptions, WatchError,
 };
 use zk_testkit::Op;
 
@@ -218,7 +218,9 @@ async fn a_watch_on_what_may_not_be_read_does_not_storm(driver: DriverKind) {
     stranger.barrier().await.unwrap();
     let before = bed.proxy.seen(Op::GetData);
     let mut watch = stranger.watch_data("/mine");
-    let waited = tokio::time::timeout(2 * TICK, watch.next()).await;
+    let refused = soon("the refusal", watch.next()).await.unwrap_err();
+    assert!(matches!(refused, WatchError::Refused(OpError::NoAuth { .. })), "{refused:?}");
+    let waited = tokio::time::timeout(2 * TICK, watch.next_allowed()).await;
     assert!(waited.is_err(), "{waited:?}");
     let reads = bed.proxy.seen(Op::GetData) - before;
     assert!((1..=8).contains(&reads), "{reads} reads in a second");

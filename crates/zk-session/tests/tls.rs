@@ -9,10 +9,11 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
 
-use common::{PATIENCE, TICK, TIMEOUT};
+use common::{PATIENCE, TICK, TIMEOUT, wait_state};
 use tempfile::TempDir;
 use zk_session::{
-    Acl, CloseOutcome, ConnectError, CreateMode, DriverKind, OpError, Session, SessionBuilder, TlsOptions,
+    Acl, CloseOutcome, ConnectError, CreateMode, DriverKind, OpError, Session, SessionBuilder, SessionState,
+    TlsOptions,
 };
 use zk_testkit::{Ensemble, Proxy, TestServer};
 
@@ -186,6 +187,33 @@ async fn a_client_without_a_certificate_must_not_get_in() {
 #[tokio::test]
 async fn a_client_without_a_certificate_must_not_get_in_by_tls_1_3() {
     only_clients_with_a_certificate("TLSv1.3").await;
+}
+
+/// Each connection uses the files as they are; while they are no use, those that were read last.
+#[tokio::test]
+async fn renewed_files_are_used_from_the_next_connection_on() {
+    let bed = TlsBed::start("need", "TLSv1.2").await;
+    let install = |name: &str| {
+        std::fs::write(bed.pki.path("mine.key"), bed.pki.read(&format!("{name}.key"))).unwrap();
+        std::fs::write(bed.pki.path("mine.pem"), bed.pki.read(&format!("{name}.pem"))).unwrap();
+    };
+    let is_active = |state: &SessionState| state.is_active();
+    let is_not = |state: &SessionState| !state.is_active();
+    install("client");
+    let session = bed.builder(bed.pki.options("ca", Some("mine"))).connect().await.unwrap();
+    for spoiled in ["", "no certificate"] {
+        std::fs::write(bed.pki.path("mine.pem"), spoiled).unwrap();
+        bed.proxy.cut().await;
+        wait_state(&session, "paused", is_not).await;
+        wait_state(&session, "active with the last certificate", is_active).await;
+    }
+    // The servers do not accept this one, which is read nevertheless.
+    install("foreign-client");
+    bed.proxy.cut().await;
+    wait_state(&session, "over", |state| matches!(state, SessionState::Inactive { .. })).await;
+    install("other-client");
+    wait_state(&session, "active with the renewed certificate", is_active).await;
+    session.close(PATIENCE).await;
 }
 
 #[tokio::test]

@@ -176,9 +176,10 @@ async fn the_wait_for_the_next_value_can_be_dropped(driver: DriverKind) {
 async fn a_stream_yields_what_next_returns_and_ends_with_the_session(driver: DriverKind) {
     let bed = Bed::start(driver).await;
     let (session, observer) = (bed.session().await, bed.observer().await);
-    let data = session.watch_data("/a").map(|observed| observed.value.map(|node| node.data));
-    let children = session.watch_children("/a").map(|observed| observed.value.map(|children| children.names));
-    let changes = session.watch_tree("/a").map(|change| (change.kind, change.path));
+    let data = session.watch_data("/a").map(|observed| observed.unwrap().value.map(|node| node.data));
+    let children = session.watch_children("/a");
+    let children = children.map(|observed| observed.unwrap().value.map(|children| children.names));
+    let changes = session.watch_tree("/a").map(Result::unwrap).map(|change| (change.kind, change.path));
     let (mut data, mut children, mut changes) = (pin!(data), pin!(children), pin!(changes));
     assert_eq!(soon("no data", data.next()).await, Some(None));
     assert_eq!(soon("no children", children.next()).await, Some(None));
@@ -213,18 +214,18 @@ async fn a_stream_that_is_polled_now_and_then_loses_nothing(driver: DriverKind) 
     soon("the last value", async {
         for round in 1_usize.. {
             let item = match std::mem::take(&mut by_method) {
-                true => poll!(pin!(watch.next())).map(Result::ok),
-                false => poll!(StreamExt::next(&mut watch)),
+                true => poll!(pin!(watch.next())).map(Result::unwrap),
+                false => poll!(StreamExt::next(&mut watch)).map(|item| item.unwrap().unwrap()),
             };
             if let Poll::Ready(observed) = item {
                 by_method = true;
-                told.extend(observed.unwrap().value.map(|node| node.stat.version));
+                told.extend(observed.value.map(|node| node.stat.version));
                 if told.len() < 10 {
                     observer.set("/a", round.to_string(), None).await.unwrap();
                 }
             }
             if let Poll::Ready(change) = poll!(StreamExt::next(&mut tree)) {
-                changes += usize::from(change.unwrap().kind == ChangeKind::DataChanged);
+                changes += usize::from(change.unwrap().unwrap().kind == ChangeKind::DataChanged);
             }
             if told.len() >= 10 && changes >= 5 {
                 break;

@@ -88,7 +88,7 @@ impl Desk {
         loop {
             let next = self.evaluate_due(job, &mut due).await;
             tokio::select! {
-                seen = runs.next() => if seen.is_err() { return },
+                seen = runs.next_allowed() => if seen.is_err() { return },
                 () = sleep_until(look_at.unwrap_or(next)), if look_at.is_some() => {}
                 () = sleep_until(next) => continue,
             }

@@ -1,6 +1,6 @@
 //! Why an operator's command was not carried out.
 
-use zk_session::OpError;
+use zk_session::{OpError, WatchError};
 
 use crate::{engine::NoSuchToken, record::RecordError, runtime::ReadError};
 
@@ -52,5 +52,14 @@ pub enum OperatorError {
 impl From<zk_session::Closed> for OperatorError {
     fn from(_: zk_session::Closed) -> Self {
         Self::Closed
+    }
+}
+
+impl From<WatchError> for OperatorError {
+    fn from(error: WatchError) -> Self {
+        match error {
+            WatchError::Refused(error) => Self::Session(error),
+            _ => Self::Closed,
+        }
     }
 }

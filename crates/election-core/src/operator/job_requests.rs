@@ -110,7 +110,7 @@ impl JobRequests {
             }
             tokio::select! {
                 biased;
-                orders = self.orders.next() => {
+                orders = self.orders.next_allowed() => {
                     self.are_orders_known = true;
                     let Some(node) = orders?.value else { return Ok(JobNews::Stopped(None)) };
                     return Ok(match Control::decode(&self.paths.control(), &node.data) {
@@ -118,7 +118,7 @@ impl JobRequests {
                         Err(error) => JobNews::Unreadable(error),
                     });
                 }
-                children = self.names.next(), if self.are_orders_known => {
+                children = self.names.next_allowed(), if self.are_orders_known => {
                     let children = children?.value;
                     let parent = children.as_ref().map_or(0, |children| children.stat.czxid);
                     let names = children.map(|children| children.names.into_iter().collect());

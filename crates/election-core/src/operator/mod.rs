@@ -1,4 +1,9 @@
 //! An operator's commands to elections: read them, file requests, change standing orders, and force steps.
+//!
+//! A function that takes a [`Session`](zk_session::Session) waits until that is [active](zk_session::Session::active), which
+//! can take as long as no server answers: bound it by a timeout. After that, each of its operations ends within the operation
+//! timeout of the session, and what ZooKeeper refuses is an error at once. [`JobRequests`] is for a leader: it tries again
+//! until the session is closed.
 
 mod breadcrumbs;
 mod contests;

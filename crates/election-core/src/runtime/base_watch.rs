@@ -86,13 +86,15 @@ impl BaseWatch {
         }
     }
 
-    /// The next result. No read is begun unless it `may_read`.
-    pub(super) fn poll_next(&mut self, cx: &mut Context<'_>, may_read: bool) -> Poll<Event> {
+    /// The next result, or what ZooKeeper refuses, which is asked for again after a pause. No read is begun unless it
+    /// `may_read`.
+    pub(super) fn poll_next(&mut self, cx: &mut Context<'_>, may_read: bool) -> Poll<Result<Event, OpError>> {
         loop {
             // As a stream: the request that sets the watch continues.
             while self.reading.is_none() {
                 match self.changes.poll_next_unpin(cx) {
-                    Poll::Ready(Some(change)) => self.note(&change),
+                    Poll::Ready(Some(Ok(change))) => self.note(&change),
+                    Poll::Ready(Some(Err(refused))) => return Poll::Ready(Err(refused)),
                     // The session is closed, or there is none now; not while a read is under way, see [`Mirror`].
                     Poll::Ready(None) | Poll::Pending => break,
                 }
@@ -100,7 +102,7 @@ impl BaseWatch {
             if self.reading.is_none()
                 && let Some(event) = self.mirror.take(self.epoch)
             {
-                return Poll::Ready(event);
+                return Poll::Ready(Ok(event));
             }
             if may_read && self.reading.is_none() && self.retry_at.is_none() && self.taken_over_by.is_none() {
                 self.reading = self.mirror.to_read().map(|reads| self.read(reads));
@@ -109,7 +111,7 @@ impl BaseWatch {
                 Some(reading) => {
                     let done = ready!(reading.as_mut().poll(cx));
                     self.reading = None;
-                    self.has_read(done);
+                    self.has_read(done)?;
                 }
                 None => ready!(self.poll_due(cx)),
             }
@@ -126,7 +128,7 @@ impl BaseWatch {
         })
     }
 
-    fn has_read(&mut self, done: Result<Vec<(Read, Answer)>, OpError>) {
+    fn has_read(&mut self, done: Result<Vec<(Read, Answer)>, OpError>) -> Result<(), OpError> {
         match done {
             Ok(answers) => {
                 self.has_failed = false;
@@ -138,8 +140,12 @@ impl BaseWatch {
                 }
                 self.has_failed = true;
                 self.retry_at = Some(Instant::now() + RETRY);
+                if error.is_refused() {
+                    return Err(error);
+                }
             }
         }
+        Ok(())
     }
 
     /// Ready when something was due.

@@ -7,7 +7,7 @@ use std::{
 };
 
 use tokio::sync::{oneshot, watch};
-use zk_session::{Session, sleep_until};
+use zk_session::{OpError, Session, sleep_until};
 
 use super::{
     config::ElectionConfig,
@@ -43,24 +43,30 @@ impl Candidate {
 
     /// Waits until this member leads. The returned leadership is READY, and resigns when it is dropped.
     ///
-    /// Must be called in a tokio runtime, on which the election runs.
+    /// It waits for as long as another member leads, and while there is no session. Must be called in a tokio runtime, on
+    /// which the election runs.
     ///
     /// # Errors
-    /// When this member's part in the election has ended, which is final.
+    /// [`CampaignError::Held`] at once while the last leadership exists. [`CampaignError::Refused`] when ZooKeeper refuses
+    /// what the election reads or writes; another campaign tries again. [`CampaignError::Ended`] when this member's part in
+    /// the election has ended, which is final.
     ///
     /// # Cancel safety
     /// Cancel safe: without a campaign this member is not a candidate. If it has just been named, it resigns.
-    pub async fn campaign(&mut self) -> Result<Leadership, Ended> {
+    pub async fn campaign(&mut self) -> Result<Leadership, CampaignError> {
+        if *self.desk.is_out.borrow() {
+            return Err(CampaignError::Held);
+        }
         let (sender, receiver) = oneshot::channel();
         *self.desk.waiting() = Some(sender);
         let election = self.enter();
         let mut waiting = Waiting { election: Some(election.clone()), desk: &self.desk };
         let leadership = tokio::select! {
             biased;
-            Ok(leadership) = receiver => leadership,
+            Ok(leadership) = receiver => leadership.map_err(CampaignError::Refused)?,
             ended = election.ended() => {
                 waiting.election = None;
-                return Err(ended);
+                return Err(CampaignError::Ended(ended));
             }
         };
         waiting.election = None;
@@ -75,8 +81,8 @@ impl Candidate {
     /// needs more than being dropped to end, use a [`Handler`].
     ///
     /// # Errors
-    /// [`RunError::Failed`] when `work` has failed, which counts as a failure of this member; [`RunError::Ended`] when
-    /// its part in the election has ended.
+    /// [`RunError::Failed`] when `work` has failed, which counts as a failure of this member; [`RunError::Campaign`] as
+    /// [`campaign`](Self::campaign).
     ///
     /// # Cancel safety
     /// Cancel safe if `work` is: `work` is dropped, then this member resigns.
@@ -85,7 +91,7 @@ impl Candidate {
         mut work: impl AsyncFnMut(&Leadership) -> Result<T, E>,
     ) -> Result<T, RunError<E>> {
         loop {
-            let mut leadership = self.campaign().await.map_err(RunError::Ended)?;
+            let mut leadership = self.campaign().await.map_err(RunError::Campaign)?;
             let done = tokio::select! {
                 biased;
                 _ = leadership.lost() => continue,
@@ -122,6 +128,21 @@ pub enum RunError<E> {
     /// The work has failed.
     #[error("the work of the leader failed: {0}")]
     Failed(E),
+    /// There was no leadership to work under.
+    #[error(transparent)]
+    Campaign(CampaignError),
+}
+
+/// Why a campaign ended without a leadership.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CampaignError {
+    /// This program still holds its last leadership, which may be lost already.
+    #[error("this program still holds its last leadership: drop it before the next campaign")]
+    Held,
+    /// ZooKeeper refuses what the election reads or writes.
+    #[error("ZooKeeper refuses the election: {0}")]
+    Refused(OpError),
     /// This member's part in the election has ended.
     #[error(transparent)]
     Ended(Ended),
@@ -130,14 +151,14 @@ pub enum RunError<E> {
 /// Where a campaign waits for a leadership, and where the leadership is returned.
 #[derive(Debug, Default)]
 struct Desk {
-    waiting: Mutex<Option<oneshot::Sender<Leadership>>>,
+    waiting: Mutex<Option<oneshot::Sender<Result<Leadership, OpError>>>>,
     /// Whether a leadership is in use.
     is_out: watch::Sender<bool>,
     election: OnceLock<WeakElection>,
 }
 
 impl Desk {
-    fn waiting(&self) -> MutexGuard<'_, Option<oneshot::Sender<Leadership>>> {
+    fn waiting(&self) -> MutexGuard<'_, Option<oneshot::Sender<Result<Leadership, OpError>>>> {
         // No code under this lock can panic.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -167,7 +188,7 @@ impl Drop for Hold {
 }
 
 impl Leadership {
-    /// Resigns, and waits until leadership is released. Dropping it resigns too, but does not wait.
+    /// Resigns, and waits until leadership is released or the election has ended. Dropping it resigns too, but does not wait.
     ///
     /// # Cancel safety
     /// Cancel safe: the resignation continues.
@@ -211,6 +232,12 @@ impl Drop for Waiting<'_> {
 struct AtDesk(Arc<Desk>);
 
 impl Handler for AtDesk {
+    fn refused(&self, error: &OpError) {
+        if let Some(waiting) = self.0.waiting().take() {
+            drop(waiting.send(Err(error.clone())));
+        }
+    }
+
     async fn takeover(&self, _: &Leadership) -> Result<(), Failure> {
         Ok(())
     }
@@ -223,7 +250,7 @@ impl Handler for AtDesk {
         let hold =
             Hold { desk: Arc::clone(desk), election: desk.election(), back: Some(back), outcome: Ok(()) };
         // If the campaign was dropped meanwhile, the leadership is dropped too.
-        drop(waiting.send(Leadership { hold: Some(Box::new(hold)), ..leadership.lent() }));
+        drop(waiting.send(Ok(Leadership { hold: Some(Box::new(hold)), ..leadership.lent() })));
         handed_back.await.unwrap_or(Ok(()))
     }
 

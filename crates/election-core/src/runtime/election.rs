@@ -80,6 +80,8 @@ pub enum Ended {
     },
     /// The engine's own task panicked, which is a bug. The process should exit.
     EnginePanicked,
+    /// The runtime on which the election ran has ended.
+    RuntimeEnded,
 }
 
 impl std::error::Error for Ended {}
@@ -102,6 +104,7 @@ impl fmt::Display for Ended {
             Self::StopBudgetTooLong(why) => why.fmt(f),
             Self::HandlerPanicked { call } => write!(f, "the application panicked in `{call}`"),
             Self::EnginePanicked => f.write_str("the election engine panicked; this is a bug"),
+            Self::RuntimeEnded => f.write_str("the runtime on which the election ran has ended"),
         }
     }
 }
@@ -152,7 +155,7 @@ struct Handle {
     holds: OnceLock<Box<Mutex<Holds>>>,
 }
 
-/// Reports how a member's part has ended once it is dropped, also by a panic.
+/// Reports how a member's part has ended once it is dropped, also by a panic or with its runtime.
 pub(super) struct End(Events);
 
 impl End {
@@ -164,7 +167,7 @@ impl End {
 impl Drop for End {
     fn drop(&mut self) {
         // The first reason counts.
-        self.report(Ended::EnginePanicked);
+        self.report(if std::thread::panicking() { Ended::EnginePanicked } else { Ended::RuntimeEnded });
     }
 }
 
@@ -394,7 +397,8 @@ impl Election {
     /// connection, the leader stops at once.
     ///
     /// Without a connection it returns soon after the work has ended. The remaining znodes are deleted when the connection
-    /// returns, or at the end of the session.
+    /// returns, or at the end of the session. It returns no earlier than [`Handler::stop`]: until then it waits, whatever
+    /// has become of the lease.
     ///
     /// # Cancel safety
     /// Cancel safe: once begun, leaving continues.
@@ -425,7 +429,8 @@ impl Election {
     }
 
     /// Waits until the task of this election has received all earlier reports and requests, or has ended. It returns
-    /// at once as a rule: a supervisor of this process, such as a watchdog, learns from it that the task runs.
+    /// at once as a rule, and within a second while it is [handed over](Self::hand_over): a supervisor of this process, such
+    /// as a watchdog, learns from it that the task runs.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -433,7 +438,8 @@ impl Election {
         self.handle.events.received().await;
     }
 
-    /// Waits until this member's part has ended.
+    /// Waits until this member's part has ended, for any reason of [`Ended`]; after a call of the application that has
+    /// begun and does not end, for as long as that.
     ///
     /// # Cancel safety
     /// Cancel safe.

@@ -176,6 +176,10 @@ impl Events {
 
     /// The runner has ended. The first reason counts.
     pub(super) fn end(&self, reason: Ended) {
+        // A runner that did not end by itself may have led: from now on no work may begin.
+        if self.0.status.with(|status| status.work_until.is_some()) {
+            self.0.status.set(ElectionStatus { work_until: None, ..self.0.status.get() });
+        }
         self.0.status.end();
         let _ = self.0.ended.set(Box::new(reason));
         if let Some(has_ended) = self.0.has_ended.get() {

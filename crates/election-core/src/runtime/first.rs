@@ -1,6 +1,6 @@
 //! The first candidate in a queue, for observers that are not in it.
 
-use zk_session::{BootTime, Closed, DataWatch, Incarnation, OpError, Session, sleep_until};
+use zk_session::{BootTime, DataWatch, Incarnation, OpError, Session, WatchError, sleep_until};
 
 use super::leaders::{RETRY, Seen};
 use crate::{engine::QueueFormat, paths::Paths};
@@ -24,7 +24,7 @@ impl First {
 
     /// The path and the znode of the first candidate. The first call returns the present one; later calls wait for a
     /// change. `None` is returned once when the queue becomes empty.
-    pub(super) async fn next(&mut self) -> Result<Seen, Closed> {
+    pub(super) async fn next(&mut self) -> Result<Seen, WatchError> {
         loop {
             if let Some((path, watch)) = &mut self.first {
                 let seen = watch.next().await?;
@@ -39,6 +39,10 @@ impl First {
                 Ok(Some(path)) => {
                     let watch = self.session.watch_data(path.clone());
                     self.first = Some((path, watch));
+                }
+                Err(error) if error.is_refused() => {
+                    sleep_until(BootTime::now() + RETRY).await;
+                    return Err(WatchError::Refused(error));
                 }
                 Ok(None) if !self.told_empty => {
                     self.told_empty = true;
@@ -61,7 +65,7 @@ impl First {
     }
 
     /// Returns when there is a candidate.
-    async fn somebody(&self) -> Result<(), Closed> {
+    async fn somebody(&self) -> Result<(), WatchError> {
         let mut watch = self.session.watch_children(self.queue.clone());
         loop {
             let names = watch.next().await?.value.map(|c| c.names).unwrap_or_default();

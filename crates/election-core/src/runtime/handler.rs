@@ -7,7 +7,7 @@ use std::{
 };
 
 use tokio::sync::watch;
-use zk_session::BootTime;
+use zk_session::{BootTime, OpError};
 
 use super::{candidate::Hold, changes::Changes, lazy::Lazy};
 use crate::{
@@ -65,6 +65,12 @@ pub trait Handler: Send + Sync + 'static {
     /// A metric should change. It is called on the election's own task, so it must return at once and must not panic.
     fn observe(&self, event: ElectionEvent) {
         let _ = event;
+    }
+
+    /// ZooKeeper refuses to have the election read or written, for its path, an access list or the credentials. The election
+    /// tries again, with pauses of seconds, and this is called for each attempt. It must return at once.
+    fn refused(&self, error: &OpError) {
+        let _ = error;
     }
 }
 
@@ -223,7 +229,7 @@ impl Leadership {
         terms.stop.get().is_none() && !terms.suspended.get() && BootTime::now() < terms.work_until.get()
     }
 
-    /// Waits until leadership ends: this member resigned, another member was named, or the lease nears its end. The
+    /// Waits until leadership ends: this member resigned, its election or the runtime has ended, another member was named, or the lease nears its end. The
     /// work must end by [`work_until`](Self::work_until). Leadership is not released before the work has ended.
     ///
     /// # Cancel safety
@@ -272,14 +278,13 @@ impl StopOrder {
         !self.reason.borrow().is_urgent()
     }
 
-    /// Waits until there is no longer time for an orderly stop.
+    /// Waits until there is no longer time for an orderly stop, or the stop has ended.
     ///
     /// # Cancel safety
     /// Cancel safe.
     pub async fn urgent(&self) {
         let mut reason = self.reason.clone();
-        if reason.wait_for(StopReason::is_urgent).await.is_err() {
-            std::future::pending::<()>().await;
-        }
+        // An error: it has ended.
+        let _ = reason.wait_for(StopReason::is_urgent).await;
     }
 }

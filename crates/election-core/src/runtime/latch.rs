@@ -1,8 +1,10 @@
 //! A member that leads whenever it can, and reports whether it leads.
 
-use zk_session::Session;
+use tokio::sync::watch::{self, error::RecvError};
+use zk_session::{OpError, Session};
 
 use super::{
+    candidate::CampaignError,
     changes::Changes,
     config::ElectionConfig,
     election::{Election, Ended},
@@ -18,13 +20,15 @@ use super::{
 #[derive(Clone, Debug)]
 pub struct Latch {
     election: Election,
+    refused: watch::Receiver<Option<OpError>>,
 }
 
 impl Latch {
     /// Joins an election on a session, which other elections and other members of this one can share. Must be called in a tokio runtime, on which the
     /// election runs.
     pub fn join(session: &Session, config: ElectionConfig) -> Self {
-        Self { election: Election::join(session.clone(), config, Idle) }
+        let (refusing, refused) = watch::channel(None);
+        Self { election: Election::join(session.clone(), config, Idle { refusing }), refused }
     }
 
     /// Whether this member is the leader now, and its lease is valid.
@@ -37,21 +41,27 @@ impl Latch {
         self.election.token_while_leading()
     }
 
-    /// Waits until this member is the leader, and returns its fencing token.
+    /// Waits until this member is the leader, and returns its fencing token. It waits for as long as another member leads,
+    /// and while there is no session.
     ///
     /// # Errors
-    /// When this member's part in the election has ended.
+    /// [`CampaignError::Refused`] when ZooKeeper refuses what the election reads or writes, which the election tries again.
+    /// [`CampaignError::Ended`] when this member's part in the election has ended.
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub async fn leading(&self) -> Result<u64, Ended> {
+    pub async fn leading(&self) -> Result<u64, CampaignError> {
+        let mut refused = self.refused.clone();
+        refused.mark_unchanged();
         let mut status = self.status();
         let leads = status.wait_for(|status| status.leads_now() && status.fencing_token.is_some());
         tokio::select! {
-            ended = self.election.ended() => Err(ended),
+            biased;
+            ended = self.election.ended() => Err(CampaignError::Ended(ended)),
+            Ok(error) = next(&mut refused) => Err(CampaignError::Refused(error)),
             status = leads => match status.and_then(|status| status.fencing_token) {
                 Some(token) => Ok(token),
-                None => Err(self.election.ended().await),
+                None => Err(CampaignError::Ended(self.election.ended().await)),
             },
         }
     }
@@ -75,10 +85,26 @@ impl Latch {
     }
 }
 
+/// What is refused next; an error once the election has ended.
+async fn next(refused: &mut watch::Receiver<Option<OpError>>) -> Result<OpError, RecvError> {
+    loop {
+        refused.changed().await?;
+        if let Some(error) = &*refused.borrow_and_update() {
+            return Ok(error.clone());
+        }
+    }
+}
+
 /// Has no work of its own.
-struct Idle;
+struct Idle {
+    refusing: watch::Sender<Option<OpError>>,
+}
 
 impl Handler for Idle {
+    fn refused(&self, error: &OpError) {
+        self.refusing.send_replace(Some(error.clone()));
+    }
+
     async fn takeover(&self, _: &Leadership) -> Result<(), Failure> {
         Ok(())
     }

@@ -13,8 +13,8 @@ use std::{
 use futures_util::stream::{self, BoxStream, Stream, StreamExt};
 
 use zk_session::{
-    BootTime, Children, ChildrenWatch, Closed, DataWatch, Epoch, Incarnation, Node, Observed, Session,
-    sleep_until,
+    BootTime, Children, ChildrenWatch, DataWatch, Epoch, Incarnation, Node, Observed, OpError, Session,
+    WatchError, sleep_until,
 };
 
 use super::{first::First, operations::ReadError};
@@ -75,10 +75,11 @@ pub struct LeaderChange {
 /// had a leader. Leaderships between the last reported one and the newest may be omitted. A removed slot has no leader.
 ///
 /// While the connection is lost nothing is reported. The stream continues by itself on another server and, when the
-/// session is over, on the next session. It ends when the session is closed.
+/// session is over, on the next session. It ends when the session is closed. An item is an error if ZooKeeper refuses to
+/// have the election read, for its path or an access list. Polled again, the stream asks again after a pause.
 pub struct Leaders {
     /// The lock is never taken. Without it the stream could not be shared between threads.
-    changes: Mutex<BoxStream<'static, LeaderChange>>,
+    changes: Mutex<BoxStream<'static, Result<LeaderChange, OpError>>>,
     last: BTreeMap<usize, Leader>,
 }
 
@@ -90,16 +91,25 @@ impl Leaders {
         let children = Awaited::new(session.watch_children(paths.leader()));
         let follower = Follower { session: session.clone(), children, slots: BTreeMap::new(), paths };
         let changes = stream::unfold(follower, |mut follower| async {
-            follower.next().await.ok().map(|change| (change, follower))
+            let next = match follower.next().await {
+                Ok(change) => Ok(change),
+                Err(WatchError::Refused(error)) => Err(error),
+                Err(_) => return None,
+            };
+            Some((next, follower))
         });
         Self { changes: Mutex::new(changes.boxed()), last: BTreeMap::new() }
     }
 
-    /// The next change; `None` when the session was closed.
+    /// The next change; `None` when the session was closed. It waits for as long as nothing changes, and while there is no
+    /// session or no connection.
+    ///
+    /// # Errors
+    /// [`OpError::is_refused`]: for the path or an access list. The next call asks again after a pause.
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is lost.
-    pub async fn next(&mut self) -> Option<LeaderChange> {
+    pub async fn next(&mut self) -> Option<Result<LeaderChange, OpError>> {
         StreamExt::next(self).await
     }
 
@@ -115,13 +125,13 @@ impl Leaders {
 }
 
 impl Stream for Leaders {
-    type Item = LeaderChange;
+    type Item = Result<LeaderChange, OpError>;
 
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<LeaderChange>> {
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
         let changes = this.changes.get_mut().unwrap_or_else(PoisonError::into_inner);
         let change = ready!(changes.as_mut().poll_next(context));
-        if let Some(LeaderChange { slot, leader, .. }) = &change {
+        if let Some(Ok(LeaderChange { slot, leader, .. })) = &change {
             match leader {
                 Some(leader) => drop(this.last.insert(*slot, leader.clone())),
                 None => drop(this.last.remove(slot)),
@@ -204,7 +214,7 @@ impl Slot {
 }
 
 impl Follower {
-    async fn next(&mut self) -> Result<LeaderChange, Closed> {
+    async fn next(&mut self) -> Result<LeaderChange, WatchError> {
         loop {
             let pending = self.slots.iter().find_map(|(slot, s)| Some((*slot, s.pending.clone()?)));
             let Some((slot, seen)) = pending else {
@@ -225,13 +235,18 @@ impl Follower {
                 Err(error) => {
                     tracing::debug!(%error, "who leads is read once more");
                     sleep_until(BootTime::now() + RETRY).await;
+                    if let ReadError::Session(error) = error
+                        && error.is_refused()
+                    {
+                        return Err(WatchError::Refused(error));
+                    }
                 }
             }
         }
     }
 
     /// Waits for a change of a leader znode or of their number.
-    async fn look(&mut self) -> Result<(), Closed> {
+    async fn look(&mut self) -> Result<(), WatchError> {
         poll_fn(|context| {
             while let Poll::Ready(seen) = self.children.poll(context) {
                 let children = seen?.value;
@@ -358,7 +373,7 @@ impl Follower {
     }
 }
 
-type Next<W, T> = Pin<Box<dyn Future<Output = (W, Result<T, Closed>)> + Send>>;
+type Next<W, T> = Pin<Box<dyn Future<Output = (W, Result<T, WatchError>)> + Send>>;
 
 /// A watch and its next value, to be polled beside others. A wait that has begun is kept until its value arrives.
 struct Awaited<W, T> {
@@ -368,11 +383,11 @@ struct Awaited<W, T> {
 
 /// A source of values that can be awaited repeatedly.
 trait Watching<T>: Sized {
-    fn value(self) -> impl Future<Output = (Self, Result<T, Closed>)> + Send + 'static;
+    fn value(self) -> impl Future<Output = (Self, Result<T, WatchError>)> + Send + 'static;
 }
 
 impl Watching<Seen> for Source {
-    async fn value(mut self) -> (Self, Result<Seen, Closed>) {
+    async fn value(mut self) -> (Self, Result<Seen, WatchError>) {
         let seen = match &mut self {
             Self::Znode(path, watch) => watch
                 .next()
@@ -385,7 +400,7 @@ impl Watching<Seen> for Source {
 }
 
 impl Watching<Observed<Option<Children>>> for ChildrenWatch {
-    async fn value(mut self) -> (Self, Result<Observed<Option<Children>>, Closed>) {
+    async fn value(mut self) -> (Self, Result<Observed<Option<Children>>, WatchError>) {
         let seen = self.next().await;
         (self, seen)
     }
@@ -396,7 +411,7 @@ impl<T, W: Watching<T>> Awaited<W, T> {
         Self { next: Mutex::new(Box::pin(watch.value())) }
     }
 
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<T, Closed>> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<T, WatchError>> {
         let next = self.next.get_mut().unwrap_or_else(PoisonError::into_inner);
         next.as_mut().poll(context).map(|(watch, value)| {
             *self = Self::new(watch);

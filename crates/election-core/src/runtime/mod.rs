@@ -23,7 +23,7 @@ mod turn;
 mod watches;
 mod work;
 
-pub use candidate::{Candidate, RunError};
+pub use candidate::{CampaignError, Candidate, RunError};
 pub use changes::Changes;
 pub use config::ElectionConfig;
 pub use election::{AttributesTooLong, Election, Ended, MAX_ATTRIBUTES, StopBudgetTooLong, SwitchoverBlock};

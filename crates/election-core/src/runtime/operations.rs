@@ -17,31 +17,35 @@ use crate::{
 
 /// Performs one operation on one session. `directories` are the persistent znodes of the election, parents first. `starts`:
 /// while the election begins. `own`: its recipe, which all of its members must have.
+///
+/// # Errors
+/// What ZooKeeper refuses: [`OpError::is_refused`].
 pub(super) async fn perform(
     session: &Incarnation,
     request: Request,
     directories: &[String],
     starts: Option<&Starts>,
     own: Option<(Layout, Paths)>,
-) -> Outcome {
+) -> Result<Outcome, OpError> {
     let starts = starts.filter(|_| is_first(&request));
     // If the election is expected to be new, its directories are created without an attempt that would be refused.
     if starts.is_some_and(Starts::expects_new)
         && let Ok(Some(done)) = begin_election(session, &request, directories).await
     {
-        return done;
+        return Ok(done);
     }
     // Two recipes could have two leaders.
     if starts.is_some()
         && let Some((own, paths)) = own
     {
         match Layout::read(session, &paths).await {
-            Ok(Some(present)) if present != own => return Outcome::OtherRecipe(present.as_str()),
+            Ok(Some(present)) if present != own => return Ok(Outcome::OtherRecipe(present.as_str())),
             Ok(_) => {}
-            Err(error) => return Outcome::NotApplied(error.to_string()),
+            Err(error) if error.is_refused() => return Err(error),
+            Err(error) => return Ok(Outcome::NotApplied(error.to_string())),
         }
     }
-    let done = attempt(session, &request).await;
+    let done = attempt(session, &request).await?;
     let began = |is_new| starts.into_iter().for_each(|starts| starts.began(is_new));
     if let Outcome::Created { .. } | Outcome::Counted { .. } = done {
         began(false);
@@ -53,20 +57,23 @@ pub(super) async fn perform(
         Outcome::Missing,
     ) = (first_of(&request), &done)
     else {
-        return done;
+        return Ok(done);
     };
-    let missing = |error| Outcome::NotApplied(format!("what is above {path} could not be made: {error}"));
+    let missing = |error: OpError| match error.is_refused() {
+        true => Err(error),
+        false => Ok(Outcome::NotApplied(format!("what is above {path} could not be made: {error}"))),
+    };
     match begin_election(session, &request, directories).await {
         Ok(Some(done)) => {
             began(true);
-            return done;
+            return Ok(done);
         }
         Ok(None) => {}
         Err(error) => return missing(error),
     }
-    match attempt(session, &request).await {
+    match attempt(session, &request).await? {
         Outcome::Missing => {}
-        done => return done,
+        done => return Ok(done),
     }
     match session.create_parents(path).await {
         Ok(()) => attempt(session, &request).await,
@@ -105,7 +112,7 @@ async fn begin_election(
             MultiResult::Set { stat } => *stat,
             _ => None,
         }),
-        Err(error) => return Ok(Some(outcome_of(error))),
+        Err(error) => return Ok(Some(outcome_of(error)?)),
     };
     let Some(stat) = stat else {
         return Ok(Some(Outcome::Unknown(
@@ -154,7 +161,7 @@ fn first_of(request: &Request) -> &Request {
     }
 }
 
-async fn attempt(session: &Incarnation, request: &Request) -> Outcome {
+async fn attempt(session: &Incarnation, request: &Request) -> Result<Outcome, OpError> {
     let result = match request {
         Request::Create { path, data, ephemeral } => {
             session.create(path, data.clone(), mode(*ephemeral)).await.map(created)
@@ -180,17 +187,19 @@ async fn attempt(session: &Incarnation, request: &Request) -> Outcome {
             session.children(path).await.map(|c| Outcome::Names(c.map(|c| c.names).unwrap_or_default()))
         }
     };
-    result.unwrap_or_else(outcome_of)
+    result.or_else(outcome_of)
 }
 
-fn outcome_of(error: OpError) -> Outcome {
-    match error {
+/// An error if it is refused.
+fn outcome_of(error: OpError) -> Result<Outcome, OpError> {
+    Ok(match error {
         OpError::NoNode { .. } => Outcome::Missing,
         OpError::NodeExists { .. } => Outcome::Exists,
         OpError::BadVersion { .. } => Outcome::Stale,
+        error if error.is_refused() => return Err(error),
         error if error.is_unknown() => Outcome::Unknown(error.to_string()),
         error => Outcome::NotApplied(error.to_string()),
-    }
+    })
 }
 
 /// The path of what a transaction is for.

@@ -8,7 +8,9 @@ use std::{
 
 use futures_util::future::join_all;
 use tokio::sync::{oneshot, watch};
-use zk_session::{BootTime, Incarnation, Lease, LeaseKeeper, Session, SessionPin, SessionState, Wakeup};
+use zk_session::{
+    BootTime, Incarnation, Lease, LeaseKeeper, OpError, Session, SessionPin, SessionState, Wakeup,
+};
 
 use super::{
     election::{End, Ended, StopBudgetTooLong},
@@ -93,7 +95,8 @@ pub(super) enum Joining {
 /// An operation that the engine has requested.
 struct Operation {
     op: OpId,
-    outcome: Pin<Box<dyn Future<Output = Outcome> + Send>>,
+    /// An error if ZooKeeper refuses it.
+    outcome: Pin<Box<dyn Future<Output = Result<Outcome, OpError>> + Send>>,
     is_sent: bool,
     /// A list, which may be long, and is not needed to take over.
     is_list: bool,
@@ -101,8 +104,9 @@ struct Operation {
 
 /// What woke the runner.
 enum Woken {
-    Watch(Event),
-    Done(OpId, Outcome),
+    /// An error if ZooKeeper refuses the watch.
+    Watch(Result<Event, OpError>),
+    Done(OpId, Result<Outcome, OpError>),
     Message(Message),
     Session,
     Lease,
@@ -174,11 +178,16 @@ impl<H: Handler> Runner<H> {
                 break;
             }
             match ready!(self.poll_woken(cx)) {
-                Woken::Watch(event) => {
+                Woken::Watch(Ok(event)) => {
                     self.handle(event);
                     self.receive_more();
                 }
+                Woken::Watch(Err(error)) => self.work.refused(&error),
                 Woken::Done(op, outcome) => {
+                    let outcome = outcome.unwrap_or_else(|error| {
+                        self.work.refused(&error);
+                        Outcome::NotApplied(error.to_string())
+                    });
                     self.handle(Event::Done { op, outcome });
                     self.receive_more();
                 }
@@ -528,7 +537,7 @@ impl<H: Handler> Runner<H> {
                 Some(session) => {
                     operations::perform(&session, request, &directories, starts.as_deref(), own).await
                 }
-                None => Outcome::NotApplied("the session is over".to_owned()),
+                None => Ok(Outcome::NotApplied("the session is over".to_owned())),
             }
         });
         self.operations.push(Operation { op, outcome, is_sent: false, is_list });
@@ -597,7 +606,7 @@ fn poll_any(
     operations: &mut Vec<Operation>,
     cx: &mut Context<'_>,
     these: impl Fn(&Operation) -> bool,
-) -> Poll<(OpId, Outcome)> {
+) -> Poll<(OpId, Result<Outcome, OpError>)> {
     for at in 0..operations.len() {
         if !these(&operations[at]) {
             continue;

@@ -9,7 +9,7 @@ use std::{
 
 use futures_util::StreamExt;
 use tokio::time::{Sleep, sleep};
-use zk_session::{DataWatch, Session};
+use zk_session::{DataWatch, OpError, Session};
 
 use super::{base_watch::BaseWatch, operations::to_node};
 use crate::{
@@ -54,9 +54,9 @@ enum Armed {
 }
 
 impl Watches {
-    /// The next result. Changes are read at this pace, those of the leaders later; those that are pending are read at once as soon
+    /// The next result, or what ZooKeeper refuses, which is asked for again after a pause. Changes are read at this pace, those of the leaders later; those that are pending are read at once as soon
     /// as it is [`Pace::AtOnce`].
-    pub(super) fn poll_next(&mut self, cx: &mut Context<'_>, pace: Pace) -> Poll<Event> {
+    pub(super) fn poll_next(&mut self, cx: &mut Context<'_>, pace: Pace) -> Poll<Result<Event, OpError>> {
         match &mut self.armed {
             Armed::Nothing => Poll::Pending,
             Armed::Whole(whole) => whole.poll_next(cx, pace != Pace::AfterTakeover),
@@ -155,7 +155,7 @@ impl SingleWatch {
         matches!(watched, Watched::Node(path) if **path == *self.watch.path())
     }
 
-    fn poll_next(&mut self, cx: &mut Context<'_>, pace: Pace) -> Poll<Event> {
+    fn poll_next(&mut self, cx: &mut Context<'_>, pace: Pace) -> Poll<Result<Event, OpError>> {
         let may_read = pace != Pace::AfterTakeover;
         if may_read && pace != Pace::AtOnce && self.may_wait && !self.watch.is_reading() {
             if self.pause.is_none() {
@@ -177,10 +177,10 @@ impl SingleWatch {
             false => ready!(self.watch.poll_known(cx)),
         };
         match seen {
-            Some(seen) => {
+            Some(seen) => Poll::Ready(seen.map(|seen| {
                 let (path, node) = (self.watch.path().to_owned(), seen.value.map(to_node));
-                Poll::Ready(Event::Seen { epoch: seen.epoch.0, path, node })
-            }
+                Event::Seen { epoch: seen.epoch.0, path, node }
+            })),
             // The session is closed.
             None => Poll::Pending,
         }

@@ -11,7 +11,7 @@ use tokio::{
     sync::watch,
     task::{AbortHandle, JoinHandle},
 };
-use zk_session::BootTime;
+use zk_session::{BootTime, OpError};
 
 use super::{
     events::Events,
@@ -136,6 +136,10 @@ impl<H: Handler> Work<H> {
 
     pub(super) fn observe(&self, event: ElectionEvent) {
         self.handler.observe(event);
+    }
+
+    pub(super) fn refused(&self, error: &OpError) {
+        self.handler.refused(error);
     }
 
     pub(super) fn work_until(&mut self, until: BootTime) {

@@ -156,7 +156,7 @@ async fn changes_of_leadership_are_no_problem() {
 async fn next_leader(leaders: &mut Leaders) -> LeaderChange {
     let next = async {
         loop {
-            let change = leaders.next().await.unwrap();
+            let change = leaders.next().await.unwrap().unwrap();
             if change.leader.is_some() {
                 return change;
             }

@@ -32,6 +32,7 @@ impl Told {
         let to = told.clone();
         tokio::spawn(async move {
             while let Some(change) = leaders.next().await {
+                let change = change.unwrap();
                 assert_eq!(leaders.last(change.slot), change.leader.as_ref());
                 to.0.lock().unwrap().push(change);
             }
@@ -154,7 +155,7 @@ async fn all_slots_are_told(world: &World) {
     // Who begins to follow now finds both.
     let mut late = Leaders::follow(world.operator(), world.paths().clone());
     while late.all().count() < 2 {
-        late.next().await.unwrap();
+        late.next().await.unwrap().unwrap();
     }
     assert_eq!(late.all().cloned().collect::<Vec<_>>(), [before[0].clone(), after]);
 }

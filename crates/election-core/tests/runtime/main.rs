@@ -44,6 +44,7 @@ mod slots;
 mod takeover;
 mod timing;
 mod upgrade;
+mod waits;
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -119,23 +119,14 @@ pub(super) struct Attached {
 #[derive(Clone)]
 pub(super) struct Dialer {
     settings: Arc<Settings>,
-    #[cfg(feature = "tls")]
-    tls: Option<tokio_rustls::TlsConnector>,
 }
 
 impl Dialer {
+    /// Fails if TLS is wanted, and its files have never been of use.
     pub(super) async fn new(spec: &ConnectSpec) -> Result<Self, ConnectError> {
-        Ok(Self {
-            settings: Arc::clone(&spec.settings),
-            #[cfg(feature = "tls")]
-            tls: match &spec.settings.tls {
-                Some(options) => {
-                    let connector = super::tls::connector(options).await;
-                    Some(connector.map_err(|reason| ConnectError::Tls { reason })?)
-                }
-                None => None,
-            },
-        })
+        #[cfg(feature = "tls")]
+        super::tls::connector(&spec.settings).await.map_err(|reason| ConnectError::Tls { reason })?;
+        Ok(Self { settings: Arc::clone(&spec.settings) })
     }
 
     /// Moves the session to that server, or makes one there. The purpose is read right before it is sent.
@@ -166,10 +157,11 @@ impl Dialer {
         purpose: impl FnOnce() -> Purpose,
     ) -> Result<Attached, Refusal> {
         #[cfg(feature = "tls")]
-        let (mut reader, mut writer) = match &self.tls {
-            Some(tls) => transport::over_tls(super::tls::shake_hands(tls, host, stream).await?),
-            None => transport::over_tcp(stream),
-        };
+        let (mut reader, mut writer) =
+            match super::tls::connector(&self.settings).await.map_err(Refusal::Tls)? {
+                Some(tls) => transport::over_tls(super::tls::shake_hands(&tls, host, stream).await?),
+                None => transport::over_tcp(stream),
+            };
         #[cfg(not(feature = "tls"))]
         let (mut reader, mut writer) = transport::over_tcp(stream);
         let auth = self.settings.auth.iter().map(|auth| (auth.scheme.as_str(), auth.secret.expose()));

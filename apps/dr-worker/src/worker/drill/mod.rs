@@ -63,7 +63,7 @@ impl Drills {
         loop {
             let order = match next.take() {
                 Some(order) => Some(order),
-                None => match watch.next().await {
+                None => match watch.next_allowed().await {
                     Ok(seen) => self.decode(seen.value.as_ref().map(|node| &node.data[..])),
                     Err(_) => return,
                 },

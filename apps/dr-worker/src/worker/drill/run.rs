@@ -104,7 +104,7 @@ impl<'a> Run<'a> {
     /// Waits until the order is over, or another one is given.
     async fn over(&self, watch: &mut DataWatch) -> Option<DrillOrder> {
         let ended = async {
-            while let Ok(seen) = watch.next().await {
+            while let Ok(seen) = watch.next_allowed().await {
                 let order = self.drills.decode(seen.value.as_ref().map(|node| &node.data[..]));
                 if order.as_ref().is_none_or(|order| order.run != self.order.run) {
                     return order;

@@ -23,7 +23,7 @@ pub(super) async fn follow(session: Session, paths: Paths, since_ms: u64, events
     let mut children = session.watch_children(paths.requests());
     let mut known = BTreeSet::new();
     let mut following = JoinSet::new();
-    while let Ok(seen) = children.next().await {
+    while let Ok(seen) = children.next_allowed().await {
         let names: BTreeSet<_> =
             seen.value.map(|children| children.names.into_iter().collect()).unwrap_or_default();
         for name in names.difference(&known) {

@@ -64,7 +64,7 @@ async fn follow(session: &Session, paths: &Paths, peers: watch::Sender<Peers>) {
     loop {
         let missing = names.iter().any(|ballot| !known.contains_key(ballot));
         tokio::select! {
-            seen = ballots.next() => {
+            seen = ballots.next_allowed() => {
                 let Ok(seen) = seen else { return };
                 let listed = seen.value.map(|children| children.names).unwrap_or_default();
                 names = listed.into_iter().filter_map(|name| Ballot::new(name).ok()).collect();

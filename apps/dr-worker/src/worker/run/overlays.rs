@@ -154,7 +154,7 @@ impl Overlays {
 
 async fn follow(job: String, mut watch: DataWatch, sender: watch::Sender<Seen>) {
     let path = watch.path().to_owned();
-    while let Ok(seen) = watch.next().await {
+    while let Ok(seen) = watch.next_allowed().await {
         let overlay = seen.value.map(|node| Overlay::decode(&path, &node.data).map_err(|e| e.to_string()));
         sender.send_if_modified(|all| {
             let is_new = all.get(&job) != overlay.as_ref();

@@ -1,0 +1,245 @@
+//! Every wait ends: on a path that ZooKeeper refuses, on a closed session, and when the runtime has ended.
+
+use std::{future::Future, pin::Pin, time::Duration};
+
+use election_core::{
+    CampaignError, Candidate, Election, ElectionConfig, Ended, Failure, Handler, Latch, Leaders, Leadership,
+    Paths, RunError, StopOrder,
+    operator::{self, JobRequests, Observer},
+    record::{Request, RequestKind, RequestRef, Target},
+};
+use tokio::{
+    runtime::{Builder, Runtime},
+    time::timeout,
+};
+use zk_session::{Acl, BootTime, CreateMode, Session};
+use zk_testkit::TestServer;
+
+use super::{SOON, members::EastFirst};
+
+/// How a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Refused,
+    Over,
+    /// It goes on by itself, which its documentation says.
+    Waits,
+}
+
+struct Quiet;
+
+impl Handler for Quiet {
+    async fn takeover(&self, _: &Leadership) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    async fn lead(&self, _: &Leadership) -> Result<(), Failure> {
+        std::future::pending().await
+    }
+
+    async fn stop(&self, _: &StopOrder) {}
+}
+
+fn of_campaign<T: std::fmt::Debug>(result: Result<T, CampaignError>) -> Result<End, String> {
+    match result {
+        Err(CampaignError::Refused(_)) => Ok(End::Refused),
+        Err(CampaignError::Ended(_)) => Ok(End::Over),
+        other => Err(format!("{other:?}")),
+    }
+}
+
+/// The errors of operators have their causes as text.
+fn of<T, E: std::fmt::Display>(result: Result<T, E>) -> Result<End, String> {
+    let Err(error) = result else { return Err("no error".to_owned()) };
+    let text = error.to_string();
+    match (text.contains("not authorized"), text.contains("session")) {
+        (true, _) => Ok(End::Refused),
+        (_, true) => Ok(End::Over),
+        _ => Err(text),
+    }
+}
+
+fn config(paths: &Paths, recipe: &str) -> ElectionConfig {
+    let path = paths.base();
+    match recipe {
+        "queue" => ElectionConfig::queue(path, "one"),
+        "single" => ElectionConfig::single(path, "one"),
+        _ => ElectionConfig::elector(path, "one", EastFirst),
+    }
+    .unwrap()
+}
+
+type Call = fn(Session, Paths) -> Pin<Box<dyn Future<Output = Result<End, String>>>>;
+
+macro_rules! calls {
+    ($($name:literal: |$session:ident, $paths:ident| $call:expr),* $(,)?) => {
+        [$(($name, (|$session, $paths| Box::pin(async move {
+            let ($session, $paths) = (&$session, &$paths);
+            $call
+        })) as Call)),*]
+    };
+}
+
+fn which() -> RequestRef {
+    RequestRef { name: "r0000000001".to_owned(), czxid: 1 }
+}
+
+fn calls() -> impl Iterator<Item = (&'static str, Call)> {
+    let election = calls! {
+        "campaign, elector": |session, paths| {
+            of_campaign(Candidate::new(session, config(paths, "elector")).campaign().await)
+        },
+        "campaign, queue": |session, paths| {
+            of_campaign(Candidate::new(session, config(paths, "queue")).campaign().await)
+        },
+        "campaign, single": |session, paths| {
+            of_campaign(Candidate::new(session, config(paths, "single")).campaign().await)
+        },
+        "run_while_leading": |session, paths| {
+            let mut candidate = Candidate::new(session, config(paths, "queue"));
+            match candidate.run_while_leading(async |_| Ok::<_, Failure>(())).await {
+                Err(RunError::Campaign(error)) => of_campaign::<()>(Err(error)),
+                other => Err(format!("{other:?}")),
+            }
+        },
+        "Latch::leading": |session, paths| {
+            of_campaign(Latch::join(session, config(paths, "queue")).leading().await)
+        },
+        "Latch::close": |session, paths| {
+            Latch::join(session, config(paths, "queue")).close().await;
+            Ok(End::Over)
+        },
+        "Election::leave": |session, paths| {
+            Election::join(session.clone(), config(paths, "elector"), Quiet).leave().await;
+            Ok(End::Over)
+        },
+        "Election::responds": |session, paths| {
+            Election::join(session.clone(), config(paths, "elector"), Quiet).responds().await;
+            Ok(End::Over)
+        },
+        "Election::hand_over": |session, paths| {
+            let election = Election::join(session.clone(), config(paths, "elector"), Quiet);
+            election.hand_over().await.map(|_| End::Waits).or(Ok(End::Over))
+        },
+        "Leaders": |session, paths| {
+            let next = Leaders::follow(session, paths.clone()).next().await;
+            next.map_or(Ok(End::Over), of)
+        },
+        "Leaders of a queue": |session, paths| {
+            let next = Leaders::follow_queue(session, paths.clone()).next().await;
+            next.map_or(Ok(End::Over), of)
+        },
+    };
+    let operators = calls! {
+        "snapshot": |session, paths| match session.active().await {
+            Ok(active) => of(Observer::new(active).snapshot(paths).await),
+            Err(closed) => of::<(), _>(Err(closed)),
+        },
+        "ask": |session, paths| {
+            let kind = RequestKind::Switchover;
+            let request = Request::new("id".to_owned(), kind, Target::Any, "a test".to_owned(), 0);
+            of(operator::ask(session, paths, request).await)
+        },
+        "follow": |session, paths| {
+            let far = BootTime::now() + Duration::MAX;
+            of(operator::follow(session, paths, &which(), far, |_| {}).await)
+        },
+        "request": |session, paths| of(operator::request(session, paths, "r0000000001").await),
+        "vacate": |session, paths| of(operator::vacate(session, paths).await),
+        "JobRequests": |session, paths| {
+            match timeout(Duration::from_millis(300), JobRequests::follow(session, paths.clone()).next()).await {
+                Ok(next) => of(next),
+                Err(_) => Ok(End::Waits),
+            }
+        },
+    };
+    election.into_iter().chain(operators)
+}
+
+async fn check(session: &Session, paths: &Paths, expected: impl Fn(&str) -> End) {
+    for (name, call) in calls() {
+        let end = timeout(SOON, call(session.clone(), paths.clone())).await;
+        assert_eq!(end.map_err(|_| format!("{name} hangs")), Ok(Ok(expected(name))), "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_waits_for_an_election_that_is_refused_says_so() {
+    let server = TestServer::start().await.unwrap();
+    let owner = Session::builder(server.connect_string()).auth("digest", "owner:secret").acl(Acl::CreatorAll);
+    let owner = owner.connect().await.unwrap();
+    owner.create("/mine", "", CreateMode::Persistent).await.unwrap();
+    let paths = Paths::at("/mine/orders").unwrap();
+    for path in [paths.leader(), paths.queue(), paths.requests(), paths.election()] {
+        owner.create_parents(&format!("{path}/x")).await.unwrap();
+    }
+    for path in [paths.elected(), paths.control(), paths.request("r0000000001"), paths.leader_znode(0)] {
+        owner.create(&path, "", CreateMode::Persistent).await.unwrap();
+    }
+    let session = Session::builder(server.connect_string()).connect().await.unwrap();
+    check(&session, &paths, |name| match name {
+        "Latch::close" | "Election::leave" | "Election::responds" | "Election::hand_over" => End::Over,
+        "JobRequests" => End::Waits,
+        _ => End::Refused,
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_waits_on_a_closed_session_ends() {
+    let server = TestServer::start().await.unwrap();
+    let session = Session::builder(server.connect_string()).connect().await.unwrap();
+    session.close(SOON).await;
+    check(&session, &Paths::at("/orders").unwrap(), |_| End::Over).await;
+}
+
+fn runtime() -> Runtime {
+    Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
+}
+
+#[test]
+fn what_waits_ends_with_its_runtime() {
+    let (of_servers, of_session, of_election) = (runtime(), runtime(), runtime());
+    let server = of_servers.block_on(TestServer::start()).unwrap();
+    let paths = Paths::at("/orders").unwrap();
+    let session = of_session.block_on(Session::builder(server.connect_string()).connect()).unwrap();
+    let (latch, leadership, mut status) = of_election.block_on(async {
+        let latch = Latch::join(&session, config(&paths, "queue"));
+        timeout(SOON, latch.leading()).await.unwrap().unwrap();
+        let mut candidate = Candidate::new(&session, config(&Paths::at("/others").unwrap(), "queue"));
+        let leadership = timeout(SOON, candidate.campaign()).await.unwrap().unwrap();
+        (latch.clone(), leadership, latch.status())
+    });
+    drop(of_election);
+    of_servers.block_on(async {
+        assert_eq!(timeout(SOON, latch.election().ended()).await, Ok(Ended::RuntimeEnded));
+        assert_eq!(timeout(SOON, latch.election().leave()).await, Ok(Ended::RuntimeEnded));
+        timeout(SOON, latch.election().responds()).await.unwrap();
+        assert!(timeout(SOON, latch.election().hand_over()).await.unwrap().is_err());
+        assert!(!latch.is_leader(), "no work may begin");
+        assert_eq!(timeout(SOON, latch.leading()).await, Ok(Err(CampaignError::Ended(Ended::RuntimeEnded))));
+        timeout(SOON, async { while status.changed().await.is_some() {} }).await.unwrap();
+        timeout(SOON, leadership.lost()).await.unwrap();
+        timeout(SOON, leadership.resign()).await.unwrap();
+    });
+    drop(of_session);
+    of_servers.block_on(check(&session, &paths, |_| End::Over));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_campaign_during_a_leadership_is_an_error() {
+    let server = TestServer::start().await.unwrap();
+    let session = Session::builder(server.connect_string()).connect().await.unwrap();
+    let mut candidate = Candidate::new(&session, config(&Paths::at("/orders").unwrap(), "queue"));
+    let leadership = timeout(SOON, candidate.campaign()).await.unwrap().unwrap();
+    assert_eq!(timeout(SOON, candidate.campaign()).await.unwrap().unwrap_err(), CampaignError::Held);
+    assert!(leadership.is_valid(), "it is not disturbed");
+    candidate.election().unwrap().resign("a test");
+    timeout(SOON, leadership.lost()).await.unwrap();
+    // It is lost, and its work has not ended.
+    let work = candidate.run_while_leading(async |_| Ok::<_, Failure>(()));
+    let held = timeout(SOON, work).await.unwrap();
+    assert!(matches!(held, Err(RunError::Campaign(CampaignError::Held))), "{held:?}");
+    drop(leadership);
+    timeout(SOON, candidate.campaign()).await.unwrap().unwrap();
+}
