@@ -54,7 +54,8 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new(settings: Settings) -> Result<Self, ConnectError> {
         let connect = settings.check()?;
-        let preference = Preference { preferred: parse_preferred(&settings.prefer)?, avoided: Vec::new() };
+        let preference =
+            Preference { preferred: parse_preferred(&settings.prefer)?, ..Preference::default() };
         settings.instruments.register();
         Ok(Self {
             span: settings.instruments.span(),
