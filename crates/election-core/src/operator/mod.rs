@@ -14,6 +14,7 @@ mod outline;
 pub mod overlays;
 mod problems;
 mod requests;
+mod servers;
 
 pub use breadcrumbs::{change_breadcrumbs, forget_breadcrumbs};
 pub use error::OperatorError;
@@ -26,6 +27,7 @@ pub use problems::{OldDecision, Problem};
 pub use requests::{
     ELECTOR_PATIENCE, Withdrawal, ask, cancel, file, filed, follow, hindrance, new_request, request,
 };
+pub use servers::{Disagreement, compare_servers};
 
 pub use crate::{
     engine::{Forgotten, Released},
