@@ -215,6 +215,8 @@ transcripts! {
     single_late_delete,
     single_restart_with_leftovers,
     single_restored_from_a_copy,
+    single_server_that_lacks_a_znode,
+    server_that_lacks_a_leader_znode, server_that_lacks_the_decision,
     suspected_leader,
     suspected_elector_comes_back,
     seen_by_one_site,

@@ -140,6 +140,11 @@ impl Attempts<'_> {
         stat.czxid <= self.seen
     }
 
+    /// The newest change that the session had seen before the write was sent.
+    pub(crate) const fn seen(&self) -> i64 {
+        self.seen
+    }
+
     /// Sends a request that changes something, once.
     pub(crate) async fn write(&mut self, request: &Request<'_>) -> Result<Write<Reply>, OpError> {
         loop {
@@ -233,6 +238,9 @@ impl Attempts<'_> {
         let path = path.to_owned();
         if self.in_doubt {
             return self.changed(format!("the server now answers: {code}"));
+        }
+        if let ErrorCode::NO_NODE | ErrorCode::NODE_EXISTS | ErrorCode::BAD_VERSION = code {
+            self.inner.reliance.refused(&path);
         }
         match code {
             ErrorCode::NO_NODE => OpError::NoNode { path },

@@ -18,6 +18,7 @@ use crate::error::NoLease;
 use crate::lease::LeaseTiming;
 use crate::lock::lock;
 use crate::node::{Epoch, SessionId};
+use crate::reliance::{Reliance, Shown};
 use crate::state::{Deadline, InactiveReason};
 use crate::time::{BootTime, sleep_until};
 
@@ -92,6 +93,8 @@ pub(crate) struct Inner {
     pub(crate) places: Arc<Semaphore>,
     watches: Mutex<HashMap<WatchId, Waiter>>,
     next_watch: AtomicU64,
+    /// What is relied on as the server has shown it.
+    pub(crate) reliance: Reliance,
 }
 
 /// What waits for a watch.
@@ -129,6 +132,7 @@ impl Incarnation {
             places: Arc::new(Semaphore::new(PLACES)),
             watches: Mutex::new(HashMap::new()),
             next_watch: AtomicU64::new(1),
+            reliance: Reliance::default(),
         };
         Self { inner: Arc::new(inner), bound: Bound::Default }
     }
@@ -186,6 +190,16 @@ impl Incarnation {
     /// [`SessionBuilder::tick_time`](crate::SessionBuilder::tick_time).
     pub fn lease_timing(&self) -> LeaseTiming {
         self.inner.timing
+    }
+
+    /// Has the session check regularly that a quorum has this znode in this version, as the server has shown it, while the
+    /// returned value exists: for callers that wait until it changes, and do not have a [`DataWatch`](crate::DataWatch), which does so by
+    /// itself. Only ephemerals of other sessions are checked.
+    #[must_use]
+    pub fn rely_on(&self, path: &str, owner: SessionId, version: i32) -> Option<ReliedOn> {
+        let id = self.inner.watch_id();
+        let inner = Arc::clone(&self.inner);
+        self.inner.rely(id, &path.into(), owner, version).then_some(ReliedOn { id, inner })
     }
 
     /// Whether it has ended, by the server's answer or by the local clock. Once true it stays true.
@@ -323,13 +337,26 @@ impl Inner {
     }
 
     fn prepare<T>(self: &Arc<Self>, waiter: Waiter, news: T) -> Armed<T> {
-        let id = WatchId(self.next_watch.fetch_add(1, Ordering::Relaxed));
+        let id = self.watch_id();
         lock(&self.watches).insert(id, waiter);
         if self.over.is_cancelled() {
             // The end has cleared the table, perhaps before the insertion.
             lock(&self.watches).remove(&id);
         }
         Armed { id, news, inner: Arc::clone(self) }
+    }
+
+    fn watch_id(&self) -> WatchId {
+        WatchId(self.next_watch.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Something waits until this znode changes, under this number. Returns whether it is another session's ephemeral.
+    pub(crate) fn rely(&self, id: WatchId, path: &Arc<str>, owner: SessionId, version: i32) -> bool {
+        let is_foreign = owner.0 != 0 && owner != self.session_id;
+        if is_foreign {
+            self.reliance.begin(id, Shown { path: Arc::clone(path), version });
+        }
+        is_foreign
     }
 
     pub(crate) fn fire_watch(&self, id: WatchId, kind: WatchKind, absolute: String) {
@@ -377,10 +404,29 @@ impl ArmedOnce {
 
 impl<T> Drop for Armed<T> {
     fn drop(&mut self) {
+        self.inner.reliance.end(self.id);
         // The server has nothing to forget of a watch that has fired.
         if let Some(Waiter::Once(_) | Waiter::Lasting(_)) = lock(&self.inner.watches).remove(&self.id) {
             self.inner.driver.forget(self.id);
         }
+    }
+}
+
+/// While it exists the session checks a znode that something waits on. From [`Incarnation::rely_on`].
+pub struct ReliedOn {
+    id: WatchId,
+    inner: Arc<Inner>,
+}
+
+impl fmt::Debug for ReliedOn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReliedOn").finish_non_exhaustive()
+    }
+}
+
+impl Drop for ReliedOn {
+    fn drop(&mut self) {
+        self.inner.reliance.end(self.id);
     }
 }
 

@@ -10,6 +10,7 @@ const REQUESTS: &str = "zk_session_requests_total";
 const REQUEST_SECONDS: &str = "zk_session_request_seconds";
 const RECONNECTS: &str = "zk_session_reconnects_total";
 const EXPIRATIONS: &str = "zk_session_expirations_total";
+const DISAGREEMENTS: &str = "zk_session_disagreements_total";
 
 /// Upper bounds in seconds for a histogram of `zk_session_request_seconds`: a round trip on a good network takes a few
 /// milliseconds, a lost one up to the operation timeout.
@@ -49,6 +50,11 @@ pub fn describe_metrics() {
         "Time that an operation on ZooKeeper took, retries included; the ops heartbeat and probe are single round trips"
     );
     describe_counter!(RECONNECTS, Unit::Count, "Times that a session was paused and became active again");
+    describe_counter!(
+        DISAGREEMENTS,
+        Unit::Count,
+        "Times that the server of the session was found to disagree with the quorum"
+    );
     describe_counter!(EXPIRATIONS, Unit::Count, "Sessions that ended without being closed");
 }
 
@@ -72,7 +78,7 @@ impl Instruments {
 
     /// Begins the counters at zero: of a counter that did not exist before, the first increment is not seen.
     pub(crate) fn register(&self) {
-        for counted in [RECONNECTS, EXPIRATIONS] {
+        for counted in [RECONNECTS, EXPIRATIONS, DISAGREEMENTS] {
             counter!(counted, "session" => self.session.clone()).absolute(0);
         }
     }
@@ -85,6 +91,10 @@ impl Instruments {
 
     pub(crate) fn reconnect(&self) {
         counter!(RECONNECTS, "session" => self.session.clone()).increment(1);
+    }
+
+    pub(crate) fn disagreement(&self) {
+        counter!(DISAGREEMENTS, "session" => self.session.clone()).increment(1);
     }
 
     pub(crate) fn expiration(&self) {

@@ -35,8 +35,9 @@ impl Known {
         self.0.get(&address) == Some(&Last::Silent)
     }
 
-    /// Sorts them for an attempt: those that were silent come last, avoided ones before them, and one address of each name
-    /// first, of a family in which servers have answered. Equal ones stay in their order.
+    /// Sorts them for an attempt: servers that disagree with the quorum come last, those that were silent before them, then
+    /// avoided ones, and one address of each name first, of a family in which servers have answered. Equal ones stay in
+    /// their order.
     pub(crate) fn sort(&self, hosts: &mut [Host], preference: &Preference) {
         let answered = |v6: bool| {
             self.0.iter().any(|(address, last)| address.is_ipv6() == v6 && *last == Last::Answered)
@@ -48,8 +49,8 @@ impl Known {
         hosts.sort_by_cached_key(|host| {
             let number = of_name.entry(host.server.clone()).or_default();
             *number += 1;
-            let (is_avoided, is_not_preferred) = preference.rank(host);
-            (self.is_silent(host.address), is_avoided, *number, is_not_preferred)
+            let (is_distrusted, is_avoided, is_not_preferred) = preference.rank(host);
+            (is_distrusted, self.is_silent(host.address), is_avoided, *number, is_not_preferred)
         });
     }
 }
@@ -100,8 +101,11 @@ mod tests {
     fn what_was_silent_comes_last_until_it_answers() {
         let mut known = Known::default();
         let hosts = ["10.0.0.1", "10.0.0.2", "10.0.0.3"].map(|address| host(address, address)).to_vec();
-        let preference =
-            Preference { preferred: vec![hosts[0].server.clone()], avoided: vec![hosts[1].address.ip()] };
+        let preference = Preference {
+            preferred: vec![hosts[0].server.clone()],
+            avoided: vec![hosts[1].address.ip()],
+            ..Preference::default()
+        };
         assert_eq!(order(&known, hosts.clone(), &preference), ["10.0.0.1", "10.0.0.3", "10.0.0.2"]);
         known.silent(hosts[0].address);
         assert_eq!(order(&known, hosts.clone(), &preference), ["10.0.0.3", "10.0.0.2", "10.0.0.1"]);

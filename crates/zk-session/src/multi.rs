@@ -154,7 +154,12 @@ impl Incarnation {
                     let mut results = Vec::with_capacity(replies.len());
                     for ((op, reply), meant) in replies.into_iter().zip(ops) {
                         match reply {
-                            Ok(reply) => results.push(result(&attempts, op, reply)?),
+                            Ok(reply) => {
+                                if let MultiOp::Create { path, mode: CreateMode::Ephemeral, .. } = meant {
+                                    self.inner.reliance.created(path, attempts.seen());
+                                }
+                                results.push(result(&attempts, op, reply)?);
+                            }
                             // Another one was refused, ahead of it or behind it.
                             Err(ErrorCode::OK | ErrorCode::RUNTIME_INCONSISTENCY) => {}
                             Err(code) => return Err(attempts.refused_at(meant.path(), code)),

@@ -349,7 +349,10 @@ impl Incarnation {
             Ok(None) if in_doubt => return Err(attempts.refused(ErrorCode::NO_NODE)),
             Err(error) if in_doubt => return Err(error),
             // It certainly exists; its owner is not known.
-            Ok(None) | Err(_) => return Err(exists(None)),
+            Ok(None) | Err(_) => {
+                self.inner.reliance.refused(path);
+                return Err(exists(None));
+            }
         };
         let owner = (stat.ephemeral_owner != 0).then_some(stat.ephemeral_owner);
         if !in_doubt || attempts.is_older(&stat) {

@@ -87,6 +87,12 @@ impl Resolver {
         lock(&self.preference).clone()
     }
 
+    /// Ends the distrust whose time has passed. Returns whether it did.
+    pub(crate) fn end_distrust(&self, now: BootTime) -> bool {
+        let is_due = lock(&self.preference).distrusted.iter().any(|(_, until)| *until <= now);
+        is_due && self.change_preference(|preference| preference.distrusted.retain(|(_, until)| now < *until))
+    }
+
     /// Changes the preference, and returns whether it is another one now.
     pub(crate) fn change_preference(&self, change: impl FnOnce(&mut Preference)) -> bool {
         let mut preference = lock(&self.preference);

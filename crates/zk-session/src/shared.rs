@@ -57,7 +57,8 @@ impl Shared {
         #[cfg(feature = "tls")]
         let settings = Settings { tls_in_use: Arc::default(), ..settings };
         let connect = settings.check()?;
-        let preference = Preference { preferred: parse_preferred(&settings.prefer)?, avoided: Vec::new() };
+        let preference =
+            Preference { preferred: parse_preferred(&settings.prefer)?, ..Preference::default() };
         settings.instruments.register();
         Ok(Self {
             span: settings.instruments.span(),

@@ -11,6 +11,7 @@ use std::time::Duration;
 use tracing::{debug, error, info, warn};
 use zk_proto::{Purpose, Request};
 
+use crate::audit::{Audits, DISTRUSTED_FOR, Disagreement};
 use crate::backoff::Backoff;
 use crate::close::CloseOutcome;
 use crate::driver::{self, Along, BoxFuture, DriverError, DriverEvent, answered};
@@ -109,6 +110,7 @@ impl Supervisor {
 
         let leases = incarnation.leases();
         let mut heartbeats = Heartbeats::new(&incarnation, alive);
+        let mut audits = Audits::new(granted, BootTime::now());
         let mut keepers = self.shared.keepers.subscribe();
         heartbeats.set_wanted(*keepers.borrow_and_update() > 0, BootTime::now());
         loop {
@@ -124,12 +126,22 @@ impl Supervisor {
             }
             self.publish_lease(&incarnation, &mut heartbeats, leases);
             heartbeats.begin_if_due(&incarnation, now, self.machine.state().is_active());
-            let wake =
-                self.machine.deadline().map_or(heartbeats.wake(), |deadline| deadline.min(heartbeats.wake()));
+            audits.begin_if_due(&incarnation, now, self.machine.state().is_active(), heartbeats.wanted);
+            if self.shared.resolver.end_distrust(now) {
+                incarnation.inner.driver.servers_changed();
+            }
+            let wake = audits.wake().min(heartbeats.wake());
+            let wake = self.machine.deadline().map_or(wake, |deadline| deadline.min(wake));
             let event = tokio::select! {
                 biased;
                 deadline = self.shared.closing() => return Some(self.close(&incarnation, deadline).await),
                 event = events.recv() => self.on_driver_event(&incarnation, &mut heartbeats, event),
+                found = audits.found() => {
+                    if let Some(found) = found {
+                        self.distrust(&incarnation, &found);
+                    }
+                    Event::Tick
+                }
                 answer = heartbeats.answer() => self.on_heartbeat(&incarnation, &mut heartbeats, answer),
                 _ = keepers.changed() => {
                     let wanted = *keepers.borrow_and_update() > 0;
@@ -188,6 +200,7 @@ impl Supervisor {
             }
             Some(DriverEvent::Resumed) => {
                 debug!(session_id = %incarnation.session_id(), "connection to ZooKeeper is back");
+                incarnation.inner.reliance.forget_created();
                 heartbeats.restart(BootTime::now());
                 Event::Resumed
             }
@@ -238,6 +251,23 @@ impl Supervisor {
                 Event::Silent
             }
         }
+    }
+
+    /// Leaves a server that disagrees with the quorum.
+    fn distrust(&self, incarnation: &Incarnation, found: &Disagreement) {
+        let Disagreement { server, path, kind } = found;
+        warn!(
+            session_id = %incarnation.session_id(), %server, %path,
+            "this ZooKeeper server disagrees with the quorum: {kind}; the session leaves it while another server \
+             answers; stop that server, delete its data directory (not its myid), and start it, so that it copies the \
+             leader's data"
+        );
+        self.shared.settings.instruments.disagreement();
+        let until = BootTime::now() + DISTRUSTED_FOR;
+        self.shared.change_preference(|preference| {
+            preference.distrusted.retain(|(address, _)| address != server);
+            preference.distrusted.push((*server, until));
+        });
     }
 
     /// Publishes the lease if one is kept and it has changed.

@@ -20,7 +20,7 @@ use crate::backoff::Backoff;
 use crate::driver::BoxFuture;
 use crate::error::{Closed, OpError, WatchError};
 use crate::incarnation::{ArmedOnce, Incarnation, Inner};
-use crate::node::{Children, Epoch, Node};
+use crate::node::{Children, Epoch, Node, SessionId};
 use crate::path::check;
 use crate::shared::Shared;
 use crate::time::BootTime;
@@ -272,6 +272,9 @@ trait Watched: Sized + Send + 'static {
     fn take(attempts: &Attempts<'_>, reply: Reply) -> Result<Self, OpError>;
 
     fn seen(&self) -> Self::Seen;
+
+    /// Has the session check what somebody now waits on.
+    fn rely(&self, _armed: &ArmedOnce, _path: &Arc<str>) {}
 }
 
 impl Watched for Node {
@@ -288,6 +291,11 @@ impl Watched for Node {
 
     fn seen(&self) -> Self::Seen {
         (self.stat.czxid, self.stat.mzxid)
+    }
+
+    fn rely(&self, armed: &ArmedOnce, path: &Arc<str>) {
+        let owner = SessionId(self.stat.ephemeral_owner);
+        armed.inner.rely(armed.id, path, owner, self.stat.version);
     }
 }
 
@@ -350,6 +358,9 @@ impl<T: Watched> Watch<T> {
         let read = move |incarnation, path| read::<T>(incarnation, path, deleted);
         let (value, armed) = ready!(self.tries.poll(cx, read))?;
         let epoch = armed.inner.epoch;
+        if let Some(value) = &value {
+            value.rely(&armed, &self.tries.path);
+        }
         self.armed = Some(armed);
         let is_news = self.is_news(epoch, value.as_ref());
         Poll::Ready(Ok(is_news.then_some(Observed { epoch, value })))

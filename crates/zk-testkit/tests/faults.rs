@@ -7,7 +7,7 @@ use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
 use wire::{Client, NO_PASSWORD, OK, create, set};
-use zk_proto::{EventKind, OpCode, Reply, Request, WatchEvent};
+use zk_proto::{ErrorCode, EventKind, OpCode, Reply, Request, WatchEvent};
 use zk_testkit::{Op, TestServer, Which};
 
 const SOON: Duration = Duration::from_secs(15);
@@ -386,4 +386,36 @@ async fn an_old_connection_cannot_write_once_the_session_has_moved() {
     assert_eq!(new.create("/new", 0).unwrap(), OK);
     assert!(old.create("/old", 0).is_err());
     assert!(!new.exists("/old").unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_follower_that_keeps_or_has_lost_a_znode_disagrees_with_the_others() {
+    let server = start(3).await;
+    let (mut owner, mut at_follower, mut at_other) =
+        (client(&server, 0), client(&server, 1), client(&server, 2));
+    assert_eq!(owner.create("/kept", EPHEMERAL).unwrap(), OK);
+    assert_eq!(owner.create("/lost", 0).unwrap(), OK);
+    until("both followers know them", || (1..3).all(|at| server.data(at, "/lost").is_some()));
+    server.faults().keep_znode(1, "/kept", true);
+    server.faults().lose_znode(1, "/lost");
+    server.faults().expire(owner.session).unwrap();
+    until("the others have deleted it", || !at_other.exists("/kept").unwrap());
+    // Its reads come from its own znodes, and the log decides by those of the leader.
+    let check = |path: &'static str| Request::Check { path: path.into(), version: -1 };
+    let group = |path| Request::Multi(vec![check(path)]);
+    let errors = |client: &mut Client, path| match client.reply(&group(path)).unwrap().reply(OpCode::MULTI) {
+        Reply::Multi(parts) => parts.into_iter().filter_map(|(_, part)| part.err()).collect::<Vec<_>>(),
+        other => panic!("{other:?}"),
+    };
+    assert!(at_follower.exists("/kept").unwrap() && !at_follower.exists("/lost").unwrap());
+    assert_eq!(errors(&mut at_follower, "/kept"), [ErrorCode::NO_NODE]);
+    assert_eq!(errors(&mut at_follower, "/lost"), []);
+    assert_eq!(at_follower.create("/lost", 0).unwrap(), ErrorCode::NODE_EXISTS);
+    // The others create it, and this one leaves its own there.
+    assert_eq!(at_follower.create("/kept", 0).unwrap(), ErrorCode::NODE_EXISTS);
+    assert!(at_other.exists("/kept").unwrap());
+    server.faults().keep_znode(1, "/kept", false);
+    server.faults().copy_data(1);
+    assert_eq!(server.data(1, "/lost"), server.data(0, "/lost"));
+    assert!(at_other.exists("/lost").unwrap());
 }

@@ -26,6 +26,9 @@ const FAREWELL: Duration = Duration::from_millis(500);
 /// How long to wait for ZooKeeper before that is shown.
 const PATIENCE: Duration = Duration::from_millis(700);
 
+/// How long one server may take to make a session.
+const SERVER_WITHIN: Duration = Duration::from_secs(5);
+
 /// How many overlays are read at a time.
 const READ_AT_ONCE: usize = 64;
 
@@ -157,6 +160,23 @@ impl Operator {
                 )))
             }
         }
+    }
+
+    /// A session with each server that makes one in time, by the server's name.
+    pub(crate) async fn each_server(&self) -> Vec<(String, Session)> {
+        let connecting = self.config.zookeeper.servers().map(|server| {
+            let mut config = self.config.zookeeper.clone();
+            config.connect = server.to_owned();
+            config.connect_timeout = config.connect_timeout.min(SERVER_WITHIN);
+            async move { Some((config.connect.clone(), connect(&config, None, None).await.ok()?)) }
+        });
+        futures_util::future::join_all(connecting).await.into_iter().flatten().collect()
+    }
+
+    /// Closes the sessions of [`each_server`](Self::each_server), with a short timeout.
+    pub(crate) async fn close_all(servers: Vec<(String, Session)>) {
+        let closing = servers.iter().map(|(_, session)| session.close(FAREWELL));
+        futures_util::future::join_all(closing).await;
     }
 
     /// Closes the session, with a short timeout.

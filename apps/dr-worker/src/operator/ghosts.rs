@@ -1,14 +1,24 @@
 //! `remove-ghosts`.
 
-use election_core::operator::{Ghost, Problem, remove_ghost};
+use std::collections::BTreeSet;
+
+use election_core::{
+    Paths,
+    operator::{Disagreement, Ghost, Observer, Problem, compare_servers, remove_ghost},
+};
 use serde_json::json;
+use zk_session::Session;
 
 use super::{
     consent::Consent,
     election::Operator,
     output::{self, Output},
 };
-use crate::{config::Sources, error::Error, view::GhostRow};
+use crate::{
+    config::Sources,
+    error::Error,
+    view::{GhostRow, disagreement},
+};
 
 /// `remove-ghosts`
 #[derive(Debug, clap::Args)]
@@ -26,25 +36,23 @@ pub(super) async fn remove(
     how: Output,
 ) -> Result<(), Error> {
     let operator = Operator::connect(sources).await?;
-    let result = remove_all(&operator, arguments, how).await;
+    let servers = operator.each_server().await;
+    let result = remove_all(&operator, &servers, arguments, how).await;
+    Operator::close_all(servers).await;
     operator.close().await;
     result
 }
 
 async fn remove_all(
     operator: &Operator,
+    servers: &[(String, Session)],
     arguments: &RemoveGhostsArguments,
     how: Output,
 ) -> Result<(), Error> {
     for job in operator.jobs(arguments.job.as_deref()).await? {
         let paths = operator.paths(&job)?;
-        let observer = operator.observer().await?;
-        let problems = observer.problems(&paths, &observer.snapshot(&paths).await?).await?;
-        let ghosts = problems.into_iter().filter_map(|problem| match problem {
-            Problem::Ghost(ghost) => Some(ghost),
-            _ => None,
-        });
-        let ghosts: Vec<_> = ghosts.collect();
+        let disagreements = compare_servers(servers, &paths).await?;
+        let ghosts = find(operator, servers, &paths, &disagreements).await?;
         let mut removed = Vec::new();
         // Without a terminal to ask on they are only shown.
         let asks = !ghosts.is_empty() && how == Output::Pretty && Consent::can_ask();
@@ -62,11 +70,17 @@ async fn remove_all(
         }
         let rows = |ghosts: &[Ghost]| ghosts.iter().map(GhostRow::new).collect::<Vec<_>>();
         if how == Output::Json {
+            let told: Vec<_> = disagreements.iter().map(disagreement).collect();
             let removed: Vec<_> = removed.iter().map(|ghost| &ghost.path).collect();
-            output::print_json(&json!({ "election": job, "ghosts": rows(&ghosts), "removed": removed }))?;
+            output::print_json(
+                &json!({ "election": job, "ghosts": rows(&ghosts), "removed": removed, "disagreements": told }),
+            )?;
             continue;
         }
-        if ghosts.is_empty() {
+        for found in &disagreements {
+            output::print(format_args!("{job}: {}", disagreement(found)))?;
+        }
+        if ghosts.is_empty() && disagreements.is_empty() {
             output::print(format_args!("{job}: no ghosts"))?;
         }
         for ghost in &ghosts {
@@ -79,4 +93,33 @@ async fn remove_all(
         }
     }
     Ok(())
+}
+
+/// The ghosts that any server shows. What a server shows that disagrees with the quorum is left to its owner: the quorum has
+/// nothing to delete, or the member lives.
+async fn find(
+    operator: &Operator,
+    servers: &[(String, Session)],
+    paths: &Paths,
+    disagreements: &[Disagreement],
+) -> Result<Vec<Ghost>, Error> {
+    let wrong: BTreeSet<_> = disagreements.iter().map(|found| &found.server).collect();
+    let mut observers = Vec::new();
+    for (_, session) in servers.iter().filter(|(name, _)| !wrong.contains(name)) {
+        observers.push(Observer::new(session.active().await.map_err(|e| Error::Unreachable(e.to_string()))?));
+    }
+    if servers.is_empty() {
+        observers.push(operator.observer().await?);
+    }
+    let mut ghosts: Vec<Ghost> = Vec::new();
+    for observer in observers {
+        for problem in observer.problems(paths, &observer.snapshot(paths).await?).await? {
+            if let Problem::Ghost(ghost) = problem
+                && !ghosts.contains(&ghost)
+            {
+                ghosts.push(ghost);
+            }
+        }
+    }
+    Ok(ghosts)
 }

@@ -17,6 +17,7 @@ pub use cluster::{Cluster, Member, MemberRole, OpenRequest, UnwellSite};
 pub use diagnosis::diagnose;
 pub use explained::{Candidate, Explained, ExplainedSlot, hold_of, other_policy};
 pub use history::History;
+pub(crate) use problems::disagreement;
 pub use problems::{GhostRow, ProblemRow};
 #[cfg(test)]
 pub(crate) use restartable::tests::{NOW_MS, snapshot as sample};

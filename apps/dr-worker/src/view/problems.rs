@@ -2,7 +2,7 @@ use std::fmt;
 
 use election_core::{
     MemberId,
-    operator::{Ghost, Layout, OldDecision, Problem},
+    operator::{Disagreement, Ghost, Layout, OldDecision, Problem},
 };
 use serde::Serialize;
 
@@ -98,6 +98,20 @@ impl fmt::Display for ProblemRow {
         write!(f, "{}: {}", self.kind, self.sentence)?;
         self.command.iter().try_for_each(|command| write!(f, "; fix: `{command}`"))
     }
+}
+
+/// A server that disagrees with the quorum about a znode, and what to do.
+pub(crate) fn disagreement(found: &Disagreement) -> String {
+    let Disagreement { server, path, .. } = found;
+    let what = if found.is_kept {
+        "shows a znode that the quorum has deleted"
+    } else {
+        "lacks a znode that the quorum has"
+    };
+    format!(
+        "the server {server} {what}: {path}; stop this server, delete its data directory (not its myid), and start it, so \
+         that it copies the leader's data"
+    )
 }
 
 /// A znode that no living member owns.

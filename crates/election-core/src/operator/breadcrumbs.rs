@@ -3,7 +3,7 @@
 use zk_session::{CreateMode, Incarnation, MultiOp, ReadOp, Session};
 
 use super::{
-    error::{OperatorError, TRIES, is_worth_another_look, too_many_races},
+    error::{OperatorError, TRIES, is_worth_another_look, pause, too_many_races},
     job_requests::{Leading, is_held},
     observer::Observer,
     outline,
@@ -34,7 +34,7 @@ pub async fn change_breadcrumbs(
 ) -> Result<Breadcrumbs, OperatorError> {
     let path = paths.breadcrumbs();
     let leader_path = paths.leader_znode(leading.map_or(0, |leading| leading.slot));
-    for _ in 0..TRIES {
+    for attempt in 0..TRIES {
         let nodes = session.multi_read([&path, &leader_path].map(ReadOp::get)).await?;
         let mut nodes = nodes.into_iter().map(outline::node);
         let (known, leader) = (nodes.next().flatten(), nodes.next().flatten());
@@ -62,7 +62,7 @@ pub async fn change_breadcrumbs(
             Err(error) if is_worth_another_look(&error) => session.barrier().await?,
             Err(error) => return Err(error.into()),
         };
-        tokio::task::yield_now().await;
+        pause(attempt).await;
     }
     Err(too_many_races())
 }
@@ -77,7 +77,7 @@ pub async fn change_breadcrumbs(
 /// May have been carried out or not. Repeating it is safe.
 pub async fn forget_breadcrumbs(session: &Session, paths: &Paths) -> Result<Vec<Breadcrumb>, OperatorError> {
     let path = paths.breadcrumbs();
-    for _ in 0..TRIES {
+    for attempt in 0..TRIES {
         let incarnation = session.active().await?;
         let snapshot = Observer::new(incarnation.clone()).snapshot(paths).await?;
         let Some(known) = incarnation.get(&path).await?.map(crate::runtime::operations::to_node) else {
@@ -97,7 +97,7 @@ pub async fn forget_breadcrumbs(session: &Session, paths: &Paths) -> Result<Vec<
             Err(error) if is_worth_another_look(&error) => {}
             Err(error) => return Err(error.into()),
         }
-        tokio::task::yield_now().await;
+        pause(attempt).await;
     }
     Err(too_many_races())
 }

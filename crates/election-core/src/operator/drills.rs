@@ -3,7 +3,7 @@
 use zk_session::{CreateMode, Incarnation, MultiOp, ReadOp, ReadResult, Session};
 
 use super::{
-    error::{OperatorError, TRIES, is_worth_another_look, too_many_races},
+    error::{OperatorError, TRIES, is_worth_another_look, pause, too_many_races},
     observer::Observer,
     outline,
 };
@@ -64,7 +64,7 @@ pub async fn answers(
 pub async fn begin(session: &Session, paths: &Paths, order: &DrillOrder) -> Result<(), OperatorError> {
     let path = paths.drill_order();
     let data = order.encode(&path)?;
-    for _ in 0..TRIES {
+    for attempt in 0..TRIES {
         let incarnation = session.active().await?;
         incarnation.barrier().await?;
         let observer = Observer::new(incarnation.clone());
@@ -100,7 +100,7 @@ pub async fn begin(session: &Session, paths: &Paths, order: &DrillOrder) -> Resu
             Err(error) if is_worth_another_look(&error) => {}
             Err(error) => return Err(error.into()),
         }
-        tokio::task::yield_now().await;
+        pause(attempt).await;
     }
     Err(too_many_races())
 }
@@ -114,7 +114,7 @@ pub async fn begin(session: &Session, paths: &Paths, order: &DrillOrder) -> Resu
 /// May have been carried out or not. Repeating it is safe.
 pub async fn end(session: &Session, paths: &Paths, run: &str) -> Result<bool, OperatorError> {
     let path = paths.drill_order();
-    for _ in 0..TRIES {
+    for attempt in 0..TRIES {
         let incarnation = session.active().await?;
         incarnation.barrier().await?;
         let Some(node) = Observer::new(incarnation.clone()).read(&path).await? else { return Ok(false) };
@@ -126,7 +126,7 @@ pub async fn end(session: &Session, paths: &Paths, run: &str) -> Result<bool, Op
             Err(error) if is_worth_another_look(&error) => {}
             Err(error) => return Err(error.into()),
         }
-        tokio::task::yield_now().await;
+        pause(attempt).await;
     }
     Err(too_many_races())
 }
@@ -146,7 +146,7 @@ pub async fn answer(
 ) -> Result<bool, OperatorError> {
     let (order_path, path) = (paths.drill_order(), paths.drill_answer(&answer.member));
     let data = answer.encode(&path)?;
-    for _ in 0..TRIES {
+    for attempt in 0..TRIES {
         let nodes = session.multi_read([&order_path, &path].map(ReadOp::get)).await?;
         let mut nodes = nodes.into_iter().map(outline::node);
         let (order, present) = (nodes.next().flatten(), nodes.next().flatten());
@@ -171,7 +171,7 @@ pub async fn answer(
             Err(error) if is_worth_another_look(&error) => session.barrier().await?,
             Err(error) => return Err(error.into()),
         };
-        tokio::task::yield_now().await;
+        pause(attempt).await;
     }
     Err(too_many_races())
 }

@@ -1,5 +1,7 @@
 //! Why an operator's command was not carried out.
 
+use std::time::Duration;
+
 use zk_session::{OpError, WatchError};
 
 use crate::{engine::NoSuchToken, record::RecordError, runtime::ReadError};
@@ -18,9 +20,21 @@ pub(in crate::operator) const fn is_worth_another_look(error: &OpError) -> bool 
     )
 }
 
+/// Between two attempts. So many races in a row are no races: the server of the session may disagree with the quorum, and a
+/// session needs seconds to find that out and to move to another server.
+pub(in crate::operator) async fn pause(attempt: u32) {
+    match attempt.saturating_sub(10) {
+        0 => tokio::task::yield_now().await,
+        late => tokio::time::sleep(Duration::from_millis(10) * late).await,
+    }
+}
+
 /// Why a compare-and-set was given up.
 pub(in crate::operator) fn too_many_races() -> OperatorError {
-    OperatorError::Refused(format!("gave up after losing {TRIES} races; try again"))
+    OperatorError::Refused(format!(
+        "gave up after losing {TRIES} races: other clients change it all the time, or the server of this session shows \
+         another state than the quorum has"
+    ))
 }
 
 /// Why an operator's command was not carried out.

@@ -4,7 +4,7 @@ use zk_session::{BootTime, CreateMode, Incarnation, OpError, Session};
 
 use super::{
     contests::leader_znode_of,
-    error::{OperatorError, TRIES, is_worth_another_look, too_many_races},
+    error::{OperatorError, TRIES, is_worth_another_look, pause, too_many_races},
     observer::Observer,
 };
 use crate::{
@@ -36,7 +36,7 @@ pub async fn force(
 ) -> Result<(), OperatorError> {
     let mut seen = None;
     let request_path = paths.request(&filed.which.name);
-    for _ in 0..TRIES {
+    for attempt in 0..TRIES {
         let incarnation = session.active().await?;
         let observer = Observer::new(incarnation.clone());
         let node = observer.read(&request_path).await?.filter(|node| node.czxid == filed.which.czxid);
@@ -96,7 +96,7 @@ pub async fn force(
             Err(error) if is_worth_another_look(&error) => {}
             Err(error) => return Err(error.into()),
         }
-        tokio::task::yield_now().await;
+        pause(attempt).await;
     }
     Err(too_many_races())
 }
@@ -119,7 +119,7 @@ async fn write(incarnation: &Incarnation, paths: &Paths, decision: engine::Reque
 /// # Cancel safety
 /// Not cancel safe: the outcome is then unknown.
 pub async fn vacate(session: &Session, paths: &Paths) -> Result<Current, OperatorError> {
-    for _ in 0..TRIES {
+    for attempt in 0..TRIES {
         let incarnation = session.active().await?;
         // Read before the leader znode: if that is created again meanwhile, the count is too low, and nothing is
         // deleted.
@@ -144,6 +144,7 @@ pub async fn vacate(session: &Session, paths: &Paths) -> Result<Current, Operato
             Err(OpError::BadVersion { .. } | OpError::NoNode { .. }) => {}
             Err(error) => return Err(error.into()),
         }
+        pause(attempt).await;
     }
     Err(too_many_races())
 }
@@ -211,7 +212,7 @@ pub async fn raise_tokens(
     by: &str,
 ) -> Result<Raised, OperatorError> {
     let path = paths.elected();
-    for _ in 0..TRIES {
+    for attempt in 0..TRIES {
         let incarnation = session.active().await?;
         incarnation.barrier().await?;
         let observer = Observer::new(incarnation.clone());
@@ -251,7 +252,7 @@ pub async fn raise_tokens(
             Err(error) if is_worth_another_look(&error) => {}
             Err(error) => return Err(error.into()),
         }
-        tokio::task::yield_now().await;
+        pause(attempt).await;
     }
     Err(too_many_races())
 }

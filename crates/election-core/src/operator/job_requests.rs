@@ -8,7 +8,7 @@ use zk_session::{
 };
 
 use super::{
-    error::{OperatorError, TRIES, is_worth_another_look, too_many_races},
+    error::{OperatorError, TRIES, is_worth_another_look, pause, too_many_races},
     outline,
 };
 use crate::{
@@ -179,7 +179,7 @@ impl JobRequests {
         let (path, control_path) = (self.paths.request(&which.name), self.paths.control());
         let leader_path = self.paths.leader_znode(leading.slot);
         let incarnation = self.incarnation()?;
-        for _ in 0..TRIES {
+        for attempt in 0..TRIES {
             let reads = [&path, &control_path, &leader_path].map(ReadOp::get);
             let mut nodes = incarnation.multi_read(reads).await?.into_iter().map(outline::node);
             let mut node = || nodes.next().flatten();
@@ -219,7 +219,7 @@ impl JobRequests {
                 Err(error) if is_worth_another_look(&error) => incarnation.barrier().await?,
                 Err(error) => return Err(error.into()),
             };
-            tokio::task::yield_now().await;
+            pause(attempt).await;
         }
         Err(too_many_races())
     }
@@ -234,7 +234,7 @@ impl JobRequests {
     pub async fn answer(&self, which: &RequestRef, state: &RequestState) -> Result<(), OperatorError> {
         let path = self.paths.request(&which.name);
         let incarnation = self.incarnation()?;
-        for _ in 0..TRIES {
+        for attempt in 0..TRIES {
             let node = incarnation.get(&path).await?.map(to_node);
             let Some(node) = node.filter(|node| node.czxid == which.czxid) else { return Ok(()) };
             let request = Request::decode(&path, &node.data)?;
@@ -247,7 +247,7 @@ impl JobRequests {
                 Err(error) if is_worth_another_look(&error) => incarnation.barrier().await?,
                 Err(error) => return Err(error.into()),
             };
-            tokio::task::yield_now().await;
+            pause(attempt).await;
         }
         Err(too_many_races())
     }

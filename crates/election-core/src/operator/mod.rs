@@ -18,6 +18,7 @@ mod outline;
 pub mod overlays;
 mod problems;
 mod requests;
+mod servers;
 
 pub use breadcrumbs::{change_breadcrumbs, forget_breadcrumbs};
 pub use error::OperatorError;
@@ -29,6 +30,7 @@ pub use problems::{OldDecision, Problem};
 pub use requests::{
     ELECTOR_PATIENCE, Withdrawal, ask, cancel, file, filed, follow, hindrance, new_request, request,
 };
+pub use servers::{Disagreement, compare_servers};
 
 pub use crate::{
     engine::{Forgotten, Released},

@@ -3,7 +3,7 @@
 use zk_session::{CreateMode, Session};
 
 use super::{
-    error::{OperatorError, TRIES, is_worth_another_look, too_many_races},
+    error::{OperatorError, TRIES, is_worth_another_look, pause, too_many_races},
     observer::Observer,
 };
 use crate::{
@@ -48,7 +48,7 @@ pub async fn order(
     mut change: impl FnMut(&mut Control),
 ) -> Result<Ordered, OperatorError> {
     let path = paths.control();
-    for _ in 0..TRIES {
+    for attempt in 0..TRIES {
         let incarnation = session.active().await?;
         // The server may lag behind, and orders that it has not seen would be undone.
         incarnation.barrier().await?;
@@ -79,7 +79,7 @@ pub async fn order(
             Err(error) if is_worth_another_look(&error) => {}
             Err(error) => return Err(error.into()),
         }
-        tokio::task::yield_now().await;
+        pause(attempt).await;
     }
     Err(too_many_races())
 }
@@ -135,7 +135,7 @@ pub async fn acknowledge(
     what: Forgotten,
 ) -> Result<Option<Acknowledged>, OperatorError> {
     let path = paths.elected();
-    for _ in 0..TRIES {
+    for attempt in 0..TRIES {
         let incarnation = session.active().await?;
         incarnation.barrier().await?;
         let observer = Observer::new(incarnation.clone());
@@ -148,7 +148,7 @@ pub async fn acknowledge(
             Err(error) if is_worth_another_look(&error) => {}
             Err(error) => return Err(error.into()),
         }
-        tokio::task::yield_now().await;
+        pause(attempt).await;
     }
     Err(too_many_races())
 }
@@ -169,7 +169,7 @@ pub async fn overrule_site(
     by: &str,
 ) -> Result<bool, OperatorError> {
     let path = paths.elected();
-    for _ in 0..TRIES {
+    for attempt in 0..TRIES {
         let incarnation = session.active().await?;
         incarnation.barrier().await?;
         let observer = Observer::new(incarnation.clone());
@@ -185,7 +185,7 @@ pub async fn overrule_site(
             Err(error) if is_worth_another_look(&error) => {}
             Err(error) => return Err(error.into()),
         }
-        tokio::task::yield_now().await;
+        pause(attempt).await;
     }
     Err(too_many_races())
 }

@@ -3,7 +3,7 @@
 use zk_session::{CreateMode, Incarnation, MultiOp, Session};
 
 use super::{
-    error::{OperatorError, TRIES, is_worth_another_look, too_many_races},
+    error::{OperatorError, TRIES, is_worth_another_look, pause, too_many_races},
     observer::Observer,
 };
 use crate::{
@@ -83,7 +83,7 @@ pub async fn push(
         return Err(OperatorError::Refused(format!("the overlay has {length} bytes; {most} are possible")));
     }
     let path = paths.config();
-    for _ in 0..TRIES {
+    for attempt in 0..TRIES {
         let incarnation = session.active().await?;
         incarnation.barrier().await?;
         let observer = Observer::new(incarnation.clone());
@@ -122,7 +122,7 @@ pub async fn push(
             }
             Err(error) => return Err(error.into()),
         }
-        tokio::task::yield_now().await;
+        pause(attempt).await;
     }
     Err(too_many_races())
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use zk_session::{BootTime, CreateMode, OpError, Recovery, Session, sleep_until};
 
 use super::{
-    error::{OperatorError, TRIES, is_worth_another_look, too_many_races},
+    error::{OperatorError, TRIES, is_worth_another_look, pause, too_many_races},
     observer::{Observer, Snapshot},
 };
 use crate::{
@@ -197,7 +197,7 @@ pub async fn cancel(
 ) -> Result<Withdrawal, OperatorError> {
     let path = paths.request(&which.name);
     let mut written: Option<RequestState> = None;
-    for _ in 0..TRIES {
+    for attempt in 0..TRIES {
         let incarnation = session.active().await?;
         incarnation.barrier().await?;
         let observer = Observer::new(incarnation.clone());
@@ -227,7 +227,7 @@ pub async fn cancel(
             Err(error) if is_worth_another_look(&error) => {}
             Err(error) => return Err(error.into()),
         }
-        tokio::task::yield_now().await;
+        pause(attempt).await;
     }
     Err(too_many_races())
 }

@@ -1,6 +1,7 @@
 //! The elector's watch: one lasting watch of its whole election, and reads of many znodes at a time.
 
 use std::{
+    collections::BTreeMap,
     future::Future,
     pin::Pin,
     task::{Context, Poll, ready},
@@ -10,7 +11,7 @@ use std::{
 use futures_util::StreamExt;
 use tokio::time::{Instant, Sleep, sleep_until};
 use tracing::warn;
-use zk_session::{Change, ChangeKind, ChangeWatch, OpError, Session};
+use zk_session::{Change, ChangeKind, ChangeWatch, OpError, ReliedOn, Session, SessionId};
 
 use super::operations;
 use crate::{
@@ -45,6 +46,8 @@ pub(super) struct BaseWatch {
     late_until: Option<Instant>,
     /// Another member takes over. What it writes until then is read by one request.
     taken_over_by: Option<Instant>,
+    /// The single znodes of other members, by path: the elector waits for their changes.
+    relied_on: BTreeMap<String, ReliedOn>,
     /// Until the first of these.
     sleep: Option<Pin<Box<Sleep>>>,
 }
@@ -62,6 +65,7 @@ impl BaseWatch {
             has_failed: false,
             late_until: None,
             taken_over_by: None,
+            relied_on: BTreeMap::new(),
             sleep: None,
         }
     }
@@ -102,6 +106,7 @@ impl BaseWatch {
             if self.reading.is_none()
                 && let Some(event) = self.mirror.take(self.epoch)
             {
+                self.rely_on(&event);
                 return Poll::Ready(Ok(event));
             }
             if may_read && self.reading.is_none() && self.retry_at.is_none() && self.taken_over_by.is_none() {
@@ -115,6 +120,18 @@ impl BaseWatch {
                 }
                 None => ready!(self.poll_due(cx)),
             }
+        }
+    }
+
+    /// Has the session check what the elector now knows of a leader znode: one that only this server has would never go.
+    fn rely_on(&mut self, event: &Event) {
+        let Event::Seen { path, node, .. } = event else { return };
+        self.relied_on.remove(path);
+        if let (Some(node), Some(session)) = (node, self.session.incarnation())
+            && session.epoch().0 == self.epoch
+        {
+            let relied_on = session.rely_on(path, SessionId(node.owner), node.version);
+            self.relied_on.extend(relied_on.map(|relied_on| (path.clone(), relied_on)));
         }
     }
 

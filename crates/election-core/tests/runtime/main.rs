@@ -30,6 +30,7 @@ macro_rules! over_both_drivers {
 
 mod candidates;
 mod deleted;
+mod disagreement;
 mod ending;
 mod fast;
 mod following;

@@ -127,6 +127,21 @@ impl World {
         Self::of(Arc::new(Servers::Apache(Box::new(ensemble))), driver, elector(), 1, false).await
     }
 
+    /// A world over embedded servers of its own.
+    pub(crate) async fn over_embedded(recipe: Recipe) -> Self {
+        let server = TestServer::builder().servers(3).tick_time(TICK).start_on_thread();
+        let servers = Arc::new(Servers::Embedded(server.expect("the servers start")));
+        Self::of(servers, DriverKind::Native, recipe, 1, false).await
+    }
+
+    /// Of a world [over](Self::over_embedded) some.
+    pub(crate) fn embedded(&self) -> &TestServer {
+        match &*self.servers {
+            Servers::Embedded(server) => server,
+            Servers::Apache(_) => panic!("these servers are Apache ZooKeeper"),
+        }
+    }
+
     async fn of(servers: Arc<Servers>, driver: DriverKind, recipe: Recipe, slots: usize, fast: bool) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let root = format!("/t{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));

@@ -125,10 +125,6 @@ fn calls() -> impl Iterator<Item = (&'static str, Call)> {
             let next = Leaders::follow(session, paths.clone()).next().await;
             next.map_or(Ok(End::Over), of)
         },
-        "Leaders of a queue": |session, paths| {
-            let next = Leaders::follow_queue(session, paths.clone()).next().await;
-            next.map_or(Ok(End::Over), of)
-        },
     };
     let operators = calls! {
         "snapshot": |session, paths| match session.active().await {

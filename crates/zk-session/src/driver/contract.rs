@@ -1,5 +1,6 @@
 //! What a session and a driver expect of each other; the contract in words is in [`super`].
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 pub(crate) use futures_util::future::BoxFuture;
@@ -79,6 +80,9 @@ pub(crate) trait Driver: Send + Sync + 'static {
     /// When the connect request of the present connection was sent; of the last one if there is none. A request that is
     /// handed over after that is sent over this connection, or over a later one.
     fn attached(&self) -> Moment;
+
+    /// The server of the present connection; that of the last one if there is none.
+    fn server(&self) -> Option<SocketAddr>;
 
     /// Hands a request over. Never blocks.
     fn send(&self, request: &Request<'_>, along: Along) -> Answer;

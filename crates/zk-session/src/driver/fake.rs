@@ -1,6 +1,7 @@
 //! A driver for tests, with scripted answers, that counts its requests.
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -68,6 +69,10 @@ impl Driver for Fake {
 
     fn attached(&self) -> Moment {
         Moment::now()
+    }
+
+    fn server(&self) -> Option<SocketAddr> {
+        None
     }
 
     fn send(&self, _: &Request<'_>, _: Along) -> Answer {

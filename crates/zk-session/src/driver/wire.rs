@@ -12,6 +12,7 @@
 //! `seek` which servers are tried.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -63,6 +64,7 @@ pub(super) async fn connect(
         state: Mutex::new(State {
             connection: Connection::new(now(), ticket, limits),
             attached: sent,
+            server: attached.link.address,
             direct: None,
             events: Some(events),
             suspended: false,
@@ -150,6 +152,10 @@ impl Driver for Wire {
         lock(&self.core.state).attached
     }
 
+    fn server(&self) -> Option<SocketAddr> {
+        Some(lock(&self.core.state).server)
+    }
+
     fn send(&self, request: &Request<'_>, along: Along) -> Answer {
         let (answer, receiver) = oneshot::channel();
         self.hand_over(request, along, answer);
@@ -212,6 +218,7 @@ struct State {
     connection: Connection<Ticketed>,
     /// When the connect request of the present connection was sent.
     attached: Moment,
+    server: SocketAddr,
     /// For callers that write themselves.
     direct: Option<Arc<OwnedWriteHalf>>,
     /// `None` after the last event.
@@ -385,6 +392,7 @@ impl Core {
             state.handle(Input::Attached(ticket));
         }
         state.attached = sent;
+        state.server = link.address;
         state.direct = link.writer.direct();
         state.handle(Input::Received(&mut link.input));
         link

@@ -138,6 +138,25 @@ impl TestServerFaults<'_> {
         self.server.at(server, |cluster| cluster.set_lag(server, by));
     }
 
+    /// Makes a follower disagree with the others: it does not carry out the deletion of that znode, whoever deletes it, and
+    /// keeps it for ever, as servers of Apache ZooKeeper are known to do (ZOOKEEPER-4837). It answers reads by its own
+    /// znodes; what goes through the log is decided by the leader's. `false` lets later deletions through.
+    pub fn keep_znode(self, server: usize, path: &str, on: bool) {
+        self.server.at(server, |cluster| cluster.keep_znode(server, path, on));
+    }
+
+    /// Makes a follower disagree with the others: it loses a znode, without children, that the others have. No watch
+    /// reports that.
+    pub fn lose_znode(self, server: usize, path: &str) {
+        self.server.at(server, |cluster| cluster.lose_znode(server, path));
+    }
+
+    /// Ends a disagreement as an operator does: the server is started again without its data, and copies that of the
+    /// leader. Its connections are reset.
+    pub fn copy_data(self, server: usize) {
+        self.server.at(server, |cluster| cluster.copy_data(server));
+    }
+
     /// Limits the room for the servers' logs to that many more bytes. At the write that does not fit the
     /// servers stop, as Apache ZooKeeper does when its disk is full: they reset every connection and serve no
     /// client. `None` removes the limit, and they serve again.

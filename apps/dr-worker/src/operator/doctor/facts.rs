@@ -25,6 +25,8 @@ pub(super) struct Facts {
     pub(super) jobs: Vec<Job>,
     /// The elections in ZooKeeper.
     pub(super) elections: Vec<Election>,
+    /// Servers that disagree with the quorum about a znode of an election, as sentences.
+    pub(super) disagreements: Vec<String>,
     /// Znodes that may not be read.
     pub(super) refused: Vec<String>,
     /// The living members of all elections.

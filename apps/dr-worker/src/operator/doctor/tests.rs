@@ -162,6 +162,9 @@ const FAULTS: &[Fault] = {
         ("server-not-serving", Warning, "zk1:2181 serves reads only", |f| {
             put(&mut f.servers[0].stats, "Mode", "read-only");
         }),
+        ("server-disagrees", Error, "zk2:2181 shows a znode", |f| {
+            f.disagreements.push("orders: the server zk2:2181 shows a znode".to_owned());
+        }),
         ("server-silent", Unknown, "list of servers (conf: not in 4lw.commands.whitelist)", |f| {
             f.servers[0].settings = Answer::none("not in 4lw.commands.whitelist");
         }),

@@ -424,7 +424,7 @@ mod tests {
         assert_eq!(body["properties"]["slot"], json!({ "type": "integer" }));
         assert_eq!((&body["required"], &body["additionalProperties"]), (&json!([]), &json!(false)));
         let statuses: Vec<_> = switchover["responses"].as_object().unwrap().keys().collect();
-        assert_eq!(statuses, ["200", "202", "400", "401", "403", "404", "409", "413", "503"]);
+        assert_eq!(statuses, ["200", "202", "400", "401", "403", "404", "409", "413", "415", "503"]);
         let request = &document["paths"]["/requests/{id}"]["get"];
         assert_eq!(request["security"], json!([{}, { "token": [] }, { "certificate": [] }]));
         assert!(document["paths"]["/leader"]["get"]["security"].is_null());

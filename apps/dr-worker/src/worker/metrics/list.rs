@@ -538,6 +538,13 @@ pub(in crate::worker) const METRICS: &[Metric] = &[
         "{{member}}",
         "increase(zk_session_expirations_total{member=~\"$member\"}[$__rate_interval])",
     ),
+    Metric::new(
+        Counter,
+        Member,
+        "zk_session_disagreements_total",
+        &["session"],
+        "Times that the server of the session was found to disagree with the quorum",
+    ),
 ];
 
 /// The metric of a series with this name.

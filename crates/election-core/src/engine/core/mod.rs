@@ -117,6 +117,17 @@ impl Core {
         self.ops.retry(part, self.now.time + RETRY);
     }
 
+    /// What this member reads at a path contradicts how its operations there are refused: the server of its session may
+    /// disagree with the quorum. The session finds that out, and moves; this part waits a moment.
+    pub(in crate::engine) fn contradicted(&mut self, part: Part, path: &str) {
+        let text = format!(
+            "the creation of {path} is refused because it exists, and it is read as absent: the ZooKeeper server of this \
+             session may disagree with the quorum"
+        );
+        self.note(Level::Warn, NoteKind::Trouble, text);
+        self.retry(part);
+    }
+
     pub(in crate::engine) fn note(&mut self, level: Level, kind: NoteKind, text: String) {
         let out = &mut self.out;
         let last = Some(discriminant(&kind));

@@ -211,7 +211,7 @@ impl Elector {
                 ElectorOp::Decision(_, over, _),
                 Outcome::Stale | Outcome::Exists | Outcome::Missing | Outcome::Unknown(_),
             ) => {
-                let refused = (*outcome == Outcome::Stale).then_some(over);
+                let refused = (!matches!(outcome, Outcome::Unknown(_))).then_some(over);
                 perform(
                     core,
                     Request::Get { path: core.config.paths.elected() },
@@ -221,7 +221,8 @@ impl Elector {
             (ElectorOp::Check(step, check), outcome) => return self.checked(core, step, check, outcome),
             (ElectorOp::ReadElected(refused), Outcome::Got(node)) => {
                 let is_the_same = refused == Some(node.as_ref().map(|node| node.version));
-                // The own ballot may be gone, or that of a member to be called, which the next pass may know.
+                // The own ballot may be gone, or that of a member to be called, which the next pass may know. Or the server of
+                // the session shows another decision than the quorum has, or none.
                 if is_the_same && std::mem::replace(&mut self.calls_apart, true) {
                     core.own.seat.lists_ballots = true;
                     later(core, "it could not be written over one that has not changed");

@@ -57,7 +57,7 @@ impl Leader {
         self.slot = slot;
         self.announces_alone = false;
         self.calls_next = matches!(mandate.by, By::Succession(_));
-        let acquiring = Acquiring { mandate, prepared: Prepared::No, step, over: None, written };
+        let acquiring = Acquiring { mandate, prepared: Prepared::No, step, over: None, written, refused: 0 };
         self.turn(core, State::Acquiring(Box::new(acquiring)));
         self.advance_claim(core);
     }
@@ -368,7 +368,11 @@ impl Leader {
                 }
                 AcquireStep::Entitled(znode)
             }
-            (AcquireStep::Creating, Outcome::Exists | Outcome::Unknown(_)) => AcquireStep::Looking,
+            (AcquireStep::Creating, Outcome::Exists) => {
+                self.count_refusal();
+                AcquireStep::Looking
+            }
+            (AcquireStep::Creating, Outcome::Unknown(_)) => AcquireStep::Looking,
             (AcquireStep::Creating, Outcome::Stale | Outcome::Missing) => AcquireStep::ReadElected,
             (AcquireStep::ReadElected, Outcome::Got(node)) => {
                 core.see_elected(node.as_ref());
@@ -406,6 +410,9 @@ impl Leader {
     /// The leader znode was read after a lost reply, or after a watch reported another one: determines the next step.
     fn looked(&mut self, core: &mut Core, node: Option<&Node>) -> Result<AcquireStep, StopReason> {
         core.see_leader_znode(self.slot, node);
+        if let (Some(_), State::Acquiring(acquiring)) = (node, &mut self.state) {
+            acquiring.refused = 0;
+        }
         if core.is_contest() {
             let own = core.own.seat.own.as_ref();
             let own = own.zip(node).filter(|(own, n)| (n.czxid, n.owner) == (own.node.czxid, own.node.owner));
@@ -414,13 +421,29 @@ impl Leader {
         }
         match node {
             None if self.state.names_itself() => Ok(AcquireStep::ReadElected),
-            None => Ok(AcquireStep::Creating),
+            None => {
+                // The server of the session may not have it, though the quorum has.
+                if self.was_refused_repeatedly() {
+                    core.contradicted(Part::Leader, &core.leader_znode_path(self.slot));
+                }
+                Ok(AcquireStep::Creating)
+            }
             Some(node) if self.may_adopt(core, node) => self.found_own_leader_znode(core, node),
             Some(_) if self.claim_is_uncommitted() => {
                 Err(StopReason::NotNamed("somebody else was quicker".to_owned()))
             }
             Some(_) => Ok(AcquireStep::Waiting),
         }
+    }
+
+    fn count_refusal(&mut self) {
+        if let State::Acquiring(acquiring) = &mut self.state {
+            acquiring.refused = acquiring.refused.saturating_add(1).min(2);
+        }
+    }
+
+    fn was_refused_repeatedly(&self) -> bool {
+        matches!(&self.state, State::Acquiring(acquiring) if acquiring.refused > 1)
     }
 
     /// Whether the creation was refused although the decision has not changed: the own ballot may be gone.

@@ -38,6 +38,8 @@ pub(in crate::engine) struct Acquiring {
     pub(super) over: Option<i32>,
     /// The decision that a successor, or an elector that names itself, writes with it.
     pub(super) written: Option<Box<Elected>>,
+    /// How often the creation was refused because the leader znode exists, since it was last read as present.
+    pub(super) refused: u8,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

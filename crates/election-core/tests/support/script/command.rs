@@ -137,6 +137,16 @@ impl Stage {
                 let path = self.absolute(path);
                 self.member(name).map(|m| _ = m.unread.insert(path))
             }
+            ["server", "of", name, "lacks", path] => {
+                let path = self.absolute(path);
+                self.member(name).map(|m| _ = m.lacks.insert(path))
+            }
+            // The session has moved to another one.
+            ["another", "server", "for", name] => {
+                self.member(name)?.lacks.clear();
+                self.command(&["pause", name])?;
+                self.command(&["resume", name])
+            }
             ["let", "operations", "of", name, "go"] => self.member(name).map(|m| m.holds_operations = false),
             ["let", "go", name] => self.member(name).map(|m| {
                 m.holds_operations = false;
@@ -358,6 +368,7 @@ impl Stage {
             holds_watches: false,
             holds_replies: false,
             unread: BTreeSet::new(),
+            lacks: BTreeSet::new(),
             inbox: VecDeque::new(),
             watched: BTreeMap::new(),
         };

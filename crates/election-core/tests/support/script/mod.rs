@@ -48,6 +48,8 @@ struct Member {
     holds_watches: bool,
     /// Only the watches of these znodes have fired and are not read yet.
     unread: BTreeSet<String>,
+    /// Znodes that the server of its session does not have, though the others have them.
+    lacks: BTreeSet<String>,
     /// Its operations are applied, and the replies are on their way.
     holds_replies: bool,
     inbox: VecDeque<Event>,
@@ -92,6 +94,10 @@ pub(crate) struct Stage {
     /// What the ensemble may be restored from.
     copy: Option<Ensemble>,
     out: String,
+}
+
+fn member_lacks(members: &BTreeMap<String, Member>, name: &str, path: &str) -> bool {
+    members.get(name).is_some_and(|member| member.lacks.contains(path))
 }
 
 impl Stage {
@@ -310,6 +316,12 @@ impl Stage {
             return self.feed(name, Event::Done { op, outcome });
         }
         let applied = self.zk.apply(self.now_ms, session, self.zk.zxid(), request);
+        let applied = match request {
+            Request::Get { path } if member_lacks(&self.members, name, path) => {
+                Applied { outcome: Outcome::Got(None), ..applied }
+            }
+            _ => applied,
+        };
         let outcome = match lost {
             Some(_) => {
                 self.say(&format!("{name} -> {told}: applied, REPLY LOST"));
@@ -335,13 +347,14 @@ impl Stage {
         let Some(member) = self.members.get_mut(name).filter(|m| m.connected) else {
             return Ok(());
         };
+        let lacks = matches!(&watched, Watched::Node(path) if member.lacks.contains(&**path));
         let epoch = member.epoch;
         let Some(told) = member.watched.get_mut(&watched) else {
             return Ok(());
         };
         let (value, event) = match &watched {
             Watched::Node(path) => {
-                let node = self.zk.get_at(path, view).cloned();
+                let node = self.zk.get_at(path, view).filter(|_| !lacks).cloned();
                 let value: BTreeMap<_, _> =
                     node.iter().map(|n| (String::new(), (n.czxid, n.mzxid))).collect();
                 (value, Event::Seen { epoch, path: path.to_string(), node })

@@ -36,6 +36,7 @@
 
 use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -152,6 +153,10 @@ impl Driver for ZookeeperAsync {
 
     fn attached(&self) -> Moment {
         self.wire.attached()
+    }
+
+    fn server(&self) -> Option<SocketAddr> {
+        self.wire.server()
     }
 
     fn send(&self, request: &Request<'_>, along: Along) -> Answer {

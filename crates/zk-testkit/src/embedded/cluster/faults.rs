@@ -136,6 +136,22 @@ impl Cluster {
         self.replicas[server].link.lag = if server == self.leader { Duration::ZERO } else { lag };
     }
 
+    pub(crate) fn keep_znode(&mut self, server: usize, path: &str, on: bool) {
+        self.replicas[server].tree.keep(path, on);
+    }
+
+    pub(crate) fn lose_znode(&mut self, server: usize, path: &str) {
+        self.replicas[server].tree.lose(path);
+    }
+
+    /// As after a start without data.
+    pub(crate) fn copy_data(&mut self, server: usize) {
+        for connection in self.connections_at(server) {
+            self.reset(connection);
+        }
+        self.replicas[server].tree = self.replicas[self.leader].tree.clone();
+    }
+
     pub(crate) fn set_reorder(&mut self, window: Option<Duration>) {
         self.reorder = window;
         if window.is_none() {

@@ -7,7 +7,7 @@ pub(crate) mod path;
 mod txn;
 mod watches;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -26,6 +26,8 @@ pub(crate) struct Tree {
     ephemerals: HashMap<i64, HashOrder<String>>,
     /// Those that end by themselves.
     mortal: BTreeSet<String>,
+    /// Whose deletions this server does not carry out.
+    kept: HashSet<String>,
     zxid: i64,
 }
 
@@ -54,6 +56,20 @@ impl Tree {
             tree.nodes.insert(path.to_owned(), node);
         }
         tree
+    }
+
+    /// This server does not carry out deletions of that znode; `false` lets it again.
+    pub(crate) fn keep(&mut self, path: &str, on: bool) {
+        if on {
+            self.kept.insert(path.to_owned());
+        } else {
+            self.kept.remove(path);
+        }
+    }
+
+    /// Removes a znode as if its creation had never been carried out here: no watch reports it.
+    pub(crate) fn lose(&mut self, path: &str) {
+        self.delete(path, self.get(path).map_or(0, |node| node.czxid), &mut Watches::new(false));
     }
 
     /// The last transaction.
@@ -157,12 +173,17 @@ impl Tree {
                 Reply::Empty
             }
             Change::Create { path, data, acl, owner, created_children, with_stat } => {
+                // Only where this server disagrees with the others. As Apache ZooKeeper does, it leaves its own znode there.
+                if self.get(path).is_some() {
+                    return Err(ErrorCode::NODE_EXISTS);
+                }
                 let node = Node::new(data.clone(), Arc::clone(acl), *owner, txn.zxid, txn.time);
                 let stat = node.stat();
                 self.create(path, node, *created_children, watches);
                 if *with_stat { Reply::PathAndStat(path.clone(), stat) } else { Reply::Path(path.clone()) }
             }
             Change::Delete(path) => {
+                self.find(path)?;
                 self.delete(path, txn.zxid, watches);
                 Reply::Empty
             }
@@ -192,7 +213,15 @@ impl Tree {
         let Some(failed) = failed else {
             return changes
                 .iter()
-                .map(|change| (change.part_op(), self.apply_change(txn, change, watches)))
+                .map(|change| match (self.apply_change(txn, change, watches), change) {
+                    // Of a group Apache ZooKeeper does not report that its own znodes differ from the leader's.
+                    (Err(_), Change::Create { path, .. }) => {
+                        (change.part_op(), Ok(Reply::Path(path.clone())))
+                    }
+                    (Err(_), Change::Delete(_)) => (change.part_op(), Ok(Reply::Empty)),
+                    (Err(code), _) => (OpCode::ERROR, Err(code)),
+                    (done, _) => (change.part_op(), done),
+                })
                 .collect();
         };
         let error = |(index, change): (usize, &Change)| match change {
@@ -231,6 +260,9 @@ impl Tree {
 
     fn delete(&mut self, path: &str, zxid: i64, watches: &mut Watches) {
         let Ok(parent) = path::parent(path) else { return };
+        if self.kept.contains(path) {
+            return;
+        }
         let Some(node) = self.nodes.remove(path) else { return };
         match node.owner {
             Owner::Nobody => {}

@@ -38,6 +38,14 @@ pub(super) const CHECKS: &[Check] = &[
         look: servers::not_serving,
     },
     Check {
+        id: "server-disagrees",
+        severity: Error,
+        finds: "a server shows a znode of an election that the quorum has deleted, or lacks one that the quorum has",
+        why: "Members that use this server wait for a member that is gone, or do not see one that is there. Workers find out within eight session timeouts and leave the server.",
+        action: "Stop the server, delete its data directory (not its myid), and start it: it copies the leader's data.",
+        look: servers::disagreements,
+    },
+    Check {
         id: "server-silent",
         severity: Unknown,
         finds: "a server does not answer srvr, conf or mntr, by its four-letter words or its AdminServer",

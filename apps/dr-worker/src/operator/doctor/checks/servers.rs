@@ -39,6 +39,10 @@ pub(super) fn session(facts: &Facts, found: &mut Found) {
     }
 }
 
+pub(super) fn disagreements(facts: &Facts, found: &mut Found) {
+    facts.disagreements.iter().for_each(|sentence| found.add(sentence.clone()));
+}
+
 pub(super) fn unreachable(facts: &Facts, found: &mut Found) {
     for server in &facts.servers {
         if let Some(why) = &server.unreachable {

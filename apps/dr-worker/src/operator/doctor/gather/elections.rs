@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use election_core::{
     SiteId,
-    operator::{Layout, ReadError, Snapshot},
+    operator::{Layout, ReadError, Snapshot, compare_servers},
     record::{Mode, Status},
 };
-use zk_session::OpError;
+use zk_session::{OpError, Session};
 
 use super::{
     super::facts::{Candidate, Election, Facts, Loss, Order, Orders, Problem},
@@ -16,10 +16,17 @@ use super::{
 use crate::{
     commands::Operator,
     error::Error,
-    view::{Explained, Simulated, WhatIf, diagnose, elector::Electors, hold_of},
+    view::{Explained, Simulated, WhatIf, diagnose, disagreement, elector::Electors, hold_of},
 };
 
 pub(super) async fn elections(operator: &Operator, facts: &mut Facts) -> Result<(), Error> {
+    let servers = operator.each_server().await;
+    let read = read(operator, &servers, facts).await;
+    Operator::close_all(servers).await;
+    read
+}
+
+async fn read(operator: &Operator, servers: &[(String, Session)], facts: &mut Facts) -> Result<(), Error> {
     let observer = operator.observer().await?;
     let names = match observer.elections(operator.root()).await {
         Err(error) => return refused(error, facts),
@@ -48,6 +55,9 @@ pub(super) async fn elections(operator: &Operator, facts: &mut Facts) -> Result<
                 }
             }
         };
+        // A server that stops answering meanwhile is another finding.
+        let compared = compare_servers(servers, &paths).await.unwrap_or_default();
+        facts.disagreements.extend(compared.iter().map(|found| format!("{name}: {}", disagreement(found))));
         for record in &snapshot.members {
             members::add(&mut all_members, &name, record);
         }

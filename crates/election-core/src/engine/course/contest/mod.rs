@@ -78,6 +78,8 @@ pub(in crate::engine) struct Contest {
     attempts: u32,
     /// The last creation had no answer: a znode of that attempt is this member's.
     unanswered: bool,
+    /// Single: how often the creation was refused because the leader znode exists, since it was last read as present.
+    refused: u8,
     /// Queue: the path of the znode before, and the content of its record.
     before: Option<Box<Before>>,
     /// The znode before has gone, or may not be the only one any more: the queue must be ranked again.

@@ -248,7 +248,10 @@ impl Contest {
                 let path = core.config.paths.leader_znode(0);
                 self.joins_with(core, &path, node, Some(*count));
             }
-            (ContestStep::Create, Outcome::Exists) => self.step = ContestStep::Seek(Then::Join),
+            (ContestStep::Create, Outcome::Exists) => {
+                self.refused = self.refused.saturating_add(1).min(2);
+                self.step = ContestStep::Seek(Then::Join);
+            }
             // It is unknown whether the znode was created.
             (ContestStep::Create, Outcome::Unknown(why)) => {
                 self.step = ContestStep::Seek(Then::Join);
@@ -314,6 +317,11 @@ impl Contest {
 
     fn sought_leader_znode(&mut self, core: &mut Core, then: Then, node: Option<&Node>) {
         core.see_leader_znode(0, node);
+        if node.is_some() {
+            self.refused = 0;
+        } else if self.refused > 1 && then == Then::Join {
+            core.contradicted(Part::Contest, &core.config.paths.leader_znode(0));
+        }
         // A znode of another incarnation is never deleted, not even that of a former process of this member.
         match node {
             Some(node) if self.owns(core, node) => self.step = ContestStep::Count(then),

@@ -1,0 +1,306 @@
+//! Whether the server of the connection agrees with the quorum.
+//!
+//! A server answers reads from its own znodes, which may differ from those of the others for ever: servers are known to
+//! have kept ephemerals that the others had deleted (ZOOKEEPER-4837). Whoever waits for such a znode to go waits for ever,
+//! and no event and no read at that server shows it. So **no wait for another session's znode rests on one server's
+//! reading alone**. A group that only checks versions goes through the ensemble's log, and the ensemble's leader decides it
+//! on its own znodes. The server of the connection answers it after it has carried out all that is before it in the log.
+//! So if the check is refused, and the server then still shows the znode as it was before the check was sent, the two
+//! disagree; nothing else explains it, no lag, no race.
+//!
+//! - **What is checked**: ephemerals of other sessions that a watch of this session has read, or that the caller
+//!   [relies on](crate::Incarnation::rely_on): each wait for another member is one of these. And a path at which operations
+//!   were refused repeatedly: that exists although it is read as absent, or is absent although it is read as present.
+//!   There, a znode that the quorum has, and the server does not show, is a disagreement if nothing under its parent has
+//!   changed between two reads around the check.
+//!   And a znode of another session where a group of this session has created its own: one that is older than that.
+//! - **By whom**: each session for its own server, for all its elections together: 128 znodes by one request. No member
+//!   polls, and nothing is sent for a session that relies on nothing.
+//! - **When**: about one session timeout after something is relied on anew, then at pauses that double, up to four session
+//!   timeouts while a lease is kept, and eight otherwise. A session that keeps a lease sends sixteen quorum heartbeats in
+//!   that time. After repeated refusals: within a quarter of a session timeout.
+//! - **What follows**: the session moves to another server, and returns to that one within ten minutes only if no other
+//!   answers. The log names the server and the znode. Where no other server answers, the session stays and checks again.
+//!
+//! Not covered: a znode that a server lacks and that nobody has reason to write or to wait for, such as another member's
+//! place in a queue.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use zk_proto::{ErrorCode, Reply, Request, Stat};
+
+use crate::driver::{Along, BoxFuture, DriverError, DriverResult, answered};
+use crate::incarnation::{Incarnation, Inner};
+use crate::reliance::{Shown, Suspects};
+use crate::time::{BootTime, within};
+
+/// How many znodes are checked by one request.
+const BATCH: usize = 128;
+/// How long a server is avoided.
+pub(crate) const DISTRUSTED_FOR: Duration = Duration::from_secs(600);
+
+/// A server that shows another state than the quorum has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Disagreement {
+    pub(crate) server: SocketAddr,
+    pub(crate) path: String,
+    pub(crate) kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The server shows a znode that the quorum has deleted.
+    Deleted,
+    /// The server shows an old version of a znode, or one that the quorum has replaced.
+    Changed,
+    /// The server does not show a znode that the quorum has.
+    Missing,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Deleted => "it shows a znode that the quorum has deleted",
+            Self::Changed => "it shows a znode in a version that the quorum does not have",
+            Self::Missing => "it does not show a znode that the quorum has",
+        })
+    }
+}
+
+/// When the next audit is due. Without clock and randomness.
+struct Pace {
+    timeout: Duration,
+    pause: Duration,
+    due: BootTime,
+    /// How many readings had been relied on.
+    known: u64,
+    is_doubting: bool,
+}
+
+impl Pace {
+    fn new(timeout: Duration, now: BootTime) -> Self {
+        Self { timeout, pause: timeout, due: now + timeout, known: 0, is_doubting: false }
+    }
+
+    /// `jitter` is between 0 and 1: sessions of many processes must not check at the same time.
+    fn note(&mut self, now: BootTime, (begun, doubts): (u64, bool), jitter: f64) {
+        let early = |pause: Duration| now + pause.mul_f64(0.75 + jitter / 4.0);
+        if begun != self.known {
+            (self.known, self.pause) = (begun, self.timeout);
+            self.due = self.due.min(early(self.timeout));
+        }
+        if doubts && !self.is_doubting {
+            self.due = self.due.min(early(self.timeout / 4));
+        }
+        self.is_doubting = doubts;
+    }
+
+    /// An audit has ended.
+    fn ended(&mut self, now: BootTime, keeps_lease: bool, jitter: f64) {
+        self.pause = (self.pause * 2).min(self.timeout * if keeps_lease { 4 } else { 8 });
+        self.due = now + self.pause.mul_f64(0.75 + jitter / 4.0);
+        self.is_doubting = false;
+    }
+}
+
+/// The audits of one session.
+pub(crate) struct Audits {
+    pace: Pace,
+    under_way: Option<BoxFuture<'static, Option<Disagreement>>>,
+}
+
+impl Audits {
+    pub(crate) fn new(timeout: Duration, now: BootTime) -> Self {
+        Self { pace: Pace::new(timeout, now), under_way: None }
+    }
+
+    pub(crate) fn wake(&self) -> BootTime {
+        if self.under_way.is_some() { BootTime::from_duration(Duration::MAX) } else { self.pace.due }
+    }
+
+    /// Begins an audit that is due.
+    pub(crate) fn begin_if_due(
+        &mut self,
+        incarnation: &Incarnation,
+        now: BootTime,
+        active: bool,
+        keeps_lease: bool,
+    ) {
+        self.pace.note(now, incarnation.inner.reliance.state(), fastrand::f64());
+        if self.under_way.is_some() || now < self.pace.due {
+            return;
+        }
+        self.pace.ended(now, keeps_lease, fastrand::f64());
+        if !active {
+            return;
+        }
+        let suspects = incarnation.inner.reliance.take();
+        if suspects.shown.is_empty() && suspects.refused.is_empty() {
+            return;
+        }
+        let (inner, deadline) = (Arc::clone(&incarnation.inner), now + self.pace.timeout);
+        // Without an answer nothing is known, and the next one is not far.
+        self.under_way = Some(Box::pin(async move {
+            let audit = Audit { inner: &inner, deadline };
+            within(deadline, audit.of_all(suspects)).await.and_then(Result::ok).flatten()
+        }));
+    }
+
+    /// What the audit that is under way has found; never ready if none is.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(crate) async fn found(&mut self) -> Option<Disagreement> {
+        match &mut self.under_way {
+            Some(under_way) => {
+                let found = under_way.await;
+                self.under_way = None;
+                found
+            }
+            None => std::future::pending().await,
+        }
+    }
+}
+
+struct Audit<'a> {
+    inner: &'a Inner,
+    deadline: BootTime,
+}
+
+impl Audit<'_> {
+    async fn of_all(&self, suspects: Suspects) -> DriverResult<Option<Disagreement>> {
+        let driver = &self.inner.driver;
+        let (Some(server), attached) = (driver.server(), driver.attached()) else { return Ok(None) };
+        let mut found = None;
+        for (path, after) in suspects.replaced {
+            let shown = self.exists(&self.inner.absolute(&path)).await?;
+            if found.is_none() && shown.is_some_and(|shown| shown.czxid <= after) {
+                found = Some((path, Kind::Changed));
+            }
+        }
+        for path in suspects.refused {
+            if found.is_none() {
+                found = self.of_refused(path).await?;
+            }
+        }
+        for batch in suspects.shown.chunks(BATCH) {
+            if found.is_none() {
+                found = self.of_shown(batch.iter().cloned().collect()).await?;
+            }
+        }
+        // Over one connection, or nothing is proved.
+        let found = found.filter(|_| driver.attached() == attached);
+        Ok(found.map(|(path, kind)| Disagreement { server, path, kind }))
+    }
+
+    /// Znodes that the server has shown.
+    async fn of_shown(&self, mut shown: VecDeque<Shown>) -> DriverResult<Option<(String, Kind)>> {
+        while !shown.is_empty() {
+            let before = self.inner.driver.ticket().last_zxid;
+            let Some((at, code)) = self.check(&shown).await? else { return Ok(None) };
+            let Some(suspect) = shown.remove(at) else { return Ok(None) };
+            let now = self.exists(&self.inner.absolute(&suspect.path)).await?;
+            // As it was before the check, which the server has carried out: nothing has changed it since.
+            let is_same = now.is_some_and(|now| now.version == suspect.version && now.mzxid <= before);
+            if is_same {
+                let kind = if code == ErrorCode::NO_NODE { Kind::Deleted } else { Kind::Changed };
+                return Ok(Some((suspect.path.to_string(), kind)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// A path at which operations were refused.
+    async fn of_refused(&self, path: String) -> DriverResult<Option<(String, Kind)>> {
+        let absolute = self.inner.absolute(&path);
+        let parent = zk_proto::ancestors(&absolute).next().unwrap_or("/");
+        let Some(above) = self.exists(parent).await? else { return Ok(None) };
+        let shown = self.exists(&absolute).await?;
+        let version = shown.map_or(-1, |stat| stat.version);
+        let one = VecDeque::from([Shown { path: path.as_str().into(), version }]);
+        if shown.is_some() {
+            return self.of_shown(one).await;
+        }
+        if self.check(&one).await?.is_some() {
+            return Ok(None);
+        }
+        let still = self.exists(&absolute).await?.is_none();
+        let unchanged = self.exists(parent).await?.is_some_and(|now| now.pzxid == above.pzxid);
+        Ok((still && unchanged).then_some((path, Kind::Missing)))
+    }
+
+    /// Which of them the quorum does not have in that version, and why.
+    async fn check(&self, shown: &VecDeque<Shown>) -> DriverResult<Option<(usize, ErrorCode)>> {
+        let paths: Vec<String> = shown.iter().map(|shown| self.inner.absolute(&shown.path)).collect();
+        let checks = paths.iter().zip(shown);
+        let checks = checks.map(|(path, shown)| Request::Check { path: path.into(), version: shown.version });
+        let reply = self.send(&Request::Multi(checks.collect())).await?;
+        let Reply::Multi(parts) = reply else {
+            return Err(DriverError::Invalid(format!("{reply:?}")));
+        };
+        let refused = parts.into_iter().enumerate().find_map(|(at, (_, part))| match part {
+            Err(code @ (ErrorCode::NO_NODE | ErrorCode::BAD_VERSION)) => Some((at, code)),
+            _ => None,
+        });
+        Ok(refused)
+    }
+
+    async fn exists(&self, absolute: &str) -> DriverResult<Option<Stat>> {
+        match self.send(&Request::Exists { path: absolute.into(), watch: false }).await {
+            Ok(Reply::Stat(stat)) => Ok(Some(stat)),
+            Err(DriverError::Refused(ErrorCode::NO_NODE)) => Ok(None),
+            Ok(other) => Err(DriverError::Invalid(format!("{other:?}"))),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn send(&self, request: &Request<'_>) -> DriverResult<Reply> {
+        answered(self.inner.driver.send(request, Along::default()), self.deadline).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIMEOUT: Duration = Duration::from_secs(10);
+
+    fn at(seconds: u64) -> BootTime {
+        BootTime::from_duration(Duration::from_secs(1000 + seconds))
+    }
+
+    #[test]
+    fn a_wait_is_checked_soon_and_then_rarely() {
+        for (keeps_lease, most) in [(true, 40), (false, 80)] {
+            let mut pace = Pace::new(TIMEOUT, at(0));
+            let mut pauses = Vec::new();
+            let mut last = at(0);
+            for _ in 0..6 {
+                pace.note(last, (1, false), 1.0);
+                let due = pace.due;
+                pauses.push(due.duration_since(last).as_secs());
+                pace.ended(due, keeps_lease, 1.0);
+                last = due;
+            }
+            assert_eq!((pauses[0], pauses[1], pauses[5]), (10, 20, most), "{pauses:?}");
+            // Something is relied on anew.
+            pace.note(last, (2, false), 0.0);
+            assert_eq!(pace.due.duration_since(last), TIMEOUT.mul_f64(0.75));
+        }
+    }
+
+    #[test]
+    fn repeated_refusals_are_checked_at_once_but_not_again_and_again() {
+        let mut pace = Pace::new(TIMEOUT, at(0));
+        pace.note(at(1), (0, true), 0.0);
+        assert_eq!(pace.due.duration_since(at(1)), TIMEOUT.mul_f64(0.1875));
+        pace.note(at(2), (0, true), 0.0);
+        assert_eq!(pace.due.duration_since(at(1)), TIMEOUT.mul_f64(0.1875), "it is not put off");
+        pace.ended(at(3), false, 0.0);
+        assert!(pace.due.duration_since(at(3)) >= TIMEOUT);
+    }
+}
