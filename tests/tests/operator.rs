@@ -10,6 +10,7 @@ e2e::with_both_drivers!(
     a_planned_switchover_ends_the_old_job_before_the_new_one_begins,
     a_switchover_to_nobody_fails_and_changes_nothing,
     a_forced_failover_moves_the_job_off_a_leader_whose_stop_hangs,
+    a_forced_failover_waits_for_the_stop_budget_of_a_leader_that_lives,
 );
 
 async fn a_planned_switchover_ends_the_old_job_before_the_new_one_begins(driver: Driver) {
@@ -115,6 +116,19 @@ async fn a_forced_failover_moves_the_job_off_a_leader_whose_stop_hangs(driver: D
     assert_eq!(list["exclusions"][0]["member"], first.member, "{list:#}");
     // The new leader's stop hangs as well: a second signal skips the hooks.
     cluster.end_hastily().await;
+}
+
+async fn a_forced_failover_waits_for_the_stop_budget_of_a_leader_that_lives(driver: Driver) {
+    let mut cluster = Cluster::of(Setup::new(driver).job_options(&["--ignore-term"])).await;
+    let first = cluster.settled().await;
+    cluster.acts(first.token).await;
+    let forced = ["failover", "--to-site", "west", "--force", "--yes", "--wait"];
+    cluster.operator().done(&forced).await;
+    let second = cluster.successor_of(&first, SOON).await;
+    cluster.acts(second.token).await;
+    // Its guard has killed the first job before the second one began.
+    cluster.journal().assert_one_at_a_time();
+    cluster.end().await;
 }
 
 #[tokio::test]

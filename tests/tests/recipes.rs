@@ -40,7 +40,8 @@ async fn leadership_is_lost_and_taken(driver: Driver, recipe: &str) {
         (&["switchover"][..], "End the leader's worker"),
         (&["switchover", "--to", waiting], "--to and --to-site need the recipe"),
         (&["failover", "--force", "--yes", "--to-site", "west"], "--to and --to-site need the recipe"),
-        (&["failover"], "failover --force"),
+        (&["failover"], "failover --force --now"),
+        (&["failover", "--force", "--yes"], "add --now"),
     ] {
         cluster.operator().run(verb).await.with_code(64).complains_of(&[recipe, word]);
     }
@@ -67,7 +68,7 @@ async fn leadership_is_lost_and_taken(driver: Driver, recipe: &str) {
     cluster.journal().assert_one_at_a_time();
     cluster.standing_by(1).await;
 
-    let said = cluster.operator().done(&["failover", "--force", "--yes", "--wait"]).await;
+    let said = cluster.operator().done(&["failover", "--force", "--now", "--yes", "--wait"]).await;
     let third = cluster.successor_of(&second, SOON).await;
     assert!(
         said.stdout.contains(&format!("{} leads {JOB} in term {}", third.member, third.term)),

@@ -322,6 +322,11 @@ fn recipes_without_an_elector_refuse_as_the_command_does() {
     assert_eq!(post(&east, "/pause", TOKEN, &json!({})).0, 409);
     let (code, answer, _) = post(&east, "/restart", TOKEN, &json!({}));
     assert_eq!((code, &answer["code"]), (409, &json!(1)), "{answer}");
-    let (code, answer, _) = post(&east, "/failover", TOKEN, &json!({ "force": true }));
+    assert_eq!(
+        post(&east, "/failover", TOKEN, &json!({ "force": true })).0,
+        400,
+        "no elector grants the stop budget"
+    );
+    let (code, answer, _) = post(&east, "/failover", TOKEN, &json!({ "force": true, "now": true }));
     assert_eq!((code, &answer["taken_from"]), (200, &json!("east-1")), "{answer}");
 }

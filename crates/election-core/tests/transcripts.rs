@@ -123,6 +123,7 @@ transcripts! {
     release_overdue,
     release_after_work,
     force,
+    force_waits,
     lease_end,
     freeze_on_pause,
     lease_nearly_over,

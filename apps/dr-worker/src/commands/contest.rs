@@ -25,13 +25,19 @@ pub(crate) fn check(job: &str, layout: Layout, request: &Request) -> Result<&'st
     if request.kind == RequestKind::Switchover {
         return Err(Error::Usage(format!(
             "{recipe}, which has no elector to ask the leader to hand over. End the leader's worker: it stops \
-             its job, then {follows}. Or take leadership from it with `dr-worker failover --force`"
+             its job, then {follows}. Or take leadership from it with `dr-worker failover --force --now`"
         )));
     }
     if !request.force {
         return Err(Error::Usage(format!(
-            "{recipe}: {follows} by itself once the leader is gone. `dr-worker failover --force` takes leadership \
+            "{recipe}: {follows} by itself once the leader is gone. `dr-worker failover --force --now` takes leadership \
              from a leader that is alive"
+        )));
+    }
+    if !request.now {
+        return Err(Error::Usage(format!(
+            "{recipe}, which has no elector to give the leader its stop budget: add --now, and two programs may run \
+             until the leader has stopped; or end the leader's worker: it stops its job, then {follows}"
         )));
     }
     Ok(follows)

@@ -48,12 +48,26 @@ pub(super) struct SwitchoverArguments {
 pub(super) struct FailoverArguments {
     #[command(flatten)]
     wanted: Move,
-    /// Replace a leader that does not stop.
+    /// Replace a leader that does not stop within its stop budget.
     ///
-    /// Two may act for a moment. The job's resource must check fencing tokens.
+    /// The leader is asked to stop, and has its stop budget for that. A leader that is frozen or cut off has not stopped
+    /// then: two may act, and the job's resource must check fencing tokens.
     #[arg(long)]
     force: bool,
+    /// With --force: do not wait for the leader's stop budget.
+    ///
+    /// Two act until the leader has stopped.
+    #[arg(long, requires = "force")]
+    now: bool,
     #[command(flatten)]
+    consent: Consent,
+}
+
+/// How leadership is taken by force.
+#[derive(Clone, Copy)]
+struct Forced {
+    /// Without the leader's stop budget.
+    now: bool,
     consent: Consent,
 }
 
@@ -122,8 +136,8 @@ pub(super) async fn failover(
     sources: &Sources,
     how: Output,
 ) -> Result<(), Error> {
-    let FailoverArguments { wanted, force, consent } = arguments;
-    let forced = force.then_some(*consent);
+    let FailoverArguments { wanted, force, now, consent } = arguments;
+    let forced = force.then_some(Forced { now: *now, consent: *consent });
     ask(wanted, RequestKind::Failover, forced, sources, how).await
 }
 
@@ -157,12 +171,13 @@ async fn file_plan(operator: &Operator, wanted: &Move, request: Request, how: Ou
 async fn ask(
     wanted: &Move,
     kind: RequestKind,
-    forced: Option<Consent>,
+    forced: Option<Forced>,
     sources: &Sources,
     how: Output,
 ) -> Result<(), Error> {
     let operator = Operator::connect(sources).await?;
-    let request = wanted.request(kind, forced.is_some());
+    let mut request = wanted.request(kind, forced.is_some());
+    request.now = forced.is_some_and(|forced| forced.now);
     let result = check_and_file(&operator, wanted, request, forced, how).await;
     operator.close().await;
     result
@@ -172,18 +187,24 @@ async fn check_and_file(
     operator: &Operator,
     wanted: &Move,
     request: Request,
-    forced: Option<Consent>,
+    forced: Option<Forced>,
     how: Output,
 ) -> Result<(), Error> {
     let job = operator.one(wanted.job.as_deref()).await?;
     let paths = operator.paths(&job)?;
     let what =
         format!("{} of {job}{}{}", request.kind.as_str(), outgoing(&request.from), target(&request.to));
-    let confirmed = || match forced {
-        Some(consent) => consent.ask(&format!(
-            "{what}, by force: a leader that does not stop is replaced, so two programs may run for a moment"
+    let confirmed = || {
+        match forced {
+        Some(Forced { now: false, consent }) => consent.ask(&format!(
+            "{what}, by force: a leader that does not stop within its stop budget is replaced, so two programs may run \
+             for a moment"
+        )),
+        Some(Forced { now: true, consent }) => consent.ask(&format!(
+            "{what}, by force, now: the leader's stop is not waited for, so two programs may run until it has stopped"
         )),
         None => Ok(()),
+    }
     };
     let snapshot = operator.observer().await?.snapshot(&paths).await?;
     match snapshot.layout {

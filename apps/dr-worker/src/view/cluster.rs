@@ -160,6 +160,8 @@ pub struct OpenRequest {
     pub from: Outgoing,
     /// Whether to replace a leader that does not stop.
     pub force: bool,
+    /// Whether to do that without the leader's stop budget.
+    pub now: bool,
     /// The operator's reason.
     pub reason: Option<String>,
     /// Whether a loss is accepted.
@@ -182,6 +184,7 @@ impl OpenRequest {
             to: request.to,
             from: request.from,
             force: request.force,
+            now: request.now,
             accept_loss: request.accept_loss,
             reason: request.reason,
             by: request.by,

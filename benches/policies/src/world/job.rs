@@ -124,8 +124,8 @@ impl World {
         if self.hosts[host].job.phase == Phase::Serving && !matches!(reason, StopReason::Leaving) {
             self.say_of(host, || format!("stops its job: {}", brief(reason)));
         }
-        let failed =
-            !self.hosts[host].is_fit() || !matches!(reason, StopReason::NotNamed(_) | StopReason::Leaving);
+        let failed = !self.hosts[host].is_fit()
+            || !matches!(reason, StopReason::NotNamed(_) | StopReason::Removed(_) | StopReason::Leaving);
         self.no_longer_leads(host, failed);
         let delay = if self.hosts[host].job.acts() { STOPS } else { 1 };
         let acts = self.hosts[host].job.acts();
@@ -212,7 +212,7 @@ impl World {
 /// Without the decision, which another line has.
 fn brief(reason: &StopReason) -> String {
     match reason {
-        StopReason::NotNamed(_) => "another one is to lead".to_owned(),
+        StopReason::NotNamed(_) | StopReason::Removed(_) => "another one is to lead".to_owned(),
         other => other.to_string(),
     }
 }

@@ -486,6 +486,8 @@ pub struct Grant {
 pub enum StopReason {
     /// Another member, or another term, is named.
     NotNamed(String),
+    /// Leadership is taken by force: its leader znode is deleted once the stop budget is over, or at once.
+    Removed(String),
     /// The lease nears its end without a renewal.
     LeaseEnds,
     /// The session is over.
@@ -507,16 +509,17 @@ pub enum StopReason {
 }
 
 impl StopReason {
-    /// Whether another member may already lead. Then the stop must not wait for anything, such as hooks.
+    /// Whether another member may already lead, or will once the stop budget is over. Then the stop must not wait for
+    /// anything, such as hooks.
     pub const fn is_urgent(&self) -> bool {
-        matches!(self, Self::LeaseEnds | Self::SessionOver | Self::LeaderZnodeLost)
+        matches!(self, Self::Removed(_) | Self::LeaseEnds | Self::SessionOver | Self::LeaderZnodeLost)
     }
 }
 
 impl std::fmt::Display for StopReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::NotNamed(who) => f.write_str(who),
+            Self::NotNamed(who) | Self::Removed(who) => f.write_str(who),
             Self::LeaseEnds => f.write_str("the lease nears its end and could not be renewed"),
             Self::SessionOver => f.write_str("the ZooKeeper session is over"),
             Self::LeaderZnodeLost => f.write_str("the leader znode is gone"),

@@ -114,6 +114,7 @@ fn as_member(contender: Contender, ballot: Ballot) -> MemberRecord {
         // An election without an elector has no standing orders.
         orders_format: VERSION,
         session_timeout_ms: contender.session_timeout_ms,
+        stop_budget_ms: 0,
         joined_ms: contender.since_ms,
         gave_up: None,
         withdrawn: None,

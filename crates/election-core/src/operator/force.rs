@@ -1,6 +1,8 @@
 //! What an operator does without an elector: force a failover, delete the leader znode, raise the tokens.
 
-use zk_session::{BootTime, CreateMode, Incarnation, OpError, Session};
+use std::time::Duration;
+
+use zk_session::{BootTime, CreateMode, Incarnation, OpError, Session, sleep_until};
 
 use super::{
     contests::leader_znode_of,
@@ -20,8 +22,12 @@ use crate::{
     time::in_words,
 };
 
+/// The pause between two looks at a leader that has its stop budget to end its work.
+const LOOK: Duration = Duration::from_millis(50);
+
 /// Carries out a forced failover itself, up to naming the next leader, for an election whose elector does not. An
-/// elector may do the same at the same time: each step is a compare-and-set. No step begins after `until`, or after the
+/// elector may do the same at the same time: each step is a compare-and-set. It waits for the leader's stop budget before it
+/// deletes the leader znode, unless the request says [`now`](Request::now). No step begins after `until`, or after the
 /// request was withdrawn.
 ///
 /// # Errors
@@ -35,8 +41,11 @@ pub async fn force(
     until: BootTime,
 ) -> Result<(), OperatorError> {
     let mut seen = None;
+    // The term that removes the holder, and since when this command has known it.
+    let mut removed: Option<(u64, BootTime)> = None;
+    let mut tries = 0;
     let request_path = paths.request(&filed.which.name);
-    for attempt in 0..TRIES {
+    while tries < TRIES {
         let incarnation = session.active().await?;
         let observer = Observer::new(incarnation.clone());
         let node = observer.read(&request_path).await?.filter(|node| node.czxid == filed.which.czxid);
@@ -85,8 +94,17 @@ pub async fn force(
                 seen = seen.max(elected.last_request);
                 write(&incarnation, paths, decision(paths, &elected, over, None)?).await
             }
-            ForceStep::Vacate { slot, version } => {
+            ForceStep::Vacate { slot, version, after } => {
                 let decision = snapshot.elected.as_ref().map_or(0, |decision| decision.version);
+                let term = snapshot.decided().map_or(0, |elected| elected.term_of(slot));
+                let known = removed.filter(|(known, _)| *known == term);
+                let (_, since) = *removed.insert(known.unwrap_or((term, BootTime::now())));
+                let now = BootTime::now();
+                if now < since + after {
+                    // The holder may release it earlier.
+                    sleep_until((since + after).min(now + LOOK)).await;
+                    continue;
+                }
                 delete_while(&incarnation, &paths.leader_znode(slot), version, &paths.elected(), decision)
                     .await
             }
@@ -96,7 +114,8 @@ pub async fn force(
             Err(error) if is_worth_another_look(&error) => {}
             Err(error) => return Err(error.into()),
         }
-        pause(attempt).await;
+        pause(tries).await;
+        tries += 1;
     }
     Err(too_many_races())
 }

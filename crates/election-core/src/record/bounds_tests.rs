@@ -85,7 +85,7 @@ fn samples() -> Vec<(&'static str, String)> {
     let fixed = SAMPLES.map(|(kind, text)| (kind, text.to_owned()));
     let request = |state| {
         let text = r#"{"v":1,"id":"i","kind":"switchover","to":{"member":"a"},"from":{"slot":1},"force":true,
-            "accept_loss":true,"reason":"r","by":"b","created_ms":1,"valid_for_ms":2,"state":"#;
+            "now":true,"accept_loss":true,"reason":"r","by":"b","created_ms":1,"valid_for_ms":2,"state":"#;
         ("request", format!("{text}{state}}}"))
     };
     fixed.into_iter().chain(STATES.map(request)).collect()

@@ -61,6 +61,10 @@ pub struct MemberRecord {
     /// The granted session timeout, in milliseconds. Another process with this id has to wait that long.
     #[serde(default, skip_serializing_if = "is_zero", with = "limits::ms")]
     pub session_timeout_ms: u64,
+    /// How long its work may need to end, in milliseconds. A forced failover waits that long before it takes the leader
+    /// znode.
+    #[serde(default, skip_serializing_if = "is_zero", with = "limits::ms")]
+    pub stop_budget_ms: u64,
     /// When this incarnation joined, in milliseconds since the Unix epoch.
     #[serde(default, with = "limits::ms")]
     pub joined_ms: u64,

@@ -43,10 +43,13 @@ pub struct Request {
     /// The leader that it is about.
     #[serde(default, skip_serializing_if = "Outgoing::is_only")]
     pub from: Outgoing,
-    /// Take leadership from a leader that does not release it. Two members may then act for a short time, so the
-    /// resource must check tokens.
+    /// Take leadership from a leader that does not release it within its stop budget. Two members may then act for a
+    /// short time, so the resource must check tokens.
     #[serde(default)]
     pub force: bool,
+    /// With `force`: do not wait for the leader's stop budget. Two members then act until the leader has stopped.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub now: bool,
     /// Also allow a candidate that would lead with data loss, such as a replica that lags too far behind.
     #[serde(default, skip_serializing_if = "is_false")]
     pub accept_loss: bool,
@@ -82,6 +85,7 @@ impl Request {
             to,
             from: Outgoing::Only,
             force: false,
+            now: false,
             accept_loss: false,
             reason: None,
             by,

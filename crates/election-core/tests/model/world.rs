@@ -577,7 +577,7 @@ impl World {
         let Some(process) = &self.members[m].process else { return };
         let (Some(token), Some((term, ballot))) = (process.job.token, &process.job.given) else { return };
         let verdict = match reason {
-            StopReason::NotNamed(_) if setting.recipe == Kind::Elector => {
+            StopReason::NotNamed(_) | StopReason::Removed(_) if setting.recipe == Kind::Elector => {
                 let own = process.engine.ballot();
                 self.past.slots.stops(process.job.slot, *term, ballot, own.as_ref())
             }

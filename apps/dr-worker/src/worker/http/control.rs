@@ -51,6 +51,7 @@ struct Move {
     from: Option<MemberId>,
     slot: Option<usize>,
     force: bool,
+    now: bool,
     accept_loss: bool,
     reason: Option<String>,
     at: Option<String>,
@@ -69,8 +70,11 @@ impl Move {
         if self.force && kind == RequestKind::Switchover {
             return Err(Error::Usage("\"force\" is for /failover only".to_owned()));
         }
+        if self.now && !self.force {
+            return Err(Error::Usage("\"now\" needs \"force\"".to_owned()));
+        }
         let mut request = operator::new_request(kind, from, to, self.force, self.reason.clone(), by);
-        request.accept_loss = self.accept_loss;
+        (request.accept_loss, request.now) = (self.accept_loss, self.now);
         match (&self.at, &self.within) {
             (None, None) => Ok(request),
             (Some(at), within) if kind == RequestKind::Switchover => {
@@ -461,7 +465,8 @@ mod tests {
         assert_eq!(to.to, Target::Member(MemberId::new("west-1").unwrap()));
         assert_eq!((to.from, to.reason.as_deref(), to.accept_loss), (Outgoing::Slot(1), Some("drill"), true));
         let forced = request(RequestKind::Failover, r#"{"to_site": "west", "force": true}"#).unwrap();
-        assert!(forced.force && forced.to == Target::Site(SiteId::new("west").unwrap()));
+        assert!(forced.force && !forced.now && forced.to == Target::Site(SiteId::new("west").unwrap()));
+        assert!(request(RequestKind::Failover, r#"{"force": true, "now": true}"#).unwrap().now);
         let planned = request_of(r#"{"at": "+30m", "within": "10m"}"#);
         assert!(matches!(planned.state, RequestState::Planned { .. }), "{planned:?}");
         assert_eq!(planned.valid_for(), Duration::from_secs(600));
@@ -472,6 +477,7 @@ mod tests {
             (r#"{"to": "a", "to_site": "b"}"#, "not both"),
             (r#"{"from": "a", "slot": 0}"#, "not both"),
             (r#"{"force": true}"#, "for /failover only"),
+            (r#"{"now": true}"#, "needs \"force\""),
             (r#"{"to": "a/b"}"#, "not understood"),
             (r#"{"at": "tomorrow"}"#, "is not a time"),
             (r#"{"at": "+1m", "within": "long"}"#, "\"within\""),

@@ -82,6 +82,7 @@ const FAILOVER: &[&str] = &[
     "accept_loss?: boolean",
     "reason?: string",
     "force?: boolean",
+    "now?: boolean",
 ];
 
 /// A request that was filed.

@@ -630,6 +630,7 @@ impl Membership {
             software: profile.software.clone(),
             orders_format: Control::NEWEST,
             session_timeout_ms: ms(core.granted()),
+            stop_budget_ms: ms(core.stop_budget()),
             joined_ms: core.own.joined_ms,
             gave_up: core.own.gave_up.as_deref().cloned(),
             withdrawn: core.own.wishes().withdrawn.clone(),
@@ -683,7 +684,7 @@ fn is_own_record(core: &Core, node: &Node) -> bool {
 /// A fingerprint of everything that can change in the own record.
 fn fingerprint(core: &Core, ballot: &Ballot) -> u64 {
     let (own, mut hasher) = (&core.own, DefaultHasher::new());
-    (ballot, core.granted(), &own.health, own.reports(), own.joined_ms).hash(&mut hasher);
+    (ballot, core.granted(), core.stop_budget(), &own.health, own.reports(), own.joined_ms).hash(&mut hasher);
     (&own.gave_up, own.leaving, core.remembers()).hash(&mut hasher);
     let profile = &core.config.member;
     (&profile.attributes, profile.priority, &profile.policy, &profile.overlay).hash(&mut hasher);

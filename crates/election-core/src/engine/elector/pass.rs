@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use super::{
-    question::{Decided, Hold, Question, Undecided, about, is_vacated},
+    question::{Decided, Hold, Question, Undecided, about, grace, is_vacated},
     trace::DecisionTrace,
     verdict::{Act, Blocker, Verdict, Wait, loud, quiet},
     watchdog::{Phase, Watchdog},
@@ -25,7 +25,7 @@ use crate::{
         Request, RequestRef, Target,
     },
     strategy::Strategy,
-    time::{Now, Time},
+    time::{Now, Time, in_words},
 };
 
 /// The standing orders if there are none.
@@ -294,11 +294,22 @@ impl<'a> Facts<'a> {
     /// The leader znode has been, or is being, removed from its leader by force.
     fn vacated(&self, at: At<'_>, watchdog: &mut Watchdog) -> Verdict {
         let noticed = watchdog.noticed(at.slot, at.term, "vacated", self.now);
+        let given = &at.elected.slots[at.slot].given;
         if let Some((current, meta)) = at.current {
             // The second step. The version alone proves nothing, since every znode begins at version 0: the ballot
             // recorded in it must be the excluded one.
             let excluded = at.elected.exclusions.iter().any(|e| e.ballot == current.ballot);
             if excluded || !self.rules.keep(Rule::VacateExcludedOnly) {
+                let request = given.request.as_ref().and_then(|which| self.request(which));
+                let limit = grace(given.cause, request.map(|(_, r)| r), self.members, &current.ballot);
+                let timer = self.timer(Phase::Release);
+                let waited = watchdog.phase(at.slot, at.term, timer, Some(limit), self.now);
+                if waited < limit {
+                    let (member, limit_text) = (&current.member, in_words(limit));
+                    let sentence =
+                        format!("{member} is removed by force, and has {limit_text} to end its work");
+                    return quiet(Reason::Release, sentence).until(self.now.time + (limit - waited)).into();
+                }
                 let (leader, decision) = (meta.version, at.meta.version);
                 return Verdict::Act(Act::Vacate { slot: at.slot, leader, decision });
             }
@@ -309,7 +320,6 @@ impl<'a> Facts<'a> {
             watchdog.phase(at.slot, at.term, Phase::Release, None, self.now);
             return quiet(Reason::Release, sentence).into();
         }
-        let given = &at.elected.slots[at.slot].given;
         let ordered = given.request.as_ref().and_then(|which| self.request(which));
         let question = self.question(at.slot, noticed);
         let decided = question.decide(given.cause, "the leader znode was vacated", None, ordered);

@@ -7,7 +7,8 @@ use crate::{
     engine::{io::Reason, policy::Policy, rules::Rules},
     ids::Ballot,
     record::{
-        Control, Elected, Exclusion, MemberRecord, Named, Previous, Remembered, Request, RequestRef, limits,
+        Cause, Control, Elected, Exclusion, MemberRecord, Named, Previous, Remembered, Request, RequestRef,
+        limits,
     },
     strategy::{Ground, Refused, Strategy},
 };
@@ -140,4 +141,23 @@ pub(in crate::engine) fn ms(duration: Duration) -> u64 {
 /// Whether the slot has been, or is being, taken from its holder by force.
 pub(in crate::engine) fn is_vacated(elected: &Elected, slot: usize) -> bool {
     elected.slots.get(slot).is_some_and(|slot| slot.named.is_none() && slot.given.previous.is_some())
+}
+
+/// Whether the slot is being taken from the member with this ballot by force.
+pub(in crate::engine) fn is_removed(elected: &Elected, slot: usize, ballot: &Ballot) -> bool {
+    is_vacated(elected, slot) && elected.exclusions.iter().any(|e| e.ballot == *ballot)
+}
+
+/// How long a leader that is removed in a decision of this cause has to end its work, before its leader znode is deleted:
+/// its stop budget, unless the operator's request says otherwise. A leader without a record ends its work anyway, and the
+/// resource refuses a suspect's token.
+pub(in crate::engine) fn grace(
+    cause: Cause,
+    request: Option<&Request>,
+    members: &[MemberRecord],
+    holder: &Ballot,
+) -> Duration {
+    let waits = cause == Cause::Failover && request.is_none_or(|request| !request.now);
+    let record = members.iter().find(|member| waits && member.ballot == *holder);
+    record.map_or(Duration::ZERO, |member| Duration::from_millis(member.stop_budget_ms))
 }

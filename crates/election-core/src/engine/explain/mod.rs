@@ -17,6 +17,7 @@ use serde::Serialize;
 use super::{
     elector::{
         pass::{Decider, Facts},
+        question::is_vacated,
         trace::{Asked, DecisionTrace},
         verdict::{Act, Blocker, Verdict, Wait, loud},
         watchdog::{Phase, Watchdog},
@@ -324,6 +325,10 @@ impl<'a> Looker<'a> {
                 Some(c) => (Phase::Serving, c.ready_ms.unwrap_or(c.since_ms)),
             };
             watchdog.assume(slot, term, phase, Time::from_millis(since).min(self.now.time));
+        }
+        for slot in (0..elected.slots.len()).filter(|slot| is_vacated(elected, *slot)) {
+            let Given { term, decided_at_ms, .. } = elected.slots[slot].given;
+            watchdog.assume(slot, term, Phase::Release, Time::from_millis(decided_at_ms).min(self.now.time));
         }
         watchdog
     }

@@ -12,6 +12,7 @@ use crate::{
     engine::{
         elector::{
             limit::{check_limit, job_failures},
+            question::is_vacated,
             succession::succeed,
             verdict::{Act, Verdict},
         },
@@ -204,6 +205,10 @@ impl Seen {
     /// A decision is written, a leader of another term releases its leader znode, and the named member takes over.
     fn take_effect(&mut self, next: Elected, unix_ms: u64) {
         self.leader_znodes.resize(next.slots.len(), None);
+        // Removed by force.
+        for slot in (0..next.slots.len()).filter(|slot| is_vacated(&next, *slot)) {
+            self.leader_znodes[slot] = None;
+        }
         for (slot, named) in next.leaders() {
             let term = next.term_of(slot);
             let stays = |c: &Current| c.ballot == named.ballot && c.term == term;

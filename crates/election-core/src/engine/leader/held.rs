@@ -4,6 +4,7 @@ use super::{Entry, Leader, state::*};
 use crate::{
     engine::{
         core::Core,
+        elector::question::is_removed,
         io::{Action, Level, Node, NoteKind, Outcome, Request, StopReason},
         mandate::moved_away,
         ops::{LeaderOp, Part, Pending},
@@ -85,6 +86,9 @@ impl Leader {
         let term = if core.rules.keep(Rule::TermOfSlot) { elected.term_of(slot) } else { elected.term };
         let moved = !mine || term != mandate.nomination.term;
         if moved && core.rules.keep(Rule::StandDown) && !core.works_on_for(elected) {
+            if is_removed(elected, slot, &mandate.ballot) {
+                return Some(StopReason::Removed(moved_away(elected, slot)));
+            }
             return Some(StopReason::NotNamed(moved_away(elected, slot)));
         }
         // It leads on from a session that is over, and has been given another slot on the new session: it can have

@@ -186,7 +186,8 @@ impl Leader {
             State::Acquiring(_) => self.advance_claim(core),
             State::TakingOver(_) | State::Announcing(_) | State::Leading(_) => self.check_held(core),
             State::Releasing(_) => self.advance_release(core),
-            State::Cleaning | State::Stopping(_) => {}
+            State::Stopping(_) => self.hasten_if_removed(core),
+            State::Cleaning => {}
         }
     }
 

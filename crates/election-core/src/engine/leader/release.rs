@@ -6,7 +6,9 @@ use super::{Leader, look_before_release, state::*};
 use crate::{
     engine::{
         core::Core,
+        elector::question::is_removed,
         io::{Action, Epoch, Level, NoteKind, Outcome, Request, StopReason},
+        mandate::moved_away,
         ops::{LeaderOp, Pending},
         own::Seat,
         rules::Rule,
@@ -68,6 +70,18 @@ impl Leader {
             stopping.hold = Hold::Nothing;
             stopping.reason = reason.clone();
             core.out.push(Action::Stop(reason));
+        }
+    }
+
+    /// A stop that is under way becomes urgent once leadership is taken by force. Deleting the leader znode remains this
+    /// member's task, up to the end of the stop budget.
+    pub(in crate::engine) fn hasten_if_removed(&mut self, core: &mut Core) {
+        let State::Stopping(stopping) = &mut self.state else { return };
+        let Some(elected) = core.reading.view.elected.record() else { return };
+        let ballot = core.own.seat.ballot.as_ref().filter(|_| core.session_epoch() == Some(stopping.epoch));
+        if !stopping.reason.is_urgent() && ballot.is_some_and(|own| is_removed(elected, self.slot, own)) {
+            stopping.reason = StopReason::Removed(moved_away(elected, self.slot));
+            core.out.push(Action::Stop(stopping.reason.clone()));
         }
     }
 

@@ -1,10 +1,12 @@
 //! Forcing a failover from outside, when no elector does it: the same three steps, planned by the same code, for any
 //! client that can read and write the znodes.
 
+use std::time::Duration;
+
 use crate::{
     engine::{
         elector::{
-            question::{Question, Undecided},
+            question::{Question, Undecided, grace},
             requests::{counted_by, forbidden, slot_of},
             writing,
         },
@@ -28,12 +30,15 @@ pub enum ForceStep {
     Begin(Box<Elected>, Box<Request>),
     /// Compare-and-set the decision.
     Write(Box<Elected>),
-    /// Delete the leader znode in this version, and only while the decision has the version in which it was read.
+    /// Delete the leader znode in this version, and only while the decision has the version in which it was read, once
+    /// the caller has seen that decision for the time `after`.
     Vacate {
         /// The slot of the leader znode.
         slot: usize,
         /// The version that it must have.
         version: i32,
+        /// The holder's stop budget: its work may not have ended before.
+        after: Duration,
     },
     /// This request has named a member, and the leader znode is free or that member's own.
     Named,
@@ -135,7 +140,8 @@ impl ForcedFailover<'_> {
                 (None, Some((current, version)))
                     if elected.exclusions.iter().any(|e| e.ballot == current.ballot) =>
                 {
-                    return ForceStep::Vacate { slot, version };
+                    let after = grace(Cause::Failover, Some(request), members, &current.ballot);
+                    return ForceStep::Vacate { slot, version, after };
                 }
                 (None, Some((current, _))) => {
                     return ForceStep::Refused(format!(
@@ -241,6 +247,7 @@ mod tests {
             to: Target::Any,
             from,
             force: true,
+            now: false,
             accept_loss: false,
             reason: None,
             by: "ann".to_owned(),

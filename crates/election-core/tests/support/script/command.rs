@@ -527,7 +527,7 @@ impl Stage {
             "failover" => RequestKind::Failover,
             _ => return Err(format!("no such request: {kind}")),
         };
-        let force = rest.contains(&"by-force");
+        let (force, now) = (rest.contains(&"by-force"), rest.contains(&"now"));
         let valid_for = match rest.iter().position(|w| *w == "for").and_then(|at| rest.get(at + 1)) {
             None => Order::USUAL_VALIDITY,
             Some(span) => parse(span)?,
@@ -543,7 +543,7 @@ impl Stage {
         };
         let prefix = self.paths.request_prefix();
         let mut request = Order::new("1".to_owned(), kind, to, "ann".to_owned(), UNIX_MS + self.now_ms);
-        (request.from, request.force) = (from, force);
+        (request.from, request.force, request.now) = (from, force, now);
         // Planned: `at 30s` is in so long.
         let request = match rest.iter().position(|w| *w == "at").and_then(|at| rest.get(at + 1)) {
             None => request.with_validity(valid_for),

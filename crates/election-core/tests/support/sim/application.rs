@@ -117,7 +117,7 @@ impl Sim {
             let verdict = work_ends_in_time::asked(host, left, budget, frozen_lately);
             self.require(verdict);
         }
-        if self.has_elector() && matches!(reason, StopReason::NotNamed(_)) {
+        if self.has_elector() && matches!(reason, StopReason::NotNamed(_) | StopReason::Removed(_)) {
             self.check_undisturbed(host);
         }
         let Some(job) = self.job(host) else { return };

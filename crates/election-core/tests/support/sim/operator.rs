@@ -112,6 +112,7 @@ impl Sim {
         };
         let mut request = Request::new(self.now.to_string(), kind, to, "operator".to_owned(), self.unix_ms());
         (request.from, request.force, request.valid_for_ms) = (from, force, valid_for_ms);
+        request.now = force && self.now.is_multiple_of(2);
         let prefix = self.paths.request_prefix();
         let data = request.encode(&prefix).ok()?;
         let (path, _) = self.zk.create_sequential(self.now, &prefix, data, 0);
@@ -209,7 +210,10 @@ impl Sim {
         };
         let step = failover.next_step();
         let seen = seen.max(elected.as_ref().and_then(|(e, _)| e.last_request));
-        let delay = self.rng.u64(1..100);
+        let mut delay = self.rng.u64(1..100);
+        if let ForceStep::Vacate { after, .. } = &step {
+            delay += u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
+        }
         let version = elected.map(|(_, version)| version);
         self.after(delay, Due::Operator(Errand::Step { name, tries, step, version, asked, seen }));
     }
@@ -242,7 +246,7 @@ impl Sim {
                 seen = seen.max(elected.last_request);
                 self.decide(&elected, decision_version, None);
             }
-            ForceStep::Vacate { slot, version } => {
+            ForceStep::Vacate { slot, version, .. } => {
                 let (path, unchanged) = (self.paths.leader_znode(slot), self.paths.elected());
                 let unchanged_version = decision_version.unwrap_or(-1);
                 let request = internals::Request::DeleteWhile { path, version, unchanged, unchanged_version };
