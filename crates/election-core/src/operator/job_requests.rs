@@ -16,8 +16,8 @@ use crate::{
     ids::MemberId,
     paths::Paths,
     record::{
-        Control, Current, FiledRequest, OrderedBy, Record as _, RecordError, Request, RequestKind,
-        RequestRef, RequestState, StoppedJob,
+        Control, Current, FiledRequest, MAX_SLOTS, OrderedBy, Outgoing, Record as _, RecordError, Request,
+        RequestKind, RequestRef, RequestState, StoppedJob,
     },
     runtime::{
         operations::{get_all, to_node},
@@ -224,6 +224,30 @@ impl JobRequests {
         Err(too_many_races())
     }
 
+    /// Whether no leader will end this request, which was begun in this term: the leadership that began it is over, and no
+    /// standing order has others carry it out.
+    ///
+    /// # Errors
+    /// When ZooKeeper doesn't answer, or a record can't be read.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: it only reads.
+    pub async fn is_abandoned(&self, request: &Request, begun: u64) -> Result<bool, OperatorError> {
+        let control_path = self.paths.control();
+        let leaders: Vec<_> = (0..MAX_SLOTS).map(|slot| self.paths.leader_znode(slot)).collect();
+        let reads = std::iter::once(&control_path).chain(&leaders).map(ReadOp::get);
+        let mut nodes = self.incarnation()?.multi_read(reads).await?.into_iter().map(outline::node);
+        let control = match nodes.next().flatten() {
+            Some(node) => Control::decode(&control_path, &node.data)?,
+            None => Control::default(),
+        };
+        let mut current = Vec::new();
+        for (path, node) in leaders.iter().zip(nodes) {
+            current.extend(node.map(|node| Current::decode(path, &node.data)).transpose()?);
+        }
+        Ok(is_abandoned(request, begun, &current, &control))
+    }
+
     /// Records the outcome of a request, unless it has ended.
     ///
     /// # Errors
@@ -257,6 +281,22 @@ impl JobRequests {
 pub(super) fn is_held(node: &Node, path: &str, leading: Leading<'_>) -> bool {
     let current = Current::decode(path, &node.data);
     current.is_ok_and(|current| current.member == *leading.member && current.term == leading.term)
+}
+
+/// [`JobRequests::is_abandoned`], by the leader znodes and the standing orders.
+fn is_abandoned(request: &Request, begun: u64, leaders: &[Current], control: &Control) -> bool {
+    let is_meant = |leader: &&Current| match (request.kind, &request.from) {
+        (RequestKind::Restart, Outgoing::Only) => leader.slot == 0,
+        (RequestKind::Restart, Outgoing::Slot(slot)) => leader.slot == *slot,
+        (RequestKind::Restart, Outgoing::Member(member)) => leader.member == *member,
+        _ => true,
+    };
+    let is_ordered = match request.kind {
+        RequestKind::Stop => control.stopped.is_some(),
+        RequestKind::Start => control.stopped.is_none(),
+        _ => false,
+    };
+    !is_ordered && !leaders.iter().filter(is_meant).any(|leader| leader.term == begun)
 }
 
 /// Changes the standing orders as a request asks.
@@ -300,5 +340,52 @@ mod tests {
         assert_eq!(control, first, "the first operator and reason are kept");
         obey(&mut control, &asked(RequestKind::Start));
         assert_eq!((control.stopped, control.v), (None, 1));
+    }
+
+    /// Kinds of requests, and who is left of those that may have begun one in term 4.
+    #[test]
+    fn a_request_is_abandoned_once_whoever_began_it_leads_no_more() {
+        let current = |member: &str, slot: usize, term: u64| -> Current {
+            let current = serde_json::json!({
+                "v": 1, "member": member, "ballot": "x-0000000001", "site": "east", "slot": slot, "term": term,
+                "status": "READY", "since_ms": 1,
+            });
+            serde_json::from_value(current).unwrap()
+        };
+        let member = || Outgoing::Member("a".parse().unwrap());
+        let (own, of_another) = (current("a", 0, 4), current("b", 1, 4));
+        let (later, next) = (current("a", 0, 5), current("b", 0, 5));
+        let mut stopped = Control::default();
+        obey(&mut stopped, &asked(RequestKind::Stop));
+        let running = Control::default();
+        for (kind, from, leaders, control, abandoned) in [
+            (RequestKind::Restart, member(), vec![own.clone()], &running, false),
+            (RequestKind::Restart, member(), vec![], &running, true),
+            (RequestKind::Restart, member(), vec![next.clone()], &running, true),
+            (RequestKind::Restart, member(), vec![later.clone()], &running, true),
+            // Two slots of one decision have the same term.
+            (RequestKind::Restart, member(), vec![of_another.clone()], &running, true),
+            (RequestKind::Restart, Outgoing::Only, vec![own.clone()], &running, false),
+            (RequestKind::Restart, Outgoing::Only, vec![next.clone()], &running, true),
+            (
+                RequestKind::Restart,
+                Outgoing::Slot(1),
+                vec![of_another.clone(), next.clone()],
+                &running,
+                false,
+            ),
+            (RequestKind::Restart, Outgoing::Slot(1), vec![own.clone()], &running, true),
+            // The order is obeyed by each leader, also by the next one.
+            (RequestKind::Stop, Outgoing::Only, vec![next.clone()], &stopped, false),
+            (RequestKind::Start, Outgoing::Only, vec![next.clone()], &running, false),
+            // It was deleted, or reversed.
+            (RequestKind::Stop, Outgoing::Only, vec![of_another], &running, false),
+            (RequestKind::Stop, Outgoing::Only, vec![next.clone()], &running, true),
+            (RequestKind::Start, Outgoing::Only, vec![next], &stopped, true),
+        ] {
+            let request = Request { from, ..asked(kind) };
+            let found = is_abandoned(&request, 4, &leaders, control);
+            assert_eq!(found, abandoned, "{request:?} {leaders:?}");
+        }
     }
 }

@@ -253,7 +253,20 @@ impl Led<'_> {
                     RequestKind::Restart if self.is_meant(&request) && term <= now => {
                         RequestState::Failed { reason: self.interrupted(term), at_ms }
                     }
-                    _ => return Ok(()),
+                    _ => match self.orders.source.is_abandoned(&request, term).await {
+                        Ok(true) => RequestState::Failed { reason: self.interrupted(term), at_ms },
+                        // Its leader may be lost later, which nothing reports here.
+                        Ok(false) => {
+                            self.orders.is_owed = true;
+                            return Ok(());
+                        }
+                        Err(error) => {
+                            let (job, request) = (self.work.slot.name(), &which.name);
+                            tracing::debug!(job, request, %error, "who carries out a request is not known yet");
+                            self.orders.is_owed = true;
+                            return Ok(());
+                        }
+                    },
                 };
                 self.orders.answer(at, outcome, self.work).await;
                 return Ok(());
@@ -309,7 +322,7 @@ impl Led<'_> {
     fn interrupted(&self, term: u64) -> String {
         let now = self.leadership.term();
         format!(
-            "it was interrupted in term {term} before the job was ready again; {} runs the job in term {now}",
+            "it was interrupted in term {term} before it had ended; {} leads in term {now}",
             self.orders.me
         )
     }
