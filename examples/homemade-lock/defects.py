@@ -21,7 +21,7 @@ import time
 import uuid
 
 from kazoo.client import KazooClient, KazooState
-from kazoo.exceptions import ConnectionLoss, NodeExistsError
+from kazoo.exceptions import ConnectionLoss, NodeExistsError, NotEmptyError
 
 TIMEOUT = 4.0  # of a session, in seconds
 CREATE = (1, 15)  # the numbers of these requests
@@ -122,7 +122,15 @@ class Stage:
 
     def end(self):
         control = self.clients[0]
-        control.delete(self.root, recursive=True)
+        deadline = time.monotonic() + LONG
+        while True:
+            try:
+                control.delete(self.root, recursive=True)
+                break
+            except NotEmptyError:
+                # A client that worked on has created another znode meanwhile.
+                if time.monotonic() > deadline:
+                    raise
         for client in self.clients:
             # One that is cut off can't say goodbye.
             if client.connected:

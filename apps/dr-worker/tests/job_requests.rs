@@ -173,6 +173,7 @@ fn a_stopped_job_is_stopped_once() {
     let job = Recorded::new("/stopped-once", &[]);
     let mut east = job.worker("east-1", "east");
     until("east-1 leads", || leads(&east));
+    until("its hooks have run", || job.lines().len() == 3);
     job.stage.operator(&["stop", "--wait"]).assert(0, &[]);
     east.signal(Signal::SIGTERM);
     assert!(east.ended().success());
@@ -233,7 +234,7 @@ fn a_restart_is_not_carried_out_twice() {
     job.stage.operator(&["switchover"]).assert(75, &["the restart of request r-0000000000 is under way"]);
     east.kill_with_guards();
     until("west-1 leads", || leads(&west));
-    waiting.outcome().assert(1, &["it was interrupted in term 1", "west-1 runs the job in term 2"]);
+    waiting.outcome().assert(1, &["it was interrupted in term 1", "west-1 leads in term 2"]);
     assert_eq!(job.starts(), 3, "{:?}", job.lines());
 }
 

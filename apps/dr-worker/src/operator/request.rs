@@ -54,7 +54,7 @@ pub(super) struct FailoverArguments {
     /// then: two may act, and the job's resource must check fencing tokens.
     #[arg(long)]
     force: bool,
-    /// With --force: do not wait for the leader's stop budget.
+    /// With --force: do not wait for its stop budget.
     ///
     /// Two act until the leader has stopped.
     #[arg(long, requires = "force")]
