@@ -48,13 +48,13 @@ pub(super) struct SwitchoverArguments {
 pub(super) struct FailoverArguments {
     #[command(flatten)]
     wanted: Move,
-    /// Replace a leader that does not stop within its stop budget.
+    /// Replace a leader that does not stop in time.
     ///
     /// The leader is asked to stop, and has its stop budget for that. A leader that is frozen or cut off has not stopped
     /// then: two may act, and the job's resource must check fencing tokens.
     #[arg(long)]
     force: bool,
-    /// With --force: do not wait for its stop budget.
+    /// With --force: do not wait for the leader to stop.
     ///
     /// Two act until the leader has stopped.
     #[arg(long, requires = "force")]
