@@ -22,8 +22,8 @@
 //! - **What follows**: the session moves to another server, and returns to that one within ten minutes only if no other
 //!   answers. The log names the server and the znode. Where no other server answers, the session stays and checks again.
 //!
-//! Not covered: a znode that a server lacks and that nobody has reason to write or to wait for, such as another member's
-//! place in a queue.
+//! Not covered: a znode that a server lacks and at which this session does not write, such as another member's znode in a
+//! queue.
 
 use std::collections::VecDeque;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! What a number in a record can be, for whoever writes it and whoever reads it.
+//! The limits of the numbers in records, for writers and readers.
 //!
 //! A number above its limit is not written, and a record that has one is refused as a whole: no program can have
 //! written it, and each calculation with it would end at the type's own limit. Each field names its limit where it is

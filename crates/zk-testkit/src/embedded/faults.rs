@@ -138,7 +138,7 @@ impl TestServerFaults<'_> {
         self.server.at(server, |cluster| cluster.set_lag(server, by));
     }
 
-    /// Makes a follower disagree with the others: it does not carry out the deletion of that znode, whoever deletes it, and
+    /// Makes a follower disagree with the others: it does not carry out the deletion of that znode by any session, and
     /// keeps it for ever, as servers of Apache ZooKeeper are known to do (ZOOKEEPER-4837). It answers reads by its own
     /// znodes; what goes through the log is decided by the leader's. `false` lets later deletions through.
     pub fn keep_znode(self, server: usize, path: &str, on: bool) {
