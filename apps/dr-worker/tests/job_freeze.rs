@@ -76,9 +76,10 @@ async fn rests(tree: &Tree) {
 #[tokio::test]
 async fn the_whole_tree_rests_and_the_same_processes_continue() {
     let tree = Tree::new();
-    let run = Run::start(freezing(&tree, &format!("({COUNTING}) & {STUBBORN}")), guards());
+    let run = Run::start(freezing(&tree, &format!("echo $$ > shell; ({COUNTING}) & {STUBBORN}")), guards());
     run.job.ready().await.expect("it runs");
     until("all of its processes", || tree.living().len() > STUBBORN_PROCESSES && count(&tree) > 3).await;
+    let shell = Pid::from_raw(tree.lines("shell")[0].parse().expect("its number"));
     for _ in 0..2 {
         run.suspend.send_replace(true);
         run.is(ProcessState::Frozen).await;
@@ -88,9 +89,9 @@ async fn the_whole_tree_rests_and_the_same_processes_continue() {
             assert_eq!(state_of(*pid), Some('T'), "{pid}");
         }
         rests(&tree).await;
-        // A process that another program continues is stopped again.
-        kill(frozen[0], Signal::SIGCONT).expect("a living process");
-        until("it to be stopped again", || state_of(frozen[0]) == Some('T')).await;
+        // A process that another program continues is stopped again. Not any of them: a `sleep` of the loop would end instead.
+        kill(shell, Signal::SIGCONT).expect("a living process");
+        until("it to be stopped again", || state_of(shell) == Some('T')).await;
 
         run.suspend.send_replace(false);
         run.is(ProcessState::Running).await;
