@@ -8,8 +8,8 @@ use std::time::Duration;
 use dr_worker::config::{Check, JobSpec, ReadyProbe};
 use dr_worker::worker::job::{Guards, JobError, JobRun, ProcessState, WorkTime};
 use job_support::{
-    CgroupRoot, STUBBORN, STUBBORN_PROCESSES, Tree, WorkerSetup, env, guards, lease, long_lease, soon,
-    state_of, until, wait_for,
+    CgroupRoot, STUBBORN, STUBBORN_PROCESSES, Tree, WorkerSetup, env, guards, is_stopped, lease, long_lease,
+    soon, state_of, until, wait_for,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -86,16 +86,16 @@ async fn the_whole_tree_rests_and_the_same_processes_continue() {
         let frozen = pids(&tree);
         assert!(frozen.len() >= STUBBORN_PROCESSES, "{frozen:?}");
         for pid in &frozen {
-            assert_eq!(state_of(*pid), Some('T'), "{pid}");
+            assert!(is_stopped(*pid), "{pid}: {:?}", state_of(*pid));
         }
         rests(&tree).await;
         // A process that another program continues is stopped again. Not any of them: a `sleep` of the loop would end instead.
         kill(shell, Signal::SIGCONT).expect("a living process");
-        until("it to be stopped again", || state_of(shell) == Some('T')).await;
+        until("it to be stopped again", || is_stopped(shell)).await;
 
         run.suspend.send_replace(false);
         run.is(ProcessState::Running).await;
-        until("every process to continue", || frozen.iter().all(|pid| state_of(*pid) != Some('T'))).await;
+        until("every process to continue", || !frozen.iter().any(|pid| is_stopped(*pid))).await;
         let so_far = count(&tree);
         until("it to count on", || count(&tree) > so_far + 3).await;
     }
@@ -247,7 +247,7 @@ fn the_guard_of_a_frozen_worker_freezes_the_job_and_then_kills_it() {
     worker.signal(Signal::SIGSTOP);
     wait_for("its job to be stopped", || {
         assert!(!tree.is_gone(), "it was ended, and not stopped first");
-        job.iter().any(|pid| state_of(*pid) == Some('T'))
+        job.iter().any(|pid| is_stopped(*pid))
     });
     wait_for("the end of the job", || tree.is_gone());
     let (now, end) = (BootTime::now(), worker.lease_until());
@@ -269,7 +269,7 @@ fn a_worker_that_was_frozen_for_a_moment_finds_its_job_as_it_was() {
     wait_for("it to count", || count(&tree) > 3);
     let shell = Pid::from_raw(tree.lines("shell")[0].parse().expect("its number"));
     worker.signal(Signal::SIGSTOP);
-    wait_for("its job to be stopped", || state_of(shell) == Some('T'));
+    wait_for("its job to be stopped", || is_stopped(shell));
     worker.signal(Signal::SIGCONT);
     let so_far = count(&tree);
     wait_for("it to count on", || count(&tree) > so_far + 3);
@@ -287,7 +287,7 @@ fn the_job_of_a_worker_that_is_killed_in_a_pause_is_killed_and_does_not_continue
     let mut worker = setup.start();
     wait_for("it to count", || count(&tree) > 3);
     worker.tell("suspend on");
-    wait_for("its job to be stopped", || pids(&tree).iter().all(|pid| state_of(*pid) == Some('T')));
+    wait_for("its job to be stopped", || pids(&tree).iter().all(|pid| is_stopped(*pid)));
     let so_far = count(&tree);
     worker.signal(Signal::SIGKILL);
     worker.wait();

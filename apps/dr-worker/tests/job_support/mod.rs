@@ -180,6 +180,20 @@ pub fn state_of(pid: Pid) -> Option<char> {
     stat.rsplit_once(") ")?.1.chars().next()
 }
 
+/// Whether it is stopped. A shell whose child was stopped between vfork and exec does nothing either, but it is shown as
+/// stopped only after that.
+pub fn is_stopped(pid: Pid) -> bool {
+    let waits_for_exec = || {
+        let wchan = std::fs::read_to_string(format!("/proc/{pid}/wchan")).unwrap_or_default();
+        ["kernel_clone", "wait_for_vfork_done", "_do_fork"].contains(&wchan.as_str())
+    };
+    match state_of(pid) {
+        Some('T') => true,
+        Some('D') => waits_for_exec(),
+        _ => false,
+    }
+}
+
 /// The guards that are children of `parent`.
 pub fn guards_of(parent: Pid) -> Vec<Pid> {
     let mut children = children_of(parent);
