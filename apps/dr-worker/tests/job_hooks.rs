@@ -3,6 +3,7 @@
 mod job_support;
 
 use std::future::pending;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -73,35 +74,97 @@ async fn only_a_hook_that_can_refuse_declines_leadership() {
     assert!(failed.expect_err("it fails").to_string().contains("failed with exit code 75"));
 }
 
-/// Whatever it does, it delays nothing, and no crowd of it gathers.
-#[tokio::test]
-async fn an_asynchronous_hook_runs_once_at_a_time_and_the_latest_waits() {
-    let tree = Tree::new();
+/// A job whose hooks of that kind run until `go` exists, and write down when they begin and end.
+fn with_slow_hook(tree: &Tree, name: HookName) -> JobSpec {
     let mut spec = tree.spec("");
     let script =
         "echo $DR_SLOT $DR_TERM >> runs; while [ ! -e go ]; do sleep 0.02; done; echo $DR_TERM >> done";
     let command = vec!["sh".into(), "-c".into(), script.into()];
-    spec.hooks.on_leader_changed =
-        Some(Hook { command, timeout: Duration::from_secs(600), mode: HookMode::Async });
-    let (spec, hooks) = (Arc::new(spec), AsyncHooks::default());
+    let hook = Some(Hook { command, timeout: Duration::from_secs(600), mode: HookMode::Async });
+    match name {
+        HookName::OnLeaderChanged => spec.hooks.on_leader_changed = hook,
+        _ => spec.hooks.after_stop = hook,
+    }
+    spec
+}
+
+/// Whatever it does, it delays nothing, and no crowd of it gathers.
+#[tokio::test]
+async fn an_asynchronous_hook_runs_once_at_a_time_and_the_latest_waits() {
+    let tree = Tree::new();
+    let (spec, hooks) = (Arc::new(with_slow_hook(&tree, HookName::AfterStop)), AsyncHooks::default());
     let start = |slot, term| {
         let env = dr_worker::worker::job::JobEnv { slot, term, ..env() };
-        hooks.start(Arc::clone(&spec), HookName::OnLeaderChanged, env, guards())
+        hooks.start(Arc::clone(&spec), HookName::AfterStop, env, guards())
     };
-    let lines = |file| std::fs::read_to_string(tree.file(file)).unwrap_or_default();
     assert!(!start(0, 1));
-    until("it runs", || lines("runs") == "0 1\n").await;
+    until("it runs", || tree.read("runs") == "0 1\n").await;
     let dropped: Vec<_> = (2..=4).map(|term| start(0, term)).collect();
     assert_eq!(dropped, [false, true, true]);
     // That of another slot does not wait for it.
     assert!(!start(1, 5));
-    until("the other one runs", || lines("runs") == "0 1\n1 5\n").await;
+    until("the other one runs", || tree.read("runs") == "0 1\n1 5\n").await;
     std::fs::write(tree.file("go"), "").expect("written");
     // In any order: they are of two slots.
-    until("both and the latest have run", || lines("done").len() == 6 && lines("done").contains("4\n")).await;
-    assert_eq!(lines("runs"), "0 1\n1 5\n0 4\n");
+    until("both and the latest have run", || {
+        tree.read("done").len() == 6 && tree.read("done").contains("4\n")
+    })
+    .await;
+    assert_eq!(tree.read("runs"), "0 1\n1 5\n0 4\n");
     assert!(!start(0, 6), "none runs any more");
-    until("it runs", || lines("done").ends_with("6\n")).await;
+    until("it runs", || tree.read("done").ends_with("6\n")).await;
+}
+
+#[tokio::test]
+async fn a_newer_leader_does_not_wait_for_the_hook_of_an_older_one() {
+    let tree = Tree::new();
+    let (spec, hooks) = (Arc::new(with_slow_hook(&tree, HookName::OnLeaderChanged)), AsyncHooks::default());
+    let start = |term| {
+        let env = dr_worker::worker::job::JobEnv { term, ..env() };
+        hooks.start(Arc::clone(&spec), HookName::OnLeaderChanged, env, guards())
+    };
+    assert!(!start(1));
+    until("the first runs", || tree.read("runs") == "0 1\n").await;
+    assert!(start(2), "the first is ended for it");
+    until("the second runs", || tree.read("runs") == "0 1\n0 2\n").await;
+    std::fs::write(tree.file("go"), "").expect("written");
+    until("the second has run", || tree.read("done") == "2\n").await;
+    until("nothing else runs", || tree.is_gone()).await;
+    assert_eq!(tree.read("done"), "2\n");
+}
+
+/// The hooks of several members run at the same time, in any order.
+#[test]
+fn the_documented_hook_keeps_the_newest_leader_in_a_shared_file() {
+    let document = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/clients.md"));
+    let document = document.expect("docs/clients.md");
+    let (_, rest) = document.split_once("```sh\n").expect("a script");
+    let (script, _) = rest.split_once("```").expect("its end");
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let events = [("5", "east-1"), ("5", ""), ("6", "west-1"), ("6", ""), ("7", "east-1"), ("7", "")];
+    for last in [4, 5, 6] {
+        for _ in 0..8 {
+            let dir = tempfile::tempdir().expect("tempdir");
+            let file = dir.path().join("leader");
+            let mut events = events[..last].to_vec();
+            let newest = *events.last().expect("an event");
+            // Each of two members reports each.
+            events.extend_from_within(..);
+            random.shuffle(&mut events);
+            let hooks = events.iter().map(|(term, leader)| {
+                let mut hook = Command::new("sh");
+                hook.arg("-c").arg(script).arg("hook").arg(&file);
+                hook.env("DR_TERM", term).env("DR_LEADER", leader).spawn().expect("a shell")
+            });
+            for mut hook in hooks.collect::<Vec<_>>() {
+                assert!(hook.wait().expect("its end").success());
+            }
+            let kept = std::fs::read_to_string(&file).expect("written");
+            assert_eq!(kept.trim_end_matches('\n'), format!("{} {}", newest.0, newest.1), "{events:?}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -91,6 +91,11 @@ impl HookName {
         matches!(self, HookName::Prepare | HookName::BeforeTakeover)
     }
 
+    /// Whether a newer run makes an older one out of date, so that the older one is ended for it.
+    pub fn reports_news(self) -> bool {
+        matches!(self, HookName::OnLeaderChanged)
+    }
+
     /// The mode by default.
     fn mode(self) -> HookMode {
         match self {

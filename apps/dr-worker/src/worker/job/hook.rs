@@ -113,14 +113,23 @@ pub(super) fn outcome(finished: Finished) -> Result<(), (HookProblem, String)> {
 }
 
 /// The asynchronous hooks of a job: nothing waits for them. Of each hook and slot one runs at a time, and one waits for
-/// its end. A newer run replaces the waiting one, which is out of date. Cheap to clone.
+/// its end. A newer run replaces the waiting one, which is out of date, and [one that reports news](HookName::reports_news)
+/// is ended for it. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct AsyncHooks {
     running: Arc<Mutex<RunningHooks>>,
 }
 
-/// The hooks that run, by name and slot, each with the run that waits for its end.
-type RunningHooks = BTreeMap<(HookName, usize), Option<Wanted>>;
+/// The hooks that run, by name and slot.
+type RunningHooks = BTreeMap<(HookName, usize), Running>;
+
+#[derive(Debug)]
+struct Running {
+    /// The run that waits for the end of this one.
+    waiting: Option<Wanted>,
+    /// Dropped when this one is to end.
+    wanted: Option<oneshot::Sender<()>>,
+}
 
 #[derive(Debug)]
 struct Wanted {
@@ -130,7 +139,7 @@ struct Wanted {
 
 impl AsyncHooks {
     /// Runs the hook of that name, if the job has one, in the background. It ends with this process at the latest.
-    /// Returns whether a waiting run was dropped for it, which is counted.
+    /// Returns whether another run was dropped or ended for it, which is counted.
     ///
     /// # Panics
     /// Outside a tokio runtime.
@@ -140,37 +149,49 @@ impl AsyncHooks {
         }
         let key = (name, env.slot);
         let wanted = Wanted { spec, env };
-        let mut running = self.lock();
-        if let Some(waiting) = running.get_mut(&key) {
-            let dropped = waiting.replace(wanted);
-            if let Some(Wanted { spec, .. }) = &dropped {
-                let (job, hook) = (spec.name.clone(), name.as_str());
-                tracing::warn!(
-                    job,
-                    hook,
-                    "the hook still runs; a run that waited for its end is dropped for a newer one"
-                );
-                counter!("dr_hook_runs_dropped_total", "job" => job, "hook" => hook).increment(1);
+        let mut all = self.lock();
+        if let Some(running) = all.get_mut(&key) {
+            let job = wanted.spec.name.clone();
+            let is_dropped = running.waiting.replace(wanted).is_some();
+            let is_ended = name.reports_news() && running.wanted.take().is_some();
+            if is_dropped || is_ended {
+                let what = if is_ended { "it is ended" } else { "a run that waited for its end is dropped" };
+                tracing::warn!(job, hook = %name, "the hook still runs; {what} for a newer one");
+                let counter = counter!("dr_hook_runs_dropped_total", "job" => job, "hook" => name.as_str());
+                counter.increment(1);
             }
-            return dropped.is_some();
+            return is_dropped || is_ended;
         }
-        running.insert(key, None);
-        drop(running);
-        tokio::spawn(self.clone().run_all(key, wanted, guards));
+        let (sender, unwanted) = oneshot::channel();
+        all.insert(key, Running { waiting: None, wanted: Some(sender) });
+        drop(all);
+        tokio::spawn(self.clone().run_all(key, wanted, unwanted, guards));
         false
     }
 
-    async fn run_all(self, key: (HookName, usize), first: Wanted, guards: Guards) {
-        let mut wanted = Some(first);
-        while let Some(Wanted { spec, env }) = wanted {
-            if let Err(error) = run_hook(&spec, key.0, &env, &guards, None, std::future::pending()).await {
+    async fn run_all(
+        self,
+        key: (HookName, usize),
+        mut run: Wanted,
+        mut unwanted: oneshot::Receiver<()>,
+        guards: Guards,
+    ) {
+        loop {
+            let Wanted { spec, env } = run;
+            let is_unwanted = async { drop(unwanted.await) };
+            let ended = run_hook(&spec, key.0, &env, &guards, None, is_unwanted).await;
+            let mut all = self.lock();
+            let is_wanted = all.get(&key).is_some_and(|running| running.wanted.is_some());
+            if let (Err(error), true) = (ended, is_wanted) {
                 tracing::warn!(job = spec.name, "{error}");
             }
-            let mut running = self.lock();
-            wanted = running.get_mut(&key).and_then(Option::take);
-            if wanted.is_none() {
-                running.remove(&key);
-            }
+            let Some(next) = all.get_mut(&key).and_then(|running| running.waiting.take()) else {
+                all.remove(&key);
+                return;
+            };
+            let (sender, receiver) = oneshot::channel();
+            all.insert(key, Running { waiting: None, wanted: Some(sender) });
+            (run, unwanted) = (next, receiver);
         }
     }
 

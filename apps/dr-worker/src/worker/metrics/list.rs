@@ -344,7 +344,7 @@ pub(in crate::worker) const METRICS: &[Metric] = &[
         EveryJob,
         "dr_hook_runs_dropped_total",
         &["job", "hook"],
-        "Runs of asynchronous hooks that were dropped for a newer one while an earlier run did not end; only of jobs with hooks",
+        "Runs of asynchronous hooks that were dropped, or ended, for a newer one; only of jobs with hooks",
     ),
     Metric::new(
         Counter,

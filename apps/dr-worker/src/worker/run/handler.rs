@@ -1,6 +1,7 @@
 //! The application of a job's election.
 
 use std::{
+    collections::BTreeMap,
     convert::Infallible,
     future::pending,
     sync::{Arc, Mutex, PoisonError},
@@ -40,6 +41,7 @@ pub(super) struct JobHandler {
     orders: Mutex<Option<Orders>>,
     /// When the former leader last answered, from the takeover until the member leads.
     silent_since: Mutex<Option<BootTime>>,
+    newest: Newest,
 }
 
 impl JobHandler {
@@ -50,8 +52,15 @@ impl JobHandler {
         session_timeout: Duration,
         source: Option<Source>,
     ) -> Self {
-        let (orders, silent_since) = (Mutex::new(None), Mutex::new(None));
-        Self { work: JobWork { slot, fencing }, answers, session_timeout, source, orders, silent_since }
+        Self {
+            work: JobWork { slot, fencing },
+            answers,
+            session_timeout,
+            source,
+            orders: Mutex::default(),
+            silent_since: Mutex::default(),
+            newest: Newest::default(),
+        }
     }
 
     fn orders(&self) -> std::sync::MutexGuard<'_, Option<Orders>> {
@@ -139,6 +148,7 @@ impl Handler for JobHandler {
     }
 
     async fn leader_changed(&self, slot: usize, leader: Option<&Current>) {
+        let (term, fencing_token) = self.newest.with(slot, leader);
         if self.work.slot.spec().hooks.on_leader_changed.is_none() {
             return;
         }
@@ -147,7 +157,8 @@ impl Handler for JobHandler {
             member: self.work.slot.member.clone(),
             site: self.work.slot.site.clone(),
             slot,
-            term: leader.map_or(0, |l| l.term),
+            term,
+            fencing_token,
             ..JobEnv::default()
         };
         let text = |text: Option<String>| text.unwrap_or_default();
@@ -156,6 +167,23 @@ impl Handler for JobHandler {
             ("DR_LEADER_SITE".to_owned(), text(leader.map(|l| l.site.to_string()))),
         ];
         self.work.slot.tell_hook(HookName::OnLeaderChanged, env, more);
+    }
+}
+
+/// The term and the token of the last leader of each slot: they order an event among those that other members report.
+#[derive(Default)]
+struct Newest(Mutex<BTreeMap<usize, (u64, u64)>>);
+
+impl Newest {
+    /// Those of this leader, or if there is none those of the last one. A leader has no token before it is READY.
+    fn with(&self, slot: usize, leader: Option<&Current>) -> (u64, u64) {
+        // No code panics while it is locked.
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (term, token) = all.entry(slot).or_default();
+        if let Some(leader) = leader {
+            (*term, *token) = (leader.term, leader.fencing_token.unwrap_or(*token));
+        }
+        (*term, *token)
     }
 }
 
@@ -204,6 +232,32 @@ mod tests {
     use election_core::record::Phases;
 
     use super::*;
+
+    fn leader(term: u64, fencing_token: Option<u64>) -> Current {
+        let record = serde_json::json!({
+            "v": 1, "member": "east-1", "ballot": "b-0000000001", "site": "east", "slot": 0, "term": term,
+            "status": "PROGRESS", "since_ms": 0,
+        });
+        let mut leader: Current = serde_json::from_value(record).unwrap();
+        leader.fencing_token = fencing_token;
+        leader
+    }
+
+    #[test]
+    fn an_event_has_the_term_and_the_token_of_the_last_leader() {
+        let newest = Newest::default();
+        assert_eq!(newest.with(0, None), (0, 0));
+        for (leader, expected) in [
+            (Some(leader(5, None)), (5, 0)),
+            (Some(leader(5, Some(50))), (5, 50)),
+            (None, (5, 50)),
+            (Some(leader(6, None)), (6, 50)),
+            (Some(leader(6, Some(60))), (6, 60)),
+        ] {
+            assert_eq!(newest.with(0, leader.as_ref()), expected);
+        }
+        assert_eq!(newest.with(1, None), (0, 0), "each slot has its own");
+    }
 
     #[test]
     fn the_time_until_a_failure_was_noticed_is_told_where_it_is_known() {
