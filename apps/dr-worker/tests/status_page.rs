@@ -102,6 +102,37 @@ fn the_page_shows_the_leader_and_follows_a_switchover() {
 }
 
 #[test]
+fn the_first_paint_shows_the_state_or_that_there_is_none() {
+    let Some(mut browser) = Browser::start() else { return };
+    let stage = Stage::new("/page-first");
+    let east = stage.worker("east-1", "east", &[]);
+    until("east-1 leads", || leads(&east));
+    // What the page asks for later never comes.
+    let silent =
+        "window.fetch = () => new Promise(() => {}); window.EventSource = class extends EventTarget {};";
+    browser.call("Page.addScriptToEvaluateOnNewDocument", json!({ "source": silent }));
+    browser.open(&format!("http://127.0.0.1:{}/", east.port));
+    let disabled = "[...document.querySelectorAll('#operate button')].map((button) => button.disabled)";
+    browser.until_text("#summary .lead", |text| text == "east-1 leads orders");
+    for (card, part) in
+        [("#sites", "east-1"), ("#history", "term 1"), ("#blockers", "No hold"), ("#next", "No other")]
+    {
+        let text = browser.text(card);
+        assert!(text.contains(part), "{card}: {text}");
+    }
+    assert_eq!(browser.eval(disabled), json!([false, false, false]));
+
+    // This worker has no session.
+    let lost = stage.worker("west-1", "west", &["zookeeper.connect=127.0.0.1:1"]);
+    browser.open(&format!("http://127.0.0.1:{}/", lost.port));
+    browser.until_text("#summary .lead", |text| text == "Waiting for the first data of this worker");
+    for card in ["#sites", "#history", "#blockers", "#next", "#trips"] {
+        assert_eq!(browser.text(card), "Waiting for data.", "{card}");
+    }
+    assert_eq!(browser.eval(disabled), json!([true, true, true]));
+}
+
+#[test]
 fn without_events_the_page_polls() {
     let Some(mut browser) = Browser::start() else { return };
     let stage = Stage::new("/page-polls");

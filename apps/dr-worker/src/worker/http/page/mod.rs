@@ -1,19 +1,35 @@
-//! `/`: the status page. It is one file without anything from elsewhere; its data comes from the other endpoints.
+//! `/`: the status page. It is one file without anything from elsewhere. Its data comes from the other endpoints; the first
+//! answers of them are in the page.
 
-use std::{fs::File, io::Read as _};
+use std::{fs::File, io::Read as _, sync::Arc, time::Duration};
 
 use axum::{
+    body::to_bytes,
+    extract::{Query, State},
     http::{StatusCode, header},
     response::{Html, IntoResponse, Response},
 };
+use serde_json::{Value, json};
+use tokio::time::timeout;
 
-use super::answer::refuse;
+use super::{
+    answer::refuse,
+    cluster::{cluster, history},
+    explain::explain,
+    roles::Which,
+    status,
+};
+use crate::worker::state::Worker;
 
 const HTML: &str = include_str!("page.html");
 const CSS: &str = include_str!("page.css");
 const JS: &str = include_str!("page.js");
 
-pub(super) async fn page() -> Response {
+/// The page comes without data if ZooKeeper does not answer by then. It asks by itself.
+const FIRST_DATA: Duration = Duration::from_secs(1);
+
+pub(super) async fn page(State(worker): State<Arc<Worker>>, Query(which): Query<Which>) -> Response {
+    let first = timeout(FIRST_DATA, first_data(&worker, which)).await.ok().flatten();
     let nonce = match nonce() {
         Ok(nonce) => nonce,
         Err(error) => {
@@ -31,12 +47,38 @@ pub(super) async fn page() -> Response {
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::REFERRER_POLICY, "no-referrer"),
     ];
-    (headers, Html(html(&nonce))).into_response()
+    (headers, Html(html(&nonce, &json!(first)))).into_response()
 }
 
-fn html(nonce: &str) -> String {
-    // The nonce is put in first: it must not replace anything in the other two.
-    HTML.replace("{{NONCE}}", nonce).replace("{{CSS}}", CSS).replace("{{JS}}", JS)
+/// What the page draws at first: of the requested job, or of the first one.
+async fn first_data(worker: &Arc<Worker>, which: Which) -> Option<Value> {
+    let job = match which.of(worker) {
+        Ok(job) => job.slot.name(),
+        Err(_) => worker.jobs().iter().map(|job| job.slot.name()).min()?,
+    };
+    let of_job = || (State(Arc::clone(worker)), Query(Which { job: Some(job.to_owned()) }));
+    let (of_cluster, of_history, of_explain) = (of_job(), of_job(), of_job());
+    let (cluster, history, explained) = tokio::join!(
+        cluster(of_cluster.0, of_cluster.1),
+        history(of_history.0, of_history.1),
+        explain(of_explain.0, of_explain.1)
+    );
+    let (cluster, history, explained) = (data(cluster).await?, data(history).await?, data(explained).await?);
+    let status = status::of(worker);
+    Some(json!({ "status": status, "cluster": cluster, "history": history, "explained": explained }))
+}
+
+async fn data(answer: Response) -> Option<Value> {
+    let body = Some(answer).filter(|answer| answer.status().is_success())?.into_body();
+    serde_json::from_slice(&to_bytes(body, usize::MAX).await.ok()?).ok()
+}
+
+fn html(nonce: &str, first: &Value) -> String {
+    // As JSON in a script it can't end the script. The nonce is put in first, and the data last: they must not replace
+    // anything in the others.
+    let first = first.to_string().replace('<', "\\u003c");
+    let page = HTML.replace("{{NONCE}}", nonce).replace("{{CSS}}", CSS).replace("{{JS}}", JS);
+    page.replace("{{FIRST}}", &first)
 }
 
 /// A number that can't be guessed, as text.
@@ -52,7 +94,9 @@ mod tests {
 
     #[test]
     fn the_page_is_complete_and_names_no_other_place() {
-        let page = html("abc");
+        let page = html("abc", &json!({ "reason": "</script><!--{{NONCE}}" }));
+        assert!(page.contains(r#"{"reason":"\u003c/script>\u003c!--{{NONCE}}"}"#));
+        let page = html("abc", &Value::Null);
         assert!(!page.contains("{{") && page.matches("nonce=\"abc\"").count() == 2);
         for part in [HTML, CSS, JS] {
             for forbidden in

@@ -273,6 +273,24 @@ const drawLink = (error) => {
   $("main").classList.toggle("stale", Boolean(error));
 };
 
+const buttons = () => $("operate").querySelectorAll("button");
+let acting = false;
+
+const draw = ({ status, cluster, history, explained }) => {
+  skew = explained.at_ms - Date.now();
+  asOf = Date.now();
+  const lease = hasText(status.lease_remaining_ms) ? ` · lease ${(status.lease_remaining_ms / 1000).toFixed(1)} s` : "";
+  $("self").textContent = `${status.member} in ${status.site} · session ${status.session}${lease}`;
+  drawSummary(cluster, status);
+  drawBlockers(cluster, explained);
+  drawSites(cluster, status);
+  drawNext(cluster, explained);
+  drawTrips(cluster);
+  drawHistory(history, cluster);
+  drawRequests(cluster);
+  if (!acting) buttons().forEach((button) => { button.disabled = false; });
+};
+
 let running = false;
 let again = false;
 const refresh = async () => {
@@ -281,18 +299,8 @@ const refresh = async () => {
   try {
     const status = await read("/status");
     drawJobs(status);
-    const lease = hasText(status.lease_remaining_ms) ? ` · lease ${(status.lease_remaining_ms / 1000).toFixed(1)} s` : "";
-    $("self").textContent = `${status.member} in ${status.site} · session ${status.session}${lease}`;
     const [cluster, history, explained] = await Promise.all([read("/cluster"), read("/history"), read("/explain")]);
-    skew = explained.at_ms - Date.now();
-    asOf = Date.now();
-    drawSummary(cluster, status);
-    drawBlockers(cluster, explained);
-    drawSites(cluster, status);
-    drawNext(cluster, explained);
-    drawTrips(cluster);
-    drawHistory(history, cluster);
-    drawRequests(cluster);
+    draw({ status, cluster, history, explained });
     drawLink(null);
   } catch (error) {
     drawLink(error);
@@ -386,12 +394,18 @@ const act = async (verb) => {
 
 $("job").addEventListener("change", () => { job = $("job").value; colours.clear(); soon(0); });
 $("operate").addEventListener("submit", (event) => event.preventDefault());
-$("operate").querySelectorAll("button").forEach((button) => button.addEventListener("click", async () => {
-  const buttons = $("operate").querySelectorAll("button");
-  buttons.forEach((one) => { one.disabled = true; });
+buttons().forEach((button) => button.addEventListener("click", async () => {
+  acting = true;
+  buttons().forEach((one) => { one.disabled = true; });
   await act(button.value);
-  buttons.forEach((one) => { one.disabled = false; });
+  acting = false;
+  buttons().forEach((one) => { one.disabled = false; });
 }));
 document.addEventListener("visibilitychange", () => { if (!document.hidden) soon(0); });
+const first = JSON.parse($("first").textContent);
+if (first) {
+  drawJobs(first.status);
+  draw(first);
+}
 follow();
 soon(0);
