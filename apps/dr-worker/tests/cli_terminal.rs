@@ -43,6 +43,13 @@ fn dangerous_commands_ask_on_a_terminal_and_nowhere_else() {
         (&json!([]), &json!([]), &json!(1))
     );
 
+    let mut asked = OnTerminal::start(stage.command(&[]).arg("drill"), 200, 30);
+    asked.until_shown(
+        "a second copy of the job's program starts on a standby, while the first one runs. Continue?",
+    );
+    asked.keys.write_all(b"n\n").expect("the terminal reads");
+    asked.assert_ends(1);
+
     let forced = ["failover", "--force", "--to-site", "west", "--wait"];
     for answer in ["n\n", "\n"] {
         let mut asked = OnTerminal::start(stage.command(&[]).args(forced), 100, 30);
@@ -57,6 +64,27 @@ fn dangerous_commands_ask_on_a_terminal_and_nowhere_else() {
     asked.keys.write_all(b"y\n").expect("the terminal reads");
     asked.assert_ends(0);
     until("west-1 leads", || leads(&west));
+
+    // What ends the job of a leader that works.
+    for (arguments, question) in [
+        (&["failover"][..], "failover of orders: west-1 leads, and the job stops there. Continue? [y/N]"),
+        (&["stop"], "stop of orders: west-1 leads; the job stops, and no other member starts it. Continue?"),
+        (
+            &["restart"],
+            "restart of orders: west-1 leads; the job stops and starts again there. Continue? [y/N]",
+        ),
+    ] {
+        let mut asked = OnTerminal::start(stage.command(&[]).args(arguments), 200, 30);
+        asked.until_shown(question);
+        asked.keys.write_all(b"n\n").expect("the terminal reads");
+        asked.assert_ends(1);
+        asked.until_shown("not confirmed; nothing was changed");
+    }
+    let list = stage.json(&["list"]);
+    assert_eq!(list["requests"].as_array().map(Vec::len), Some(1), "only the failover by force: {list:#}");
+    assert!(leads(&west), "{list:#}");
+    let mut told = OnTerminal::start(stage.command(&[]).args(["restart", "--yes", "--wait"]), 100, 30);
+    told.assert_ends(0);
 
     // A drain asks only where no other site is left.
     let mut drained = OnTerminal::start(stage.command(&[]).args(["drain", "east"]), 100, 30);

@@ -187,3 +187,14 @@ pub(crate) fn is_led(request: &Request, snapshot: &Snapshot) -> bool {
     let znode = snapshot.slot_for(request).ok().and_then(|slot| snapshot.leader_znode(slot));
     znode.is_some_and(|znode| znode.record.status == Status::Ready)
 }
+
+/// The READY leaders whose jobs the request stops.
+pub(crate) fn leaders_stopped(request: &Request, snapshot: &Snapshot) -> Vec<String> {
+    let slots = match snapshot.slot_for(request) {
+        Ok(slot) if request.kind != RequestKind::Stop => slot..=slot,
+        _ => 0..=snapshot.leader_znodes.len(),
+    };
+    let leaders = slots.filter_map(|slot| snapshot.leader_znode(slot));
+    let ready = leaders.filter(|leader| leader.record.status == Status::Ready);
+    ready.map(|leader| leader.record.member.to_string()).collect()
+}

@@ -9,13 +9,28 @@ use election_core::{
 use serde_json::json;
 
 use super::{
+    consent::Consent,
     election::{Operator, asker},
+    list::outgoing,
     output::{self, Output},
     underway::Filing,
 };
-use crate::{commands::job_requests, config::Sources, error::Error};
+use crate::{
+    commands::{job_requests, moves},
+    config::Sources,
+    error::Error,
+};
 
-/// `stop` and `start`
+/// `stop`
+#[derive(Debug, clap::Args)]
+pub(super) struct StopArguments {
+    #[command(flatten)]
+    request: JobRequestArguments,
+    #[command(flatten)]
+    consent: Consent,
+}
+
+/// `start`, and what `stop` and `restart` share with it.
 #[derive(Debug, clap::Args)]
 pub(super) struct JobRequestArguments {
     /// Job [default: the only one].
@@ -47,6 +62,8 @@ pub(super) struct RestartArguments {
     /// Slot whose leader restarts its job, counted from 0.
     #[arg(long, value_name = "SLOT")]
     slot: Option<usize>,
+    #[command(flatten)]
+    consent: Consent,
 }
 
 pub(super) async fn restart(
@@ -54,21 +71,18 @@ pub(super) async fn restart(
     sources: &Sources,
     how: Output,
 ) -> Result<(), Error> {
-    let RestartArguments { request, from, slot } = arguments;
+    let RestartArguments { request, from, slot, consent } = arguments;
     let from = match (from, slot) {
         (Some(member), _) => Outgoing::Member(member.clone()),
         (None, Some(slot)) => Outgoing::Slot(*slot),
         (None, None) => Outgoing::Only,
     };
-    ask(RequestKind::Restart, from, request, sources, how).await
+    ask(RequestKind::Restart, from, request, Some(*consent), sources, how).await
 }
 
-pub(super) async fn stop(
-    arguments: &JobRequestArguments,
-    sources: &Sources,
-    how: Output,
-) -> Result<(), Error> {
-    ask(RequestKind::Stop, Outgoing::Only, arguments, sources, how).await
+pub(super) async fn stop(arguments: &StopArguments, sources: &Sources, how: Output) -> Result<(), Error> {
+    let StopArguments { request, consent } = arguments;
+    ask(RequestKind::Stop, Outgoing::Only, request, Some(*consent), sources, how).await
 }
 
 pub(super) async fn start(
@@ -76,20 +90,21 @@ pub(super) async fn start(
     sources: &Sources,
     how: Output,
 ) -> Result<(), Error> {
-    ask(RequestKind::Start, Outgoing::Only, arguments, sources, how).await
+    ask(RequestKind::Start, Outgoing::Only, arguments, None, sources, how).await
 }
 
 async fn ask(
     kind: RequestKind,
     from: Outgoing,
     arguments: &JobRequestArguments,
+    consent: Option<Consent>,
     sources: &Sources,
     how: Output,
 ) -> Result<(), Error> {
     let operator = Operator::connect(sources).await?;
     let reason = arguments.reason.clone();
     let request = operator::new_request(kind, from, Target::Any, false, reason, asker());
-    let result = check_and_file(&operator, arguments, request, how).await;
+    let result = check_and_file(&operator, arguments, request, consent, how).await;
     operator.close().await;
     result
 }
@@ -98,6 +113,7 @@ async fn check_and_file(
     operator: &Operator,
     arguments: &JobRequestArguments,
     mut request: Request,
+    consent: Option<Consent>,
     how: Output,
 ) -> Result<(), Error> {
     let job = operator.one(arguments.job.as_deref()).await?;
@@ -111,6 +127,19 @@ async fn check_and_file(
             }
             Output::Pretty => output::print(news),
         };
+    }
+    let leaders = moves::leaders_stopped(&request, &snapshot);
+    if let Some(consent) = consent.filter(|_| !leaders.is_empty()) {
+        let what = match request.kind {
+            RequestKind::Stop => "the job stops, and no other member starts it",
+            _ => "the job stops and starts again there",
+        };
+        let leaders = leaders.join(", ");
+        consent.ask(&format!(
+            "{} of {job}{}: {leaders} leads; {what}",
+            request.kind.as_str(),
+            outgoing(&request.from)
+        ))?;
     }
     let filing = Filing { job, paths, request, waits: arguments.wait, timeout: arguments.timeout };
     filing.file_and_follow(operator, &snapshot, how).await

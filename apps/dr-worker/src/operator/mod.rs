@@ -101,7 +101,7 @@ enum Verb {
     /// Restart the job on its leader; leadership stays.
     Restart(job::RestartArguments),
     /// Stop the job, wherever leadership goes, until `start`.
-    Stop(job::JobRequestArguments),
+    Stop(job::StopArguments),
     /// Start a stopped job on its leader.
     Start(job::JobRequestArguments),
     /// Cancel a request that has not been started.
@@ -121,9 +121,9 @@ enum Verb {
     FailSite(control::FailSiteArguments),
     /// Clear a site's failed mark.
     UnfailSite(control::SiteArguments),
-    /// Take a member out of service, or back.
+    /// Move a member's jobs away and elect it no more, or undo that.
     ///
-    /// A member in maintenance hands over, and is not elected.
+    /// The jobs of a member in maintenance move to other members. To leave jobs where they run, use `pause`.
     Maintenance(control::MaintenanceArguments),
     /// Override the configured order of sites.
     Prefer(control::PreferArguments),

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use election_core::{
-    operator::{self, Layout, Withdrawal},
+    operator::{self, Layout, Snapshot, Withdrawal},
     record::{FiledRequest, Request, RequestKind},
     strategy::in_words,
 };
@@ -63,14 +63,6 @@ pub(super) struct FailoverArguments {
     consent: Consent,
 }
 
-/// How leadership is taken by force.
-#[derive(Clone, Copy)]
-struct Forced {
-    /// Without the leader's stop budget.
-    now: bool,
-    consent: Consent,
-}
-
 /// `cancel`
 #[derive(Debug, clap::Args)]
 pub(super) struct CancelArguments {
@@ -123,8 +115,9 @@ pub(super) async fn switchover(
     how: Output,
 ) -> Result<(), Error> {
     let SwitchoverArguments { wanted, at, within } = arguments;
-    let Some(at) = at else { return ask(wanted, RequestKind::Switchover, None, sources, how).await };
-    let request = plan::plan(wanted.request(RequestKind::Switchover, false), at, *within, unix_ms())?;
+    let request = wanted.request(RequestKind::Switchover, false);
+    let Some(at) = at else { return ask(wanted, request, None, sources, how).await };
+    let request = plan::plan(request, at, *within, unix_ms())?;
     let operator = Operator::connect(sources).await?;
     let result = file_plan(&operator, wanted, request, how).await;
     operator.close().await;
@@ -137,8 +130,9 @@ pub(super) async fn failover(
     how: Output,
 ) -> Result<(), Error> {
     let FailoverArguments { wanted, force, now, consent } = arguments;
-    let forced = force.then_some(Forced { now: *now, consent: *consent });
-    ask(wanted, RequestKind::Failover, forced, sources, how).await
+    let mut request = wanted.request(RequestKind::Failover, *force);
+    request.now = *now;
+    ask(wanted, request, Some(*consent), sources, how).await
 }
 
 /// Files a planned switchover, and prints how its time was understood.
@@ -170,41 +164,48 @@ async fn file_plan(operator: &Operator, wanted: &Move, request: Request, how: Ou
 
 async fn ask(
     wanted: &Move,
-    kind: RequestKind,
-    forced: Option<Forced>,
+    request: Request,
+    consent: Option<Consent>,
     sources: &Sources,
     how: Output,
 ) -> Result<(), Error> {
     let operator = Operator::connect(sources).await?;
-    let mut request = wanted.request(kind, forced.is_some());
-    request.now = forced.is_some_and(|forced| forced.now);
-    let result = check_and_file(&operator, wanted, request, forced, how).await;
+    let result = check_and_file(&operator, wanted, request, consent, how).await;
     operator.close().await;
     result
+}
+
+/// What a failover does that an operator may not expect; `None` if nothing leads, so that it does no harm.
+fn danger(request: &Request, snapshot: &Snapshot) -> Option<String> {
+    match (request.force, request.now) {
+        (true, true) => Some(
+            ", by force, now: the leader's stop is not waited for, so two programs may run until it has stopped".to_owned(),
+        ),
+        (true, false) => Some(
+            ", by force: a leader that does not stop within its stop budget is replaced, so two programs may run for a moment"
+                .to_owned(),
+        ),
+        (false, _) => {
+            let leaders = moves::leaders_stopped(request, snapshot);
+            (!leaders.is_empty()).then(|| format!(": {} leads, and the job stops there", leaders.join(", ")))
+        }
+    }
 }
 
 async fn check_and_file(
     operator: &Operator,
     wanted: &Move,
     request: Request,
-    forced: Option<Forced>,
+    consent: Option<Consent>,
     how: Output,
 ) -> Result<(), Error> {
     let job = operator.one(wanted.job.as_deref()).await?;
     let paths = operator.paths(&job)?;
     let what =
         format!("{} of {job}{}{}", request.kind.as_str(), outgoing(&request.from), target(&request.to));
-    let confirmed = || {
-        match forced {
-        Some(Forced { now: false, consent }) => consent.ask(&format!(
-            "{what}, by force: a leader that does not stop within its stop budget is replaced, so two programs may run \
-             for a moment"
-        )),
-        Some(Forced { now: true, consent }) => consent.ask(&format!(
-            "{what}, by force, now: the leader's stop is not waited for, so two programs may run until it has stopped"
-        )),
-        None => Ok(()),
-    }
+    let confirmed = |snapshot: &Snapshot| match (consent, danger(&request, snapshot)) {
+        (Some(consent), Some(danger)) => consent.ask(&format!("{what}{danger}")),
+        _ => Ok(()),
     };
     let snapshot = operator.observer().await?.snapshot(&paths).await?;
     match snapshot.layout {
@@ -216,7 +217,7 @@ async fn check_and_file(
             )));
         }
         layout => {
-            confirmed()?;
+            confirmed(&snapshot)?;
             return contest::move_on(operator, &job, &paths, layout, wanted, &request, how).await;
         }
     }
@@ -230,9 +231,9 @@ async fn check_and_file(
         let changed = operator::filed(&snapshot, request);
         return dry_run::show(operator, &job, &what, &changed, how);
     }
-    confirmed()?;
-    let snapshot = match forced {
-        // An answer takes time.
+    confirmed(&snapshot)?;
+    // An answer takes time.
+    let snapshot = match consent {
         Some(_) => operator.observer().await?.snapshot(&paths).await?,
         None => snapshot,
     };

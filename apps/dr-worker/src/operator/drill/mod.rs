@@ -307,7 +307,9 @@ fn approve(consent: Consent, name: Option<&str>, plan: &DrillPlan) -> Result<(),
         return consent.approve(&format!("the drill {} ({what})", name.unwrap_or_default()), job);
     }
     let danger = match mode {
-        DrillMode::Rehearse => return Ok(()),
+        DrillMode::Rehearse => {
+            "a second copy of the job's program starts on a standby, while the first one runs"
+        }
         DrillMode::Switchover => "the job moves",
         DrillMode::KillJob => "the job is killed on its leader",
         DrillMode::KillWorker => "the leader's worker is killed",
