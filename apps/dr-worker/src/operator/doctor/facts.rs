@@ -45,6 +45,8 @@ pub(super) struct Asked {
     pub(super) tick_time: Duration,
     /// Whether `sites` maps servers to sites.
     pub(super) has_sites: bool,
+    /// Whether the znodes have no access lists.
+    pub(super) is_open: bool,
 }
 
 /// The session.

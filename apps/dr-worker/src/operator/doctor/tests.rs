@@ -93,6 +93,7 @@ fn healthy() -> Facts {
             session_timeout: Duration::from_secs(10),
             tick_time: Duration::from_secs(2),
             has_sites: true,
+            is_open: false,
         },
         session: Some(Held {
             granted: Duration::from_secs(10),
@@ -215,6 +216,7 @@ const FAULTS: &[Fault] = {
         ("skip-acl", Error, "a client without credentials has read", |f| {
             f.session.as_mut().unwrap().ignores_access_lists = Some(true);
         }),
+        ("no-access-lists", Note, "zookeeper.acl is \"open\"", |f| f.asked.is_open = true),
         ("eager-acl", Note, "zk2:2181 runs with enableEagerACLCheck=true", |f| {
             put(&mut f.servers[1].properties, "zookeeper.enableEagerACLCheck", "true");
         }),

@@ -126,6 +126,14 @@ pub(super) const CHECKS: &[Check] = &[
         look: servers::skip_acl,
     },
     Check {
+        id: "no-access-lists",
+        severity: Note,
+        finds: "the znodes of the elections have no access lists",
+        why: "Every client that reaches the servers can move and stop jobs.",
+        action: "Set [zookeeper.auth] on all nodes, if not only trusted hosts reach the servers.",
+        look: servers::no_access_lists,
+    },
+    Check {
         id: "eager-acl",
         severity: Note,
         finds: "a server checks access lists before it asks the ensemble",

@@ -179,6 +179,12 @@ pub(super) fn skip_acl(facts: &Facts, found: &mut Found) {
     }
 }
 
+pub(super) fn no_access_lists(facts: &Facts, found: &mut Found) {
+    if facts.asked.is_open {
+        found.add("zookeeper.acl is \"open\"");
+    }
+}
+
 pub(super) fn eager_acl(facts: &Facts, found: &mut Found) {
     for server in facts.servers.iter().filter(|server| is_on(&server.properties, "enableEagerACLCheck")) {
         found.add(format!("{} runs with enableEagerACLCheck=true", server.name));

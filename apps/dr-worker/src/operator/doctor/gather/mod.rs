@@ -37,6 +37,7 @@ pub(super) async fn gather(sources: &Sources) -> Result<(Facts, bool), Error> {
             session_timeout: zookeeper.session_timeout,
             tick_time: zookeeper.tick_time,
             has_sites: !zookeeper.sites.is_empty(),
+            is_open: zookeeper.acl == Access::Open,
         },
         jobs: jobs(&operators, worker.as_ref().ok()),
         servers: servers::ask(zookeeper).await,
