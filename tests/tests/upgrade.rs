@@ -319,6 +319,36 @@ async fn a_new_program_that_hangs_costs_the_leadership_before_the_lease_ends(dri
     cluster.end().await;
 }
 
+/// What was checked is what is used.
+#[tokio::test]
+async fn what_has_changed_after_the_check_is_not_used() {
+    let (mut cluster, first, link) = leading_by_link(Driver::Native).await;
+    let config = cluster.worker("east-1").configs()[1].clone();
+    let good = fs::read_to_string(&config).unwrap();
+    let real = program("dr-worker");
+    let accepts = format!("{} \"$@\"; echo >> \"$0\"; exit", real.display());
+    replace(&link, &format!("#!/bin/sh\ncase \"$*\" in *--resume-check*) {accepts};; esac\nexit 1\n"));
+    let said = cluster.as_worker("east-1").run(&["upgrade"]).await.with_code(75);
+    assert!(said.stderr.contains("was replaced after it had accepted"), "{said:#?}");
+
+    replace_by(
+        &link,
+        &format!("echo 'no configuration' > {}\nexec {} \"$@\"", config.display(), real.display()),
+    );
+    assert_eq!(upgrade(&cluster, "east-1").await["jobs"][0]["fencing_token"], first.token);
+    assert!(fs::read_to_string(&config).unwrap().contains("no configuration"));
+    assert_eq!(cluster.leader().await, Ok(first.clone()));
+    assert_eq!(cluster.acts(first.token).await.mains.len(), 1);
+    // Once it has started it reads the file again.
+    let other = config.with_file_name("as-before.toml");
+    fs::write(&other, &good).unwrap();
+    let said = cluster.operator().run(&["--config", other.to_str().unwrap(), "upgrade"]).await.with_code(78);
+    assert!(said.stderr.contains("this is not valid TOML"), "{said:#?}");
+    assert_eq!(cluster.leader().await, Ok(first));
+    cluster.journal().assert_one_at_a_time();
+    cluster.end().await;
+}
+
 async fn leading_by_link(driver: Driver) -> (Cluster, Leader, std::path::PathBuf) {
     let mut cluster = Cluster::of(two(driver).not_started()).await;
     let link = cluster.worker("east-1").link_program();

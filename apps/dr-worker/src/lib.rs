@@ -22,6 +22,7 @@
 #![forbid(unsafe_code)]
 
 mod capabilities;
+mod checked;
 mod client;
 mod commands;
 pub mod config;

@@ -7,17 +7,25 @@ use std::{
     path::Path,
 };
 
+use crate::checked;
+
 /// The permissions that such a file must not have.
 const FORBIDDEN: u32 = 0o037;
 
 /// The longest file.
 const MOST: u64 = 64 * 1024;
 
-/// Reads the file as it is now.
+/// Reads the file as it is now, unless it was [given](checked::give).
 ///
 /// # Errors
 /// Why it can't be used and what to do, without its contents.
 pub(crate) fn read(path: &Path) -> Result<String, String> {
+    let name = path.display();
+    let bytes = checked::read(path, || read_from_disk(path))?;
+    String::from_utf8(bytes).map_err(|error| format!("{name} can't be read: {error}"))
+}
+
+fn read_from_disk(path: &Path) -> Result<Vec<u8>, String> {
     let name = path.display();
     let unreadable = |error: std::io::Error| format!("{name} can't be read: {error}");
     // A pipe would block.
@@ -36,12 +44,12 @@ pub(crate) fn read(path: &Path) -> Result<String, String> {
         let owner = metadata.uid();
         return Err(format!("{name} belongs to user {owner}; it must belong to root or to user {own}"));
     }
-    let mut text = String::new();
-    file.take(MOST + 1).read_to_string(&mut text).map_err(unreadable)?;
-    if text.len() as u64 > MOST {
+    let mut bytes = Vec::new();
+    file.take(MOST + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() as u64 > MOST {
         return Err(format!("{name} is longer than {MOST} bytes"));
     }
-    Ok(text)
+    Ok(bytes)
 }
 
 /// The mode of a file of the worker's own. Who can open a file can also lock it.

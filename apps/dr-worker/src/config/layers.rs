@@ -23,7 +23,7 @@ use super::{
     problem::{Problem, Problems},
     tree::{Node, Origin, Value},
 };
-use crate::program::NAME;
+use crate::{checked, program::NAME};
 
 /// What every environment variable of the configuration starts with.
 pub const PREFIX: &str = "DR_WORKER__";
@@ -214,9 +214,14 @@ fn has_files(directory: &Path) -> bool {
 }
 
 fn files_in(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let toml = |path: &PathBuf| path.extension().is_some_and(|e| e == "toml");
+    if let Some(mut files) = checked::inside(directory) {
+        files.retain(toml);
+        return Ok(files);
+    }
     let entries = std::fs::read_dir(directory)?.collect::<Result<Vec<_>, _>>()?;
     let all = entries.into_iter().map(|entry| entry.path());
-    let mut files: Vec<_> = all.filter(|path| path.extension().is_some_and(|e| e == "toml")).collect();
+    let mut files: Vec<_> = all.filter(toml).collect();
     files.sort();
     Ok(files)
 }
@@ -224,7 +229,7 @@ fn files_in(directory: &Path) -> io::Result<Vec<PathBuf>> {
 fn files(paths: &[PathBuf], problems: &mut Vec<Problem>) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for path in paths {
-        if !path.is_dir() {
+        if !path.is_dir() && checked::inside(path).is_none() {
             files.push(path.clone());
             continue;
         }
@@ -244,10 +249,11 @@ fn files(paths: &[PathBuf], problems: &mut Vec<Problem>) -> Vec<PathBuf> {
 
 fn read(path: &Path) -> Result<Layer, Problem> {
     let unreadable = |why: String| Problem::with_source(path.display(), why);
-    let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(MAX_FILE + 1).read_to_end(&mut bytes))
-        .map_err(|e| unreadable(format!("the file cannot be read: {e}")))?;
+    let bytes = checked::read(path, || {
+        let mut bytes = Vec::new();
+        File::open(path)?.take(MAX_FILE + 1).read_to_end(&mut bytes).map(|_| bytes)
+    });
+    let bytes = bytes.map_err(|e: io::Error| unreadable(format!("the file cannot be read: {e}")))?;
     if bytes.len() as u64 > MAX_FILE {
         return Err(unreadable(format!(
             "the file is longer than {MAX_FILE} bytes, the limit for a configuration"

@@ -92,6 +92,7 @@ use tree::Node;
 use zk_session::LeaseTiming;
 
 use crate::{
+    checked,
     tls::{Unusable, expiry},
     wall::unix_ms,
 };
@@ -202,7 +203,11 @@ impl Config {
             problems.push(Problem::with_key(origin_of(&self.shown, key), key, why));
         }
         for (name, webhook) in &self.notify.webhooks {
-            let read = webhook.ca_file.as_deref().map(std::fs::read).transpose();
+            let read = webhook
+                .ca_file
+                .as_deref()
+                .map(|path| checked::read(path, || std::fs::read(path)))
+                .transpose();
             let files = [
                 ("secret_file", webhook.secret_file.as_deref().map(Tokens::read).transpose().err()),
                 ("ca_file", read.err().map(|why| why.to_string())),

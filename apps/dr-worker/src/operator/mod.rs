@@ -58,6 +58,7 @@ use clap_complete::Shell;
 use strategies::Registry;
 
 use crate::{
+    checked,
     config::{Config, LogConfig},
     error::{Error, ExitCode},
     logging::{self, Usual},
@@ -277,6 +278,11 @@ enum NotifyVerb {
 }
 
 impl Verb {
+    /// Whether it continues as the worker that has executed this program.
+    fn is_resumed(&self) -> bool {
+        matches!(self, Self::Run(RunArguments { resume: true, .. }))
+    }
+
     /// Whether it runs until it is stopped.
     fn is_daemon(&self) -> bool {
         match self {
@@ -295,6 +301,7 @@ fn resumed() -> Result<Beginning, Error> {
         Error::Failed(format!("{} is for a worker that upgrades itself: {error}", check::RESUME))
     })?;
     adopt_guards(resumed.handed.guards());
+    checked::give(resumed.handed.files.clone());
     Ok(Beginning::Resume(Box::new(resumed)))
 }
 
@@ -327,6 +334,8 @@ pub(crate) fn main(registry: &Registry) -> ExitCode {
         return ExitCode::Internal;
     }
     let global = &arguments.global;
+    // Before anything is read.
+    let beginning = if arguments.verb.is_resumed() { resumed() } else { Ok(Beginning::Start) };
     let log = match usual {
         Usual::Daemon => LogConfig::load(&global.sources(registry)),
         Usual::Command => LogConfig::default(),
@@ -335,7 +344,7 @@ pub(crate) fn main(registry: &Registry) -> ExitCode {
         output::print_error(&Error::Internal(format!("no log: {error}")), arguments.global.output);
         return ExitCode::Internal;
     }
-    let dispatched = panic::catch_unwind(AssertUnwindSafe(|| dispatch(&arguments, registry)));
+    let dispatched = panic::catch_unwind(AssertUnwindSafe(|| dispatch(&arguments, registry, beginning)));
     let error = match dispatched {
         Ok(Ok(())) => None,
         Ok(Err(error)) => Some(error),
@@ -376,11 +385,16 @@ fn wants_json(arguments: impl Iterator<Item = OsString>) -> bool {
         || ours.windows(2).any(|two| two[0] == "--output" && two[1] == "json")
 }
 
-fn dispatch(arguments: &Arguments, registry: &Registry) -> Result<(), Error> {
+fn dispatch(
+    arguments: &Arguments,
+    registry: &Registry,
+    beginning: Result<Beginning, Error>,
+) -> Result<(), Error> {
     let global = &arguments.global;
     let sources = &global.sources(registry);
     match &arguments.verb {
         Verb::Run(RunArguments { resume_check: Some(question), .. }) => {
+            checked::record();
             let config = Config::load(sources)?;
             config.check_node()?;
             let answer = check::answer(question, &config);
@@ -389,9 +403,13 @@ fn dispatch(arguments: &Arguments, registry: &Registry) -> Result<(), Error> {
             )
         }
         Verb::Run(RunArguments { resume, .. }) => {
-            let beginning = if *resume { resumed()? } else { Beginning::Start };
+            let beginning = beginning?;
             let config = Config::load(sources)?;
-            config.check_node()?;
+            match config.check_node() {
+                // It was checked before the upgrade, and the jobs run.
+                Err(problems) if *resume => tracing::error!("{problems}"),
+                checked => checked?,
+            }
             block_on(run::run(config, sources.clone(), beginning))
         }
         Verb::List(list) => block_on(list::run(list, sources, global.output)),

@@ -15,7 +15,7 @@ use rustls::{
 };
 
 use super::{Certificate, PairFiles, TlsFiles, Unusable};
-use crate::private_file;
+use crate::{checked, private_file};
 
 const CERT: &str = "http.tls.cert_file";
 const KEY: &str = "http.tls.key_file";
@@ -57,7 +57,7 @@ impl std::fmt::Debug for Secret {
 impl Pem {
     fn read(key: &'static str, path: &Path) -> Result<Self, Unusable> {
         let name = path.display().to_string();
-        match std::fs::read(path) {
+        match checked::read(path, || std::fs::read(path)) {
             Ok(text) => Ok(Self { key, name, text }),
             Err(error) => Err(Unusable { key, why: format!("{name} can't be read: {error}") }),
         }

@@ -96,7 +96,7 @@ pub(super) fn one_shot(
         no_new_privileges: spec.no_new_privileges,
         timeout,
         by,
-        listen: false,
+        hears: None,
         logs_errors: true,
     }
 }

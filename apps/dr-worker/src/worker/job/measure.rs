@@ -9,6 +9,9 @@ use strategies::published::RESERVED;
 use super::{env::JobEnv, guarded::Guards, oneshot::OneShot};
 use crate::config::JobSpec;
 
+/// How many bytes of its output are read: a member's record has no room for more.
+const MOST: usize = 16 * 1024;
+
 /// The longest name, in characters: names appear in reports and metrics.
 const LONGEST_NAME: usize = 64;
 
@@ -37,7 +40,7 @@ pub async fn run_measure(
         no_new_privileges: spec.no_new_privileges,
         timeout: measure.timeout,
         by: None,
-        listen: true,
+        hears: Some(MOST),
         logs_errors: false,
     }
     .run(guards, pending())
@@ -50,7 +53,7 @@ pub async fn run_measure(
         }
         (None, Err(reason)) => return Err(format!("it did not start: {reason}")),
     }
-    if finished.is_output_too_long() {
+    if finished.stdout.len() > MOST {
         return Err("its output is too long for attributes".to_owned());
     }
     understand(&String::from_utf8_lossy(&finished.stdout))

@@ -31,9 +31,6 @@ use crate::{
 /// How many bytes of the end of standard error are kept.
 const TAIL: usize = 4096;
 
-/// How many bytes of standard output are read: a member's record has no room for more.
-const HEARD: usize = 16 * 1024;
-
 /// How long the rest of standard error is read after all writers have ended.
 const DRAIN: Duration = Duration::from_millis(500);
 
@@ -95,8 +92,8 @@ pub(super) struct OneShot {
     pub(super) timeout: Duration,
     /// Gone by this time, even if the timeout is longer.
     pub(super) by: Option<Deadline>,
-    /// Whether its standard output is returned; otherwise it goes to the log.
-    pub(super) listen: bool,
+    /// Up to how many bytes of its standard output are returned. `None`: it goes to the log.
+    pub(super) hears: Option<usize>,
     /// Whether its standard error goes to the log as well.
     pub(super) logs_errors: bool,
 }
@@ -124,11 +121,6 @@ impl Finished {
             stderr: String::new(),
             stdout: Vec::new(),
         }
-    }
-
-    /// Whether its standard output exceeds the limit.
-    pub(super) fn is_output_too_long(&self) -> bool {
-        self.stdout.len() > HEARD
     }
 }
 
@@ -170,7 +162,7 @@ impl OneShot {
             Ok(ends) => ends,
             Err(error) => return Finished::not_started(format!("can't make a pipe: {error}")),
         };
-        let stdout = if self.listen {
+        let stdout = if self.hears.is_some() {
             pipe().map(|(heard, stdout)| (Some(heard), stdout, None))
         } else {
             output::to_log(&self.title, counter!("dr_log_lines_dropped_total"))
@@ -210,7 +202,7 @@ impl OneShot {
                 },
                 read = hear(&mut heard, &mut spoken), if heard.is_some() => match read {
                     Ok(0) | Err(_) => heard = None,
-                    Ok(count) => keep(&mut said, &spoken[..count]),
+                    Ok(count) => keep(&mut said, &spoken[..count], self.hears),
                 },
                 () = &mut cancelled, if !is_cancelled => {
                     is_cancelled = true;
@@ -233,7 +225,7 @@ impl OneShot {
                 tail.push(&buffer[..count]);
             }
             while let Ok(count @ 1..) = hear(&mut heard, &mut spoken).await {
-                keep(&mut said, &spoken[..count]);
+                keep(&mut said, &spoken[..count], self.hears);
             }
         })
         .await;
@@ -263,8 +255,8 @@ async fn hear(from: &mut Option<pipe::Receiver>, buffer: &mut [u8]) -> io::Resul
 }
 
 /// Output beyond the limit is read and dropped, so that the writer does not block.
-fn keep(said: &mut Vec<u8>, more: &[u8]) {
-    let room = (HEARD + 1).saturating_sub(said.len());
+fn keep(said: &mut Vec<u8>, more: &[u8], hears: Option<usize>) {
+    let room = (hears.unwrap_or_default() + 1).saturating_sub(said.len());
     said.extend_from_slice(&more[..more.len().min(room)]);
 }
 

@@ -168,7 +168,7 @@ impl Probe {
             no_new_privileges: self.spec.no_new_privileges,
             timeout,
             by: Some(self.work_until.clone().into()),
-            listen: false,
+            hears: None,
             logs_errors: false,
         };
         attempt(probe, command, &self.guards, self.cancelled()).await
@@ -194,7 +194,7 @@ pub(crate) async fn check_fitness(
         no_new_privileges: spec.no_new_privileges,
         timeout,
         by: None,
-        listen: false,
+        hears: None,
         logs_errors: false,
     };
     attempt(&check.probe, command, guards, std::future::pending()).await
@@ -218,7 +218,7 @@ pub(crate) async fn check_once(
         no_new_privileges: None,
         timeout,
         by: None,
-        listen: false,
+        hears: None,
         logs_errors: false,
     };
     attempt(probe, command, guards, std::future::pending()).await

@@ -7,6 +7,9 @@ use std::time::Duration;
 use super::{guarded::Guards, oneshot::OneShot};
 use crate::worker::guard::Exit;
 
+/// The longest answer: it has the files of a configuration.
+const MOST: usize = 16 * 1024 * 1024;
+
 /// Runs a command of another version of this program, and returns how it ended, its standard output and its standard error.
 ///
 /// # Errors
@@ -26,7 +29,7 @@ pub(crate) async fn ask_program(
         no_new_privileges: None,
         timeout,
         by: None,
-        listen: true,
+        hears: Some(MOST),
         logs_errors: false,
     }
     .run(&Guards::new(), pending())

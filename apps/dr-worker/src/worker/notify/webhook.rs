@@ -11,7 +11,7 @@ use sha2::Sha256;
 
 use super::notification::Notification;
 use crate::{
-    client,
+    checked, client,
     config::{NotifyRetry, Tokens, Webhook},
     wall::unix_ms,
 };
@@ -51,7 +51,8 @@ impl Hook {
     /// Why its certificates can't be used.
     pub(crate) fn new(webhook: Webhook) -> Result<Self, String> {
         let read = |path: &std::path::PathBuf| {
-            std::fs::read(path).map_err(|why| format!("ca_file: {} can't be read: {why}", path.display()))
+            let read = checked::read(path, || std::fs::read(path));
+            read.map_err(|why| format!("ca_file: {} can't be read: {why}", path.display()))
         };
         let certificates = webhook.ca_file.as_ref().map(read).transpose()?;
         let builder =

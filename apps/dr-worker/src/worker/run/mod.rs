@@ -56,6 +56,7 @@ use super::{
     },
 };
 use crate::{
+    checked,
     config::{Config, HostPort, JobConfig, Sources},
     connect::connect,
     error::Error,
@@ -123,6 +124,8 @@ pub(crate) async fn run(config: Config, sources: Sources, beginning: Beginning) 
         started = start(&config, beginning) => started,
         never = manager.keep(Phase::Starting) => match never {},
     };
+    // From here on a file is read as it is.
+    checked::forget();
     let result = match started {
         Ok(running) => running.until_ended(&sources, &mut signals, &mut reloads, &mut manager).await,
         Err(error) => Err(error),

@@ -1,8 +1,12 @@
 //! An upgrade in place: from the request to the execution of the new program, and from its start to the report.
 
 use std::{
-    io,
-    os::fd::{AsFd as _, OwnedFd},
+    fs, io,
+    os::{
+        fd::{AsFd as _, OwnedFd},
+        unix::fs::MetadataExt as _,
+    },
+    path::Path,
     time::Duration,
 };
 
@@ -12,6 +16,7 @@ use tokio::{net::TcpListener, task::JoinSet, time::Instant};
 use zk_session::{BootTime, Session};
 
 use crate::{
+    checked::Files,
     config::WatchdogMode,
     logging,
     program::file,
@@ -100,15 +105,21 @@ impl Upgrades {
             Ok(file) => file,
             Err(error) => return (Progress::Refused, format!("this program's file is unknown: {error}")),
         };
-        report.to = match Question::about(&worker.config()).ask(file).await {
-            Ok(version) => version,
+        let asked = version_of(file);
+        let (version, files) = match Question::about(&worker.config()).ask(file).await {
+            Ok(answer) => answer,
             Err(refusal) => return refusal,
         };
+        report.to = version;
         self.write(report);
         tracing::info!(from = VERSION, to = report.to, file = %file.display(), "upgrading in place");
         let by = Instant::now() + REST_WITHIN;
         loop {
-            let why = match self.hold(worker, session, report.attempt).await {
+            let why = match self.hold(worker, session, report.attempt, &files).await {
+                Ok(_) if version_of(file) != asked => {
+                    let why = format!("{} was replaced after it had accepted: try again", file.display());
+                    return (Progress::NotNow, why);
+                }
                 Ok(held) => {
                     let Err(why) = held.execute(file);
                     why
@@ -124,7 +135,13 @@ impl Upgrades {
     }
 
     /// Holds all elections and jobs, if all are at rest.
-    async fn hold(&self, worker: &Worker, session: &Session, attempt: u64) -> Result<Held, Refusal> {
+    async fn hold(
+        &self,
+        worker: &Worker,
+        session: &Session,
+        attempt: u64,
+        files: &Files,
+    ) -> Result<Held, Refusal> {
         let not_now = |why: String| (Progress::NotNow, why);
         let jobs = worker.jobs();
         let elections = join_all(jobs.iter().map(|job| job.election.hand_over())).await;
@@ -163,6 +180,7 @@ impl Upgrades {
             from: VERSION.to_owned(),
             listen: worker.config().http.listen.to_string(),
             open_files: descriptors::started_with(),
+            files: files.clone(),
             // After all elections are held: what they have read is not newer.
             session: incarnation.ticket().into(),
             jobs: handed,
@@ -179,6 +197,12 @@ impl Upgrades {
         };
         Ok(Held { handed, descriptors, elections, runs })
     }
+}
+
+/// What differs between two files that a path has had in turn; `None` if there is none.
+fn version_of(file: &Path) -> Option<impl PartialEq + use<>> {
+    let metadata = fs::metadata(file).ok()?;
+    Some((metadata.dev(), metadata.ino(), metadata.size(), metadata.mtime(), metadata.mtime_nsec()))
 }
 
 /// Hands a job over, if this member leads it and the lease leaves time for a new program.
@@ -209,7 +233,7 @@ struct Held {
 
 impl Held {
     /// Executes the new program. Nothing waits here, so the state that was handed over is the state at the execution.
-    fn execute(self, file: &std::path::Path) -> Result<std::convert::Infallible, Refusal> {
+    fn execute(self, file: &Path) -> Result<std::convert::Infallible, Refusal> {
         job::flush_output(LAST_LINES);
         logging::flush(LAST_LINES);
         let guards: Vec<i32> = self.runs.iter().map(|run| run.state.guard()).collect();

@@ -6,7 +6,7 @@
 //!
 //! It is started with the arguments and the environment that it would get, so it reads the same configuration. A file that
 //! can't be executed, another program, one that does not know the format, and a configuration that it refuses are all found
-//! before anything is given up.
+//! before anything is given up. Its answer has what it has read, so that the same is [used](crate::checked) later.
 
 use std::{collections::BTreeMap, ffi::OsString, path::Path, time::Duration};
 
@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{FORMAT, report::Progress};
 use crate::{
+    checked::{self, Files},
     config::Config,
     error::{Error, ExitCode},
     program::program,
@@ -47,11 +48,13 @@ pub(crate) struct Question {
 }
 
 /// The new program can continue.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Answer {
     /// The format of the question.
     continues: u32,
     version: String,
+    /// What it has read.
+    files: Files,
 }
 
 impl Question {
@@ -68,11 +71,11 @@ impl Question {
         }
     }
 
-    /// Asks the program at `file`. Returns its version.
+    /// Asks the program at `file`. Returns its version, and the files of the configuration that it has checked.
     ///
     /// # Errors
     /// Why it can't continue.
-    pub(crate) async fn ask(&self, file: &Path) -> Result<String, (Progress, String)> {
+    pub(crate) async fn ask(&self, file: &Path) -> Result<(String, Files), (Progress, String)> {
         let refused = |why: String| (Progress::Refused, format!("{}: {why}", file.display()));
         let mut command = vec![text(file.as_os_str().to_owned()).map_err(refused)?];
         for argument in arguments() {
@@ -83,7 +86,7 @@ impl Question {
         let (exit, answer, why) = ask_program(command, WITHIN).await.map_err(refused)?;
         match exit {
             Exit::Code(0) => match serde_json::from_str(&answer) {
-                Ok(Answer { continues, version }) if continues == self.format => Ok(version),
+                Ok(Answer { continues, version, files }) if continues == self.format => Ok((version, files)),
                 _ => Err(refused(NO_WORKER.to_owned())),
             },
             Exit::Code(code) if code == ExitCode::Config as i32 => Err((Progress::BadConfiguration, why)),
@@ -143,5 +146,5 @@ pub(crate) fn answer(question: &str, config: &Config) -> Result<Answer, Error> {
             Some(_) => {}
         }
     }
-    Ok(Answer { continues: FORMAT, version: version.to_owned() })
+    Ok(Answer { continues: FORMAT, version: version.to_owned(), files: checked::recorded() })
 }

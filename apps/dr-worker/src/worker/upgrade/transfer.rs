@@ -6,7 +6,8 @@
 //! ```
 //!
 //! Everything is on its way before the program is executed, and this process is the only one that has the socket. The
-//! password of the session is in that file alone: in no argument, environment or file that has a name. All other descriptors
+//! password of the session and the secrets of the configuration are in that file alone: in no argument, environment or file
+//! that has a name. All other descriptors
 //! are closed by the execution, threads end, and the process keeps its id and its children.
 
 use std::{
@@ -37,6 +38,7 @@ use zk_session::{SessionId, Ticket};
 
 use super::FORMAT;
 use crate::{
+    checked::Files,
     signals,
     worker::{job::RunState, state::SlotState},
 };
@@ -45,7 +47,7 @@ use crate::{
 const AT_ONCE: usize = 200;
 
 /// A worker that is handed over. Only for the same boot of the machine, and the same process.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Handed {
     pub(crate) format: u32,
     pub(crate) attempt: u64,
@@ -55,8 +57,20 @@ pub(crate) struct Handed {
     pub(crate) listen: String,
     /// The soft limit of open files that the process was started with.
     pub(crate) open_files: Option<u64>,
+    /// The files of the configuration, as they were checked.
+    pub(crate) files: Files,
     pub(crate) session: HandedSession,
     pub(crate) jobs: Vec<HandedJob>,
+}
+
+impl std::fmt::Debug for Handed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The files can have secrets.
+        f.debug_struct("Handed")
+            .field("session", &self.session)
+            .field("jobs", &self.jobs)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Handed {
@@ -241,6 +255,7 @@ mod tests {
         let (again, before): (serde_json::Value, serde_json::Value) =
             (serde_json::to_value(&handed).expect("JSON"), serde_json::from_str(HANDED).expect("JSON"));
         assert_eq!(again, before);
-        assert!(!format!("{handed:?}").contains("100, 101"), "the password is shown");
+        let shown = format!("{handed:?}");
+        assert!(!shown.contains("100, 101") && !shown.contains("hunter2"), "a secret is shown: {shown}");
     }
 }
