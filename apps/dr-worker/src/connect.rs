@@ -64,7 +64,8 @@ impl Servers {
             let (user, password) = credentials(auth)?;
             builder = match auth.scheme {
                 Scheme::Digest => builder.auth(auth.scheme.as_str(), format!("{user}:{password}").as_str()),
-                Scheme::Sasl => builder.sasl_digest(user, password.as_str()),
+                // Read again for each connection.
+                Scheme::Sasl => builder.sasl_digest_file(&auth.credentials_file),
             };
         }
         if let Some(tls) = &self.tls {

@@ -1,13 +1,15 @@
 //! Settings of a session, checked before anything is done.
 
 use std::path::PathBuf;
-#[cfg(feature = "tls")]
+#[cfg(any(feature = "tls", feature = "sasl"))]
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use zk_proto::Limits;
 
 use crate::acl::Acl;
+#[cfg(any(feature = "tls", feature = "sasl"))]
+use crate::driver::InUse;
 use crate::driver_kind::DriverKind;
 use crate::error::ConnectError;
 use crate::hosts::ConnectString;
@@ -32,17 +34,17 @@ pub struct TlsOptions {
     pub key_file: Option<PathBuf>,
 }
 
-/// What was made of the files of [`TlsOptions`], and why the present ones are not in use.
-#[cfg(feature = "tls")]
-#[derive(Debug, Default)]
-pub(crate) struct TlsInUse {
-    pub(crate) config: Option<Arc<rustls::ClientConfig>>,
-    pub(crate) problem: Option<String>,
+/// Where the user of SASL DIGEST-MD5 comes from.
+#[derive(Clone, Debug)]
+pub(crate) enum SaslDigest {
+    User(SaslUser),
+    /// With `user:password`.
+    File(PathBuf),
 }
 
 /// A user of SASL DIGEST-MD5.
 #[derive(Clone, Debug)]
-pub(crate) struct SaslDigest {
+pub(crate) struct SaslUser {
     pub(crate) user: String,
     pub(crate) password: Secret,
 }
@@ -62,10 +64,11 @@ pub(crate) struct Settings {
     pub(crate) auth: Vec<Auth>,
     pub(crate) acl: Acl,
     pub(crate) tls: Option<TlsOptions>,
-    /// What was made of the files of `tls` last.
     #[cfg(feature = "tls")]
-    pub(crate) tls_in_use: Arc<Mutex<TlsInUse>>,
+    pub(crate) tls_in_use: Arc<Mutex<InUse<Arc<rustls::ClientConfig>>>>,
     pub(crate) sasl: Option<SaslDigest>,
+    #[cfg(feature = "sasl")]
+    pub(crate) sasl_in_use: Arc<Mutex<InUse<SaslUser>>>,
     pub(crate) max_request: usize,
     /// By the name of the session.
     pub(crate) instruments: Instruments,
@@ -88,6 +91,8 @@ impl Settings {
             #[cfg(feature = "tls")]
             tls_in_use: Arc::default(),
             sasl: None,
+            #[cfg(feature = "sasl")]
+            sasl_in_use: Arc::default(),
             max_request: Limits::default().request,
             instruments: Instruments::new("default".to_owned()),
         }
@@ -136,13 +141,17 @@ impl Settings {
                 return invalid("tls: ca_file is missing: it is needed to verify the servers");
             }
         }
-        if let Some(sasl) = &self.sasl {
-            if sasl.user.is_empty() {
+        match &self.sasl {
+            Some(SaslDigest::User(sasl)) if sasl.user.is_empty() => {
                 return invalid("sasl_digest: the user is empty");
             }
-            if std::str::from_utf8(sasl.password.expose()).is_err() {
+            Some(SaslDigest::User(sasl)) if std::str::from_utf8(sasl.password.expose()).is_err() => {
                 return invalid("sasl_digest: the password is not UTF-8");
             }
+            Some(SaslDigest::File(path)) if path.as_os_str().is_empty() => {
+                return invalid("sasl_digest_file: the path is empty");
+            }
+            _ => {}
         }
         let has_certificate = self.tls.as_ref().is_some_and(|tls| tls.cert_file.is_some());
         if self.acl != Acl::Open && self.auth.is_empty() && self.sasl.is_none() && !has_certificate {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use zk_proto::{Purpose, Ticket, WatchMode};
 use crate::acl::{AccessList, Acl, AclEntry, Id};
 use crate::administration::{ReadOp, ReadResult, Reconfiguration};
 use crate::close::CloseOutcome;
-use crate::config::{SaslDigest, Settings, TlsOptions};
+use crate::config::{SaslDigest, SaslUser, Settings, TlsOptions};
 use crate::driver_kind::DriverKind;
 use crate::error::{Closed, ConnectError, OpError};
 use crate::establish::{self, establish};
@@ -113,7 +114,13 @@ setters! { SessionBuilder:
     ///
     /// The password is never sent, but the mechanism is old and weak: use it with TLS. With a wrong password
     /// [`connect`](Self::connect) fails at once.
-    sasl_digest(user: impl Into<String>, password: impl Into<Secret>) { settings.sasl = Some(SaslDigest { user: user.into(), password: password.into() }) }
+    sasl_digest(user: impl Into<String>, password: impl Into<Secret>) { settings.sasl = Some(SaslDigest::User(SaslUser { user: user.into(), password: password.into() })) }
+
+    /// As [`sasl_digest`](Self::sasl_digest), with the user of a file that contains `user:password`.
+    ///
+    /// The file is read again for each connection, so a changed password is used from then on. A file that can't be used is
+    /// logged, and the connection uses what was read last. If it was never of use, [`connect`](Self::connect) fails.
+    sasl_digest_file(path: impl Into<PathBuf>) { settings.sasl = Some(SaslDigest::File(path.into())) }
 
     /// The access list of everything that the session creates: [`Acl::Open`] by default.
     acl(acl: Acl) { settings.acl = acl }

@@ -56,6 +56,8 @@ impl Shared {
         // A builder's clones may name other files.
         #[cfg(feature = "tls")]
         let settings = Settings { tls_in_use: Arc::default(), ..settings };
+        #[cfg(feature = "sasl")]
+        let settings = Settings { sasl_in_use: Arc::default(), ..settings };
         let connect = settings.check()?;
         let preference =
             Preference { preferred: parse_preferred(&settings.prefer)?, ..Preference::default() };

@@ -7,9 +7,11 @@ mod common;
 
 use std::time::Instant;
 
-use common::{Captured, PATIENCE, TICK, builder};
+use common::{Captured, PATIENCE, TICK, builder, wait_state};
 use tempfile::TempDir;
-use zk_session::{Acl, CloseOutcome, ConnectError, CreateMode, DriverKind, OpError, Secret, SessionBuilder};
+use zk_session::{
+    Acl, CloseOutcome, ConnectError, CreateMode, DriverKind, OpError, Secret, SessionBuilder, SessionState,
+};
 use zk_testkit::{Ensemble, Proxy};
 
 struct SaslBed {
@@ -81,6 +83,36 @@ async fn a_wrong_password_no_user_and_no_sasl_at_all_are_an_error_at_once() {
     assert!(log.text().contains("session is active"), "nothing was captured, so this proves nothing");
     log.assert_without("hunter2");
     log.assert_without("wrong-secret");
+}
+
+/// Each connection uses the file as it is; while it is no use, what was read last.
+#[tokio::test]
+async fn a_changed_password_is_used_from_the_next_connection_on() {
+    let bed = SaslBed::start().await;
+    let file = bed._dir.path().join("credentials");
+    let write = |text: &str| std::fs::write(&file, text).unwrap();
+    let is_active = |state: &SessionState| state.is_active();
+    let is_not = |state: &SessionState| !state.is_active();
+    let connect = || bed.builder().sasl_digest_file(&file).connect();
+    for useless in ["", "operator", ":hunter2", "operator:"] {
+        write(useless);
+        let error = connect().await.unwrap_err();
+        assert!(matches!(error, ConnectError::AuthFailed { .. }), "{useless}: {error}");
+        assert!(!error.to_string().contains("hunter2"), "{error}");
+    }
+    write("operator:hunter2\n");
+    let session = connect().await.unwrap();
+    write("no user");
+    bed.proxy.cut().await;
+    wait_state(&session, "paused", is_not).await;
+    wait_state(&session, "active with the last password", is_active).await;
+    // The server does not accept this one, which is read nevertheless.
+    write("operator:wrong-secret");
+    bed.proxy.cut().await;
+    wait_state(&session, "over", |state| matches!(state, SessionState::Inactive { .. })).await;
+    write("operator:hunter2");
+    wait_state(&session, "active with the new password", is_active).await;
+    session.close(PATIENCE).await;
 }
 
 #[tokio::test]

@@ -36,10 +36,14 @@ impl Pki {
         pki.issue("client", "ca", "DNS:client");
         pki.issue("other-client", "ca", "DNS:client");
         pki.issue("foreign-client", "foreign-ca", "DNS:client");
-        // As the server wants it: certificate and key in one file.
-        let both = [pki.read("server.pem"), pki.read("server.key")].concat();
-        std::fs::write(pki.path("server-both.pem"), both).unwrap();
+        pki.install("server");
         pki
+    }
+
+    /// For the server, which wants certificate and key in one file.
+    fn install(&self, name: &str) {
+        let both = [self.read(&format!("{name}.pem")), self.read(&format!("{name}.key"))].concat();
+        std::fs::write(self.path("server-both.pem"), both).unwrap();
     }
 
     fn issue(&self, name: &str, ca: &str, names: &str) {
@@ -83,7 +87,7 @@ impl Pki {
 struct TlsBed {
     pki: Pki,
     proxy: Proxy,
-    _ensemble: Ensemble,
+    ensemble: Ensemble,
 }
 
 impl TlsBed {
@@ -106,7 +110,7 @@ impl TlsBed {
             .await
             .unwrap();
         let proxy = Proxy::start(ensemble.addresses()[0]).await.unwrap();
-        Self { pki, proxy, _ensemble: ensemble }
+        Self { pki, proxy, ensemble: ensemble }
     }
 
     fn builder(&self, options: TlsOptions) -> SessionBuilder {
@@ -213,6 +217,23 @@ async fn renewed_files_are_used_from_the_next_connection_on() {
     wait_state(&session, "over", |state| matches!(state, SessionState::Inactive { .. })).await;
     install("other-client");
     wait_state(&session, "active with the renewed certificate", is_active).await;
+    session.close(PATIENCE).await;
+}
+
+/// The servers get certificates of a new authority, whose certificate was added to the clients' file before.
+#[tokio::test]
+async fn a_renewed_authority_is_used_from_the_next_connection_on() {
+    let bed = TlsBed::start("none", "TLSv1.2").await;
+    let known = bed.pki.path("known.pem");
+    std::fs::write(&known, bed.pki.read("ca.pem")).unwrap();
+    let session = bed.builder(bed.pki.options("known", None)).connect().await.unwrap();
+    std::fs::write(&known, [bed.pki.read("ca.pem"), bed.pki.read("foreign-ca.pem")].concat()).unwrap();
+    bed.pki.issue("renewed", "foreign-ca", "DNS:localhost");
+    bed.pki.install("renewed");
+    bed.ensemble.stop(0).await.unwrap();
+    wait_state(&session, "paused", |state| !state.is_active()).await;
+    bed.ensemble.start_server(0).await.unwrap();
+    wait_state(&session, "active with the new authority", SessionState::is_active).await;
     session.close(PATIENCE).await;
 }
 

@@ -122,10 +122,12 @@ pub(super) struct Dialer {
 }
 
 impl Dialer {
-    /// Fails if TLS is wanted, and its files have never been of use.
+    /// Fails if there are files of TLS or SASL that have never been of use.
     pub(super) async fn new(spec: &ConnectSpec) -> Result<Self, ConnectError> {
         #[cfg(feature = "tls")]
         super::tls::connector(&spec.settings).await.map_err(|reason| ConnectError::Tls { reason })?;
+        #[cfg(feature = "sasl")]
+        super::sasl::user(&spec.settings).await.map_err(|reason| ConnectError::AuthFailed { reason })?;
         Ok(Self { settings: Arc::clone(&spec.settings) })
     }
 
@@ -168,7 +170,9 @@ impl Dialer {
         let auth: Vec<(&str, &[u8])> = auth.collect();
         let credentials = Credentials::new(&auth);
         #[cfg(feature = "sasl")]
-        let credentials = match &self.settings.sasl {
+        let sasl = super::sasl::user(&self.settings).await.map_err(Refusal::AuthFailed)?;
+        #[cfg(feature = "sasl")]
+        let credentials = match &sasl {
             Some(sasl) => {
                 let password = String::from_utf8_lossy(sasl.password.expose());
                 let cnonce = u128::from(super::unguessable()) << 64 | u128::from(super::unguessable());

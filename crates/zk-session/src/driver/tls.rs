@@ -8,39 +8,18 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
-use tokio::task::spawn_blocking;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
-use tracing::{info, warn};
 
+use super::renewed::renewed;
 use crate::config::{Settings, TlsOptions};
 use crate::hosts::Host;
-use crate::lock::lock;
 
 /// For one connection: reads the files, and uses what was read last if they can't be used now. `None` without TLS.
 pub(super) async fn connector(settings: &Settings) -> Result<Option<TlsConnector>, String> {
     let Some(options) = settings.tls.clone() else { return Ok(None) };
-    let read = spawn_blocking(move || config(&options)).await;
-    let read = read.unwrap_or_else(|_| Err("cannot read the files".to_owned()));
-    let mut in_use = lock(&settings.tls_in_use);
-    match (read, &in_use.config) {
-        (Ok(config), _) => {
-            if in_use.problem.take().is_some() {
-                info!("the TLS files for ZooKeeper can be used again");
-            }
-            in_use.config = Some(Arc::clone(&config));
-            Ok(Some(config.into()))
-        }
-        (Err(reason), Some(last)) => {
-            let last = Arc::clone(last);
-            if in_use.problem.as_ref() != Some(&reason) {
-                warn!(%reason, "the TLS files for ZooKeeper can't be used now: those that were read last are used");
-                in_use.problem = Some(reason);
-            }
-            Ok(Some(last.into()))
-        }
-        (Err(reason), None) => Err(reason),
-    }
+    let config = renewed("TLS files", &settings.tls_in_use, move || config(&options)).await?;
+    Ok(Some(config.into()))
 }
 
 pub(super) async fn shake_hands(

@@ -1,0 +1,28 @@
+//! SASL DIGEST-MD5: the user of a connection.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::renewed::renewed;
+use crate::config::{SaslDigest, SaslUser, Settings};
+use crate::secret::Secret;
+
+/// For one connection: reads the file, if the user is in one. `None` without SASL.
+pub(super) async fn user(settings: &Arc<Settings>) -> Result<Option<SaslUser>, String> {
+    let path = match &settings.sasl {
+        None => return Ok(None),
+        Some(SaslDigest::User(user)) => return Ok(Some(user.clone())),
+        Some(SaslDigest::File(path)) => path.clone(),
+    };
+    renewed("credentials", &settings.sasl_in_use, move || read(&path)).await.map(Some)
+}
+
+/// Without its contents in an error.
+fn read(path: &Path) -> Result<SaslUser, String> {
+    let secret = Secret::from_file(path).map_err(|error| error.to_string())?;
+    let parts = str::from_utf8(secret.expose()).ok().and_then(|text| text.split_once(':'));
+    match parts.filter(|(user, password)| !user.is_empty() && !password.is_empty()) {
+        Some((user, password)) => Ok(SaslUser { user: user.to_owned(), password: password.into() }),
+        None => Err(format!("credentials file {}: it must contain user:password", path.display())),
+    }
+}
