@@ -337,6 +337,16 @@ fn config_check_finds_what_is_wrong_with_the_files() {
     check("worker.pem", "worker.key", "ca.pem").assert(0, &[]);
     check("soon.pem", "soon.key", "ca.pem")
         .assert(0, &["warning:", "the certificate of http.tls.cert_file expires at"]);
+    for (name, part) in [("worker", None), ("soon", Some("expires at")), ("late", Some("has expired at"))] {
+        let file = |extension: &str| pki.path(&format!("{name}.{extension}")).display().to_string();
+        let (cert, key, ca) = (file("pem"), file("key"), pki.path("ca.pem").display().to_string());
+        let setting =
+            format!("zookeeper.tls={{ ca_file = {ca:?}, cert_file = {cert:?}, key_file = {key:?} }}");
+        let mut command = stage.worker_command("east-1", "east", &[&setting]);
+        let said = support::Outcome::of(command.args(["config", "check"]));
+        let part = part.map(|part| format!("the certificate of zookeeper.tls.cert_file {part}"));
+        said.assert(0, &part.iter().map(String::as_str).collect::<Vec<_>>());
+    }
     for (cert, key, ca, parts) in [
         ("none.pem", "worker.key", "ca.pem", ["http.tls.cert_file", "can't be read"]),
         ("empty.pem", "worker.key", "ca.pem", ["http.tls.cert_file", "no certificate in this file"]),

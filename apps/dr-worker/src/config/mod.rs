@@ -93,7 +93,7 @@ use zk_session::LeaseTiming;
 
 use crate::{
     checked,
-    tls::{Unusable, expiry},
+    tls::{Unusable, of_zookeeper},
     wall::unix_ms,
 };
 
@@ -225,18 +225,25 @@ impl Config {
     }
 
     /// Checks whether other workers and other clients will accept this worker's certificate now. A worker starts without
-    /// that: its job matters more. Returns a warning, if there is one.
+    /// that: its job matters more. Returns a warning, if there is one: also of the certificates for ZooKeeper.
     ///
     /// # Errors
     /// Why they refuse it.
     pub fn check_certificate(&self) -> Result<Option<String>, Problems> {
         let Ok(tls) = self.http.load_tls() else { return Ok(None) };
-        let ending = tls.expires().and_then(|at| expiry(at, unix_ms() / 1000));
+        let now = unix_ms() / 1000;
+        let ending = tls.expires().and_then(|expiry| expiry.ending(now));
         let refused = tls.refused_by_workers(&self.public_host());
         let problem = match (refused, &ending) {
             (_, Some(ending)) if ending.is_over => ending.sentence.clone(),
             (Some(why), _) => self.refusal(&why),
-            (None, _) => return Ok(ending.map(|ending| ending.sentence)),
+            (None, _) => {
+                // One that is over refuses nobody here: ZooKeeper is asked, and its session reports the reason.
+                let others = of_zookeeper(self.zookeeper.tls.as_ref()).into_iter();
+                let endings = ending.into_iter().chain(others.filter_map(|expiry| expiry.ending(now)));
+                let sentences: Vec<_> = endings.map(|ending| ending.sentence).collect();
+                return Ok((!sentences.is_empty()).then(|| sentences.join("; ")));
+            }
         };
         Err(self.problem("http.tls.cert_file", &problem))
     }

@@ -14,10 +14,11 @@ use rustls::{
     server::{ParsedCertificate, WebPkiClientVerifier},
 };
 
-use super::{Certificate, PairFiles, TlsFiles, Unusable};
+use zk_session::TlsOptions;
+
+use super::{CERT, Certificate, Expiry, PairFiles, TlsFiles, Unusable, ZOOKEEPER_CA, ZOOKEEPER_CERT};
 use crate::{checked, private_file};
 
-const CERT: &str = "http.tls.cert_file";
 const KEY: &str = "http.tls.key_file";
 const CLIENT_CA: &str = "http.tls.client_ca_file";
 const CA: &str = "http.tls.ca_file";
@@ -206,9 +207,9 @@ pub(crate) struct Tls {
 }
 
 impl Tls {
-    /// The last second in which this worker's certificate is valid.
-    pub(crate) fn expires(&self) -> Option<u64> {
-        self.leaf.as_ref().map(|leaf| leaf.not_after)
+    /// When this worker's certificate ends.
+    pub(crate) fn expires(&self) -> Option<Expiry> {
+        self.leaf.as_ref().map(|leaf| Expiry { key: CERT, not_after: leaf.not_after })
     }
 
     /// Why other workers, which reach this one at `host`, refuse its certificate now.
@@ -225,6 +226,20 @@ impl Tls {
         };
         checked.err().map(|error| error.to_string())
     }
+}
+
+/// When the certificates for ZooKeeper end: that of this client, and of the authorities the one that lasts longest. Those of
+/// files that can't be used are missing; the session reports these. It blocks.
+pub(crate) fn of_zookeeper(options: Option<&TlsOptions>) -> Vec<Expiry> {
+    let Some(TlsOptions { ca_file, cert_file, .. }) = options else { return Vec::new() };
+    let ends = |key, path: &Path| {
+        let all = Pem::read(key, path).and_then(|pem| pem.certificates()).unwrap_or_default();
+        all.into_iter().filter_map(|one| Certificate::read(&one)).map(|one| one.not_after).collect::<Vec<_>>()
+    };
+    let leaf = cert_file.as_ref().and_then(|path| ends(ZOOKEEPER_CERT, path).first().copied());
+    let last = ends(ZOOKEEPER_CA, ca_file).into_iter().max();
+    let known = [(ZOOKEEPER_CERT, leaf), (ZOOKEEPER_CA, last)];
+    known.into_iter().filter_map(|(key, end)| Some(Expiry { key, not_after: end? })).collect()
 }
 
 /// How to verify other workers.

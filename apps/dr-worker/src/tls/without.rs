@@ -1,6 +1,8 @@
 //! What there is without the feature `tls`: nothing.
 
-use super::{TlsFiles, Unusable};
+use zk_session::TlsOptions;
+
+use super::{Expiry, TlsFiles, Unusable};
 
 /// See the feature `tls`.
 #[derive(Debug)]
@@ -27,7 +29,7 @@ pub(crate) struct Tls {
 }
 
 impl Tls {
-    pub(crate) fn expires(&self) -> Option<u64> {
+    pub(crate) fn expires(&self) -> Option<Expiry> {
         None
     }
 
@@ -44,4 +46,9 @@ impl ClientTls {
     pub(crate) fn of_operator(_: &TlsFiles) -> Option<Self> {
         Some(Self)
     }
+}
+
+/// See the feature `tls`.
+pub(crate) fn of_zookeeper(_: Option<&TlsOptions>) -> Vec<Expiry> {
+    Vec::new()
 }

@@ -1,4 +1,5 @@
-//! Keeps what is made of the files of `[http.tls]` up to date: certificates are renewed while the worker runs.
+//! Keeps what is made of the files of `[http.tls]` up to date: certificates are renewed while the worker runs. And it warns
+//! before a certificate ends, also of those for ZooKeeper, which the session reads for each connection.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,7 +13,7 @@ use tokio::{
 use crate::{
     config::Config,
     error::Error,
-    tls::{Contents, Tls, Unusable, expiry},
+    tls::{Contents, Expiry, Tls, Unusable, of_zookeeper},
     wall::unix_ms,
 };
 
@@ -34,6 +35,8 @@ pub(super) struct Keeper {
     /// Why the contents of the files are not in use.
     problem: Option<Unusable>,
     warned: Option<Instant>,
+    /// Of the certificates for ZooKeeper.
+    of_zookeeper: Vec<Expiry>,
 }
 
 /// Reads the files for the first time.
@@ -46,21 +49,32 @@ pub(super) fn load(config: &Config) -> Result<(Keeper, Certificates), Error> {
     let digest = contents.digest();
     let tls = contents.load(config.http.presents()).map_err(wrong)?;
     let (sender, certificates) = watch::channel(Arc::new(tls));
-    let keeper = Keeper { config: config.clone(), digest, sender, problem: None, warned: None };
+    let keeper = Keeper {
+        config: config.clone(),
+        digest,
+        sender,
+        problem: None,
+        warned: None,
+        of_zookeeper: Vec::new(),
+    };
     Ok((keeper, certificates))
 }
 
 impl Keeper {
     /// Until it is dropped.
     pub(super) async fn keep(mut self) {
-        if self.config.http.tls == Default::default() {
+        if self.config.http.tls == Default::default() && self.config.zookeeper.tls.is_none() {
             return;
         }
         if self.config.http.has_tls() {
             counter!("dr_tls_handshakes_failed_total").absolute(0);
         }
-        self.publish();
         loop {
+            let options = self.config.zookeeper.tls.clone();
+            if let Ok(found) = spawn_blocking(move || of_zookeeper(options.as_ref())).await {
+                self.of_zookeeper = found;
+            }
+            self.publish();
             self.warn();
             sleep(LOOK).await;
             self.look().await;
@@ -85,7 +99,6 @@ impl Keeper {
             Ok((digest, Some(tls))) => {
                 (self.digest, self.problem, self.warned) = (digest, None, None);
                 self.sender.send_replace(Arc::new(tls));
-                self.publish();
                 tracing::info!("the certificates of http.tls were replaced");
             }
             Err(why) if self.problem.as_ref() != Some(&why) => {
@@ -98,9 +111,13 @@ impl Keeper {
 
     #[allow(clippy::cast_precision_loss, reason = "seconds until long after the year 9999 are exact")]
     fn publish(&self) {
-        if let Some(expires) = self.sender.borrow().expires() {
-            gauge!("dr_certificate_expiry_timestamp_seconds").set(expires as f64);
+        for Expiry { key, not_after } in self.expiries() {
+            gauge!("dr_certificate_expiry_timestamp_seconds", "file" => key).set(not_after as f64);
         }
+    }
+
+    fn expiries(&self) -> Vec<Expiry> {
+        self.sender.borrow().expires().into_iter().chain(self.of_zookeeper.iter().copied()).collect()
     }
 
     /// Once a day.
@@ -110,13 +127,15 @@ impl Keeper {
         }
         let tls = Arc::clone(&self.sender.borrow());
         let refused = tls.refused_by_workers(&self.config.public_host());
-        let ending = tls.expires().and_then(|at| expiry(at, unix_ms() / 1000));
-        let sentence = match (ending, refused) {
-            (Some(ending), _) => ending.sentence,
-            (None, Some(why)) => self.config.refusal(&why),
-            (None, None) => return,
-        };
-        tracing::warn!("{sentence}");
+        let endings = self.expiries().into_iter().filter_map(|expiry| expiry.ending(unix_ms() / 1000));
+        let mut sentences: Vec<_> = endings.map(|ending| ending.sentence).collect();
+        if let (true, Some(why)) = (sentences.is_empty(), refused) {
+            sentences.push(self.config.refusal(&why));
+        }
+        if sentences.is_empty() {
+            return;
+        }
+        tracing::warn!("{}", sentences.join("; "));
         self.warned = Some(Instant::now());
     }
 }

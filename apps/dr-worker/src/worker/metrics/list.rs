@@ -439,14 +439,14 @@ pub(in crate::worker) const METRICS: &[Metric] = &[
         Gauge,
         Member,
         "dr_certificate_expiry_timestamp_seconds",
-        &[],
-        "End of the certificate of http.tls, as Unix time; only with TLS",
+        &["file"],
+        "End of a certificate, as Unix time; only with TLS. file: http.tls.cert_file, zookeeper.tls.cert_file, zookeeper.tls.ca_file",
     )
     .seconds()
     .panel(
         Row::Network,
         "Certificates that expire within 14 days",
-        "{{member}}",
+        "{{file}} of {{member}}",
         "(dr_certificate_expiry_timestamp_seconds{member=~\"$member\"} - time()) < 14 * 24 * 3600",
     ),
     Metric::new(
