@@ -101,7 +101,7 @@ impl Parse for FenceCommand {
             let message = format!("{key}: unknown key; valid: command, timeout, name");
             return Err(Mismatch { message, at: Some(node.key_origin.clone()) });
         }
-        if parsed.timeout.is_zero() || parsed.timeout > HOUR {
+        if !(Duration::from_millis(1)..=HOUR).contains(&parsed.timeout) {
             let message = format!("timeout: {:?} is out of range; 1ms to 1h is valid", parsed.timeout);
             return Err(message.into());
         }

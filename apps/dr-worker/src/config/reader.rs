@@ -198,19 +198,28 @@ impl<'a> Section<'a> {
         limits: RangeInclusive<Duration>,
     ) -> Duration {
         let value = self.or(key, default);
-        if self.has(key) && !limits.contains(&value) {
-            self.problem(
-                key,
-                format!(
-                    "{} is out of range; {} to {} is valid",
-                    humantime::format_duration(value),
-                    humantime::format_duration(*limits.start()),
-                    humantime::format_duration(*limits.end()),
-                ),
-            );
-            return default;
+        if self.has(key) && !self.is_within(key, value, &limits) { default } else { value }
+    }
+
+    /// Reports a duration that is not within limits.
+    fn is_within(&mut self, key: &'static str, value: Duration, limits: &RangeInclusive<Duration>) -> bool {
+        let is_within = limits.contains(&value);
+        if !is_within {
+            let [value, least, most] =
+                [value, *limits.start(), *limits.end()].map(humantime::format_duration);
+            self.problem(key, format!("{value} is out of range; {least} to {most} is valid"));
         }
-        value
+        is_within
+    }
+
+    /// Takes a duration within limits, if there is one.
+    pub(super) fn optional_duration(
+        &mut self,
+        key: &'static str,
+        limits: RangeInclusive<Duration>,
+    ) -> Option<Duration> {
+        let value = self.optional(key)?;
+        self.is_within(key, value, &limits).then_some(value)
     }
 
     /// Reads a table below this one, whether it is set or not.

@@ -1,3 +1,4 @@
+mod bounds;
 mod change;
 mod checks;
 mod documents;

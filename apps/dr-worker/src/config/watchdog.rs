@@ -33,13 +33,9 @@ pub struct WatchdogConfig {
 impl WatchdogConfig {
     pub(super) fn read(section: &mut Section<'_>) -> Self {
         let limits = Duration::from_millis(200)..=Duration::from_secs(600);
-        let fixed_timeout: Option<Duration> = section.optional("fixed_timeout");
-        if fixed_timeout.is_some_and(|timeout| timeout.is_zero()) {
-            section.problem(
-                "fixed_timeout",
-                "0 would reset the machine at once; give the timeout of the device",
-            );
-        }
+        // That of the device.
+        let fixed_timeout =
+            section.optional_duration("fixed_timeout", Duration::from_millis(1)..=Duration::from_secs(3600));
         Self {
             mode: section.or("mode", WatchdogMode::Off),
             device: section.or("device", PathBuf::from("/dev/watchdog")),

@@ -10,7 +10,7 @@ use strategies::{AutoMoves, BelowSiteMinimum, OnLeaderFailure, Spread, spec};
 use super::{super::tree::Value, *};
 
 /// Each makes the reader ask for keys that a small configuration has not.
-fn variants() -> Vec<String> {
+pub(super) fn variants() -> Vec<String> {
     let probes = [
         "job.orders.ready",
         "job.orders.liveness",
@@ -159,6 +159,12 @@ fn read(given: &Given) -> Findings {
     let root = layers::merge(&given.sources, &mut findings.problems);
     Section::read_root(&root, &mut findings, read_worker);
     findings
+}
+
+/// The keys that the reader asks for with this setting, with their types.
+pub(super) fn all_asked(set: &str) -> BTreeMap<String, Json> {
+    let findings = read(&Given::file(SMALL).set(set));
+    findings.asked.into_iter().map(|(key, of_type)| (key, of_type.as_value().clone())).collect()
 }
 
 /// Every key that the reader asks for.
