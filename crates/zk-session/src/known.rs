@@ -1,14 +1,21 @@
-//! What earlier attempts have shown about the addresses of the servers: which were silent, and which have answered.
+//! What earlier attempts have shown about the addresses of the servers: which were silent, which have answered, and how
+//! long that took.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use crate::hosts::{Host, Server};
 use crate::preference::Preference;
+use crate::time::BootTime;
 
 /// The last attempt at each address. A silent one stays so until it answers: it is asked after all others.
 #[derive(Debug, Default)]
-pub(crate) struct Known(HashMap<SocketAddr, Last>);
+pub(crate) struct Known {
+    last: HashMap<SocketAddr, Last>,
+    /// How long the last handshake that moved the session took, or the check for which it was left, and when that ended.
+    handshakes: HashMap<SocketAddr, (Duration, BootTime)>,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Last {
@@ -19,20 +26,33 @@ enum Last {
 impl Known {
     /// Others were asked because it had not answered.
     pub(crate) fn silent(&mut self, address: SocketAddr) {
-        self.0.insert(address, Last::Silent);
+        self.last.insert(address, Last::Silent);
     }
 
     pub(crate) fn answered(&mut self, address: SocketAddr) {
-        self.0.insert(address, Last::Answered);
+        self.last.insert(address, Last::Answered);
     }
 
     /// Forgets the addresses of no server.
     pub(crate) fn retain(&mut self, hosts: &[Host]) {
-        self.0.retain(|address, _| hosts.iter().any(|host| host.address == *address));
+        let is_of_a_server = |address: &SocketAddr| hosts.iter().any(|host| host.address == *address);
+        self.last.retain(|address, _| is_of_a_server(address));
+        self.handshakes.retain(|address, _| is_of_a_server(address));
+    }
+
+    /// It has accepted the session, or was left because it had not answered for so long.
+    pub(crate) fn took(&mut self, address: SocketAddr, handshake: Duration, now: BootTime) {
+        self.handshakes.insert(address, (handshake, now));
+    }
+
+    /// How long it took the last time, if that is no longer ago than `recently`.
+    pub(crate) fn takes(&self, address: SocketAddr, now: BootTime, recently: Duration) -> Option<Duration> {
+        let (took, ended) = self.handshakes.get(&address)?;
+        (now.duration_since(*ended) <= recently).then_some(*took)
     }
 
     pub(crate) fn is_silent(&self, address: SocketAddr) -> bool {
-        self.0.get(&address) == Some(&Last::Silent)
+        self.last.get(&address) == Some(&Last::Silent)
     }
 
     /// Sorts them for an attempt: servers that disagree with the quorum come last, those that were silent before them, then
@@ -40,7 +60,7 @@ impl Known {
     /// their order.
     pub(crate) fn sort(&self, hosts: &mut [Host], preference: &Preference) {
         let answered = |v6: bool| {
-            self.0.iter().any(|(address, last)| address.is_ipv6() == v6 && *last == Last::Answered)
+            self.last.iter().any(|(address, last)| address.is_ipv6() == v6 && *last == Last::Answered)
         };
         let (v4, v6) = (answered(false), answered(true));
         let is_other_family = |address: SocketAddr| v4 != v6 && address.is_ipv6() != v6;
@@ -95,6 +115,22 @@ mod tests {
         known.answered(host("b", "10.0.0.2").address);
         let first = order(&known, dual_stack(), &Preference::default());
         assert_eq!(first[..4], ["10.0.0.1", "10.0.0.2", "10.0.0.3", "2001:db8::11"]);
+    }
+
+    #[test]
+    fn how_long_a_server_took_is_known_for_a_while() {
+        let mut known = Known::default();
+        let hosts = ["10.0.0.1", "10.0.0.2"].map(|address| host(address, address));
+        let at = |seconds: u64| BootTime::from_duration(Duration::from_secs(1000 + seconds));
+        let (took, recently) = (Duration::from_millis(720), Duration::from_secs(16));
+        known.took(hosts[0].address, took, at(0));
+        let takes = |known: &Known, n: usize, now: u64| known.takes(hosts[n].address, at(now), recently);
+        assert_eq!(
+            (takes(&known, 0, 16), takes(&known, 0, 17), takes(&known, 1, 0)),
+            (Some(took), None, None)
+        );
+        known.retain(&hosts[1..]);
+        assert_eq!(takes(&known, 0, 0), None);
     }
 
     #[test]

@@ -267,24 +267,54 @@ impl Seeker {
         let mut pause = self.haste.stagger(timeout).mul_f64(fastrand::f64());
         loop {
             sleep_until(BootTime::now() + pause).await;
-            if let Some(found) = self.round(lost, &tickets, true).await? {
+            let (mut hosts, nameless) = self.resolver.hosts(timeout / 50).await;
+            let answers = Answers::awaited(&hosts, nameless);
+            // The sort is stable: the others stay in their order, those that were silent after the one that was lost.
+            {
+                let known = lock(self.resolver.known());
+                hosts.sort_by_key(|host| (known.is_silent(host.address), host.address == lost));
+            }
+            if let Some(found) = self.race(&hosts, &tickets, answers).await? {
                 return Ok(found);
             }
             pause = backoff.next();
         }
     }
 
-    /// One round over the servers other than `present`, whose connection stays in use.
+    /// One round over the servers other than `present`, whose connection stays in use, and which has not answered a check
+    /// that was sent at `since`. One that is as slow is no better, and every move costs the requests that are under way:
+    /// another server is asked once the check has waited for twice as long as that server takes.
     ///
     /// # Cancel safety
     /// Cancel safe.
     pub(super) async fn beside(
         self,
         present: SocketAddr,
+        since: BootTime,
         tickets: Tickets,
     ) -> Result<Option<Attached>, Expired> {
-        self.stagger(tickets.timeout).await;
-        self.round(present, &tickets, false).await
+        let timeout = tickets.timeout;
+        self.stagger(timeout).await;
+        let (mut hosts, nameless) = self.resolver.hosts(timeout / 50).await;
+        let answers = Answers::awaited(&hosts, nameless);
+        hosts.retain(|host| host.address != present);
+        let began = BootTime::now();
+        let faster_from = |host: &Host| {
+            let takes = lock(self.resolver.known()).takes(host.address, began, timeout * 4);
+            since + takes.unwrap_or_default() * 2
+        };
+        if let Some(first) = hosts.iter().map(faster_from).min() {
+            sleep_until(first).await;
+            let now = BootTime::now();
+            hosts.retain(|host| faster_from(host) <= now);
+        }
+        let found = self.race(&hosts, &tickets, answers).await?;
+        if found.is_some() {
+            // So long at least: it has not answered before the other one.
+            let now = BootTime::now();
+            lock(self.resolver.known()).took(present, now.duration_since(since), now);
+        }
+        Ok(found)
     }
 
     /// Rounds over the servers that are better than the present one, repeated as long as there are any. The present server
@@ -320,24 +350,6 @@ impl Seeker {
         sleep_until(BootTime::now() + self.haste.stagger(timeout).mul_f64(fastrand::f64())).await;
     }
 
-    async fn round(
-        &self,
-        last: SocketAddr,
-        tickets: &Tickets,
-        with_last: bool,
-    ) -> Result<Option<Attached>, Expired> {
-        let timeout = tickets.timeout;
-        let (mut hosts, nameless) = self.resolver.hosts(timeout / 50).await;
-        let answers = Answers::awaited(&hosts, nameless);
-        hosts.retain(|host| with_last || host.address != last);
-        // The sort is stable: the others stay in their order, those that were silent after the one that was lost.
-        {
-            let known = lock(self.resolver.known());
-            hosts.sort_by_key(|host| (known.is_silent(host.address), host.address == last));
-        }
-        self.race(&hosts, tickets, answers).await
-    }
-
     async fn race(
         &self,
         hosts: &[Host],
@@ -350,7 +362,12 @@ impl Seeker {
             let patience =
                 Patience { connect: jittered(patience.connect), handshake: jittered(patience.handshake) };
             let purpose = || Purpose::Resume((tickets.now)());
-            async move { self.dialer.attach(&host, purpose, patience).await }
+            async move {
+                let attached = self.dialer.attach(&host, purpose, patience).await?;
+                let now = BootTime::now();
+                lock(self.resolver.known()).took(host.address, now.duration_since(attached.sent.boot), now);
+                Ok(attached)
+            }
         };
         let head_start = head_start(timeout, hosts.len());
         let counts = Counts::Last { patience: head_start * 2 };

@@ -406,7 +406,7 @@ impl Core {
             if search.is_isolated() {
                 self.handle(Input::Lost("this process has cut the session off for a time".to_owned()));
             }
-            let (has_more, deadline, suspects, servers_changed) = {
+            let (has_more, deadline, suspected, servers_changed) = {
                 let mut state = lock(&self.state);
                 if state.events.is_none() {
                     return Stop::Over;
@@ -414,14 +414,16 @@ impl Core {
                 let Some(deadline) = state.connection.deadline() else { return Stop::Lost };
                 let servers_changed = std::mem::take(&mut state.servers_changed);
                 let connection = &state.connection;
-                (!connection.outgoing().is_empty(), deadline, connection.suspects(now()), servers_changed)
+                let suspected = connection.unanswered_since().filter(|_| connection.suspects(now()));
+                let suspected = suspected.map(BootTime::from_duration);
+                (!connection.outgoing().is_empty(), deadline, suspected, servers_changed)
             };
             if link.input.is_empty() {
                 // Idle sessions hold no memory for it.
                 link.input = BytesMut::new();
             }
             let deadline = BootTime::from_duration(deadline);
-            let deadline = deadline.min(search.update(link.address, suspects, servers_changed));
+            let deadline = deadline.min(search.update(link.address, suspected, servers_changed));
             tokio::select! {
                 biased;
                 written = link.writer.write(|write| lock(&self.state).write_with(write)),
