@@ -154,7 +154,9 @@ where
                     }
                 },
                 () = sleep_until(next), if best.is_some() || waiting.len() > 0 => {
-                    open.iter().for_each(|number| lock(known).silent(hosts[*number].address));
+                    let mut known = lock(known);
+                    open.iter().for_each(|number| known.silent(hosts[*number].address, BootTime::now()));
+                    drop(known);
                     if best.is_some() {
                         return best.map(|(_, found)| found);
                     }
@@ -271,8 +273,8 @@ impl Seeker {
             let answers = Answers::awaited(&hosts, nameless);
             // The sort is stable: the others stay in their order, those that were silent after the one that was lost.
             {
-                let known = lock(self.resolver.known());
-                hosts.sort_by_key(|host| (known.is_silent(host.address), host.address == lost));
+                let (known, now) = (lock(self.resolver.known()), BootTime::now());
+                hosts.sort_by_key(|host| (known.is_silent(host.address, now), host.address == lost));
             }
             if let Some(found) = self.race(&hosts, &tickets, answers).await? {
                 return Ok(found);
@@ -516,7 +518,7 @@ mod tests {
         let mut answers = Answers::awaited(&hosts, Vec::new());
         for asked in [12, 1, 1] {
             let mut hosts = hosts.clone();
-            lock(&known).sort(&mut hosts, &Preference::default());
+            lock(&known).sort(&mut hosts, &Preference::default(), BootTime::now());
             let found = race(&hosts, SOON, Counts::First, attempt, &mut answers, &known).await;
             assert!(found >= Some(12));
             assert_eq!(std::mem::take(&mut *begun.lock().unwrap()).len(), asked);
