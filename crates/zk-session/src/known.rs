@@ -21,6 +21,8 @@ pub(crate) struct Known {
     last: HashMap<SocketAddr, Last>,
     /// How long the last handshake that moved the session took, or the check for which it was left, and when that ended.
     handshakes: HashMap<SocketAddr, (Duration, BootTime)>,
+    /// The longest session timeout that it grants, where it granted less than was asked for.
+    grants: HashMap<SocketAddr, Duration>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +46,20 @@ impl Known {
         let is_of_a_server = |address: &SocketAddr| hosts.iter().any(|host| host.address == *address);
         self.last.retain(|address, _| is_of_a_server(address));
         self.handshakes.retain(|address, _| is_of_a_server(address));
+        self.grants.retain(|address, _| is_of_a_server(address));
+    }
+
+    /// It granted less than was asked for, or as much.
+    pub(crate) fn grants(&mut self, address: SocketAddr, less: Option<Duration>) {
+        match less {
+            Some(granted) => _ = self.grants.insert(address, granted),
+            None => _ = self.grants.remove(&address),
+        }
+    }
+
+    /// Whether it is known to grant less than that: it would end a session that has such a timeout.
+    pub(crate) fn grants_less(&self, address: SocketAddr, timeout: Duration) -> bool {
+        self.grants.get(&address).is_some_and(|granted| *granted < timeout)
     }
 
     /// It has accepted the session, or was left because it had not answered for so long.

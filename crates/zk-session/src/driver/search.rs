@@ -92,6 +92,11 @@ impl Search {
         self.seeker.resolver.is_isolated()
     }
 
+    /// See [`Seeker::judge_grant`].
+    pub(super) fn judge_grant(&self, attached: &Attached, before: Duration) -> Result<(), String> {
+        self.seeker.judge_grant(attached, before)
+    }
+
     /// Begins or cancels a search. `suspected` is when the check was sent that makes the present server suspicious. Returns
     /// when to check again.
     pub(super) fn update(

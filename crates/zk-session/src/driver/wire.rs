@@ -27,7 +27,7 @@ use zk_proto::{
 
 use super::dial::{Attached, Dialer, Link};
 use super::search::Search;
-use super::seek::{Expired, Haste, Seeker, Tickets, judge_grant};
+use super::seek::{Expired, Haste, Seeker, Tickets};
 use super::{
     Along, Answer, Answers, BoxFuture, ConnectFailure, ConnectSpec, Driver, DriverError, DriverEvent,
     DriverResult, Place,
@@ -362,7 +362,7 @@ impl Core {
             let lost = link.address;
             drop(link);
             let last = match within(BootTime::now() + patience, search.after_loss(lost)).await {
-                Some(Ok(attached)) => match self.judge(&attached) {
+                Some(Ok(attached)) => match self.judge(&search, &attached) {
                     Ok(()) => {
                         link = self.link(attached, false);
                         continue;
@@ -379,8 +379,9 @@ impl Core {
         }
     }
 
-    fn judge(&self, attached: &Attached) -> Result<(), InactiveReason> {
-        judge_grant(attached.link.address, self.ticket().timeout, attached.ticket.timeout)
+    fn judge(&self, search: &Search, attached: &Attached) -> Result<(), InactiveReason> {
+        search
+            .judge_grant(attached, self.ticket().timeout)
             .map_err(|reason| InactiveReason::DriverFailed { reason })
     }
 
@@ -442,7 +443,7 @@ impl Core {
                 () = self.wake.notified() => tokio::task::yield_now().await,
                 found = search.found() => {
                     let found = match found {
-                        Ok(Some(attached)) => self.judge(&attached).map(|()| Some(attached)),
+                        Ok(Some(attached)) => self.judge(search, &attached).map(|()| Some(attached)),
                         Err(Expired) => Err(InactiveReason::Expired),
                         Ok(None) => Ok(None),
                     };
