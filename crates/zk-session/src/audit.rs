@@ -23,7 +23,9 @@
 //!   answers. The log names the server and the znode. Where no other server answers, the session stays and checks again.
 //!
 //! Not covered: a znode that a server lacks and at which this session does not write, such as another member's znode in a
-//! queue.
+//! queue. A version check must name the znode, and only a server that has it shows its name: the number of children, and the
+//! versions of a list of children, can't be checked by a request that goes through the log. It takes a look at another
+//! server, with a session of its own for each look. `dr-worker doctor` does that, on request.
 
 use std::collections::VecDeque;
 use std::fmt;

@@ -1,56 +1,109 @@
-//! What earlier attempts have shown about the addresses of the servers: which were silent, and which have answered.
+//! What earlier attempts have shown about the addresses of the servers: which were silent, which have answered, and how
+//! long that took.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use crate::hosts::{Host, Server};
 use crate::preference::Preference;
+use crate::time::BootTime;
 
-/// The last attempt at each address. A silent one stays so until it answers: it is asked after all others.
+/// How long an address is asked after all others because it was silent.
+pub(crate) const SILENT_FOR: Duration = Duration::from_secs(600);
+/// One after the other gets another chance, for so long.
+const TURN: Duration = Duration::from_secs(10);
+
+/// The last attempt at each address. A silent one is asked after all others until it answers, or its time has passed. Then
+/// only one of those has its usual place again, each in its turn: many dead addresses must not delay one search together.
 #[derive(Debug, Default)]
-pub(crate) struct Known(HashMap<SocketAddr, Last>);
+pub(crate) struct Known {
+    last: HashMap<SocketAddr, Last>,
+    /// How long the last handshake that moved the session took, or the check for which it was left, and when that ended.
+    handshakes: HashMap<SocketAddr, (Duration, BootTime)>,
+    /// The longest session timeout that it grants, where it granted less than was asked for.
+    grants: HashMap<SocketAddr, Duration>,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Last {
-    Silent,
+    Silent { since: BootTime },
     Answered,
 }
 
 impl Known {
     /// Others were asked because it had not answered.
-    pub(crate) fn silent(&mut self, address: SocketAddr) {
-        self.0.insert(address, Last::Silent);
+    pub(crate) fn silent(&mut self, address: SocketAddr, since: BootTime) {
+        self.last.insert(address, Last::Silent { since });
     }
 
     pub(crate) fn answered(&mut self, address: SocketAddr) {
-        self.0.insert(address, Last::Answered);
+        self.last.insert(address, Last::Answered);
     }
 
     /// Forgets the addresses of no server.
     pub(crate) fn retain(&mut self, hosts: &[Host]) {
-        self.0.retain(|address, _| hosts.iter().any(|host| host.address == *address));
+        let is_of_a_server = |address: &SocketAddr| hosts.iter().any(|host| host.address == *address);
+        self.last.retain(|address, _| is_of_a_server(address));
+        self.handshakes.retain(|address, _| is_of_a_server(address));
+        self.grants.retain(|address, _| is_of_a_server(address));
     }
 
-    pub(crate) fn is_silent(&self, address: SocketAddr) -> bool {
-        self.0.get(&address) == Some(&Last::Silent)
+    /// It granted less than was asked for, or as much.
+    pub(crate) fn grants(&mut self, address: SocketAddr, less: Option<Duration>) {
+        match less {
+            Some(granted) => _ = self.grants.insert(address, granted),
+            None => _ = self.grants.remove(&address),
+        }
+    }
+
+    /// Whether it is known to grant less than that: it would end a session that has such a timeout.
+    pub(crate) fn grants_less(&self, address: SocketAddr, timeout: Duration) -> bool {
+        self.grants.get(&address).is_some_and(|granted| *granted < timeout)
+    }
+
+    /// It has accepted the session, or was left because it had not answered for so long.
+    pub(crate) fn took(&mut self, address: SocketAddr, handshake: Duration, now: BootTime) {
+        self.handshakes.insert(address, (handshake, now));
+    }
+
+    /// How long it took the last time, if that is no longer ago than `recently`.
+    pub(crate) fn takes(&self, address: SocketAddr, now: BootTime, recently: Duration) -> Option<Duration> {
+        let (took, ended) = self.handshakes.get(&address)?;
+        (now.duration_since(*ended) <= recently).then_some(*took)
+    }
+
+    /// Whether it is to be asked after all others.
+    pub(crate) fn is_silent(&self, address: SocketAddr, now: BootTime) -> bool {
+        matches!(self.last.get(&address), Some(Last::Silent { .. })) && self.tried_again(now) != Some(address)
+    }
+
+    /// The address that is tried again though it was silent.
+    fn tried_again(&self, now: BootTime) -> Option<SocketAddr> {
+        let is_due = |last: &Last| matches!(last, Last::Silent { since } if now >= *since + SILENT_FOR);
+        let due = self.last.iter().filter(|(_, last)| is_due(last)).map(|(address, _)| *address);
+        let due: BTreeSet<SocketAddr> = due.collect();
+        let turns = now.as_duration().as_secs() / TURN.as_secs();
+        let turn = usize::try_from(turns).unwrap_or_default().checked_rem(due.len())?;
+        due.into_iter().nth(turn)
     }
 
     /// Sorts them for an attempt: servers that disagree with the quorum come last, those that were silent before them, then
     /// avoided ones, and one address of each name first, of a family in which servers have answered. Equal ones stay in
     /// their order.
-    pub(crate) fn sort(&self, hosts: &mut [Host], preference: &Preference) {
+    pub(crate) fn sort(&self, hosts: &mut [Host], preference: &Preference, now: BootTime) {
         let answered = |v6: bool| {
-            self.0.iter().any(|(address, last)| address.is_ipv6() == v6 && *last == Last::Answered)
+            self.last.iter().any(|(address, last)| address.is_ipv6() == v6 && *last == Last::Answered)
         };
         let (v4, v6) = (answered(false), answered(true));
         let is_other_family = |address: SocketAddr| v4 != v6 && address.is_ipv6() != v6;
-        hosts.sort_by_key(|host| (self.is_silent(host.address), is_other_family(host.address)));
+        hosts.sort_by_key(|host| (self.is_silent(host.address, now), is_other_family(host.address)));
         let mut of_name: HashMap<Server, usize> = HashMap::new();
         hosts.sort_by_cached_key(|host| {
             let number = of_name.entry(host.server.clone()).or_default();
             *number += 1;
             let (is_distrusted, is_avoided, is_not_preferred) = preference.rank(host);
-            (is_distrusted, self.is_silent(host.address), is_avoided, *number, is_not_preferred)
+            (is_distrusted, self.is_silent(host.address, now), is_avoided, *number, is_not_preferred)
         });
     }
 }
@@ -75,8 +128,16 @@ mod tests {
         all.collect()
     }
 
-    fn order(known: &Known, mut hosts: Vec<Host>, preference: &Preference) -> Vec<String> {
-        known.sort(&mut hosts, preference);
+    fn at(seconds: u64) -> BootTime {
+        BootTime::from_duration(Duration::from_secs(1000 + seconds))
+    }
+
+    fn order(known: &Known, hosts: Vec<Host>, preference: &Preference) -> Vec<String> {
+        order_at(at(0), known, hosts, preference)
+    }
+
+    fn order_at(now: BootTime, known: &Known, mut hosts: Vec<Host>, preference: &Preference) -> Vec<String> {
+        known.sort(&mut hosts, preference, now);
         hosts.iter().map(|host| host.address.ip().to_string()).collect()
     }
 
@@ -98,6 +159,21 @@ mod tests {
     }
 
     #[test]
+    fn how_long_a_server_took_is_known_for_a_while() {
+        let mut known = Known::default();
+        let hosts = ["10.0.0.1", "10.0.0.2"].map(|address| host(address, address));
+        let (took, recently) = (Duration::from_millis(720), Duration::from_secs(16));
+        known.took(hosts[0].address, took, at(0));
+        let takes = |known: &Known, n: usize, now: u64| known.takes(hosts[n].address, at(now), recently);
+        assert_eq!(
+            (takes(&known, 0, 16), takes(&known, 0, 17), takes(&known, 1, 0)),
+            (Some(took), None, None)
+        );
+        known.retain(&hosts[1..]);
+        assert_eq!(takes(&known, 0, 0), None);
+    }
+
+    #[test]
     fn what_was_silent_comes_last_until_it_answers() {
         let mut known = Known::default();
         let hosts = ["10.0.0.1", "10.0.0.2", "10.0.0.3"].map(|address| host(address, address)).to_vec();
@@ -107,12 +183,35 @@ mod tests {
             ..Preference::default()
         };
         assert_eq!(order(&known, hosts.clone(), &preference), ["10.0.0.1", "10.0.0.3", "10.0.0.2"]);
-        known.silent(hosts[0].address);
+        known.silent(hosts[0].address, at(0));
         assert_eq!(order(&known, hosts.clone(), &preference), ["10.0.0.3", "10.0.0.2", "10.0.0.1"]);
         known.answered(hosts[0].address);
         assert_eq!(order(&known, hosts.clone(), &preference)[0], "10.0.0.1");
-        known.silent(hosts[2].address);
+        known.silent(hosts[2].address, at(0));
         known.retain(&hosts[..2]);
-        assert!(!known.is_silent(hosts[2].address));
+        assert!(!known.is_silent(hosts[2].address, at(0)));
+    }
+
+    #[test]
+    fn what_was_silent_long_ago_has_its_place_again_one_address_at_a_time() {
+        let mut known = Known::default();
+        let hosts = ["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4"].map(|address| host(address, address));
+        let order = |known: &Known, now| order_at(now, known, hosts.to_vec(), &Preference::default());
+        hosts[..3].iter().for_each(|host| known.silent(host.address, at(0)));
+        let (before, over) = (at(SILENT_FOR.as_secs() - 1), SILENT_FOR.as_secs());
+        assert_eq!(order(&known, before)[0], "10.0.0.4");
+        let mut tried = BTreeSet::new();
+        for turn in 0..3 {
+            let order = order(&known, at(over) + TURN * turn);
+            // It comes before the one that answers, because it does so in the list.
+            assert_eq!(order[1], "10.0.0.4", "{order:?}");
+            tried.insert(order[0].clone());
+        }
+        assert_eq!(tried.len(), 3, "each has its turn");
+        // It was silent again.
+        known.silent(hosts[0].address, at(over));
+        for turn in 0..3 {
+            assert_ne!(order(&known, at(over) + TURN * turn)[0], "10.0.0.1");
+        }
     }
 }

@@ -141,7 +141,7 @@ impl Resolver {
         let mut known = lock(&self.known);
         known.retain(&hosts);
         // The sort is stable: equal ones stay shuffled.
-        known.sort(&mut hosts, &preference);
+        known.sort(&mut hosts, &preference, BootTime::now());
         (hosts, failures)
     }
 

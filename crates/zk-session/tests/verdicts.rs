@@ -164,3 +164,42 @@ async fn one_server_that_refuses_is_not_believed_while_the_others_are_silent() {
         session.close(PATIENCE).await;
     }
 }
+
+const LESS: Refusal = Refusal::GrantsAtMost(Duration::from_millis(1200));
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_server_that_grants_a_shorter_session_timeout_gets_no_session() {
+    let servers = servers().await;
+    for shorter in 0..3 {
+        servers.faults().refuse_clients(shorter, Some(LESS));
+        let first = servers.addresses()[shorter].to_string();
+        let session = builder(&servers).prefer(&first).connect().await.unwrap();
+        let made = id(&session).await;
+        for _ in 0..5 {
+            assert_eq!(session.active().await.unwrap().granted_timeout(), TIMEOUT);
+            assert!(servers.faults().disconnect(made.0));
+            soon("an answer", session.barrier()).await.unwrap();
+        }
+        assert_eq!((id(&session).await, session.active().await.unwrap().epoch()), (made, Epoch(1)));
+        session.close(PATIENCE).await;
+        servers.faults().refuse_clients(shorter, None);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shorter_session_timeout_is_taken_from_a_majority_and_where_no_other_server_answers() {
+    let servers = servers().await;
+    (0..2).for_each(|server| servers.faults().refuse_clients(server, Some(LESS)));
+    let both = format!("{},{}", servers.addresses()[0], servers.addresses()[1]);
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mute = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let one = format!("{},{silent},{}", servers.addresses()[0], mute.local_addr().unwrap());
+    for connect in [both, one] {
+        let builder = common::builder_for(DriverKind::Native, connect).session_timeout(TIMEOUT);
+        let session = builder.connect_timeout(PATIENCE).connect().await.unwrap();
+        assert_eq!(Refusal::GrantsAtMost(session.active().await.unwrap().granted_timeout()), LESS);
+        session.barrier().await.unwrap();
+        assert_eq!(session.active().await.unwrap().epoch(), Epoch(1));
+        session.close(PATIENCE).await;
+    }
+}

@@ -3,8 +3,9 @@
 use election_core::{
     Leaders, QueueFormat, Recipe,
     operator::{self, OperatorError},
+    record::{RequestKind, Target},
 };
-use zk_session::Session;
+use zk_session::{BootTime, Session};
 
 use super::{
     SOON,
@@ -27,7 +28,11 @@ async fn join_behind_one(world: &World, name: &str, site: &str) -> Member {
 }
 
 fn server_of(world: &World, member: &Member) -> Option<usize> {
-    let id = member.session().incarnation()?.session_id().0;
+    server_of_session(world, member.session())
+}
+
+fn server_of_session(world: &World, session: &Session) -> Option<usize> {
+    let id = session.incarnation()?.session_id().0;
     world.embedded().sessions().into_iter().find(|session| session.id == id).map(|session| session.server)
 }
 
@@ -128,6 +133,32 @@ async fn a_leader_that_one_server_keeps_is_reported_gone_and_a_forced_removal_en
         servers.faults().copy_data(1);
         assert_eq!(operator::compare_servers(&sessions, world.paths()).await.unwrap(), []);
     }
+}
+
+/// An operator's command behind the server, which takes the decision of an elector that does not: it has deleted the leader
+/// znode, which the server keeps.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_forced_failover_behind_a_server_that_keeps_the_leader_znode_ends() {
+    let world = World::over_embedded(elector()).await;
+    let east = world.join_through_proxy("east-1", "east").await;
+    wait_for("east-1 leads", SOON, || east.leads()).await;
+    let west = world.join("west-1", "west").await;
+    wait_for("west-1 is next in line", SOON, || west.is_next()).await;
+    let servers = world.embedded();
+    let builder = Session::builder(servers.connect_string()).prefer(servers.addresses()[1].to_string());
+    let commands = builder.session_timeout(TICK * 4).tick_time(TICK).connect().await.unwrap();
+    servers.faults().keep_znode(1, &world.paths().leader_znode(0), true);
+    east.proxy().black_hole(true);
+    let request = world.request_for(RequestKind::Failover, Target::Member("west-1".parse().unwrap()), true);
+    let filed = operator::ask(&commands, world.paths(), request).await.unwrap();
+    let (policy, strategy, until) =
+        (world.policy(), world.strategy(), BootTime::now() + filed.request.valid_for());
+    let forcing = operator::force(&commands, world.paths(), &filed, &policy, &*strategy, until);
+    tokio::time::timeout(SOON, forcing).await.unwrap().unwrap();
+    assert_ne!(server_of_session(&world, &commands), Some(1));
+    wait_for("west-1 leads", SOON, || west.leads()).await;
+    let elected = world.snapshot().await.elected.unwrap().record;
+    assert_eq!(elected.slots[0].given.request, Some(filed.which));
 }
 
 /// The record of the member's former session seems to be another process of the same id.

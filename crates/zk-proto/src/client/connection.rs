@@ -159,6 +159,12 @@ impl<T> Connection<T> {
         self.suspicious_at().is_some_and(|at| now >= at)
     }
 
+    /// When the oldest heartbeat or ping was sent that is unanswered.
+    #[must_use]
+    pub fn unanswered_since(&self) -> Option<Duration> {
+        self.checks().map(|check| check.sent).min()
+    }
+
     /// Handles what has happened at `now`.
     pub fn handle(&mut self, now: Duration, input: Input<'_, T>) {
         // Its timers wake it every tenth of the session timeout. A process that was frozen for longer than half of it must
@@ -218,9 +224,13 @@ impl<T> Connection<T> {
         alive.into_iter().chain(check).min()
     }
 
+    /// The heartbeats and pings that are unanswered.
+    fn checks(&self) -> impl Iterator<Item = &Check> {
+        self.link.iter().flat_map(|link| link.heartbeats.iter().chain(&link.pings))
+    }
+
     fn suspicious_at(&self) -> Option<Duration> {
-        let link = self.link.as_ref()?;
-        link.heartbeats.iter().chain(&link.pings).map(|check| self.pace.suspicious_at(*check)).min()
+        self.checks().map(|check| self.pace.suspicious_at(*check)).min()
     }
 
     fn attach(&mut self, now: Duration, granted: Ticket) {

@@ -108,9 +108,14 @@ impl Answers {
         self.has_majority(|said| matches!(said, Refusal::Keeper))
     }
 
+    /// A quorum consists of servers that grant a new session less than was asked for.
+    fn is_less(&self) -> bool {
+        self.has_majority(|said| matches!(said, Refusal::Less(_)))
+    }
+
     /// Whether a quorum has decided: other servers need not be asked.
     pub(super) fn are_decisive(&self) -> bool {
-        self.is_expired() || self.is_keeper()
+        self.is_expired() || self.is_keeper() || self.is_less()
     }
 
     /// The error of an attempt if each server has refused it: another attempt would end in the same way.
@@ -129,7 +134,8 @@ impl Answers {
             for said in name.addresses.values() {
                 match said {
                     Refusal::Unavailable(_) => {}
-                    Refusal::Keeper => return None,
+                    // They grant sessions.
+                    Refusal::Keeper | Refusal::Less(_) => return None,
                     Refusal::Expired => expired = true,
                     Refusal::AuthFailed(reason) => auth.push(format!("{server}: {reason}")),
                     Refusal::Tls(reason) => tls.push(format!("{server}: {reason}")),

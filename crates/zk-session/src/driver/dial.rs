@@ -40,6 +40,8 @@ pub(crate) enum Refusal {
     Tls(String),
     /// The server granted a timeout that leaves no time for a lease.
     TooShort(Duration),
+    /// The server granted a new session a shorter timeout than was asked for.
+    Less(Duration),
     /// The server ends a session with its connection.
     Keeper,
 }
@@ -56,6 +58,9 @@ impl Refusal {
             Self::Expired => "it does not have this session".to_owned(),
             Self::TooShort(granted) => {
                 format!("it granted a session timeout of {granted:?}, which is too short")
+            }
+            Self::Less(granted) => {
+                format!("it granted a session timeout of {granted:?}, less than was asked for")
             }
             Self::Keeper => NoLease.to_string(),
         }

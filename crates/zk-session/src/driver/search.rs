@@ -92,8 +92,19 @@ impl Search {
         self.seeker.resolver.is_isolated()
     }
 
-    /// Begins or cancels a search. Returns when to check again.
-    pub(super) fn update(&mut self, present: SocketAddr, suspects: bool, servers_changed: bool) -> BootTime {
+    /// See [`Seeker::judge_grant`].
+    pub(super) fn judge_grant(&self, attached: &Attached, before: Duration) -> Result<(), String> {
+        self.seeker.judge_grant(attached, before)
+    }
+
+    /// Begins or cancels a search. `suspected` is when the check was sent that makes the present server suspicious. Returns
+    /// when to check again.
+    pub(super) fn update(
+        &mut self,
+        present: SocketAddr,
+        suspected: Option<BootTime>,
+        servers_changed: bool,
+    ) -> BootTime {
         let now = BootTime::now();
         if self.home.present != Some(present) && !self.seeker.resolver.preference().is_empty() {
             self.home.moved(present, now, self.tickets.timeout);
@@ -103,33 +114,32 @@ impl Search {
             self.under_way.take_if(|(why, _)| *why == Why::Improvement);
             self.home.due = Some(now);
         }
-        match &self.under_way {
+        match (&self.under_way, suspected) {
             // It has answered. Once another server has been asked, the session may be there.
-            Some((Why::Suspicion, _)) if !suspects && !self.has_asked() => self.under_way = None,
+            (Some((Why::Suspicion, _)), None) if !self.has_asked() => self.under_way = None,
             // It is too soon after the last one.
-            None | Some((Why::Improvement, _)) if suspects && now < self.pauses.until => {
+            (None | Some((Why::Improvement, _)), Some(_)) if now < self.pauses.until => {
                 return self.pauses.until;
             }
-            None if suspects => self.suspect(present, now),
-            // A better server may be silent for as long as it takes to find another one.
-            Some((Why::Improvement, _)) if suspects => {
-                self.home.due = Some(now + self.tickets.timeout);
-                self.suspect(present, now);
+            (None | Some((Why::Improvement, _)), Some(since)) => {
+                // A better server may be silent for as long as it takes to find another one.
+                self.under_way.take().inspect(|_| self.home.due = Some(now + self.tickets.timeout));
+                self.suspect(present, since, now);
             }
-            None if self.home.due.is_some_and(|due| now >= due) => {
+            (None, None) if self.home.due.is_some_and(|due| now >= due) => {
                 self.home.due = None;
                 let search = self.seeker.clone().improve(present, self.tickets());
                 self.under_way = Some((Why::Improvement, Box::pin(search)));
             }
-            None => return self.home.due.unwrap_or(BootTime::from_duration(Duration::MAX)),
-            Some(_) => {}
+            (None, None) => return self.home.due.unwrap_or(BootTime::from_duration(Duration::MAX)),
+            (Some(_), _) => {}
         }
         BootTime::from_duration(Duration::MAX)
     }
 
-    fn suspect(&mut self, present: SocketAddr, now: BootTime) {
+    fn suspect(&mut self, present: SocketAddr, since: BootTime, now: BootTime) {
         self.pauses.begin(now, fastrand::f64());
-        let search = self.seeker.clone().beside(present, self.tickets());
+        let search = self.seeker.clone().beside(present, since, self.tickets());
         self.under_way = Some((Why::Suspicion, Box::pin(search)));
     }
 

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
+use tokio::sync::Notify;
 use tracing::{debug, info, warn};
 use zk_proto::{Purpose, Ticket};
 
@@ -154,7 +155,9 @@ where
                     }
                 },
                 () = sleep_until(next), if best.is_some() || waiting.len() > 0 => {
-                    open.iter().for_each(|number| lock(known).silent(hosts[*number].address));
+                    let mut known = lock(known);
+                    open.iter().for_each(|number| known.silent(hosts[*number].address, BootTime::now()));
+                    drop(known);
                     if best.is_some() {
                         return best.map(|(_, found)| found);
                     }
@@ -169,7 +172,9 @@ where
 fn log(host: &Host, refusal: &Refusal) {
     let (server, reason) = (host.address, refusal.reason());
     match refusal {
-        Refusal::Unavailable(_) | Refusal::Expired => debug!(%server, reason, "this server made no session"),
+        Refusal::Unavailable(_) | Refusal::Expired | Refusal::Less(_) => {
+            debug!(%server, reason, "this server made no session")
+        }
         _ => {
             warn!(%server, reason, "this server refuses this client: compare its configuration with that of the others")
         }
@@ -217,9 +222,9 @@ impl Seeker {
         let patience = Patience { connect: share.min(Duration::from_secs(2)), handshake: share };
         // Each session that a server makes too late stays for its timeout.
         let head_start = head_start(timeout, hosts.len()) * 2;
-        let with_keeper = Mutex::new(None);
+        let (with_keeper, with_less, is_with_less) = (Mutex::new(None), Mutex::new(None), Notify::new());
         let attempt = |host: Host| {
-            let with_keeper = &with_keeper;
+            let (with_keeper, with_less, is_with_less) = (&with_keeper, &with_less, &is_with_less);
             async move {
                 let attached = self.dialer.attach(&host, || purpose.clone(), patience).await;
                 match (attached, purpose) {
@@ -230,16 +235,30 @@ impl Seeker {
                         *lock(with_keeper) = Some(attached);
                         Err(Refusal::Keeper)
                     }
+                    (Ok(attached), Purpose::New(asked)) if attached.ticket.timeout < *asked => {
+                        let granted = attached.ticket.timeout;
+                        lock(self.resolver.known()).grants(host.address, Some(granted));
+                        let mut best = lock(with_less);
+                        if best.as_ref().is_none_or(|best: &Attached| best.ticket.timeout < granted) {
+                            *best = Some(attached);
+                        }
+                        is_with_less.notify_one();
+                        Err(Refusal::Less(granted))
+                    }
                     // This server's answer about a new session does not apply to the others.
                     (Err(Refusal::Expired), Purpose::New(_)) => {
                         Err(Refusal::Unavailable("it granted no session".to_owned()))
                     }
                     (Ok(attached), Purpose::Resume(ticket)) => {
-                        judge_grant(host.address, ticket.timeout, attached.ticket.timeout)
-                            .map_err(Refusal::Unavailable)?;
+                        self.judge_grant(&attached, ticket.timeout).map_err(Refusal::Unavailable)?;
                         Ok(attached)
                     }
-                    (attached, _) => attached,
+                    (attached, _) => {
+                        if attached.is_ok() {
+                            lock(self.resolver.known()).grants(host.address, None);
+                        }
+                        attached
+                    }
                 }
             }
         };
@@ -247,11 +266,30 @@ impl Seeker {
             Purpose::New(_) => Counts::First,
             Purpose::Resume(_) => Counts::Last { patience: head_start * 2 },
         };
-        let found = race(&hosts, head_start, counts, attempt, answers, self.resolver.known()).await;
+        // What one server grants is less than it could be only if another one grants more, which has this long to do so.
+        let no_more = async {
+            is_with_less.notified().await;
+            sleep_until(BootTime::now() + head_start * u32::try_from(hosts.len()).unwrap_or(u32::MAX)).await;
+        };
+        let found = tokio::select! {
+            found = race(&hosts, head_start, counts, attempt, answers, self.resolver.known()) => found,
+            () = no_more => None,
+        };
+        let with_less = lock(&with_less).take();
         match found {
             None if answers.is_expired() => Err(Expired),
             None if answers.is_keeper() => Ok(lock(&with_keeper).take()),
-            found => Ok(found),
+            None => Ok(with_less),
+            Some(found) => {
+                if let Some(less) = with_less {
+                    warn!(
+                        server = %less.link.address, granted = ?less.ticket.timeout, other = ?found.ticket.timeout,
+                        "this server grants a shorter session timeout than another one: \
+                         set the same minSessionTimeout and maxSessionTimeout on all servers"
+                    );
+                }
+                Ok(Some(found))
+            }
         }
     }
 
@@ -267,24 +305,60 @@ impl Seeker {
         let mut pause = self.haste.stagger(timeout).mul_f64(fastrand::f64());
         loop {
             sleep_until(BootTime::now() + pause).await;
-            if let Some(found) = self.round(lost, &tickets, true).await? {
+            let (mut hosts, nameless) = self.resolver.hosts(timeout / 50).await;
+            let answers = Answers::awaited(&hosts, nameless);
+            // The sort is stable: the others stay in their order, those that were silent after the one that was lost.
+            {
+                let (known, now) = (lock(self.resolver.known()), BootTime::now());
+                let is_silent = |address| known.is_silent(address, now);
+                hosts.sort_by_key(|host| {
+                    let address = host.address;
+                    (known.grants_less(address, timeout), is_silent(address), address == lost)
+                });
+            }
+            if let Some(found) = self.race(&hosts, &tickets, answers).await? {
                 return Ok(found);
             }
             pause = backoff.next();
         }
     }
 
-    /// One round over the servers other than `present`, whose connection stays in use.
+    /// One round over the servers other than `present`, whose connection stays in use, and which has not answered a check
+    /// that was sent at `since`. One that is as slow is no better, and every move costs the requests that are under way:
+    /// another server is asked once the check has waited for twice as long as that server takes.
     ///
     /// # Cancel safety
     /// Cancel safe.
     pub(super) async fn beside(
         self,
         present: SocketAddr,
+        since: BootTime,
         tickets: Tickets,
     ) -> Result<Option<Attached>, Expired> {
-        self.stagger(tickets.timeout).await;
-        self.round(present, &tickets, false).await
+        let timeout = tickets.timeout;
+        self.stagger(timeout).await;
+        let (mut hosts, nameless) = self.resolver.hosts(timeout / 50).await;
+        let answers = Answers::awaited(&hosts, nameless);
+        hosts.retain(|host| {
+            host.address != present && !lock(self.resolver.known()).grants_less(host.address, timeout)
+        });
+        let began = BootTime::now();
+        let faster_from = |host: &Host| {
+            let takes = lock(self.resolver.known()).takes(host.address, began, timeout * 4);
+            since + takes.unwrap_or_default() * 2
+        };
+        if let Some(first) = hosts.iter().map(faster_from).min() {
+            sleep_until(first).await;
+            let now = BootTime::now();
+            hosts.retain(|host| faster_from(host) <= now);
+        }
+        let found = self.race(&hosts, &tickets, answers).await?;
+        if found.is_some() {
+            // So long at least: it has not answered before the other one.
+            let now = BootTime::now();
+            lock(self.resolver.known()).took(present, now.duration_since(since), now);
+        }
+        Ok(found)
     }
 
     /// Rounds over the servers that are better than the present one, repeated as long as there are any. The present server
@@ -302,7 +376,8 @@ impl Seeker {
             let (hosts, nameless) = self.resolver.hosts(tickets.timeout / 4).await;
             let answers = Answers::awaited(&hosts, nameless);
             let is_listed = hosts.iter().any(|host| host.address == present);
-            let better = self.resolver.preference().better_than(present, hosts);
+            let mut better = self.resolver.preference().better_than(present, hosts);
+            better.retain(|host| !lock(self.resolver.known()).grants_less(host.address, tickets.timeout));
             if better.is_empty() {
                 return Ok(None);
             }
@@ -320,24 +395,6 @@ impl Seeker {
         sleep_until(BootTime::now() + self.haste.stagger(timeout).mul_f64(fastrand::f64())).await;
     }
 
-    async fn round(
-        &self,
-        last: SocketAddr,
-        tickets: &Tickets,
-        with_last: bool,
-    ) -> Result<Option<Attached>, Expired> {
-        let timeout = tickets.timeout;
-        let (mut hosts, nameless) = self.resolver.hosts(timeout / 50).await;
-        let answers = Answers::awaited(&hosts, nameless);
-        hosts.retain(|host| with_last || host.address != last);
-        // The sort is stable: the others stay in their order, those that were silent after the one that was lost.
-        {
-            let known = lock(self.resolver.known());
-            hosts.sort_by_key(|host| (known.is_silent(host.address), host.address == last));
-        }
-        self.race(&hosts, tickets, answers).await
-    }
-
     async fn race(
         &self,
         hosts: &[Host],
@@ -350,7 +407,12 @@ impl Seeker {
             let patience =
                 Patience { connect: jittered(patience.connect), handshake: jittered(patience.handshake) };
             let purpose = || Purpose::Resume((tickets.now)());
-            async move { self.dialer.attach(&host, purpose, patience).await }
+            async move {
+                let attached = self.dialer.attach(&host, purpose, patience).await?;
+                let now = BootTime::now();
+                lock(self.resolver.known()).took(host.address, now.duration_since(attached.sent.boot), now);
+                Ok(attached)
+            }
         };
         let head_start = head_start(timeout, hosts.len());
         let counts = Counts::Last { patience: head_start * 2 };
@@ -361,11 +423,22 @@ impl Seeker {
     }
 }
 
+impl Seeker {
+    /// See [`judge_grant`]. It is asked last from now on if it grants less.
+    pub(super) fn judge_grant(&self, attached: &Attached, before: Duration) -> Result<(), String> {
+        let (address, now) = (attached.link.address, attached.ticket.timeout);
+        lock(self.resolver.known()).grants(address, (now < before).then_some(now));
+        judge_grant(address, before, now)
+    }
+}
+
 /// A server has accepted the session and granted it a timeout, perhaps another one than before.
 ///
-/// A shorter one ends the session: leases may have been given by the longer one. A longer one changes nothing: what was
+/// A shorter one ends the session. That is no verdict of one server which others could contradict: with its acceptance the
+/// ensemble's leader ends the session by the shorter timeout, while leases may have been given by the longer one. Nor does
+/// another server help at once: the last touch by this one may reach the leader after the first by that. A longer one changes nothing: what was
 /// computed from the shorter one stays valid.
-pub(super) fn judge_grant(server: SocketAddr, before: Duration, now: Duration) -> Result<(), String> {
+fn judge_grant(server: SocketAddr, before: Duration, now: Duration) -> Result<(), String> {
     if now < before {
         return Err(format!(
             "{server} granted a session timeout of {now:?} only, after {before:?} had been granted: \
@@ -499,7 +572,7 @@ mod tests {
         let mut answers = Answers::awaited(&hosts, Vec::new());
         for asked in [12, 1, 1] {
             let mut hosts = hosts.clone();
-            lock(&known).sort(&mut hosts, &Preference::default());
+            lock(&known).sort(&mut hosts, &Preference::default(), BootTime::now());
             let found = race(&hosts, SOON, Counts::First, attempt, &mut answers, &known).await;
             assert!(found >= Some(12));
             assert_eq!(std::mem::take(&mut *begun.lock().unwrap()).len(), asked);

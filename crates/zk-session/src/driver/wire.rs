@@ -27,7 +27,7 @@ use zk_proto::{
 
 use super::dial::{Attached, Dialer, Link};
 use super::search::Search;
-use super::seek::{Expired, Haste, Seeker, Tickets, judge_grant};
+use super::seek::{Expired, Haste, Seeker, Tickets};
 use super::{
     Along, Answer, Answers, BoxFuture, ConnectFailure, ConnectSpec, Driver, DriverError, DriverEvent,
     DriverResult, Place,
@@ -362,7 +362,7 @@ impl Core {
             let lost = link.address;
             drop(link);
             let last = match within(BootTime::now() + patience, search.after_loss(lost)).await {
-                Some(Ok(attached)) => match self.judge(&attached) {
+                Some(Ok(attached)) => match self.judge(&search, &attached) {
                     Ok(()) => {
                         link = self.link(attached, false);
                         continue;
@@ -379,8 +379,9 @@ impl Core {
         }
     }
 
-    fn judge(&self, attached: &Attached) -> Result<(), InactiveReason> {
-        judge_grant(attached.link.address, self.ticket().timeout, attached.ticket.timeout)
+    fn judge(&self, search: &Search, attached: &Attached) -> Result<(), InactiveReason> {
+        search
+            .judge_grant(attached, self.ticket().timeout)
             .map_err(|reason| InactiveReason::DriverFailed { reason })
     }
 
@@ -406,7 +407,7 @@ impl Core {
             if search.is_isolated() {
                 self.handle(Input::Lost("this process has cut the session off for a time".to_owned()));
             }
-            let (has_more, deadline, suspects, servers_changed) = {
+            let (has_more, deadline, suspected, servers_changed) = {
                 let mut state = lock(&self.state);
                 if state.events.is_none() {
                     return Stop::Over;
@@ -414,14 +415,16 @@ impl Core {
                 let Some(deadline) = state.connection.deadline() else { return Stop::Lost };
                 let servers_changed = std::mem::take(&mut state.servers_changed);
                 let connection = &state.connection;
-                (!connection.outgoing().is_empty(), deadline, connection.suspects(now()), servers_changed)
+                let suspected = connection.unanswered_since().filter(|_| connection.suspects(now()));
+                let suspected = suspected.map(BootTime::from_duration);
+                (!connection.outgoing().is_empty(), deadline, suspected, servers_changed)
             };
             if link.input.is_empty() {
                 // Idle sessions hold no memory for it.
                 link.input = BytesMut::new();
             }
             let deadline = BootTime::from_duration(deadline);
-            let deadline = deadline.min(search.update(link.address, suspects, servers_changed));
+            let deadline = deadline.min(search.update(link.address, suspected, servers_changed));
             tokio::select! {
                 biased;
                 written = link.writer.write(|write| lock(&self.state).write_with(write)),
@@ -440,7 +443,7 @@ impl Core {
                 () = self.wake.notified() => tokio::task::yield_now().await,
                 found = search.found() => {
                     let found = match found {
-                        Ok(Some(attached)) => self.judge(&attached).map(|()| Some(attached)),
+                        Ok(Some(attached)) => self.judge(search, &attached).map(|()| Some(attached)),
                         Err(Expired) => Err(InactiveReason::Expired),
                         Ok(None) => Ok(None),
                     };

@@ -544,6 +544,12 @@ pub(in crate::worker) const METRICS: &[Metric] = &[
         "zk_session_disagreements_total",
         &["session"],
         "Times that the server of the session was found to disagree with the quorum",
+    )
+    .panel(
+        Row::ZooKeeper,
+        "Servers that disagree with the quorum",
+        "{{member}}",
+        "increase(zk_session_disagreements_total{member=~\"$member\"}[$__rate_interval])",
     ),
 ];
 

@@ -126,10 +126,13 @@ impl Cluster {
             self.end(connection, Ending::Orderly);
             return;
         }
-        let (min, max) = self.settings.session_timeouts();
+        let refuses = self.replicas[at].refuses;
+        let (min, mut max) = self.settings.session_timeouts();
+        if let Some(Refusal::GrantsAtMost(most)) = refuses {
+            max = most.clamp(min, max);
+        }
         let timeout_ms = u64::try_from(request.timeout_ms).unwrap_or(0).clamp(millis(min), millis(max));
         let with_read_only = request.read_only.is_some();
-        let refuses = self.replicas[at].refuses;
         let is_new =
             request.session_id == 0 || matches!(refuses, Some(Refusal::AnotherSession | Refusal::Keeper));
         let session = if is_new { self.new_session_id(at) } else { request.session_id };

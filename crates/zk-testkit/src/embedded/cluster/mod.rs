@@ -85,6 +85,8 @@ pub enum Refusal {
     Keeper,
     /// It is read-only.
     ReadOnly,
+    /// It grants no session timeout that is longer than this (`maxSessionTimeout`).
+    GrantsAtMost(Duration),
     /// Every request, and credentials, are answered by that error code.
     Error(i32),
 }
