@@ -269,7 +269,10 @@ impl Seeker {
         // What one server grants is less than it could be only if another one grants more, which has this long to do so.
         let no_more = async {
             is_with_less.notified().await;
-            sleep_until(BootTime::now() + head_start * u32::try_from(hosts.len()).unwrap_or(u32::MAX)).await;
+            // No ping keeps the session alive that is put aside.
+            let part = lock(&with_less).as_ref().map_or(Duration::ZERO, |less| less.ticket.timeout / 4);
+            let all = head_start.saturating_mul(u32::try_from(hosts.len()).unwrap_or(u32::MAX));
+            sleep_until(BootTime::now() + all.min(part)).await;
         };
         let found = tokio::select! {
             found = race(&hosts, head_start, counts, attempt, answers, self.resolver.known()) => found,
