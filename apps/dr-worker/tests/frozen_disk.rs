@@ -99,3 +99,18 @@ async fn a_liveness_check_fails_whose_guard_the_disk_holds_up() {
     assert!(error.to_string().contains("liveness: the probe did not end within"), "{error}");
     assert!(disk.thaw(), "it was frozen all the time");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_whose_record_can_not_be_written_has_failed_and_names_the_record() {
+    let Some(disk) = Disk::new() else { return };
+    let tree = Tree::new();
+    let lock = StateLock::acquire(disk.path(), "east-1").expect("free");
+    disk.freeze();
+    let spec = tree.spec("echo run >> runs");
+    let job = JobRun::start(Arc::new(spec), &env(), long_lease(), guards().lock(lock));
+    let finished = tokio::time::timeout(PATIENCE, job.finished()).await;
+    let error = finished.expect("an outcome while the disk hangs").to_string();
+    assert!(error.contains(disk.path().to_str().expect("a plain name")), "{error}");
+    assert!(disk.thaw(), "it was frozen all the time");
+    assert_eq!(tree.lines("runs").len(), 0, "nothing was started");
+}

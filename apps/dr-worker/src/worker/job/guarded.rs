@@ -16,7 +16,7 @@ use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::process::Command;
 use tokio::sync::watch;
-use zk_session::BootTime;
+use zk_session::{BootTime, sleep_until};
 
 use super::{
     guard_process::GuardProcess,
@@ -32,7 +32,7 @@ use crate::{
         OVER_STDIN, SELF_EXE, VERB, cgroup, memory,
         protocol::{Launch, Lines, Lingering, Order, Report, encode},
         session::WorkerSession,
-        tree::Sweep,
+        tree::{Sweep, children},
     },
 };
 
@@ -42,7 +42,7 @@ const SWEEP_INTERVAL: Duration = Duration::from_millis(10);
 /// How long after the guard should have sent SIGKILL the worker sends it itself.
 pub(super) const ESCALATION_LAG: Duration = Duration::from_millis(100);
 
-/// How long a guard may take to read its start order.
+/// How long a guard may take to read its start order, and then to begin with the start: it writes its record first.
 const START_WITHIN: Duration = Duration::from_secs(5);
 
 /// How long a guard that has nothing left to guard may take to end. One in an uninterruptible wait, such as for a disk that
@@ -142,6 +142,8 @@ pub(super) struct Guarded {
     /// The main process, ended or not: its session and process group.
     session: Option<Pid>,
     cgroup: Option<PathBuf>,
+    /// Until when the guard has to begin with the start.
+    start_by: Option<BootTime>,
     record: Option<PathBuf>,
     /// The worker's session, for the guard; `None` if it can't change any more.
     worker_session: Option<watch::Receiver<Option<WorkerSession>>>,
@@ -186,6 +188,7 @@ impl Guarded {
             Ok(Err(error)) => return Err(format!("can't send orders to the guard: {error}")),
             Err(_) => return Err(format!("the guard has not read its orders within {START_WITHIN:?}")),
         }
+        guarded.start_by = Some(BootTime::now() + START_WITHIN);
         Ok(guarded)
     }
 
@@ -228,6 +231,7 @@ impl Guarded {
             worker_session: guards.session.clone(),
             socket,
             lines,
+            start_by: None,
             is_tree_gone: false,
             is_gone: false,
         };
@@ -255,6 +259,9 @@ impl Guarded {
             match self.lines.next() {
                 Ok(Some(Report::Gone)) => self.is_tree_gone = true,
                 Ok(Some(report)) => {
+                    if matches!(report, Report::Started { .. } | Report::Failed { .. }) {
+                        self.start_by = None;
+                    }
                     match &report {
                         Report::Started { pid } => {
                             self.main = Some(Pid::from_raw(*pid));
@@ -267,7 +274,15 @@ impl Guarded {
                     return report;
                 }
                 Ok(None) => {
-                    if self.read().await.is_err() {
+                    let start_by = self.start_by;
+                    let read = tokio::select! {
+                        read = self.read() => read,
+                        () = due(start_by) => match self.give_up_the_start().await {
+                            Some(error) => return Report::Failed { error },
+                            None => continue,
+                        },
+                    };
+                    if read.is_err() {
                         tracing::error!(
                             guard = self.guard_pid.as_raw(),
                             "a guard has ended before its job; ending the job"
@@ -284,6 +299,26 @@ impl Guarded {
                 }
             }
         }
+    }
+
+    /// Ends a guard that has not begun to start the program in time. Returns why nothing is started; `None` if the guard has
+    /// begun, or this can't be determined.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: called again, it continues.
+    async fn give_up_the_start(&mut self) -> Option<String> {
+        let has_begun = children(self.guard_pid).map_or(true, |found| !found.is_empty());
+        if has_begun {
+            self.start_by = None;
+            return None;
+        }
+        let record = self.record.clone();
+        self.destroy().await;
+        let nothing = format!("the guard has not begun to start the program within {START_WITHIN:?}");
+        Some(match record {
+            Some(record) => format!("{nothing}; check whether the disk of {} hangs", record.display()),
+            None => nothing,
+        })
     }
 
     async fn read(&mut self) -> io::Result<()> {
@@ -462,6 +497,13 @@ impl Drop for Guarded {
     }
 }
 
+async fn due(at: Option<BootTime>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
 async fn changed<T>(value: &mut Option<watch::Receiver<T>>) -> Result<(), watch::error::RecvError> {
     match value {
         Some(value) => value.changed().await,
@@ -516,6 +558,7 @@ fn spawn(guards: &Guards, title: &str, output: Output) -> io::Result<Guarded> {
         worker_session: guards.session.clone(),
         socket,
         lines: Lines::default(),
+        start_by: None,
         is_tree_gone: false,
         is_gone: false,
     })
