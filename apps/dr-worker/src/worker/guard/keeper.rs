@@ -220,11 +220,12 @@ impl<'a> Keeper<'a> {
             }
         }
         drop(self.cgroup.take());
-        self.note.remove();
         if let Some(relay) = self.relay.take() {
             relay.finish();
         }
         report(&Report::Gone);
+        // After the last report: the worker does not wait for a disk that hangs to learn that the job has ended.
+        self.note.remove();
     }
 
     fn wait(&mut self) {

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Once;
+use std::thread;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill, killpg};
@@ -15,7 +16,7 @@ use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::process::Command;
 use tokio::sync::watch;
-use zk_session::BootTime;
+use zk_session::{BootTime, sleep_until};
 
 use super::{
     guard_process::GuardProcess,
@@ -31,7 +32,7 @@ use crate::{
         OVER_STDIN, SELF_EXE, VERB, cgroup, memory,
         protocol::{Launch, Lines, Lingering, Order, Report, encode},
         session::WorkerSession,
-        tree::Sweep,
+        tree::{Sweep, children},
     },
 };
 
@@ -41,8 +42,12 @@ const SWEEP_INTERVAL: Duration = Duration::from_millis(10);
 /// How long after the guard should have sent SIGKILL the worker sends it itself.
 pub(super) const ESCALATION_LAG: Duration = Duration::from_millis(100);
 
-/// How long a guard may take to read its start order.
+/// How long a guard may take to read its start order, and then to begin with the start: it writes its record first.
 const START_WITHIN: Duration = Duration::from_secs(5);
+
+/// How long a guard that has nothing left to guard may take to end. One in an uninterruptible wait, such as for a disk that
+/// hangs, takes longer, and is not waited for.
+const GUARD_END: Duration = Duration::from_millis(200);
 
 /// How often processes that survive SIGKILL are reported in the log.
 const LINGERING_INTERVAL: Duration = Duration::from_secs(1);
@@ -137,6 +142,8 @@ pub(super) struct Guarded {
     /// The main process, ended or not: its session and process group.
     session: Option<Pid>,
     cgroup: Option<PathBuf>,
+    /// Until when the guard has to begin with the start.
+    start_by: Option<BootTime>,
     record: Option<PathBuf>,
     /// The worker's session, for the guard; `None` if it can't change any more.
     worker_session: Option<watch::Receiver<Option<WorkerSession>>>,
@@ -181,6 +188,7 @@ impl Guarded {
             Ok(Err(error)) => return Err(format!("can't send orders to the guard: {error}")),
             Err(_) => return Err(format!("the guard has not read its orders within {START_WITHIN:?}")),
         }
+        guarded.start_by = Some(BootTime::now() + START_WITHIN);
         Ok(guarded)
     }
 
@@ -223,6 +231,7 @@ impl Guarded {
             worker_session: guards.session.clone(),
             socket,
             lines,
+            start_by: None,
             is_tree_gone: false,
             is_gone: false,
         };
@@ -234,7 +243,7 @@ impl Guarded {
 
     /// The next report. [`Report::Gone`] is the last, and comes in any case. It means that no process of the tree is
     /// left: the guard has reported it, or the guard was lost and the worker has ended the tree itself. The guard has
-    /// ended too. Called again, it returns the same.
+    /// ended too, unless a disk that hangs keeps it from removing its record. Called again, it returns the same.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -250,6 +259,9 @@ impl Guarded {
             match self.lines.next() {
                 Ok(Some(Report::Gone)) => self.is_tree_gone = true,
                 Ok(Some(report)) => {
+                    if matches!(report, Report::Started { .. } | Report::Failed { .. }) {
+                        self.start_by = None;
+                    }
                     match &report {
                         Report::Started { pid } => {
                             self.main = Some(Pid::from_raw(*pid));
@@ -262,7 +274,15 @@ impl Guarded {
                     return report;
                 }
                 Ok(None) => {
-                    if self.read().await.is_err() {
+                    let start_by = self.start_by;
+                    let read = tokio::select! {
+                        read = self.read() => read,
+                        () = due(start_by) => match self.give_up_the_start().await {
+                            Some(error) => return Report::Failed { error },
+                            None => continue,
+                        },
+                    };
+                    if read.is_err() {
                         tracing::error!(
                             guard = self.guard_pid.as_raw(),
                             "a guard has ended before its job; ending the job"
@@ -279,6 +299,26 @@ impl Guarded {
                 }
             }
         }
+    }
+
+    /// Ends a guard that has not begun to start the program in time. Returns why nothing is started; `None` if the guard has
+    /// begun, or this can't be determined.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: called again, it continues.
+    async fn give_up_the_start(&mut self) -> Option<String> {
+        let has_begun = children(self.guard_pid).map_or(true, |found| !found.is_empty());
+        if has_begun {
+            self.start_by = None;
+            return None;
+        }
+        let record = self.record.clone();
+        self.destroy().await;
+        let nothing = format!("the guard has not begun to start the program within {START_WITHIN:?}");
+        Some(match record {
+            Some(record) => format!("{nothing}; check whether the disk of {} hangs", record.display()),
+            None => nothing,
+        })
     }
 
     async fn read(&mut self) -> io::Result<()> {
@@ -346,8 +386,8 @@ impl Guarded {
         }
     }
 
-    /// Ends the tree and the guard without the guard's help, and returns when no process of them is left.
-    /// [`Guarded::next`] returns [`Report::Gone`] from then on.
+    /// Ends the tree and the guard without the guard's help, and returns when no process of the tree is left, and the guard
+    /// can't start another. [`Guarded::next`] returns [`Report::Gone`] from then on.
     ///
     /// It does not return while a process survives SIGKILL (in an uninterruptible wait of the kernel), and logs that.
     ///
@@ -372,10 +412,12 @@ impl Guarded {
         // Then the processes that it left to others if it was killed from outside.
         while !self.is_gone {
             self.guard.start_kill();
-            self.guard.wait().await;
+            // A killed process starts nothing, even if it dies only when a disk answers. What it had started before shows now.
+            let is_bare = self.guard_has_ended().await
+                || sweep.kill(self.guard_pid, &mut Lingering::default()).unwrap_or(false);
             let looked = self.kill_cgroup().and_then(|()| orphans::remains(self.session));
             match (looked, self.cgroup_is_empty()) {
-                (Ok(found), Ok(true)) if found.is_empty() => self.mark_gone(),
+                (Ok(found), Ok(true)) if is_bare && found.is_empty() => self.mark_gone(),
                 (looked, is_empty) => {
                     warn_lingering(&kill_each(is_empty.and(looked)), &mut warn_at);
                     tokio::time::sleep(SWEEP_INTERVAL).await;
@@ -396,27 +438,50 @@ impl Guarded {
         self.cgroup.as_deref().map_or(Ok(true), cgroup::is_empty)
     }
 
-    /// Waits for the guard's own end, after it has reported the end of the tree.
+    /// Waits a moment for the guard's own end, after it has reported the end of the tree.
     async fn reap(&mut self) {
-        let ended = tokio::time::timeout(LINGERING_INTERVAL, self.guard.wait());
-        if ended.await.is_err() {
+        if !self.guard_has_ended().await {
             self.guard.start_kill();
-            self.guard.wait().await;
         }
         self.mark_gone();
     }
 
+    /// Nothing depends on the end of a guard whose tree is gone, and which starts nothing any more. A guard that a disk holds
+    /// up stays a process of the runtime, which reaps it later.
+    async fn guard_has_ended(&mut self) -> bool {
+        tokio::time::timeout(GUARD_END, self.guard.wait()).await.is_ok()
+    }
+
     fn mark_gone(&mut self) {
-        ChildRegistry::reaped(self.guard_pid);
+        // Otherwise its pid stays registered: removed too early, the guard would be treated as an orphan.
+        if self.guard.is_reaped() {
+            ChildRegistry::reaped(self.guard_pid);
+        } else {
+            self.warn_held_up();
+        }
         // A killed guard leaves both.
         if let Some(cgroup) = &self.cgroup {
             cgroup::remove(cgroup);
         }
-        if let Some(record) = &self.record {
-            let _ = fs::remove_file(record);
+        if let Some(record) = self.record.take() {
+            // On a thread: the disk may hang, and the end of the tree is a fact already. A record that stays costs the next
+            // worker one sweep.
+            let _ = thread::Builder::new().name("record".to_owned()).spawn(move || fs::remove_file(record));
         }
         self.main = None;
         self.is_gone = true;
+    }
+
+    fn warn_held_up(&self) {
+        let guard = self.guard_pid.as_raw();
+        match &self.record {
+            Some(record) => tracing::warn!(
+                guard,
+                record = %record.display(),
+                "no process of the run is left, but its guard can't end; check whether the disk of its record hangs"
+            ),
+            None => tracing::warn!(guard, "no process of the run is left, but its guard can't end"),
+        }
     }
 }
 
@@ -429,6 +494,13 @@ impl Drop for Guarded {
             self.order(&Order::Session(None));
             let _ = kill(self.guard_pid, Signal::SIGCONT);
         }
+    }
+}
+
+async fn due(at: Option<BootTime>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => std::future::pending().await,
     }
 }
 
@@ -486,6 +558,7 @@ fn spawn(guards: &Guards, title: &str, output: Output) -> io::Result<Guarded> {
         worker_session: guards.session.clone(),
         socket,
         lines: Lines::default(),
+        start_by: None,
         is_tree_gone: false,
         is_gone: false,
     })
