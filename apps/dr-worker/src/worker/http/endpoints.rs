@@ -24,6 +24,8 @@ use super::{
 
 const JOB: &[&str] = &["job: string"];
 
+const READY: &[&str] = &["ready: boolean", "problem: string|null"];
+
 const ROLE: &[&str] = &[
     "job: string",
     "member: string",
@@ -147,9 +149,9 @@ pub(super) const ALL: &[Endpoint] = &[
     }),
     health(
         "/readiness",
-        "200 while it is connected and has joined all its elections, else 503.",
+        "200 while it is connected and has joined all its elections, else 503; 503 too while the disk of its state directory hangs.",
         &[],
-        &[(200, JSON, &["ready: boolean"]), (503, JSON, &["ready: boolean"])],
+        &[(200, JSON, READY), (503, JSON, READY)],
         || get(roles::readiness),
     ),
     status(

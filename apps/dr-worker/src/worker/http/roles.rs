@@ -70,10 +70,11 @@ pub(super) async fn liveness() -> Response {
     answer(StatusCode::OK, &json!({ "alive": true }))
 }
 
-/// Whether this worker can take part now.
+/// Whether this worker can take part now, and start a job.
 pub(super) async fn readiness(State(worker): State<Arc<Worker>>) -> Response {
-    let ready = worker.takes_part();
-    answer(code(ready), &json!({ "ready": ready }))
+    let problem = worker.disk().now();
+    let ready = worker.takes_part() && problem.is_none();
+    answer(code(ready), &json!({ "ready": ready, "problem": problem }))
 }
 
 fn code(yes: bool) -> StatusCode {

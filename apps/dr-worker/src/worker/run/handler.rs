@@ -23,7 +23,7 @@ use super::{
 use crate::{
     config::HookName,
     worker::{
-        job::{Deadline, JobEnv, JobError},
+        job::{Deadline, HungDisk, JobEnv, JobError},
         metrics,
         probes::Answers,
         state::{JobSlot, Renewals},
@@ -42,6 +42,7 @@ pub(super) struct JobHandler {
     /// When the former leader last answered, from the takeover until the member leads.
     silent_since: Mutex<Option<BootTime>>,
     newest: Newest,
+    disk: HungDisk,
 }
 
 impl JobHandler {
@@ -51,6 +52,7 @@ impl JobHandler {
         answers: Arc<Answers>,
         session_timeout: Duration,
         source: Option<Source>,
+        disk: HungDisk,
     ) -> Self {
         Self {
             work: JobWork { slot, fencing },
@@ -60,6 +62,7 @@ impl JobHandler {
             orders: Mutex::default(),
             silent_since: Mutex::default(),
             newest: Newest::default(),
+            disk,
         }
     }
 
@@ -104,6 +107,9 @@ impl Handler for JobHandler {
     }
 
     async fn prepare(&self, nomination: &Nomination) -> Result<(), Failure> {
+        if let Some(why) = self.disk.now() {
+            return Err(Failure::new(why));
+        }
         self.work.slot.arrives();
         self.work.slot.end_rehearsal().await;
         metrics::begin(self.work.slot.name(), nomination.cause);
@@ -115,11 +121,19 @@ impl Handler for JobHandler {
     }
 
     async fn takeover(&self, leadership: &Leadership) -> Result<(), Failure> {
-        let Some(source) = &self.source else { return self.work.start(leadership).await };
-        let mut orders = Orders::follow(source);
-        orders.take_over(&self.work, leadership).await?;
-        *self.orders() = Some(orders);
-        Ok(())
+        let taken = async {
+            let Some(source) = &self.source else { return self.work.start(leadership).await };
+            let mut orders = Orders::follow(source);
+            orders.take_over(&self.work, leadership).await?;
+            *self.orders() = Some(orders);
+            Ok(())
+        };
+        tokio::select! {
+            biased;
+            // It could not record what it starts.
+            why = self.disk.hangs() => Err(Failure::new(why)),
+            taken = taken => taken,
+        }
     }
 
     async fn lead(&self, leadership: &Leadership) -> Result<(), Failure> {

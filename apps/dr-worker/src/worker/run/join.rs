@@ -140,7 +140,14 @@ pub(super) async fn join(
             let job = job.name().to_owned();
             background.spawn(async move { fencing.returned(&job, &ballot).await });
         }
-        let handler = JobHandler::new(Arc::clone(&slot), fencing, Arc::clone(&answers), granted, orders);
+        let handler = JobHandler::new(
+            Arc::clone(&slot),
+            fencing,
+            Arc::clone(&answers),
+            granted,
+            orders,
+            worker.disk().clone(),
+        );
         let election = election(config, job, &paths, &slot, http_port).leftovers(leftovers);
         let election = election.above(floor.term, floor.token);
         let election = again.join(session, election, &slot, handler, decides)?;

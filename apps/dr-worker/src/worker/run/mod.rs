@@ -46,7 +46,7 @@ use super::{
     certificates, descriptors,
     emergency::Records,
     http,
-    job::{self, StateLock, lock_of},
+    job::{self, HungDisk, StateLock, lock_of},
     metrics, notify, plans,
     state::Worker,
     systemd::{Phase, ServiceManager},
@@ -174,7 +174,7 @@ async fn start(config: &Config, beginning: Beginning) -> Result<Running, Error> 
     let address = listener.local_addr().map_err(|e| cannot_listen(&config.http.listen, &e))?;
     let metrics = metrics::install(&config.node, &config.jobs)?;
     let (keeper, certificates) = certificates::load(config)?;
-    let worker = Arc::new(Worker::new(config.clone(), certificates));
+    let worker = Arc::new(Worker::new(config.clone(), certificates, HungDisk::watch(&lock)));
     let mut background = JoinSet::new();
     background.spawn(async {
         if let Err(error) = job::tend_orphans().await {

@@ -10,7 +10,7 @@ use election_core::{Election, Role};
 use tokio::sync::{Notify, watch};
 use zk_session::{BootTime, Session, SessionState};
 
-use super::certificates::Certificates;
+use super::{certificates::Certificates, job::HungDisk};
 use crate::{
     config::{Config, NodeConfig},
     workers::Workers,
@@ -24,6 +24,7 @@ pub(super) use vacancy::Vacancy;
 pub(super) struct Worker {
     config: RwLock<Arc<Config>>,
     certificates: Certificates,
+    disk: HungDisk,
     /// What became of the last reload of the configuration.
     reload: Mutex<Option<Reload>>,
     node: NodeConfig,
@@ -57,11 +58,12 @@ pub(super) struct Job {
 
 impl Worker {
     /// A worker that has not joined yet.
-    pub(super) fn new(config: Config, certificates: Certificates) -> Self {
+    pub(super) fn new(config: Config, certificates: Certificates, disk: HungDisk) -> Self {
         let (node, root) = (config.node.clone(), config.zookeeper.root.clone());
         Self {
             config: RwLock::new(Arc::new(config)),
             certificates,
+            disk,
             reload: Mutex::default(),
             node,
             root,
@@ -117,6 +119,11 @@ impl Worker {
     pub(super) fn config(&self) -> Arc<Config> {
         // No code panics while it is locked.
         Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The disk of its state directory.
+    pub(super) fn disk(&self) -> &HungDisk {
+        &self.disk
     }
 
     /// Its certificates, and how to verify those of others.
