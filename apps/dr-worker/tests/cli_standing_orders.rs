@@ -44,8 +44,12 @@ fn a_drained_site_is_left_at_once() {
                 .is_some_and(|s| s.contains("east-1 may not lead any more (site east is drained)"))
     });
 
-    // Nobody is left to move to: it stays.
-    stage.operator(&["drain", "west"]).assert(0, &[]);
+    // No site is left to move to: a script needs a word, and the leader stays.
+    let last =
+        ["orders: drain site west; no member of another site can lead", "--yes", "nothing was changed"];
+    stage.operator(&["drain", "west"]).assert(75, &last);
+    assert_eq!(stage.json(&["list"])["drained"], json!(["east"]));
+    stage.operator(&["drain", "west", "--yes"]).assert(0, &[]);
     let again = stage.json(&["drain", "west"]);
     let expected = json!({
         "election": "orders", "changed": false, "mode": "auto", "drained": ["east", "west"],
@@ -60,6 +64,15 @@ fn a_drained_site_is_left_at_once() {
     until("east-1 is in line", || successors(&stage.json(&["list"])) == json!(["east-1"]));
     // It does not come back before failback_after.
     until("west-1 leads", || leads(&west));
+}
+
+#[test]
+fn a_script_does_not_drain_the_last_site_with_a_fit_member() {
+    let (stage, east, _west) = two_sites("/drained-serviced", &[]);
+    stage.operator(&["maintenance", "on", "west-1"]).assert(0, &[]);
+    stage.operator(&["drain", "east"]).assert(75, &["no member of another site can lead", "--yes"]);
+    assert_eq!(stage.json(&["list"])["drained"], json!([]));
+    until("east-1 leads", || leads(&east));
 }
 
 #[test]

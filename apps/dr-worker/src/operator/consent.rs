@@ -1,5 +1,5 @@
 //! The confirmation of commands that are dangerous: on a terminal they ask, unless `--yes` is given. A script is not
-//! asked.
+//! asked; few commands then need `--yes`.
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 
@@ -43,6 +43,17 @@ impl Consent {
             typed if typed == word => Ok(()),
             _ => Err(Error::Failed("not approved; nothing was changed".to_owned())),
         }
+    }
+
+    /// Asks, unless `--yes` was given. A script needs `--yes`.
+    ///
+    /// # Errors
+    /// If the answer is not yes, or there is no terminal to ask on.
+    pub(super) fn require(self, what: &str) -> Result<(), Error> {
+        if self.yes || Self::can_ask() {
+            return self.ask(what);
+        }
+        Err(Error::NotNow(format!("{what}: run it on a terminal, or with --yes; nothing was changed")))
     }
 
     /// Asks, unless `--yes` was given or there is no terminal to ask on, as in a script.

@@ -9,7 +9,7 @@ use election_core::{
         Snapshot,
         orders::{self, Ordered},
     },
-    record::{Control, FailedSite, Maintenance, Mode, OrderedBy},
+    record::{Control, FailedSite, Maintenance, MemberRecord, Mode, OrderedBy},
 };
 use strategies::AutoMoves;
 
@@ -347,9 +347,13 @@ impl Danger<'_> {
                 && !drained.contains(other)
                 && failed_sites.iter().all(|failed| failed.site != *other)
         };
-        let has_member =
-            |is: &dyn Fn(&SiteId) -> bool| snapshot.members.iter().any(|member| is(&member.site));
-        let is_last = has_member(&|own| own == site) && !has_member(&is_open);
+        let is_fit = |member: &MemberRecord| {
+            member.health.is_fit()
+                && member.priority > 0
+                && snapshot.control.serviced(&member.member).is_none()
+        };
+        let is_last = snapshot.members.iter().any(|member| member.site == *site)
+            && !snapshot.members.iter().any(|member| is_open(&member.site) && is_fit(member));
         // An order that is given already changes nothing.
         let is_given = match fails {
             true => failed_sites.iter().any(|failed| failed.site == *site),
@@ -363,7 +367,7 @@ impl Danger<'_> {
             (true, _) => consent.ask(&format!(
                 "{job}: mark site {site} as failed: its leaders are replaced as after a failure{last}"
             )),
-            (false, true) => consent.ask(&format!("{job}: drain site {site}{last}")),
+            (false, true) => consent.require(&format!("{job}: drain site {site}{last}")),
             (false, false) => Ok(()),
         }
     }

@@ -111,7 +111,7 @@ enum Verb {
     Cancel(request::CancelArguments),
     /// Close a site: leaders hand over, no member there is elected.
     ///
-    /// If no member of another site could lead, it asks for confirmation.
+    /// If no member of another site can lead, it asks for confirmation. A script then needs --yes.
     Drain(control::DrainArguments),
     /// Reopen a drained site.
     Undrain(control::UndrainArguments),
