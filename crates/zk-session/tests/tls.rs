@@ -110,7 +110,7 @@ impl TlsBed {
             .await
             .unwrap();
         let proxy = Proxy::start(ensemble.addresses()[0]).await.unwrap();
-        Self { pki, proxy, ensemble: ensemble }
+        Self { pki, proxy, ensemble }
     }
 
     fn builder(&self, options: TlsOptions) -> SessionBuilder {

@@ -4,6 +4,8 @@
 
 #[path = "../support/cgroup_root.rs"]
 mod cgroup_root;
+#[path = "../support/frozen.rs"]
+mod frozen;
 pub mod hung_disk;
 pub mod memory_group;
 
@@ -23,6 +25,7 @@ use dr_worker::config::{
     ExitCodes, Hooks, JobDrill, JobOutput, JobSpec, Limits, ReadyProbe, RestartPolicy, StopSignal,
 };
 use dr_worker::worker::job::{Guards, JobEnv, JobRun, StateLock, WorkTime, adopt_orphans, tend_orphans};
+pub use frozen::Disk;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};

@@ -4,6 +4,7 @@
 
 pub(crate) mod browser;
 pub(crate) mod cgroup_root;
+pub(crate) mod frozen;
 pub(crate) mod own_server;
 #[cfg(feature = "tls")]
 pub(crate) mod pki;
