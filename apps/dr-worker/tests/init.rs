@@ -167,6 +167,11 @@ fn a_person_is_asked_until_the_answer_is_valid() {
     person.reads("not in the order of sites");
     person.reads("order of preference");
     person.types("east,west");
+    person.reads("Who follows a failed leader");
+    person.types("nobody");
+    person.reads("on_leader_failure");
+    person.reads("Who follows a failed leader");
+    person.types("same-site-first");
     person.reads("ZooKeeper servers");
     person.types("zk1:2181");
     person.reads("Parent znode of all elections, the same on all nodes [/dr]:");
@@ -183,6 +188,7 @@ fn a_person_is_asked_until_the_answer_is_valid() {
         "id = \"east-1\"",
         "site = \"east\"",
         "sites = [\"east\", \"west\"]",
+        "on_leader_failure = \"same-site-first\"",
         "connect = \"zk1:2181\"",
         "root = \"/dr\"",
         "[job.orders]",

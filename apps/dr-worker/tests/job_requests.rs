@@ -271,6 +271,29 @@ fn a_request_that_no_leader_begins_is_never_carried_out() {
     assert_eq!(states, ["cancelled", "cancelled"]);
 }
 
+/// A push restarts the job where it leads, by a request that names the member. Whoever leads next answers it.
+#[test]
+fn a_restart_by_a_push_ends_though_its_member_was_killed() {
+    let slow = "job.orders.hooks.before_stop={command=[\"/bin/sleep\", \"600\"],timeout=\"10m\"}";
+    let job = Recorded::new("/push-killed", &["zookeeper.overlay=all", slow]);
+    let mut east = job.worker("east-1", "east");
+    until("east-1 leads", || leads(&east));
+    let west = job.worker("west-1", "west");
+    until("west-1 is in line", || successors(&job.stage.json(&["list"])) == json!(["west-1"]));
+    let pushed = job.stage.dir.path().join("pushed.toml");
+    fs::write(&pushed, "env = { PUSHED = \"1\" }\n").expect("a file");
+    let mut push = job.stage.command(&["zookeeper.overlay=all"]);
+    push.args(["config", "push", &pushed.display().to_string(), "--job", "orders"]);
+    support::Outcome::of(&mut push).assert(0, &[]);
+    until("the restart has begun", || last_request(&job.stage)["outcome"]["state"] == "accepted");
+    assert_eq!(last_request(&job.stage)["from"], json!({ "member": "east-1" }));
+    east.kill_with_guards();
+    until("west-1 leads", || leads(&west));
+    until("the request has ended", || last_request(&job.stage)["outcome"]["state"] == "failed");
+    // And stands in the way of no other.
+    job.stage.operator(&["stop"]).assert(0, &[]);
+}
+
 #[test]
 fn a_queue_takes_no_such_requests() {
     let stage = Stage::new("/queue-requests");

@@ -53,7 +53,8 @@ struct Supervisor {
 impl Drop for Supervisor {
     fn drop(&mut self) {
         if self.outcome.is_none() {
-            error!(
+            // A program may end without closing its session, and a panic has reported itself.
+            debug!(
                 "the task of the ZooKeeper session has ended with its runtime, or by a panic: the session is closed here, and ends on the servers by its timeout"
             );
             self.shared.begin_closing(BootTime::now());

@@ -12,6 +12,7 @@ pub(super) struct Answers {
     pub(super) site: Option<String>,
     /// Comma-separated.
     pub(super) sites: Option<String>,
+    pub(super) on_leader_failure: Option<String>,
     pub(super) connect: Option<String>,
     pub(super) root: Option<String>,
     pub(super) job: Option<String>,
@@ -32,7 +33,7 @@ pub(super) struct Question {
 }
 
 /// In the order in which they are asked.
-pub(super) const QUESTIONS: [Question; 7] = [
+pub(super) const QUESTIONS: [Question; 8] = [
     Question {
         option: "--id",
         prompt: "Id of this worker, unique among all workers",
@@ -53,6 +54,13 @@ pub(super) const QUESTIONS: [Question; 7] = [
         usual: String::new,
         is_required: false,
         answer: |answers| &mut answers.sites,
+    },
+    Question {
+        option: "--on-leader-failure",
+        prompt: "Who follows a failed leader: other-site, same-site-first, or prefer-order (by the order of sites)",
+        usual: || OTHER_SITE.to_owned(),
+        is_required: false,
+        answer: |answers| &mut answers.on_leader_failure,
     },
     Question {
         option: "--connect",
@@ -85,6 +93,7 @@ pub(super) const QUESTIONS: [Question; 7] = [
 ];
 
 const ROOT: &str = "/dr";
+const OTHER_SITE: &str = "other-site";
 
 impl Answers {
     /// What makes the answers unusable, as sentences. Answers that are not known yet are no problem.
@@ -115,6 +124,7 @@ impl Answers {
             ("zookeeper.connect".to_owned(), or(&self.connect, "127.0.0.1:2181").into()),
             ("zookeeper.root".to_owned(), or(&self.root, ROOT).into()),
             ("policy.sites".to_owned(), array(&self.sites())),
+            ("policy.on_leader_failure".to_owned(), or(&self.on_leader_failure, OTHER_SITE).into()),
             (
                 format!("job.{job}.command"),
                 array(&self.words().unwrap_or_else(|| vec!["/bin/sh".to_owned()])),
@@ -146,6 +156,7 @@ impl Answers {
             none if none.is_empty() => "# sites = []".to_owned(),
             sites => format!("sites = {}", array(&sites)),
         };
+        let on_leader_failure = Value::from(self.on_leader_failure.as_deref().unwrap_or(OTHER_SITE));
         let listen = match &self.listen {
             None => r#"# listen = "127.0.0.1:7080""#.to_owned(),
             Some(listen) => format!("listen = {}", Value::from(listen.as_str())),
@@ -188,6 +199,10 @@ root = {root}
 # Sites in order of preference. Empty: no site is preferred.
 {sites}
 
+# Who follows a failed leader: "other-site" (another site first, also where the preferred site has a healthy member),
+# "same-site-first", or "prefer-order" (by the order of sites).
+on_leader_failure = {on_leader_failure}
+
 # Automatic moves to a better member while the leader is fit: "none", "in-site" or "all".
 # auto_moves = "none"
 
@@ -224,6 +239,7 @@ mod tests {
             id: text("east-1"),
             site: text("east"),
             sites: text("east, west"),
+            on_leader_failure: text("same-site-first"),
             connect: text("zk1:2181,zk2:2181"),
             root: text("/dr"),
             job: text("orders"),

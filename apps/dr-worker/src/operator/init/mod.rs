@@ -43,6 +43,11 @@ pub(super) struct InitArguments {
     /// Default: no site is preferred.
     #[arg(long)]
     sites: Option<String>,
+    /// Who follows a failed leader [default: other-site].
+    ///
+    /// other-site, same-site-first, or prefer-order: by the order of sites.
+    #[arg(long, value_name = "RULE")]
+    on_leader_failure: Option<String>,
     /// ZooKeeper servers, as host:port, separated by commas.
     #[arg(long, value_name = "SERVERS")]
     connect: Option<String>,
@@ -127,9 +132,9 @@ pub(super) fn run(init: &InitArguments, global: &Global, registry: &Registry) ->
 }
 
 fn given(init: &InitArguments) -> Answers {
-    let InitArguments { id, site, sites, connect, root, job, command, listen, dir: _, force: _ } =
-        init.clone();
-    Answers { id, site, sites, connect, root, job, command, listen }
+    let init = init.clone();
+    let InitArguments { id, site, sites, on_leader_failure, connect, root, job, command, listen, .. } = init;
+    Answers { id, site, sites, on_leader_failure, connect, root, job, command, listen }
 }
 
 fn exists(file: &Path) -> Error {
