@@ -214,8 +214,14 @@ stopped() {
     fi
 }
 
-# on_leader_changed. The age of a copy does not grow while there is no leader that writes.
+# on_leader_changed. The age of a copy does not grow while there is no leader that writes. Runs of it can overlap, so an older
+# event changes nothing: the term grows, and within one term 'no leader' is the last event.
 leader() {
+    local term=0 was=
+    exec 8>>leader.lock
+    flock 8
+    [ ! -e leader-seen ] || read -r term was <leader-seen
+    if [ "$DR_TERM" -lt "$term" ] || { [ "$DR_TERM" -eq "$term" ] && [ "$was" = none ]; }; then return; fi
     if [ -z "${DR_LEADER:-}" ]; then
         now >lost-at
     else
@@ -223,6 +229,8 @@ leader() {
         # This site may still be taking over, and reports the age then.
         [ "$DR_LEADER_SITE" = "$SITE" ] || rm -f lost-at
     fi
+    echo "$DR_TERM ${DR_LEADER:-none}" >leader-seen.new
+    mv leader-seen.new leader-seen
 }
 
 # measure: the age of the last complete copy in seconds.

@@ -91,7 +91,7 @@ impl HookName {
         matches!(self, HookName::Prepare | HookName::BeforeTakeover)
     }
 
-    /// Whether a newer run makes an older one out of date, so that the older one is ended for it.
+    /// Whether each run reports something newer than the last one, so that it does not wait for the end of that.
     pub fn reports_news(self) -> bool {
         matches!(self, HookName::OnLeaderChanged)
     }

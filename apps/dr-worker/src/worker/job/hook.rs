@@ -112,9 +112,12 @@ pub(super) fn outcome(finished: Finished) -> Result<(), (HookProblem, String)> {
     Err((problem, finished.stderr))
 }
 
+/// How many runs of a hook that [reports news](HookName::reports_news) there are at a time.
+const MOST_NEWS: usize = 4;
+
 /// The asynchronous hooks of a job: nothing waits for them. Of each hook and slot one runs at a time, and one waits for
-/// its end. A newer run replaces the waiting one, which is out of date, and [one that reports news](HookName::reports_news)
-/// is ended for it. Cheap to clone.
+/// its end; a newer run replaces the waiting one, which is out of date. Only runs that [report news](HookName::reports_news) do
+/// not wait: a few run side by side, and the oldest is ended for a newer one. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct AsyncHooks {
     running: Arc<Mutex<RunningHooks>>,
@@ -123,12 +126,14 @@ pub struct AsyncHooks {
 /// The hooks that run, by name and slot.
 type RunningHooks = BTreeMap<(HookName, usize), Running>;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Running {
-    /// The run that waits for the end of this one.
+    /// The run that waits for the end of the only one.
     waiting: Option<Wanted>,
-    /// Dropped when this one is to end.
-    wanted: Option<oneshot::Sender<()>>,
+    /// The runs with their numbers, the oldest first. A run is ended when its sender is dropped.
+    runs: Vec<(u64, oneshot::Sender<()>)>,
+    /// How many there were.
+    count: u64,
 }
 
 #[derive(Debug)]
@@ -147,52 +152,53 @@ impl AsyncHooks {
         if spec.hooks.get(name).is_none() {
             return false;
         }
-        let key = (name, env.slot);
+        let (key, job) = ((name, env.slot), spec.name.clone());
         let wanted = Wanted { spec, env };
         let mut all = self.lock();
-        if let Some(running) = all.get_mut(&key) {
-            let job = wanted.spec.name.clone();
-            let is_dropped = running.waiting.replace(wanted).is_some();
-            let is_ended = name.reports_news() && running.wanted.take().is_some();
-            if is_dropped || is_ended {
-                let what = if is_ended { "it is ended" } else { "a run that waited for its end is dropped" };
-                tracing::warn!(job, hook = %name, "the hook still runs; {what} for a newer one");
-                let counter = counter!("dr_hook_runs_dropped_total", "job" => job, "hook" => name.as_str());
-                counter.increment(1);
-            }
-            return is_dropped || is_ended;
+        let running = all.entry(key).or_default();
+        let most = if name.reports_news() { MOST_NEWS } else { 1 };
+        let is_replaced = if running.runs.len() < most {
+            self.run(running, key, wanted, guards);
+            false
+        } else if name.reports_news() {
+            running.runs.remove(0);
+            self.run(running, key, wanted, guards);
+            true
+        } else {
+            running.waiting.replace(wanted).is_some()
+        };
+        if is_replaced {
+            tracing::warn!(job, hook = %name, "the hook still runs; a run of it is ended, or dropped, for a newer one");
+            counter!("dr_hook_runs_dropped_total", "job" => job, "hook" => name.as_str()).increment(1);
         }
-        let (sender, unwanted) = oneshot::channel();
-        all.insert(key, Running { waiting: None, wanted: Some(sender) });
-        drop(all);
-        tokio::spawn(self.clone().run_all(key, wanted, unwanted, guards));
-        false
+        is_replaced
     }
 
-    async fn run_all(
-        self,
-        key: (HookName, usize),
-        mut run: Wanted,
-        mut unwanted: oneshot::Receiver<()>,
-        guards: Guards,
-    ) {
-        loop {
-            let Wanted { spec, env } = run;
-            let is_unwanted = async { drop(unwanted.await) };
+    /// In a task of its own.
+    fn run(&self, running: &mut Running, key: (HookName, usize), wanted: Wanted, guards: Guards) {
+        let (sender, mut unwanted) = oneshot::channel::<()>();
+        running.count += 1;
+        let number = running.count;
+        running.runs.push((number, sender));
+        let hooks = self.clone();
+        tokio::spawn(async move {
+            let Wanted { spec, env } = wanted;
+            let is_unwanted = async { drop((&mut unwanted).await) };
             let ended = run_hook(&spec, key.0, &env, &guards, None, is_unwanted).await;
-            let mut all = self.lock();
-            let is_wanted = all.get(&key).is_some_and(|running| running.wanted.is_some());
+            let mut all = hooks.lock();
+            let Some(running) = all.get_mut(&key) else { return };
+            let is_wanted = running.runs.iter().any(|(other, _)| *other == number);
+            running.runs.retain(|(other, _)| *other != number);
+            if let Some(next) = running.waiting.take() {
+                hooks.run(running, key, next, guards);
+            } else if running.runs.is_empty() {
+                all.remove(&key);
+            }
+            drop(all);
             if let (Err(error), true) = (ended, is_wanted) {
                 tracing::warn!(job = spec.name, "{error}");
             }
-            let Some(next) = all.get_mut(&key).and_then(|running| running.waiting.take()) else {
-                all.remove(&key);
-                return;
-            };
-            let (sender, receiver) = oneshot::channel();
-            all.insert(key, Running { waiting: None, wanted: Some(sender) });
-            (run, unwanted) = (next, receiver);
-        }
+        });
     }
 
     fn lock(&self) -> MutexGuard<'_, RunningHooks> {
