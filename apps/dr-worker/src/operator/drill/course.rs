@@ -347,7 +347,8 @@ impl Course {
         }
         let (_, why) = self.result.take().unwrap_or((Outcome::Aborted, String::new()));
         let job = match &seen.leader {
-            Some(leader) if leader.who.member == before && self.changes.is_empty() => {
+            // By the term: an interruption can come with the first look at another leader.
+            Some(leader) if leader.who.member == before && leader.term == self.script.from.term => {
                 "nothing was moved".to_owned()
             }
             Some(leader) if leader.who.member == before => format!("{before} leads again"),

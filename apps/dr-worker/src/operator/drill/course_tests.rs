@@ -269,6 +269,20 @@ fn what_leaves_the_plan_ends_the_drill_and_moves_the_job_back() {
 }
 
 #[test]
+fn an_interruption_that_comes_with_the_new_leader_reports_that_the_job_was_moved_back() {
+    let mut course = Course::new(script(DrillMode::Switchover, "west", &["east-1"], true));
+    let mut seen = calm();
+    seen.answers = vec![answered("east-1", &[ACCEPTED])];
+    course.see(&seen, secs(1));
+    (seen.request, seen.leader) = (Some(done(2, "west-1")), Some(leader("west-1", 2, true)));
+    seen.signals = vec!["SIGINT"];
+    assert_eq!(course.see(&seen, secs(3)), Some(member("east-1")));
+    (seen.request, seen.leader) = (Some(done(3, "east-1")), Some(leader("east-1", 3, true)));
+    assert_eq!(course.see(&seen, secs(4)), None);
+    assert_eq!(result(&course).1, "the command received SIGINT; east-1 leads again");
+}
+
+#[test]
 fn the_job_is_not_moved_back_where_that_is_not_safe() {
     let back = "west-1 of site west leads; `dr-worker switchover --to east-1` moves the job back";
     // A hold or a pause.
