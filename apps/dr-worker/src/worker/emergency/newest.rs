@@ -2,7 +2,8 @@
 //! ZooKeeper does not answer, and for a worker that starts: the election continues above it.
 
 use std::{
-    fs, io,
+    fs,
+    io::{self, ErrorKind},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -117,10 +118,17 @@ impl NewestFile {
     /// Adds what was seen. The file is on the disk when this returns.
     ///
     /// # Errors
-    /// If it can't be written.
+    /// If it can't be read or written.
     pub(crate) fn add(&self, seen: Newest) -> io::Result<()> {
-        // A file that is damaged was reported when the worker started, and is replaced by what is known now.
-        let kept = self.read().ok().flatten();
+        let kept = match self.read() {
+            // It was reported when the worker started. It is kept, since it may have a newer token than this member knows.
+            Err(error) if matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::UnexpectedEof) => {
+                fs::rename(&self.0, self.0.with_extension("damaged"))?;
+                None
+            }
+            // What could not be read may be higher.
+            read => read?,
+        };
         let next = kept.clone().unwrap_or_default().and(seen);
         if kept.as_ref() == Some(&next) {
             return Ok(());
@@ -132,17 +140,23 @@ impl NewestFile {
 
 /// Keeps what the election's status shows, until the election ends.
 pub(crate) async fn keep(file: NewestFile, job: String, mut status: watch::Receiver<ElectionStatus>) {
-    let mut written = Newest::default();
+    let (mut written, mut is_failing) = (Newest::default(), false);
     loop {
         let seen = written.clone().and(Newest::of(&status.borrow_and_update()));
         if seen != written {
-            written = seen.clone();
             let _alone = WRITING.acquire().await;
             let to = file.clone();
-            let added = tokio::task::spawn_blocking(move || to.add(seen)).await;
-            if let Err(error) = added.unwrap_or_else(|panicked| Err(io::Error::other(panicked))) {
-                let path = file.path().display();
-                tracing::warn!(job, %path, %error, "can't save the newest fencing token, which `emergency-lead` would need");
+            let saved = seen.clone();
+            let added = tokio::task::spawn_blocking(move || to.add(saved)).await;
+            match added.unwrap_or_else(|panicked| Err(io::Error::other(panicked))) {
+                Ok(()) => (written, is_failing) = (seen, false),
+                // It is tried again with the next change of the status.
+                Err(error) => {
+                    if !std::mem::replace(&mut is_failing, true) {
+                        let path = file.path().display();
+                        tracing::warn!(job, %path, %error, "can't save the newest fencing token, which `emergency-lead` would need");
+                    }
+                }
             }
         }
         if status.changed().await.is_err() {
@@ -206,5 +220,10 @@ mod tests {
         assert!(file.read().is_err());
         file.add(seen(2, 5, None)).unwrap();
         assert_eq!(file.read().unwrap().unwrap().token, 5);
+        assert_eq!(fs::read_to_string(file.path().with_extension("damaged")).unwrap(), "{");
+        // One that can't be read at all is not replaced.
+        fs::remove_file(file.path()).unwrap();
+        fs::create_dir(file.path()).unwrap();
+        assert!(file.add(seen(3, 6, None)).is_err() && file.path().is_dir());
     }
 }
