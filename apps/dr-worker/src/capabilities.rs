@@ -18,9 +18,10 @@ pub(crate) fn may_run_as_any_user() -> bool {
     has(CAP_SETUID | CAP_SETGID | CAP_KILL)
 }
 
-/// Whether what is started can't become another user: where nothing is set, it can only if that one could be killed.
-pub(crate) fn renounces_privileges(set: Option<bool>) -> bool {
-    set.unwrap_or_else(|| !may_kill_any_user())
+/// Whether what is started can't become another user. Where nothing is set it can't if it has a user of its own, who could
+/// become root by a setuid program; or if this process could not kill the other user's processes.
+pub(crate) fn renounces_privileges(set: Option<bool>, has_own_user: bool) -> bool {
+    set.unwrap_or_else(|| has_own_user || !may_kill_any_user())
 }
 
 /// Whether the process with this name in `/proc` has no limit of locked memory.

@@ -134,7 +134,7 @@ fn a_job_runs_as_its_user_with_nothing_of_the_workers() {
         return;
     }
     let stage = Stage::new("/user");
-    let script = "grep -E '^(Uid|Gid|Groups|CapEff|CapAmb)' /proc/self/status | tr '\\t' ' '; echo \"$USER $LOGNAME $HOME\"; \
+    let script = "grep -E '^(Uid|Gid|Groups|CapEff|CapAmb|NoNewPrivs)' /proc/self/status | tr '\\t' ' '; echo \"$USER $LOGNAME $HOME\"; \
                   touch /root/x 2>&1; ls /proc/self/fd | tr '\\n' ' '; echo; echo the end; trap 'echo bye; exit' TERM; \
                   while :; do sleep 0.1; done";
     let settings =
@@ -154,6 +154,8 @@ fn a_job_runs_as_its_user_with_nothing_of_the_workers() {
             &format!("Groups: {daemon}"),
             "CapEff: 0000000000000000",
             "CapAmb: 0000000000000000",
+            // Nor can it become root by a setuid program.
+            "NoNewPrivs: 1",
             "nobody nobody /nonexistent",
             "Permission denied",
             "0 1 2 3 \n",

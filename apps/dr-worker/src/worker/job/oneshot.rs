@@ -154,7 +154,7 @@ impl OneShot {
             lock_from: None,
             relays_output: false,
             open_files: limit_of_programs(),
-            no_new_privileges: renounces_privileges(self.no_new_privileges),
+            no_new_privileges: renounces_privileges(self.no_new_privileges, false),
             run_as: None,
             limits: Limits::default(),
         };

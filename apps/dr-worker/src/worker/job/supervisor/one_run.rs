@@ -208,7 +208,7 @@ impl Supervisor {
             lock_from: None,
             relays_output: true,
             open_files: limit_of_programs(),
-            no_new_privileges: renounces_privileges(self.spec.no_new_privileges),
+            no_new_privileges: renounces_privileges(self.spec.no_new_privileges, run_as.is_some()),
             run_as,
             limits: self.spec.limits,
         }
