@@ -13,6 +13,23 @@ use super::spec::{
     DR_REHEARSAL, DR_RUN, FENCE_VARIABLES, HOOK_VARIABLES, JobSpec, LEADERSHIP_VARIABLES, ReadyProbe,
 };
 
+/// How many bytes the kernel passes to a program as one argument, or as one variable with its name: execve(2) on Linux.
+const LONGEST: usize = 128 * 1024 - 1;
+
+/// Why the kernel passes no such text, in front of which there are `more` bytes, to a program.
+fn not_passed(text: &str, more: usize) -> Option<String> {
+    let length = text.len() + more;
+    if text.contains('\0') {
+        Some("holds a NUL byte".to_owned())
+    } else if length > LONGEST {
+        Some(format!(
+            "a text of {length} bytes can't be passed to a program: {LONGEST} is the most; use a file"
+        ))
+    } else {
+        None
+    }
+}
+
 impl JobSpec {
     /// Checks whether the job can run on this node, and reports all faults. Starts nothing.
     ///
@@ -39,8 +56,8 @@ impl JobSpec {
             }
         }
         for (name, value) in &self.env {
-            if value.contains('\0') {
-                faults.add(&format!("env.{name}"), "holds a NUL byte".to_owned());
+            if let Some(why) = not_passed(value, name.len() + 1) {
+                faults.add(&format!("env.{name}"), why);
             }
         }
         // A relative program in a missing directory would be reported twice.
@@ -153,8 +170,8 @@ impl Faults<'_> {
             self.add(key, "names no program".to_owned());
             return;
         };
-        if command.iter().any(|word| word.contains('\0')) {
-            self.add(key, "holds a NUL byte".to_owned());
+        if let Some(why) = command.iter().find_map(|word| not_passed(word, 0)) {
+            self.add(key, why);
             return;
         }
         let base = self.spec.working_dir.as_deref();

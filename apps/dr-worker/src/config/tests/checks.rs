@@ -91,3 +91,18 @@ fn a_drill_is_allowed_by_the_node_unless_the_job_says_otherwise() {
         assert!(faults.contains(part), "{part} is not in {faults}");
     }
 }
+
+#[test]
+fn what_the_kernel_passes_to_no_program_is_refused() {
+    let [fits, long] = [131_071, 131_072].map(|length| "x".repeat(length));
+    let check = |set: String| Given::file(SMALL).set(&set).load().unwrap().check_node();
+    let command = |text: &str| check(format!("job.orders.command=[\"/bin/true\", {text:?}]"));
+    let variable = |text: &str| check(format!("job.orders.env={{ BIG = {text:?} }}"));
+    assert!(command(&fits).is_ok() && variable(&fits[4..]).is_ok());
+    for (key, checked) in
+        [("job.orders.command", command(&long)), ("job.orders.env.BIG", variable(&fits[3..]))]
+    {
+        let problems = checked.unwrap_err().to_string();
+        assert!(problems.contains(key) && problems.contains("131072 bytes can't be passed"), "{problems}");
+    }
+}
