@@ -8,12 +8,12 @@ use std::time::Duration;
 use zk_proto::Limits;
 
 use crate::acl::Acl;
-#[cfg(any(feature = "tls", feature = "sasl"))]
-use crate::driver::InUse;
 use crate::driver_kind::DriverKind;
 use crate::error::ConnectError;
 use crate::hosts::ConnectString;
 use crate::instruments::Instruments;
+#[cfg(any(feature = "tls", feature = "sasl"))]
+use crate::renewed::InUse;
 use crate::secret::Auth;
 use crate::secret::Secret;
 

@@ -27,6 +27,8 @@ mod operations;
 mod path;
 mod preference;
 mod reliance;
+#[cfg(any(feature = "tls", feature = "sasl"))]
+mod renewed;
 mod resolve;
 mod secret;
 mod session;

@@ -27,7 +27,7 @@ impl<T> Default for InUse<T> {
 ///
 /// # Cancel safety
 /// Cancel safe.
-pub(super) async fn renewed<T: Clone + Send + 'static>(
+pub(crate) async fn renewed<T: Clone + Send + 'static>(
     what: &str,
     in_use: &Mutex<InUse<T>>,
     read: impl FnOnce() -> Result<T, String> + Send + 'static,

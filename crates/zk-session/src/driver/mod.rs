@@ -25,8 +25,6 @@ mod contract;
 mod dial;
 #[cfg(test)]
 pub(crate) mod fake;
-#[cfg(any(feature = "tls", feature = "sasl"))]
-mod renewed;
 #[cfg(feature = "sasl")]
 mod sasl;
 mod search;
@@ -47,8 +45,6 @@ pub(crate) use contract::{
     Along, Answer, BoxFuture, ConnectFailure, ConnectSpec, Connected, Driver, DriverError, DriverEvent,
     DriverResult, Place, answered, barrier,
 };
-#[cfg(any(feature = "tls", feature = "sasl"))]
-pub(crate) use renewed::InUse;
 
 /// Makes or resumes a session.
 ///

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::renewed::renewed;
 use crate::config::{SaslDigest, SaslUser, Settings};
+use crate::renewed::renewed;
 use crate::secret::Secret;
 
 /// For one connection: reads the file, if the user is in one. `None` without SASL.

@@ -11,9 +11,9 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::renewed::renewed;
 use crate::config::{Settings, TlsOptions};
 use crate::hosts::Host;
+use crate::renewed::renewed;
 
 /// For one connection: reads the files, and uses what was read last if they can't be used now. `None` without TLS.
 pub(super) async fn connector(settings: &Settings) -> Result<Option<TlsConnector>, String> {
