@@ -446,18 +446,24 @@ impl Guarded {
         self.mark_gone();
     }
 
-    /// Nothing depends on the end of a guard whose tree is gone, and which starts nothing any more. A guard that a disk holds
-    /// up stays a process of the runtime, which reaps it later.
+    /// Nothing depends on the end of a guard whose tree is gone, and which starts nothing any more.
     async fn guard_has_ended(&mut self) -> bool {
         tokio::time::timeout(GUARD_END, self.guard.wait()).await.is_ok()
     }
 
     fn mark_gone(&mut self) {
-        // Otherwise its pid stays registered: removed too early, the guard would be treated as an orphan.
+        let pid = self.guard_pid;
         if self.guard.is_reaped() {
-            ChildRegistry::reaped(self.guard_pid);
+            ChildRegistry::reaped(pid);
         } else {
             self.warn_held_up();
+            // Registered until then: removed too early, the guard would be treated as an orphan.
+            let ended = GuardProcess::Adopted { pid, is_reaped: true };
+            let mut guard = std::mem::replace(&mut self.guard, ended);
+            tokio::spawn(async move {
+                guard.wait().await;
+                ChildRegistry::reaped(pid);
+            });
         }
         // A killed guard leaves both.
         if let Some(cgroup) = &self.cgroup {
