@@ -58,6 +58,8 @@ pub enum Rule {
     ReadyOnOwnZnode,
     /// A leader znode is removed by force only from the ballot that is excluded.
     VacateExcludedOnly,
+    /// A leader that is removed by force has its stop budget first.
+    ForceWaits,
     /// A leader stops when another member, or another term, is named.
     StandDown,
     /// A leader is deposed only on the reports of more than one site.

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// All rules of the engine.
-pub(crate) const ALL: [Rule; 34] = [
+pub(crate) const ALL: [Rule; 35] = [
     Rule::Lease,
     Rule::DeadlineFirst,
     Rule::Ballots,
@@ -40,6 +40,7 @@ pub(crate) const ALL: [Rule; 34] = [
     Rule::TakeoverTimeout,
     Rule::ReadyOnOwnZnode,
     Rule::VacateExcludedOnly,
+    Rule::ForceWaits,
     Rule::StandDown,
     Rule::WitnessesOfTwoSites,
     Rule::TokenBaseKept,
@@ -141,6 +142,7 @@ fn without(rule: Rule) -> Without {
             "another member that creates the leader znode reads the decision before it acts, and lets go by itself",
             Setting { asks: FORCE, ..new("", 1, 0, &[Crash, Freeze]) },
         ),
+        Rule::ForceWaits => Breaks("at most one", Setting { asks: FORCE, ..new("", 1, 0, &[JobHangs]) }),
         Rule::StandDown => Breaks(END, Setting { asks: MOVE, ..new("", 0, 0, &[]) }),
         Rule::WitnessesOfTwoSites => Breaks(
             "never on one site's word",

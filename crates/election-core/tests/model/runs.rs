@@ -22,12 +22,13 @@ const JOB: &[Fault] = &[Fault::JobFails, Fault::JobHangs, Fault::JobEnds, Fault:
 
 /// An operator's request.
 pub(crate) const fn ask(kind: RequestKind, to: Option<&'static str>, force: bool) -> Ask {
-    Ask { kind, to, force }
+    Ask { kind, to, force, now: false }
 }
 
 pub(crate) const MOVE: &[Ask] = &[ask(RequestKind::Switchover, None, false)];
 pub(crate) const FAILOVER: &[Ask] = &[ask(RequestKind::Failover, None, false)];
 pub(crate) const FORCE: &[Ask] = &[ask(RequestKind::Failover, None, true)];
+const FORCE_NOW: &[Ask] = &[Ask { now: true, ..FORCE[0] }];
 const MOVES: &[Ask] =
     &[ask(RequestKind::Failover, Some("b"), false), ask(RequestKind::Switchover, Some("a"), false)];
 
@@ -91,7 +92,7 @@ pub(crate) const SINGLE_LATE: Setting = Setting {
 
 /// The runs of an ordinary test: each takes seconds.
 pub(crate) fn short() -> Vec<Setting> {
-    use Fault::{Crash, Freeze, Kill, Lag, Reset};
+    use Fault::{Crash, Freeze, JobHangs, Kill, Lag, Reset};
     vec![
         Setting::new("a fault, out of turn", 1, 1, ANY),
         Setting::new("a process dies twice", 2, 0, &[Crash]),
@@ -101,7 +102,9 @@ pub(crate) fn short() -> Vec<Setting> {
         Setting { start: Start::Nothing, ..Setting::new("a fault at the start", 1, 0, &[Reset, Freeze]) },
         Setting { asks: MOVE, ..Setting::new("a switchover and a fault", 1, 0, &[Crash, Freeze]) },
         Setting { asks: MOVES, ..Setting::new("two requests, out of turn", 0, 1, &[]) },
+        Setting { asks: FORCE, ..Setting::new("force and a job or a death", 1, 0, &[Crash, JobHangs]) },
         Setting { asks: FORCE, ..Setting::new("force and a fault", 1, 0, &[Crash, Freeze]) },
+        Setting { asks: FORCE_NOW, ..Setting::new("force now and a fault", 1, 0, &[Crash, JobHangs]) },
         Setting {
             start: Start::Nothing,
             restored: true,

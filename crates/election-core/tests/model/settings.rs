@@ -81,6 +81,7 @@ pub(crate) struct Ask {
     pub(crate) kind: RequestKind,
     pub(crate) to: Option<&'static str>,
     pub(crate) force: bool,
+    pub(crate) now: bool,
 }
 
 impl Ask {
@@ -191,9 +192,14 @@ impl Setting {
         self.without_outside != Some(rule)
     }
 
-    /// Whether 'at most one' is promised: not where a living leader's znode is taken from it.
+    /// Whether 'at most one' is promised: not where a leader's znode may be taken from it while it works. Force takes it
+    /// after the leader's stop budget, which is enough for a leader that hears of it.
     pub(crate) fn exclusive(&self) -> bool {
-        !self.suspicion && !self.asks.iter().any(|ask| ask.force) && !self.kinds.contains(&Fault::DeleteAll)
+        use Fault::{Crash, JobEnds, JobFails, JobHangs, Kill, Leave};
+        let is_heard = |fault: &Fault| matches!(fault, Crash | JobEnds | JobFails | JobHangs | Kill | Leave);
+        let hears = || self.kinds.iter().chain(self.script.iter().map(|(fault, _)| fault)).all(is_heard);
+        let forced = self.asks.iter().any(|ask| ask.now || (ask.force && !hears()));
+        !self.suspicion && !forced && !self.kinds.contains(&Fault::DeleteAll)
     }
 
     pub(crate) fn paths(&self) -> Paths {

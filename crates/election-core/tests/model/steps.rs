@@ -577,7 +577,7 @@ impl World {
         let created_ms = self.clock().unix_ms;
         let mut request =
             Ordered::new(self.asked.to_string(), ask.kind, ask.target(), "operator".to_owned(), created_ms);
-        request.force = ask.force;
+        (request.force, request.now) = (ask.force, ask.now);
         // Its end would be one more moment in every order of events.
         request.valid_for_ms = election_core::record::limits::MAX_MS;
         let Ok(data) = request.encode(&prefix) else { return };

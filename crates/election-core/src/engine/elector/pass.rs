@@ -301,7 +301,10 @@ impl<'a> Facts<'a> {
             let excluded = at.elected.exclusions.iter().any(|e| e.ballot == current.ballot);
             if excluded || !self.rules.keep(Rule::VacateExcludedOnly) {
                 let request = given.request.as_ref().and_then(|which| self.request(which));
-                let limit = grace(given.cause, request.map(|(_, r)| r), self.members, &current.ballot);
+                let limit = match self.rules.keep(Rule::ForceWaits) {
+                    true => grace(given.cause, request.map(|(_, r)| r), self.members, &current.ballot),
+                    false => Duration::ZERO,
+                };
                 let timer = self.timer(Phase::Release);
                 let waited = watchdog.phase(at.slot, at.term, timer, Some(limit), self.now);
                 if waited < limit {
