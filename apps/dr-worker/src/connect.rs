@@ -1,12 +1,12 @@
 //! Opens a session as configured.
 
-use std::{fs, os::unix::fs::PermissionsExt as _, path::PathBuf, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use zk_session::{Acl, Session, SessionBuilder, Ticket, TlsOptions};
 
 use crate::{
-    config::{Access, Auth, Scheme, ZooKeeperConfig},
+    config::{Access, Auth, CREDENTIALS, Scheme, ZooKeeperConfig, unreadable},
     error::Error,
 };
 
@@ -61,7 +61,7 @@ impl Servers {
     pub(crate) fn builder(&self) -> Result<SessionBuilder, Error> {
         let mut builder = Session::builder(&self.connect);
         if let Some(auth) = &self.auth {
-            let (user, password) = credentials(auth)?;
+            let (user, password) = auth.read().map_err(|fault| Error::on_host(CREDENTIALS, fault))?;
             builder = match auth.scheme {
                 Scheme::Digest => builder.auth(auth.scheme.as_str(), format!("{user}:{password}").as_str()),
                 // Read again for each connection.
@@ -69,6 +69,7 @@ impl Servers {
             };
         }
         if let Some(tls) = &self.tls {
+            unreadable(tls).map_or(Ok(()), |(key, fault)| Err(Error::on_host(key, fault)))?;
             builder = builder.tls(tls.clone());
         }
         Ok(builder)
@@ -104,26 +105,4 @@ pub(crate) async fn connect(
         builder = builder.resume(ticket);
     }
     Ok(builder.connect().await?)
-}
-
-/// User and password.
-fn credentials(auth: &Auth) -> Result<(String, String), Error> {
-    const KEY: &str = "zookeeper.auth.credentials_file";
-    let path = auth.credentials_file.display();
-    let wrong = |message: String| Error::Setting { key: KEY, message };
-    let metadata =
-        fs::metadata(&auth.credentials_file).map_err(|e| wrong(format!("{path} can't be read: {e}")))?;
-    if metadata.permissions().mode() & 0o077 != 0 {
-        tracing::warn!("{KEY}: {path} is readable by other users; run chmod 600 on it");
-    }
-    let text = fs::read_to_string(&auth.credentials_file)
-        .map_err(|e| wrong(format!("{path} can't be read: {e}")))?;
-    let text = text.trim_end_matches(['\r', '\n']);
-    // The content of the file must not be shown.
-    match text.split_once(':') {
-        Some((user, password)) if !user.is_empty() && !password.is_empty() => {
-            Ok((user.to_owned(), password.to_owned()))
-        }
-        _ => Err(wrong(format!("{path} must contain user:password"))),
-    }
 }

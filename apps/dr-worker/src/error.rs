@@ -8,7 +8,7 @@ use election_core::{
 };
 use zk_session::{ConnectError, OpError};
 
-use crate::config::Problems;
+use crate::{config::Problems, host_fault::HostFault};
 
 /// The exit codes. Scripts and service managers rely on these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,8 +85,15 @@ pub(crate) enum Error {
     NotNow(String),
     /// The configuration can't be used.
     Config(Problems),
-    /// The value of one key can't be used on this node, at this time.
+    /// The value of one key can't be used.
     Setting {
+        /// The key.
+        key: &'static str,
+        /// What is wrong with it and what to do.
+        message: String,
+    },
+    /// What one key names can't be used on this host, which may be healed without another configuration.
+    Host {
         /// The key.
         key: &'static str,
         /// What is wrong with it and what to do.
@@ -96,25 +103,35 @@ pub(crate) enum Error {
 
 impl Error {
     /// The exit code of the program.
-    pub(crate) const fn exit_code(&self) -> ExitCode {
+    pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
             Self::Failed(_) => ExitCode::Failed,
             Self::Usage(_) => ExitCode::Usage,
             Self::Unreachable(_) => ExitCode::Unreachable,
             Self::Internal(_) => ExitCode::Internal,
             Self::Reported(code, _) => *code,
-            Self::NotNow(_) => ExitCode::NotNow,
+            Self::NotNow(_) | Self::Host { .. } => ExitCode::NotNow,
+            Self::Config(problems) if problems.may_pass() => ExitCode::NotNow,
             Self::Config(_) | Self::Setting { .. } => ExitCode::Config,
         }
     }
 }
 
 impl Error {
+    /// What the value of this key names can't be used.
+    pub(crate) fn on_host(key: &'static str, fault: HostFault) -> Self {
+        match fault.may_pass {
+            true => Self::Host { key, message: fault.why },
+            false => Self::Setting { key, message: fault.why },
+        }
+    }
+
     /// The same with the source of the key, which `problem` adds.
     #[must_use]
-    pub(crate) fn located(self, problem: impl FnOnce(&str, &str) -> Problems) -> Self {
+    pub(crate) fn located(self, problem: impl FnOnce(&str, HostFault) -> Problems) -> Self {
         match self {
-            Self::Setting { key, message } => Self::Config(problem(key, &message)),
+            Self::Setting { key, message } => Self::Config(problem(key, message.into())),
+            Self::Host { key, message } => Self::Config(problem(key, HostFault::absent(message))),
             other => other,
         }
     }
@@ -130,7 +147,7 @@ impl fmt::Display for Error {
             | Self::Reported(_, message)
             | Self::NotNow(message) => f.write_str(message),
             Self::Config(problems) => problems.fmt(f),
-            Self::Setting { key, message } => write!(f, "{key}: {message}"),
+            Self::Setting { key, message } | Self::Host { key, message } => write!(f, "{key}: {message}"),
         }
     }
 }
@@ -172,7 +189,8 @@ impl From<OpError> for Error {
         match error {
             OpError::Unavailable { .. } | OpError::SessionOver => Self::Unreachable(error.to_string()),
             OpError::AuthFailed { .. } => Self::Setting { key: "zookeeper.auth", message: error.to_string() },
-            OpError::NoAuth { .. } => Self::Setting {
+            // Who made the znode can change its list, and a server may not have seen that yet.
+            OpError::NoAuth { .. } => Self::Host {
                 key: "zookeeper.auth",
                 message: format!("{error}; its access list requires other credentials"),
             },
@@ -226,6 +244,8 @@ mod tests {
         assert_eq!(code(Error::Internal(String::new())), 70);
         assert_eq!(code(Error::NotNow(String::new())), 75);
         assert_eq!(code(Error::Setting { key: "node.id", message: String::new() }), 78);
+        assert_eq!(code(Error::Host { key: "node.id", message: String::new() }), 75);
+        assert_eq!(code(OpError::NoAuth { path: "/dr".into() }.into()), 75);
         assert_eq!(code(ReadError::NoElection("/dr/x".into()).into()), 1);
     }
 
@@ -253,12 +273,13 @@ the code of the command of the same name.
                 ExitCode::Internal => "report it; the message is about a fault of the program",
                 ExitCode::NotNow => {
                     "wait and try again, or look at the state with `dr-worker list`: the request may still be in progress. Of \
-                     `dr-worker run`: another process has the id, the port or the recipe of a job; systemd starts the worker \
-                     again until it is free"
+                     `dr-worker run` and `config check`: another process has the id, the port or the recipe of a job, or this \
+                     host lacks what a key names: a program, a file, a directory, a user, an address. It may come with a later \
+                     mount or network, and systemd starts the worker again until it is there"
                 }
                 ExitCode::Config => {
-                    "correct the file, line and key that are named; `dr-worker config check` reports all errors at once. \
-                     systemd does not start the worker again after it"
+                    "correct the file, line and key that are named, or what is wrong with the file that the key names; \
+                     `dr-worker config check` reports all errors at once. systemd does not start the worker again after it"
                 }
             };
             format!("| {} | {} | {action} |\n", code as u8, code.meaning())

@@ -28,6 +28,7 @@ mod commands;
 pub mod config;
 mod connect;
 mod error;
+mod host_fault;
 mod logging;
 mod mask;
 mod operator;

@@ -105,7 +105,7 @@ fn a_program_that_does_not_exist_is_found_before_anything_is_started() {
     for verb in [&["config", "check"][..], &["run"]] {
         given
             .run(&[], verb)
-            .assert(78, &["worker.toml:10:11: job.orders.command: /no/such/program", "No such file"]);
+            .assert(75, &["worker.toml:10:11: job.orders.command: /no/such/program", "No such file"]);
     }
     assert!(!given.state().exists());
 }
@@ -122,10 +122,63 @@ fn a_port_that_is_taken_is_named_with_its_key() {
     given.assert_untouched();
 }
 
+/// What a key names on this host: what is absent may come with a later mount, and systemd starts the worker again after
+/// 75. What is there and wrong must be mended by somebody, and nothing starts the worker again after 78.
 #[test]
-fn a_state_directory_that_cannot_be_made_is_named_with_its_key() {
+fn what_a_key_names_ends_check_and_run_with_the_same_code() {
     let given = Given::new(GOOD);
-    given.run(&["node.state_dir=/proc/nowhere"], &["run"]).assert(78, &["node.state_dir", "/proc/nowhere"]);
+    let path = |name: &str| given.dir.path().join(name).display().to_string();
+    fs::write(path("plain"), "plain").expect("a file");
+    fs::write(path("open"), "0123456789abcdef").expect("a file");
+    let cert = |file: &str| format!("http.tls={{ cert_file = \"{file}\", key_file = \"{file}\" }}");
+    let auth = |file: &str| format!("zookeeper.auth={{ credentials_file = \"{file}\" }}");
+    let webhook =
+        |key: &str| format!("notify.webhook.x={{ url = \"http://localhost/\", {key} = \"/none\" }}");
+    let hook = |file: &str| format!("job.orders.hooks.after_stop={{ command = [\"{file}\"] }}");
+    let log = |file: &str| format!("job.orders.output={{ kind = \"file\", path = \"{file}\" }}");
+    let (plain, below) = (path("plain"), path("plain/below"));
+    let mut cases = vec![
+        (75, "job.orders.command=[\"/none\"]".to_owned(), "job.orders.command"),
+        (75, "job.orders.command=[\"no-such-program\"]".to_owned(), "in PATH"),
+        (78, "job.orders.command=[\"/etc/passwd\"]".to_owned(), "can't be executed"),
+        (78, "job.orders.command=[\"/etc\"]".to_owned(), "is a directory"),
+        (75, "job.orders.working_dir=/none".to_owned(), "job.orders.working_dir"),
+        (78, "job.orders.working_dir=/etc/passwd".to_owned(), "job.orders.working_dir"),
+        (75, "job.orders.user=no-such-user".to_owned(), "no user"),
+        (75, hook("/none"), "hooks.after_stop.command"),
+        (75, log("/none/o.log"), "job.orders.output.path"),
+        (78, log("/etc"), "job.orders.output.path"),
+        (75, "job.orders.output={ kind = \"journal\", socket = \"/none\" }".to_owned(), "output.socket"),
+        (75, "log.file=/none/worker.log".to_owned(), "log.file"),
+        (75, "http.token_file=/none".to_owned(), "http.token_file"),
+        (78, format!("http.token_file={}", path("open")), "chmod 600"),
+        (75, webhook("secret_file"), "notify.webhook.x.secret_file"),
+        (75, auth("/none"), "zookeeper.auth.credentials_file"),
+        (78, auth(&plain), "must contain user:password"),
+        (78, format!("node.state_dir={below}"), "node.state_dir"),
+        (78, "zookeeper.connect=fd77::11:2181".to_owned(), "[address]:port"),
+    ];
+    if cfg!(feature = "tls") {
+        cases.push((75, cert("/none"), "http.tls.cert_file"));
+        cases.push((78, cert(&plain), "chmod 600"));
+        cases.push((75, "zookeeper.tls={ ca_file = \"/none\" }".to_owned(), "zookeeper.tls.ca_file"));
+    }
+    for (code, setting, part) in &cases {
+        for verb in [&["config", "check"][..], &["run"]] {
+            given.run(&[setting], verb).assert(*code, &[part]);
+        }
+    }
+    // One that nothing but another configuration heals is enough.
+    let both = [cases[0].1.as_str(), "job.orders.working_dir=/etc/passwd"];
+    given.run(&both, &["config", "check"]).assert(78, &["2 problems"]);
+    given.assert_untouched();
+}
+
+#[test]
+fn a_state_directory_that_can_not_be_made_yet_is_no_fault_of_the_configuration() {
+    let given = Given::new(GOOD);
+    // Nothing can be made there.
+    given.run(&["node.state_dir=/proc/none"], &["run"]).assert(75, &["node.state_dir", "/proc/none"]);
 }
 
 #[test]
@@ -208,7 +261,7 @@ fn credentials_that_cannot_be_read_are_named_and_never_shown() {
     let given = Given::new(GOOD);
     let file = given.dir.path().join("credentials");
     let auth = format!("zookeeper.auth={{ credentials_file = \"{}\" }}", file.display());
-    given.run(&[&auth], &["list"]).assert(78, &["zookeeper.auth.credentials_file", "can't be read"]);
+    given.run(&[&auth], &["list"]).assert(75, &["zookeeper.auth.credentials_file", "can't be read"]);
     fs::write(&file, "hunter2").expect("a file");
     let outcome = given.run(&[&auth], &["list"]);
     outcome.assert(78, &["must contain user:password"]);

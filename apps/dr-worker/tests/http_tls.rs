@@ -360,7 +360,8 @@ fn config_check_finds_what_is_wrong_with_the_files() {
         ("strange.pem", "strange.key", "ca.pem", ["http.tls.cert_file", "refuse the certificate"]),
     ] {
         let outcome = check(cert, key, ca);
-        outcome.assert(78, &parts);
+        // It may come with a later mount.
+        outcome.assert(if parts[1] == "can't be read" { 75 } else { 78 }, &parts);
         assert!(!outcome.stderr.contains("PRIVATE KEY"), "{}", outcome.stderr);
     }
 }

@@ -34,6 +34,15 @@ impl fmt::Display for Server {
     }
 }
 
+/// Checks that [`Session::builder`](crate::Session::builder) takes this: `host:port,host:port`, with a path behind it where the
+/// session lives below one. Names are not resolved.
+///
+/// # Errors
+/// [`ConnectError::InvalidConnectString`].
+pub fn check_connect(connect: &str) -> Result<(), ConnectError> {
+    ConnectString::parse(connect).map(drop)
+}
+
 impl ConnectString {
     pub(crate) fn parse(connect: &str) -> Result<Self, ConnectError> {
         let fail =

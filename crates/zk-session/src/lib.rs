@@ -48,6 +48,7 @@ pub use config::TlsOptions;
 pub use driver_kind::{DriverKind, UnknownDriver};
 pub use error::{Closed, ConnectError, HostFailure, NoLease, OpError, UnknownCause, WatchError};
 pub use held::{HeldEphemeral, HeldStatus};
+pub use hosts::check_connect;
 pub use incarnation::{Incarnation, ReliedOn, SessionPin};
 pub use instruments::{REQUEST_SECONDS_BUCKETS, describe_metrics};
 pub use lasting::ChangeWatch;

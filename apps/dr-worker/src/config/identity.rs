@@ -6,7 +6,7 @@ use nix::unistd::{Gid, Group, Uid, User, getgrouplist};
 use serde::{Deserialize, Serialize};
 
 use super::reader::Section;
-use crate::capabilities::may_run_as_any_user;
+use crate::{capabilities::may_run_as_any_user, host_fault::HostFault};
 
 /// `user` and `group` of a job: names, or numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,9 +43,9 @@ impl RunAs {
     ///
     /// # Errors
     /// The key (`user` or `group`), and the reason.
-    pub(crate) fn resolve(&self) -> Result<Identity, (&'static str, String)> {
+    pub(crate) fn resolve(&self) -> Result<Identity, (&'static str, HostFault)> {
         let number = |text: &str| text.parse::<u32>().ok();
-        let in_user = |reason: String| ("user", reason);
+        let in_user = |reason: String| ("user", HostFault::absent(reason));
         let user = match number(&self.user) {
             Some(uid) => User::from_uid(Uid::from_raw(uid)),
             None => User::from_name(&self.user),
@@ -58,8 +58,12 @@ impl RunAs {
                     Some(gid) => Ok(Some(gid)),
                     None => Group::from_name(group).map(|found| found.map(|found| found.gid.as_raw())),
                 };
-                let found = found.map_err(|error| ("group", format!("can't look {group:?} up: {error}")))?;
-                Some(found.ok_or_else(|| ("group", format!("no group {group:?} on this host")))?)
+                let found = found.map_err(|error| {
+                    ("group", HostFault::absent(format!("can't look {group:?} up: {error}")))
+                })?;
+                Some(found.ok_or_else(|| {
+                    ("group", HostFault::absent(format!("no group {group:?} on this host")))
+                })?)
             }
         };
         let Some(user) = user else {
@@ -84,7 +88,7 @@ impl RunAs {
     ///
     /// # Errors
     /// The key, and what is wrong and what to do.
-    pub(super) fn check(&self) -> Result<(), (&'static str, String)> {
+    pub(super) fn check(&self) -> Result<(), (&'static str, HostFault)> {
         let identity = self.resolve()?;
         if identity.is_own() || may_run_as_any_user() {
             return Ok(());
@@ -95,7 +99,8 @@ impl RunAs {
                 "this process may not run a job as {:?} and end it: run the worker as root, or with CAP_SETUID, \
                  CAP_SETGID and CAP_KILL",
                 self.user
-            ),
+            )
+            .into(),
         ))
     }
 }
@@ -136,7 +141,7 @@ mod tests {
             ("root", Some("no-such-group"), "group", "no group \"no-such-group\" on this host"),
         ] {
             let (found, reason) = run_as(user, group).resolve().unwrap_err();
-            assert!(found == key && reason.contains(part), "{found}: {reason}");
+            assert!(found == key && reason.why.contains(part), "{found}: {reason}");
         }
     }
 }

@@ -4,6 +4,7 @@ use rustix::process::{Resource, getrlimit};
 use serde::{Deserialize, Serialize};
 
 use super::{reader::Section, size::Size};
+use crate::host_fault::HostFault;
 
 /// Fewer would not start a program.
 const FEWEST_FILES: u32 = 16;
@@ -48,7 +49,7 @@ impl Limits {
     ///
     /// # Errors
     /// The key, and what is wrong and what to do.
-    pub(super) fn check(&self) -> Result<(), (&'static str, String)> {
+    pub(super) fn check(&self) -> Result<(), (&'static str, HostFault)> {
         let hard = getrlimit(Resource::Nofile).maximum;
         match self.open_files.zip(hard) {
             Some((wanted, hard)) if wanted > hard => Err((
@@ -56,7 +57,8 @@ impl Limits {
                 format!(
                     "{wanted} is above the hard limit of this process, {hard}: raise that (LimitNOFILE= in a systemd \
                      unit, ulimit -Hn in a shell)"
-                ),
+                )
+                .into(),
             )),
             _ => Ok(()),
         }

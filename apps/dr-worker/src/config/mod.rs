@@ -86,6 +86,7 @@ pub use tokens::Tokens;
 pub use tree::Origin;
 pub use watchdog::{WatchdogConfig, WatchdogMode};
 pub use zookeeper::{Access, Auth, Overlays, Scheme, ZooKeeperConfig};
+pub(crate) use zookeeper::{CREDENTIALS, unreadable};
 
 use reader::{Findings, Section};
 use tree::Node;
@@ -93,6 +94,7 @@ use zk_session::LeaseTiming;
 
 use crate::{
     checked,
+    host_fault::HostFault,
     tls::{Unusable, of_zookeeper},
     wall::unix_ms,
 };
@@ -195,33 +197,53 @@ impl Config {
     /// All problems.
     pub fn check_node(&self) -> Result<(), Problems> {
         let mut problems = Vec::new();
-        if let Some(Err(why)) = self.http.token_file.as_deref().map(Tokens::read) {
-            let key = "http.token_file";
-            problems.push(Problem::with_key(origin_of(&self.shown, key), key, why));
+        let mut add = |key: &str, fault: &HostFault| {
+            problems.push(Problem::on_host(origin_of(&self.shown, key), key, fault));
+        };
+        if let Some(Err(fault)) = self.http.token_file.as_deref().map(Tokens::read) {
+            add("http.token_file", &fault);
         }
-        if let Err(Unusable { key, why }) = self.http.load_tls() {
-            problems.push(Problem::with_key(origin_of(&self.shown, key), key, why));
+        if let Err(Unusable { key, fault }) = self.http.load_tls() {
+            add(key, &fault);
+        }
+        if let Some(Err(fault)) = self.zookeeper.auth.as_ref().map(Auth::read) {
+            add(CREDENTIALS, &fault);
+        }
+        if let Some((key, fault)) = self.zookeeper.tls.as_ref().and_then(unreadable) {
+            add(key, &fault);
         }
         for (name, webhook) in &self.notify.webhooks {
             let read = webhook
                 .ca_file
                 .as_deref()
-                .map(|path| checked::read(path, || std::fs::read(path)))
+                .map(|path| {
+                    let from_disk =
+                        || std::fs::read(path).map_err(|e| HostFault::io(path, " can't be read", &e));
+                    checked::read(path, from_disk)
+                })
                 .transpose();
             let files = [
                 ("secret_file", webhook.secret_file.as_deref().map(Tokens::read).transpose().err()),
-                ("ca_file", read.err().map(|why| why.to_string())),
+                ("ca_file", read.err()),
             ];
-            for (key, why) in files.into_iter().filter_map(|(key, why)| Some((key, why?))) {
-                let key = format!("notify.webhook.{name}.{key}");
-                problems.push(Problem::with_key(origin_of(&self.shown, &key), key.as_str(), why));
+            for (key, fault) in files.into_iter().filter_map(|(key, fault)| Some((key, fault?))) {
+                add(&format!("notify.webhook.{name}.{key}"), &fault);
             }
         }
-        if let Some(problem) = self.log.file.as_ref().and_then(|file| runnable::not_a_place(&file.path)) {
-            problems.push(Problem::with_key(origin_of(&self.shown, "log.file"), "log.file", problem));
+        if let Some(fault) = self.log.file.as_ref().and_then(|file| runnable::not_a_place(&file.path)) {
+            add("log.file", &fault);
         }
         problems.extend(self.jobs.iter().flat_map(|job| self.faults_of(job)));
         Problems::none_of(problems)
+    }
+
+    /// Checks whether a worker that runs as this user can keep its files.
+    ///
+    /// # Errors
+    /// Why it can't.
+    pub(crate) fn check_state_dir(&self) -> Result<(), Problems> {
+        let fault = runnable::not_a_home(&self.node.state_dir);
+        fault.map_or(Ok(()), |fault| Err(self.problem("node.state_dir", fault)))
     }
 
     /// Checks whether other workers and other clients will accept this worker's certificate now. A worker starts without
@@ -245,7 +267,7 @@ impl Config {
                 return Ok((!sentences.is_empty()).then(|| sentences.join("; ")));
             }
         };
-        Err(self.problem("http.tls.cert_file", &problem))
+        Err(self.problem("http.tls.cert_file", problem))
     }
 
     /// A sentence for an error of the verification of this worker's certificate.
@@ -270,14 +292,14 @@ impl Config {
     fn faults_of(&self, job: &JobConfig) -> Vec<Problem> {
         let faults = job.spec.check().err();
         let problem = |fault: &SpecError| {
-            Problem::with_key(origin_of(&self.shown, &fault.key), &fault.key, &fault.problem)
+            Problem::on_host(origin_of(&self.shown, &fault.key), &fault.key, &fault.fault)
         };
         faults.iter().flat_map(|faults| faults.iter().map(problem)).collect()
     }
 
     /// A problem with the value of one key that was found when it was used.
-    pub fn problem(&self, key: &str, message: &str) -> Problems {
-        problem_at(&self.shown, key, message)
+    pub(crate) fn problem(&self, key: &str, fault: impl Into<HostFault>) -> Problems {
+        problem_at(&self.shown, key, fault)
     }
 
     /// Checks that every job can be stopped before its lease ends.
@@ -309,8 +331,8 @@ fn origin_of<'a>(shown: &'a [Shown], key: &str) -> &'a Origin {
     &Origin::BuiltIn
 }
 
-fn problem_at(shown: &[Shown], key: &str, message: &str) -> Problems {
-    Problem::with_key(origin_of(shown, key), key, message).into()
+fn problem_at(shown: &[Shown], key: &str, fault: impl Into<HostFault>) -> Problems {
+    Problem::on_host(origin_of(shown, key), key, &fault.into()).into()
 }
 
 /// The configuration of an operator's command. It needs no node and no job, so that a mistake in those does not block an
@@ -401,8 +423,8 @@ impl OperatorConfig {
     }
 
     /// A problem with the value of one key that was found when it was used.
-    pub fn problem(&self, key: &str, message: &str) -> Problems {
-        problem_at(&self.shown, key, message)
+    pub(crate) fn problem(&self, key: &str, fault: impl Into<HostFault>) -> Problems {
+        problem_at(&self.shown, key, fault)
     }
 
     /// The policy of a job, whether it is configured here or not.

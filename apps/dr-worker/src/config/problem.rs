@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::tree::Origin;
-use crate::mask::mask;
+use crate::{host_fault::HostFault, mask::mask};
 
 /// One problem. Passwords in URLs are masked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,6 +14,8 @@ pub struct Problem {
     pub key: Option<String>,
     /// What is wrong and what would be valid.
     pub message: String,
+    /// Whether it is about this host, and may be healed without another configuration.
+    pub may_pass: bool,
 }
 
 impl Problem {
@@ -23,6 +25,7 @@ impl Problem {
             at: Some(mask(&at.to_string()).into_owned()),
             key: None,
             message: mask(&message.into()).into_owned(),
+            may_pass: false,
         }
     }
 
@@ -32,7 +35,12 @@ impl Problem {
             Origin::BuiltIn | Origin::Inherited(_) => None,
             set => Some(set.to_string()),
         };
-        Self { at, key: Some(key.into()), message: mask(&message.into()).into_owned() }
+        Self { at, key: Some(key.into()), message: mask(&message.into()).into_owned(), may_pass: false }
+    }
+
+    /// A problem with what a key names on this host.
+    pub(super) fn on_host(origin: &Origin, key: impl Into<String>, fault: &HostFault) -> Self {
+        Self { may_pass: fault.may_pass, ..Self::with_key(origin, key, fault.why.as_str()) }
     }
 }
 
@@ -62,6 +70,11 @@ impl Problems {
     pub(super) fn and(mut self, problem: Problem) -> Self {
         self.0.push(problem);
         self
+    }
+
+    /// Whether all may be healed without another configuration.
+    pub fn may_pass(&self) -> bool {
+        self.0.iter().all(|problem| problem.may_pass)
     }
 
     /// One by one.

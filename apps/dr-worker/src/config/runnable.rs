@@ -12,6 +12,7 @@ use super::output::JobOutput;
 use super::spec::{
     DR_REHEARSAL, DR_RUN, FENCE_VARIABLES, HOOK_VARIABLES, JobSpec, LEADERSHIP_VARIABLES, ReadyProbe,
 };
+use crate::host_fault::{HostFault, may_pass};
 
 /// How many bytes the kernel passes to a program as one argument, or as one variable with its name: execve(2) on Linux.
 const LONGEST: usize = 128 * 1024 - 1;
@@ -40,7 +41,8 @@ impl JobSpec {
         let has_dir = self.working_dir.as_deref().is_none_or(|dir| {
             let is_dir = dir.is_dir();
             if !is_dir {
-                faults.add("working_dir", format!("{} is no directory", dir.display()));
+                let why = format!("{} is no directory", dir.display());
+                faults.add("working_dir", HostFault { why, may_pass: !dir.exists() });
             }
             is_dir
         });
@@ -110,8 +112,8 @@ struct Faults<'a> {
 }
 
 impl Faults<'_> {
-    fn add(&mut self, key: &str, problem: String) {
-        self.found.push(SpecError { key: format!("{}.{key}", self.prefix), problem });
+    fn add(&mut self, key: &str, fault: impl Into<HostFault>) {
+        self.found.push(SpecError { key: format!("{}.{key}", self.prefix), fault: fault.into() });
     }
 
     fn check_probe(&mut self, name: &str, probe: &ReadyProbe, has_dir: bool) {
@@ -159,7 +161,7 @@ impl Faults<'_> {
                 let is_socket = socket.metadata().is_ok_and(|socket| socket.file_type().is_socket());
                 if !is_socket {
                     let problem = format!("{} is no socket: no journal runs on this host", socket.display());
-                    self.add("output.socket", problem);
+                    self.add("output.socket", HostFault { why: problem, may_pass: !socket.exists() });
                 }
             }
         }
@@ -194,43 +196,56 @@ impl Faults<'_> {
         let is_there = std::env::split_paths(&search)
             .any(|dir| not_executable(&base.unwrap_or(Path::new("")).join(dir).join(program)).is_none());
         if !is_there {
-            self.add(key, format!("no executable {program:?} in PATH ({})", search.to_string_lossy()));
+            let why = format!("no executable {program:?} in PATH ({})", search.to_string_lossy());
+            self.add(key, HostFault::absent(why));
         }
     }
 }
 
 /// Why no file can be written at `path`, and renamed there; `None` if it can.
-pub(super) fn not_a_place(path: &Path) -> Option<String> {
+pub(super) fn not_a_place(path: &Path) -> Option<HostFault> {
     if path.is_dir() {
-        return Some(format!("{} is a directory", path.display()));
+        return Some(format!("{} is a directory", path.display()).into());
     }
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !parent.is_dir() {
-        return Some(format!("{} is no directory; create it", parent.display()));
+        let why = format!("{} is no directory; create it", parent.display());
+        return Some(HostFault { why, may_pass: !parent.exists() });
     }
     let errno = access(parent, AccessFlags::W_OK | AccessFlags::X_OK).err()?;
-    Some(format!("no file can be created in {}: {}", parent.display(), errno.desc()))
+    let why = format!("no file can be created in {}: {}", parent.display(), errno.desc());
+    Some(HostFault { why, may_pass: may_pass(std::io::Error::from(errno).kind()) })
+}
+
+/// Why `dir` can't be, or become, a directory in which this process keeps files; `None` if it can.
+pub(super) fn not_a_home(dir: &Path) -> Option<HostFault> {
+    let there = dir.ancestors().find(|dir| dir.exists()).unwrap_or(Path::new("."));
+    if !there.is_dir() {
+        return Some(format!("{} is no directory", there.display()).into());
+    }
+    let errno = access(there, AccessFlags::W_OK | AccessFlags::X_OK).err()?;
+    Some(HostFault::of_user(dir, &errno.into()))
 }
 
 /// Why `path` can't be executed; `None` if it can.
-fn not_executable(path: &Path) -> Option<String> {
+fn not_executable(path: &Path) -> Option<HostFault> {
     match path.metadata() {
-        Err(error) => Some(format!("{}: {error}", path.display())),
-        Ok(metadata) if metadata.is_dir() => Some(format!("{} is a directory", path.display())),
+        Err(error) => Some(HostFault::io(path, "", &error)),
+        Ok(metadata) if metadata.is_dir() => Some(format!("{} is a directory", path.display()).into()),
         Ok(_) => access(path, AccessFlags::X_OK)
             .err()
-            .map(|errno| format!("{} can't be executed: {}", path.display(), errno.desc())),
+            .map(|errno| format!("{} can't be executed: {}", path.display(), errno.desc()).into()),
     }
 }
 
 /// One fault of a job's configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{key}: {problem}")]
+#[error("{key}: {fault}")]
 pub struct SpecError {
     /// The key, such as `job.orders.command`.
     pub key: String,
-    /// What is wrong with its value.
-    pub problem: String,
+    /// What is wrong with its value, or with what it names.
+    pub fault: HostFault,
 }
 
 /// All faults of a job's configuration, one a line. Never empty.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use subtle::{Choice, ConstantTimeEq as _};
 
-use crate::private_file;
+use crate::{host_fault::HostFault, private_file};
 
 /// The tokens of a file, one per line. Empty lines and lines that begin with `#` are ignored.
 pub struct Tokens(Vec<String>);
@@ -17,9 +17,9 @@ impl Tokens {
     ///
     /// # Errors
     /// Why it can't be used and what to do, without its contents.
-    pub fn read(path: &Path) -> Result<Self, String> {
+    pub fn read(path: &Path) -> Result<Self, HostFault> {
         let text = private_file::read(path)?;
-        Self::parse(&text).map_err(|why| format!("{}{why}", path.display()))
+        Self::parse(&text).map_err(|why| format!("{}{why}", path.display()).into())
     }
 
     fn parse(text: &str) -> Result<Self, String> {

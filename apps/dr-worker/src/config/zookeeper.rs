@@ -1,5 +1,8 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fs::{self, File},
+    io,
+    os::unix::fs::PermissionsExt as _,
     path::PathBuf,
     time::Duration,
 };
@@ -12,6 +15,7 @@ use super::{
     reader::Section,
     tree::Node,
 };
+use crate::host_fault::HostFault;
 
 /// `[zookeeper]`: the ensemble and the connection to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -128,6 +132,45 @@ choice! {
 
 /// ZooKeeper's own default for tickTime.
 const TICK: Duration = Duration::from_secs(2);
+
+/// The key of [`Auth::credentials_file`].
+pub(crate) const CREDENTIALS: &str = "zookeeper.auth.credentials_file";
+
+impl Auth {
+    /// User and password, as the file is now.
+    ///
+    /// # Errors
+    /// Why it can't be used, without its contents.
+    pub(crate) fn read(&self) -> Result<(String, String), HostFault> {
+        let (file, path) = (&self.credentials_file, self.credentials_file.display());
+        let unreadable = |error: io::Error| HostFault::io(file, " can't be read", &error);
+        let metadata = fs::metadata(file).map_err(unreadable)?;
+        if metadata.permissions().mode() & 0o077 != 0 {
+            tracing::warn!("{CREDENTIALS}: {path} is readable by other users; run chmod 600 on it");
+        }
+        let text = fs::read_to_string(file).map_err(unreadable)?;
+        let text = text.trim_end_matches(['\r', '\n']);
+        // The content of the file must not be shown.
+        match text.split_once(':') {
+            Some((user, password)) if !user.is_empty() && !password.is_empty() => {
+                Ok((user.to_owned(), password.to_owned()))
+            }
+            _ => Err(format!("{path} must contain user:password").into()),
+        }
+    }
+}
+
+/// The first of these files that can't be read, with its key.
+pub(crate) fn unreadable(tls: &TlsOptions) -> Option<(&'static str, HostFault)> {
+    let files = [
+        ("zookeeper.tls.ca_file", Some(&tls.ca_file)),
+        ("zookeeper.tls.cert_file", tls.cert_file.as_ref()),
+        ("zookeeper.tls.key_file", tls.key_file.as_ref()),
+    ];
+    let fault =
+        |path: &PathBuf| File::open(path).err().map(|error| HostFault::io(path, " can't be read", &error));
+    files.into_iter().find_map(|(key, path)| Some((key, fault(path?)?)))
+}
 
 impl ZooKeeperConfig {
     pub(super) fn read(section: &mut Section<'_>) -> Option<Self> {
@@ -265,7 +308,9 @@ fn wrong_host(connect: &str) -> Option<String> {
         let port = server.rsplit_once(':').filter(|(host, _)| !host.is_empty());
         match port {
             None => Some(format!("{server:?} is not a host:port, such as \"zk1:2181\"")),
-            Some((_, port)) if port.parse::<u16>().is_ok_and(|port| port > 0) => None,
+            Some((_, port)) if port.parse::<u16>().is_ok_and(|port| port > 0) => {
+                zk_session::check_connect(server).err().map(|wrong| wrong.to_string())
+            }
             Some((_, port)) => Some(format!("{port:?} in {server:?} is not a port; 1 to 65535 is valid")),
         }
     })

@@ -26,6 +26,7 @@ pub(super) struct CheckArguments {
 pub(super) fn check(arguments: &CheckArguments, sources: &Sources, how: Output) -> Result<(), Error> {
     let config = Config::load(sources)?;
     config.check_node()?;
+    config.check_state_dir()?;
     if let Some(warning) = config.check_certificate()? {
         output::print_warning(warning);
     }

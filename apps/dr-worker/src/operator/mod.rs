@@ -242,7 +242,7 @@ struct RunArguments {
 
 #[derive(Debug, Subcommand)]
 enum ConfigVerb {
-    /// Print all errors; exit code 78 if there are any.
+    /// Print all errors; exit code 78, or 75 if time may heal them.
     ///
     /// With --online also what `doctor` finds, with its exit code.
     Check(config::CheckArguments),

@@ -17,7 +17,7 @@ use rustls::{
 use zk_session::TlsOptions;
 
 use super::{CERT, Certificate, Expiry, PairFiles, TlsFiles, Unusable, ZOOKEEPER_CA, ZOOKEEPER_CERT};
-use crate::{checked, private_file};
+use crate::{checked, host_fault::HostFault, private_file};
 
 const KEY: &str = "http.tls.key_file";
 const CLIENT_CA: &str = "http.tls.client_ca_file";
@@ -60,12 +60,12 @@ impl Pem {
         let name = path.display().to_string();
         match checked::read(path, || std::fs::read(path)) {
             Ok(text) => Ok(Self { key, name, text }),
-            Err(error) => Err(Unusable { key, why: format!("{name} can't be read: {error}") }),
+            Err(error) => Err(Unusable { key, fault: HostFault::io(path, " can't be read", &error) }),
         }
     }
 
     fn wrong(&self, why: impl std::fmt::Display) -> Unusable {
-        Unusable { key: self.key, why: format!("{}: {why}", self.name) }
+        Unusable::new(self.key, format!("{}: {why}", self.name))
     }
 
     fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, Unusable> {
@@ -92,7 +92,7 @@ impl Contents {
     pub(crate) fn read(files: &TlsFiles) -> Result<Self, Unusable> {
         let pair = files.pair.clone().map(|files| {
             let chain = Pem::read(CERT, &files.cert_file)?;
-            let key = private_file::read(&files.key_file).map_err(|why| Unusable { key: KEY, why })?;
+            let key = private_file::read(&files.key_file).map_err(|fault| Unusable { key: KEY, fault })?;
             Ok(Pair { chain, key: Secret(key), files })
         });
         let read = |key, path: &Option<std::path::PathBuf>| {
@@ -119,13 +119,13 @@ impl Contents {
         let authorities = self.ca.as_ref().map(Pem::authorities).transpose()?;
         let verifier = authorities.clone().map(|roots| {
             let built = WebPkiServerVerifier::builder_with_provider(roots, provider()).build();
-            built.map_err(|error| Unusable { key: CA, why: error.to_string() })
+            built.map_err(|error| Unusable::new(CA, error.to_string()))
         });
         let verifier = verifier.transpose()?;
         let roots = authorities.unwrap_or_else(|| Arc::new(RootCertStore::empty()));
         let client = ClientConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
-            .map_err(|error| Unusable { key: CA, why: error.to_string() })?
+            .map_err(|error| Unusable::new(CA, error.to_string()))?
             .with_root_certificates(roots);
         let Some(pair) = self.pair else {
             let client = ClientTls(Arc::new(client.with_no_client_auth()));
@@ -150,7 +150,7 @@ impl Pair {
         // Without the error's text: no part of a key may get into an error.
         PrivateKeyDer::from_pem_slice(self.key.0.as_bytes()).map_err(|_| {
             let why = format!("{}: no unencrypted private key in this file", self.files.key_file.display());
-            Unusable { key: KEY, why }
+            Unusable::new(KEY, why)
         })
     }
 
@@ -162,7 +162,7 @@ impl Pair {
             }
             other => format!("{} with {}: {other}", key_file.display(), cert_file.display()),
         };
-        Unusable { key: KEY, why }
+        Unusable::new(KEY, why)
     }
 
     fn server(
@@ -172,7 +172,7 @@ impl Pair {
     ) -> Result<Arc<ServerConfig>, Unusable> {
         let builder = ServerConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
-            .map_err(|error| Unusable { key: CERT, why: error.to_string() })?;
+            .map_err(|error| Unusable::new(CERT, error.to_string()))?;
         let builder = match client_ca {
             None => builder.with_no_client_auth(),
             Some(pem) => {

@@ -11,7 +11,7 @@ mod without;
 
 use std::{fmt, path::PathBuf};
 
-use crate::wall::moment;
+use crate::{host_fault::HostFault, wall::moment};
 
 #[cfg(feature = "tls")]
 pub(crate) use certificate::Certificate;
@@ -45,13 +45,20 @@ pub struct PairFiles {
 pub(crate) struct Unusable {
     /// Its key.
     pub(crate) key: &'static str,
-    /// Why, and what to do.
-    pub(crate) why: String,
+    /// Why.
+    pub(crate) fault: HostFault,
+}
+
+impl Unusable {
+    /// The file of this key has to be mended.
+    fn new(key: &'static str, why: String) -> Self {
+        Self { key, fault: why.into() }
+    }
 }
 
 impl fmt::Display for Unusable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.key, self.why)
+        write!(f, "{}: {}", self.key, self.fault)
     }
 }
 

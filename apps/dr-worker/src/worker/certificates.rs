@@ -44,7 +44,7 @@ pub(super) struct Keeper {
 /// # Errors
 /// Which one can't be used.
 pub(super) fn load(config: &Config) -> Result<(Keeper, Certificates), Error> {
-    let wrong = |Unusable { key, why }| Error::Setting { key, message: why };
+    let wrong = |Unusable { key, fault }| Error::on_host(key, fault);
     let contents = Contents::read(&config.http.tls).map_err(wrong)?;
     let digest = contents.digest();
     let tls = contents.load(config.http.presents()).map_err(wrong)?;

@@ -9,7 +9,7 @@ use std::{
 use election_core::record::limits;
 use serde::{Deserialize, Serialize};
 
-use crate::{config::JobConfig, error::Error, private_file, wall::moment};
+use crate::{config::JobConfig, error::Error, host_fault::HostFault, private_file, wall::moment};
 
 /// An emergency leadership.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,15 +75,15 @@ impl Records {
     /// # Errors
     /// If the file can't be read. It then counts as a record of every job.
     pub(crate) fn read(&self) -> Result<BTreeMap<String, Record>, Error> {
-        let read = match fs::read(&self.0) {
+        let data = match fs::read(&self.0) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
-            read => read.and_then(|data| Ok(serde_json::from_slice(&data)?)),
+            Err(error) => return Err(Error::on_host("node.state_dir", HostFault::of_user(&self.0, &error))),
+            Ok(data) => data,
         };
-        read.map_err(|error| {
+        serde_json::from_slice(&data).map_err(|error| {
             Error::Failed(format!(
-                "the records of emergency leaderships in {} can't be read: {error}; run this as the worker's user. If the \
-                 file is damaged, raise the tokens of its jobs above the newest one that their resources have seen \
-                 (`dr-worker raise-token`), and remove it",
+                "the records of emergency leaderships in {} are damaged: {error}; raise the tokens of its jobs above the \
+                 newest one that their resources have seen (`dr-worker raise-token`), and remove it",
                 self.0.display()
             ))
         })

@@ -22,6 +22,7 @@ use super::{
 };
 use crate::{
     config::{ControlAccess, HttpConfig, StatusAccess, Tokens},
+    host_fault::HostFault,
     worker::state::Worker,
 };
 
@@ -168,7 +169,8 @@ async fn has_token(file: Option<PathBuf>, token: Option<&str>) -> Result<(), Den
     let file = file.ok_or(Denied::Closed)?;
     // It may be on a slow file system.
     let tokens = tokio::task::spawn_blocking(move || Tokens::read(&file)).await;
-    let tokens = tokens.map_err(|error| error.to_string()).flatten().map_err(Denied::Unusable)?;
+    let tokens = tokens.map_err(|error| HostFault::from(error.to_string())).flatten();
+    let tokens = tokens.map_err(|fault| Denied::Unusable(fault.why))?;
     let token = token.ok_or(Denied::Missing)?;
     if tokens.has(token) { Ok(()) } else { Err(Denied::Wrong) }
 }

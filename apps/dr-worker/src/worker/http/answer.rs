@@ -35,7 +35,9 @@ pub(super) fn refuse(code: StatusCode, why: &str) -> Response {
 pub(super) fn failed(error: &Error) -> Response {
     let code = match error {
         Error::Usage(_) => StatusCode::BAD_REQUEST,
-        Error::Failed(_) | Error::NotNow(_) | Error::Reported(..) => StatusCode::CONFLICT,
+        Error::Failed(_) | Error::NotNow(_) | Error::Host { .. } | Error::Reported(..) => {
+            StatusCode::CONFLICT
+        }
         Error::Unreachable(_) => StatusCode::SERVICE_UNAVAILABLE,
         Error::Internal(_) | Error::Config(_) | Error::Setting { .. } => StatusCode::INTERNAL_SERVER_ERROR,
     };

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use zk_session::{BootTime, sleep_until};
 
-use crate::{error::Error, private_file};
+use crate::{error::Error, host_fault::HostFault, private_file};
 
 /// How often a taken lock is tried again.
 const RETRY: Duration = Duration::from_millis(50);
@@ -202,7 +202,7 @@ pub enum LockError {
         pid: Option<u32>,
     },
     /// The file could not be created, locked or written.
-    #[error("can't lock {}: {source}; check that node.state_dir can be written", .path.display())]
+    #[error("can't lock {}: {source}", .path.display())]
     Io {
         /// The lock file.
         path: PathBuf,
@@ -215,7 +215,9 @@ impl From<LockError> for Error {
     fn from(error: LockError) -> Self {
         match &error {
             LockError::Held { .. } => Self::NotNow(format!("node.id: {error}")),
-            LockError::Io { .. } => Self::Setting { key: "node.state_dir", message: error.to_string() },
+            LockError::Io { path, source } => {
+                Self::on_host("node.state_dir", HostFault::of_user(path, source))
+            }
         }
     }
 }

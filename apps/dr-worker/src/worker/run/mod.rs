@@ -60,6 +60,7 @@ use crate::{
     config::{Config, HostPort, JobConfig, Sources},
     connect::connect,
     error::Error,
+    host_fault::{HostFault, may_pass},
     logging,
     signals::{self, Reloads, Signals},
 };
@@ -276,9 +277,8 @@ fn cannot_listen(at: &HostPort, error: &std::io::Error) -> Error {
         std::io::ErrorKind::AddrInUse => Error::NotNow(format!(
             "{key}: {message}; another program listens there: wait for its end, or choose another port"
         )),
-        // The network may come up later.
-        std::io::ErrorKind::AddrNotAvailable => Error::NotNow(format!("{key}: {message}")),
-        _ => Error::Setting { key, message },
+        // The network may come up later, and with it a name.
+        kind => Error::on_host(key, HostFault { why: message, may_pass: may_pass(kind) }),
     }
 }
 
