@@ -294,6 +294,42 @@ fn a_restart_by_a_push_ends_though_its_member_was_killed() {
     job.stage.operator(&["stop"]).assert(0, &[]);
 }
 
+/// Each leader obeys the order, so the next one carries it out.
+#[test]
+fn a_stop_and_a_start_end_though_their_leader_was_killed() {
+    let gate = tempfile::tempdir().expect("a directory");
+    let closed = gate.path().join("closed");
+    let of_east = "job.orders.hooks.before_stop={command=[\"/bin/sh\",\"-c\",\"test $DR_MEMBER = west-1 || \
+                   sleep 600\"],timeout=\"10m\"}";
+    let of_west = format!(
+        "job.orders.ready={{kind=\"exec\",command=[\"/bin/sh\",\"-c\",\"test $DR_MEMBER = east-1 || ! test -e {}\"]}}",
+        closed.display()
+    );
+    let job = Recorded::new("/order-killed", &[of_east, &of_west]);
+    let mut east = job.worker("east-1", "east");
+    until("east-1 leads", || leads(&east));
+    let mut west = job.worker("west-1", "west");
+    let in_line = |member: &str| successors(&job.stage.json(&["list"])) == json!([member]);
+    let last = || last_request(&job.stage)["outcome"].clone();
+    until("west-1 is in line", || in_line("west-1"));
+
+    job.stage.operator(&["stop"]).assert(0, &[]);
+    until("the stop has begun", || last()["state"] == "accepted");
+    east.kill_with_guards();
+    until("west-1 has carried it out", || last()["state"] == "done");
+    assert_eq!((last()["leader"].as_str(), job.starts()), (Some("west-1"), 1), "{:?}", job.lines());
+
+    let east = job.worker("east-1", "east");
+    until("east-1 is in line", || in_line("east-1"));
+    fs::write(&closed, "").expect("a file");
+    job.stage.operator(&["start"]).assert(0, &[]);
+    until("the start has begun", || last()["state"] == "accepted" && job.starts() == 2);
+    west.kill_with_guards();
+    until("east-1 has carried it out", || last()["state"] == "done");
+    assert_eq!((last()["leader"].as_str(), job.starts()), (Some("east-1"), 3), "{:?}", job.lines());
+    assert_eq!(status(&east)["role"], "leader");
+}
+
 #[test]
 fn a_queue_takes_no_such_requests() {
     let stage = Stage::new("/queue-requests");

@@ -16,8 +16,8 @@ use crate::{
     ids::MemberId,
     paths::Paths,
     record::{
-        Control, Current, FiledRequest, MAX_SLOTS, OrderedBy, Outgoing, Record as _, RecordError, Request,
-        RequestKind, RequestRef, RequestState, StoppedJob,
+        Control, Current, FiledRequest, MAX_SLOTS, OrderedBy, Record as _, RecordError, Request, RequestKind,
+        RequestRef, RequestState, StoppedJob,
     },
     runtime::{
         operations::{get_all, to_node},
@@ -285,18 +285,13 @@ pub(super) fn is_held(node: &Node, path: &str, leading: Leading<'_>) -> bool {
 
 /// [`JobRequests::is_abandoned`], by the leader znodes and the standing orders.
 fn is_abandoned(request: &Request, begun: u64, leaders: &[Current], control: &Control) -> bool {
-    let is_meant = |leader: &&Current| match (request.kind, &request.from) {
-        (RequestKind::Restart, Outgoing::Only) => leader.slot == 0,
-        (RequestKind::Restart, Outgoing::Slot(slot)) => leader.slot == *slot,
-        (RequestKind::Restart, Outgoing::Member(member)) => leader.member == *member,
-        _ => true,
-    };
     let is_ordered = match request.kind {
         RequestKind::Stop => control.stopped.is_some(),
         RequestKind::Start => control.stopped.is_none(),
-        _ => false,
+        RequestKind::Restart | RequestKind::Switchover | RequestKind::Failover => false,
     };
-    !is_ordered && !leaders.iter().filter(is_meant).any(|leader| leader.term == begun)
+    let begins = |leader: &Current| request.is_for(&leader.member, leader.slot) && leader.term == begun;
+    !is_ordered && !leaders.iter().any(begins)
 }
 
 /// Changes the standing orders as a request asks.
@@ -319,7 +314,7 @@ fn obey(control: &mut Control, request: &Request) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Target;
+    use crate::record::{Outgoing, Target};
 
     fn asked(kind: RequestKind) -> Request {
         Request::new("1".to_owned(), kind, Target::Any, "ann@desk".to_owned(), 1)

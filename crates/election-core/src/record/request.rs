@@ -75,6 +75,18 @@ const fn usual_validity() -> u64 {
 }
 
 impl Request {
+    /// Whether a request about the job is for this member as the leader of this slot. A restart is for one leader; each
+    /// leader obeys a stop and a start, and moves are for the elector.
+    pub fn is_for(&self, member: &MemberId, slot: usize) -> bool {
+        match (self.kind, &self.from) {
+            (RequestKind::Restart, Outgoing::Only) => slot == 0,
+            (RequestKind::Restart, Outgoing::Member(wanted)) => wanted == member,
+            (RequestKind::Restart, Outgoing::Slot(wanted)) => *wanted == slot,
+            (RequestKind::Stop | RequestKind::Start, _) => true,
+            (RequestKind::Switchover | RequestKind::Failover, _) => false,
+        }
+    }
+
     /// A pending request about the only leader, without force, for `by`; valid for
     /// [`USUAL_VALIDITY`](Self::USUAL_VALIDITY). `id` is unique.
     pub fn new(id: String, kind: RequestKind, to: Target, by: String, created_ms: u64) -> Self {

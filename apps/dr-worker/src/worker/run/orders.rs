@@ -15,7 +15,7 @@ use std::{
 use election_core::{
     Failure, Leadership, MemberId, Paths,
     operator::{JobNews, JobRequests, Leading},
-    record::{Control, FiledRequest, Outgoing, Request, RequestKind, RequestRef, RequestState, StoppedJob},
+    record::{Control, FiledRequest, Request, RequestKind, RequestRef, RequestState, StoppedJob},
     strategy::in_words,
 };
 use zk_session::{BootTime, Session};
@@ -303,15 +303,8 @@ impl Led<'_> {
         carried_out
     }
 
-    /// Whether a request is for this leader. Any leader begins what is for all of them.
     fn is_meant(&self, request: &Request) -> bool {
-        let slot = self.leadership.slot();
-        request.kind != RequestKind::Restart
-            || match &request.from {
-                Outgoing::Only => slot == 0,
-                Outgoing::Member(member) => *member == self.orders.me,
-                Outgoing::Slot(wanted) => *wanted == slot,
-            }
+        request.is_for(&self.orders.me, self.leadership.slot())
     }
 
     fn done(&self) -> RequestState {
