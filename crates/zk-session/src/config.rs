@@ -194,14 +194,29 @@ mod tests {
     #[test]
     fn a_setting_out_of_range_is_named() {
         let settings = || Settings::new("localhost".to_owned());
-        let soon = Some(Duration::from_millis(10));
-        for (settings, name) in [
-            (Settings { tick_time: Duration::ZERO, ..settings() }, "tick_time"),
-            (Settings { suspect_after: soon, ..settings() }, "suspect_after"),
-            (Settings { suspect_after: Some(Duration::MAX), ..settings() }, "suspect_after"),
-        ] {
-            let error = settings.check().unwrap_err();
+        type Set = fn(&mut Settings, Duration);
+        let durations: [(&str, Set); 5] = [
+            ("session_timeout", |settings, time| settings.session_timeout = time),
+            ("connect_timeout", |settings, time| settings.connect_timeout = time),
+            ("operation_timeout", |settings, time| settings.operation_timeout = Some(time)),
+            ("tick_time", |settings, time| settings.tick_time = time),
+            ("suspect_after", |settings, time| settings.suspect_after = Some(time)),
+        ];
+        let refused = |name: &str, change: &dyn Fn(&mut Settings)| {
+            let mut changed = settings();
+            change(&mut changed);
+            let error = changed.check().unwrap_err();
             assert!(error.to_string().contains(name), "{error}");
+        };
+        for (name, set) in durations {
+            for time in
+                [Duration::ZERO, Duration::from_nanos(1), MAX + Duration::from_nanos(1), Duration::MAX]
+            {
+                refused(name, &|settings| set(settings, time));
+            }
+        }
+        for bytes in [0, usize::MAX] {
+            refused("max_request", &|settings| settings.max_request = bytes);
         }
     }
 

@@ -403,7 +403,8 @@ impl<H: Handler> Runner<H> {
         incarnation.leases().map_err(Ended::NoLease)?;
         let timing = incarnation.lease_timing();
         let stop_budget = self.engine.policy().stop_budget(timing.session_timeout);
-        match StopBudgetTooLong::check(stop_budget + self.engine.policy().lease_reserve, timing) {
+        match StopBudgetTooLong::check(stop_budget.saturating_add(self.engine.policy().lease_reserve), timing)
+        {
             Err(wrong) if !self.fitted => return Err(Ended::StopBudgetTooLong(wrong)),
             Err(wrong) => tracing::error!(election = self.engine.name(), "{wrong}"),
             Ok(()) => {}

@@ -6,7 +6,7 @@ use std::{
 };
 
 use election_core::{
-    Candidate, ElectionConfig, Failure, Health, Latch, Leadership, Profile, QueueFormat, Recipe, Role,
+    CampaignError, Candidate, ElectionConfig, Ended, Failure, Health, Latch, Leadership, OnPause, Policy, Profile, QueueFormat, Recipe, Role,
     RunError, StopReason,
     record::{Cause, Failure as Failed},
 };
@@ -190,4 +190,44 @@ async fn a_latch_tells_whether_its_member_leads() {
     assert!(!one.is_leader());
     assert!(timeout(SOON, two.leading()).await.expect("it follows").unwrap() > token);
     assert!(one.leading().await.is_err());
+}
+
+/// Nobody uses such values, but a mistake in a unit makes them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_duration_of_a_policy_at_an_end_is_refused_or_works() {
+    let world = World::start(DriverKind::Native).await;
+    let session = world.session(None).await;
+    type Set = fn(&mut Policy, Duration);
+    let durations: &[(&str, Set)] = &[
+        ("stop_budget", |policy, time| policy.stop_budget = Some(time)),
+        ("lease_reserve", |policy, time| policy.lease_reserve = time),
+        ("takeover_timeout", |policy, time| policy.takeover_timeout = time),
+        ("release_timeout", |policy, time| policy.release_timeout = time),
+        ("acquire_timeout", |policy, time| policy.acquire_timeout = time),
+        ("exclusion", |policy, time| policy.exclusion = time),
+        ("max_exclusion", |policy, time| policy.max_exclusion = time),
+        ("penalty_window", |policy, time| policy.penalty_window = time),
+        ("max_site_failures.within", |policy, time| policy.max_site_failures.within = time),
+        ("site_gone_after", |policy, time| policy.site_gone_after = time),
+        ("min_tenure", |policy, time| policy.min_tenure = time),
+        ("max_takeovers.within", |policy, time| policy.max_takeovers.within = time),
+        ("better_after", |policy, time| policy.better_after = time),
+        ("startup_wait", |policy, time| policy.startup_wait = time),
+        ("suspect_after", |policy, time| policy.suspect_after = time),
+        ("kill_budget", |policy, time| policy.on_pause = OnPause::Freeze { kill_budget: time }),
+        ("max_pause", |policy, time| policy.on_pause = OnPause::Keep { max_pause: Some(time) }),
+    ];
+    for (name, set) in durations {
+        for time in [Duration::ZERO, Duration::MAX] {
+            let config = config(&world, "one", Recipe::Elector(world.strategy()));
+            let policy = world.policy().with(|policy| set(policy, time));
+            let mut one = Candidate::new(&session, config.policy(policy));
+            let led = timeout(SOON, one.campaign()).await;
+            match led.unwrap_or_else(|_| panic!("{name} = {time:?}: neither led nor refused")) {
+                Ok(leadership) => timeout(SOON, leadership.resign()).await.expect("it is released"),
+                Err(CampaignError::Ended(Ended::StopBudgetTooLong(_))) if time == Duration::MAX => {}
+                Err(other) => panic!("{name} = {time:?}: {other}"),
+            }
+        }
+    }
 }

@@ -92,10 +92,16 @@ fn pending_watches<T>(link: Option<&Link<T>>) -> impl Iterator<Item = &PendingWa
     link.into_iter().flat_map(|link| &link.pending).filter_map(|pending| pending.watch.as_ref())
 }
 
+/// The longest session timeout that the protocol can express.
+const LONGEST: Duration = Duration::from_millis(i32::MAX as u64);
+
 impl<T> Connection<T> {
-    /// The session of a ticket, on the transport that it was granted on.
+    /// The session of a ticket, on the transport that it was granted on. Times of the ticket and of the limits that are longer
+    /// than 2^31 - 1 ms, the longest that a server grants, count as that.
     #[must_use]
-    pub fn new(now: Duration, ticket: Ticket, limits: Limits) -> Self {
+    pub fn new(now: Duration, mut ticket: Ticket, mut limits: Limits) -> Self {
+        ticket.timeout = ticket.timeout.min(LONGEST);
+        limits.suspect_after = limits.suspect_after.map(|after| after.min(LONGEST));
         let mut connection = Self {
             pace: Pace::new(ticket.timeout, limits.suspect_after),
             ticket: ticket.clone(),

@@ -246,6 +246,27 @@ fn a_ping_behind_a_write_waits_for_a_quorum() {
 }
 
 #[test]
+fn no_duration_is_too_long() {
+    for (timeout, after) in [
+        (Duration::ZERO, None),
+        (Duration::ZERO, Some(Duration::ZERO)),
+        (Duration::MAX, None),
+        (Duration::MAX, Some(Duration::MAX)),
+        (TIMEOUT, Some(Duration::MAX)),
+        (TIMEOUT, Some(Duration::ZERO)),
+    ] {
+        let limits = Limits { suspect_after: after, ..Limits::default() };
+        let mut connection: Connection<u32> = Connection::new(ms(0), Ticket { timeout, ..ticket() }, limits);
+        outputs(&mut connection);
+        ask(&mut connection, ms(1), &get("/a", false), None, 1);
+        for now in [2, 10, 1000] {
+            connection.handle(ms(now), Input::Tick);
+            let _ = (connection.suspects(ms(now)), connection.deadline());
+        }
+    }
+}
+
+#[test]
 fn ancestors_of_each_depth() {
     for (path, expected) in [("", &[][..]), ("/", &[]), ("/a", &["/"]), ("/a/b/c", &["/a/b", "/a", "/"])] {
         assert_eq!(ancestors(path).collect::<Vec<_>>(), expected, "{path}");
