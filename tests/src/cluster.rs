@@ -324,6 +324,11 @@ impl Cluster {
             assert!(status.success(), "{} ended with {status} at SIGTERM", worker.id());
         }
         self.nothing_is_left(END_WITHIN);
+        for worker in &self.workers {
+            let text = worker.log_text();
+            let lines: Vec<_> = text.lines().filter(|line| has_debug_text(line)).collect();
+            assert!(lines.is_empty(), "{} logs what only its developers can read: {lines:#?}", worker.id());
+        }
         if let Some(znodes) = self.znodes.take() {
             znodes.session().close(Duration::from_secs(5)).await;
         }
@@ -335,6 +340,23 @@ impl Cluster {
             panic!("{left}");
         }
     }
+}
+
+/// Whether a line for people, which is one without a level for developers, shows a value as Rust writes it down.
+fn has_debug_text(line: &str) -> bool {
+    let is_for_people = !["DEBUG", "TRACE"].iter().any(|level| line.contains(level));
+    let opens = |at: usize| {
+        let word = line[..at].trim_end().rsplit(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
+        word.starts_with(char::is_uppercase) && word.chars().any(char::is_lowercase)
+    };
+    let is_value = |(at, bracket): (usize, char)| match bracket {
+        // Leftover { .. }
+        '{' => line[..at].ends_with(' ') && opens(at),
+        // Some(..), Pid(..)
+        '(' => !line[..at].ends_with(' ') && opens(at),
+        _ => false,
+    };
+    is_for_people && line.char_indices().any(is_value)
 }
 
 impl Drop for Cluster {
@@ -421,4 +443,25 @@ fn write_own(path: &PathBuf, setup: &Setup, id: &str, site: &str, seat: &Seat, p
 fn write(path: &PathBuf, table: &Table) {
     let text = toml::to_string(table).expect("tables are TOML");
     fs::write(path, text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::has_debug_text;
+
+    #[test]
+    fn values_as_rust_writes_them_are_recognized() {
+        for (line, is) in [
+            (
+                "{\"level\":\"INFO\",\"message\":\"RemoveBallot { leftover: Leftover { name: 1 } }: Missing\"}",
+                true,
+            ),
+            ("{\"level\":\"WARN\",\"message\":\"processes [Pid(3486)] survive\"}", true),
+            ("{\"level\":\"WARN\",\"owner\":\"Some(12)\"}", true),
+            ("{\"level\":\"DEBUG\",\"owner\":\"Some(12)\"}", false),
+            ("{\"level\":\"INFO\",\"message\":\"ZooKeeper (EU) grants 10s; LEADER (term 7)\"}", false),
+        ] {
+            assert_eq!(has_debug_text(line), is, "{line}");
+        }
+    }
 }

@@ -294,7 +294,7 @@ fn a_worker_that_ends_by_itself_closes_its_session_itself() {
     worker.signal(Signal::SIGTERM);
     assert!(worker.ended().success());
     assert_eq!(stage.sessions(), 0);
-    until("it is logged", || log.has("\"session\":\"Acknowledged\""));
+    until("it is logged", || log.has("\"session\":\"closed\""));
     until("its guards have ended", || log.is_over());
     assert!(!log.has("the worker has died"), "{}", log.0.lock().expect("no panic"));
 }

@@ -188,7 +188,7 @@ impl Keeper {
             }
             match &status {
                 HeldStatus::Conflict { owner } => {
-                    warn!(path = %self.path, ?owner, "cannot create the held znode: another session's znode exists at its path; waiting until it is gone");
+                    warn!(path = %self.path, owner = owner.map(tracing::field::display), "cannot create the held znode: another session's znode exists at its path; waiting until it is gone");
                 }
                 HeldStatus::Refused { error } => warn!(path = %self.path, %error, "ZooKeeper refuses the held znode, retrying"),
                 HeldStatus::Held { epoch, .. } => debug!(path = %self.path, %epoch, "held znode created or updated"),

@@ -345,7 +345,7 @@ impl Supervisor {
         let closing = incarnation.inner.driver.close(deadline);
         let outcome = crate::time::within(deadline, closing).await.unwrap_or(CloseOutcome::Unknown);
         incarnation.inner.shut();
-        info!(session_id = %incarnation.session_id(), ?outcome, "ZooKeeper session closed");
+        info!(session_id = %incarnation.session_id(), %outcome, "ZooKeeper session closed");
         outcome
     }
 

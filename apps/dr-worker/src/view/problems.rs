@@ -77,7 +77,11 @@ impl ProblemRow {
                     command: Some(format!("dr-worker config revert --job {job}")),
                 }
             }
-            _ => Self { kind: "other", sentence: format!("{problem:?}"), command: None },
+            _ => Self {
+                kind: "other",
+                sentence: "a problem that this program does not know; upgrade it".to_owned(),
+                command: None,
+            },
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
+    fmt,
     hash::{Hash, Hasher},
     sync::Arc,
     time::Duration,
@@ -251,6 +252,25 @@ pub enum Outcome {
     Unknown(String),
     /// It was not applied: the election has members of this other recipe.
     OtherRecipe(&'static str),
+}
+
+impl fmt::Display for Outcome {
+    /// For the log, where an outcome was not expected.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Created { .. } | Self::Counted { .. } => "the znode was created",
+            Self::Changed { .. } => "the znode was set",
+            Self::Ok => "it was done",
+            Self::Got(Some(_)) => "the znode is there",
+            Self::Got(None) | Self::Missing => "the znode does not exist",
+            Self::Names(_) => "it has the names of the children",
+            Self::Exists => "the znode exists already",
+            Self::Stale => "the znode has another version",
+            Self::NotApplied(why) => why,
+            Self::Unknown(why) => return write!(f, "{why}; it may have been applied"),
+            Self::OtherRecipe(recipe) => return write!(f, "members use the recipe {recipe}"),
+        })
+    }
 }
 
 /// An operation on a znode.

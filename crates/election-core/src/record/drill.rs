@@ -214,6 +214,19 @@ pub enum DrillState {
 }
 
 impl DrillState {
+    /// Its name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Accepted => "accepted",
+            Self::Refused => "refused",
+            Self::Started => "started",
+            Self::Ready => "ready",
+            Self::Ended => "ended",
+            Self::Failed => "failed",
+            Self::Unknown => "unknown",
+        }
+    }
+
     /// Whether no step follows.
     pub const fn is_final(self) -> bool {
         matches!(self, Self::Refused | Self::Ended | Self::Failed)

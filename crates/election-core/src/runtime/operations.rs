@@ -269,7 +269,7 @@ fn transaction(request: &Request) -> Option<Vec<MultiOp>> {
 /// Performs all operations or none. [`OpError::BadVersion`] if a condition is not met.
 async fn all_or_none(session: &Incarnation, request: &Request) -> Result<Outcome, OpError> {
     let Some(group) = transaction(request) else {
-        return Ok(Outcome::NotApplied(format!("there is no such transaction: {request:?}")));
+        return Ok(Outcome::NotApplied("there is no such transaction".to_owned()));
     };
     let target = target_of(request);
     let done = match session.multi(group).await {

@@ -6,8 +6,8 @@ use std::{
 };
 
 use election_core::{
-    CampaignError, Candidate, ElectionConfig, Ended, Failure, Health, Latch, Leadership, OnPause, Policy, Profile, QueueFormat, Recipe, Role,
-    RunError, StopReason,
+    CampaignError, Candidate, ElectionConfig, Ended, Failure, Health, Latch, Leadership, OnPause, Policy,
+    Profile, QueueFormat, Recipe, Role, RunError, StopReason,
     record::{Cause, Failure as Failed},
 };
 use tokio::time::timeout;

@@ -250,7 +250,7 @@ impl<'a> Run<'a> {
     /// Takes a step, which is written soon.
     pub(super) fn note(&self, state: DrillState, reason: Option<String>) {
         let (job, run) = (self.drills.slot.name(), &self.order.run);
-        tracing::info!(job, run, reason, "step of a drill: {state:?}");
+        tracing::info!(job, run, reason, "step of a drill: {}", state.as_str());
         self.answer().add(state, self.after_ms(), reason);
         self.changes.send_modify(|changes| *changes += 1);
     }

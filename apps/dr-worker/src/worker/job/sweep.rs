@@ -111,11 +111,13 @@ fn clear(path: &Path, dead: &mut BTreeSet<(Pid, u64)>) -> io::Result<Verdict> {
     }
     if !ours.is_empty() {
         return Ok(Verdict::Left(format!(
-            "processes {ours:?} of a job survive SIGKILL, or run as another user"
+            "processes {} of a job survive SIGKILL, or run as another user",
+            listed(&ours)
         )));
     }
     if !strangers.is_empty() {
-        let reason = format!("processes {strangers:?} may be a job's that has cleared its environment");
+        let reason =
+            format!("processes {} may be a job's that has cleared its environment", listed(&strangers));
         return Ok(Verdict::Left(reason));
     }
     let mut is_sure = seen.is_whole;
@@ -300,6 +302,11 @@ fn records_in(dir: &Path) -> io::Result<Vec<PathBuf>> {
         }
     }
     Ok(found)
+}
+
+/// Process ids, for a sentence.
+fn listed(pids: &[Pid]) -> String {
+    pids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

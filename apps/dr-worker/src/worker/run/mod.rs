@@ -353,7 +353,7 @@ impl Running {
             never = manager.keep(Phase::Stopping(&self.worker)) => match never {},
         }
         let outcome = self.session.close(FAREWELL).await;
-        tracing::info!(session = ?outcome, "the worker has stopped");
+        tracing::info!(session = %outcome, "the worker has stopped");
         drop(self.parts);
         self.background.shutdown().await;
         job::flush_output(LAST_LINES);

@@ -169,7 +169,7 @@ pub(crate) fn report_failure(why: &str) {
 fn opened(value: &OsString) -> Option<Socket> {
     Socket::of(value)
         .inspect_err(|error| {
-            tracing::warn!(?value, %error, "ignored NOTIFY_SOCKET: the service manager can't be notified");
+            tracing::warn!(value = %value.display(), %error, "ignored NOTIFY_SOCKET: the service manager can't be notified");
         })
         .ok()
 }

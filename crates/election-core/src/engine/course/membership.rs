@@ -403,7 +403,7 @@ impl Membership {
             (MembershipStep::DropNode, Outcome::Ok | Outcome::Missing) => {
                 self.step = MembershipStep::Sweep(Then::Leave)
             }
-            (step, outcome) => self.later(core, &format!("{step:?}: {outcome:?}")),
+            (_, outcome) => self.later(core, &outcome.to_string()),
         }
     }
 

@@ -254,7 +254,7 @@ impl Elector {
                 core.reading.view.electors_mut().trimmed(&name)
             }
             (_, outcome) => {
-                let why = format!("{outcome:?}");
+                let why = outcome.to_string();
                 later(core, &why);
             }
         }
@@ -312,7 +312,7 @@ impl Elector {
                 later(core, "the standing orders have changed during the decision");
             }
             (_, outcome) => {
-                let why = format!("{outcome:?}");
+                let why = outcome.to_string();
                 later(core, &why);
             }
         }

@@ -269,7 +269,7 @@ impl Contest {
             }
             (ContestStep::Rank, Outcome::Names(names)) => self.ranked(core, names),
             (ContestStep::Leading, Outcome::Names(names)) => self.ranked_again(core, leader, names),
-            (step, outcome) => later(core, &format!("{step:?}: {outcome:?}")),
+            (_, outcome) => later(core, &outcome.to_string()),
         }
     }
 
