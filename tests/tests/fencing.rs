@@ -14,6 +14,7 @@ e2e::with_both_drivers!(
     what_can_not_be_fenced_keeps_the_job_down_until_it_can,
     who_comes_back_or_is_confirmed_as_off_is_not_fenced,
     who_was_not_fenced_is_fenced_by_a_later_leader,
+    no_record_of_a_stranger_chooses_who_is_fenced,
     who_does_not_let_go_is_fenced_when_leadership_is_forced_away,
 );
 
@@ -272,6 +273,49 @@ async fn who_was_not_fenced_is_fenced_by_a_later_leader(driver: Driver) {
     let expected = [&first, &second].map(|former| format!("{}: {}", third.member, former.member));
     assert_eq!(fence.done(), expected);
     is_left(&cluster, &[&third.member]).await;
+    cluster.end().await;
+}
+
+/// Everyone who can write that one record could have the host of another cluster switched off, or give an option to a program.
+async fn no_record_of_a_stranger_chooses_who_is_fenced(driver: Driver) {
+    let fence = Fence::new();
+    let mut cluster = Cluster::of(fence.of(two(driver), "stop")).await;
+    let first = cluster.settled().await;
+    cluster.acts(first.token).await;
+    let path = format!("{JOB}/breadcrumbs");
+    let left = |member: &str| {
+        json!({
+            "member": member, "site": "east", "address": "-oProxyCommand=touch x\u{0}\n", "term": 1, "fencing_token": 1, "since_ms": 1,
+        })
+    };
+    let forge = async |cluster: &Cluster, members: &[&str]| {
+        let mut record = cluster.znodes().await.json(&path).await;
+        let all = record["leaderships"].as_array_mut().unwrap();
+        all.extend(members.iter().map(|member| left(member)));
+        cluster.znodes().await.put(&path, record.to_string().as_bytes()).await;
+    };
+    forge(&cluster, &["db-prod-7"]).await;
+    let other = if first.member == "east-1" { "west-1" } else { "east-1" };
+    let moving = ["switchover", "--to", other, "--wait"];
+    wait_for("the refusal", SOON, async || {
+        let moved = cluster.operator().run(&moving).await;
+        let is_refused = format!("{moved:?}")
+            .contains("db-prod-7 is not fenced: no other record of the election names it");
+        if is_refused { Ok(()) } else { Err(format!("{moved:?}")) }
+    })
+    .await;
+    assert_eq!(fence.calls(), Vec::<String>::new());
+    cluster.operator().done(&["ack", "--fenced"]).await;
+
+    // Of a member the address is a host's, or none.
+    let leader = cluster.leader_is("any", SOON, |_| true).await;
+    let other = if leader.member == "east-1" { "west-1" } else { "east-1" };
+    cluster.acts(leader.token).await;
+    forge(&cluster, &[&leader.member]).await;
+    cluster.operator().done(&["switchover", "--to", other, "--wait"]).await;
+    let calls = fence.calls();
+    assert_eq!(calls.len(), 2, "{calls:?}");
+    assert!(calls[0].starts_with(&format!("first {other}: {} east 1 ", leader.member)), "{calls:?}");
     cluster.end().await;
 }
 

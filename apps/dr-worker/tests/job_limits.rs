@@ -124,8 +124,14 @@ fn jobs_get_cgroups_beside_that_of_the_worker_and_limits_without_controllers_are
 fn the_smallest_limits_start_a_program() {
     let stage = Stage::new("/smallest-limits");
     let limits = "job.orders.limits={ open_files = 16, memory = \"16MiB\" }";
-    let _worker = stage.worker("east-1", "east", &[&job("echo the end; exec sleep 600"), limits]);
-    prints(&stage, &[]);
+    // An environment that does not fit into what the launcher has left over.
+    let long = "x".repeat(100_000);
+    let env: Vec<_> = ('A'..='H').map(|name| format!("job.orders.env.{name}={long}")).collect();
+    let script = job("echo ${#A} ${#H}; echo the end; exec sleep 600");
+    let mut settings = vec![script.as_str(), limits];
+    settings.extend(env.iter().map(String::as_str));
+    let _worker = stage.worker("east-1", "east", &settings);
+    prints(&stage, &["100000 100000"]);
 }
 
 #[test]
@@ -167,6 +173,46 @@ fn a_job_runs_as_its_user_with_nothing_of_the_workers() {
     stage.operator(&["switchover", "--to", "west-1", "--wait"]).assert(0, &[]);
     assert!(printed(&stage).contains("bye"), "{}", printed(&stage));
     drop(moved);
+}
+
+/// What runs before the job's program does not heed the job's environment: it is root.
+#[test]
+fn a_library_that_the_job_preloads_is_loaded_by_the_jobs_user_alone() {
+    if !may_change_user("a_library_that_the_job_preloads_is_loaded_by_the_jobs_user_alone") {
+        return;
+    }
+    let stage = Stage::new("/preload");
+    let dir = tempfile::Builder::new()
+        .permissions(fs::Permissions::from_mode(0o777))
+        .tempdir_in("/tmp")
+        .expect("a directory");
+    let file = |name: &str| dir.path().join(name);
+    let source = r#"
+        #include <stdio.h>
+        #include <stdlib.h>
+        #include <unistd.h>
+        __attribute__((constructor)) static void record(void) {
+            FILE *file = fopen(getenv("RECORD"), "a");
+            if (file) { fprintf(file, "%d\n", (int)getuid()); fclose(file); }
+        }"#;
+    fs::write(file("record.c"), source).expect("written");
+    fs::write(file("uids"), "").expect("written");
+    fs::set_permissions(file("uids"), fs::Permissions::from_mode(0o666)).expect("its own");
+    let mut cc = Command::new("cc");
+    cc.args(["-shared", "-fPIC", "-o"]).args([file("record.so"), file("record.c")]);
+    assert!(cc.status().expect("a compiler, which Rust needs as well").success());
+    let settings = [
+        job("echo the end; exec sleep 600"),
+        "job.orders.user=nobody".to_owned(),
+        "job.orders.working_dir=/".to_owned(),
+        format!("job.orders.env.LD_PRELOAD={}", file("record.so").display()),
+        format!("job.orders.env.RECORD={}", file("uids").display()),
+    ];
+    let _worker = stage.worker("east-1", "east", &settings.each_ref().map(String::as_str));
+    prints(&stage, &[]);
+    let nobody = nix::unistd::User::from_name("nobody").expect("users").expect("it exists").uid;
+    let uids = fs::read_to_string(file("uids")).expect("uids");
+    assert!(!uids.is_empty() && uids.lines().all(|uid| uid == nobody.to_string()), "{uids}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod job_support;
 
 use std::io::Read as _;
+use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use job_support::{
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, Uid};
+use rustix::fs::{MemfdFlags, memfd_create};
 use zk_session::BootTime;
 
 #[test]
@@ -592,8 +594,12 @@ fn a_job_can_give_its_guard_no_orders() {
 fn no_program_is_started_after_its_time() {
     let tree = Tree::new();
     let start = |start_by: BootTime| {
+        // Inherited, as the launcher expects it.
+        let env = memfd_create(c"env", MemfdFlags::empty()).expect("a file");
+        rustix::io::write(&env, b"{}").expect("written");
         let stage = serde_json::json!({
             "guard": std::process::id(),
+            "env": env.as_raw_fd(),
             "start_by": u64::try_from(start_by.as_duration().as_millis()).expect("a time"),
             "cgroup": null,
             "no_new_privileges": false,

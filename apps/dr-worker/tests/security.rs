@@ -74,6 +74,69 @@ fn a_state_directory_that_others_can_write_to_is_reported() {
     assert!(log.has("other users can write to"), "{}", log.text());
 }
 
+/// A record that somebody else has written keeps no program from starting, and forges no line of a table, a log or a page.
+#[test]
+fn text_from_outside_is_one_line_wherever_it_goes() {
+    let stage = Stage::new("/security-text");
+    let dir = stage.dir.path();
+    let hook = |name: &str| {
+        let script = format!("printf '%s' \"$DR_REASON\" > {}", dir.join(name).display());
+        let command = serde_json::to_string(&["sh", "-c", &script]).expect("JSON");
+        format!("job.orders.hooks.{name}={{ command = {command} }}")
+    };
+    let settings = [hook("before_stop"), hook("after_stop")];
+    let settings: Vec<_> = settings.iter().map(String::as_str).collect();
+    let (east, log) = Log::of(&mut stage.worker_command("east-1", "east", &settings));
+    until("east-1 leads", || leads(&east));
+    let (west, _) = Log::of(&mut stage.worker_command("west-1", "west", &[]));
+    until("west-1 is standby", || west.code("/standby") == 200);
+    let refused = stage.operator(&["switchover", "--to", "west-1", "--reason", "a\nrow\u{202e}"]);
+    refused.assert(64, &["--reason", "'\\n'"]);
+    refused.assert(64, &["no character of a line of text"]);
+    assert_eq!(stage.json(&["list"])["requests"], serde_json::json!([]));
+
+    let hostile = "x\0y\nleads \u{1b}[2J\u{202e}";
+    let request = serde_json::json!({
+        "v": 1, "id": "1", "kind": "switchover", "to": { "member": "west-1" }, "force": false, "reason": hostile, "by": hostile,
+        "created_ms": 1, "state": { "state": "pending" },
+    });
+    let unreadable = serde_json::json!({ "v": 1, "member": format!("-{hostile}{}", "x".repeat(60_000)) });
+    Stage::with_session(async |session| {
+        let create = async |path: &str, record: &serde_json::Value| {
+            let mode = zk_session::CreateMode::Persistent;
+            session
+                .create(&format!("/security-text/orders/{path}"), record.to_string().into_bytes(), mode)
+                .await
+        };
+        create("nodes/west-9", &unreadable).await.expect("created");
+        create("requests", &serde_json::Value::Null).await.ok();
+        create("requests/r-0000000001", &request).await.expect("created");
+    });
+    until("west-1 leads", || leads(&west));
+    let is_line = |text: &str| text.chars().all(|c| !c.is_control() && c != '\u{202e}');
+    for name in ["before_stop", "after_stop"] {
+        let reason = fs::read_to_string(dir.join(name)).expect("the hook has run");
+        assert!(reason.contains('y') && is_line(&reason), "{name}: {reason:?}");
+    }
+    for command in [
+        &["list"][..],
+        &["history"],
+        &["explain"],
+        &["request", "r-0000000001"],
+        &["--output", "json", "list"],
+    ] {
+        let shown = stage.operator(command).stdout;
+        assert!(
+            shown.lines().all(is_line) && !shown.lines().any(|line| line.starts_with("leads")),
+            "{shown}"
+        );
+    }
+    until("the record is reported", || log.has("nodes/west-9 can't be used"));
+    let log = log.text();
+    assert!(log.lines().all(|line| is_line(line) && line.len() < 4000), "{log}");
+    drop((east, west));
+}
+
 #[test]
 fn no_shell_reads_a_command() {
     let stage = Stage::new("/security-shell");

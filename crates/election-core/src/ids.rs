@@ -4,6 +4,8 @@ use std::{borrow::Borrow, cmp::Ordering, fmt, sync::Arc};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use crate::text::{cut, is_plain};
+
 /// The longest name of a member or a site, in bytes.
 pub(crate) const MAX_NAME: usize = 128;
 
@@ -18,10 +20,30 @@ pub struct InvalidName {
 
 impl InvalidName {
     pub(crate) fn new(kind: &'static str, name: &str, why: &'static str) -> Self {
-        Self { kind, name: name.to_owned(), why }
+        let mut name = name.to_owned();
+        cut(&mut name, MAX_NAME + 1);
+        Self { kind, name, why }
     }
 }
 
+/// A name that reaches commands, patterns and the arguments of programs.
+pub(crate) fn check_id(kind: &'static str, name: &str) -> Result<(), InvalidName> {
+    check(kind, name)?;
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    if name.starts_with(['-', '.']) {
+        Err(InvalidName::new(kind, name, "it begins with '-' or '.'"))
+    } else if !name.chars().all(is_allowed) {
+        Err(InvalidName::new(
+            kind,
+            name,
+            "it has another character than letters (A to z), digits, '.', '_' and '-'",
+        ))
+    } else {
+        Ok(())
+    }
+}
+
+/// A part of a path in ZooKeeper.
 pub(crate) fn check(kind: &'static str, name: &str) -> Result<(), InvalidName> {
     let why = if name.is_empty() {
         "it is empty"
@@ -31,7 +53,7 @@ pub(crate) fn check(kind: &'static str, name: &str) -> Result<(), InvalidName> {
         "it contains '/', which separates znodes"
     } else if name == "." || name == ".." {
         "ZooKeeper reserves it"
-    } else if name.chars().any(|c| c.is_control() || c.is_whitespace()) {
+    } else if name.chars().any(|c| !is_plain(c) || c.is_whitespace()) {
         "it contains white space or a control character"
     } else {
         return Ok(());
@@ -53,13 +75,14 @@ macro_rules! name {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// A name that ZooKeeper can hold as one path element.
+            /// A name of 1 to 128 letters, digits, `.`, `_` and `-` that begins with neither `-` nor `.`: what reads it
+            /// in a path, a pattern or the arguments of a program reads the same name.
             ///
             /// # Errors
-            /// When it is empty, too long, or contains a character that is not allowed.
+            /// When it is empty or too long, contains another character, or begins with `-` or `.`.
             pub fn new(name: impl Into<String>) -> Result<Self, InvalidName> {
                 let name = name.into();
-                check($kind, &name)?;
+                check_id($kind, &name)?;
                 Ok(Self(name.into()))
             }
 
@@ -141,11 +164,11 @@ impl Ballot {
         let name = name.into();
         check("the ballot", &name)?;
         if Self::sequence_of(&name).is_none() {
-            return Err(InvalidName {
-                kind: "the ballot",
-                name,
-                why: "it doesn't end in the ten digits of a sequential znode, from 0 to 2147483647, after something that is no digit",
-            });
+            return Err(InvalidName::new(
+                "the ballot",
+                &name,
+                "it doesn't end in the ten digits of a sequential znode, from 0 to 2147483647, after something that is no digit",
+            ));
         }
         Ok(Self(name.into()))
     }
@@ -222,10 +245,30 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_no_path_element_are_refused() {
-        for bad in ["", "a/b", "..", "a b", "a\0b"] {
-            assert!(MemberId::new(bad).is_err(), "{bad:?}");
+    fn names_that_mean_something_else_to_a_path_a_pattern_or_a_program_are_refused() {
+        for bad in [
+            "",
+            "a/b",
+            "..",
+            "a b",
+            "a\0b",
+            ".a",
+            "-oProxyCommand=x",
+            "*",
+            "a?",
+            "a,b",
+            "`id`",
+            "$(id)",
+            "a\"b",
+            "a\u{202e}b",
+            "ä",
+        ] {
+            assert!(MemberId::new(bad).is_err() && SiteId::new(bad).is_err(), "{bad:?}");
         }
+        for good in ["east-1", "db.example.com", "_1", "A-.", "0"] {
+            assert!(MemberId::new(good).is_ok(), "{good:?}");
+        }
+        assert!(MemberId::new("x".repeat(1 << 16)).unwrap_err().to_string().len() < 300);
         assert!(Ballot::new("guid-123").is_err());
         assert!(Ballot::new("0000000001").is_err());
         // The names that ZooKeeper writes after its counter has wrapped.

@@ -17,6 +17,7 @@ pub mod record;
 mod runtime;
 mod slots;
 pub mod strategy;
+pub mod text;
 mod time;
 
 /// The pages elsewhere that describe this crate, so that their snippets are compiled.

@@ -5,7 +5,7 @@ mod reference;
 
 use std::sync::Arc;
 
-use crate::ids::{Ballot, InvalidName, MemberId, check};
+use crate::ids::{Ballot, InvalidName, MemberId, check, check_id};
 
 /// The paths of one election, all under `<root>/<election>`. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -14,12 +14,13 @@ pub struct Paths {
 }
 
 impl Paths {
-    /// The paths of `election` under `root` (`/` or `/some/path`).
+    /// The paths of `election` under `root` (`/` or `/some/path`). The election's name has the rules of a
+    /// [`MemberId`](MemberId::new).
     ///
     /// # Errors
-    /// When one of the two can't be part of a path of ZooKeeper.
+    /// When one of the two can't be part of a path of ZooKeeper, or the name breaks a rule.
     pub fn new(root: &str, election: &str) -> Result<Self, InvalidName> {
-        check("the election", election)?;
+        check_id("the election", election)?;
         let root = root.trim_end_matches('/');
         match root.strip_prefix('/') {
             Some(parts) => parts.split('/').try_for_each(|part| check("the root's part", part))?,

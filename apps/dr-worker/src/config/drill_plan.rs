@@ -3,6 +3,7 @@ use std::{collections::BTreeMap, time::Duration};
 use election_core::{
     calendar::Windows,
     record::{DrillMode, Target},
+    text::Text,
 };
 
 use super::{dates::Dates, reader::Section};
@@ -102,7 +103,10 @@ impl DrillPlan {
         if back && mode == DrillMode::Rehearse {
             section.problem("back", "a rehearsal moves nothing, so there is nothing to move back");
         }
-        let reason = section.optional("reason");
+        let reason: Option<String> = section.optional("reason");
+        if let Some(Err(why)) = reason.as_ref().map(|reason| Text::new(reason.as_str())) {
+            section.problem("reason", why.to_string());
+        }
         let objectives = section.table("objectives", |section| {
             let (rto, rpo, lag) = (section.optional("rto"), section.optional("rpo"), section.optional("lag"));
             if rpo.is_some() && lag.is_none() {

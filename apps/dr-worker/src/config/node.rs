@@ -1,6 +1,9 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
-use election_core::{MemberId, SiteId};
+use election_core::{
+    MemberId, SiteId,
+    text::{is_host, is_plain},
+};
 
 use strategies::published::RESERVED;
 
@@ -70,6 +73,9 @@ impl NodeConfig {
         let site = section.required("site", "the name of this node's site, such as \"east\"");
         let address = host_name().unwrap_or_else(|| "127.0.0.1".to_owned());
         let address = section.or("address", address);
+        if !is_host(&address) {
+            section.problem("address", format!("{address:?} is no name or address of a host"));
+        }
         let state_dir = read_state_dir(section);
         let priority = section.or("priority", 1);
         let attributes: BTreeMap<String, String> = section.or("attributes", BTreeMap::new());
@@ -78,6 +84,14 @@ impl NodeConfig {
                 "attributes",
                 format!("{name:?} is not free: workers publish under names that begin with {RESERVED:?}; choose another"),
             );
+        }
+        for (name, value) in &attributes {
+            if let Some(c) = name.chars().chain(value.chars()).find(|c| !is_plain(*c)) {
+                section.problem(
+                    "attributes",
+                    format!("{name:?} has {c:?}, which is no character of a line of text"),
+                );
+            }
         }
         let site_check = section.table("site_check", read_site_check);
         Some(Self { id: id?, site: site?, address, state_dir, priority, attributes, site_check })

@@ -10,6 +10,7 @@ use election_core::{
         orders::{self, Ordered},
     },
     record::{Control, FailedSite, Maintenance, MemberRecord, Mode, OrderedBy},
+    text::Text,
 };
 use strategies::AutoMoves;
 
@@ -137,7 +138,7 @@ pub(super) struct MaintenanceArguments {
     jobs: JobArguments,
     /// Reason, for the records.
     #[arg(long, value_name = "TEXT")]
-    reason: Option<String>,
+    reason: Option<Text>,
     /// Accept a member that takes part in no job.
     #[arg(long)]
     force: bool,
@@ -185,7 +186,11 @@ async fn service(operator: &Operator, arguments: &MaintenanceArguments, how: Out
         let order = Maintenance {
             member: member.clone(),
             site,
-            ordered: OrderedBy { reason: reason.clone(), by: asker(), at_ms: unix_ms() },
+            ordered: OrderedBy {
+                reason: reason.clone().map(Text::into_string),
+                by: asker(),
+                at_ms: unix_ms(),
+            },
         };
         let change = |control: &mut Control| match word {
             // The first operator and reason are kept.
@@ -238,7 +243,7 @@ pub(super) struct FailSiteArguments {
     at: SiteArguments,
     /// Reason, for the records.
     #[arg(long, value_name = "TEXT")]
-    reason: Option<String>,
+    reason: Option<Text>,
     #[command(flatten)]
     try_only: DryRun,
     #[command(flatten)]
@@ -260,7 +265,7 @@ pub(super) async fn fail_site(
     };
     let failed = FailedSite {
         site: site.clone(),
-        ordered: OrderedBy { reason: reason.clone(), by: asker(), at_ms: unix_ms() },
+        ordered: OrderedBy { reason: reason.clone().map(Text::into_string), by: asker(), at_ms: unix_ms() },
     };
     order
         .give(sources, how, |control| {

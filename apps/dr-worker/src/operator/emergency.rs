@@ -9,7 +9,7 @@ use std::{
 };
 
 use anstream::eprint;
-use election_core::Paths;
+use election_core::{Paths, text::Text};
 use nix::unistd::{Uid, User};
 use serde_json::json;
 
@@ -60,7 +60,7 @@ pub(super) struct EmergencyArguments {
     job: Option<String>,
     /// Reason, for the records.
     #[arg(long, value_name = "TEXT")]
-    reason: Option<String>,
+    reason: Option<Text>,
     /// Sentence that confirms what is fenced by hand.
     ///
     /// A terminal asks for it. Without a terminal, the command without this option prints it.
@@ -134,7 +134,7 @@ async fn lead(arguments: &EmergencyArguments, sources: &Sources) -> Result<(), E
         election: paths.base().to_owned(),
         member: node.id.to_string(),
         by: asker(),
-        reason: arguments.reason.clone(),
+        reason: arguments.reason.clone().map(Text::into_string),
         fenced: sentence,
         term: grant.term,
         token: grant.token,

@@ -5,6 +5,7 @@ use std::time::Duration;
 use election_core::{
     MemberId, operator,
     record::{Outgoing, Request, RequestKind, Target},
+    text::Text,
 };
 use serde_json::json;
 
@@ -38,7 +39,7 @@ pub(super) struct JobRequestArguments {
     job: Option<String>,
     /// Reason, for the records.
     #[arg(long, value_name = "TEXT")]
-    reason: Option<String>,
+    reason: Option<Text>,
     /// Wait until it is done or has failed.
     #[arg(long)]
     wait: bool,
@@ -102,7 +103,7 @@ async fn ask(
     how: Output,
 ) -> Result<(), Error> {
     let operator = Operator::connect(sources).await?;
-    let reason = arguments.reason.clone();
+    let reason = arguments.reason.clone().map(Text::into_string);
     let request = operator::new_request(kind, from, Target::Any, false, reason, asker());
     let result = check_and_file(&operator, arguments, request, consent, how).await;
     operator.close().await;

@@ -2,6 +2,7 @@
 
 use anstream::adapter::strip_str;
 use clap::Args;
+use election_core::text::shown;
 use serde_json::json;
 
 use super::output::{self, Output};
@@ -48,30 +49,9 @@ fn print(kept: &KeptLine, how: Output) -> Result<(), Error> {
     let stream = kept.stream.map_or("worker", |stream| stream.as_str());
     match how {
         Output::Json => output::print_json(&json!({ "time": time, "stream": stream, "line": kept.line })),
-        Output::Pretty => output::print(format_args!("{time}  {stream:6}  {}", printable(&kept.line))),
-    }
-}
-
-/// Without colours and control characters: output of a job must not control the terminal.
-fn printable(line: &str) -> String {
-    let mut text = String::new();
-    for character in strip_str(line).to_string().chars() {
-        if character.is_control() && character != '\t' {
-            text.extend(character.escape_default());
-        } else {
-            text.push(character);
+        // Without colours, and with escapes: output of a job must not control the terminal.
+        Output::Pretty => {
+            output::print(format_args!("{time}  {stream:6}  {}", shown(&strip_str(&kept.line).to_string())))
         }
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_job_can_not_control_the_terminal() {
-        assert_eq!(printable("\u{1b}[31mred\u{1b}[0m\tplain\u{7}\u{1b}"), "red\tplain");
-        assert_eq!(printable("ü\r\0"), "ü\\r");
     }
 }

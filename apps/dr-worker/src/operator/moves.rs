@@ -5,6 +5,7 @@ use std::time::Duration;
 use election_core::{
     MemberId, SiteId, operator,
     record::{Outgoing, Request, RequestKind, Target},
+    text::Text,
 };
 
 use super::{dry_run::DryRun, election::asker};
@@ -34,7 +35,7 @@ pub(super) struct Move {
     pub(super) accept_loss: bool,
     /// Reason, for the records.
     #[arg(long, value_name = "TEXT")]
-    pub(super) reason: Option<String>,
+    pub(super) reason: Option<Text>,
     #[command(flatten)]
     pub(super) try_only: DryRun,
     /// Wait until the new leader is ready, or it has failed.
@@ -60,7 +61,8 @@ impl Move {
     /// The request for it.
     pub(super) fn request(&self, kind: RequestKind, force: bool) -> Request {
         let (from, to) = (self.outgoing(), self.target());
-        let mut request = operator::new_request(kind, from, to, force, self.reason.clone(), asker());
+        let mut request =
+            operator::new_request(kind, from, to, force, self.reason.clone().map(Text::into_string), asker());
         request.accept_loss = self.accept_loss;
         request
     }

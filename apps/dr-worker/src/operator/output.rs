@@ -1,5 +1,6 @@
 //! Results go to standard output, messages to standard error.
 
+use election_core::text::is_plain;
 use std::{
     borrow::Cow,
     fmt::Display,
@@ -60,10 +61,10 @@ pub(super) fn print_json(result: &impl Serialize) -> Result<(), Error> {
     print_line(line)
 }
 
-/// The text without control characters, except for ends of lines, tabs and colours: a text of a znode must not control the
-/// terminal.
+/// The text with escapes for what is no text, except for ends of lines, tabs and colours, which are this program's: texts of
+/// records have none. It must not control the terminal.
 pub(super) fn harmless(text: &str) -> Cow<'_, str> {
-    if !text.chars().any(|c| c.is_control() && c != '\n') {
+    if text.chars().all(|c| is_plain(c) || c == '\n') {
         return Cow::Borrowed(text);
     }
     let mut shown = String::new();
@@ -71,7 +72,7 @@ pub(super) fn harmless(text: &str) -> Cow<'_, str> {
         let is_kept = match character {
             '\n' | '\t' => true,
             '\x1b' => is_colour(&text[at..]),
-            other => !other.is_control(),
+            other => is_plain(other),
         };
         if is_kept {
             shown.push(character);
@@ -154,6 +155,7 @@ mod tests {
             ("\x1b[1;31mred\x1b[0m", "\x1b[1;31mred\x1b[0m"),
             ("\x1b]0;title\x07", "\\u{1b}]0;title\\u{7}"),
             ("\x1b[2J\r\u{9b}1m", "\\u{1b}[2J\\r\\u{9b}1m"),
+            ("\u{202e}eno\u{2028}two", "\\u{202e}eno\\u{2028}two"),
         ] {
             assert_eq!(harmless(text), shown);
         }

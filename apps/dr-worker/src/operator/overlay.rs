@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, fs, path::PathBuf};
 use election_core::{
     operator::{Layout, OperatorError, overlays},
     record::{AppliedOverlay, MemberRecord, Overlay},
+    text::Text,
 };
 use owo_colors::OwoColorize as _;
 use serde_json::json;
@@ -37,7 +38,7 @@ pub(super) struct PushArguments {
     of: OverlayArguments,
     /// Reason, for the records.
     #[arg(long, value_name = "TEXT")]
-    reason: Option<String>,
+    reason: Option<Text>,
     /// Push only if this is the present version; 0 for none.
     #[arg(long, value_name = "VERSION")]
     replaces: Option<u64>,
@@ -61,7 +62,7 @@ pub(super) struct RevertArguments {
     of: OverlayArguments,
     /// Reason, for the records.
     #[arg(long, value_name = "TEXT")]
-    reason: Option<String>,
+    reason: Option<Text>,
 }
 
 /// A job and its present overlay.

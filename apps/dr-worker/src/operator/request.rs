@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use election_core::{
     operator::{self, Layout, Snapshot, Withdrawal},
-    record::{FiledRequest, Request, RequestKind},
+    record::{FiledRequest, Request, RequestKind, RequestRef},
     strategy::in_words,
 };
 use serde_json::json;
@@ -22,7 +22,7 @@ use super::{
     underway::{Filing, report_leader},
 };
 use crate::{
-    commands::{is_request_id, moves, plan},
+    commands::{moves, plan},
     config::Sources,
     error::Error,
     wall::unix_ms,
@@ -76,7 +76,7 @@ pub(super) struct CancelArguments {
 
 /// The id becomes part of a path.
 fn request_id(text: &str) -> Result<String, String> {
-    if is_request_id(text) {
+    if RequestRef::is_name(text) {
         return Ok(text.to_owned());
     }
     Err("a request's id is 'r-' and its number, such as r-0000000000".to_owned())

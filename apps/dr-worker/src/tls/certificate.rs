@@ -1,5 +1,6 @@
 //! What is read of a certificate: its name and its end. rustls checks it, and shows neither.
 
+use election_core::text::stripped;
 use std::time::UNIX_EPOCH;
 
 /// The longest name that is shown.
@@ -68,8 +69,7 @@ fn common_name(mut subject: &[u8]) -> Option<String> {
         if kind == COMMON_NAME {
             let (_, text) = next(&mut attribute)?;
             // It gets into logs and records.
-            let text = String::from_utf8_lossy(text);
-            return Some(text.chars().filter(|c| !c.is_control()).take(LONGEST_NAME).collect());
+            return Some(stripped(&String::from_utf8_lossy(text)).chars().take(LONGEST_NAME).collect());
         }
     }
     None

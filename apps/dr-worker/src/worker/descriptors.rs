@@ -4,9 +4,13 @@
 //! A worker raises its soft limit, as systemd recommends, and restores it for the programs that it starts. Jobs come
 //! first: the HTTP endpoints get what they leave.
 
-use std::{io, sync::OnceLock};
+use std::{ffi::CStr, fs::File, io, sync::OnceLock};
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::{
+    fs::{MemfdFlags, memfd_create},
+    io::Errno,
+    process::{Resource, Rlimit, getrlimit, setrlimit},
+};
 
 use crate::{
     config::{Check, HookMode, HookName, JobConfig, JobOutput, ReadyProbe},
@@ -51,6 +55,20 @@ pub(crate) fn started_with() -> Option<u64> {
 /// The program before this one in this process was started with this soft limit.
 pub(crate) fn inherit_limit(started_with: Option<u64>) {
     STARTED_WITH.get_or_init(|| started_with);
+}
+
+/// A file without a path, for what belongs into no argument and no environment. Nothing can be executed from it: some kernels
+/// are configured to refuse another one (`vm.memfd_noexec`).
+///
+/// # Errors
+/// If the kernel refuses it.
+pub(crate) fn file_in_memory(name: &CStr, flags: MemfdFlags) -> io::Result<File> {
+    let made = match memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
+        // A kernel before 6.3 does not know the flag.
+        Err(Errno::INVAL) => memfd_create(name, flags),
+        made => made,
+    };
+    Ok(File::from(made?))
 }
 
 /// The soft limit for programs that this process starts, if it differs from its own.

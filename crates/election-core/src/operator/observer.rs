@@ -84,6 +84,24 @@ impl Snapshot {
         self.elected.as_ref().map(|decision| &decision.record)
     }
 
+    /// Whether this is a living member, or one that the decision or a leader znode names: more than one record says so.
+    pub fn names(&self, member: &MemberId) -> bool {
+        let leads = |leader: &LeaderZnode| leader.record.member == *member;
+        let is_decided = |elected: &Elected| {
+            let slots = elected.slots.iter().any(|slot| {
+                let previous = slot.given.previous.as_ref().map(|previous| &previous.member);
+                let named = slot.named.iter().chain(&slot.succession).map(|named| &named.member);
+                named.chain(previous).any(|named| named == member)
+            });
+            slots
+                || elected.exclusions.iter().any(|excluded| excluded.member == *member)
+                || elected.failures.iter().any(|failure| failure.member == *member)
+        };
+        self.members.iter().any(|known| known.member == *member)
+            || self.leader_znodes.iter().flatten().any(leads)
+            || self.decided().is_some_and(is_decided)
+    }
+
     /// The leader znode of `slot`, if it exists.
     pub fn leader_znode(&self, slot: usize) -> Option<&LeaderZnode> {
         self.leader_znodes.get(slot)?.as_ref()

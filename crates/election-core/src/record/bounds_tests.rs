@@ -91,13 +91,27 @@ fn samples() -> Vec<(&'static str, String)> {
     fixed.into_iter().chain(STATES.map(request)).collect()
 }
 
-/// Whether the record can be used. If so, it is the same when it is written and read again.
+/// Whether the record can be used.
 fn is_usable(kind: &str, data: &[u8]) -> bool {
-    fn check<R: Record + PartialEq + std::fmt::Debug>(data: &[u8]) -> bool {
-        let Ok(record) = R::decode("/z", data) else { return false };
+    written_again(kind, data).is_some()
+}
+
+/// The record as it is written again, if it can be used. It is then the same when it is read again.
+fn written_again(kind: &str, data: &[u8]) -> Option<Vec<u8>> {
+    fn check<R: Record + PartialEq + std::fmt::Debug>(data: &[u8]) -> Option<Vec<u8>> {
+        let record = match R::decode("/r-0000000001", data) {
+            Ok(record) => record,
+            Err(error) => {
+                assert!(
+                    error.to_string().len() < 600 && !error.to_string().contains(char::is_control),
+                    "{error}"
+                );
+                return None;
+            }
+        };
         let again = record.encode("/z").unwrap_or_else(|e| panic!("{e}: {record:?}"));
-        assert_eq!(R::decode("/z", &again).unwrap(), record);
-        true
+        assert_eq!(R::decode("/r-0000000001", &again).unwrap(), record);
+        Some(again)
     }
     match kind {
         "breadcrumbs" => check::<Breadcrumbs>(data),
@@ -172,6 +186,36 @@ fn each_number_has_a_limit_that_is_kept() {
         }
     }
     assert!(numbers > 80, "{numbers}");
+}
+
+/// What a reader shows and passes on is one line, whatever was written.
+#[test]
+fn each_text_is_read_as_a_line_or_refused() {
+    let mut texts = 0;
+    for (kind, text) in samples() {
+        let sample: Value = serde_json::from_str(&text).unwrap();
+        let mut paths = Vec::new();
+        leaves(&sample, "", &mut paths);
+        paths.retain(|path| sample.pointer(path).unwrap().is_string());
+        for path in paths {
+            for hostile in ["a\0b", "a\nb", "a\u{1b}[2Jb", "a\u{202e}b", &"x".repeat(5000)] {
+                let mut changed = sample.clone();
+                *changed.pointer_mut(&path).unwrap() = hostile.into();
+                // What was read, as it would be written.
+                let Some(read) = written_again(kind, changed.to_string().as_bytes()) else { continue };
+                let read: Value = serde_json::from_slice(&read).unwrap();
+                let read = read.pointer(&path).map_or("", |read| read.as_str().unwrap());
+                let is_long = ["/attributes/k", "/measured/0"].contains(&path.as_str());
+                let is_block = (kind, path.as_str()) == ("overlay", "/text");
+                let is_line =
+                    |text: &str| text.chars().all(|c| crate::text::is_plain(c) || (is_block && c == '\n'));
+                assert!(is_line(read), "{kind} {path}: {read:?}");
+                assert!(is_long || is_block || read.len() <= crate::text::MAX, "{kind} {path}");
+                texts += 1;
+            }
+        }
+    }
+    assert!(texts > 150, "{texts}");
 }
 
 #[test]

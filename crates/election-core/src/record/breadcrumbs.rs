@@ -28,6 +28,7 @@ pub struct Breadcrumb {
     pub site: SiteId,
     /// The address at which others reach its node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(with = "crate::text::line")]
     pub address: Option<String>,
     /// The slot that it led.
     #[serde(default, skip_serializing_if = "super::format::is_first", with = "limits::slot")]

@@ -51,6 +51,7 @@ pub struct Control {
     pub stopped: Option<StoppedJob>,
     /// The author of the latest order.
     #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(with = "crate::text::line")]
     pub changed_by: String,
     /// When, in milliseconds since the Unix epoch.
     #[serde(default, skip_serializing_if = "is_zero", with = "limits::ms")]
@@ -108,6 +109,7 @@ pub struct Confirmed {
     pub site: SiteId,
     /// The author of the confirmation.
     #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(with = "crate::text::line")]
     pub by: String,
 }
 
@@ -116,9 +118,11 @@ pub struct Confirmed {
 pub struct OrderedBy {
     /// The operator's reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(with = "crate::text::line")]
     pub reason: Option<String>,
     /// The operator.
     #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(with = "crate::text::line")]
     pub by: String,
     /// When, in milliseconds since the Unix epoch.
     #[serde(default, with = "limits::ms")]

@@ -3,10 +3,13 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    format::{VERSION, is_false, shorten},
+    format::{VERSION, is_false},
     limits,
 };
-use crate::ids::{MemberId, SiteId};
+use crate::{
+    ids::{MemberId, SiteId},
+    text::shorten,
+};
 
 /// A drill under way, in `drill/order`: a practised failover of one job. At most one per election: it is created only if
 /// none exists.
@@ -20,12 +23,15 @@ pub struct DrillOrder {
     /// Format version.
     pub v: u32,
     /// The id of the run, which no other run has. Answers name it.
+    #[serde(with = "crate::text::line")]
     pub run: String,
     /// The operator.
     #[serde(default)]
+    #[serde(with = "crate::text::line")]
     pub by: String,
     /// The operator's reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(with = "crate::text::line")]
     pub reason: Option<String>,
     /// When it was given, in milliseconds since the Unix epoch, by the clock of the operator's machine.
     #[serde(with = "limits::ms")]
@@ -154,6 +160,7 @@ pub struct DrillAnswer {
     /// Format version.
     pub v: u32,
     /// The run of the order that is answered. An answer to another run is left over.
+    #[serde(with = "crate::text::line")]
     pub run: String,
     /// The member.
     pub member: MemberId,
@@ -161,6 +168,7 @@ pub struct DrillAnswer {
     pub site: SiteId,
     /// The version of its program.
     #[serde(default)]
+    #[serde(with = "crate::text::line")]
     pub version: String,
     /// When it first saw the order, in milliseconds since the Unix epoch, by its wall clock. All other times are counted
     /// from here, by its steady clock.
@@ -188,6 +196,7 @@ pub struct DrillStep {
     pub after_ms: u64,
     /// Why it refused or failed; with other steps what was done, such as the process that was killed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(with = "crate::text::line")]
     pub reason: Option<String>,
 }
 
@@ -291,6 +300,7 @@ impl DrillAnswer {
 #[non_exhaustive]
 pub struct DrillProbes {
     /// What was probed, as text: `http://orders.example:8080/health`.
+    #[serde(with = "crate::text::line")]
     pub target: String,
     /// The time between two probes.
     #[serde(with = "limits::ms")]
@@ -342,6 +352,7 @@ pub struct DrillOutage {
     pub count: u64,
     /// Why the first one failed.
     #[serde(default)]
+    #[serde(with = "crate::text::line")]
     pub reason: String,
 }
 

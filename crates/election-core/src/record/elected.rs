@@ -4,11 +4,12 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Cause, Given, MAX_SLOTS, Named, Previous, RequestRef, Slot,
-    format::{exact, is_zero, shorten},
+    format::{exact, is_zero},
     limits,
 };
 use crate::{
     ids::{Ballot, MemberId, SiteId},
+    text::shorten,
     time::APART_MS,
 };
 
@@ -49,6 +50,7 @@ pub struct Elected {
     #[serde(default, with = "limits::base")]
     pub token_base: u64,
     /// The author: a member or an operator.
+    #[serde(with = "crate::text::line")]
     pub decided_by: String,
     /// The czxid of the latest request that has been decided, in this term or an earlier one. A request with this czxid
     /// or a lower one is never decided again.
@@ -285,6 +287,7 @@ pub struct Exclusion {
     #[serde(with = "limits::ms")]
     pub until_ms: u64,
     /// The reason, as text.
+    #[serde(with = "crate::text::line")]
     pub reason: String,
 }
 
@@ -311,6 +314,7 @@ pub struct Failure {
     pub at_ms: u64,
     /// The name of the [`Cause`] of the decision that followed. It is text because a later version may have more
     /// causes.
+    #[serde(with = "crate::text::line")]
     pub cause: String,
     /// The term of the leadership.
     #[serde(default, with = "limits::decided")]
@@ -334,12 +338,14 @@ pub struct SiteFailure {
     #[serde(with = "limits::ms")]
     pub at_ms: u64,
     /// The reason, as text.
+    #[serde(with = "crate::text::line")]
     pub why: String,
     /// Whether the failure is over.
     #[serde(default)]
     pub over: bool,
     /// The operator who declared that the site has not failed, against its own members. It holds until they agree.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(with = "crate::text::line")]
     pub overruled: Option<String>,
 }
 

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 
+use crate::text;
+
 /// The largest record that is read or written, in bytes.
 ///
 /// It is far below ZooKeeper's limit of 1 MiB for a packet. A member's record has a few hundred bytes.
@@ -18,12 +20,30 @@ pub(super) const fn is_zero(number: &u64) -> bool {
 
 /// A record that can't be used. Its znode is ignored; no process stops for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error, Hash)]
-#[error("the record at {path} can't be used: {why}")]
+#[error("the record at {} can't be used: {why}", text::shown(path))]
+#[non_exhaustive]
 pub struct RecordError {
     /// The znode.
     pub path: String,
-    /// What is wrong with it.
+    /// What is wrong with it, with the beginning of what is quoted of it.
     pub why: String,
+}
+
+impl RecordError {
+    /// How much of a reason is kept, in bytes: it may quote the whole record.
+    const WHY: usize = 300;
+
+    pub(crate) fn new(path: &str, why: &str) -> Self {
+        let mut why = text::shown(why).into_owned();
+        text::cut(&mut why, Self::WHY);
+        Self { path: path.to_owned(), why }
+    }
+
+    /// The same error, with what mends it.
+    fn mended_by(mut self, mends: &str) -> Self {
+        self.why = format!("{}; {mends}", self.why);
+        self
+    }
 }
 
 /// A record in a znode.
@@ -45,14 +65,22 @@ pub trait Record: Serialize + DeserializeOwned {
         Ok(())
     }
 
+    /// Checks the name of its znode, which operators see and type.
+    ///
+    /// # Errors
+    /// What is wrong.
+    fn check_name(_name: &str) -> Result<(), String> {
+        Ok(())
+    }
+
     /// Reads a record.
     ///
     /// # Errors
-    /// When it is too large, not valid JSON for this record, of another format, or one that [`encode`](Self::encode)
+    /// When its znode has no name of such a record, it is too large, not valid JSON for this record, of another format, or one that [`encode`](Self::encode)
     /// refuses.
     fn decode(path: &str, data: &[u8]) -> Result<Self, RecordError> {
-        let error =
-            |why: String| RecordError { path: path.to_owned(), why: format!("{why}; {}", Self::MENDED_BY) };
+        let error = |why: String| RecordError::new(path, &why).mended_by(Self::MENDED_BY);
+        Self::check_name(path.rsplit('/').next().unwrap_or_default()).map_err(error)?;
         if data.len() > MAX_RECORD {
             return Err(error(format!("it has {} bytes, more than {MAX_RECORD}", data.len())));
         }
@@ -62,7 +90,7 @@ pub trait Record: Serialize + DeserializeOwned {
             let why = format!(
                 "its format is version {version}, and this program reads version {newest}: it is older than the one that wrote it"
             );
-            return Err(RecordError { path: path.to_owned(), why });
+            return Err(RecordError::new(path, &why));
         }
         record.check().map_err(error)?;
         // What is missing in it is written in full.
@@ -77,7 +105,7 @@ pub trait Record: Serialize + DeserializeOwned {
     /// # Errors
     /// When it would be too large, or when a number in it is above its [limit](super::limits).
     fn encode(&self, path: &str) -> Result<Vec<u8>, RecordError> {
-        let error = |why: String| RecordError { path: path.to_owned(), why };
+        let error = |why: String| RecordError::new(path, &why);
         self.check().map_err(error)?;
         let mut data = serde_json::to_vec(self).map_err(|e| error(e.to_string()))?;
         data.shrink_to_fit();
@@ -85,16 +113,6 @@ pub trait Record: Serialize + DeserializeOwned {
             return Err(error(format!("it would have {} bytes, more than {MAX_RECORD}", data.len())));
         }
         Ok(data)
-    }
-}
-
-/// Shortens a text to this many bytes. Characters that would take more bytes in JSON are omitted.
-pub(crate) fn shorten(text: &mut String, most: usize) {
-    text.retain(|c| !c.is_control());
-    if text.len() > most {
-        let end = (0..=most - '…'.len_utf8()).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-        text.truncate(end);
-        text.push('…');
     }
 }
 

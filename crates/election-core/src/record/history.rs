@@ -27,6 +27,7 @@ pub struct HistoryEntry {
     /// The cause of the change.
     pub cause: Cause,
     /// The decision's sentence.
+    #[serde(with = "crate::text::line")]
     pub sentence: String,
     /// The previous leader.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -7,10 +7,13 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     AppliedOverlay, Cause, Elected,
-    format::{VERSION, is_false, is_zero, shorten},
+    format::{VERSION, is_false, is_zero},
     limits,
 };
-use crate::ids::{Ballot, MemberId, SiteId};
+use crate::{
+    ids::{Ballot, MemberId, SiteId},
+    text::shorten,
+};
 
 /// A member's record, in `nodes/<member>`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
@@ -26,18 +29,22 @@ pub struct MemberRecord {
     pub ballot: Ballot,
     /// The address at which others reach this node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(with = "crate::text::line")]
     pub address: Option<String>,
     /// The URL of its HTTP endpoints, such as `https://10.0.0.1:7080`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(with = "crate::text::line")]
     pub http: Option<String>,
     /// Higher is preferred. A member with 0 or less leads only if an operator names it.
     #[serde(default = "one")]
     pub priority: i64,
     /// Free attributes for policies.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(with = "crate::text::long_line")]
     pub attributes: BTreeMap<String, String>,
     /// Which of these are measured and can thus fluctuate, unlike configured ones.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    #[serde(with = "crate::text::long_line")]
     pub measured: BTreeSet<String>,
     /// Whether it is fit to lead. Omitted if nothing checks it.
     #[serde(default, skip_serializing_if = "Health::is_unchecked")]
@@ -47,12 +54,14 @@ pub struct MemberRecord {
     pub site_health: Option<Health>,
     /// A fingerprint of the policy that it applies as the elector; empty if it is not published.
     #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(with = "crate::text::line")]
     pub policy: String,
     /// Which overlay of its configuration it applies, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<AppliedOverlay>,
     /// The software that it runs.
     #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(with = "crate::text::line")]
     pub software: String,
     /// The newest format of standing orders that it reads. While the orders have a newer one it is not named, because it
     /// would overlook an order.
@@ -73,6 +82,7 @@ pub struct MemberRecord {
     pub gave_up: Option<GaveUp>,
     /// Why it is not a candidate, if it is not. It is then not named, even if no other member is left.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(with = "crate::text::line")]
     pub withdrawn: Option<String>,
     /// Whether it is about to leave. Its leadership is handed over, and it is not named.
     #[serde(default, skip_serializing_if = "is_false")]
@@ -82,6 +92,7 @@ pub struct MemberRecord {
     pub prepared: Option<u64>,
     /// Why it blocks planned moves, if it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(with = "crate::text::line")]
     pub holds: Option<String>,
     /// The members that it has not reached for a while, by ballot.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -149,6 +160,7 @@ pub struct RoundTrips {
     pub zookeeper: Option<u32>,
     /// To other relevant targets, by their name in the policy.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(with = "crate::text::line")]
     pub targets: BTreeMap<String, u32>,
 }
 
@@ -182,6 +194,7 @@ pub struct GaveUp {
     /// `takeover-failed`, `work-failed` or `resigned`.
     pub cause: Cause,
     /// The reason, as text.
+    #[serde(with = "crate::text::line")]
     pub reason: String,
     /// When, in milliseconds since the Unix epoch.
     #[serde(with = "limits::ms")]
@@ -215,6 +228,7 @@ pub enum Health {
     /// It is not fit.
     Unhealthy {
         /// The reason, as text.
+        #[serde(with = "crate::text::line")]
         reason: String,
     },
 }

@@ -32,7 +32,6 @@ pub use current::{Current, Status};
 pub use drill::{DrillAnswer, DrillMode, DrillOrder, DrillOutage, DrillProbes, DrillState, DrillStep};
 pub use elected::{Elected, Exclusion, Failure, SiteFailure};
 pub(crate) use elected::{keep_newest, most};
-pub(crate) use format::shorten;
 pub use format::{MAX_RECORD, Record, RecordError, VERSION};
 pub use history::{HistoryEntry, Phases};
 pub use member::{GaveUp, Health, MemberRecord, Remembered, RoundTrips, Unreached};
@@ -64,9 +63,31 @@ records! {
     DrillOrder,
     HistoryEntry,
     MemberRecord: "its member writes it again",
-    Overlay: "delete it, and push the configuration again",
-    Request,
     TokenBase: "raise the tokens above the newest one that the resource has seen, which replaces it",
+}
+
+impl Record for Overlay {
+    const MENDED_BY: &str = "delete it, and push the configuration again";
+
+    fn version(&self) -> u32 {
+        self.v
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let is_bad = |c: &char| !crate::text::is_in_block(*c);
+        let bad = self.text.chars().find(is_bad);
+        bad.map_or(Ok(()), |c| Err(format!("its text has {c:?}, which is no character of lines of text")))
+    }
+}
+
+impl Record for Request {
+    fn version(&self) -> u32 {
+        self.v
+    }
+
+    fn check_name(name: &str) -> Result<(), String> {
+        if RequestRef::is_name(name) { Ok(()) } else { Err("its name is not that of a request".to_owned()) }
+    }
 }
 
 impl Record for Control {

@@ -1,6 +1,7 @@
 use serde::{Deserialize, Serialize};
 
-use super::{format::shorten, limits};
+use super::limits;
+use crate::text::shorten;
 
 /// A change of the configuration of a job that all members of its election apply, in `config`. The versions before are
 /// below it.
@@ -13,15 +14,18 @@ pub struct Overlay {
     #[serde(with = "limits::count")]
     pub version: u64,
     /// The settings, as the members' configuration reads them. Empty for none.
+    #[serde(with = "crate::text::block")]
     pub text: String,
     /// The operator.
     #[serde(default)]
+    #[serde(with = "crate::text::line")]
     pub by: String,
     /// When, in milliseconds since the Unix epoch.
     #[serde(default, with = "limits::ms")]
     pub at_ms: u64,
     /// The operator's reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(with = "crate::text::line")]
     pub reason: Option<String>,
 }
 
@@ -59,6 +63,7 @@ pub struct RefusedOverlay {
     #[serde(with = "limits::count")]
     pub version: u64,
     /// Why.
+    #[serde(with = "crate::text::line")]
     pub reason: String,
 }
 

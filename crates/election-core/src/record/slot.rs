@@ -42,6 +42,7 @@ pub struct Given {
     /// The cause.
     pub cause: Cause,
     /// The decision's sentence.
+    #[serde(with = "crate::text::line")]
     pub sentence: String,
     /// When, in milliseconds since the Unix epoch.
     #[serde(with = "limits::ms")]

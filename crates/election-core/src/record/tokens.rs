@@ -1,6 +1,7 @@
 use serde::{Deserialize, Serialize};
 
-use super::{VERSION, format::shorten, limits};
+use super::{VERSION, limits};
+use crate::text::shorten;
 
 /// The base of the fencing tokens in an election without an elector, in `tokens`; no record means 0. It never falls. A
 /// member that knows a newer token than the next one would be writes it, and so does an operator.
@@ -14,6 +15,7 @@ pub struct TokenBase {
     pub token_base: u64,
     /// The author: a member or an operator.
     #[serde(default)]
+    #[serde(with = "crate::text::line")]
     pub by: String,
     /// When, in milliseconds since the Unix epoch.
     #[serde(default, with = "limits::ms")]

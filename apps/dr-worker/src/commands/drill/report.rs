@@ -5,6 +5,7 @@ use std::fmt;
 use election_core::{
     MemberId, SiteId,
     record::{Cause, DrillMode, DrillProbes},
+    text::{cut, shown},
 };
 use serde::{Deserialize, Serialize};
 
@@ -310,20 +311,8 @@ impl Report {
 
 /// Masks passwords and control characters, and shortens.
 fn clean(text: &mut String, most: usize) {
-    let masked = crate::mask::mask(text);
-    let mut shown = String::new();
-    for character in masked.chars() {
-        if shown.len() >= most {
-            shown.push('…');
-            break;
-        }
-        if character.is_control() {
-            shown.extend(character.escape_default());
-        } else {
-            shown.push(character);
-        }
-    }
-    *text = shown;
+    *text = shown(&crate::mask::mask(text)).into_owned();
+    cut(text, most);
 }
 
 #[cfg(test)]

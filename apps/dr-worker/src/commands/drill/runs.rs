@@ -1,6 +1,11 @@
 //! The reports of drills in ZooKeeper: written while a drill runs, and kept.
 
-use election_core::{Paths, operator::drills, record::DrillOrder};
+use election_core::{
+    Paths,
+    operator::drills,
+    record::DrillOrder,
+    text::{cut, shown},
+};
 use zk_session::{CreateMode, Incarnation, OpError, Session};
 
 use super::report::{Outcome, Report};
@@ -32,6 +37,8 @@ pub(crate) async fn write(session: &Session, paths: &Paths, report: &Report) -> 
 pub(crate) async fn names(session: &Incarnation, paths: &Paths) -> Result<Vec<String>, OpError> {
     let children = session.children(&paths.drill_runs()).await?;
     let mut names = children.map(|children| children.names).unwrap_or_default();
+    // No drill has another name, and a command that is shown can have it as an argument.
+    names.retain(|name| name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b)));
     names.sort();
     Ok(names)
 }
@@ -53,14 +60,21 @@ pub(crate) async fn all(session: &Incarnation, paths: &Paths) -> Result<Vec<Kept
 }
 
 fn decode(run: &str, data: &[u8]) -> Kept {
-    let report: Report =
-        serde_json::from_slice(data).map_err(|error| format!("the report of drill {run}: {error}"))?;
+    let report: Report = serde_json::from_slice(data)
+        .map_err(|error| format!("the report of drill {run}: {}", quoted(&error)))?;
     if report.v != Report::VERSION {
         let (found, known) = (report.v, Report::VERSION);
         return Err(format!("the report of drill {run} has format {found}, and this program reads {known}"));
     }
     // Another program may have written it.
     Ok(report.bounded())
+}
+
+/// The beginning of an error that may quote the whole report.
+fn quoted(error: &serde_json::Error) -> String {
+    let mut text = shown(&error.to_string()).into_owned();
+    cut(&mut text, 300);
+    text
 }
 
 /// Removes the oldest reports above the limit, except for the last proof.
@@ -102,7 +116,7 @@ impl Present {
     pub(crate) async fn read(session: &Incarnation, paths: &Paths) -> Result<Self, Error> {
         let order = drills::order(session, paths).await?;
         let conductor = session.get(&paths.drill_conductor()).await?;
-        let conducted = conductor.map(|node| String::from_utf8_lossy(&node.data).into_owned());
+        let conducted = conductor.map(|node| shown(&String::from_utf8_lossy(&node.data)).into_owned());
         let kept = all(session, paths).await?;
         let unfinished = kept.iter().flatten().filter(|report| report.outcome == Outcome::Running);
         Ok(Self { order, conducted, unfinished: unfinished.map(|report| report.run.clone()).collect() })

@@ -1,5 +1,6 @@
 //! The servers: their four-letter words, and what their AdminServers report.
 
+use election_core::text::shown;
 use std::{
     collections::BTreeMap,
     net::IpAddr,
@@ -116,7 +117,8 @@ fn parsed(answer: Result<String, String>, between: &str) -> Answer {
         Err(why) => Answer::none(why),
         Ok(text) => {
             let pairs = text.lines().filter_map(|line| line.split_once(between));
-            let values = pairs.map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned()));
+            let values = pairs
+                .map(|(name, value)| (shown(name.trim()).into_owned(), shown(value.trim()).into_owned()));
             Answer { values: values.collect(), missing: None }
         }
     }
@@ -178,7 +180,7 @@ fn reason(error: &reqwest::Error) -> String {
 fn flat(object: &Value, name: impl Fn(&str) -> String) -> BTreeMap<String, String> {
     let fields = object.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    fields.map(|(key, value)| (name(key), text(value))).collect()
+    fields.map(|(key, value)| (name(&shown(key)), shown(&text(value)).into_owned())).collect()
 }
 
 /// `min_session_timeout` is `minSessionTimeout`.

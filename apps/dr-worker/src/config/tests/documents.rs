@@ -41,7 +41,9 @@ fn surroundings(block: &str) -> String {
         let (_, rest) = block.split_once(&format!("\n{key} = "))?;
         rest.split('"').nth(1)
     };
-    let own_site = format!("site = \"{}\"", first("sites").unwrap_or("east"));
+    // In a table of servers by their sites, a server is the first text.
+    let listed = first("sites").filter(|site| !site.contains(':'));
+    let own_site = format!("site = \"{}\"", listed.unwrap_or("east"));
     let site = first("site").map_or(own_site, |_| String::new());
     let connect = first("prefer").unwrap_or("127.0.0.1:2181");
     let jobs = ["orders", "db", "mq"].map(|job| format!("[job.{job}]\ncommand = [\"/bin/true\"]\n"));

@@ -1,5 +1,6 @@
 //! A report as one HTML file: nothing comes from elsewhere, and it has no script.
 
+use election_core::text::shown;
 use std::fmt::{self, Display, Write as _};
 
 use super::timeline::{Bar, Lane, lanes, length, words};
@@ -304,7 +305,7 @@ struct Escaped<'a>(&'a str);
 
 impl Display for Escaped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.chars().try_for_each(|character| match character {
+        shown(self.0).chars().try_for_each(|character| match character {
             '<' => f.write_str("&lt;"),
             '>' => f.write_str("&gt;"),
             '&' => f.write_str("&amp;"),

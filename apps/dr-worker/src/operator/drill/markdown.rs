@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use election_core::text::shown;
+
 use super::timeline::words;
 use crate::{
     commands::drill::report::{Event, Report},
@@ -127,22 +129,22 @@ fn write(report: &Report, to: &mut String) -> std::fmt::Result {
     Ok(())
 }
 
-/// Text that is no markup: neither of Markdown nor of HTML.
+/// Text of one line that is no markup: neither of Markdown nor of HTML.
 fn escaped(text: &str) -> String {
-    let mut shown = String::new();
-    for character in text.chars() {
+    let mut escaped = String::new();
+    for character in shown(text).chars() {
         match character {
-            '<' => shown.push_str("&lt;"),
-            '>' => shown.push_str("&gt;"),
-            '&' => shown.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '&' => escaped.push_str("&amp;"),
             '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '~' | '#' => {
-                shown.push('\\');
-                shown.push(character);
+                escaped.push('\\');
+                escaped.push(character);
             }
-            other => shown.push(other),
+            other => escaped.push(other),
         }
     }
-    shown
+    escaped
 }
 
 #[cfg(test)]
@@ -158,5 +160,6 @@ mod tests {
     #[test]
     fn text_of_others_is_no_markup() {
         assert_eq!(escaped("a|b <img> `x` *y*"), "a\\|b &lt;img&gt; \\`x\\` \\*y\\*");
+        assert_eq!(escaped("a\n| b\u{202e}"), "a\\\\n\\| b\\\\u{202e}");
     }
 }

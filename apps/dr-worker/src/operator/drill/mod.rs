@@ -20,6 +20,7 @@ use election_core::{
     MemberId, Paths, SiteId,
     operator::Observer,
     record::{DrillMode, Target},
+    text::Text,
 };
 use serde_json::json;
 
@@ -89,7 +90,7 @@ struct RunArguments {
     back: bool,
     /// Reason, for the records.
     #[arg(long, value_name = "TEXT")]
-    reason: Option<String>,
+    reason: Option<Text>,
     #[command(flatten)]
     consent: Consent,
 }
@@ -295,7 +296,7 @@ async fn conducted(
     for Check { name, sentence, .. } in &checks {
         output::print_progress(format_args!("check {name}: {sentence}"));
     }
-    let reason = arguments.reason.clone();
+    let reason = arguments.reason.clone().map(Text::into_string);
     let drill = Drill { operator, paths, plan, name, reason, checks, state };
     conduct::conduct(&drill, run).await
 }

@@ -4,8 +4,12 @@
 //! What has to be set inside the new process (its session, the parent-death signal, closed descriptors) could be set
 //! between `fork` and `exec` only by unsafe code. A separate stage that is executed, sets it and executes the job's
 //! program needs none.
+//!
+//! The stage is the guard's user until it has become the job's. So it has the environment of the guard, and gets that of the
+//! job as data: a library that the job preloads would otherwise be loaded by root.
 
-use std::ffi::OsString;
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -19,6 +23,7 @@ use nix::fcntl::OFlag;
 use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::{self, Gid, Pid, Uid};
+use rustix::fs::MemfdFlags;
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, setrlimit};
 use rustix::stdio;
@@ -32,7 +37,7 @@ use super::relay::Writers;
 use crate::{
     config::{DR_REHEARSAL, DR_RUN, Identity, LEADERSHIP_VARIABLES, Limits},
     program::program,
-    worker::descriptors::set_limit,
+    worker::descriptors::{file_in_memory, set_limit},
 };
 
 /// Variables of the protocol between an init system and the worker. A job that inherited them could act as the worker.
@@ -60,6 +65,9 @@ pub(super) struct Launched {
 #[derive(Debug, Serialize, Deserialize)]
 struct Stage {
     guard: i32,
+    /// The descriptor of a file in memory with the job's environment, which is on top of the stage's own. In an argument it
+    /// could be read by every user.
+    env: RawFd,
     /// Nothing is started after this.
     start_by: Millis,
     cgroup: Option<PathBuf>,
@@ -87,8 +95,10 @@ pub(super) fn launch(
     let failed = |error: io::Error| format!("can't start the launcher: {error}");
     let (outcome, writer) =
         unistd::pipe2(OFlag::O_CLOEXEC).map_err(|errno| failed(io::Error::from(errno)))?;
+    let env = env_file(&launch.env).map_err(failed)?;
     let stage = Stage {
         guard: Pid::this().as_raw(),
+        env: env.as_raw_fd(),
         start_by: start_by.into(),
         cgroup: cgroup.map(Path::to_owned),
         no_new_privileges: launch.no_new_privileges,
@@ -108,7 +118,7 @@ pub(super) fn launch(
             command.env_remove(name);
         }
     }
-    command.envs(&launch.env);
+    // It marks the process for a sweep from its first moment on.
     if let Some(run) = launch.record.as_deref().and_then(Path::file_name) {
         command.env(DR_RUN, run);
     }
@@ -121,6 +131,20 @@ pub(super) fn launch(
         None => failed(error),
     })?;
     Ok(Launched { pid: Pid::from_raw(pid.id().cast_signed()), outcome: outcome.into() })
+}
+
+/// A job's environment for the second stage, which inherits the descriptor: the guard has one thread, and starts nothing else
+/// while it is open.
+fn env_file(env: &BTreeMap<String, String>) -> io::Result<File> {
+    let mut file = file_in_memory(c"dr-worker-env", MemfdFlags::empty())?;
+    file.write_all(&serde_json::to_vec(env)?)?;
+    Ok(file)
+}
+
+/// Reads it.
+fn read_env(fd: RawFd) -> Result<BTreeMap<String, String>, String> {
+    let read = || -> io::Result<_> { Ok(serde_json::from_slice(&fs::read(format!("/proc/self/fd/{fd}"))?)?) };
+    read().map_err(|error| format!("can't read the job's environment: {error}"))
 }
 
 impl Launched {
@@ -154,19 +178,22 @@ pub(super) fn exec_stage(mut args: impl Iterator<Item = OsString>) -> ExitCode {
         return ExitCode::from(EXIT_USAGE);
     };
     let mut outcome = File::from(outcome);
-    let failure = match prepare(&stage, &outcome) {
+    let mut command = Command::new(&program);
+    command.args(args).stdin(Stdio::null());
+    let ready = read_env(stage.env).and_then(|env| {
+        command.envs(&env);
+        prepare(&stage, &env, &outcome)
+    });
+    let failure = match ready {
         // `exec` also restores the default action of SIGPIPE, which this runtime ignores.
-        Ok(()) => {
-            let error = Command::new(&program).args(args).stdin(Stdio::null()).exec();
-            format!("can't run {}: {error}", Path::new(&program).display())
-        }
+        Ok(()) => format!("can't run {}: {}", Path::new(&program).display(), command.exec()),
         Err(reason) => reason,
     };
     let _ = outcome.write_all(failure.as_bytes());
     ExitCode::from(127)
 }
 
-fn prepare(stage: &Stage, outcome: &File) -> Result<(), String> {
+fn prepare(stage: &Stage, env: &BTreeMap<String, String>, outcome: &File) -> Result<(), String> {
     // The job gets its own session. No terminal can interrupt, stop or hang up the job. The session id marks its
     // processes even if they change their process group, so that the worker finds them after the guard was killed.
     unistd::setsid().map_err(|errno| format!("can't make a session for the job: {errno}"))?;
@@ -188,6 +215,8 @@ fn prepare(stage: &Stage, outcome: &File) -> Result<(), String> {
     if let Some(limit) = stage.open_files {
         set_limit(limit).map_err(|error| format!("can't set the limit of open files to {limit}: {error}"))?;
     }
+    // `exec` makes two copies of the environment.
+    reserve(RESERVE + 2 * size_of_env(env));
     set_limits(stage.limits)?;
     if let Some(identity) = &stage.run_as {
         // The kernel hides this process's files in /proc afterwards, and has reset the signal.
@@ -214,9 +243,26 @@ fn die_with_the_guard(guard: i32) -> Result<(), String> {
     Ok(())
 }
 
+/// What the rest of the stage allocates, without the environment.
+const RESERVE: usize = 64 * 1024;
+
+/// About what this process's environment with `env` on top of it takes.
+fn size_of_env(env: &BTreeMap<String, String>) -> usize {
+    let size = |name: &OsStr, value: &OsStr| name.len() + value.len() + 256;
+    let own = std::env::vars_os().map(|(name, value)| size(&name, &value)).sum::<usize>();
+    own + env.iter().map(|(name, value)| size(name.as_ref(), value.as_ref())).sum::<usize>()
+}
+
+/// Has the heap keep so much memory, for what is allocated under the job's limit.
+fn reserve(bytes: usize) {
+    // Larger ones would be given back to the kernel one by one.
+    const PIECE: usize = 64 * 1024;
+    let mut pieces: Vec<_> = (0..=bytes.div_ceil(PIECE)).map(|_| Vec::<u8>::with_capacity(PIECE)).collect();
+    // The heap gives back what is free at its end only, so what lies above the others stays.
+    pieces.pop().map(Vec::leak);
+}
+
 fn set_limits(limits: Limits) -> Result<(), String> {
-    // What the rest of this stage allocates is taken from this memory, which the heap keeps.
-    drop(Vec::<u8>::with_capacity(64 * 1024));
     for (name, resource, limit) in [
         ("open files", Resource::Nofile, limits.open_files),
         ("processes", Resource::Nproc, limits.processes),

@@ -15,10 +15,14 @@ use axum::{
     response::Response,
 };
 
+use election_core::text::{cut, shown};
+use zk_session::BootTime;
+
 use super::{
     answer::{Outcome, refuse},
     connections::Peer,
     origin,
+    refusals::Refusals,
 };
 use crate::{
     config::{ControlAccess, HttpConfig, StatusAccess, Tokens},
@@ -124,22 +128,36 @@ pub(super) async fn status(
     }
 }
 
-/// Admits requests to change the state, and logs each request with its outcome.
+/// The most of a path and of an outcome that is logged, in bytes.
+const LOGGED: usize = 300;
+
+/// Admits requests to change the state, and logs each request with its outcome; of those that are not admitted as many as a log
+/// has room for.
 pub(super) async fn control(
     State(worker): State<Arc<Worker>>,
+    State(refusals): State<Arc<Refusals>>,
     ConnectInfo(peer): ConnectInfo<Peer>,
     request: Request,
     next: Next,
 ) -> Response {
     let (head, body) = request.into_parts();
-    let (method, path) = (head.method.clone(), head.uri.path().to_owned());
+    let (method, mut path) = (head.method.clone(), shown(head.uri.path()).into_owned());
+    cut(&mut path, LOGGED);
     let http = &worker.config().http;
-    let response = match admit(http, http.control.into(), &peer, &head).await {
-        Ok(()) => next.run(Request::from_parts(head, body)).await,
-        Err(denied) => denied.answer(),
+    let (response, omitted) = match admit(http, http.control.into(), &peer, &head).await {
+        Ok(()) => (next.run(Request::from_parts(head, body)).await, Some(0)),
+        Err(denied) => (denied.answer(), refusals.count(BootTime::now())),
     };
+    let Some(omitted) = omitted else { return response };
+    if omitted > 0 {
+        tracing::warn!(omitted, "{omitted} more HTTP control requests were refused and not logged");
+    }
     let status = response.status().as_u16();
-    let outcome = response.extensions().get::<Outcome>().map_or("", |outcome| &outcome.0);
+    let mut outcome = response
+        .extensions()
+        .get::<Outcome>()
+        .map_or_else(String::new, |outcome| shown(&outcome.0).into_owned());
+    cut(&mut outcome, LOGGED);
     let (peer, certificate) = (peer.address, peer.certificate());
     if response.status().is_success() {
         tracing::info!(%peer, certificate, %method, path, status, outcome, "HTTP control request accepted");

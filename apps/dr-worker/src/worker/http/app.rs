@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::FromRef;
 use metrics_exporter_prometheus::PrometheusHandle;
 
-use super::events::Hub;
+use super::{events::Hub, refusals::Refusals};
 use crate::worker::state::Worker;
 
 /// The state of the server.
@@ -14,6 +14,7 @@ pub(super) struct App {
     pub(super) worker: Arc<Worker>,
     pub(super) metrics: PrometheusHandle,
     pub(super) events: Arc<Hub>,
+    pub(super) refusals: Arc<Refusals>,
 }
 
 impl FromRef<App> for Arc<Worker> {
@@ -25,6 +26,12 @@ impl FromRef<App> for Arc<Worker> {
 impl FromRef<App> for PrometheusHandle {
     fn from_ref(app: &App) -> Self {
         app.metrics.clone()
+    }
+}
+
+impl FromRef<App> for Arc<Refusals> {
+    fn from_ref(app: &App) -> Self {
+        Self::clone(&app.refusals)
     }
 }
 

@@ -13,7 +13,8 @@ use axum::{
 use election_core::{
     MemberId, Paths, SiteId,
     operator::{self, Layout, orders},
-    record::{Control, FiledRequest, Outgoing, Request, RequestKind, RequestState, Target},
+    record::{Control, FiledRequest, Outgoing, Request, RequestKind, RequestRef, RequestState, Target},
+    text::Text,
 };
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::json;
@@ -26,7 +27,7 @@ use super::{
 };
 use crate::{
     commands::{
-        Operator, contest, is_request_id, job_requests,
+        Operator, contest, job_requests,
         moves::{self, Decision},
         plan, standing,
     },
@@ -53,7 +54,7 @@ struct Move {
     force: bool,
     now: bool,
     accept_loss: bool,
-    reason: Option<String>,
+    reason: Option<Text>,
     at: Option<String>,
     within: Option<String>,
 }
@@ -73,7 +74,8 @@ impl Move {
         if self.now && !self.force {
             return Err(Error::Usage("\"now\" needs \"force\"".to_owned()));
         }
-        let mut request = operator::new_request(kind, from, to, self.force, self.reason.clone(), by);
+        let mut request =
+            operator::new_request(kind, from, to, self.force, self.reason.clone().map(Text::into_string), by);
         (request.accept_loss, request.now) = (self.accept_loss, self.now);
         match (&self.at, &self.within) {
             (None, None) => Ok(request),
@@ -95,7 +97,7 @@ struct JobRequest {
     job: Option<String>,
     from: Option<MemberId>,
     slot: Option<usize>,
-    reason: Option<String>,
+    reason: Option<Text>,
 }
 
 impl JobRequest {
@@ -107,7 +109,14 @@ impl JobRequest {
                 kind.as_str()
             )));
         }
-        Ok(operator::new_request(kind, from, Target::Any, false, self.reason.clone(), by))
+        Ok(operator::new_request(
+            kind,
+            from,
+            Target::Any,
+            false,
+            self.reason.clone().map(Text::into_string),
+            by,
+        ))
     }
 }
 
@@ -275,7 +284,7 @@ impl Desk {
                 _ => refuse(StatusCode::NOT_FOUND, &format!("{job} has no request {id}")),
             });
         }
-        if !is_request_id(id) {
+        if !RequestRef::is_name(id) {
             return Ok(refuse(
                 StatusCode::NOT_FOUND,
                 "a request's id is such as r-0000000000 or o-0000000000",

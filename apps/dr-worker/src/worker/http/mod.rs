@@ -17,6 +17,7 @@ mod origin;
 mod page;
 #[cfg(test)]
 mod reference;
+mod refusals;
 mod roles;
 mod status;
 mod transport;
@@ -46,7 +47,7 @@ pub(crate) async fn serve(
     let cut = listener.cut_with_worker();
     let events = Arc::new(Hub::new(connections));
     let follow = Arc::clone(&events).follow(Arc::clone(&worker));
-    let app = App { worker, metrics, events };
+    let app = App { worker, metrics, events, refusals: Arc::default() };
     let upkeep = metrics::upkeep(app.metrics.clone());
     let server = async {
         let router = endpoints::router(app).into_make_service_with_connect_info::<Peer>();

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use election_core::record::{Breadcrumb, limits};
+use election_core::{
+    record::{Breadcrumb, limits},
+    text::{is_host, stripped},
+};
 use serde::{Deserialize, Serialize};
 
 use crate::config::{DR_REHEARSAL, FENCE_VARIABLES, LEADERSHIP_VARIABLES, NOT_REHEARSED};
@@ -56,7 +59,7 @@ impl JobEnv {
             self.previous_site.clone().unwrap_or_default(),
         ];
         let mut all = configured.clone();
-        all.extend(LEADERSHIP_VARIABLES.map(str::to_owned).into_iter().zip(values));
+        all.extend(variables(LEADERSHIP_VARIABLES, values));
         if self.is_rehearsal {
             NOT_REHEARSED.into_iter().for_each(|name| drop(all.remove(name)));
             all.insert(DR_REHEARSAL.to_owned(), "1".to_owned());
@@ -73,13 +76,15 @@ impl JobEnv {
     ) -> BTreeMap<String, String> {
         let (member, site) = (former.member.to_string(), former.site.to_string());
         let term = former.term.to_string();
+        // Everyone who can write the record could otherwise give an option to the program that connects to it.
+        let address = former.address.clone().filter(|address| is_host(address));
         let reason =
             format!("{member} of site {site} led in term {term} and has not reported that its job has ended");
         // The leader before may be another one.
         let env = Self { previous_leader: Some(member), previous_site: Some(site), ..self.clone() };
         let mut all = env.over(configured);
-        let values = [name.to_owned(), reason, former.address.clone().unwrap_or_default(), term];
-        all.extend(FENCE_VARIABLES.map(str::to_owned).into_iter().zip(values));
+        let values = [name.to_owned(), reason, address.unwrap_or_default(), term];
+        all.extend(variables(FENCE_VARIABLES, values));
         all
     }
 
@@ -95,9 +100,32 @@ impl JobEnv {
     }
 }
 
+/// Variables for a program. A value may come from ZooKeeper: no program can be started with a NUL in it, and a second line is
+/// one that nobody here has written.
+pub(crate) fn variables<const N: usize>(
+    names: [&str; N],
+    values: [String; N],
+) -> impl Iterator<Item = (String, String)> {
+    let passed_on = |(name, value): (&str, String)| (name.to_owned(), stripped(&value).into_owned());
+    names.into_iter().zip(values).map(passed_on)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_gets_no_control_characters_from_outside() {
+        let configured = BTreeMap::from([("LINES".to_owned(), "1\n2".to_owned())]);
+        let env = JobEnv {
+            cause: "a\0b".into(),
+            previous_leader: Some("x\ny\u{202e}".into()),
+            ..JobEnv::default()
+        };
+        let all = env.over(&configured);
+        assert_eq!((all["DR_CAUSE"].as_str(), all["DR_PREVIOUS_LEADER"].as_str()), ("ab", "x y"));
+        assert_eq!(all["LINES"], "1\n2", "what the configuration says is passed on as it is");
+    }
 
     #[test]
     fn the_leadership_overrides_what_is_configured() {

@@ -12,7 +12,7 @@ use tokio::sync::{oneshot, watch};
 use zk_session::BootTime;
 
 use super::{
-    env::JobEnv,
+    env::{self, JobEnv},
     error::{HookProblem, JobError},
     guarded::Guards,
     oneshot::{Deadline, Finished, OneShot},
@@ -59,7 +59,7 @@ pub async fn run_hook(
     let deadline_ms = wall::unix_ms().saturating_add(wall::ms(longest));
     let mut variables = env.over(&spec.env);
     let of_hook = [name.as_str().to_owned(), env.reason.clone(), deadline_ms.to_string()];
-    variables.extend(HOOK_VARIABLES.map(str::to_owned).into_iter().zip(of_hook));
+    variables.extend(env::variables(HOOK_VARIABLES, of_hook));
     let title = format!("job {} hook {name}", spec.name);
     let finished =
         one_shot(spec, title, &hook.command, hook.timeout, by, variables).run(guards, cancelled).await;

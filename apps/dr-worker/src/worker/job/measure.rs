@@ -1,5 +1,6 @@
 //! Runs a job's `measure` command, whose output becomes attributes of the member for policies.
 
+use election_core::text::is_plain;
 use std::collections::BTreeMap;
 use std::future::pending;
 
@@ -85,7 +86,7 @@ fn understand(text: &str) -> Result<BTreeMap<String, String>, String> {
     };
     let mut attributes = BTreeMap::new();
     for (name, value) in said {
-        if name.is_empty() || name.chars().count() > LONGEST_NAME || name.chars().any(char::is_control) {
+        if name.is_empty() || name.chars().count() > LONGEST_NAME || !name.chars().all(is_plain) {
             return Err(format!("{name:?} in its output is no name of an attribute"));
         }
         if name.starts_with(RESERVED) {
@@ -94,7 +95,7 @@ fn understand(text: &str) -> Result<BTreeMap<String, String>, String> {
             ));
         }
         // Values appear in reports, line by line.
-        if value.chars().any(char::is_control) {
+        if !value.chars().all(is_plain) {
             return Err(format!("the value of {name:?} in its output has a control character"));
         }
         if attributes.insert(name.clone(), value).is_some() {

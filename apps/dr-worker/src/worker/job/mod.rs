@@ -44,6 +44,7 @@ pub use cgroup::delegated_cgroup;
 pub(crate) use cgroup::delegated_to;
 pub(crate) use check::Tally;
 pub use env::JobEnv;
+pub(crate) use env::variables;
 pub use error::{HookProblem, JobError};
 pub use guarded::Guards;
 pub(crate) use handover::{HandedRun, RunState};

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::event::Event;
-use crate::{config::NodeConfig, worker::job::JobEnv};
+use crate::{
+    config::NodeConfig,
+    worker::job::{JobEnv, variables},
+};
 
 /// An event of a job, ready to be sent.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,15 +71,9 @@ impl Notification {
             is_rehearsal: false,
         };
         let leader_site = if facts["leader"].is_string() { text_of(&facts["site"]) } else { String::new() };
-        let more = [
-            ("DR_EVENT", event.to_owned()),
-            ("DR_EVENT_ID", id.clone()),
-            ("DR_LEADER", text_of(&facts["leader"])),
-            ("DR_LEADER_SITE", leader_site),
-        ];
-        let more = more.map(|(name, value)| (name.to_owned(), value));
+        let more = [event.to_owned(), id.clone(), text_of(&facts["leader"]), leader_site];
         let mut env = env.over(&BTreeMap::new());
-        env.extend(more);
+        env.extend(variables(["DR_EVENT", "DR_EVENT_ID", "DR_LEADER", "DR_LEADER_SITE"], more));
         Self { id, event, body: body.to_string(), env }
     }
 }

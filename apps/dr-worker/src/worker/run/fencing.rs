@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use election_core::{
     Failure, Leadership, MemberId, Paths, SiteId,
-    operator::{Leading, OperatorError, change_breadcrumbs},
+    operator::{self, Leading, Observer, OperatorError, change_breadcrumbs},
     record::{Breadcrumb, Breadcrumbs},
 };
 use metrics::counter;
@@ -70,7 +70,7 @@ impl Fencing {
             }
             let is_next = |left: &&Breadcrumb| !at_risk.contains(&left.fencing_token);
             let Some(former) = left.to_fence(nomination.slot, &self.me).find(is_next).cloned() else { break };
-            match self.fence_one(slot, leadership, env, &former).await {
+            match self.fence_one(&session, slot, leadership, env, &former).await {
                 Ok(()) => {
                     let remove = |left: &mut Breadcrumbs| left.remove(&former.member, former.fencing_token);
                     change_breadcrumbs(&session, &self.paths, leading, |left, _| remove(left)).await?;
@@ -104,6 +104,25 @@ impl Fencing {
         Ok(())
     }
 
+    /// Whether something else than the record of former leaders says that this is a member: the decision, a record of a member,
+    /// the history, or what this member has seen.
+    async fn is_known(
+        &self,
+        session: &Incarnation,
+        member: &MemberId,
+        env: &JobEnv,
+    ) -> Result<bool, operator::ReadError> {
+        if env.previous_leader.as_deref() == Some(member.as_str()) {
+            return Ok(true);
+        }
+        let observer = Observer::new(session.clone());
+        if observer.snapshot(&self.paths).await?.names(member) {
+            return Ok(true);
+        }
+        let (history, _) = observer.history(&self.paths).await?;
+        Ok(history.iter().any(|entry| entry.member == *member))
+    }
+
     async fn look(
         &self,
         session: &Incarnation,
@@ -120,6 +139,7 @@ impl Fencing {
     /// Runs all commands against one former leader. The error is a sentence.
     async fn fence_one(
         &self,
+        session: &Incarnation,
         slot: &JobSlot,
         leadership: &Leadership,
         env: &JobEnv,
@@ -129,6 +149,15 @@ impl Fencing {
         tracing::warn!(job, former = %member, former_term = term, "fencing a former leader that did not leave cleanly");
         let counted =
             |outcome| counter!("dr_fences_total", "job" => job.to_owned(), "outcome" => outcome).increment(1);
+        let known = self.is_known(session, member, env).await;
+        if !known.map_err(|error| format!("{member} is not fenced: {error}"))? {
+            counted("failed");
+            // Who can write this one record would choose what is switched off.
+            return Err(format!(
+                "{member} is not fenced: no other record of the election names it as a member; `dr-worker ack --fenced` \
+                 removes it"
+            ));
+        }
         for command in &self.fence.commands {
             let variables = env.to_fence(&slot.spec().env, &command.name, former);
             let by = Deadline::from(leadership.work_until());

@@ -6,6 +6,7 @@ use election_core::{
     Paths,
     operator::overlays,
     record::{AppliedOverlay, Overlay, Record as _, RefusedOverlay},
+    text::{self, cut, shown},
 };
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use metrics::gauge;
@@ -118,7 +119,10 @@ impl Overlays {
                 (Some(Err(reason)), _) => Some(RefusedOverlay { version: 0, reason: reason.clone() }),
                 (Some(Ok(overlay)), Some(problems)) => {
                     let reasons: Vec<_> = problems.iter().map(ToString::to_string).collect();
-                    Some(RefusedOverlay { version: overlay.version, reason: reasons.join("; ") })
+                    // They quote the overlay.
+                    let mut reason = shown(&reasons.join("; ")).into_owned();
+                    cut(&mut reason, text::MAX);
+                    Some(RefusedOverlay { version: overlay.version, reason })
                 }
                 _ => None,
             };

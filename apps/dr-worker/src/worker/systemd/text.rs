@@ -1,6 +1,6 @@
 //! The line that the service manager shows as the worker's status.
 
-use election_core::Role;
+use election_core::{Role, text::stripped};
 
 /// The longest line, in bytes.
 pub(super) const LONGEST: usize = 400;
@@ -63,7 +63,7 @@ pub(super) fn line(text: &str) -> String {
 
 /// One line of at most `longest` bytes.
 pub(super) fn cut(text: &str, longest: usize) -> String {
-    let mut line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let mut line = stripped(text).into_owned();
     if line.len() > longest {
         let end = (0..=longest.saturating_sub(3)).rev().find(|end| line.is_char_boundary(*end)).unwrap_or(0);
         line.truncate(end);

@@ -26,7 +26,7 @@ use std::{
 
 use election_core::Resumption;
 use rustix::{
-    fs::{MemfdFlags, memfd_create},
+    fs::MemfdFlags,
     net::{
         RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
         SendFlags, recvmsg, sendmsg,
@@ -40,7 +40,7 @@ use super::FORMAT;
 use crate::{
     checked::Files,
     signals,
-    worker::{job::RunState, state::SlotState},
+    worker::{descriptors::file_in_memory, job::RunState, state::SlotState},
 };
 
 /// How many descriptors a message has: the kernel permits 253.
@@ -170,7 +170,7 @@ pub(crate) fn execute(
 /// Puts everything on its way. Returns the end that receives it.
 fn send(handed: &Handed, stdin: &OwnedFd, descriptors: &Descriptors) -> io::Result<OwnedFd> {
     let (sender, receiver) = UnixStream::pair()?;
-    let mut file = File::from(memfd_create(c"dr-worker-upgrade", MemfdFlags::CLOEXEC)?);
+    let mut file = file_in_memory(c"dr-worker-upgrade", MemfdFlags::CLOEXEC)?;
     // By one write: a worker can have a thousand jobs.
     file.write_all(&serde_json::to_vec(handed)?)?;
     file.rewind()?;

@@ -11,7 +11,7 @@ use crate::{
         znode::{Known, Znode},
     },
     ids::{Ballot, share},
-    record::{Contender, Current, Elected, MAX_SLOTS, Record, Status, TokenBase, VERSION},
+    record::{Contender, Current, Elected, MAX_SLOTS, Record, RecordError, Status, TokenBase, VERSION},
 };
 
 impl Core {
@@ -27,7 +27,9 @@ impl Core {
             electors.see_requests(parent, nodes);
         }
         electors.count_validity(self.now.time);
-        let news = electors.unreadable.iter().filter(|error| !reported.contains(error));
+        // Whoever may write a record that can't be used may write it again and again.
+        let is_reported = |error: &RecordError| reported.iter().any(|before| before.path == error.path);
+        let news = electors.unreadable.iter().filter(|error| !is_reported(error));
         let troubles: Vec<_> = news.map(ToString::to_string).collect();
         for trouble in troubles {
             self.note(Level::Warn, NoteKind::Trouble, trouble);
@@ -44,7 +46,7 @@ impl Core {
     pub(in crate::engine) fn take_elected(&mut self, node: Option<&Node>) {
         let path = self.config.paths.elected();
         let known = Known::read(&path, node);
-        let is_reported = known.error().is_some() && known.error() == self.reading.view.elected.error();
+        let is_reported = self.reading.view.elected.error().is_some();
         self.know_elected(known);
         if let Some(error) = self.reading.view.elected.error().filter(|_| !is_reported) {
             let text = error.to_string();
@@ -69,7 +71,8 @@ impl Core {
     /// The base of the tokens was read, in a contest.
     pub(in crate::engine) fn see_tokens(&mut self, node: Option<&Node>) {
         let known = Known::<TokenBase>::read(&self.config.paths.tokens(), node);
-        if let Some(error) = known.error().filter(|error| self.reading.view.tokens.error() != Some(*error)) {
+        let is_reported = self.reading.view.tokens.error().is_some();
+        if let Some(error) = known.error().filter(|_| !is_reported) {
             let text = error.to_string();
             self.note(Level::Warn, NoteKind::Trouble, text);
         }

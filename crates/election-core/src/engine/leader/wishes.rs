@@ -11,7 +11,8 @@ use crate::{
         core::Core,
         io::{Level, NoteKind, StopReason, Wish},
     },
-    record::{Cause, shorten},
+    record::Cause,
+    text::shorten,
 };
 
 /// How long a reason may be, in characters.

@@ -191,10 +191,10 @@ impl ElectorsView {
                     let at = members.partition_point(|other| (&other.ballot, &other.member) < place);
                     members.insert(at, record);
                 }
-                Ok(record) => self.unreadable.push(RecordError {
-                    path,
-                    why: format!("it says that it is the record of {}", record.member),
-                }),
+                Ok(record) => {
+                    let why = format!("it says that it is the record of {}", record.member);
+                    self.unreadable.push(RecordError::new(&path, &why));
+                }
                 Err(error) => self.unreadable.push(error),
             }
         }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use axum::http::{StatusCode, Uri};
-use election_core::record::MemberRecord;
+use election_core::{record::MemberRecord, text::shown};
 use futures_util::{StreamExt as _, stream};
 use serde_json::Value;
 use tokio::time::timeout;
@@ -73,7 +73,7 @@ async fn ask(mut member: Member, workers: Option<&Workers>) -> Member {
         let status: Option<Value> =
             body.ok().and_then(Result::ok).and_then(|body| serde_json::from_slice(&body).ok());
         let answers_as = status.as_ref().and_then(|status| status["member"].as_str());
-        let answers_as = answers_as.unwrap_or("another program").to_owned();
+        let answers_as = shown(answers_as.unwrap_or("another program")).into_owned();
         if answers_as != member.member && is_loopback(&url) {
             // It is this host's.
             member.unreachable = Some(format!("{url} is for its own host only"));

@@ -1,0 +1,62 @@
+//! How many refused requests are logged: everyone who reaches the port can send more than the log has room for.
+
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use zk_session::BootTime;
+
+/// The most that are logged within [`WINDOW`].
+const MOST: u32 = 20;
+
+const WINDOW: Duration = Duration::from_secs(60);
+
+/// The requests without the credentials that they need.
+#[derive(Debug, Default)]
+pub(super) struct Refusals {
+    window: Mutex<Option<Window>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    began: BootTime,
+    logged: u32,
+    omitted: u64,
+}
+
+impl Refusals {
+    /// Counts one. If it is to be logged, returns how many before it were not.
+    pub(super) fn count(&self, now: BootTime) -> Option<u64> {
+        // No code panics while it is locked.
+        let mut present = self.window.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = Window { began: now, logged: 0, omitted: present.map_or(0, |window| window.omitted) };
+        let window = present.get_or_insert(new);
+        if now >= window.began + WINDOW {
+            *window = new;
+        }
+        if window.logged >= MOST {
+            window.omitted += 1;
+            return None;
+        }
+        window.logged += 1;
+        Some(std::mem::take(&mut window.omitted))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_is_counted_and_reported_with_the_next_one_that_is_logged() {
+        let (refusals, began) = (Refusals::default(), BootTime::from_duration(Duration::from_secs(100)));
+        let logged: Vec<_> = (0..1000).map(|ms| refusals.count(began + Duration::from_millis(ms))).collect();
+        assert!(
+            logged[..20].iter().all(|omitted| *omitted == Some(0))
+                && logged[20..].iter().all(Option::is_none)
+        );
+        assert_eq!(refusals.count(began + WINDOW), Some(980));
+        assert_eq!(refusals.count(began + WINDOW), Some(0));
+    }
+}
