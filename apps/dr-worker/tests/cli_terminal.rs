@@ -355,8 +355,7 @@ fn tables_fit_the_terminal() {
     });
     let verbs = ["list", "history", "explain"];
     for verb in verbs {
-        // As in a pipe without more knowledge.
-        let narrow = Outcome::of(stage.command(&[]).env_remove("COLUMNS").arg(verb));
+        let narrow = Outcome::of(stage.command(&[]).env("COLUMNS", "80").arg(verb));
         narrow.assert(0, &[]);
         assert!(!narrow.stdout.contains('\x1b'), "{}", narrow.stdout);
         let mut table = narrow.stdout.lines().skip_while(|line| !line.contains("  SITE  ")).peekable();
@@ -371,11 +370,11 @@ fn tables_fit_the_terminal() {
         on_terminal.assert_ends(0);
         let shown = on_terminal.shown();
         assert!(shown.lines().all(|line| line.trim_end().chars().count() <= 72), "{shown}");
-        // A wide one shows all of a row in one line.
-        let wide = stage.operator(&[verb]).stdout;
+        // A pipe has no width.
+        let wide = Outcome::of(stage.command(&[]).env_remove("COLUMNS").arg(verb)).stdout;
         assert!(wide.lines().any(|line| line.contains(long) && line.contains("  east  ")), "{wide}");
     }
-    let wide = stage.operator(&["history"]).stdout;
+    let wide = Outcome::of(stage.command(&[]).env_remove("COLUMNS").arg("history")).stdout;
     assert_eq!(wide.lines().count(), 3, "{wide}");
 }
 

@@ -429,7 +429,7 @@ impl<'a> Order<'a> {
             for job in &jobs {
                 let mut snapshot = operator.observer().await?.snapshot(&operator.paths(job)?).await?;
                 change(&mut snapshot.control);
-                dry_run::show(operator, job, &self.what, &snapshot, how)?;
+                dry_run::show(operator, job, &self.what, &snapshot, false, how)?;
             }
             return Ok(());
         }

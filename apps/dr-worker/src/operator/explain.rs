@@ -142,6 +142,7 @@ pub(super) fn describe(explained: &Explained) -> String {
         if several {
             lines.push(format!("  slot {}", slot.slot));
         }
+        lines.extend(slot.order_lines().into_iter().map(|line| format!("  {line}")));
         lines.extend(describe_slot(slot));
     }
     lines.extend(explained.problems.iter().map(|problem| format!("  {problem}")));

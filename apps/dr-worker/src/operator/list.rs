@@ -279,7 +279,7 @@ fn describe(cluster: &Cluster) -> String {
             Column::key("ROLE"),
             Column::key("TERM"),
             Column::detail("HEALTH", 0),
-            Column::key("NEXT"),
+            Column::key("IF LOST"),
             Column::detail("ADDRESS", 1),
             Column::detail("HTTP", 1),
         ];
