@@ -97,7 +97,8 @@ fn every_candidate_is_shown_with_its_rank_or_with_what_put_it_out() {
     });
     let text = ask(&stage, &[], &["explain"]).stdout;
     assert!(text.contains("nobody decides: no member is there"), "{text}");
-    ask(&stage, &[], &["explain", "--job", "nothing"]).assert(1, &["there is no election at"]);
+    ask(&stage, &[], &["explain", "--job", "nothing"])
+        .assert(64, &["unknown job", "there is no election at"]);
 }
 
 /// Each question has one order, wherever it is shown, and it is the order of what happens then.

@@ -292,7 +292,7 @@ fn a_dry_run_shows_who_would_lead_and_writes_nothing() {
         }
     }
     // A member that is not fit to lead, and a site that is open already.
-    stage.operator(&["switchover", "--to", "north-1", "--dry-run"]).assert(1, &["unknown member north-1"]);
+    stage.operator(&["switchover", "--to", "north-1", "--dry-run"]).assert(64, &["unknown member north-1"]);
     let open = stage.json(&["undrain", "west", "--dry-run"]);
     assert_eq!(open["slots"][0]["unchanged"], true, "{open:#}");
     assert_eq!(stage.json(&["list"]), before);

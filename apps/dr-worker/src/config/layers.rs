@@ -63,9 +63,11 @@ impl Sources {
         Self { paths, variables: std::env::vars_os().collect(), sets, registry: Registry::default() }
     }
 
-    /// The problems, and that no file was read, if none was.
+    /// The problems, and that no file was read, if nothing was given at all.
     pub(super) fn explain(&self, problems: Problems) -> Problems {
-        if !self.paths.is_empty() {
+        let is_ours =
+            |(name, _): &(OsString, OsString)| name.as_encoded_bytes().starts_with(PREFIX.as_bytes());
+        if !self.paths.is_empty() || !self.sets.is_empty() || self.variables.iter().any(is_ours) {
             return problems;
         }
         let message =

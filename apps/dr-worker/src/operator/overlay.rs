@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use election_core::{
     MemberId,
-    operator::{Layout, OperatorError, Snapshot, overlays},
+    operator::{Layout, OperatorError, ReadError, Snapshot, overlays},
     record::{AppliedOverlay, MemberRecord, NewOverlay, Overlay},
 };
 use owo_colors::OwoColorize as _;
@@ -63,7 +63,7 @@ pub(super) struct DiffArguments {
 /// `config revert`
 #[derive(Debug, clap::Args)]
 pub(super) struct RevertArguments {
-    /// Version [default: the one before the version in force, or before the one that it restores]; 0 for no overlay.
+    /// Version [default: back by one]; 0 for no overlay.
     version: Option<u64>,
     #[command(flatten)]
     of: OverlayArguments,
@@ -85,7 +85,11 @@ impl Present {
     async fn read(sources: &Sources, of: &OverlayArguments) -> Result<Self, Error> {
         let operator = Operator::connect(sources).await?;
         let job = operator.one(of.job.as_deref()).await?;
-        let overlay = match overlays::read(&operator.incarnation().await?, &operator.paths(&job)?).await {
+        let paths = operator.paths(&job)?;
+        if operator.observer().await?.layout(&paths).await?.is_none() {
+            return Err(ReadError::NoElection(paths.base().to_owned()).into());
+        }
+        let overlay = match overlays::read(&operator.incarnation().await?, &paths).await {
             Ok(overlay) => overlay,
             // It can be replaced.
             Err(OperatorError::Record(error)) => {

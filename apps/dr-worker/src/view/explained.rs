@@ -65,6 +65,8 @@ pub struct ExplainedSlot {
     pub if_lost: Vec<Candidate>,
     /// Who would lead by a switchover now, best first, then those that may not. Empty if nobody leads.
     pub switchover: Vec<Candidate>,
+    /// Whether an operator has ordered the leader to stay until the next change of leader.
+    pub stays: bool,
     /// The decision if nothing blocked it.
     pub proposal: Option<Proposal>,
     /// What blocks the decision.
@@ -169,6 +171,11 @@ impl Explained {
 
     pub(super) fn of(election: &str, snapshot: &Snapshot, explanation: Explanation) -> Self {
         let Explanation { unix_ms, elector, step, other_line, slots } = explanation;
+        let stays = |slot: &SlotExplanation| {
+            let term = snapshot.decided().map(|elected| elected.term_of(slot.slot));
+            slot.named.is_some() && term.is_some_and(|term| snapshot.control.stay.contains(&term))
+        };
+        let slots = slots.into_iter().map(|slot| ExplainedSlot { stays: stays(&slot), ..slot.into() });
         Self {
             election: election.to_owned(),
             recipe: snapshot.layout.as_str(),
@@ -179,7 +186,7 @@ impl Explained {
             skipped: None,
             other_line,
             other_policy: false,
-            slots: slots.into_iter().map(ExplainedSlot::from).collect(),
+            slots: slots.collect(),
             problems: Vec::new(),
             unreadable: snapshot.unreadable.clone(),
         }
@@ -219,6 +226,7 @@ impl Explained {
             candidates,
             if_lost: waiting.clone(),
             switchover: waiting,
+            stays: false,
             proposal: None,
             obstacles: Vec::new(),
         };
@@ -261,6 +269,7 @@ impl From<SlotExplanation> for ExplainedSlot {
             candidates: candidates(&slot.ranking),
             if_lost: candidates(&slot.if_lost),
             switchover: candidates(&slot.switchover),
+            stays: false,
             proposal: slot.proposal,
             obstacles: slot.obstacles,
         }

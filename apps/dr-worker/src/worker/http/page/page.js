@@ -65,7 +65,7 @@ const colour = (member) => {
   return `c${colours.get(member)}`;
 };
 
-const ROLES = { leader: "good", "taking-over": "busy", "stepping-down": "busy", excluded: "bad" };
+const ROLES = { leader: "good", "taking-over": "busy", "stepping-down": "busy", excluded: "bad", maintenance: "busy", drained: "busy", "site-failed": "bad" };
 const roleName = (role) => role.replace("-", " ");
 
 // A link to a member's own page. What is no URL of a host and port stays text.
@@ -131,6 +131,7 @@ const drawBlockers = (cluster, explained) => {
   if (cluster.preferred_site) add("", "order", `site ${cluster.preferred_site} is preferred`);
   if (cluster.site_order.length) add("", "order", `sites in the order ${cluster.site_order.join(", ")}`);
   if (cluster.stay.length) add("", "order", `the leader of term ${cluster.stay.join(", ")} stays`);
+  cluster.confirmed.forEach((move) => add("", "order", `a move to site ${move.site} is confirmed in term ${move.term}`));
   cluster.failed_sites.forEach((site) => add("bad", "site failed", `${site.site}: ${site.why}`));
   cluster.unwell_sites.forEach((site) => add("busy", "site", `${site.site} counts as healthy, though ${site.why}`));
   cluster.exclusions.filter((e) => e.until_ms > now()).forEach((e) => add("bad", "excluded", `${e.member} for ${span(e.until_ms - now())}: ${e.reason}`));
@@ -156,7 +157,7 @@ const drawSites = (cluster, status) => {
       el("div", "row", memberName(m), pill(roleName(m.role), ROLES[m.role]), hasText(m.next) && pill(`if lost: ${m.next}`),
         m.elector && pill("elector"), !["healthy", "unchecked"].includes(m.health) && pill("unfit", "bad"),
         m.member === status.member && el("span", "soft push", "this worker")),
-      el("p", "soft", [m.health === "unchecked" ? "health unchecked" : m.health, m.address, m.software, ...Object.entries(m.attributes).map(([k, v]) => `${k}=${v}`)].filter(hasText).join(" · ")),
+      el("p", "soft", [m.health === "unchecked" ? "fitness unchecked" : m.health, m.address, m.software, ...Object.entries(m.attributes).map(([k, v]) => `${k}=${v}`)].filter(hasText).join(" · ")),
       m.member === status.member && own && own.process.problem ? el("p", "soft", own.process.problem) : null)));
   show("sites", sites.size ? [...sites].sort(([a], [b]) => (a < b ? -1 : 1)).map(card) : el("p", "card", "No members."));
 };
