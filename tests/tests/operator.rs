@@ -60,7 +60,7 @@ async fn a_switchover_to_nobody_fails_and_changes_nothing(driver: Driver) {
     }
     let already = cluster.operator().done(&["switchover", "--to", leader.member.as_str(), "--wait"]).await;
     assert!(already.stdout.contains("already"), "{already:?}");
-    // So is a contradiction, and no failed request either.
+    // A contradiction is bad usage too.
     let _ =
         cluster.operator().run(&["switchover", "--to", "west-1", "--to-site", "west"]).await.with_code(64);
     assert_eq!(cluster.leader().await.unwrap(), leader);

@@ -362,10 +362,21 @@ fn the_same_id_elsewhere_is_refused_and_the_first_is_left_in_peace() {
         "node.site=east",
         &format!("node.state_dir={}", other.display()),
         &format!("job.orders.command=[\"/usr/bin/touch\", \"{}\"]", started.display()),
-        "http.listen=127.0.0.1:0",
     ]);
-    let second = Outcome::of(command.arg("run"));
-    second.assert(75, &["node.id: ", "east-1", "/same-id/orders/nodes/east-1"]);
+    let (mut second, log) = Log::of(&mut command);
+    // While it waits for the other one to end, it does not answer in its place.
+    let at = format!("(http://127.0.0.1:{})", east.port);
+    until("it waits", || {
+        log.has("/same-id/orders/nodes/east-1 is held by another incarnation at ") && log.has(&at)
+    });
+    for (method, path) in [("GET", "/cluster"), ("GET", "/explain"), ("GET", "/can-restart")] {
+        let (head, body) = second.http(method, path);
+        assert_eq!(code_of(&head), 503, "{path}");
+        assert!(body.contains("no member of orders yet"), "{path}: {body}");
+    }
+    assert_eq!(second.ended().code(), Some(75));
+    let why = format!(" {at} takes part as east-1");
+    until("it says why", || log.has("node.id: ") && log.has(&why));
     assert!(!fs::exists(&started).expect("a look"), "its job was started");
     until("east-1 leads", || leads(&east));
     assert_eq!(token(&east), before);
