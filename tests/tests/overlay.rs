@@ -62,7 +62,11 @@ async fn a_pushed_policy_is_applied_without_a_restart_and_an_environment_with_on
     let text = "env = { FROM = \"zookeeper\" }\n[policy]\nmin_tenure = \"7s\"\n";
     let (_, env) = file(&cluster, "env.toml", text);
     let diff = cluster.operator().json(&["config", "diff", &env, "--job", JOB]).await;
-    assert_eq!(diff["changes"], json!([{ "key": "env.FROM", "from": null, "to": "\"zookeeper\"" }]));
+    assert_eq!(
+        diff["changes"],
+        json!([{ "key": "env.FROM", "from": null, "to": "\"zookeeper\"", "effect": "job-restart" }])
+    );
+    assert_eq!(diff["restarts"], json!(["east-1"]));
     cluster.operator().json(&["config", "push", &env, "--job", JOB]).await;
     applied(&cluster, 2, None).await;
     let second = cluster

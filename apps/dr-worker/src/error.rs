@@ -212,6 +212,9 @@ impl From<ReadError> for Error {
     fn from(error: ReadError) -> Self {
         match error {
             ReadError::Session(error) => error.into(),
+            ReadError::NoElection(_) => {
+                Self::Usage(format!("unknown job: {error}; `dr-worker list` shows all jobs"))
+            }
             other => Self::Failed(other.to_string()),
         }
     }
@@ -246,7 +249,7 @@ mod tests {
         assert_eq!(code(Error::Setting { key: "node.id", message: String::new() }), 78);
         assert_eq!(code(Error::Host { key: "node.id", message: String::new() }), 75);
         assert_eq!(code(OpError::NoAuth { path: "/dr".into() }.into()), 75);
-        assert_eq!(code(ReadError::NoElection("/dr/x".into()).into()), 1);
+        assert_eq!(code(ReadError::NoElection("/dr/x".into()).into()), 64);
     }
 
     const TITLE: &str = "# Exit codes

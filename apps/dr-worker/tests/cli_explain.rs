@@ -97,7 +97,67 @@ fn every_candidate_is_shown_with_its_rank_or_with_what_put_it_out() {
     });
     let text = ask(&stage, &[], &["explain"]).stdout;
     assert!(text.contains("nobody decides: no member is there"), "{text}");
-    ask(&stage, &[], &["explain", "--job", "nothing"]).assert(1, &["there is no election at"]);
+    ask(&stage, &[], &["explain", "--job", "nothing"])
+        .assert(64, &["unknown job", "there is no election at"]);
+}
+
+/// Each question has one order, wherever it is shown, and it is the order of what happens then.
+#[test]
+fn each_question_has_one_order_and_it_comes_true() {
+    let stage = Stage::new("/orders");
+    let mut workers: Vec<(&str, Running)> = Vec::new();
+    for (id, site) in [("east-1", "east"), ("east-2", "east"), ("west-1", "west"), ("west-2", "west")] {
+        workers.push((id, stage.worker(id, site, &[])));
+        if workers.len() == 1 {
+            until("east-1 leads", || leads(&workers[0].1));
+        }
+    }
+    // After a failure the other site is first, for a switchover the order of sites counts.
+    let (lost, moved) = (["west-1", "west-2", "east-2"], ["east-2", "west-1", "west-2"]);
+    until("three are in line", || successors(&stage.json(&["list"])) == json!(lost));
+
+    let names = |order: &Value| -> Vec<String> {
+        let ranked = order.as_array().expect("an order").iter().filter(|c| c["rank"].is_number());
+        ranked.map(|c| c["member"].as_str().expect("a name").to_owned()).collect()
+    };
+    let next = |cluster: &Value| -> Vec<String> {
+        let members = cluster["members"].as_array().expect("members").iter();
+        let mut next: Vec<_> =
+            members.filter_map(|m| Some((m["next"].as_u64()?, m["member"].as_str()?.to_owned()))).collect();
+        next.sort();
+        next.into_iter().map(|(_, member)| member).collect()
+    };
+    let dry_run = ask_json(&stage, &[], &["switchover", "--dry-run"]);
+    let explained = ask_json(&stage, &[], &["explain"]);
+    let (page, cluster) = (get(&workers[3].1, "/explain").1, get(&workers[3].1, "/cluster").1);
+    assert_eq!(next(&stage.json(&["list"])), lost);
+    assert_eq!(next(&cluster), lost, "{cluster:#}");
+    for orders in [&explained["slots"][0], &page["slots"][0], &dry_run["orders"][0]] {
+        assert_eq!(
+            (names(&orders["if_lost"]), names(&orders["switchover"])),
+            (lost.map(str::to_owned).to_vec(), moved.map(str::to_owned).to_vec()),
+            "{orders:#}"
+        );
+    }
+    assert_eq!(dry_run["slots"][0]["would_lead"]["member"], moved[0], "{dry_run:#}");
+    let (is_lost, now) =
+        ("  if east-1 is lost: 1. west-1 (west), ", "  for a switchover now: 1. east-2 (east), by ");
+    for verb in [&["explain"][..], &["switchover", "--dry-run"]] {
+        let text = ask(&stage, &[], verb).stdout;
+        let at = [is_lost, now]
+            .map(|part| text.find(part).unwrap_or_else(|| panic!("{part:?} is not in:\n{text}")));
+        assert!(at[0] < at[1], "{text}");
+    }
+
+    stage.operator(&["switchover", "--wait"]).assert(0, &[]);
+    until("east-2 leads", || leads(&workers[1].1));
+    until("three are in line", || next(&stage.json(&["list"])).len() == 3);
+    let explained = ask_json(&stage, &[], &["explain"]);
+    let lost = names(&explained["slots"][0]["if_lost"]);
+    assert_eq!(lost, next(&stage.json(&["list"])));
+    workers[1].1.kill_with_guards();
+    let heir = workers.iter().find(|(id, _)| *id == lost[0]).expect("a worker");
+    until("the first in line leads", || leads(&heir.1));
 }
 
 /// The decision that is not taken has its sentence wherever one looks for it.

@@ -3,7 +3,7 @@
 mod support;
 
 use nix::sys::signal::Signal;
-use serde_json::json;
+use serde_json::{Value, json};
 use support::{
     Running,
     stage::{Stage, leads, successors},
@@ -83,7 +83,9 @@ fn sites_that_nobody_knows_are_refused_before_anything_is_changed() {
     }
     stage.operator(&["prefer", "--order", "west,west"]).assert(64, &["west appears twice"]);
     stage.operator(&["prefer"]).assert(64, &["--order"]);
-    stage.operator(&["drain", "west", "--job", "nothing"]).assert(1, &["there is no election at"]);
+    stage
+        .operator(&["drain", "west", "--job", "nothing"])
+        .assert(64, &["unknown job", "there is no election at"]);
     let list = stage.json(&["list"]);
     assert_eq!((&list["drained"], &list["site_order"]), (&json!([]), &json!([])));
     stage.operator(&["drain", "wset", "--force"]).assert(0, &[]);
@@ -131,6 +133,78 @@ fn nobody_follows_during_a_pause() {
     stage.operator(&["mode", "observe"]).assert(0, &[]);
     assert_eq!(stage.json(&["list"])["mode"], "observe");
     stage.operator(&["mode", "sometimes"]).assert(64, &["auto", "manual", "observe"]);
+}
+
+/// What is in force is shown, until it ends and not longer.
+#[test]
+fn orders_are_shown_as_they_are() {
+    let (stage, east, west) = two_sites("/shown", &[]);
+    let role = |member: &str| {
+        let list = stage.json(&["list"]);
+        let members = list["members"].as_array().expect("members").iter();
+        members.filter(|m| m["member"] == member).map(|m| m["role"].clone()).next().expect("the member")
+    };
+    stage.operator(&["maintenance", "on", "west-1"]).assert(0, &[]);
+    assert_eq!(role("west-1"), "maintenance");
+    // The order of another is not that of the site.
+    let undrained = stage.operator(&["undrain", "west"]).stdout;
+    assert!(
+        undrained.starts_with("orders: nothing to change; in force: mode auto, west-1 is in maintenance"),
+        "{undrained}"
+    );
+    stage.operator(&["maintenance", "off", "west-1"]).assert(0, &[]);
+    stage.operator(&["drain", "west"]).assert(0, &[]);
+    assert_eq!(role("west-1"), "drained");
+    stage.operator(&["undrain", "west"]).assert(0, &[]);
+    stage.operator(&["fail-site", "west"]).assert(0, &[]);
+    assert_eq!((role("west-1"), role("east-1")), (json!("site-failed"), json!("leader")));
+    stage.operator(&["unfail-site", "west"]).assert(0, &[]);
+    until("west-1 is in line", || successors(&stage.json(&["list"])) == json!(["west-1"]));
+    assert_eq!(role("west-1"), "standby");
+
+    let shown = |verb: &str, part: &str| stage.operator(&[verb]).stdout.contains(part);
+    stage.operator(&["stay"]).assert(0, &[]);
+    stage.operator(&["confirm", "west"]).assert(0, &[]);
+    assert!(shown("list", "east-1 stays in term 1, a move of east-1 to site west is confirmed in term 1"));
+    assert!(shown("explain", "leader: east-1 (east) leads, and stays until the next change of leader"));
+    assert_eq!(
+        (&stage.json(&["list"])["stay"], &stage.json(&["explain"])["slots"][0]["stays"]),
+        (&json!([1]), &json!(true))
+    );
+    stage.operator(&["switchover", "--wait"]).assert(0, &[]);
+    until("west-1 leads", || leads(&west));
+    let list = stage.json(&["list"]);
+    assert_eq!((&list["stay"], &list["confirmed"]), (&json!([]), &json!([])), "{list:#}");
+    assert!(!shown("list", "stays") && !shown("explain", "stays"));
+    // A standby has no lease, also if it led once.
+    until("east-1 is standby", || east.code("/standby") == 200);
+    let status: Value = serde_json::from_str(&east.http("GET", "/status").1).expect("JSON");
+    assert_eq!(status["lease_remaining_ms"], Value::Null, "{status:#}");
+}
+
+/// A name that nobody has is a mistake of the command line, whatever it names.
+#[test]
+fn unknown_names_have_one_exit_code() {
+    let (stage, ..) = two_sites("/unknown-names", &[]);
+    for verb in [
+        &["list", "--job", "nothing"][..],
+        &["history", "--job", "nothing"],
+        &["explain", "--job", "nothing"],
+        &["switchover", "--job", "nothing"],
+        &["stop", "--job", "nothing"],
+        &["stay", "--job", "nothing"],
+        &["config", "pull", "--job", "nothing"],
+        &["config", "history", "--job", "nothing"],
+        &["switchover", "--to", "nobody"],
+        &["switchover", "--to-site", "nowhere"],
+        &["drain", "nowhere"],
+        &["simulate", "--without", "nobody"],
+        &["maintenance", "on", "nobody"],
+        &["can-restart", "nobody"],
+        &["assert", "--token", "1", "--job", "nothing"],
+    ] {
+        stage.operator(verb).assert(64, &["unknown "]);
+    }
 }
 
 /// Without an elector nobody would heed them.

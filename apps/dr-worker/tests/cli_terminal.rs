@@ -14,7 +14,7 @@ use nix::{
 };
 use serde_json::{Value, json};
 use support::{
-    Outcome, dr_worker, set,
+    Log, Outcome, dr_worker, set,
     stage::{Stage, leads, successors},
     taken_port,
     terminal::{Ended, OnTerminal},
@@ -94,6 +94,101 @@ fn dangerous_commands_ask_on_a_terminal_and_nowhere_else() {
     asked.keys.write_all(b"no\n").expect("the terminal reads");
     asked.assert_ends(1);
     assert_eq!(stage.json(&["list"])["drained"], json!(["east"]));
+}
+
+#[test]
+fn a_push_says_what_follows_and_asks_and_reverts_go_down_the_history() {
+    let stage = Stage::new("/pushed");
+    let (east, log) = Log::of(&mut stage.worker_command("east-1", "east", &[]));
+    until("east-1 leads", || leads(&east));
+    let _west = stage.worker("west-1", "west", &[]);
+    until("west-1 is next in line", || successors(&stage.json(&["list"]))[0] == "west-1");
+    let file = stage.dir.path().join("overlay.toml");
+    let name = file.display().to_string();
+    let write = |text: &str| std::fs::write(&file, text).expect("a file");
+    let pid = || {
+        let status = east.http("GET", "/status").1;
+        let status: Value = serde_json::from_str(&status).expect("JSON");
+        status["jobs"]["orders"]["process"]["pid"].clone()
+    };
+    let versions = || {
+        let versions = stage.json(&["config", "history"])["versions"].clone();
+        let all = versions.as_array().expect("a list").clone();
+        all.iter().map(|version| (version["text"].clone(), version["restores"].clone())).collect::<Vec<_>>()
+    };
+
+    // A diff refuses what a push refuses.
+    for (text, why) in [
+        ("stop_timout = \"2s\"\n", "overlay.toml:1:1: job.orders.stop_timout: unknown key"),
+        ("command = [\"/bin/true\"]\n", "overlay.toml:1:1: job.orders.command: "),
+    ] {
+        write(text);
+        for verb in ["diff", "push"] {
+            stage.operator(&["config", verb, &name]).assert(78, &[why]);
+        }
+    }
+
+    // Both take the table of the job, and say what follows.
+    let first = "[job.orders]\nload = 2\n";
+    write(first);
+    stage.operator(&["config", "diff", &name]).assert(0, &["orders is not restarted"]);
+    stage.operator(&["config", "push", &name]).assert(0, &["orders is not restarted"]);
+    until("version 1 is applied", || {
+        let members = stage.json(&["config", "history"])["members"].clone();
+        members.as_array().is_some_and(|all| all.len() == 2 && all.iter().all(|of| of["version"] == 1))
+    });
+    let second = "load = 2\nlimits.open_files = 500\n";
+    write(second);
+    let restarts = "restarts orders on east-1 in 2 s";
+    stage.operator(&["config", "diff", &name]).assert(0, &[restarts]);
+    let diff = stage.json(&["config", "diff", &name]);
+    let change = json!({ "key": "limits.open_files", "from": null, "to": "500", "effect": "job-restart" });
+    assert_eq!((&diff["changes"], &diff["restarts"]), (&json!([change]), &json!(["east-1"])));
+    let before = pid();
+    let push = ["config", "push", &name];
+    let mut asked = OnTerminal::start(stage.command(&[]).args(push), 200, 30);
+    asked.until_shown("+ limits.open_files = 500");
+    asked.until_shown(&format!("push of orders: {restarts}. Continue? [y/N]"));
+    asked.keys.write_all(b"n\n").expect("the terminal reads");
+    asked.assert_ends(1);
+    asked.until_shown("not confirmed; nothing was changed");
+    assert_eq!(versions().len(), 1);
+    let mut told = OnTerminal::start(stage.command(&[]).args(push).arg("--yes"), 200, 30);
+    told.assert_ends(0);
+    until("the job is restarted", || pid().is_number() && pid() != before);
+    until("east-1 leads", || leads(&east));
+    let log = log.text();
+    assert!(
+        log.contains("version 2 changes job.orders.limits.open_files: the job is to be restarted"),
+        "{log}"
+    );
+    assert!(!log.contains("applies at the next start"), "{log}");
+
+    // Two reverts don't end where they began.
+    let mut asked = OnTerminal::start(stage.command(&[]).args(["config", "revert"]), 300, 30);
+    asked.until_shown("revert of orders restores version 1 (by ");
+    asked.until_shown(&format!("): {restarts}. Continue? [y/N]"));
+    asked.keys.write_all(b"y\n").expect("the terminal reads");
+    asked.assert_ends(0);
+    asked.until_shown("orders: configuration version 3, restores version 1");
+    let none = "restores the configuration without an overlay";
+    stage.operator(&["config", "revert"]).assert(0, &[none]);
+    stage.operator(&["config", "revert"]).assert(1, &["version 4 is in force", none]);
+    // A version that was restored is the same as the first one.
+    assert_eq!(stage.json(&["config", "revert", "3", "--reason", "again"])["restores"], 1);
+    let overlay = |text: &str, restores: Value| (json!(text), restores);
+    assert_eq!(
+        versions(),
+        [
+            overlay(first, Value::Null),
+            overlay(second, Value::Null),
+            overlay(first, json!(1)),
+            overlay("", json!(0)),
+            overlay(first, json!(1))
+        ]
+    );
+    let history = stage.operator(&["config", "history"]);
+    assert!(history.stdout.contains("restores version 1: again"), "{}", history.stdout);
 }
 
 #[test]
@@ -197,7 +292,7 @@ fn a_dry_run_shows_who_would_lead_and_writes_nothing() {
         }
     }
     // A member that is not fit to lead, and a site that is open already.
-    stage.operator(&["switchover", "--to", "north-1", "--dry-run"]).assert(1, &["unknown member north-1"]);
+    stage.operator(&["switchover", "--to", "north-1", "--dry-run"]).assert(64, &["unknown member north-1"]);
     let open = stage.json(&["undrain", "west", "--dry-run"]);
     assert_eq!(open["slots"][0]["unchanged"], true, "{open:#}");
     assert_eq!(stage.json(&["list"]), before);
@@ -260,8 +355,7 @@ fn tables_fit_the_terminal() {
     });
     let verbs = ["list", "history", "explain"];
     for verb in verbs {
-        // As in a pipe without more knowledge.
-        let narrow = Outcome::of(stage.command(&[]).env_remove("COLUMNS").arg(verb));
+        let narrow = Outcome::of(stage.command(&[]).env("COLUMNS", "80").arg(verb));
         narrow.assert(0, &[]);
         assert!(!narrow.stdout.contains('\x1b'), "{}", narrow.stdout);
         let mut table = narrow.stdout.lines().skip_while(|line| !line.contains("  SITE  ")).peekable();
@@ -276,11 +370,11 @@ fn tables_fit_the_terminal() {
         on_terminal.assert_ends(0);
         let shown = on_terminal.shown();
         assert!(shown.lines().all(|line| line.trim_end().chars().count() <= 72), "{shown}");
-        // A wide one shows all of a row in one line.
-        let wide = stage.operator(&[verb]).stdout;
+        // A pipe has no width.
+        let wide = Outcome::of(stage.command(&[]).env_remove("COLUMNS").arg(verb)).stdout;
         assert!(wide.lines().any(|line| line.contains(long) && line.contains("  east  ")), "{wide}");
     }
-    let wide = stage.operator(&["history"]).stdout;
+    let wide = Outcome::of(stage.command(&[]).env_remove("COLUMNS").arg("history")).stdout;
     assert_eq!(wide.lines().count(), 3, "{wide}");
 }
 

@@ -10,7 +10,7 @@ use std::{
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use support::{
-    Background, Outcome, Running, code_of,
+    Background, Log, Outcome, Running, code_of,
     stage::{Stage, leads, successors},
     until,
 };
@@ -117,7 +117,7 @@ fn operators_move_leadership_and_see_the_outcome() {
     until("west-1 leads alone", || leads(&west) && !leads(&east));
 
     let refused = stage.operator(&["switchover", "--to", "nobody", "--wait"]);
-    refused.assert(1, &["unknown member nobody", "members: east-1, west-1"]);
+    refused.assert(64, &["unknown member nobody", "members: east-1, west-1"]);
 
     // Without --wait: the request's id, and how to follow it.
     let asked = stage.operator(&["failover", "--to", "east-1", "--reason", "a test"]);
@@ -325,8 +325,8 @@ fn several_jobs_must_be_told_apart() {
     });
     assert_eq!(east.code("/leader"), 400);
     stage.operator(&["switchover"]).assert(64, &["--job", "bills, orders"]);
-    stage.operator(&["history", "--job", "nope"]).assert(1, &["/several/nope"]);
-    stage.operator(&["switchover", "--job", "nope"]).assert(1, &["/several/nope"]);
+    stage.operator(&["history", "--job", "nope"]).assert(64, &["/several/nope"]);
+    stage.operator(&["switchover", "--job", "nope"]).assert(64, &["/several/nope"]);
     let list = stage.operator(&["--output", "json", "list"]);
     list.assert(0, &[]);
     let elections: Vec<String> = list
@@ -362,10 +362,21 @@ fn the_same_id_elsewhere_is_refused_and_the_first_is_left_in_peace() {
         "node.site=east",
         &format!("node.state_dir={}", other.display()),
         &format!("job.orders.command=[\"/usr/bin/touch\", \"{}\"]", started.display()),
-        "http.listen=127.0.0.1:0",
     ]);
-    let second = Outcome::of(command.arg("run"));
-    second.assert(75, &["node.id: ", "east-1", "/same-id/orders/nodes/east-1"]);
+    let (mut second, log) = Log::of(&mut command);
+    // While it waits for the other one to end, it does not answer in its place.
+    let at = format!("(http://127.0.0.1:{})", east.port);
+    until("it waits", || {
+        log.has("/same-id/orders/nodes/east-1 is held by another incarnation at ") && log.has(&at)
+    });
+    for (method, path) in [("GET", "/cluster"), ("GET", "/explain"), ("GET", "/can-restart")] {
+        let (head, body) = second.http(method, path);
+        assert_eq!(code_of(&head), 503, "{path}");
+        assert!(body.contains("no member of orders yet"), "{path}: {body}");
+    }
+    assert_eq!(second.ended().code(), Some(75));
+    let why = format!(" {at} takes part as east-1");
+    until("it says why", || log.has("node.id: ") && log.has(&why));
     assert!(!fs::exists(&started).expect("a look"), "its job was started");
     until("east-1 leads", || leads(&east));
     assert_eq!(token(&east), before);
@@ -539,7 +550,7 @@ fn names_are_checked_before_a_request_is_written() {
         (&["switchover", "--to-site", "north"], ["unknown site north", "east, west"]),
         (&["drain", "north"], ["unknown site north", "--force to override"]),
     ] {
-        stage.operator(verb).assert(if verb[0] == "drain" { 64 } else { 1 }, &parts);
+        stage.operator(verb).assert(64, &parts);
     }
     assert_eq!(stage.json(&["list"])["requests"], json!([]));
     for wait in [&[][..], &["--wait"]] {
@@ -552,4 +563,34 @@ fn names_are_checked_before_a_request_is_written() {
     let outcome = stage.json(&["switchover", "--to", "east-1"]);
     assert_eq!(outcome["outcome"], json!({ "state": "done", "term": 1, "leader": "east-1" }), "{outcome}");
     assert_eq!(stage.json(&["list"])["requests"], json!([]));
+}
+
+/// No member is left to lead, which is what was asked for.
+#[test]
+fn the_stop_of_a_lone_worker_is_no_alarm() {
+    let stage = Stage::new("/lone-stop");
+    let (mut lone, log) = Log::of(&mut stage.worker_command("east-1", "east", &[]));
+    until("it leads", || leads(&lone));
+    let before = log.text().len();
+    lone.signal(Signal::SIGTERM);
+    assert!(lone.ended().success());
+    until("its last line", || log.has("the worker has stopped"));
+    let text = log.text()[before..].to_owned();
+    assert!(!text.contains("\"WARN\"") && !text.contains("\"ERROR\""), "{text}");
+}
+
+/// A server without an address is not used: whoever has mistyped it learns that from the log of the first start.
+#[test]
+fn a_server_whose_name_does_not_resolve_is_reported_once() {
+    let stage = Stage::new("/nameless");
+    let connect = format!("zookeeper.connect={},no-such-host.invalid:2181", Stage::connect_string());
+    let (lone, log) = Log::of(&mut stage.worker_command("east-1", "east", &[&connect]));
+    until("it leads", || leads(&lone));
+    until("it is reported", || log.has("no-such-host.invalid:2181"));
+    let text = log.text();
+    let lines: Vec<_> = text.lines().filter(|line| line.contains("no-such-host.invalid")).collect();
+    assert!(
+        matches!(lines[..], [line] if line.contains("does not resolve") && line.contains("WARN")),
+        "{lines:#?}"
+    );
 }

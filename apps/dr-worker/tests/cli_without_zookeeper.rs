@@ -452,3 +452,15 @@ fn signals_that_mean_nothing_to_a_worker_leave_it_alone() {
     worker.signal(Signal::SIGTERM);
     assert_eq!(worker.ended().code(), Some(0));
 }
+
+/// Who gives settings on the command line knows that there is no file.
+#[test]
+fn only_who_gives_nothing_is_told_of_init() {
+    let told = "--config: not given";
+    let set = Outcome::of(dr_worker().args(["--set", "zookeeper.conect=127.0.0.1:2181", "config", "check"]));
+    set.assert(78, &["zookeeper.conect: unknown key"]);
+    assert!(!set.stderr.contains(told), "{}", set.stderr);
+    let variable = Outcome::of(dr_worker().env("DR_WORKER__NODE__ID", "a/b").args(["config", "check"]));
+    assert!(!variable.stderr.contains(told), "{}", variable.stderr);
+    Outcome::of(dr_worker().args(["config", "check"])).assert(78, &[told, "init` writes one"]);
+}

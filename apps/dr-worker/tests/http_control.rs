@@ -78,7 +78,7 @@ fn leadership_is_moved_and_paused_by_http() {
         let (code, answer, _) = post(&east, path, TOKEN, &body);
         let said = stage.operator(verb);
         let sentence = answer["error"].as_str().expect("an error");
-        assert_eq!((code, answer["code"].as_i64()), (409, said.code.map(i64::from)), "{answer}");
+        assert_eq!((code, answer["code"].as_i64()), (400, said.code.map(i64::from)), "{answer}");
         assert!(said.stderr.contains(sentence), "{sentence}\n{}", said.stderr);
     }
 
@@ -125,7 +125,7 @@ fn leadership_is_moved_and_paused_by_http() {
     assert_eq!(control.len(), 7, "{log}");
     assert!(control.iter().all(|line| line["peer"].as_str().is_some_and(|p| p.starts_with("127.0.0.1:"))));
     assert!(
-        control.iter().any(|line| line["status"] == 409
+        control.iter().any(|line| line["status"] == 400
             && line["outcome"].as_str().is_some_and(|outcome| outcome.contains("unknown member east-9"))),
         "{log}"
     );
@@ -174,7 +174,7 @@ fn a_job_is_restarted_stopped_and_started_by_http() {
     assert_eq!((code, &ended(&east, &filed["request"])["state"]), (202, &json!("done")), "{filed}");
     until("east-1 leads", || leads(&east));
     for (path, body, expected) in [
-        ("/restart", json!({ "from": "north-1" }), 409),
+        ("/restart", json!({ "from": "north-1" }), 400),
         ("/start", json!({ "slot": 0 }), 400),
         ("/restart", json!({ "to": "west-1" }), 400),
     ] {

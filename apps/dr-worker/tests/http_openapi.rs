@@ -119,7 +119,7 @@ fn each_endpoint_answers_as_described() {
     let long = format!("{{\"reason\":\"{}\"}}", "x".repeat(20_000));
     for (path, body, status) in [
         ("/switchover", r#"{"to":"west-1"}"#, 202),
-        ("/switchover", r#"{"to":"north-1"}"#, 409),
+        ("/switchover", r#"{"to":"north-1"}"#, 400),
         ("/switchover", r#"{"to":"west-1","at":"+1s"}"#, 202),
         ("/switchover", r#"{"job":"bills"}"#, 404),
         ("/switchover", r#"{"tto":"west-1"}"#, 400),
@@ -130,11 +130,11 @@ fn each_endpoint_answers_as_described() {
         ("/stop", "{}", 200),
         ("/restart", "{}", 409),
         ("/start", "{}", 202),
-        ("/restart", r#"{"from":"north-1"}"#, 409),
+        ("/restart", r#"{"from":"north-1"}"#, 400),
         ("/stop", r#"{"from":"east-1"}"#, 400),
         ("/pause", "{}", 202),
         ("/resume", "{}", 202),
-        ("/failover", r#"{"to_site":"north"}"#, 409),
+        ("/failover", r#"{"to_site":"north"}"#, 400),
         ("/failover", r#"{"to":"east-1"}"#, 202),
     ] {
         let answer = compare(&east, &described, &mut seen, ("POST", path, path), Some(TOKEN), body);

@@ -106,7 +106,7 @@ fn a_restart_keeps_leadership_its_term_and_its_token() {
         "r-0000000002\n"
     );
     until("it is done", || last_request(&job.stage)["outcome"]["state"] == "done");
-    job.stage.operator(&["restart", "--from", "west-9"]).assert(1, &["unknown member west-9"]);
+    job.stage.operator(&["restart", "--from", "west-9"]).assert(64, &["unknown member west-9"]);
     job.stage
         .operator(&["cancel", "r-0000000002"])
         .assert(1, &["can't be withdrawn any more: done in term 1"]);

@@ -50,7 +50,7 @@ fn the_page_shows_the_leader_and_follows_a_switchover() {
     browser.open(&origin);
     browser.until_text("#summary .lead", |text| text == "east-1 leads orders");
     browser.until_text("#link", |text| text == "live");
-    browser.until_text("#next", |text| text.contains("west-1 in west"));
+    browser.until_text("#next-lost", |text| text.contains("west-1 in west"));
     // By events alone: the timers by which the page looks by itself do not fire.
     browser
         .eval("window.timers = setTimeout; setTimeout = (f, ms) => ms < 2000 ? timers(f, ms) : 0; soon(0)");
@@ -115,7 +115,7 @@ fn the_first_paint_shows_the_state_or_that_there_is_none() {
     let disabled = "[...document.querySelectorAll('#operate button')].map((button) => button.disabled)";
     browser.until_text("#summary .lead", |text| text == "east-1 leads orders");
     for (card, part) in
-        [("#sites", "east-1"), ("#history", "term 1"), ("#blockers", "No hold"), ("#next", "No other")]
+        [("#sites", "east-1"), ("#history", "term 1"), ("#blockers", "No hold"), ("#next-lost", "No other")]
     {
         let text = browser.text(card);
         assert!(text.contains(part), "{card}: {text}");
@@ -126,7 +126,7 @@ fn the_first_paint_shows_the_state_or_that_there_is_none() {
     let lost = stage.worker("west-1", "west", &["zookeeper.connect=127.0.0.1:1"]);
     browser.open(&format!("http://127.0.0.1:{}/", lost.port));
     browser.until_text("#summary .lead", |text| text == "Waiting for the first data of this worker");
-    for card in ["#sites", "#history", "#blockers", "#next", "#trips"] {
+    for card in ["#sites", "#history", "#blockers", "#next-lost", "#next-switchover", "#trips"] {
         assert_eq!(browser.text(card), "Waiting for data.", "{card}");
     }
     assert_eq!(browser.eval(disabled), json!([true, true, true]));

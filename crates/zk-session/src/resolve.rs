@@ -1,6 +1,6 @@
 //! Resolves names to addresses, without blocking a runtime.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,6 +10,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::watch;
+use tracing::{info, warn};
 
 use crate::hosts::Host;
 use crate::hosts::Server;
@@ -44,6 +45,8 @@ struct Table {
     under_way: HashMap<Server, watch::Receiver<Lookup>>,
     /// The latest answers, including those that came too late for the caller.
     latest: HashMap<Server, Vec<SocketAddr>>,
+    /// The names that have never resolved, each reported once.
+    nameless: HashSet<Server>,
 }
 
 impl Resolver {
@@ -170,8 +173,17 @@ impl Resolver {
                 });
                 let mut table = lock(&shared);
                 table.under_way.remove(&key);
-                if let Ok(addresses) = &found {
-                    table.latest.insert(key, addresses.clone());
+                match &found {
+                    Ok(addresses) => {
+                        if table.nameless.remove(&key) {
+                            info!(server = %key, "the name of this ZooKeeper server resolves now");
+                        }
+                        table.latest.insert(key, addresses.clone());
+                    }
+                    Err(reason) if !table.latest.contains_key(&key) && table.nameless.insert(key.clone()) => {
+                        warn!(server = %key, "the name of this ZooKeeper server does not resolve, so it is not used: {reason}");
+                    }
+                    Err(_) => {}
                 }
                 drop(table);
                 sender.send_replace(Some(found));

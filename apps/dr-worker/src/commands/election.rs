@@ -85,7 +85,7 @@ impl Operator {
         });
         let read: Vec<_> = stream::iter(reads).buffered(READ_AT_ONCE).collect().await;
         for (job, overlay) in read.into_iter().flatten().filter(|(_, overlay)| !overlay.text.is_empty()) {
-            if let Ok(config) = self.config.with_overlay(&job, &overlay) {
+            if let Ok(config) = self.config.with_overlay(&job, overlay.version, &overlay.text) {
                 self.config = config;
             }
         }

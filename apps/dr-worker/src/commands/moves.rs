@@ -174,10 +174,10 @@ pub(crate) fn check_names(
     if let Some(unknown) = unknown {
         let members: Vec<_> = members.iter().map(|member| member.as_str()).collect();
         let members = if members.is_empty() { "no member takes part".to_owned() } else { members.join(", ") };
-        return Err(Error::Failed(format!("{job}: unknown member {unknown}; members: {members}")));
+        return Err(Error::Usage(format!("{job}: unknown member {unknown}; members: {members}")));
     }
     match &request.to {
-        Target::Site(site) => check_sites(operator, job, [site], snapshot, "").map_err(Error::Failed),
+        Target::Site(site) => check_sites(operator, job, [site], snapshot, "").map_err(Error::Usage),
         Target::Member(_) | Target::Any => Ok(()),
     }
 }

@@ -63,9 +63,11 @@ impl Sources {
         Self { paths, variables: std::env::vars_os().collect(), sets, registry: Registry::default() }
     }
 
-    /// The problems, and that no file was read, if none was.
+    /// The problems, and that no file was read, if nothing was given at all.
     pub(super) fn explain(&self, problems: Problems) -> Problems {
-        if !self.paths.is_empty() {
+        let is_ours =
+            |(name, _): &(OsString, OsString)| name.as_encoded_bytes().starts_with(PREFIX.as_bytes());
+        if !self.paths.is_empty() || !self.sets.is_empty() || self.variables.iter().any(is_ours) {
             return problems;
         }
         let message =
@@ -88,30 +90,39 @@ pub(super) enum Text<'a> {
     Overlay { version: u64, text: &'a str },
 }
 
-/// The settings of an overlay of a job.
+/// The settings of an overlay of a job: its text has the keys of `[job.NAME]`, or this table.
 pub(super) fn of_job(job: &str, text: &Text<'_>) -> Result<Node, Problem> {
     let (Text::File { text: content, .. } | Text::Overlay { text: content, .. }) = text;
-    let parsed = file::parse(content).map_err(|e| {
-        let (line, column) = e.place;
-        let message = format!("this is not valid TOML: {}", e.message);
-        match text {
-            Text::File { path, .. } => {
-                Problem::with_source(Origin::File { path: Arc::clone(path), line, column }, message)
-            }
-            Text::Overlay { version, .. } => {
-                let at = Origin::Overlay { version: *version };
-                Problem::with_source(at, format!("line {line}, column {column}: {message}"))
-            }
+    let problem = |(line, column), message: String| match text {
+        Text::File { path, .. } => {
+            Problem::with_source(Origin::File { path: Arc::clone(path), line, column }, message)
         }
-    })?;
-    let above = ["job".to_owned(), job.to_owned()];
-    let places = parsed.places.into_iter().map(|(path, places)| ([&above[..], &path].concat(), places));
+        Text::Overlay { version, .. } => {
+            let at = Origin::Overlay { version: *version };
+            Problem::with_source(at, format!("line {line}, column {column}: {message}"))
+        }
+    };
+    let parsed = file::parse(content)
+        .map_err(|e| problem(e.place, format!("this is not valid TOML: {}", e.message)))?;
+    let table = ["job".to_owned(), job.to_owned()];
+    let has_table = parsed.values.get("job").is_some_and(|jobs| jobs.as_dict().is_some());
+    let is_other = |path: &&Vec<String>| !table.starts_with(path) && !path.starts_with(&table);
+    if let Some(other) = parsed.places.keys().find(is_other).filter(|_| has_table) {
+        let key = toml_edit::Key::new(job);
+        let message = format!(
+            "{}: an overlay of {job} has the keys of [job.{key}], or this table and nothing else",
+            other.join(".")
+        );
+        return Err(problem(parsed.places[other].key, message));
+    }
+    let above = if has_table { &[][..] } else { &table };
+    let places = parsed.places.into_iter().map(|(path, places)| ([above, &path].concat(), places));
     let origin = match text {
         Text::File { path, .. } => LayerOrigin::File { path: Arc::clone(path), places: places.collect() },
         Text::Overlay { version, .. } => LayerOrigin::Overlay { version: *version },
     };
-    let jobs = Dict::from([(job.to_owned(), Merged::Dict(Tag::Default, parsed.values))]);
-    let values = Dict::from([("job".to_owned(), Merged::Dict(Tag::Default, jobs))]);
+    let below = |values, key: &String| Dict::from([(key.clone(), Merged::Dict(Tag::Default, values))]);
+    let values = above.iter().rev().fold(parsed.values, below);
     let mut problems = Vec::new();
     let node = merged(&[Layer { origin, values }], &mut problems);
     problems.pop().map_or(Ok(node), Err)

@@ -3,14 +3,20 @@
 //! They are input from outside this node: everyone who can write to the election's znodes can push one. So a node accepts
 //! only keys that can't make it run another program, unless `zookeeper.overlay` says otherwise. Pure.
 
-use std::{collections::BTreeMap, path::Path, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
 
 use election_core::record::Overlay;
+use serde::Serialize;
 use strategies::{Registry, spec::Value as PolicyValue};
 
 use super::{
     Config, OperatorConfig, Problem, Problems, Sources,
-    change::{Effect, classify},
+    change::{self, Effect, classify},
     drill_orders::DrillConfig,
     job::JobConfig,
     layers::{self, Text},
@@ -23,6 +29,9 @@ use super::{
     zookeeper::{Overlays, ZooKeeperConfig},
 };
 use crate::mask::mask;
+
+/// How long after the last change members apply overlays: several pushes cost one restart of the job at most.
+pub(crate) const SETTLE: Duration = Duration::from_secs(2);
 
 /// The keys below `job.NAME` that an overlay may change on each node.
 const SAFE: [&str; 6] =
@@ -159,12 +168,12 @@ pub struct Usable {
 }
 
 impl OperatorConfig {
-    /// The same with the overlay of a job.
+    /// The same with the text of an overlay of a job.
     ///
     /// # Errors
     /// All problems.
-    pub fn with_overlay(&self, job: &str, overlay: &Overlay) -> Result<Self, Problems> {
-        let text = Text::Overlay { version: overlay.version, text: &overlay.text };
+    pub fn with_overlay(&self, job: &str, version: u64, text: &str) -> Result<Self, Problems> {
+        let text = Text::Overlay { version, text };
         let mut root = self.root.clone();
         lay(&mut root, read(job, &text, Overlays::All)?);
         Self::read(root, Findings::with(&self.registry), &self.registry)
@@ -233,11 +242,11 @@ fn read_job_alone(
     Problems::none_of(findings.problems)
 }
 
-/// The keys of an overlay with their values, for a comparison.
+/// The keys of an overlay of a job with their values, for a comparison.
 ///
 /// # Errors
 /// If it is not valid TOML.
-pub fn overlay_values(text: &str) -> Result<BTreeMap<String, String>, Problems> {
+pub fn overlay_values(job: &str, text: &str) -> Result<BTreeMap<String, String>, Problems> {
     fn collect(node: &Node, path: &str, all: &mut BTreeMap<String, String>) {
         match &node.value {
             Value::Table(table) if !table.is_empty() => {
@@ -253,14 +262,44 @@ pub fn overlay_values(text: &str) -> Result<BTreeMap<String, String>, Problems> 
             }
         }
     }
-    let node = layers::of_job("x", &Text::Overlay { version: 0, text })?;
+    let node = layers::of_job(job, &Text::Overlay { version: 0, text })?;
     let mut all = BTreeMap::new();
     if let Value::Table(root) = &node.value
         && let Some(Value::Table(jobs)) = root.get("job").map(|node| &node.value)
-        && let Some(job) = jobs.get("x")
+        && let Some(values) = jobs.get(job)
     {
-        collect(job, "", &mut all);
+        collect(values, "", &mut all);
     }
     all.remove("");
     Ok(all)
+}
+
+/// A key of an overlay that another text of it changes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct OverlayChange {
+    /// Below `job.NAME`.
+    pub key: String,
+    /// The value before.
+    pub from: Option<String>,
+    /// The value after.
+    pub to: Option<String>,
+    /// What it takes until the new value applies on a member that takes it from the overlay.
+    pub effect: Effect,
+}
+
+/// The keys that differ between two overlays, with [their values](overlay_values).
+pub fn overlay_changes(from: &BTreeMap<String, String>, to: &BTreeMap<String, String>) -> Vec<OverlayChange> {
+    let keys: BTreeSet<_> =
+        from.keys().chain(to.keys()).filter(|key| from.get(*key) != to.get(*key)).collect();
+    let change = |key: &String| {
+        let steps = [vec!["job".to_owned(), "NAME".to_owned()], change::steps(key)].concat();
+        OverlayChange {
+            key: key.clone(),
+            from: from.get(key).cloned(),
+            to: to.get(key).cloned(),
+            // What nobody can apply is refused before.
+            effect: classify(&steps).map_or(Effect::WorkerRestart, |(_, effect)| effect),
+        }
+    };
+    keys.into_iter().map(change).collect()
 }

@@ -56,8 +56,8 @@ async fn judge(operator: &Operator, arguments: &CanRestartArguments) -> Result<R
         jobs.push((Cluster { skipped, ..cluster }, explained));
     }
     let unknown = || {
-        Error::Failed(format!(
-            "{member} is no member of any job; name one of those that `dr-worker list` shows"
+        Error::Usage(format!(
+            "unknown member {member}: it takes part in no job; name one of those that `dr-worker list` shows"
         ))
     };
     Restartable::new(member, jobs.iter().map(|(cluster, explained)| (cluster, explained))).ok_or_else(unknown)

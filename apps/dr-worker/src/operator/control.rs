@@ -434,7 +434,7 @@ impl<'a> Order<'a> {
             for job in &jobs {
                 let mut snapshot = operator.observer().await?.snapshot(&operator.paths(job)?).await?;
                 change(&mut snapshot.control);
-                dry_run::show(operator, job, &self.what, &snapshot, how)?;
+                dry_run::show(operator, job, &self.what, &snapshot, false, how)?;
             }
             return Ok(());
         }
@@ -491,8 +491,8 @@ fn report(job: &str, ordered: &Ordered, how: Output) -> Result<(), Error> {
     if control.mode == Mode::Auto {
         orders.insert(0, "mode auto".to_owned());
     }
-    let already = if ordered.is_news() { "" } else { " already" };
-    output::print(format_args!("{job}: {}{already}", orders.join(", ")))
+    let nothing = if ordered.is_news() { "" } else { "nothing to change; in force: " };
+    output::print(format_args!("{job}: {nothing}{}", orders.join(", ")))
 }
 
 /// Standing orders as text; defaults are left out.

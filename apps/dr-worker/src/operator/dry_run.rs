@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     error::Error,
-    view::{Explained, Simulated, WhatIf},
+    view::{Candidate, Explained, ExplainedSlot, Simulated, WhatIf},
     wall::unix_ms,
 };
 
@@ -29,16 +29,28 @@ struct Shown<'a> {
     dry_run: &'a str,
     /// What the elector would do next.
     next: &'a str,
+    /// Of a move: the orders that `explain` shows.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    orders: Vec<Orders<'a>>,
     #[serde(flatten)]
     simulated: &'a Simulated,
 }
 
-/// Shows what follows from a snapshot as the command `what` would make it.
+/// The orders in which members follow, of a slot.
+#[derive(Serialize)]
+struct Orders<'a> {
+    slot: usize,
+    if_lost: &'a [Candidate],
+    switchover: &'a [Candidate],
+}
+
+/// Shows what follows from a snapshot as the command `what` would make it. Of a move also the orders from which it chooses.
 pub(super) fn show(
     operator: &Operator,
     job: &str,
     what: &str,
     changed: &Snapshot,
+    is_move: bool,
     how: Output,
 ) -> Result<(), Error> {
     let config = &operator.config;
@@ -47,11 +59,27 @@ pub(super) fn show(
     let mut simulated = Simulated::new(job, changed, WhatIf::default(), now, now, at);
     let explained = Explained::new(job, changed, &policy, &*strategy, at);
     let next = explained.next.sentence.as_str();
+    let slots = || explained.slots.iter().filter(|_| is_move);
     if how == Output::Json {
-        return output::print_json(&Shown { dry_run: what, next, simulated: &simulated });
+        return output::print_json(&Shown {
+            dry_run: what,
+            next,
+            orders: slots()
+                .map(|ExplainedSlot { slot, if_lost, switchover, .. }| Orders {
+                    slot: *slot,
+                    if_lost,
+                    switchover,
+                })
+                .collect(),
+            simulated: &simulated,
+        });
     }
     let mut lines = vec![format!("{job}: dry run of {what}; nothing is written")];
     let several = simulated.slots.len() > 1;
+    for slot in slots() {
+        let about = if several { format!("slot {}: ", slot.slot) } else { String::new() };
+        lines.extend(slot.order_lines().into_iter().map(|line| format!("  {about}{line}")));
+    }
     // Otherwise a decision or an obstacle has the reason.
     if simulated.unchanged && simulated.slots.iter().all(|slot| slot.obstacles.is_empty()) {
         lines.push(format!("  now: {next}"));

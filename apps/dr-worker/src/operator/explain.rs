@@ -142,6 +142,7 @@ pub(super) fn describe(explained: &Explained) -> String {
         if several {
             lines.push(format!("  slot {}", slot.slot));
         }
+        lines.extend(slot.order_lines().into_iter().map(|line| format!("  {line}")));
         lines.extend(describe_slot(slot));
     }
     lines.extend(explained.problems.iter().map(|problem| format!("  {problem}")));
@@ -156,7 +157,8 @@ pub(super) fn describe_slot(slot: &ExplainedSlot) -> Vec<String> {
             Status::Ready => "leads",
             Status::Progress => "takes over",
         };
-        lines.push(format!("  leader: {} ({}) {does}", leader.member, leader.site));
+        let stays = if slot.stays { ", and stays until the next change of leader, by `stay`" } else { "" };
+        lines.push(format!("  leader: {} ({}) {does}{stays}", leader.member, leader.site));
     }
     if let Some(cause) = slot.question {
         let leader = slot.named.as_ref().map_or_else(|| "nobody".to_owned(), ToString::to_string);

@@ -1,3 +1,5 @@
+use election_core::operator::ReadError;
+
 use super::{
     election::Operator,
     output::{self, Accent, Output},
@@ -36,7 +38,7 @@ async fn read(operator: &Operator, job: Option<&str>) -> Result<History, Error> 
     let paths = operator.paths(&job)?;
     let observer = operator.observer().await?;
     if observer.layout(&paths).await?.is_none() {
-        return Err(Error::Failed(format!("there is no election at {}", paths.base())));
+        return Err(ReadError::NoElection(paths.base().to_owned()).into());
     }
     let (leaderships, unreadable) = observer.history(&paths).await?;
     Ok(History { election: job, leaderships, unreadable })

@@ -245,8 +245,8 @@ fn describe(cluster: &Cluster) -> String {
                 _ if !member.health.is_fit() => Accent::Bad,
                 MemberRole::Leader => Accent::Good,
                 MemberRole::TakingOver | MemberRole::SteppingDown => Accent::Busy,
-                MemberRole::Excluded => Accent::Bad,
-                MemberRole::Standby => Accent::None,
+                MemberRole::Excluded | MemberRole::SiteFailed => Accent::Bad,
+                MemberRole::Standby | MemberRole::Maintenance | MemberRole::Drained => Accent::None,
             };
             let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
             let mut cells = vec![
@@ -278,8 +278,8 @@ fn describe(cluster: &Cluster) -> String {
             Column::key("SITE"),
             Column::key("ROLE"),
             Column::key("TERM"),
-            Column::detail("HEALTH", 0),
-            Column::key("NEXT"),
+            Column::detail("FITNESS", 0),
+            Column::key("IF LOST"),
             Column::detail("ADDRESS", 1),
             Column::detail("HTTP", 1),
         ];
@@ -344,6 +344,7 @@ fn headline(cluster: &Cluster) -> String {
         .chain(stopped)
         .chain(failed)
         .chain(unwell)
+        .chain(cluster.passing_orders())
         .map(|order| format!(", {order}"))
         .collect();
     let hold = cluster.skipped.as_ref().and_then(|skipped| hold_of(skipped, &cluster.election));

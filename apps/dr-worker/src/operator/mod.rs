@@ -252,18 +252,22 @@ enum ConfigVerb {
     Show(config::ShowArguments),
     /// Push a file to ZooKeeper: all members of the job apply it.
     ///
+    /// It shows the changes and what follows first, and asks on a terminal.
     /// The overlay has the keys of [job.NAME]. It overrides files. Environment and command line override it.
     /// A member that can't apply it goes on with the former one, and reports why.
     Push(overlay::PushArguments),
     /// Print what was pushed.
     Pull(overlay::OverlayArguments),
-    /// Show what a push of a file would change.
+    /// Show what a push of a file would change, and what follows.
     ///
+    /// The file is checked as by a push; exit code 78 if a push would refuse it.
     /// Without a file: what the overlay changes in the configuration here.
     Diff(overlay::DiffArguments),
     /// Show what was pushed when, and which version members apply.
     History(overlay::OverlayArguments),
     /// Push an earlier version again.
+    ///
+    /// Without a version, each revert goes back by one, to no overlay at last.
     Revert(overlay::RevertArguments),
     /// Print the JSON Schema of configuration files, for editors.
     Schema,

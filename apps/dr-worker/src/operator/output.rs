@@ -117,7 +117,7 @@ fn print_line(line: impl Display) -> Result<(), Error> {
     }
 }
 
-/// Rows under a heading, in columns that fit the terminal.
+/// Rows under a heading, in columns that fit the terminal; elsewhere one line for each, unless `COLUMNS` is set.
 pub(super) fn table(columns: &[Column], rows: &[(Vec<String>, Accent)]) -> String {
     table::table(columns, rows, size().0)
 }
@@ -127,14 +127,15 @@ pub(super) fn print_text(text: &str) -> Result<(), Error> {
     print(if io::stdout().is_terminal() { table::fitted(text, size().0) } else { text.to_owned() })
 }
 
-/// Columns and lines: of the environment (`COLUMNS`), of the terminal, or 80 and 24.
+/// Columns and lines: of the environment (`COLUMNS`), or of the terminal; elsewhere as many columns as it takes, and 24 lines.
 pub(super) fn size() -> (usize, usize) {
     // The examples of the guide, wherever they are tested.
     if cfg!(test) {
         return (80, 24);
     }
     let terminal = terminal_size::terminal_size_of(io::stdout());
-    let (width, height) = terminal.map_or((80, 24), |(width, height)| (width.0.into(), height.0.into()));
+    let (width, height) =
+        terminal.map_or((usize::MAX, 24), |(width, height)| (width.0.into(), height.0.into()));
     let given = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     (given.filter(|columns| *columns > 0).unwrap_or(width), height)
 }

@@ -3,22 +3,28 @@
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use election_core::{
-    operator::{Layout, OperatorError, overlays},
-    record::{AppliedOverlay, MemberRecord, Overlay},
+    MemberId,
+    operator::{Layout, OperatorError, ReadError, Snapshot, overlays},
+    record::{AppliedOverlay, MemberRecord, NewOverlay, Overlay},
     text::Text,
 };
 use owo_colors::OwoColorize as _;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
+    consent::Consent,
     election::{Operator, asker},
     output::{self, Accent, Output},
     table::Column,
 };
 use crate::{
-    config::{Config, Sources, check_overlay, overlay_values},
+    config::{
+        Config, Effect, OperatorConfig, OverlayChange, SETTLE, Sources, check_overlay, overlay_changes,
+        overlay_values,
+    },
     error::Error,
-    wall,
+    view::{Simulated, WhatIf, other_policy},
+    wall::{self, unix_ms},
 };
 
 /// `config pull` and `config history`
@@ -32,7 +38,7 @@ pub(super) struct OverlayArguments {
 /// `config push`
 #[derive(Debug, clap::Args)]
 pub(super) struct PushArguments {
-    /// TOML file with the keys of [job.NAME]; empty for no overlay.
+    /// TOML file with the keys of [job.NAME], or this table; empty for no overlay.
     file: PathBuf,
     #[command(flatten)]
     of: OverlayArguments,
@@ -42,6 +48,8 @@ pub(super) struct PushArguments {
     /// Push only if this is the present version; 0 for none.
     #[arg(long, value_name = "VERSION")]
     replaces: Option<u64>,
+    #[command(flatten)]
+    consent: Consent,
 }
 
 /// `config diff`
@@ -56,13 +64,15 @@ pub(super) struct DiffArguments {
 /// `config revert`
 #[derive(Debug, clap::Args)]
 pub(super) struct RevertArguments {
-    /// Version [default: the one before]; 0 for no overlay.
+    /// Version [default: back by one]; 0 for no overlay.
     version: Option<u64>,
     #[command(flatten)]
     of: OverlayArguments,
     /// Reason, for the records.
     #[arg(long, value_name = "TEXT")]
     reason: Option<Text>,
+    #[command(flatten)]
+    consent: Consent,
 }
 
 /// A job and its present overlay.
@@ -76,7 +86,11 @@ impl Present {
     async fn read(sources: &Sources, of: &OverlayArguments) -> Result<Self, Error> {
         let operator = Operator::connect(sources).await?;
         let job = operator.one(of.job.as_deref()).await?;
-        let overlay = match overlays::read(&operator.incarnation().await?, &operator.paths(&job)?).await {
+        let paths = operator.paths(&job)?;
+        if operator.observer().await?.layout(&paths).await?.is_none() {
+            return Err(ReadError::NoElection(paths.base().to_owned()).into());
+        }
+        let overlay = match overlays::read(&operator.incarnation().await?, &paths).await {
             Ok(overlay) => overlay,
             // It can be replaced.
             Err(OperatorError::Record(error)) => {
@@ -96,44 +110,168 @@ impl Present {
         self.overlay.as_ref().map_or("", |overlay| &overlay.text)
     }
 
-    /// Replaces it, if it was not replaced meanwhile, and reports it.
+    /// The values of its keys. None if it can't be read, which a push mends.
+    fn values(&self) -> BTreeMap<String, String> {
+        overlay_values(&self.job, self.text()).unwrap_or_else(|problems| {
+            output::print_warning(problems);
+            BTreeMap::new()
+        })
+    }
+
+    /// What follows if this text, which was checked, becomes the overlay.
+    async fn plan(&self, sources: &Sources, text: &str) -> Result<Plan, Error> {
+        let changes = overlay_changes(&self.values(), &overlay_values(&self.job, text)?);
+        let operator = &self.operator;
+        let snapshot = operator.observer().await?.snapshot(&operator.paths(&self.job)?).await?;
+        let is_decided = snapshot.layout == Layout::Elector;
+        let leaders = snapshot.leader_znodes.iter().flatten().map(|leader| leader.record.member.clone());
+        let leaders: Vec<_> = leaders.filter(|_| snapshot.control.stopped.is_none()).collect();
+        let needs_restart = changes.iter().any(|change| change.effect == Effect::JobRestart);
+        let restarts = if needs_restart && is_decided { leaders.clone() } else { Vec::new() };
+        let job = &self.job;
+        let follows = if !restarts.is_empty() {
+            let on = restarts.iter().map(MemberId::as_str).collect::<Vec<_>>().join(" and ");
+            format!("restarts {job} on {on} in {} s", SETTLE.as_secs())
+        } else if !needs_restart {
+            format!("{job} is not restarted")
+        } else if leaders.is_empty() {
+            format!("{job} runs nowhere, and has the new values when it is started")
+        } else {
+            format!(
+                "{job} runs on with the old values until it is started again: members of a {} don't restart it",
+                snapshot.layout.as_str()
+            )
+        };
+        Ok(Plan { changes, restarts, follows, moves: self.moves(sources, text, &snapshot) })
+    }
+
+    /// What the elector would decide then, if it decided anything that it would not decide now. None if this configuration does
+    /// not have the job's policy.
+    fn moves(&self, sources: &Sources, text: &str, snapshot: &Snapshot) -> Option<String> {
+        let now = &self.operator.config;
+        let is_known =
+            now.jobs.contains_key(&self.job) && !other_policy(&now.fingerprint_of(&self.job), snapshot);
+        let then = || {
+            let without = OperatorConfig::load(sources).ok()?;
+            if text.is_empty() { Some(without) } else { without.with_overlay(&self.job, 0, text).ok() }
+        };
+        let then = is_known.then(then).flatten()?;
+        let (policy, strategy) = (now.engine_of(&self.job), now.policy_of(&self.job).strategy());
+        let (policy_then, strategy_then) = (then.engine_of(&self.job), then.policy_of(&self.job).strategy());
+        let (now, then) = ((&policy, &*strategy), (&policy_then, &*strategy_then));
+        let simulated = Simulated::new(&self.job, snapshot, WhatIf::default(), now, then, unix_ms());
+        let moved = simulated.slots.into_iter().find(|slot| !slot.unchanged)?;
+        Some(moved.sentence)
+    }
+
+    /// Shows what follows, asks for consent on a terminal, replaces the overlay if it was not replaced meanwhile, and reports
+    /// it. `what` is the command, and what it does.
     async fn push(
         self,
-        text: &str,
+        what: &str,
         replaces: Option<u64>,
-        reason: Option<&str>,
-        how: Output,
+        new: NewOverlay<'_>,
+        how: With<'_>,
     ) -> Result<(), Error> {
-        let Self { operator, job, .. } = &self;
+        let With { sources, consent, output } = how;
         let replaces = replaces.unwrap_or(self.version());
-        if self.text() == text && replaces == self.version() {
+        if self.text() == new.text && replaces == self.version() {
             let version = self.version();
             self.operator.close().await;
-            return match how {
+            return match output {
                 Output::Json => {
                     output::print_json(&json!({ "election": self.job, "version": version, "changed": false }))
                 }
                 Output::Pretty => output::print(format_args!("{}: the overlay is that already", self.job)),
             };
         }
-        let pushed =
-            overlays::push(&operator.session, &operator.paths(job)?, Some(replaces), text, &asker(), reason)
-                .await?;
-        match how {
-            Output::Json => output::print_json(&json!({
-                "election": job, "version": pushed.version, "by": pushed.by, "at_ms": pushed.at_ms,
-                "reason": pushed.reason, "changed": true,
-            }))?,
+        let plan = self.plan(sources, new.text).await?;
+        if output == Output::Pretty || Consent::can_ask() {
+            plan.lines().iter().for_each(output::print_progress);
+        }
+        let Self { operator, job, .. } = &self;
+        consent.ask(&format!("{what}: {}", plan.sentence()))?;
+        if output == Output::Pretty {
+            output::print_progress(format_args!("{what}: {}", plan.sentence()));
+        }
+        let pushed = overlays::push(&operator.session, &operator.paths(job)?, Some(replaces), &new).await?;
+        match output {
+            Output::Json => {
+                let mut result = plan.shown();
+                result.extend([
+                    ("election", json!(job)),
+                    ("version", json!(pushed.version)),
+                    ("by", json!(pushed.by)),
+                    ("at_ms", json!(pushed.at_ms)),
+                    ("reason", json!(pushed.reason)),
+                    ("restores", json!(pushed.restores)),
+                    ("changed", json!(true)),
+                ]);
+                output::print_json(&result)?;
+            }
             Output::Pretty => {
-                output::print(format_args!("{job}: configuration version {}", pushed.version))?;
+                let restores = restored(pushed.restores).map(|what| format!(", {what}")).unwrap_or_default();
+                output::print(format_args!("{job}: configuration version {}{restores}", pushed.version))?;
                 output::print_progress(format_args!(
-                    "its members apply it in a moment; `dr-worker config history --job {job}` shows which ones have"
+                    "`dr-worker config history --job {job}` shows which members apply it"
                 ));
             }
         }
         self.operator.close().await;
         Ok(())
     }
+}
+
+/// How a command asks and reports.
+struct With<'a> {
+    sources: &'a Sources,
+    consent: Consent,
+    output: Output,
+}
+
+/// What follows when another text becomes the overlay.
+struct Plan {
+    changes: Vec<OverlayChange>,
+    /// The members that restart the job.
+    restarts: Vec<MemberId>,
+    /// What becomes of the job, in words.
+    follows: String,
+    /// What the elector decides, in words.
+    moves: Option<String>,
+}
+
+impl Plan {
+    fn sentence(&self) -> String {
+        let moves = self.moves.as_ref().map(|moves| format!("; then the elector decides: {moves}"));
+        format!("{}{}", self.follows, moves.unwrap_or_default())
+    }
+
+    /// The changes as text.
+    fn lines(&self) -> Vec<String> {
+        let lines = self.changes.iter().flat_map(|OverlayChange { key, from, to, .. }| {
+            let line = |sign, value: &String| format!("{sign} {key} = {value}");
+            let from = from.as_ref().map(|from| line('-', from).red().to_string());
+            from.into_iter().chain(to.as_ref().map(|to| line('+', to).green().to_string()))
+        });
+        lines.collect()
+    }
+
+    /// For programs.
+    fn shown(&self) -> BTreeMap<&'static str, Value> {
+        BTreeMap::from([
+            ("changes", json!(self.changes)),
+            ("restarts", json!(self.restarts)),
+            ("decides", json!(self.moves)),
+        ])
+    }
+}
+
+/// `restores version 2`, or nothing.
+fn restored(restores: Option<u64>) -> Option<String> {
+    Some(match restores? {
+        0 => "restores the configuration without an overlay".to_owned(),
+        version => format!("restores version {version}"),
+    })
 }
 
 fn read_file(path: &PathBuf) -> Result<String, Error> {
@@ -146,10 +284,13 @@ fn read_file(path: &PathBuf) -> Result<String, Error> {
 }
 
 pub(super) async fn push(arguments: &PushArguments, sources: &Sources, how: Output) -> Result<(), Error> {
-    let text = read_file(&arguments.file)?;
-    let present = Present::read(sources, &arguments.of).await?;
-    check_overlay(sources, &present.job, &arguments.file, &text)?;
-    present.push(&text, arguments.replaces, arguments.reason.as_deref(), how).await
+    let PushArguments { file, of, reason, replaces, consent } = arguments;
+    let text = read_file(file)?;
+    let present = Present::read(sources, of).await?;
+    check_overlay(sources, &present.job, file, &text)?;
+    let new = NewOverlay { text: &text, by: &asker(), reason: reason.as_deref(), restores: None };
+    let what = format!("push of {}", present.job);
+    present.push(&what, *replaces, new, With { sources, consent: *consent, output: how }).await
 }
 
 pub(super) async fn pull(arguments: &OverlayArguments, sources: &Sources, how: Output) -> Result<(), Error> {
@@ -171,35 +312,45 @@ pub(super) async fn pull(arguments: &OverlayArguments, sources: &Sources, how: O
 }
 
 fn described(overlay: &Overlay) -> String {
+    let restores = restored(overlay.restores).map(|what| format!(" {what}")).unwrap_or_default();
+    format!("version {}{restores}, {}", overlay.version, pushed_by(overlay))
+}
+
+fn pushed_by(overlay: &Overlay) -> String {
     let reason = overlay.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-    format!("version {}, by {} at {}{reason}", overlay.version, overlay.by, wall::moment(overlay.at_ms))
+    format!("by {} at {}{reason}", overlay.by, wall::moment(overlay.at_ms))
 }
 
 pub(super) async fn diff(arguments: &DiffArguments, sources: &Sources, how: Output) -> Result<(), Error> {
     let file = arguments.file.as_ref().map(read_file).transpose()?;
     let present = Present::read(sources, &arguments.of).await?;
-    let overlay = overlay_values(present.text())?;
-    // From the other side to the overlay, or from the overlay to the file: what would change.
-    let (from, to) = match file {
-        Some(file) => (overlay, overlay_values(&file)?),
-        None => (here(sources, &present.job, &overlay)?, overlay),
+    let job = &present.job;
+    let plan = match (&arguments.file, &file) {
+        (Some(path), Some(text)) => {
+            check_overlay(sources, job, path, text)?;
+            Some(present.plan(sources, text).await?)
+        }
+        _ => None,
     };
-    let keys: std::collections::BTreeSet<_> = from.keys().chain(to.keys()).collect();
-    let changes =
-        keys.into_iter().map(|key| (key, from.get(key), to.get(key))).filter(|(_, from, to)| from != to);
+    let is_push = plan.is_some();
+    let plan = match plan {
+        Some(plan) => plan,
+        // From the configuration here to the overlay.
+        None => {
+            let overlay = present.values();
+            let changes = overlay_changes(&here(sources, job, &overlay)?, &overlay);
+            Plan { changes, restarts: Vec::new(), follows: String::new(), moves: None }
+        }
+    };
     if how == Output::Json {
-        let changes: Vec<_> =
-            changes.map(|(key, from, to)| json!({ "key": key, "from": from, "to": to })).collect();
-        let result = json!({ "election": present.job, "version": present.version(), "changes": changes });
+        let mut result =
+            if is_push { plan.shown() } else { BTreeMap::from([("changes", json!(plan.changes))]) };
+        result.extend([("election", json!(job)), ("version", json!(present.version()))]);
         output::print_json(&result)?;
     } else {
-        for (key, from, to) in changes {
-            if let Some(from) = from {
-                output::print(format_args!("{}", format!("- {key} = {from}").red()))?;
-            }
-            if let Some(to) = to {
-                output::print(format_args!("{}", format!("+ {key} = {to}").green()))?;
-            }
+        plan.lines().iter().try_for_each(output::print)?;
+        if is_push && !plan.changes.is_empty() {
+            output::print_progress(format_args!("a push: {}", plan.sentence()));
         }
     }
     present.operator.close().await;
@@ -261,7 +412,8 @@ pub(super) async fn history(
         ));
     }
     rows.extend(versions.iter().map(|overlay| {
-        let reason = overlay.reason.clone().unwrap_or_else(|| "-".to_owned());
+        let reason: Vec<_> = restored(overlay.restores).into_iter().chain(overlay.reason.clone()).collect();
+        let reason = if reason.is_empty() { "-".to_owned() } else { reason.join(": ") };
         let when = wall::moment(overlay.at_ms);
         (
             vec![overlay.version.to_string(), when, on(overlay.version), overlay.by.clone(), reason],
@@ -287,17 +439,21 @@ pub(super) async fn history(
 
 pub(super) async fn revert(arguments: &RevertArguments, sources: &Sources, how: Output) -> Result<(), Error> {
     let present = Present::read(sources, &arguments.of).await?;
-    let Present { operator, job, .. } = &present;
+    let Present { operator, job, overlay } = &present;
     let (kept, _) = overlays::history(&operator.incarnation().await?, &operator.paths(job)?).await?;
-    if present.version() == 0 {
+    let Some(overlay) = overlay.as_ref().filter(|overlay| overlay.version > 0) else {
         return Err(Error::Failed(format!("{job}: there is no overlay")));
-    }
-    let before =
-        || kept.iter().map(|overlay| overlay.version).filter(|version| *version < present.version()).max();
-    let version = arguments.version.or_else(before).unwrap_or(0);
-    let text = match kept.iter().find(|overlay| overlay.version == version) {
-        Some(overlay) => overlay.text.clone(),
-        None if version == 0 => String::new(),
+    };
+    // Down the history: what a version has restored is not the version before the next one.
+    let before = overlay.origin().checked_sub(1);
+    let Some(version) = arguments.version.or(before) else {
+        let why = "it restores the configuration without an overlay, before which there is none";
+        return Err(Error::Failed(format!("{job}: version {} is in force; {why}", overlay.version)));
+    };
+    let found = kept.iter().find(|overlay| overlay.version == version);
+    let (text, restores) = match found {
+        Some(found) => (found.text.clone(), found.origin()),
+        None if version == 0 => (String::new(), 0),
         None => {
             let kept: Vec<_> = kept.iter().map(|overlay| overlay.version.to_string()).collect();
             return Err(Error::Usage(format!(
@@ -306,11 +462,17 @@ pub(super) async fn revert(arguments: &RevertArguments, sources: &Sources, how: 
             )));
         }
     };
-    let what = format!("version {version} again");
-    check_overlay(sources, job, what.as_ref(), &text)?;
-    let reason = match &arguments.reason {
-        Some(reason) => format!("{what}: {reason}"),
-        None => what.clone(),
+    check_overlay(sources, job, format!("version {version}").as_ref(), &text)?;
+    let described = kept.iter().find(|overlay| overlay.version == restores);
+    let described = described.map(|overlay| format!(" ({})", pushed_by(overlay))).unwrap_or_default();
+    let what = restored(Some(restores)).unwrap_or_default();
+    let what = format!("revert of {job} {what}{described}");
+    let new = NewOverlay {
+        text: &text,
+        by: &asker(),
+        reason: arguments.reason.as_deref(),
+        restores: Some(restores),
     };
-    present.push(&text, None, Some(&reason), how).await
+    let with = With { sources, consent: arguments.consent, output: how };
+    present.push(&what, None, new, with).await
 }

@@ -229,7 +229,7 @@ async fn check_and_file(
             return Err(Error::NotNow(format!("{job}: {why}")));
         }
         let changed = operator::filed(&snapshot, request);
-        return dry_run::show(operator, &job, &what, &changed, how);
+        return dry_run::show(operator, &job, &what, &changed, true, how);
     }
     confirmed(&snapshot)?;
     // An answer takes time.

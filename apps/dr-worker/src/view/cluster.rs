@@ -131,6 +131,12 @@ pub enum MemberRole {
     SteppingDown,
     /// Not electable for a while.
     Excluded,
+    /// In maintenance, so not electable.
+    Maintenance,
+    /// Of a drained site, so not electable.
+    Drained,
+    /// Of a site that has failed, so not electable.
+    SiteFailed,
     /// Ready to take over.
     Standby,
 }
@@ -142,6 +148,9 @@ impl fmt::Display for MemberRole {
             Self::TakingOver => "taking-over",
             Self::SteppingDown => "stepping-down",
             Self::Excluded => "excluded",
+            Self::Maintenance => "maintenance",
+            Self::Drained => "drained",
+            Self::SiteFailed => "site-failed",
             Self::Standby => "standby",
         })
     }
@@ -242,11 +251,15 @@ impl Cluster {
                 leader: leader_of(&snapshot, slot),
             })
             .collect();
+        let failed_sites = failed_sites(&snapshot.members, &snapshot.control, elected);
         let mut members: Vec<_> = snapshot
             .members
             .iter()
             .map(|member| {
-                let role = role_of(&member.ballot, elected, &leaders, unix_ms);
+                let role = match role_of(&member.ballot, elected, &leaders, unix_ms) {
+                    MemberRole::Standby => waiting(member, &snapshot.control, &failed_sites),
+                    other => other,
+                };
                 let slot = place_of(&member.ballot, elected, &leaders);
                 let term = slot.map(|slot| elected.map_or(term, |e| e.term_of(slot)));
                 member_of(member, role, slot.zip(term), elected, snapshot.lowest.as_ref())
@@ -257,7 +270,6 @@ impl Cluster {
             let waiting = members.iter_mut().filter(|m: &&mut Member| m.role == MemberRole::Standby);
             waiting.zip(1..).for_each(|(member, place)| member.next = Some(place));
         }
-        let failed_sites = failed_sites(&snapshot.members, &snapshot.control, elected);
         let unwell_sites = unwell_sites(&snapshot.members)
             .into_iter()
             .filter(|unwell| failed_sites.iter().all(|failed| failed.site != unwell.site))
@@ -265,8 +277,22 @@ impl Cluster {
             .collect();
         let site_failures = elected.map(|e| e.site_failures.clone()).unwrap_or_default();
         let Control {
-            mode, stopped, maintenance, drained, preferred_site, site_order, stay, confirmed, ..
+            mode,
+            stopped,
+            maintenance,
+            drained,
+            preferred_site,
+            site_order,
+            mut stay,
+            mut confirmed,
+            ..
         } = snapshot.control.clone();
+        // They end with the next change of leader.
+        let leads = |term| elected.is_some_and(|e| e.leaders().any(|(slot, _)| e.term_of(slot) == term));
+        stay.retain(|term| leads(*term));
+        confirmed.retain(|confirmed| leads(confirmed.term));
+        let exclusions = elected.iter().flat_map(|e| &e.exclusions).filter(|e| e.holds_at(unix_ms));
+        let exclusions = exclusions.cloned().collect();
         Self {
             election: election.to_owned(),
             root: root.to_owned(),
@@ -277,7 +303,7 @@ impl Cluster {
             slots,
             skipped: None,
             members,
-            exclusions: elected.map(|e| e.exclusions.clone()).unwrap_or_default(),
+            exclusions,
             failures: elected.map(|e| e.failures.clone()).unwrap_or_default(),
             mode,
             stopped,
@@ -294,6 +320,21 @@ impl Cluster {
             problems: Vec::new(),
             unreadable: snapshot.unreadable,
         }
+    }
+
+    /// The orders that hold until the next change of leader, as text.
+    pub fn passing_orders(&self) -> Vec<String> {
+        let leader = |term| {
+            let decisions = self.slots.iter().filter_map(|slot| slot.decision.as_ref());
+            let named =
+                decisions.filter(|slot| slot.given.term == term).filter_map(|slot| slot.named.as_ref());
+            named.map(|named| named.member.to_string()).collect::<Vec<_>>().join(" and ")
+        };
+        let stays = self.stay.iter().map(|term| format!("{} stays in term {term}", leader(*term)));
+        let confirmed = self.confirmed.iter().map(|Confirmed { term, site, .. }| {
+            format!("a move of {} to site {site} is confirmed in term {term}", leader(*term))
+        });
+        stays.chain(confirmed).collect()
     }
 
     /// Whether there is anything to show but what can't be read.
@@ -345,6 +386,19 @@ fn role_of(
         None if named => MemberRole::TakingOver,
         None if elected.is_some_and(|e| e.excluded(ballot, unix_ms).is_some()) => MemberRole::Excluded,
         None => MemberRole::Standby,
+    }
+}
+
+/// The role of a member that could follow, were it not for an order or the state of its site.
+fn waiting(member: &MemberRecord, control: &Control, failed: &[SiteTrouble]) -> MemberRole {
+    if control.serviced(&member.member).is_some() {
+        MemberRole::Maintenance
+    } else if control.drained.contains(&member.site) {
+        MemberRole::Drained
+    } else if failed.iter().any(|failed| failed.site == member.site) {
+        MemberRole::SiteFailed
+    } else {
+        MemberRole::Standby
     }
 }
 

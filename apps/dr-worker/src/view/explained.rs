@@ -59,12 +59,52 @@ pub struct ExplainedSlot {
     pub named: Option<MemberId>,
     /// The leader.
     pub leader: Option<CurrentLeader>,
-    /// All members: those that may lead, best first, then those that may not.
+    /// All members, ranked for that question: those that may lead, best first, then those that may not.
     pub candidates: Vec<Candidate>,
+    /// Who follows if the leader is lost: the order in which, then those that may not. Empty if no member is elected.
+    pub if_lost: Vec<Candidate>,
+    /// Who would lead by a switchover now, best first, then those that may not. Empty if nobody leads.
+    pub switchover: Vec<Candidate>,
+    /// Whether an operator has ordered the leader to stay until the next change of leader.
+    pub stays: bool,
     /// The decision if nothing blocked it.
     pub proposal: Option<Proposal>,
     /// What blocks the decision.
     pub obstacles: Vec<Obstacle>,
+}
+
+impl ExplainedSlot {
+    /// The orders in which members follow, each after its question, in one line each.
+    pub fn order_lines(&self) -> Vec<String> {
+        let leader = self.leader.as_ref().map(|leader| &leader.member).or(self.named.as_ref());
+        let leader = leader.map_or_else(|| "the leader".to_owned(), |leader| leader.to_string());
+        [
+            (format!("if {leader} is lost"), &self.if_lost),
+            ("for a switchover now".to_owned(), &self.switchover),
+        ]
+        .into_iter()
+        .filter(|(_, order)| !order.is_empty())
+        .map(|(question, order)| format!("{question}: {}", order_line(order)))
+        .collect()
+    }
+}
+
+/// An order in one line: `1. east-2 (east), by site-order before 2. west-1 (west)`; or why nobody follows.
+fn order_line(order: &[Candidate]) -> String {
+    let mut line = String::new();
+    for candidate in order {
+        let Candidate { rank: Some(rank), member, site, ahead_of, .. } = candidate else { break };
+        line.push_str(&format!("{rank}. {member} ({site})"));
+        match ahead_of {
+            Some(ahead) => line.push_str(&format!(", by {} before ", ahead.stage)),
+            None => line.push_str(", "),
+        }
+    }
+    if !line.is_empty() {
+        return line.trim_end_matches(", ").to_owned();
+    }
+    let why = order.iter().map(|refused| format!("{}: {}", refused.member, refused.reasons.join(", ")));
+    format!("nobody ({})", why.collect::<Vec<_>>().join("; "))
 }
 
 /// The leader.
@@ -131,6 +171,11 @@ impl Explained {
 
     pub(super) fn of(election: &str, snapshot: &Snapshot, explanation: Explanation) -> Self {
         let Explanation { unix_ms, elector, step, other_line, slots } = explanation;
+        let stays = |slot: &SlotExplanation| {
+            let term = snapshot.decided().map(|elected| elected.term_of(slot.slot));
+            slot.named.is_some() && term.is_some_and(|term| snapshot.control.stay.contains(&term))
+        };
+        let slots = slots.into_iter().map(|slot| ExplainedSlot { stays: stays(&slot), ..slot.into() });
         Self {
             election: election.to_owned(),
             recipe: snapshot.layout.as_str(),
@@ -141,7 +186,7 @@ impl Explained {
             skipped: None,
             other_line,
             other_policy: false,
-            slots: slots.into_iter().map(ExplainedSlot::from).collect(),
+            slots: slots.collect(),
             problems: Vec::new(),
             unreadable: snapshot.unreadable.clone(),
         }
@@ -162,6 +207,11 @@ impl Explained {
             };
             Candidate { rank: Some(rank), ..Candidate::bare(named, vec![reason]) }
         });
+        let candidates: Vec<_> = candidates.collect();
+        // The queue's order is the answer to both questions.
+        let waiting = candidates.iter().skip(1).zip(1..);
+        let waiting = waiting.map(|(waits, rank)| Candidate { rank: Some(rank), ..waits.clone() });
+        let waiting: Vec<_> = waiting.collect();
         let first =
             snapshot.leader_znodes.first().and_then(Option::as_ref).map(|leader_znode| &leader_znode.record);
         let slot = ExplainedSlot {
@@ -173,7 +223,10 @@ impl Explained {
                 site: c.site.clone(),
                 status: c.status,
             }),
-            candidates: candidates.collect(),
+            candidates,
+            if_lost: waiting.clone(),
+            switchover: waiting,
+            stays: false,
             proposal: None,
             obstacles: Vec::new(),
         };
@@ -214,6 +267,9 @@ impl From<SlotExplanation> for ExplainedSlot {
             named: slot.named.map(|n| n.member),
             leader: slot.leader.map(current_leader),
             candidates: candidates(&slot.ranking),
+            if_lost: candidates(&slot.if_lost),
+            switchover: candidates(&slot.switchover),
+            stays: false,
             proposal: slot.proposal,
             obstacles: slot.obstacles,
         }

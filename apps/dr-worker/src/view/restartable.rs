@@ -120,11 +120,11 @@ impl Job<'_> {
         } else if cluster.skipped.as_ref().is_some_and(Skipped::is_hold) {
             "the election is on hold: no other leader would be elected".to_owned()
         } else {
-            let others = || slot.candidates.iter().filter(|other| other.member != *member);
-            if others().any(|other| self.is_spare(other)) {
+            if slot.if_lost.iter().any(|other| self.is_spare(other)) {
                 return None;
             }
-            let others: Vec<_> = others().map(|other| self.why_not(&other.member)).collect();
+            let others = slot.candidates.iter().filter(|other| other.member != *member);
+            let others: Vec<_> = others.map(|other| self.why_not(&other.member)).collect();
             format!("no other member may lead{}", in_parentheses(&others))
         };
         Some(format!("{member} of site {site} leads, and {why}"))
@@ -146,7 +146,7 @@ impl Job<'_> {
 
     /// Why a member can't follow, after its name.
     fn why_not(&self, member: &MemberId) -> String {
-        let known = self.explained.slots.iter().flat_map(|slot| &slot.candidates);
+        let known = self.explained.slots.iter().flat_map(|slot| slot.if_lost.iter().chain(&slot.candidates));
         let reasons = known.filter(|c| c.member == *member && c.rank.is_none()).flat_map(|c| &c.reasons);
         let leads = self.cluster.members.iter().any(|m| m.member == *member && m.slot.is_some());
         match reasons.into_iter().next() {

@@ -721,6 +721,8 @@ pub enum EndReason {
         member: MemberId,
         /// The znode that the other one holds.
         path: String,
+        /// The address of the other one, if it has published any.
+        address: Option<String>,
     },
     /// The election has members of another recipe.
     OtherRecipe(&'static str),

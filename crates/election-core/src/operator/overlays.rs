@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     paths::Paths,
-    record::{Overlay, Record as _, RecordError},
+    record::{NewOverlay, Overlay, Record as _, RecordError},
     runtime::{ReadError, unix_ms},
 };
 
@@ -74,12 +74,10 @@ pub async fn push(
     session: &Session,
     paths: &Paths,
     replaces: Option<u64>,
-    text: &str,
-    by: &str,
-    reason: Option<&str>,
+    new: &NewOverlay<'_>,
 ) -> Result<Overlay, OperatorError> {
-    if text.len() > Overlay::MAX_TEXT {
-        let (length, most) = (text.len(), Overlay::MAX_TEXT);
+    if new.text.len() > Overlay::MAX_TEXT {
+        let (length, most) = (new.text.len(), Overlay::MAX_TEXT);
         return Err(OperatorError::Refused(format!("the overlay has {length} bytes; {most} are possible")));
     }
     let path = paths.config();
@@ -101,7 +99,7 @@ pub async fn push(
         }
         let kept = versions(&incarnation, paths).await?;
         let version = kept.iter().copied().max().unwrap_or(0).max(present) + 1;
-        let overlay = Overlay::new(version, text, by, unix_ms(), reason);
+        let overlay = Overlay::new(version, unix_ms(), new);
         let data = overlay.encode(&path)?;
         let replaced = match &node {
             Some(node) => MultiOp::set(&path, data.clone(), node.version),

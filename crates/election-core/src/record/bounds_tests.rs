@@ -67,7 +67,7 @@ const SAMPLES: [(&str, &str); 11] = [
         "remembers":{"term":12,"mzxid":13,"token":14,"token_base":15,"last_request":16}}"#,
     ),
     ("tokens", r#"{"v":1,"token_base":1,"by":"b","at_ms":2}"#),
-    ("overlay", r#"{"v":1,"version":2,"text":"t","by":"b","at_ms":3,"reason":"r"}"#),
+    ("overlay", r#"{"v":1,"version":2,"text":"t","by":"b","at_ms":3,"reason":"r","restores":1}"#),
 ];
 
 /// Requests have one field that differs.

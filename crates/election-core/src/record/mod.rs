@@ -36,7 +36,7 @@ pub use format::{MAX_RECORD, Record, RecordError, VERSION};
 pub use history::{HistoryEntry, Phases};
 pub use member::{GaveUp, Health, MemberRecord, Remembered, RoundTrips, Unreached};
 pub use named::{Named, Previous};
-pub use overlay::{AppliedOverlay, Overlay, RefusedOverlay};
+pub use overlay::{AppliedOverlay, NewOverlay, Overlay, RefusedOverlay};
 pub use request::{
     FiledRequest, Outgoing, PlanPhase, Request, RequestKind, RequestRef, RequestState, Target,
 };

@@ -27,21 +27,43 @@ pub struct Overlay {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(with = "crate::text::line")]
     pub reason: Option<String>,
+    /// The earlier version whose text it is again, if it was restored; 0 for no overlay. Never a version that was itself restored.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "limits::count")]
+    pub restores: Option<u64>,
+}
+
+/// What is to become the overlay of an election.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NewOverlay<'a> {
+    /// The settings, as the members' configuration reads them. Empty for none.
+    pub text: &'a str,
+    /// The operator.
+    pub by: &'a str,
+    /// The operator's reason.
+    pub reason: Option<&'a str>,
+    /// The earlier version whose text it is again, if it is restored; 0 for no overlay.
+    pub restores: Option<u64>,
 }
 
 impl Overlay {
     /// The longest text, in bytes.
     pub const MAX_TEXT: usize = 16 * 1024;
 
+    /// The version that an operator wrote this text as: this one, or the one that it restores; 0 for no overlay.
+    pub fn origin(&self) -> u64 {
+        self.restores.unwrap_or(self.version)
+    }
+
     #[cfg(feature = "runtime")]
-    pub(crate) fn new(version: u64, text: &str, by: &str, at_ms: u64, reason: Option<&str>) -> Self {
+    pub(crate) fn new(version: u64, at_ms: u64, new: &NewOverlay<'_>) -> Self {
+        let NewOverlay { text, by, reason, restores } = *new;
         let shortened = |text: &str| {
             let mut text = text.to_owned();
             shorten(&mut text, 500);
             text
         };
         let (by, reason) = (shortened(by), reason.map(shortened));
-        Self { v: super::format::VERSION, version, text: text.to_owned(), by, at_ms, reason }
+        Self { v: super::format::VERSION, version, text: text.to_owned(), by, at_ms, reason, restores }
     }
 }
 

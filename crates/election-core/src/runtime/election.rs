@@ -58,6 +58,8 @@ pub enum Ended {
         member: MemberId,
         /// The znode that the other one holds.
         path: String,
+        /// The address of the other one, if it has published any.
+        address: Option<String>,
     },
     /// The election has members of another recipe: all members must use the same.
     OtherRecipe {
@@ -90,10 +92,13 @@ impl fmt::Display for Ended {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Left => f.write_str("this member has left the election"),
-            Self::DuplicateMember { member, path } => write!(
-                f,
-                "another living member takes part as {member} (it holds {path}); give each member an id of its own"
-            ),
+            Self::DuplicateMember { member, path, address } => {
+                let at = address.as_ref().map(|address| format!(" at {address}")).unwrap_or_default();
+                write!(
+                    f,
+                    "another living member{at} takes part as {member} (it holds {path}); give each member an id of its own"
+                )
+            }
             Self::OtherRecipe { recipe } => write!(
                 f,
                 "the election has members of the recipe {recipe}: stop them first, all members must use the same recipe"

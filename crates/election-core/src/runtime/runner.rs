@@ -517,8 +517,8 @@ impl<H: Handler> Runner<H> {
                 self.ending.get_or_insert_default().lingers = false;
                 self.leave();
             }
-            Action::End(EndReason::DuplicateMember { member, path }) => {
-                self.end(Ended::DuplicateMember { member, path });
+            Action::End(EndReason::DuplicateMember { member, path, address }) => {
+                self.end(Ended::DuplicateMember { member, path, address });
             }
             Action::End(EndReason::OtherRecipe(recipe)) => self.end(Ended::OtherRecipe { recipe }),
         }

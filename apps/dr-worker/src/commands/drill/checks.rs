@@ -60,13 +60,14 @@ impl State {
 
     /// The members that may take over, or rehearse, best first.
     pub(crate) fn candidates(&self, plan: &DrillPlan) -> Vec<&Candidate> {
-        self.others().filter(|other| other.rank.is_some() && self.is_target(plan, other)).collect()
+        self.others(plan).filter(|other| other.rank.is_some() && self.is_target(plan, other)).collect()
     }
 
-    fn others(&self) -> impl Iterator<Item = &Candidate> {
-        let leader = self.leader().map(|leader| leader.ballot.clone());
+    /// The members besides the leader, in the order in which they follow in such a drill.
+    fn others(&self, plan: &DrillPlan) -> impl Iterator<Item = &Candidate> {
         let slots = self.explained.slots.iter().take(1);
-        slots.flat_map(|slot| &slot.candidates).filter(move |other| Some(&other.ballot) != leader.as_ref())
+        let is_switchover = plan.mode == DrillMode::Switchover;
+        slots.flat_map(move |slot| if is_switchover { &slot.switchover } else { &slot.if_lost })
     }
 
     fn is_target(&self, plan: &DrillPlan, candidate: &Candidate) -> bool {
@@ -308,7 +309,7 @@ fn candidates(state: &State, plan: &DrillPlan) -> Result<String, String> {
     let fit = state.candidates(plan);
     let target = target(&plan.to);
     if fit.is_empty() {
-        let why_not = state.others().filter(|other| state.is_target(plan, other));
+        let why_not = state.others(plan).filter(|other| state.is_target(plan, other));
         let why_not: Vec<_> = why_not
             .map(|other| format!("{}: {}", other.member, other.reasons.first().map_or("", String::as_str)))
             .collect();
@@ -321,7 +322,7 @@ fn candidates(state: &State, plan: &DrillPlan) -> Result<String, String> {
 }
 
 fn lag(state: &State, plan: &DrillPlan) -> Result<String, String> {
-    let limited = state.others().filter(|other| state.is_target(plan, other));
+    let limited = state.others(plan).filter(|other| state.is_target(plan, other));
     if let Some(above) = limited.into_iter().find(|other| other.refused_by.as_deref() == Some("limit")) {
         let why = above.reasons.first().map_or("", String::as_str);
         return Err(format!("{} is above its limit: {why}", above.member));

@@ -85,7 +85,10 @@ fn a_problem_names_version_key_and_reason() {
         ),
         ("stop_timeout = \"59m\"", &["ZooKeeper, version 3: job.orders.stop_timeout: "]),
         ("stop_timeout = ", &["ZooKeeper, version 3: line 1, column ", "not valid TOML"]),
-        ("[job.orders]\nload = 1", &["ZooKeeper, version 3: job.orders.job: unknown key"]),
+        ("job = 1", &["ZooKeeper, version 3: job.orders.job: unknown key"]),
+        ("[job.bills]\nload = 1", &["ZooKeeper, version 3: line 1, column 6: job.bills: ", "[job.orders]"]),
+        ("load = 1\n[job.orders]\nload = 1", &["line 1, column 1: load: ", "this table and nothing else"]),
+        ("[job.orders]\nload = 1\n[node]\nid = \"a\"", &["line 3, column 2: node: "]),
     ] {
         let problems = with(&base, text).unwrap_err();
         for part in parts {
@@ -97,6 +100,25 @@ fn a_problem_names_version_key_and_reason() {
     let all = Given::file(SMALL).set("zookeeper.overlay=all").load().unwrap();
     assert!(with(&all, "command = [\"/no/such/program\"]").unwrap_err().contains("job.orders.command"));
     assert_eq!(with(&all, "env = { A = \"1\" }").unwrap().jobs[0].spec.env["A"], "1");
+}
+
+#[test]
+fn it_may_be_the_table_of_the_job() {
+    let base = Given::file(SMALL).load().unwrap();
+    let (table, keys) = (
+        "[job.orders]\nload = 7\n[job.orders.policy]\nmin_tenure = \"1s\"\n",
+        "load = 7\n[policy]\nmin_tenure = \"1s\"\n",
+    );
+    assert_eq!(with(&base, table).unwrap(), with(&base, keys).unwrap());
+    assert_eq!(overlay_values("orders", table), overlay_values("orders", keys));
+    let checked = check_overlay(
+        &Given::file(SMALL).sources,
+        "orders",
+        Path::new("x.toml"),
+        "[job.orders]\ncolour = 7\n",
+    );
+    let problems = checked.unwrap_err().to_string();
+    assert!(problems.contains("x.toml:2:1: job.orders.colour: unknown key"), "{problems}");
 }
 
 #[test]
@@ -137,9 +159,10 @@ fn a_file_is_checked_before_it_is_pushed_even_where_the_job_is_not_configured() 
 #[test]
 fn the_values_of_an_overlay_are_listed_by_key() {
     let values =
-        overlay_values("load = 3\n[policy]\nmax_takeovers = { count = 2 }\nsites = [\"a\"]\n").unwrap();
+        overlay_values("orders", "load = 3\n[policy]\nmax_takeovers = { count = 2 }\nsites = [\"a\"]\n")
+            .unwrap();
     let values: Vec<_> = values.iter().map(|(key, value)| format!("{key} = {value}")).collect();
     assert_eq!(values, ["load = 3", "policy.max_takeovers.count = 2", "policy.sites = [\"a\"]"]);
-    assert!(overlay_values("").unwrap().is_empty());
-    assert!(overlay_values("load =").is_err());
+    assert!(overlay_values("orders", "").unwrap().is_empty());
+    assert!(overlay_values("orders", "load =").is_err());
 }

@@ -10,7 +10,7 @@ mod run;
 use std::{env, process, sync::Arc, time::Duration};
 
 use election_core::{
-    Election, InvalidName, MemberId, Paths, SiteId,
+    Election, InvalidName, MemberId, Paths, Role, SiteId,
     operator::{Observer, drills},
     record::{DrillAnswer, DrillOrder, Record as _},
 };
@@ -115,10 +115,16 @@ impl Drills {
         run.see_through(duty, probe, watch).await
     }
 
-    /// What was answered before to this order, and whether this member probes. Retries until it is known: nothing may be done
+    /// What was answered before to this order, and whether this member probes. Waits until this process is a member, and retries
+    /// until it is known: nothing may be done
     /// twice.
     async fn before(&self, order: &DrillOrder) -> Found {
         loop {
+            // One that waits for another process of its id to end is not the member that the order names.
+            if self.election.status().now().role == Role::Joining {
+                tokio::time::sleep(RETRY).await;
+                continue;
+            }
             match self.read(order).await {
                 Ok(found) => return found,
                 Err(error) => {

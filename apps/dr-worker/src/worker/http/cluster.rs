@@ -89,7 +89,7 @@ pub(super) async fn look(worker: &Worker, which: &Which) -> Result<Looked, Box<R
 
 fn prepare(worker: &Worker, which: &Which) -> Result<(String, Paths, Observer), Box<Response>> {
     let unavailable = |why: &str| Box::new(refuse(StatusCode::SERVICE_UNAVAILABLE, why));
-    let job = which.of(worker)?;
+    let job = which.of_member(worker)?;
     let name = job.slot.name().to_owned();
     let paths = Paths::new(worker.root(), &name).map_err(|why| unavailable(&why.to_string()))?;
     let session = worker.session().and_then(zk_session::Session::incarnation);

@@ -166,7 +166,7 @@ impl Desk {
             }
             (one, other) => one.or(other),
         };
-        let job = Which { job }.of(worker)?.slot.name().to_owned();
+        let job = Which { job }.of_member(worker)?.slot.name().to_owned();
         let unusable = |error: Error| Box::new(failed(&error));
         let session = worker.session().filter(|session| session.incarnation().is_some()).cloned();
         let session = session

@@ -41,6 +41,19 @@ impl Which {
     }
 }
 
+impl Which {
+    /// The same for what only a member answers: a process that waits for another one of its id to end is none.
+    pub(super) fn of_member<'a>(&self, worker: &'a Worker) -> Result<&'a Job, Box<Response>> {
+        let job = self.of(worker)?;
+        let status = job.election.status().now();
+        if status.role != Role::Joining {
+            return Ok(job);
+        }
+        let why = format!("this process is no member of {} yet: {}", job.slot.name(), status.note);
+        Err(Box::new(refuse(StatusCode::SERVICE_UNAVAILABLE, &why)))
+    }
+}
+
 pub(super) async fn leader(State(worker): State<Arc<Worker>>, Query(which): Query<Which>) -> Response {
     match which.of(&worker) {
         // The clock is read now: a worker that was frozen must not answer from its state before.

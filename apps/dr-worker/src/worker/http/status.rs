@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{extract::State, http::StatusCode, response::Response};
-use election_core::{MemberId, SiteId, Skipped, record::StoppedJob};
+use election_core::{MemberId, Role, SiteId, Skipped, record::StoppedJob};
 use serde::Serialize;
 use zk_session::{BootTime, SessionState};
 
@@ -88,8 +88,12 @@ pub(super) fn session_word(worker: &Worker) -> &'static str {
     }
 }
 
-/// How long this member's lease lasts from now on unless it is renewed.
+/// How long this member's lease lasts from now on unless it is renewed; `None` if it leads nothing.
 pub(super) fn lease_remaining(worker: &Worker) -> Option<std::time::Duration> {
-    let until = worker.jobs().iter().filter_map(|job| job.election.status().now().work_until).max()?;
+    // A member that led once keeps what it has heard of its session.
+    let held = worker.jobs().iter().map(|job| job.election.status().now());
+    let held =
+        held.filter(|status| matches!(status.role, Role::Leader | Role::TakingOver | Role::SteppingDown));
+    let until = held.filter_map(|status| status.work_until).max()?;
     Some(until.duration_since(BootTime::now()))
 }

@@ -1,6 +1,6 @@
 //! Follows the overlays of this worker's jobs in ZooKeeper.
 
-use std::{collections::BTreeMap, future::pending, time::Duration};
+use std::{collections::BTreeMap, future::pending};
 
 use election_core::{
     Paths,
@@ -18,12 +18,9 @@ use zk_session::{DataWatch, Incarnation, Session};
 
 use super::task::Task;
 use crate::{
-    config::{Config, JobConfig, Overlays as Allowed, Usable},
+    config::{Config, JobConfig, Overlays as Allowed, SETTLE, Usable},
     error::Error,
 };
-
-/// How long after the last change overlays are applied: several pushes cost one restart of the job at most.
-const SETTLE: Duration = Duration::from_secs(2);
 
 /// How many are read at a time.
 const READ_AT_ONCE: usize = 64;

@@ -112,19 +112,22 @@ impl Present {
                 return;
             }
         };
-        let changes = self.take_over(next, worker, parts);
-        report(&changes);
-        for job in worker.jobs() {
+        let mut changes = self.take_over(next, worker, parts);
+        for job in worker.jobs().iter().filter(|job| is_decided(worker, job)) {
             let name = job.slot.name();
-            let needs =
-                |change: &&Change| change.effect == Effect::JobRestart && change.job.as_deref() == Some(name);
-            let keys: Vec<_> = changes.iter().filter(needs).map(|change| change.key.clone()).collect();
-            if let (false, Some(run)) = (keys.is_empty(), job.slot.running()) {
+            let Some(run) = job.slot.running() else { continue };
+            // These don't wait for the next start.
+            let needs = |change: &mut Change| {
+                change.effect == Effect::JobRestart && change.job.as_deref() == Some(name)
+            };
+            let keys: Vec<_> = changes.extract_if(.., needs).map(|change| change.key).collect();
+            if !keys.is_empty() {
                 let version = self.overlays.version_of(name).map_or(0, |overlay| overlay.version);
                 let reason = format!("configuration version {version} changes {}", keys.join(", "));
                 restart(worker, job, run, reason);
             }
         }
+        report(&changes);
     }
 
     async fn usable(&self, base: Arc<Config>, lease: Option<LeaseTiming>) -> Result<Usable, Error> {
@@ -178,19 +181,20 @@ fn listed(problems: &Problems) -> Vec<String> {
     problems.iter().map(ToString::to_string).collect()
 }
 
+/// Whether the job's election has requests, by which it can be restarted.
+fn is_decided(worker: &Worker, job: &Job) -> bool {
+    let config = worker.config();
+    config.jobs.iter().any(|of| of.name() == job.slot.name() && of.recipe == Recipe::Elector)
+}
+
 /// Has the leader, this member, restart the job as if an operator had asked for it, unless this run has ended meanwhile.
 fn restart(worker: &Worker, job: &Job, run: Arc<JobRun>, reason: String) {
     let (name, me) = (job.slot.name().to_owned(), worker.node().id.clone());
-    let is_decided = worker.config().jobs.iter().any(|of| of.name() == name && of.recipe == Recipe::Elector);
-    let (Some(session), Ok(paths), true) =
-        (worker.session().cloned(), Paths::new(worker.root(), &name), is_decided)
-    else {
-        tracing::warn!(
-            job = name,
-            "{reason}: that applies when the job is started next; its recipe has no requests to restart it"
-        );
+    let (Some(session), Ok(paths)) = (worker.session().cloned(), Paths::new(worker.root(), &name)) else {
+        tracing::warn!(job = name, "{reason}: that applies when the job is started next");
         return;
     };
+    tracing::info!(job = name, "{reason}: the job is to be restarted here");
     let (slot, election) = (Arc::clone(&job.slot), job.election.clone());
     tokio::spawn(async move {
         loop {

@@ -49,9 +49,9 @@ impl Core {
         }
     }
 
-    /// Another incarnation of this member lives, and holds this znode.
-    pub(in crate::engine) fn duplicate(&self, path: String) -> EndReason {
-        EndReason::DuplicateMember { member: self.config.member.member.clone(), path }
+    /// Another incarnation of this member lives at this address, and holds this znode.
+    pub(in crate::engine) fn duplicate(&self, path: String, address: Option<String>) -> EndReason {
+        EndReason::DuplicateMember { member: self.config.member.member.clone(), path, address }
     }
 
     /// This member as it would be named with `ballot`.

@@ -48,6 +48,8 @@ pub(in crate::engine) struct Membership {
     waiting_since: Option<Time>,
     /// The timeout that this other session was granted, according to its record.
     former_timeout: Duration,
+    /// The address in its record.
+    former_address: Option<String>,
     /// The session on which its record was last written.
     registered_as: Option<i64>,
 }
@@ -427,6 +429,7 @@ impl Membership {
         let record = MemberRecord::decode(&core.own_node(), &node.data).ok();
         let former = record.as_ref().map_or(0, |record| record.session_timeout_ms);
         self.former_timeout = Duration::from_millis(former);
+        self.former_address = record.as_ref().and_then(|record| whereabouts(&record.address, &record.http));
         let ballot = record.map(|r| r.ballot);
         let is_former =
             || ballot.as_ref().is_some_and(|ballot| self.is_of_former_session(core, node, ballot));
@@ -439,12 +442,11 @@ impl Membership {
             self.step = MembershipStep::ReadElected { leftover: Leftover { ballot, owner: node.owner } };
         } else if self.duplicate_at(core).is_some_and(|due| due <= core.now.time) {
             self.step = MembershipStep::Gone;
-            core.end(core.duplicate(core.own_node()));
+            core.end(core.duplicate(core.own_node(), self.former_address.take()));
         } else {
             if self.waiting_since.is_none() {
                 self.waiting_since = Some(core.now.time);
-                let text =
-                    format!("{} is held by another incarnation; waiting for it to end", core.own_node());
+                let text = held_by_other(&core.own_node(), self.former_address.as_deref());
                 core.note(Level::Warn, NoteKind::Registration, text);
             }
             self.step = MembershipStep::AwaitNode;
@@ -665,6 +667,20 @@ impl Membership {
         self.written = Some(Arc::clone(&data));
         Some(Request::Set { path: core.own_node(), data: data.to_vec(), version: *version })
     }
+}
+
+/// Where an operator finds another incarnation of this member: its address, and that of its HTTP endpoints.
+pub(super) fn whereabouts(address: &Option<String>, http: &Option<String>) -> Option<String> {
+    match (address, http) {
+        (Some(address), Some(http)) => Some(format!("{address} ({http})")),
+        (one, other) => one.clone().or_else(|| other.clone()),
+    }
+}
+
+/// Another incarnation of this member, at this address, holds this znode.
+pub(super) fn held_by_other(path: &str, address: Option<&str>) -> String {
+    let at = address.map(|address| format!(" at {address}")).unwrap_or_default();
+    format!("{path} is held by another incarnation{at}; waiting for it to end")
 }
 
 /// How long to wait for the end of another incarnation of this member before it counts as a duplicate: a whole timeout, which may

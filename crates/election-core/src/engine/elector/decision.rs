@@ -195,7 +195,13 @@ impl Question<'_> {
         ranking
     }
 
-    /// Names this candidate of such a ranking, since an order forbids the incumbent to lead.
+    /// The members that a planned switchover to any member would name now, and those that may not lead.
+    pub(in crate::engine) fn rank_switchover(&self) -> Ranking {
+        let leaving = self.holder();
+        self.rank(Cause::Switchover, self.living_exclusions(), Vec::new(), leaving.as_ref(), None).0
+    }
+
+    /// Names this candidate of a ranking for an elective move, since an order forbids the incumbent to lead.
     pub(in crate::engine) fn obey(&self, what: &str, chosen: &Ranked) -> Decided {
         let sentence = format!("{what}: {}", leads(chosen));
         let exclusions = self.living_exclusions();
@@ -224,7 +230,11 @@ impl Question<'_> {
 
     /// The ballot to leave out because an operator moves leadership away from it.
     fn leaving(&self, ordered: Ordered<'_>) -> Option<Ballot> {
-        ordered?;
+        ordered.and_then(|_| self.holder())
+    }
+
+    /// The member that hands the slot over, if an operator moves leadership.
+    fn holder(&self) -> Option<Ballot> {
         // The holder of the leader znode, not the member that is named: the named member may still be waiting for the
         // znode, and is then as good a target as any other.
         let holder = self.holders.get(self.slot).copied().flatten();

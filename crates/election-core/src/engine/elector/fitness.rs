@@ -74,7 +74,12 @@ impl Facts<'_> {
         match self.in_phase(at, named, watchdog) {
             Verdict::Wait(wait) => {
                 let sentence = format!("{what}, and nobody else may lead now; {}", wait.sentence);
-                loud(reason, sentence).until(until).instead_of(proposal).into()
+                // Stopping the last member is no alarm. Members that remain and may not lead are reported afterwards.
+                let wait = match reason {
+                    Reason::LeaderShutdown => quiet(reason, sentence),
+                    _ => loud(reason, sentence),
+                };
+                wait.until(until).instead_of(proposal).into()
             }
             verdict => verdict,
         }

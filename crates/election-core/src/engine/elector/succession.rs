@@ -10,7 +10,7 @@ use crate::{
     engine::policy::Policy,
     ids::Ballot,
     record::{Cause, Elected, Given, Mode, Named, most},
-    strategy::Round,
+    strategy::{Ground, Ranking, Refused, Round},
     time::is_within,
 };
 
@@ -34,16 +34,28 @@ impl Question<'_> {
         elected.bounded()
     }
 
-    /// The members that follow if the leader of `slot` vanishes, ranked under that assumption.
     fn line(&self, slot: usize, elected: &Elected) -> Option<Vec<Named>> {
+        let order = self.successors(slot, elected)?.order;
+        Some(order.into_iter().map(|r| r.named).take(most::LINE).collect())
+    }
+
+    /// The members that follow if the leader of `slot` is lost, first in line first, and those that may not; `None` if no
+    /// member is named.
+    pub(in crate::engine) fn successors(&self, slot: usize, elected: &Elected) -> Option<Ranking> {
         let leader = elected.named(slot)?;
-        if self.control.mode != Mode::Auto {
-            return Some(Vec::new());
-        }
         let spares: Vec<_> =
             self.standing().filter(|m| elected.slot_of(&m.ballot).is_none()).cloned().collect();
+        if self.control.mode != Mode::Auto {
+            let refused = spares.iter().map(|spare| Refused {
+                named: spare.named(),
+                stage: "mode".to_owned(),
+                reason: format!("mode {}: no member follows by itself", self.control.mode),
+                ground: Ground::Order,
+            });
+            return Some(Ranking::new(Vec::new(), refused.collect()));
+        }
         let others = elected.leaders().filter(|(other, n)| *other != slot && self.lives(n));
-        let ranking = self.strategy.rank(&Round {
+        Some(self.strategy.rank(&Round {
             cause: Cause::LeaderLost,
             unix_ms: self.unix_ms,
             candidates: &spares,
@@ -56,8 +68,7 @@ impl Question<'_> {
             exclusions: &elected.exclusions,
             trouble: &self.trouble_with(self.living_failures(&elected.failures)),
             control: self.control,
-        });
-        Some(ranking.order.into_iter().map(|r| r.named).take(most::LINE).collect())
+        }))
     }
 }
 

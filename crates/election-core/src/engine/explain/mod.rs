@@ -98,6 +98,12 @@ pub struct SlotExplanation {
     /// All members that may lead it, best first, and all members that may not. The latter include members that are
     /// not asked about: those that are not candidates, or have another slot.
     pub ranking: Ranking,
+    /// The order in which members follow if its leader is lost, and those that may not. It is what the elector writes as the
+    /// line of succession. Empty if no member is named.
+    pub if_lost: Ranking,
+    /// The order for a switchover now that names no target, and those that may not lead then. Empty if
+    /// the leader znode is free.
+    pub switchover: Ranking,
     /// What would be decided without the obstacles; `None` if the slot is as it should be.
     pub proposal: Option<Proposal>,
     /// What blocks that decision, or prevents knowing it.
@@ -274,8 +280,11 @@ impl<'a> Looker<'a> {
         let Asked { cause, ranking, .. } =
             asked.unwrap_or_else(|| self.would_ask(slot, proposal.as_ref().and_then(|p| p.named.as_ref())));
         let elected = self.seen.elected.as_ref();
+        let (if_lost, switchover) = self.orders(slot);
         SlotExplanation {
             slot,
+            if_lost,
+            switchover,
             question: cause,
             named: elected.and_then(|e| e.named(slot)).cloned(),
             leader: self.leader_znode(slot).map(|c| (c.named(), c.status)),
@@ -283,6 +292,21 @@ impl<'a> Looker<'a> {
             proposal,
             obstacles,
         }
+    }
+
+    /// Who follows if the leader of the slot is lost, and who by a switchover now.
+    fn orders(&self, slot: usize) -> (Ranking, Ranking) {
+        let (view, trace) = (self.seen.view(self.policy), DecisionTrace::default());
+        let Ok(facts) = self.facts(&view, &trace) else { return Default::default() };
+        let question = facts.question(slot, self.now.unix_ms);
+        // As the elector brings the lines up to date.
+        let elected = self.seen.elected.as_ref().map(|elected| question.with_given_up(elected));
+        let mut if_lost = elected.and_then(|elected| question.successors(slot, &elected));
+        if let Some(if_lost) = &mut if_lost {
+            if_lost.refused.extend(question.withdrawn());
+        }
+        let switchover = self.leader_znode(slot).map(|_| question.rank_switchover());
+        (if_lost.unwrap_or_default(), switchover.unwrap_or_default())
     }
 
     fn look(&self, slot: usize, view: &View, trace: &DecisionTrace, mut watchdog: Watchdog) -> Verdict {

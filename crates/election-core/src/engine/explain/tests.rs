@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, time::Duration};
 use fastrand::Rng;
 use serde_json::json;
 
-use super::{Bound, Explanation, Obstacle, Seen, explain, simulate::simulate};
+use super::{Bound, Explanation, Looker, Obstacle, Seen, explain, simulate::simulate};
 use crate::{
     engine::{
         elector::{
@@ -21,7 +21,8 @@ use crate::{
     },
     ids::{Ballot, MemberId, SiteId},
     record::{
-        Cause, Control, Current, Elected, Exclusion, Given, Health, MemberRecord, Mode, Named, Slot, Status,
+        Cause, Control, Current, Elected, Exclusion, FiledRequest, Given, Health, MemberRecord, Mode, Named,
+        Outgoing, Request, RequestKind, RequestRef, Slot, Status, Target,
     },
     strategy::{Ground, Ranked, Ranking, Refused, Round, Strategy},
     time::{Now, Time},
@@ -309,6 +310,13 @@ fn drive(mut seen: Seen, policy: &Policy, strategy: &Whim) -> &'static str {
             Verdict::Act(Act::Write(next, _))
                 if seen.elected.as_ref().is_some_and(|e| e.term == next.term) =>
             {
+                let before = seen.elected.clone();
+                let is_news =
+                    |slot| before.as_ref().is_none_or(|e: &Elected| e.line_of(slot) != next.line_of(slot));
+                for (slot, _) in next.leaders().filter(|(slot, _)| is_news(*slot)) {
+                    let line = told.slots[slot].if_lost.order.iter().map(|r| &r.named);
+                    assert!(line.eq(next.line_of(slot)), "the line: {told:#?}\n{next:#?}");
+                }
                 seen.elected = Some(*next);
             }
             Verdict::Act(Act::Write(next, _) | Act::Depose(_, next, _)) => {
@@ -370,6 +378,37 @@ fn what_is_explained_is_what_an_elector_does() {
             assert!(ends.contains_key(end), "it never comes to {end}: {ends:?}");
         }
     }
+}
+
+/// A switchover to any member names the first of the order that is shown for one.
+#[test]
+fn the_order_for_a_switchover_is_that_of_the_switchover() {
+    let mut moved = 0;
+    for seed in 0..2000 {
+        let mut rng = Rng::with_seed(seed);
+        let ((mut seen, policy), whim) = (state(&mut rng), whim(&mut rng));
+        let told = explain(&seen, &policy, &whim, NOW_MS);
+        let request = Request {
+            from: Outgoing::Slot(0),
+            ..Request::new(
+                String::new(),
+                RequestKind::Switchover,
+                Target::Any,
+                "an operator".to_owned(),
+                NOW_MS,
+            )
+        };
+        let which = RequestRef { czxid: i64::MAX, name: "r-0000000001".to_owned() };
+        seen.requests.push(FiledRequest { which: which.clone(), request });
+        let with = (&policy, &whim as &dyn Strategy);
+        let Verdict::Act(Act::Begin(next, ..)) = Looker::new(&seen, with.0, with.1, NOW_MS).verdict() else {
+            continue;
+        };
+        moved += 1;
+        let first = told.slots[0].switchover.first().map(|first| &first.named);
+        assert_eq!(next.named(0), first, "seed {seed}: {told:#?}\n{next:#?}");
+    }
+    assert!(moved > 100, "{moved} moved");
 }
 
 #[test]

@@ -568,7 +568,7 @@ impl Crowd {
                 self.members[member].counts.writes += 1;
                 self.end_session(member);
             }
-            Action::End(EndReason::DuplicateMember { member, path }) => {
+            Action::End(EndReason::DuplicateMember { member, path, .. }) => {
                 panic!("another process of {member} holds {path}")
             }
             Action::End(EndReason::OtherRecipe(recipe)) => panic!("members of {recipe} are there"),

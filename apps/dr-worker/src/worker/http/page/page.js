@@ -65,7 +65,7 @@ const colour = (member) => {
   return `c${colours.get(member)}`;
 };
 
-const ROLES = { leader: "good", "taking-over": "busy", "stepping-down": "busy", excluded: "bad" };
+const ROLES = { leader: "good", "taking-over": "busy", "stepping-down": "busy", excluded: "bad", maintenance: "busy", drained: "busy", "site-failed": "bad" };
 const roleName = (role) => role.replace("-", " ");
 
 // A link to a member's own page. What is no URL of a host and port stays text.
@@ -131,6 +131,7 @@ const drawBlockers = (cluster, explained) => {
   if (cluster.preferred_site) add("", "order", `site ${cluster.preferred_site} is preferred`);
   if (cluster.site_order.length) add("", "order", `sites in the order ${cluster.site_order.join(", ")}`);
   if (cluster.stay.length) add("", "order", `the leader of term ${cluster.stay.join(", ")} stays`);
+  cluster.confirmed.forEach((move) => add("", "order", `a move to site ${move.site} is confirmed in term ${move.term}`));
   cluster.failed_sites.forEach((site) => add("bad", "site failed", `${site.site}: ${site.why}`));
   cluster.unwell_sites.forEach((site) => add("busy", "site", `${site.site} counts as healthy, though ${site.why}`));
   cluster.exclusions.filter((e) => e.until_ms > now()).forEach((e) => add("bad", "excluded", `${e.member} for ${span(e.until_ms - now())}: ${e.reason}`));
@@ -153,35 +154,26 @@ const drawSites = (cluster, status) => {
       cluster.preferred_site === site && pill("preferred"),
       el("p", "soft push", members.length === 1 ? "1 member" : `${members.length} members`)),
     members.map((m) => el("div", m.role === "leader" ? "member leads" : "member",
-      el("div", "row", memberName(m), pill(roleName(m.role), ROLES[m.role]), hasText(m.next) && pill(`next ${m.next}`),
+      el("div", "row", memberName(m), pill(roleName(m.role), ROLES[m.role]), hasText(m.next) && pill(`if lost: ${m.next}`),
         m.elector && pill("elector"), !["healthy", "unchecked"].includes(m.health) && pill("unfit", "bad"),
         m.member === status.member && el("span", "soft push", "this worker")),
-      el("p", "soft", [m.health === "unchecked" ? "health unchecked" : m.health, m.address, m.software, ...Object.entries(m.attributes).map(([k, v]) => `${k}=${v}`)].filter(hasText).join(" · ")),
+      el("p", "soft", [m.health === "unchecked" ? "fitness unchecked" : m.health, m.address, m.software, ...Object.entries(m.attributes).map(([k, v]) => `${k}=${v}`)].filter(hasText).join(" · ")),
       m.member === status.member && own && own.process.problem ? el("p", "soft", own.process.problem) : null)));
   show("sites", sites.size ? [...sites].sort(([a], [b]) => (a < b ? -1 : 1)).map(card) : el("p", "card", "No members."));
 };
 
-const drawNext = (cluster, explained) => {
-  const reasons = new Map();
-  const refused = [];
-  for (const slot of explained.slots || []) {
-    for (const c of slot.candidates) {
-      reasons.set(c.member, c);
-      if (c.rank === null) refused.push(c);
-    }
+const drawNext = (explained) => {
+  const order = (candidates) => candidates.map((c) => el("li", "",
+    el("span", "rank", c.rank === null ? "–" : `${c.rank}.`),
+    el("p", c.rank === null ? "row" : "", el("b", "", c.member), ` in ${c.site}`, c.rank === null && pill("can't lead", "bad")),
+    c.reasons.length ? el("p", "soft", c.reasons.join("; ")) : null,
+    c.ahead_of ? el("p", "soft", `before ${c.ahead_of.member} by ${c.ahead_of.stage}: ${c.ahead_of.value}; ${c.ahead_of.other}`) : null));
+  const slots = explained.slots || [];
+  for (const [id, candidates] of [["next-lost", (slot) => slot.if_lost], ["next-switchover", (slot) => slot.switchover]]) {
+    const lists = slots.filter((slot) => candidates(slot).length).map((slot) => el("div", "card",
+      slots.length > 1 && el("h3", "", `slot ${slot.slot}`), el("ol", "list", order(candidates(slot)))));
+    show(id, ...(lists.length ? lists : [el("p", "card", "No other member can follow.")]));
   }
-  const why = (member) => {
-    const c = reasons.get(member);
-    if (!c) return null;
-    return [
-      c.reasons.length ? el("p", "soft", c.reasons.filter((reason) => reason !== "not the incumbent").join("; ")) : null,
-      c.ahead_of ? el("p", "soft", `before ${c.ahead_of.member} by ${c.ahead_of.stage}: ${c.ahead_of.value}; ${c.ahead_of.other}`) : null,
-    ];
-  };
-  const line = cluster.members.filter((m) => hasText(m.next)).sort((a, b) => a.next - b.next);
-  const items = line.map((m) => el("li", "", el("span", "rank", `${m.next}.`), el("p", "", el("b", "", m.member), ` in ${m.site}`), why(m.member)));
-  refused.forEach((c) => items.push(el("li", "", el("span", "rank", "–"), el("p", "row", el("b", "", c.member), pill("can't lead", "bad")), el("p", "soft", c.reasons.join("; ")))));
-  show("next", el("div", "card", items.length ? el("ol", "list", items) : el("p", "", "No other member can follow.")));
 };
 
 const drawTrips = (cluster) => {
@@ -284,7 +276,7 @@ const draw = ({ status, cluster, history, explained }) => {
   drawSummary(cluster, status);
   drawBlockers(cluster, explained);
   drawSites(cluster, status);
-  drawNext(cluster, explained);
+  drawNext(explained);
   drawTrips(cluster);
   drawHistory(history, cluster);
   drawRequests(cluster);

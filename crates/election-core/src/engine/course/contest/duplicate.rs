@@ -7,7 +7,7 @@ use super::{Contest, ContestStep};
 use crate::{
     engine::{
         core::Core,
-        course::membership::patience,
+        course::membership::{held_by_other, patience, whereabouts},
         io::{EndReason, Level, Node, NoteKind},
         own::Leaving,
     },
@@ -70,6 +70,7 @@ impl Contest {
             suspected.read = Some((0, Time::ZERO + FAR));
             return;
         };
+        let address = whereabouts(&contender.address, &contender.http);
         match suspected.read {
             Some((known, due)) if known == czxid && due <= core.now.time => {
                 core.note(
@@ -77,7 +78,7 @@ impl Contest {
                     NoteKind::Registration,
                     format!("{} is held by another living member with this id", suspected.path),
                 );
-                self.duplicate_of = Some(std::mem::take(&mut suspected.path));
+                self.duplicate_of = Some((std::mem::take(&mut suspected.path), address));
                 // Its own znode is deleted first.
                 core.own.leaving = Leaving::AtOnce;
             }
@@ -86,8 +87,7 @@ impl Contest {
                 let since = if former.is_some() { core.now.time } else { suspected.since };
                 let other = Duration::from_millis(contender.session_timeout_ms);
                 suspected.read = Some((czxid, since + patience(core, other)));
-                let text =
-                    format!("{} is held by another incarnation; waiting for it to end", suspected.path);
+                let text = held_by_other(&suspected.path, address.as_deref());
                 core.note(Level::Warn, NoteKind::Registration, text);
             }
         }
@@ -105,6 +105,7 @@ impl Contest {
 
     /// How its part has ended, once no znode of this member is left.
     pub(in crate::engine) fn end(&self, core: &Core) -> EndReason {
-        self.duplicate_of.clone().map_or(EndReason::Left, |path| core.duplicate(path))
+        let duplicate_of = self.duplicate_of.clone();
+        duplicate_of.map_or(EndReason::Left, |(path, address)| core.duplicate(path, address))
     }
 }

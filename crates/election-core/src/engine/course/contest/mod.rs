@@ -95,8 +95,8 @@ pub(in crate::engine) struct Contest {
     has_waited: bool,
     previous: Option<Box<Previous>>,
     suspected: Option<Box<Duplicate>>,
-    /// The znode of another living member with the same id: this one leaves.
-    duplicate_of: Option<String>,
+    /// The znode and the address of another living member with the same id: this one leaves.
+    duplicate_of: Option<(String, Option<String>)>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
