@@ -176,6 +176,17 @@ fn the_last_words_of_a_job_are_written_before_its_worker_ends() {
     assert!(has(&lines, "stdout", "bye") && has(&lines, "worker", "ended: exit code 0"), "{lines:?}");
 }
 
+#[test]
+fn a_job_that_goes_into_the_background_is_told_what_to_do() {
+    let stage = Stage::new("/output-background");
+    let settings = [&*job("sleep 600 & exit 0"), "job.orders.restart.max=0"];
+    let _worker = stage.worker("east-1", "east", &settings);
+    until("it has ended", || {
+        let lines = last(&stage, 10);
+        has(&lines, "worker", "has to be told to stay in the foreground")
+    });
+}
+
 /// A worker whose job writes all the time and whose output goes nowhere still leads, and moves at once.
 #[track_caller]
 fn is_not_held_up(stage: &Stage, output: &str) {

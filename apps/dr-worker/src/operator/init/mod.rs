@@ -128,6 +128,9 @@ pub(super) fn run(init: &InitArguments, global: &Global, registry: &Registry) ->
     if let Some(service) = service.filter(|_| Path::new(SERVICE).exists()) {
         output::print_progress(format_args!("or, as a service:\n  systemctl enable --now {service}"));
     }
+    output::print_progress(format_args!(
+        "\nWithout [zookeeper.auth] everybody who reaches the ZooKeeper servers can give orders (docs/security.md)."
+    ));
     Ok(())
 }
 

@@ -35,6 +35,10 @@ use crate::{
 /// hangs must not cost the job its stop timeout.
 const CONFIRM_WITHIN: Duration = Duration::from_millis(500);
 
+/// What explains most ends with code 0: the worker ends what a program has left behind in the background.
+const IN_FOREGROUND: &str = ", which nobody asked for; a program that goes into the background has to be told to stay in the \
+                             foreground";
+
 /// Jobs are started one at a time: a thread of the runtime waits until the kernel has executed the guard. If hundreds of jobs
 /// are taken over at once, the heartbeats of the session need a thread too.
 static STARTING: Semaphore = Semaphore::const_new(1);
@@ -362,7 +366,12 @@ impl Supervisor {
                     run.ended.since = BootTime::now();
                 }
                 if run.dead.is_none() {
-                    let why = if run.is_out_of_memory { ", out of memory" } else { "" };
+                    let stays_down = self.spec.exit_codes.stay_down.contains(&0);
+                    let why = match exit {
+                        _ if run.is_out_of_memory => ", out of memory",
+                        Exit::Code(0) if !run.is_asked && !stays_down => IN_FOREGROUND,
+                        _ => "",
+                    };
                     run.ended.reason = format!("{exit}{why}");
                 }
                 run.ended.exit = Some(exit);
