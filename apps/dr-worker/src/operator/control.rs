@@ -343,22 +343,25 @@ struct Danger<'a> {
 }
 
 impl Danger<'_> {
+    /// Whether no member of another site can lead under these orders.
+    fn is_last(self, members: &[MemberRecord], control: &Control) -> bool {
+        let is_open = |other: &SiteId| {
+            other != self.site
+                && !control.drained.contains(other)
+                && control.failed_sites.iter().all(|failed| failed.site != *other)
+        };
+        let is_fit = |member: &MemberRecord| {
+            member.health.is_fit() && member.priority > 0 && control.serviced(&member.member).is_none()
+        };
+        members.iter().any(|member| member.site == *self.site)
+            && !members.iter().any(|member| is_open(&member.site) && is_fit(member))
+    }
+
     /// Asks, if it is dangerous for an election with these members and standing orders.
     fn ask(self, job: &str, snapshot: &Snapshot) -> Result<(), Error> {
         let Self { consent, fails, site } = self;
         let Control { drained, failed_sites, .. } = &snapshot.control;
-        let is_open = |other: &SiteId| {
-            other != site
-                && !drained.contains(other)
-                && failed_sites.iter().all(|failed| failed.site != *other)
-        };
-        let is_fit = |member: &MemberRecord| {
-            member.health.is_fit()
-                && member.priority > 0
-                && snapshot.control.serviced(&member.member).is_none()
-        };
-        let is_last = snapshot.members.iter().any(|member| member.site == *site)
-            && !snapshot.members.iter().any(|member| is_open(&member.site) && is_fit(member));
+        let is_last = self.is_last(&snapshot.members, &snapshot.control);
         // An order that is given already changes nothing.
         let is_given = match fails {
             true => failed_sites.iter().any(|failed| failed.site == *site),
@@ -427,8 +430,9 @@ impl<'a> Order<'a> {
     ) -> Result<(), Error> {
         let jobs = operator.jobs(self.job).await?;
         // A mistyped site is found before anything is changed.
+        let mut asked = Vec::new();
         for job in &jobs {
-            self.check(operator, job).await?;
+            asked.push(self.check(operator, job).await?);
         }
         if self.tries {
             for job in &jobs {
@@ -438,9 +442,21 @@ impl<'a> Order<'a> {
             }
             return Ok(());
         }
-        for job in jobs {
+        for (job, asked) in jobs.into_iter().zip(asked) {
             let paths = operator.paths(&job)?;
-            let ordered = orders::order(&operator.session, &paths, &asker(), &mut *change).await?;
+            let (by, mut is_overtaken) = (asker(), false);
+            let checked = |control: &mut Control| {
+                is_overtaken = asked.as_ref().is_some_and(|asked| asked.is_overtaken(control));
+                if !is_overtaken {
+                    change(control);
+                }
+            };
+            let ordered = orders::order(&operator.session, &paths, &by, checked).await?;
+            if is_overtaken {
+                return Err(Error::NotNow(format!(
+                    "{job}: another order has meanwhile closed the other sites; nothing was changed there"
+                )));
+            }
             let overruled = match self.overrules {
                 Some(site) => orders::overrule_site(&operator.session, &paths, site, &asker()).await?,
                 None => false,
@@ -465,17 +481,32 @@ impl<'a> Order<'a> {
     }
 
     /// Checks the names of sites, and asks for confirmation.
-    async fn check(&self, operator: &Operator, job: &str) -> Result<(), Error> {
+    async fn check(&self, operator: &Operator, job: &str) -> Result<Option<Asked<'a>>, Error> {
         if self.sites.is_empty() && self.danger.is_none() {
-            return Ok(());
+            return Ok(None);
         }
         let snapshot = operator.observer().await?.snapshot(&operator.paths(job)?).await?;
         let sites = self.sites.iter().copied();
         check_sites(operator, job, sites, &snapshot, " (--force to override)").map_err(Error::Usage)?;
-        match self.danger.filter(|_| !self.tries) {
-            Some(danger) => danger.ask(job, &snapshot),
-            None => Ok(()),
-        }
+        let Some(danger) = self.danger.filter(|_| !self.tries) else { return Ok(None) };
+        danger.ask(job, &snapshot)?;
+        let was_last = danger.is_last(&snapshot.members, &snapshot.control);
+        Ok(Some(Asked { danger, members: snapshot.members, was_last }))
+    }
+}
+
+/// What the operator was asked about.
+struct Asked<'a> {
+    danger: Danger<'a>,
+    members: Vec<MemberRecord>,
+    /// Whether no other site was left.
+    was_last: bool,
+}
+
+impl Asked<'_> {
+    /// Whether the orders in force, which the order is about to change, make it dangerous as it was not.
+    fn is_overtaken(&self, control: &Control) -> bool {
+        !self.was_last && self.danger.is_last(&self.members, control)
     }
 }
 
