@@ -129,6 +129,11 @@ fn operators_move_leadership_and_see_the_outcome() {
     let leaderships = history["leaderships"].as_array().expect("leaderships");
     let causes: Vec<_> = leaderships.iter().map(|l| &l["cause"]).collect();
     assert_eq!(causes, ["startup", "switchover", "failover"]);
+    let last = stage.json(&["history", "-n", "1"])["leaderships"].clone();
+    assert_eq!(
+        last.as_array().map(|all| &all[..]),
+        history["leaderships"].as_array().and_then(|all| all.rchunks(1).next())
+    );
     let pretty = stage.operator(&["history"]);
     pretty.assert(0, &[]);
     assert_eq!(pretty.stdout.lines().count(), 4, "{}", pretty.stdout);

@@ -453,6 +453,30 @@ fn signals_that_mean_nothing_to_a_worker_leave_it_alone() {
     assert_eq!(worker.ended().code(), Some(0));
 }
 
+#[test]
+fn short_options_are_those_that_other_programs_have() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("a.toml");
+    fs::write(&file, "[zookeeper]\nconect = \"x\"\n").expect("a file");
+    let file = file.display().to_string();
+    for line in [
+        &["-c", &file, "-o", "json", "config", "show"][..],
+        &["config", "show", "-ojson", &format!("-c{file}")],
+    ] {
+        let outcome = Outcome::of(dr_worker().args(line));
+        outcome.assert(78, &["a.toml:2:1: zookeeper.conect: unknown key"]);
+        assert!(outcome.stdout.starts_with("{\"error\":"), "{}", outcome.stdout);
+    }
+    // Also where the command line is wrong. No tip says what is of no use.
+    let wrong = Outcome::of(dr_worker().args(["drain", "-o", "json", "east", "--frob"]));
+    assert!(wrong.stdout.starts_with("{\"error\":"), "{}", wrong.stdout);
+    let wrong = Outcome::of(dr_worker().args(["drain", "east", "--frob"]));
+    wrong.assert(64, &["unexpected argument '--frob'"]);
+    assert!(!wrong.stderr.contains("as a value"), "{}", wrong.stderr);
+    let similar = Outcome::of(dr_worker().args(["switchover", "--wiat"]));
+    similar.assert(64, &["similar", "--wait"]);
+}
+
 /// Who gives settings on the command line knows that there is no file.
 #[test]
 fn only_who_gives_nothing_is_told_of_init() {

@@ -93,8 +93,19 @@ fn the_words_of_a_crash_are_shown_also_after_the_end_of_the_worker() {
     let nothing = logs(&stage, &[]);
     nothing.assert(0, &["no output of job orders of east-1 is kept in", "it has not run there"]);
     assert_eq!(nothing.stdout, "");
+    // Followed from before the first line on, without its name.
+    let mut command = stage.worker_command("east-1", "east", &[]);
+    let mut follow = command.args(["logs", "-f"]).stdout(Stdio::piped()).spawn().expect("dr-worker starts");
+    let followed = BufReader::new(follow.stdout.take().expect("a pipe"));
     let worker = stage.worker("east-1", "east", &[&job(script), &dir]);
     until("it runs again", || has(&last(&stage, 10), "stdout", "again"));
+    let parts = ["starting in term 1", "working", "no orders", "ended: exit code 3", "again"];
+    let mut lines = followed.lines().map(|line| line.expect("a line"));
+    for part in parts {
+        assert!(lines.any(|line| line.contains(part)), "{part} is not printed");
+    }
+    follow.kill().expect("it runs");
+    follow.wait().expect("its own child");
     let check = |lines: &[(String, String)]| {
         assert!(has(lines, "worker", "starting in term 1"), "{lines:?}");
         assert!(has(lines, "stdout", "working") && has(lines, "stderr", "panicked: no orders"), "{lines:?}");
@@ -118,6 +129,9 @@ fn logs_ends_with_the_code_that_scripts_know() {
     Outcome::of(worker(&[]).args(["logs", "bills"]))
         .assert(64, &["unknown job \"bills\"", "configured: [\"orders\"]"]);
     Outcome::of(worker(&["node.id=a/b"]).args(["logs", "orders"])).assert(78, &["node.id"]);
+    let several = worker(&["job.bills.command=[\"/bin/true\"]"]).arg("logs").output().expect("it starts");
+    assert_eq!(several.status.code(), Some(64));
+    assert!(String::from_utf8_lossy(&several.stderr).contains("several jobs; name one: bills, orders"));
     // What does not concern the node does not matter.
     Outcome::of(worker(&["zookeeper.session_timeout=soon"]).args(["logs", "orders"])).assert(0, &[]);
     let dir = stage.dir.path().join("state/east-1.output/orders.jsonl");

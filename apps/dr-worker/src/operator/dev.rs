@@ -1,6 +1,6 @@
 //! `dev`: an embedded server and a worker in one process, to try it.
 
-use std::{fs, path::PathBuf, time::Duration};
+use std::{fs, net::TcpListener, path::PathBuf, time::Duration};
 
 use clap::Args;
 use strategies::Registry;
@@ -78,6 +78,13 @@ pub(super) fn run(dev: &DevArguments, global: &Global, registry: &Registry) -> R
     block_on(run::run(config, sources, run::Beginning::StartFixed))
 }
 
+/// The usual port of a worker, or another one if it is taken.
+fn free_port() -> Result<u16, Error> {
+    let free = |port| TcpListener::bind(("127.0.0.1", port))?.local_addr();
+    let address = free(7080).or_else(|_| free(0));
+    address.map(|address| address.port()).map_err(|e| Error::Failed(format!("no free port: {e}")))
+}
+
 /// The given settings over the defaults of `dev`.
 fn sources(
     dev: &DevArguments,
@@ -91,7 +98,7 @@ fn sources(
     settings["node"]["site"] = "dev".into();
     settings["node"]["address"] = "127.0.0.1".into();
     settings["node"]["state_dir"] = dir.path().join("state").display().to_string().into();
-    settings["http"]["listen"] = "127.0.0.1:7080".into();
+    settings["http"]["listen"] = format!("127.0.0.1:{}", free_port()?).into();
     settings["zookeeper"]["session_timeout"] = "6s".into();
     settings["zookeeper"]["tick_time"] = format!("{}ms", TICK.as_millis()).into();
     if global.paths.is_empty() || !dev.command.is_empty() {
@@ -107,4 +114,16 @@ fn sources(
     // The one setting that can't be changed.
     sets.push(format!("zookeeper.connect={}", server.connect_string()));
     Ok(Sources::with_environment(paths, sets))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_takes_another_port_where_the_usual_one_is_taken() {
+        // Here, or by another process of this machine.
+        let _taken = TcpListener::bind("127.0.0.1:7080");
+        assert!(free_port().is_ok_and(|port| port != 7080));
+    }
 }

@@ -5,7 +5,13 @@
 use std::ffi::OsString;
 
 /// These options.
-pub(super) const GATHERED: [&str; 2] = ["--set", "--config"];
+pub(super) const GATHERED: [&str; 3] = ["--set", "--config", "-c"];
+
+/// Whether it is one of them with its value: `--set=a=1`, `-c=FILE`, `-cFILE`.
+fn has_value(text: &str) -> bool {
+    let is_short = text.len() > 2 && text.starts_with("-c");
+    is_short || GATHERED.iter().any(|name| text.strip_prefix(name).is_some_and(|v| v.starts_with('=')))
+}
 
 /// The same command line with all of them before the verb, in their order.
 pub(super) fn gather(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
@@ -24,7 +30,7 @@ pub(super) fn gather(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsStr
                 Some(value) => first.extend([argument, value]),
                 None => rest.push(argument),
             }
-        } else if GATHERED.iter().any(|name| text.strip_prefix(name).is_some_and(|v| v.starts_with('='))) {
+        } else if has_value(&text) {
             first.push(argument);
         } else {
             rest.push(argument);
@@ -50,6 +56,7 @@ mod tests {
             ("x --set a=1 simulate --set b=2", "x --set a=1 --set b=2 simulate"),
             ("x --config c simulate --set=b=2 --job j", "x --config c --set=b=2 simulate --job j"),
             ("x dev --set a=1 -- sh --set b=2", "x --set a=1 dev -- sh --set b=2"),
+            ("x -c a list -c b -cd --config e", "x -c a -c b -cd --config e list"),
             ("x list --set", "x list --set"),
             ("x list --setting a", "x list --setting a"),
         ];

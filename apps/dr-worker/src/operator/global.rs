@@ -21,7 +21,7 @@ pub(super) struct Global {
     /// Configuration file or directory; repeatable.
     ///
     /// A TOML file, or a directory of *.toml files. Later ones override [default: /etc/dr-worker].
-    #[arg(long = "config", value_name = "PATH", global = true, help_heading = HEADING)]
+    #[arg(short = 'c', long = "config", value_name = "PATH", global = true, help_heading = HEADING)]
     pub(super) paths: Vec<PathBuf>,
     /// Override a setting, such as zookeeper.root=/dr.
     ///
@@ -29,7 +29,7 @@ pub(super) struct Global {
     #[arg(long = "set", value_name = "KEY=VALUE", global = true, help_heading = HEADING)]
     pub(super) sets: Vec<String>,
     /// Format of results: pretty or json.
-    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Output::Pretty, global = true)]
+    #[arg(short = 'o', long, value_name = "FORMAT", value_enum, default_value_t = Output::Pretty, global = true)]
     #[arg(hide_possible_values = true, hide_default_value = true, help_heading = HEADING)]
     pub(super) output: Output,
     /// Log levels, such as zk_session=debug.

@@ -13,13 +13,19 @@ pub(super) struct HistoryArguments {
     /// Job [default: the only one].
     #[arg(long, value_name = "JOB")]
     job: Option<String>,
+    /// Show the last N only.
+    #[arg(short = 'n', long = "lines", value_name = "N")]
+    lines: Option<usize>,
 }
 
 pub(super) async fn run(arguments: &HistoryArguments, sources: &Sources, how: Output) -> Result<(), Error> {
     let operator = Operator::connect(sources).await?;
     let result = read(&operator, arguments.job.as_deref()).await;
     operator.close().await;
-    let history = result?;
+    let mut history = result?;
+    let excess = history.leaderships.len().saturating_sub(arguments.lines.unwrap_or(usize::MAX));
+    let is_unreadable = history.leaderships.is_empty() && !history.unreadable.is_empty();
+    history.leaderships.drain(..excess);
     for unreadable in &history.unreadable {
         output::print_warning(format_args!("{}: {}", unreadable.path, unreadable.why));
     }
@@ -27,7 +33,7 @@ pub(super) async fn run(arguments: &HistoryArguments, sources: &Sources, how: Ou
         Output::Json => output::print_json(&history)?,
         Output::Pretty => print(&history)?,
     }
-    if history.leaderships.is_empty() && !history.unreadable.is_empty() {
+    if is_unreadable {
         return Err(Error::Failed("the history could not be read".to_owned()));
     }
     Ok(())

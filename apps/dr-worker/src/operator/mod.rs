@@ -53,7 +53,7 @@ use std::{
     time::Duration,
 };
 
-use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, error::ContextKind};
 use clap_complete::Shell;
 use strategies::Registry;
 
@@ -367,7 +367,11 @@ pub(crate) fn main(registry: &Registry) -> ExitCode {
 }
 
 fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Arguments, clap::Error> {
-    let matches = command().try_get_matches_from(gather::gather(arguments))?;
+    let matches = command().try_get_matches_from(gather::gather(arguments)).map_err(|mut error| {
+        // The tip to pass an unknown option as a value: no verb has a use for one.
+        error.remove(ContextKind::Suggested);
+        error
+    })?;
     Arguments::from_arg_matches(&matches).map_err(|error| error.format(&mut command()))
 }
 
@@ -382,11 +386,11 @@ fn command() -> clap::Command {
     command.display_name(program.clone()).bin_name(program).version(version)
 }
 
-/// Whether `--output json` is among invalid arguments.
+/// Whether `--output json`, in any form, is among invalid arguments.
 fn wants_json(arguments: impl Iterator<Item = OsString>) -> bool {
     let ours: Vec<_> = arguments.take_while(|argument| argument != "--").collect();
-    ours.iter().any(|argument| argument == "--output=json")
-        || ours.windows(2).any(|two| two[0] == "--output" && two[1] == "json")
+    ours.iter().any(|argument| ["--output=json", "-o=json", "-ojson"].iter().any(|whole| argument == *whole))
+        || ours.windows(2).any(|two| (two[0] == "--output" || two[0] == "-o") && two[1] == "json")
 }
 
 fn dispatch(

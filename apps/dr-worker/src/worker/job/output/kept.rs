@@ -74,6 +74,16 @@ impl KeptOutput {
         WRITER.add(self.file(job), &KeptLine { at_ms: unix_ms(), stream, line });
     }
 
+    /// What is kept of a job, to be followed.
+    ///
+    /// # Errors
+    /// If the files can't be read, with the path.
+    pub(crate) fn follow(&self, job: &str) -> io::Result<Followed> {
+        let path = self.file(job);
+        let file = open(&previous(&path))?.map(BufReader::new);
+        Ok(Followed { path, file, part: Vec::new() })
+    }
+
     /// The last `count` lines of a job, oldest first; `None` if there is no file of it.
     ///
     /// # Errors
@@ -102,6 +112,48 @@ impl KeptOutput {
             }
         }
         Ok(Some(last.into()))
+    }
+}
+
+/// Reads what is kept of a job's output, and what is added then.
+pub(crate) struct Followed {
+    path: PathBuf,
+    /// The file that is read; `None` before there is one.
+    file: Option<BufReader<File>>,
+    /// The beginning of a line whose end is not written yet.
+    part: Vec<u8>,
+}
+
+impl Followed {
+    /// The lines that were not returned before. The first time these are all that are kept.
+    ///
+    /// # Errors
+    /// If the files can't be read, with the path.
+    pub(crate) fn more(&mut self) -> io::Result<Vec<KeptLine>> {
+        let mut lines = Vec::new();
+        loop {
+            let present = open(&self.path)?;
+            let Some(file) = &mut self.file else {
+                let Some(present) = present else { return Ok(lines) };
+                self.file = Some(BufReader::new(present));
+                continue;
+            };
+            let is_renamed = match &present {
+                Some(present) => present.metadata()?.ino() != file.get_ref().metadata()?.ino(),
+                None => false,
+            };
+            while file.read_until(b'\n', &mut self.part)? > 0 && self.part.ends_with(b"\n") {
+                // A line that a full disk has cut is left out.
+                lines.extend(serde_json::from_slice(&self.part).ok());
+                self.part.clear();
+            }
+            if !is_renamed {
+                return Ok(lines);
+            }
+            // Another file has followed before this one was read to its end.
+            self.part.clear();
+            self.file = present.map(BufReader::new);
+        }
     }
 }
 
@@ -247,5 +299,24 @@ mod tests {
             .sum();
         assert!(size <= 2 * SIZE as u64 + 1024, "{size}");
         assert!(kept.last("orders", usize::MAX).expect("readable").expect("kept").len() > 1000);
+
+        // Followed from the first line on, over each change of the file.
+        let mut followed = kept.follow("orders").expect("readable");
+        assert_eq!(
+            followed.more().expect("readable").len(),
+            kept.last("orders", usize::MAX).expect("readable").expect("kept").len()
+        );
+        for round in 0..20 {
+            for number in 0..100 {
+                kept.add("orders", None, format!("round {round}, {number}, {}", "x".repeat(120)).as_bytes());
+            }
+            flush(Duration::from_secs(30));
+            let more = followed.more().expect("readable");
+            assert_eq!(
+                (more.len(), more[0].line.starts_with(&format!("round {round}, 0,"))),
+                (100, true),
+                "round {round}"
+            );
+        }
     }
 }
