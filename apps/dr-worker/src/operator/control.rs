@@ -545,3 +545,35 @@ pub(super) fn describe_orders(
     }
     orders
 }
+
+#[cfg(test)]
+mod tests {
+    use election_core::record::Record as _;
+    use serde_json::json;
+
+    use super::*;
+
+    fn member(name: &str, site: &str) -> MemberRecord {
+        let record = json!({ "v": 1, "member": name, "ballot": "s1.1-0000000001", "site": site });
+        MemberRecord::decode("/nodes/x", record.to_string().as_bytes()).unwrap()
+    }
+
+    /// Two operators drain the two sites, and each has looked before the other one's order.
+    #[test]
+    fn a_drain_that_was_harmless_when_it_was_asked_about_is_refused() {
+        let (east, west): (SiteId, SiteId) = ("east".parse().unwrap(), "west".parse().unwrap());
+        let members = vec![member("east-1", "east"), member("west-1", "west")];
+        let danger = Danger { consent: Consent::default(), fails: false, site: &west };
+        let asked = |was_last| Asked { danger, members: members.clone(), was_last };
+        let drained = |sites: &[&SiteId]| {
+            let mut control = Control::default();
+            control.drained = sites.iter().copied().cloned().collect();
+            control
+        };
+        assert!(!asked(false).is_overtaken(&drained(&[])));
+        assert!(!asked(false).is_overtaken(&drained(&[&west])));
+        assert!(asked(false).is_overtaken(&drained(&[&east])));
+        // The operator has said yes to that.
+        assert!(!asked(true).is_overtaken(&drained(&[&east])));
+    }
+}
