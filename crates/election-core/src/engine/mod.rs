@@ -85,7 +85,6 @@ use self::core::Core;
 use crate::{
     ids::Ballot,
     record::{AppliedOverlay, Current, Elected, Health, MAX_SLOTS, MemberRecord},
-    slots::Slots,
     time::{Now, Time},
 };
 use course::Course;
@@ -344,7 +343,7 @@ impl Engine {
 
     /// What was last read of the decision and of the leader znodes, by slot, to be kept.
     #[cfg(feature = "runtime")]
-    pub(crate) fn records(&self) -> (Option<Arc<Elected>>, Slots<Option<Arc<Current>>>) {
+    pub(crate) fn records(&self) -> (Option<Arc<Elected>>, crate::slots::Slots<Option<Arc<Current>>>) {
         let view = &self.core.reading.view;
         let leaders = (0..self.core.slots_watched()).map(|slot| view.leader(slot).shared().cloned());
         (view.elected.shared().cloned(), leaders.collect())

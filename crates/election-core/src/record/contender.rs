@@ -68,6 +68,7 @@ pub enum ContenderStatus {
 
 impl Contender {
     /// Its incarnation, if its znode has this path.
+    #[cfg(feature = "runtime")]
     pub(crate) fn ballot_at(&self, path: &str) -> Option<Ballot> {
         self.ballot.clone().or_else(|| Ballot::new(path.rsplit('/').next().unwrap_or_default()).ok())
     }
