@@ -213,7 +213,22 @@ fn a_queue_takes_no_standing_orders() {
     let stage = Stage::new("/no-orders");
     let worker = stage.worker("east-1", "east", &["job.orders.recipe=queue"]);
     until("it leads", || leads(&worker));
-    stage.operator(&["pause"]).assert(1, &["recipe \"queue\"", "nobody decides"]);
+    stage.operator(&["pause"]).assert(1, &["the recipe \"queue\" has no elector", "no election under"]);
+    stage.operator(&["pause", "--job", "orders"]).assert(1, &["recipe \"queue\"", "nobody decides"]);
+}
+
+/// A command for all jobs acts on those that have an elector.
+#[test]
+fn an_order_for_all_jobs_leaves_out_those_without_an_elector() {
+    let stage = Stage::new("/some-orders");
+    let bills = ["job.bills.recipe=queue", "job.bills.command=[\"/bin/sleep\", \"600\"]"];
+    let worker = stage.worker("east-1", "east", &bills);
+    until("it leads", || worker.code("/leader?job=orders") == 200);
+    for verb in [&["ack"][..], &["pause"], &["resume"], &["stay"], &["maintenance", "on", "east-1"]] {
+        let done = stage.operator(verb);
+        done.assert(0, &["bills: left out: the recipe \"queue\" has no elector"]);
+        assert!(done.stdout.contains("orders"), "{verb:?}: {}", done.stdout);
+    }
 }
 
 /// A job that fails everywhere is not passed round for ever; whoever has mended it says so,

@@ -27,6 +27,8 @@ pub(crate) struct Made {
     pub(crate) events: mpsc::UnboundedReceiver<DriverEvent>,
     /// When the connect request was sent that made or re-attached it: it is proved to have been alive then.
     pub(crate) alive: Moment,
+    /// Whether it was there before.
+    pub(crate) is_resumed: bool,
 }
 
 /// Retries until `deadline`. Cancel safe: connections and sessions that were begun are ended.
@@ -113,7 +115,7 @@ async fn attempt(
     };
     let (settings, chroot) = (Arc::clone(&shared.settings), shared.chroot.clone());
     let incarnation = Incarnation::new(epoch, driver, settings, chroot, contact);
-    Ok(Made { incarnation, events, alive })
+    Ok(Made { incarnation, events, alive, is_resumed: !is_new })
 }
 
 fn unreachable_hosts(shared: &Shared, within: Duration, answers: &Answers) -> ConnectError {

@@ -89,7 +89,7 @@ impl Supervisor {
 
     /// Serves one session to its end. `None` if it has ended without being closed.
     async fn serve(&mut self, made: Made) -> Option<CloseOutcome> {
-        let Made { incarnation, mut events, alive } = made;
+        let Made { incarnation, mut events, alive, is_resumed } = made;
         let granted = incarnation.granted_timeout();
         let (contact, _) = incarnation.inner.last_contact();
         self.machine
@@ -101,12 +101,13 @@ impl Supervisor {
         self.shared.incarnation.send_replace(Some(incarnation.clone()));
         info!(
             session_id = %incarnation.session_id(), epoch = %incarnation.epoch(), granted = ?granted,
-            "ZooKeeper session made"
+            "ZooKeeper session {}", if is_resumed { "resumed" } else { "made" }
         );
         if granted != self.shared.settings.session_timeout {
             info!(requested = ?self.shared.settings.session_timeout, ?granted, "the server granted another session timeout than requested");
         }
-        self.last_event = "a new session was made".to_owned();
+        let made = if is_resumed { "the session was resumed" } else { "a new session was made" };
+        self.last_event = made.to_owned();
         self.publish();
 
         let leases = incarnation.leases();

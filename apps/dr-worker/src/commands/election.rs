@@ -5,7 +5,7 @@ use std::time::Duration;
 use anstream::eprintln;
 use election_core::{
     Paths,
-    operator::{Observer, overlays},
+    operator::{Layout, Observer, overlays},
     strategy::in_words,
 };
 use futures_util::{StreamExt as _, stream};
@@ -141,6 +141,31 @@ impl Operator {
             Some(job) => Ok(vec![self.one(Some(job)).await?]),
             None => self.elections().await,
         }
+    }
+
+    /// The named job, or all jobs with an elector, which alone obeys standing orders. The others are named.
+    pub(crate) async fn governed(&self, job: Option<&str>) -> Result<Vec<String>, Error> {
+        let jobs = self.jobs(job).await?;
+        if job.is_some() {
+            return Ok(jobs);
+        }
+        let (observer, mut governed) = (self.observer().await?, Vec::new());
+        for job in jobs {
+            match observer.layout(&self.paths(&job)?).await? {
+                Some(Layout::Elector) => governed.push(job),
+                Some(other) => {
+                    eprintln!(
+                        "{job}: left out: the recipe \"{}\" has no elector, which would obey",
+                        other.as_str()
+                    );
+                }
+                None => {}
+            }
+        }
+        if governed.is_empty() {
+            return Err(Error::Failed(format!("no election under {} has an elector", self.root())));
+        }
+        Ok(governed)
     }
 
     /// The named job, or the only one.

@@ -66,7 +66,7 @@ pub(super) async fn ack(arguments: &AckArguments, sources: &Sources, how: Output
 }
 
 async fn ack_all(operator: &Operator, arguments: &AckArguments, how: Output) -> Result<(), Error> {
-    for job in operator.jobs(arguments.jobs.job.as_deref()).await? {
+    for job in operator.governed(arguments.jobs.job.as_deref()).await? {
         let paths = operator.paths(&job)?;
         let fenced = match arguments.fenced {
             true => forget_breadcrumbs(&operator.session, &paths).await?,

@@ -36,7 +36,7 @@ pub(super) async fn confirm(
 }
 
 async fn confirm_all(operator: &Operator, arguments: &ConfirmArguments, how: Output) -> Result<(), Error> {
-    for job in operator.jobs(arguments.jobs.job.as_deref()).await? {
+    for job in operator.governed(arguments.jobs.job.as_deref()).await? {
         let paths = operator.paths(&job)?;
         let snapshot = operator.observer().await?.snapshot(&paths).await?;
         check_sites(operator, &job, &arguments.site, &snapshot, "").map_err(Error::Usage)?;

@@ -167,7 +167,7 @@ pub(super) async fn maintenance(
 async fn service(operator: &Operator, arguments: &MaintenanceArguments, how: Output) -> Result<(), Error> {
     let MaintenanceArguments { word, member, jobs, reason, force } = arguments;
     let (mut known, mut members) = (Vec::new(), BTreeSet::new());
-    for job in operator.jobs(jobs.job.as_deref()).await? {
+    for job in operator.governed(jobs.job.as_deref()).await? {
         let snapshot = operator.observer().await?.snapshot(&operator.paths(&job)?).await?;
         let found = snapshot.members.iter().find(|m| m.member == *member);
         if found.is_some() || snapshot.control.serviced(member).is_some() || *force {
@@ -428,7 +428,7 @@ impl<'a> Order<'a> {
         how: Output,
         change: &mut impl FnMut(&mut Control),
     ) -> Result<(), Error> {
-        let jobs = operator.jobs(self.job).await?;
+        let jobs = operator.governed(self.job).await?;
         // A mistyped site is found before anything is changed.
         let mut asked = Vec::new();
         for job in &jobs {

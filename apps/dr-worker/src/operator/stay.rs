@@ -28,7 +28,7 @@ pub(super) async fn stay(arguments: &StayArguments, sources: &Sources, how: Outp
 }
 
 async fn stay_all(operator: &Operator, arguments: &StayArguments, how: Output) -> Result<(), Error> {
-    for job in operator.jobs(arguments.jobs.job.as_deref()).await? {
+    for job in operator.governed(arguments.jobs.job.as_deref()).await? {
         let paths = operator.paths(&job)?;
         let snapshot = operator.observer().await?.snapshot(&paths).await?;
         let elected = snapshot.decided().filter(|_| !arguments.clear);
