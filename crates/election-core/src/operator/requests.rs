@@ -211,7 +211,7 @@ pub async fn cancel(
             let own = written.as_ref() == Some(&request.state);
             return Ok(if own { Withdrawal::Withdrawn(request) } else { Withdrawal::TooLate(request) });
         }
-        // An elector of an earlier release writes the decision alone, and the request after it.
+        // A failover that no elector carries out writes the decision alone, and the request after it.
         if let Some(decision) = observer.read(&paths.elected()).await? {
             let elected = Elected::decode(&paths.elected(), &decision.data)?;
             if let Some(slot) = elected.slot_for(which) {

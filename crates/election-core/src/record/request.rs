@@ -269,8 +269,7 @@ impl Outgoing {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
 #[serde(tag = "state", rename_all = "kebab-case")]
 pub enum RequestState {
-    /// A move that an elector begins later. An elector of a release without planned requests can't read it, and leaves
-    /// it alone.
+    /// A move that an elector begins later.
     Planned {
         /// When, in milliseconds since the Unix epoch, by the elector's wall clock.
         #[serde(with = "limits::ms")]

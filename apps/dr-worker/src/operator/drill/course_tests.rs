@@ -323,7 +323,7 @@ fn members_that_do_not_answer_or_refuse_end_it_before_anything_happens() {
     assert_eq!(course.see(&calm(), secs(9)), None);
     assert_eq!(course.see(&calm(), secs(10)), None);
     let silent =
-        "east-1 did not answer within 10s; its worker may have an earlier release; nothing was moved";
+        "east-1 did not answer within 10s; the log of its worker may have the reason; nothing was moved";
     assert_eq!(result(&course), ("aborted", silent));
 
     let mut course = Course::new(script(DrillMode::Rehearse, "", &["west-1"], false));

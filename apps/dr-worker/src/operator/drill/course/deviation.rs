@@ -54,7 +54,7 @@ impl Course {
             let silent: Vec<_> = silent.into_iter().map(MemberId::as_str).collect();
             let within = in_words(*agree_within);
             return Some(format!(
-                "{} did not answer within {within}; its worker may have an earlier release",
+                "{} did not answer within {within}; the log of its worker may have the reason",
                 silent.join(", ")
             ));
         }
