@@ -349,6 +349,20 @@ async fn what_has_changed_after_the_check_is_not_used() {
     cluster.end().await;
 }
 
+/// As an operator and a package manager may ask at the same time.
+#[tokio::test]
+async fn upgrades_that_are_asked_for_at_once_all_report_that_it_was_done() {
+    let (mut cluster, first, _) = leading_by_link(Driver::Native).await;
+    let ask = async || upgrade(&cluster, "east-1").await;
+    let (one, two, three, four) = tokio::join!(ask(), ask(), ask(), ask());
+    for said in [one, two, three, four] {
+        assert_eq!(said["jobs"][0]["fencing_token"], first.token);
+    }
+    assert_eq!(cluster.leader().await, Ok(first));
+    cluster.journal().assert_one_at_a_time();
+    cluster.end().await;
+}
+
 async fn leading_by_link(driver: Driver) -> (Cluster, Leader, std::path::PathBuf) {
     let mut cluster = Cluster::of(two(driver).not_started()).await;
     let link = cluster.worker("east-1").link_program();

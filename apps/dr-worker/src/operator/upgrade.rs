@@ -43,7 +43,11 @@ pub(super) fn run(sources: &Sources, how: Output) -> Result<(), Error> {
             "process {pid} has the lock of {id} and is no worker that can be upgraded in place: restart it"
         )));
     }
-    let last = Report::read(&lock).map_or(0, |report| report.attempt);
+    // One that is under way does what is asked, and the worker may hear no more until it is over.
+    let last = Report::read(&lock).map_or(0, |report| match report.progress {
+        Progress::Begun => report.attempt.saturating_sub(1),
+        _ => report.attempt,
+    });
     kill(Pid::from_raw(pid), UPGRADE).map_err(|error| {
         Error::Failed(format!(
             "can't send {UPGRADE} to process {pid}: {error}; run this as the worker's user"
@@ -80,8 +84,7 @@ fn outcome(pid: i32, read: impl Fn() -> Option<Report>) -> Result<Report, Error>
             Some(report) if report.progress != Progress::Begun => return Ok(report.clone()),
             None if began.elapsed() >= BEGINS_WITHIN => {
                 return Err(Error::Failed(format!(
-                    "process {pid} did not begin within {BEGINS_WITHIN:?}; its version may be older than upgrades in place, see \
-                     its log"
+                    "process {pid} did not begin within {BEGINS_WITHIN:?}; see its log"
                 )));
             }
             _ => {}
