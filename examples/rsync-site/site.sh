@@ -201,8 +201,11 @@ takeover() {
 
 at() { if [ -n "$1" ]; then date --iso-8601=seconds --date "@$(($1 / 1000))"; else echo "no known time"; fi; }
 age() {
-    if [ -e lost-at ] && [ -n "$(field current/marker copied)" ]; then
-        echo " The copy was $((($(cat lost-at) - $(field current/marker copied)) / 1000)) s old when the leader was lost."
+    # The hook that notes the loss runs beside this one, and may be later.
+    local lost
+    lost=$(cat lost-at 2>/dev/null || now)
+    if [ -n "$(field current/marker copied)" ]; then
+        echo " The copy was $(((lost - $(field current/marker copied)) / 1000)) s old when the leader was lost."
     fi
 }
 

@@ -113,7 +113,8 @@ impl Node {
         })
         .await;
         let mut shell = enter;
-        shell.args(["env", "-i", "HOME=/root", "LANG=C.UTF-8", "sh"]);
+        // As wide as the terminal that the document shows.
+        shell.args(["env", "-i", "HOME=/root", "LANG=C.UTF-8", "COLUMNS=80", "sh"]);
         Self { name, boot, cgroup, terminal: Terminal::of(shell, dir) }
     }
 }
