@@ -67,6 +67,8 @@ pub(super) const EFFECTS: &[(Effect, &[&str])] = &[
             "policy.strategy",
             "job.*.load",
             "job.*.restart",
+            // First, because an overlay may set the others more freely.
+            "job.*.exit_codes.stay_down",
             "job.*.exit_codes",
             "job.*.output",
             "job.*.hooks",

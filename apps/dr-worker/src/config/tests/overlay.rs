@@ -57,8 +57,15 @@ fn what_could_run_a_program_is_refused_unless_the_node_allows_it() {
         jobs.iter().filter(is_refused).map(|key| key["job.orders.".len()..].to_owned()).collect()
     };
     let (safe, all) = (refused(Overlays::Safe), refused(Overlays::All));
-    for key in ["command", "env", "working_dir", "hooks.prepare.command", "measure.command", "ready.command"]
-    {
+    for key in [
+        "command",
+        "env",
+        "working_dir",
+        "hooks.prepare.command",
+        "measure.command",
+        "ready.command",
+        "exit_codes.stay_down",
+    ] {
         assert!(safe.contains(&key.to_owned()) && !all.contains(&key.to_owned()), "{key}");
     }
     for key in ["user", "group", "recipe", "fenced", "output.path", "policy.on_pause", "policy.slots"] {
@@ -78,6 +85,10 @@ fn a_problem_names_version_key_and_reason() {
     for (text, parts) in [
         ("restart = { often = 1 }", &["ZooKeeper, version 3: job.orders.restart.often: unknown key"][..]),
         ("env = { A = \"1\" }", &["ZooKeeper, version 3: job.orders.env: ", "zookeeper.overlay"]),
+        (
+            "exit_codes = { not_here = [1], stay_down = [2] }",
+            &["version 3: job.orders.exit_codes.stay_down: it can keep the job down", "zookeeper.overlay"],
+        ),
         ("user = \"root\"", &["ZooKeeper, version 3: job.orders.user: ", "each node decides"]),
         (
             "[policy]\nslots = 3",

@@ -530,7 +530,7 @@ mod tests {
         let _other = STARTING.acquire().await;
         let (_renewed, work_until) = watch::channel(BootTime::now() + Duration::from_secs(60));
         let (stop, stop_requests) = watch::channel(None);
-        let starting = ProcessStatus { state: ProcessState::Starting, pid: None, restarts: 0, problem: None };
+        let starting = ProcessStatus::starting();
         let (status, _) = watch::channel(starting);
         let (_, specs) = watch::channel(Arc::new(JobSpec::example()));
         let (_asks, asked) = mpsc::channel(1);
