@@ -59,7 +59,7 @@ pub use fence::{Fence, FenceCommand, FenceFailure};
 pub use hook::{Hook, HookMode, HookName, Hooks};
 pub use http::{ControlAccess, HostPort, HttpConfig, StatusAccess};
 pub(crate) use identity::Identity;
-pub use identity::RunAs;
+pub use identity::{Helper, RunAs};
 pub use job::{JobConfig, Recipe};
 pub(crate) use layers::DEFAULT_DIRECTORY;
 pub use layers::{PREFIX, Sources, is_of_policy};

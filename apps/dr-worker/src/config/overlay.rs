@@ -38,8 +38,8 @@ pub(crate) const SETTLE: Duration = Duration::from_secs(2);
 const SAFE: [&str; 6] =
     ["job.*.load", "job.*.restart", "job.*.exit_codes", "job.*.stop_timeout", "job.*.limits", "policy."];
 
-/// The keys that are each node's own: who the job runs as, and the files of the node.
-const OWN: [&str; 3] = ["job.*.user", "job.*.group", "job.*.output"];
+/// The keys that are each node's own: who the job and its hooks run as, and the files of the node.
+const OWN: [&str; 4] = ["job.*.user", "job.*.group", "job.*.as_worker", "job.*.output"];
 
 /// Why an overlay can't change the key at `steps`, if it can't.
 pub(super) fn refusal(steps: &[String], overlays: Overlays) -> Option<String> {

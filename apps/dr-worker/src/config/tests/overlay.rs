@@ -68,7 +68,9 @@ fn what_could_run_a_program_is_refused_unless_the_node_allows_it() {
     ] {
         assert!(safe.contains(&key.to_owned()) && !all.contains(&key.to_owned()), "{key}");
     }
-    for key in ["user", "group", "recipe", "fenced", "output.path", "policy.on_pause", "policy.slots"] {
+    for key in
+        ["user", "group", "as_worker", "recipe", "fenced", "output.path", "policy.on_pause", "policy.slots"]
+    {
         assert!(safe.contains(&key.to_owned()) && all.contains(&key.to_owned()), "{key}");
     }
     for key in ["load", "restart.max", "exit_codes.not_here", "stop_timeout", "limits.memory", "policy.sites"]
