@@ -330,3 +330,29 @@ fn a_worker_that_may_not_change_the_user_refuses_to() {
     check("root").assert(78, &["job.orders.user: this process may not run a job as \"root\"", "CAP_SETUID"]);
     check("nobody").assert(0, &[]);
 }
+
+/// Who owns a directory can replace what is in it.
+#[test]
+fn a_state_directory_of_another_user_and_links_in_it_are_refused() {
+    if !may_change_user("a_state_directory_of_another_user_and_links_in_it_are_refused") {
+        return;
+    }
+    let stage = Stage::new("/owner");
+    let nobody = nix::unistd::User::from_name("nobody").expect("users").expect("it exists").uid.as_raw();
+    let state = stage.dir.path().join("of another");
+    fs::create_dir(&state).expect("a directory");
+    std::os::unix::fs::chown(&state, Some(nobody), None).expect("this is root");
+    let setting = format!("node.state_dir={}", state.display());
+    let command = || stage.worker_command("east-1", "east", &[&setting]);
+    let why = format!("belongs to user {nobody}");
+    Outcome::of(command().arg("run")).assert(78, &["node.state_dir", &why]);
+    assert_eq!(fs::read_dir(&state).expect("a directory").count(), 0, "nothing was written");
+    Outcome::of(command().args(["config", "check"])).assert(0, &[&why]);
+
+    std::os::unix::fs::chown(&state, Some(0), None).expect("this is root");
+    let other = stage.dir.path().join("other");
+    fs::write(&other, "of another").expect("a file");
+    std::os::unix::fs::symlink(&other, state.join("east-1.lock")).expect("a link");
+    Outcome::of(command().arg("run")).assert(78, &["node.state_dir", "is a symbolic link"]);
+    assert_eq!(fs::read_to_string(&other).expect("a file"), "of another");
+}
