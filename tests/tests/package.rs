@@ -199,7 +199,11 @@ fn it_is_installed_upgraded_removed_and_purged() {
         ("var/lib/dr-worker/east-1.ballots.json", "{}"),
         ("var/lib/dr-worker/east-1.emergency.json", "{}"),
         ("var/lib/dr-worker/east-1.upgrade.json", "{}"),
+        ("var/lib/dr-worker/east-1.alive", ""),
+        ("var/lib/dr-worker/east-1.new", ""),
+        ("var/lib/dr-worker/east-1.emergency.new", "{"),
         ("var/lib/dr-worker/orders.db", "data"),
+        ("var/lib/dr-worker/orders.lock", "data"),
         ("etc/dr-worker/environment", "DR_LOG=debug\n"),
     ] {
         fs::write(root.at(path), text).expect("a file");
@@ -229,7 +233,7 @@ fn it_is_installed_upgraded_removed_and_purged() {
         let entries = fs::read_dir(root.at(dir)).expect("a directory").flatten();
         entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
     };
-    assert_eq!(left("var/lib/dr-worker"), ["orders.db".to_owned()].into(), "the job's data stay");
+    assert_eq!(left("var/lib/dr-worker"), ["orders.db", "orders.lock"].map(str::to_owned).into(), "the job's data stay");
     assert_eq!(left("etc/dr-worker"), ["worker.toml".to_owned()].into(), "the administrator's file stays");
 }
 

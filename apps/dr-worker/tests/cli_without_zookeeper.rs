@@ -3,7 +3,7 @@
 
 mod support;
 
-use std::{fs, path::Path};
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
 use support::{Outcome, Running, dr_worker, set, taken_port};
 use zk_testkit::{Refusal, TestServer};
@@ -266,6 +266,27 @@ fn credentials_that_cannot_be_read_are_named_and_never_shown() {
     let outcome = given.run(&[&auth], &["list"]);
     outcome.assert(78, &["must contain user:password"]);
     assert!(!outcome.stderr.contains("hunter2"), "{}", outcome.stderr);
+}
+
+#[test]
+fn a_password_that_crosses_the_network_as_it_is_is_warned_of_once() {
+    let given = Given::new(GOOD);
+    let file = given.dir.path().join("credentials");
+    fs::write(&file, "app:hunter2").expect("a file");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("its own");
+    let state = format!("node.state_dir={}", given.dir.path().join("state").display());
+    let warnings = |scheme: &str, connect: &str| {
+        let auth =
+            format!("zookeeper.auth={{ scheme = \"{scheme}\", credentials_file = \"{}\" }}", file.display());
+        let connect = format!("zookeeper.connect={connect}");
+        // The session may be made, or not: it is warned of before.
+        let settings = [&auth, &connect, &state, "zookeeper.connect_timeout=100ms"];
+        given.run(&settings, &["run"]).stderr.matches("is sent in plain text").count()
+    };
+    // An address for documents, where no server is.
+    assert_eq!(warnings("digest", "192.0.2.1:2181"), 1);
+    assert_eq!(warnings("sasl", "192.0.2.1:2181"), 0);
+    assert_eq!(warnings("digest", "127.0.0.1:1,[::1]:1"), 0);
 }
 
 #[test]

@@ -29,8 +29,11 @@ fn a_job_that_says_so_stays_down_and_its_member_leads_on() {
     let worker = stage.worker("east-1", "east", &[&job(&script), codes]);
     let _west = stage.worker("west-1", "west", &[]);
     until("it has ended", || process(&worker)["state"] == "exited");
-    // It has done its work, so the takeover is complete.
-    until("it leads", || leads(&worker));
+    // The takeover is complete, but no client finds a job there.
+    let role =
+        || serde_json::from_str::<Value>(&worker.http("GET", "/leader").1).expect("JSON")["role"].clone();
+    until("it is READY", || role() == "leader");
+    assert!(!leads(&worker), "a job that has failed and stays down serves nobody");
     let ended = process(&worker);
     assert_eq!(
         (&ended["restarts"], &ended["problem"], &ended["pid"]),
@@ -43,6 +46,31 @@ fn a_job_that_says_so_stays_down_and_its_member_leads_on() {
     stage.operator(&["switchover", "--to", "west-1", "--wait"]).assert(0, &[]);
     assert_eq!(process(&worker)["state"], "stopped");
     assert_eq!(fs::read_to_string(ran).expect("it ran"), "x\n", "once");
+}
+
+#[test]
+fn a_job_that_has_done_its_work_is_there_for_its_clients() {
+    let stage = Stage::new("/done");
+    let codes = "job.orders.exit_codes.stay_down=[0, 3]";
+    let worker = stage.worker("east-1", "east", &[&job("exit 0"), codes]);
+    until("it has ended", || process(&worker)["state"] == "exited");
+    until("it leads", || leads(&worker));
+}
+
+#[test]
+fn a_job_that_waits_for_its_restart_serves_nobody() {
+    let stage = Stage::new("/backoff");
+    let end = stage.dir.path().join("end");
+    let script = format!("while ! [ -e {} ]; do sleep 0.05; done; exit 1", end.display());
+    let worker = stage.worker(
+        "east-1",
+        "east",
+        &[&job(&script), "job.orders.restart={ backoff = \"50s\", backoff_max = \"50s\" }"],
+    );
+    until("it leads", || leads(&worker));
+    fs::write(end, "").expect("a file");
+    until("it has ended", || process(&worker)["state"] == "backoff");
+    assert_eq!(worker.code("/leader"), 503);
 }
 
 #[test]

@@ -175,6 +175,50 @@ fn a_job_runs_as_its_user_with_nothing_of_the_workers() {
     drop(moved);
 }
 
+#[test]
+fn what_runs_beside_a_job_runs_as_its_user_unless_the_node_says_otherwise() {
+    if !may_change_user("what_runs_beside_a_job_runs_as_its_user_unless_the_node_says_otherwise") {
+        return;
+    }
+    let stage = Stage::new("/user-hooks");
+    let dir = tempfile::tempdir_in("/tmp").expect("a directory");
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).expect("its own");
+    let ran = |name: &str| dir.path().join(name);
+    let records = |name: &str| {
+        let script = format!("echo \"$(id -u) $USER\" > {0}.new; mv {0}.new {0}", ran(name).display());
+        json!(["/bin/sh", "-c", script])
+    };
+    let helpers = ["prepare", "before_takeover", "after_ready", "before_stop", "after_stop"];
+    let as_jobs = ["before_takeover", "before_stop", "fitness", "measure", "liveness"];
+    let mut settings = vec![
+        job("exec sleep 600"),
+        "job.orders.user=nobody".to_owned(),
+        "job.orders.working_dir=/".to_owned(),
+        "job.orders.env.USER=of the job".to_owned(),
+        "job.orders.as_worker=[\"prepare\", \"after_ready\", \"after_stop\", \"ready\"]".to_owned(),
+        format!("job.orders.measure.command={}", records("measure")),
+        format!("job.orders.ready={{ kind = \"exec\", command = {} }}", records("ready")),
+    ];
+    settings.extend(helpers.map(|name| format!("job.orders.hooks.{name}.command={}", records(name))));
+    settings.extend(
+        ["liveness", "fitness"]
+            .map(|name| format!("job.orders.{name}={{ kind = \"exec\", command = {} }}", records(name))),
+    );
+    let settings: Vec<_> = settings.iter().map(String::as_str).collect();
+    let mut worker = stage.worker("east-1", "east", &settings);
+    until("it leads", || leads(&worker));
+    for name in ["after_ready", "liveness", "measure"] {
+        until("it has run", || ran(name).exists());
+    }
+    kill(worker.pid(), Signal::SIGTERM).expect("it lives");
+    assert!(worker.ended().success());
+    let user = nix::unistd::User::from_name("nobody").expect("users").expect("it exists").uid.as_raw();
+    for name in helpers.iter().chain(&["ready", "liveness", "fitness", "measure"]) {
+        let user = if as_jobs.contains(name) { user } else { 0 };
+        assert_eq!(fs::read_to_string(ran(name)).expect("it ran"), format!("{user} of the job\n"), "{name}");
+    }
+}
+
 /// What runs before the job's program does not heed the job's environment: it is root.
 #[test]
 fn a_library_that_the_job_preloads_is_loaded_by_the_jobs_user_alone() {
@@ -245,6 +289,7 @@ fn what_can_not_be_set_is_refused() {
     };
     for (setting, part) in [
         ("group=daemon", "job.orders.group: it needs `user` as well"),
+        ("as_worker=[\"fence\"]", "job.orders.as_worker: it needs `user` as well"),
         ("limits={ memory = \"1MiB\" }", "job.orders.limits.memory: 1MiB is too small; 16MiB or more"),
         ("limits={ memory = \"lots\" }", "expected a size"),
         ("limits={ open_files = 3 }", "3 is too few; 16 or more"),
@@ -284,4 +329,30 @@ fn a_worker_that_may_not_change_the_user_refuses_to() {
     };
     check("root").assert(78, &["job.orders.user: this process may not run a job as \"root\"", "CAP_SETUID"]);
     check("nobody").assert(0, &[]);
+}
+
+/// Who owns a directory can replace what is in it.
+#[test]
+fn a_state_directory_of_another_user_and_links_in_it_are_refused() {
+    if !may_change_user("a_state_directory_of_another_user_and_links_in_it_are_refused") {
+        return;
+    }
+    let stage = Stage::new("/owner");
+    let nobody = nix::unistd::User::from_name("nobody").expect("users").expect("it exists").uid.as_raw();
+    let state = stage.dir.path().join("of another");
+    fs::create_dir(&state).expect("a directory");
+    std::os::unix::fs::chown(&state, Some(nobody), None).expect("this is root");
+    let setting = format!("node.state_dir={}", state.display());
+    let command = || stage.worker_command("east-1", "east", &[&setting]);
+    let why = format!("belongs to user {nobody}");
+    Outcome::of(command().arg("run")).assert(78, &["node.state_dir", &why]);
+    assert_eq!(fs::read_dir(&state).expect("a directory").count(), 0, "nothing was written");
+    Outcome::of(command().args(["config", "check"])).assert(0, &[&why]);
+
+    std::os::unix::fs::chown(&state, Some(0), None).expect("this is root");
+    let other = stage.dir.path().join("other");
+    fs::write(&other, "of another").expect("a file");
+    std::os::unix::fs::symlink(&other, state.join("east-1.lock")).expect("a link");
+    Outcome::of(command().arg("run")).assert(78, &["node.state_dir", "is a symbolic link"]);
+    assert_eq!(fs::read_to_string(&other).expect("a file"), "of another");
 }

@@ -67,7 +67,10 @@ pub(super) const EFFECTS: &[(Effect, &[&str])] = &[
             "policy.strategy",
             "job.*.load",
             "job.*.restart",
+            // First, because an overlay may set the others more freely.
+            "job.*.exit_codes.stay_down",
             "job.*.exit_codes",
+            "job.*.as_worker",
             "job.*.output",
             "job.*.hooks",
             "job.*.liveness",

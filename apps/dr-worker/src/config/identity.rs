@@ -1,11 +1,11 @@
 //! The user that a job runs as.
 
-use std::ffi::CString;
+use std::{collections::BTreeMap, ffi::CString};
 
 use nix::unistd::{Gid, Group, Uid, User, getgrouplist};
 use serde::{Deserialize, Serialize};
 
-use super::reader::Section;
+use super::{hook::HookName, parse::choice, reader::Section};
 use crate::{capabilities::may_run_as_any_user, host_fault::HostFault};
 
 /// `user` and `group` of a job: names, or numbers.
@@ -15,6 +15,59 @@ pub struct RunAs {
     pub user: String,
     /// The group; the user's own by default.
     pub group: Option<String>,
+}
+
+choice! {
+    /// A command beside the job's program: a hook, a check or another one that the job's section names.
+    pub enum Helper {
+        /// `hooks.prepare`
+        Prepare = "prepare",
+        /// `hooks.before_takeover`
+        BeforeTakeover = "before_takeover",
+        /// `hooks.after_ready`
+        AfterReady = "after_ready",
+        /// `hooks.before_stop`
+        BeforeStop = "before_stop",
+        /// `hooks.after_stop`
+        AfterStop = "after_stop",
+        /// `hooks.on_leader_changed`
+        OnLeaderChanged = "on_leader_changed",
+        /// `ready`
+        Ready = "ready",
+        /// `liveness`
+        Liveness = "liveness",
+        /// `fitness`
+        Fitness = "fitness",
+        /// `measure`
+        Measure = "measure",
+        /// All commands of `fence`.
+        Fence = "fence",
+        /// `drill.probe`
+        DrillProbe = "drill.probe",
+    }
+    later: []
+}
+
+impl From<HookName> for Helper {
+    fn from(hook: HookName) -> Self {
+        match hook {
+            HookName::Prepare => Self::Prepare,
+            HookName::BeforeTakeover => Self::BeforeTakeover,
+            HookName::AfterReady => Self::AfterReady,
+            HookName::BeforeStop => Self::BeforeStop,
+            HookName::AfterStop => Self::AfterStop,
+            HookName::OnLeaderChanged => Self::OnLeaderChanged,
+        }
+    }
+}
+
+/// Reads `as_worker` of a job with this user.
+pub(super) fn read_as_worker(section: &mut Section<'_>, run_as: Option<&RunAs>) -> Vec<Helper> {
+    let helpers: Vec<Helper> = section.or("as_worker", Vec::new());
+    if run_as.is_none() && !helpers.is_empty() && !section.has("user") {
+        section.problem("as_worker", "it needs `user` as well");
+    }
+    helpers
 }
 
 /// A user with all that a process has of it.
@@ -105,7 +158,32 @@ impl RunAs {
     }
 }
 
+impl RunAs {
+    /// The same, unless it is this process's own user, without blocking.
+    ///
+    /// # Errors
+    /// The key, and the reason.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(crate) async fn other_than_own(self) -> Result<Option<Identity>, String> {
+        // A name service can be slow.
+        let found = tokio::task::spawn_blocking(move || self.resolve()).await;
+        let found = found.map_err(|error| error.to_string())?;
+        let found = found.map_err(|(key, reason)| format!("{key}: {reason}"))?;
+        Ok((!found.is_own()).then_some(found))
+    }
+}
+
 impl Identity {
+    /// Adds what a login of this user sets, and systemd's `User=`.
+    pub(crate) fn log_in(&self, env: &mut BTreeMap<String, String>) {
+        let Some((name, home)) = &self.account else { return };
+        for (variable, value) in [("USER", name), ("LOGNAME", name), ("HOME", home)] {
+            env.entry(variable.to_owned()).or_insert_with(|| value.clone());
+        }
+    }
+
     /// Whether this process has it already.
     pub(crate) fn is_own(&self) -> bool {
         Uid::effective().as_raw() == self.uid && nix::unistd::Gid::effective().as_raw() == self.gid

@@ -7,7 +7,7 @@ use super::{
     drill_orders::{DrillConfig, JobDrill},
     fence::Fence,
     hook::Hooks,
-    identity::RunAs,
+    identity::{RunAs, read_as_worker},
     limits::Limits,
     output::read_output,
     parse::{Mismatch, Parse, choice},
@@ -102,6 +102,7 @@ impl JobConfig {
         let working_dir = section.optional("working_dir");
         let no_new_privileges = section.optional("no_new_privileges");
         let run_as = RunAs::read(section);
+        let as_worker = read_as_worker(section, run_as.as_ref());
         let limits = section.table("limits", Limits::read);
         let stop_signal = section.or("stop_signal", StopSignal::default());
         let stop_timeout = section.duration("stop_timeout", Duration::from_secs(2), Duration::ZERO..=HOUR);
@@ -155,6 +156,7 @@ impl JobConfig {
                 working_dir,
                 no_new_privileges,
                 run_as,
+                as_worker,
                 limits,
                 stop_signal,
                 stop_timeout,

@@ -59,7 +59,7 @@ pub use fence::{Fence, FenceCommand, FenceFailure};
 pub use hook::{Hook, HookMode, HookName, Hooks};
 pub use http::{ControlAccess, HostPort, HttpConfig, StatusAccess};
 pub(crate) use identity::Identity;
-pub use identity::RunAs;
+pub use identity::{Helper, RunAs};
 pub use job::{JobConfig, Recipe};
 pub(crate) use layers::DEFAULT_DIRECTORY;
 pub use layers::{PREFIX, Sources, is_of_policy};
@@ -96,6 +96,7 @@ use zk_session::LeaseTiming;
 use crate::{
     checked,
     host_fault::HostFault,
+    private_file,
     tls::{Unusable, of_zookeeper},
     wall::unix_ms,
 };
@@ -245,6 +246,16 @@ impl Config {
     pub(crate) fn check_state_dir(&self) -> Result<(), Problems> {
         let fault = runnable::not_a_home(&self.node.state_dir);
         fault.map_or(Ok(()), |fault| Err(self.problem("node.state_dir", fault)))
+    }
+
+    /// Why a worker that runs as this user, root, refuses a directory in which that of another user could keep its files.
+    pub(crate) fn warning_of_state_dir(&self) -> Option<String> {
+        let dir = &self.node.state_dir;
+        let owner = private_file::foreign_owner(dir)?;
+        let dir = dir.display();
+        Some(format!(
+            "node.state_dir {dir} belongs to user {owner}: only a worker of that user starts; check as that user"
+        ))
     }
 
     /// Checks whether other workers and other clients will accept this worker's certificate now. A worker starts without

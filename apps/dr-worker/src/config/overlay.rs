@@ -33,12 +33,13 @@ use crate::mask::mask;
 /// How long after the last change members apply overlays: several pushes cost one restart of the job at most.
 pub(crate) const SETTLE: Duration = Duration::from_secs(2);
 
-/// The keys below `job.NAME` that an overlay may change on each node.
+/// The keys that an overlay may change on each node. `exit_codes.stay_down` is an entry of its own in the list of keys, and not
+/// here: a leader with it can lead on without its job.
 const SAFE: [&str; 6] =
     ["job.*.load", "job.*.restart", "job.*.exit_codes", "job.*.stop_timeout", "job.*.limits", "policy."];
 
-/// The keys that are each node's own: who the job runs as, and the files of the node.
-const OWN: [&str; 3] = ["job.*.user", "job.*.group", "job.*.output"];
+/// The keys that are each node's own: who the job and its hooks run as, and the files of the node.
+const OWN: [&str; 4] = ["job.*.user", "job.*.group", "job.*.as_worker", "job.*.output"];
 
 /// Why an overlay can't change the key at `steps`, if it can't.
 pub(super) fn refusal(steps: &[String], overlays: Overlays) -> Option<String> {
@@ -55,15 +56,20 @@ pub(super) fn refusal(steps: &[String], overlays: Overlays) -> Option<String> {
     }
     let is_safe = SAFE.iter().any(|safe| name == *safe || (safe.ends_with('.') && name.starts_with(safe)));
     (!is_safe && overlays != Overlays::All).then(|| {
-        "it can make the node run another program: an overlay may change it only where zookeeper.overlay is \"all\"".to_owned()
+        let what = if name.ends_with(".stay_down") {
+            "keep the job down while its member leads"
+        } else {
+            "make the node run another program"
+        };
+        format!("it can {what}: an overlay may change it only where zookeeper.overlay is \"all\"")
     })
 }
 
 /// Reports what an overlay of `job` can't change.
 fn check_keys(node: &Node, steps: &mut Vec<String>, overlays: Overlays, problems: &mut Vec<Problem>) {
-    let is_policy = steps.len() == 3 && steps[2] == "policy";
+    let is_divided = steps.len() == 3 && ["policy", "exit_codes"].contains(&steps[2].as_str());
     if let Value::Table(table) = &node.value
-        && (steps.len() < 3 || is_policy)
+        && (steps.len() < 3 || is_divided)
     {
         for (key, inner) in table {
             steps.push(key.clone());

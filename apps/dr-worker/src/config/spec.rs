@@ -5,7 +5,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{
-    drill_orders::JobDrill, fence::Fence, hook::Hooks, identity::RunAs, limits::Limits, output::JobOutput,
+    drill_orders::JobDrill,
+    fence::Fence,
+    hook::Hooks,
+    identity::{Helper, RunAs},
+    limits::Limits,
+    output::JobOutput,
     signal::StopSignal,
 };
 
@@ -61,8 +66,10 @@ pub struct JobSpec {
     /// Whether neither the job nor its hooks and probes can become another user by a program's mode or capabilities
     /// (`no_new_privs`). `None`: decided so that this worker can kill everything that they start.
     pub no_new_privileges: Option<bool>,
-    /// The user that the job runs as; the worker's own by default. Its hooks and probes run as the worker's.
+    /// The user that the job runs as, with the commands beside it; the worker's own by default.
     pub run_as: Option<RunAs>,
+    /// The commands beside it that run as the worker's user nevertheless.
+    pub as_worker: Vec<Helper>,
     /// What it may take of its host.
     pub limits: Limits,
     /// The signal that asks the job to stop.
@@ -214,6 +221,11 @@ impl JobSpec {
         self.stop_timeout + KILL_RESERVE
     }
 
+    /// The user that a command beside the job runs as; `None`: the worker's.
+    pub(crate) fn user_of(&self, helper: Helper) -> Option<RunAs> {
+        self.run_as.clone().filter(|_| !self.as_worker.contains(&helper))
+    }
+
     /// A job that ends at once, for tests.
     #[cfg(test)]
     pub(crate) fn example() -> Self {
@@ -224,6 +236,7 @@ impl JobSpec {
             working_dir: None,
             no_new_privileges: None,
             run_as: None,
+            as_worker: Vec::new(),
             limits: Limits::default(),
             stop_signal: StopSignal::Term,
             stop_timeout: Duration::from_secs(2),

@@ -2,6 +2,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs::{self, File},
     io,
+    net::IpAddr,
     os::unix::fs::PermissionsExt as _,
     path::PathBuf,
     time::Duration,
@@ -59,10 +60,25 @@ impl ZooKeeperConfig {
         self.connect.split(',').map(str::trim)
     }
 
+    /// What is wrong with credentials that cross the network as they are; `None` if none do.
+    pub(crate) fn plain_password(&self) -> Option<&'static str> {
+        let is_sent = self.auth.as_ref().is_some_and(|auth| auth.scheme == Scheme::Digest);
+        (is_sent && self.tls.is_none() && !self.servers().all(is_loopback)).then_some(
+            "the password of zookeeper.auth is sent in plain text; set zookeeper.tls, or the scheme \"sasl\", which does \
+             not send it",
+        )
+    }
+
     /// Whether this worker authenticates itself to the servers.
     pub fn has_credentials(&self) -> bool {
         has_credentials(self.auth.as_ref(), self.tls.as_ref())
     }
+}
+
+/// Whether a server, such as `[::1]:2181`, is on this host.
+fn is_loopback(server: &str) -> bool {
+    let host = server.rsplit_once(':').map_or(server, |(host, _)| host).trim_matches(['[', ']']);
+    host.parse().map_or(host == "localhost", |ip: IpAddr| ip.is_loopback())
 }
 
 fn has_credentials(auth: Option<&Auth>, tls: Option<&TlsOptions>) -> bool {

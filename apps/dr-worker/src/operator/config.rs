@@ -27,6 +27,9 @@ pub(super) fn check(arguments: &CheckArguments, sources: &Sources, how: Output) 
     let config = Config::load(sources)?;
     config.check_node()?;
     config.check_state_dir()?;
+    if let Some(warning) = config.warning_of_state_dir() {
+        output::print_warning(warning);
+    }
     if let Some(warning) = config.check_certificate()? {
         output::print_warning(warning);
     }

@@ -57,11 +57,20 @@ fn what_could_run_a_program_is_refused_unless_the_node_allows_it() {
         jobs.iter().filter(is_refused).map(|key| key["job.orders.".len()..].to_owned()).collect()
     };
     let (safe, all) = (refused(Overlays::Safe), refused(Overlays::All));
-    for key in ["command", "env", "working_dir", "hooks.prepare.command", "measure.command", "ready.command"]
-    {
+    for key in [
+        "command",
+        "env",
+        "working_dir",
+        "hooks.prepare.command",
+        "measure.command",
+        "ready.command",
+        "exit_codes.stay_down",
+    ] {
         assert!(safe.contains(&key.to_owned()) && !all.contains(&key.to_owned()), "{key}");
     }
-    for key in ["user", "group", "recipe", "fenced", "output.path", "policy.on_pause", "policy.slots"] {
+    for key in
+        ["user", "group", "as_worker", "recipe", "fenced", "output.path", "policy.on_pause", "policy.slots"]
+    {
         assert!(safe.contains(&key.to_owned()) && all.contains(&key.to_owned()), "{key}");
     }
     for key in ["load", "restart.max", "exit_codes.not_here", "stop_timeout", "limits.memory", "policy.sites"]
@@ -78,6 +87,10 @@ fn a_problem_names_version_key_and_reason() {
     for (text, parts) in [
         ("restart = { often = 1 }", &["ZooKeeper, version 3: job.orders.restart.often: unknown key"][..]),
         ("env = { A = \"1\" }", &["ZooKeeper, version 3: job.orders.env: ", "zookeeper.overlay"]),
+        (
+            "exit_codes = { not_here = [1], stay_down = [2] }",
+            &["version 3: job.orders.exit_codes.stay_down: it can keep the job down", "zookeeper.overlay"],
+        ),
         ("user = \"root\"", &["ZooKeeper, version 3: job.orders.user: ", "each node decides"]),
         (
             "[policy]\nslots = 3",

@@ -309,11 +309,12 @@ fn leaves<'a>(schema: &'a Json, path: &str, all: &mut Vec<(String, &'a Json)>) {
 }
 
 /// Keys with an example in `config/base.toml` instead of the default.
-const EXAMPLES: [&str; 11] = [
+const EXAMPLES: [&str; 12] = [
     "drill.*.back",
     "drill.*.blocked_dates",
     "drill.*.mode",
     "drill.*.windows",
+    "job.*.as_worker",
     "job.*.env",
     "job.*.fenced",
     "node.attributes",

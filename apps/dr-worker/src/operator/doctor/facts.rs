@@ -184,6 +184,8 @@ pub(super) struct Node {
     pub(super) certificate: Option<(bool, String)>,
     /// The file of ZooKeeper's credentials, if others can read it.
     pub(super) readable_secret: Option<String>,
+    /// What is wrong with a password that is sent to ZooKeeper.
+    pub(super) plain_password: Option<&'static str>,
     pub(super) state_dir: String,
     /// Why `state_dir` can't be written.
     pub(super) not_writable: Option<String>,

@@ -391,6 +391,9 @@ const FAULTS: &[Fault] = {
         ("readable-secret", Error, "other users can read /c", |f| {
             f.node.as_mut().unwrap().readable_secret = Some("/c".to_owned());
         }),
+        ("plain-password", Warning, "is sent in plain text", |f| {
+            f.node.as_mut().unwrap().plain_password = Some("the password is sent in plain text");
+        }),
         ("state-dir", Error, "/var/lib/dr-worker can't be written: /var: denied", |f| {
             f.node.as_mut().unwrap().not_writable = Some("/var: denied".to_owned());
         }),

@@ -25,7 +25,7 @@ use super::{
     decision::{Duty, at_end, duty},
 };
 use crate::{
-    config::ReadyProbe,
+    config::{Helper, ReadyProbe},
     logging,
     mask::mask,
     wall::{ms, unix_ms},
@@ -225,10 +225,11 @@ impl<'a> Run<'a> {
         let slot = &self.drills.slot;
         let title = format!("job {} drill probe", slot.name());
         let (variables, guards) = (slot.variables("prober"), slot.guards().clone());
+        let run_as = slot.spec().user_of(Helper::DrillProbe);
         self.answer().probes = Some(DrillProbes::new(&target(&probe), interval, self.after_ms()));
         loop {
             let next = Instant::now() + interval;
-            let outcome = check_once(&probe, &title, &variables, &guards).await;
+            let outcome = check_once(&probe, &title, &variables, run_as.as_ref(), &guards).await;
             let outcome = outcome.map_err(|reason| mask(&reason).into_owned());
             if let Some(probes) = &mut self.answer().probes {
                 probes.add(self.after_ms(), outcome.as_ref().copied().map_err(String::as_str));

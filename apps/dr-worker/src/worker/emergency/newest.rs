@@ -92,7 +92,7 @@ impl NewestFile {
     /// # Errors
     /// If the file can't be read, or is no such file.
     pub(crate) fn read(&self) -> io::Result<Option<Newest>> {
-        match fs::read(&self.0) {
+        match private_file::read_own(&self.0) {
             Ok(data) => Ok(Some(serde_json::from_slice(&data)?)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),

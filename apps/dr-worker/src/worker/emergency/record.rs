@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    fs, io,
+    io,
     path::{Path, PathBuf},
 };
 
@@ -75,7 +75,7 @@ impl Records {
     /// # Errors
     /// If the file can't be read. It then counts as a record of every job.
     pub(crate) fn read(&self) -> Result<BTreeMap<String, Record>, Error> {
-        let data = match fs::read(&self.0) {
+        let data = match private_file::read_own(&self.0) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
             Err(error) => return Err(Error::on_host("node.state_dir", HostFault::of_user(&self.0, &error))),
             Ok(data) => data,
@@ -134,6 +134,8 @@ impl Records {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use std::fs;
+
     use super::*;
 
     pub(in crate::worker::emergency) fn record(job: &str, token: u64) -> Record {

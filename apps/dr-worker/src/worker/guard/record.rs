@@ -57,7 +57,7 @@ impl Record {
     /// If it can't be read, or if no guard has written it: a program leads a session of its own, and neither the kernel's nor
     /// that of the init system.
     pub(crate) fn read(path: &Path) -> io::Result<Record> {
-        let record: Record = serde_json::from_slice(&fs::read(path)?)?;
+        let record: Record = serde_json::from_slice(&private_file::read_own(path)?)?;
         match record.since > 0 && record.session.is_none_or(|session| session > 1) {
             true => Ok(record),
             false => Err(io::Error::other(

@@ -132,7 +132,7 @@ pub(super) const ALL: &[Endpoint] = &[
     status("/", "The status page.", &[], &[(200, "text/html; charset=utf-8", &[])], || get(page::page)),
     health(
         "/leader",
-        "200 on the member that is READY leader with a valid lease, else 503.",
+        "200 on the member that is READY leader with a valid lease and a job that runs, else 503.",
         JOB,
         &[(200, JSON, ROLE), (503, JSON, ROLE)],
         || get(roles::leader),

@@ -13,10 +13,7 @@ use serde_json::json;
 use zk_session::BootTime;
 
 use super::answer::{answer, refuse};
-use crate::worker::{
-    job::ProcessState,
-    state::{Job, Worker},
-};
+use crate::worker::state::{Job, Worker};
 
 /// `?job=J`
 #[derive(Debug, Deserialize)]
@@ -59,8 +56,8 @@ pub(super) async fn leader(State(worker): State<Arc<Worker>>, Query(which): Quer
         // The clock is read now: a worker that was frozen must not answer from its state before.
         Ok(job) => {
             let status = job.election.status().now();
-            // A leader whose job is frozen, or was stopped by an operator, serves nothing.
-            let serves = !job.slot.is_halted() && job.slot.process().state != ProcessState::Frozen;
+            // A leader whose job does not run, or is about to be stopped by an operator, serves nothing.
+            let serves = !job.slot.is_halted() && job.slot.process().serves();
             yes_or_no(&worker, job, &status, status.leads_now() && serves)
         }
         Err(refusal) => *refusal,

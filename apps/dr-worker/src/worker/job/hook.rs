@@ -18,7 +18,7 @@ use super::{
     oneshot::{Deadline, Finished, OneShot},
 };
 use crate::{
-    config::{FenceCommand, HOOK_VARIABLES, HookName, JobSpec},
+    config::{FenceCommand, HOOK_VARIABLES, Helper, HookName, JobSpec},
     error::ExitCode,
     wall,
     worker::guard::Exit,
@@ -61,8 +61,9 @@ pub async fn run_hook(
     let of_hook = [name.as_str().to_owned(), env.reason.clone(), deadline_ms.to_string()];
     variables.extend(env::variables(HOOK_VARIABLES, of_hook));
     let title = format!("job {} hook {name}", spec.name);
-    let finished =
-        one_shot(spec, title, &hook.command, hook.timeout, by, variables).run(guards, cancelled).await;
+    let finished = one_shot(spec, name.into(), title, &hook.command, hook.timeout, by, variables)
+        .run(guards, cancelled)
+        .await;
     let is_cancelled = finished.is_cancelled;
     let Err((problem, stderr)) = outcome(finished) else {
         let took_ms = wall::ms(BootTime::now().duration_since(began));
@@ -82,6 +83,7 @@ pub async fn run_hook(
 /// A command beside the job, whose output goes to the log.
 pub(super) fn one_shot(
     spec: &JobSpec,
+    helper: Helper,
     title: String,
     command: &[String],
     timeout: Duration,
@@ -94,6 +96,7 @@ pub(super) fn one_shot(
         env,
         working_dir: spec.working_dir.clone(),
         no_new_privileges: spec.no_new_privileges,
+        run_as: spec.user_of(helper),
         timeout,
         by,
         hears: None,
@@ -262,7 +265,7 @@ impl HookRuns {
     ) -> Result<(), (HookProblem, String)> {
         let run = |unwanted| async move {
             let title = format!("job {} fence {}", spec.name, fence.name);
-            let command = one_shot(&spec, title, &fence.command, fence.timeout, by, env);
+            let command = one_shot(&spec, Helper::Fence, title, &fence.command, fence.timeout, by, env);
             outcome(command.run(&guards, unwanted).await)
         };
         self.to_its_end(run).await

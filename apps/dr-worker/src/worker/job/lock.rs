@@ -41,15 +41,15 @@ impl StateLock {
         let path = path_of(state_dir, member);
         let io = |source| LockError::Io { path: path.clone(), source: Arc::new(source) };
         let runs = path.with_extension("runs");
+        if let Some(owner) = private_file::foreign_owner(state_dir) {
+            let why = format!("node.state_dir belongs to user {owner}, who could replace what is in it");
+            return Err(io(io::Error::new(io::ErrorKind::PermissionDenied, why)));
+        }
         private_file::create_dir(&runs).map_err(io)?;
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false) // before it is locked it is another's
-            .mode(private_file::OWN_FILE)
-            .open(&path)
-            .map_err(io)?;
+        let mut options = OpenOptions::new();
+        // Not truncated: before it is locked it is another's.
+        options.read(true).write(true).create(true).truncate(false).mode(private_file::OWN_FILE);
+        let mut file = private_file::open_own(&path, &mut options).map_err(io)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -99,7 +99,7 @@ impl StateLock {
     /// If it is not the lock of `member` in `state_dir`.
     pub(crate) fn adopt(state_dir: &Path, member: &str, lock: OwnedFd) -> Result<StateLock, LockError> {
         let (path, file) = (path_of(state_dir, member), File::from(lock));
-        let is_same = fs::metadata(&path).and_then(|named| {
+        let is_same = fs::symlink_metadata(&path).and_then(|named| {
             let held = file.metadata()?;
             Ok((named.dev(), named.ino()) == (held.dev(), held.ino()))
         });
@@ -115,7 +115,7 @@ impl StateLock {
     /// # Errors
     /// If the lock file can't be read.
     pub(crate) fn holder(state_dir: &Path, member: &str) -> io::Result<Option<i32>> {
-        let file = match File::open(path_of(state_dir, member)) {
+        let file = match private_file::open_own(&path_of(state_dir, member), OpenOptions::new().read(true)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             opened => opened?,
         };

@@ -8,7 +8,7 @@ use serde_json::Value;
 use strategies::published::RESERVED;
 
 use super::{env::JobEnv, guarded::Guards, oneshot::OneShot};
-use crate::config::JobSpec;
+use crate::config::{Helper, JobSpec};
 
 /// How many bytes of its output are read: a member's record has no room for more.
 const MOST: usize = 16 * 1024;
@@ -39,6 +39,7 @@ pub async fn run_measure(
         env: env.of_member(&spec.env, role),
         working_dir: spec.working_dir.clone(),
         no_new_privileges: spec.no_new_privileges,
+        run_as: spec.user_of(Helper::Measure),
         timeout: measure.timeout,
         by: None,
         hears: Some(MOST),

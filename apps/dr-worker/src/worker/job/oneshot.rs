@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     capabilities::renounces_privileges,
-    config::{KILL_RESERVE, Limits, StopSignal},
+    config::{KILL_RESERVE, Limits, RunAs, StopSignal},
     worker::{
         descriptors::limit_of_programs,
         guard::{
@@ -89,6 +89,8 @@ pub(super) struct OneShot {
     pub(super) env: BTreeMap<String, String>,
     pub(super) working_dir: Option<PathBuf>,
     pub(super) no_new_privileges: Option<bool>,
+    /// The user that it runs as; `None`: the worker's.
+    pub(super) run_as: Option<RunAs>,
     pub(super) timeout: Duration,
     /// Gone by this time, even if the timeout is longer.
     pub(super) by: Option<Deadline>,
@@ -141,9 +143,31 @@ impl OneShot {
             let none = Finished::not_started("no time was left for it".to_owned());
             return Finished { timed_out: Some(Duration::ZERO), ..none };
         }
+        let mut cancelled = std::pin::pin!(cancelled);
+        let run_as = match self.run_as {
+            None => None,
+            Some(run_as) => tokio::select! {
+                found = run_as.other_than_own() => match found {
+                    Ok(run_as) => run_as,
+                    Err(reason) => return Finished::not_started(reason),
+                },
+                () = &mut cancelled => {
+                    let none = Finished::not_started("it was cancelled before it ran".to_owned());
+                    return Finished { is_cancelled: true, ..none };
+                }
+                () = sleep_until(kill_at) => {
+                    let none = Finished::not_started("its user was not found in time".to_owned());
+                    return Finished { timed_out: Some(kill_at.duration_since(began)), ..none };
+                }
+            },
+        };
+        let mut env = self.env;
+        if let Some(identity) = &run_as {
+            identity.log_in(&mut env);
+        }
         let launch = Launch {
             command: self.command,
-            env: self.env,
+            env,
             working_dir: self.working_dir,
             stop_signal: StopSignal::Kill,
             stop_timeout_ms: 0,
@@ -154,8 +178,8 @@ impl OneShot {
             lock_from: None,
             relays_output: false,
             open_files: limit_of_programs(),
-            no_new_privileges: renounces_privileges(self.no_new_privileges, false),
-            run_as: None,
+            no_new_privileges: renounces_privileges(self.no_new_privileges, run_as.is_some()),
+            run_as,
             limits: Limits::default(),
         };
         let (mut reader, stderr) = match pipe() {
@@ -182,7 +206,6 @@ impl OneShot {
         let mut tail =
             Tail { log: self.logs_errors.then(|| LoggedErrors::of(&self.title)), ..Tail::default() };
         let mut is_open = true;
-        let mut cancelled = std::pin::pin!(cancelled);
         let mut is_cancelled = false;
         let (mut buffer, mut spoken) = ([0; 4096], [0; 4096]);
         loop {

@@ -13,7 +13,7 @@ use zk_session::BootTime;
 use super::{check::Tally, env::JobEnv, guarded::Guards, notify::NotifySocket, oneshot::OneShot};
 use crate::{
     client,
-    config::{Check, JobSpec, ReadyProbe},
+    config::{Check, Helper, JobSpec, ReadyProbe, RunAs},
 };
 
 /// How often the log reports why a job is not ready yet.
@@ -60,7 +60,7 @@ impl Probe {
         let mut pauses = pauses(interval);
         loop {
             let began = tokio::time::Instant::now();
-            let reason = match self.attempt_awake(&self.spec.ready).await {
+            let reason = match self.attempt_awake(Helper::Ready, &self.spec.ready).await {
                 Some(Ok(())) => return true,
                 Some(Err(reason)) => reason,
                 None if *self.cancel.borrow() => return false,
@@ -101,14 +101,14 @@ impl Probe {
     }
 
     /// One try while the job is not frozen; `None` if it was frozen meanwhile, or the probe is cancelled.
-    async fn attempt_awake(&self, probe: &ReadyProbe) -> Option<Result<(), String>> {
+    async fn attempt_awake(&self, helper: Helper, probe: &ReadyProbe) -> Option<Result<(), String>> {
         let mut frozen = self.frozen.clone();
         tokio::select! {
             biased;
             () = self.cancelled() => return None,
             awake = frozen.wait_for(|frozen| !frozen) => drop(awake.ok()?),
         }
-        let outcome = self.attempt(probe).await;
+        let outcome = self.attempt(helper, probe).await;
         (!frozen.has_changed().unwrap_or(true)).then_some(outcome)
     }
 
@@ -136,7 +136,7 @@ impl Probe {
         let mut tally = Tally::new(check.failures);
         loop {
             let next = tokio::time::Instant::now() + check.interval();
-            let outcome = self.attempt_awake(&check.probe).await;
+            let outcome = self.attempt_awake(Helper::Liveness, &check.probe).await;
             // An interrupted try does not count.
             if *self.cancel.borrow() {
                 return None;
@@ -159,13 +159,14 @@ impl Probe {
     }
 
     /// One try. The error is the reason, as a sentence.
-    async fn attempt(&self, probe: &ReadyProbe) -> Result<(), String> {
+    async fn attempt(&self, helper: Helper, probe: &ReadyProbe) -> Result<(), String> {
         let command = |command: &[String], timeout| OneShot {
             title: format!("job {} probe", self.spec.name),
             command: command.to_vec(),
             env: self.env.clone(),
             working_dir: self.spec.working_dir.clone(),
             no_new_privileges: self.spec.no_new_privileges,
+            run_as: self.spec.user_of(helper),
             timeout,
             by: Some(self.work_until.clone().into()),
             hears: None,
@@ -192,6 +193,7 @@ pub(crate) async fn check_fitness(
         env: env.of_member(&spec.env, role),
         working_dir: spec.working_dir.clone(),
         no_new_privileges: spec.no_new_privileges,
+        run_as: spec.user_of(Helper::Fitness),
         timeout,
         by: None,
         hears: None,
@@ -200,7 +202,7 @@ pub(crate) async fn check_fitness(
     attempt(&check.probe, command, guards, std::future::pending()).await
 }
 
-/// One try of a probe that belongs to no job. The error is the reason, as a sentence.
+/// One try of a probe that is not a check of a job, as this user or the worker's. The error is the reason, as a sentence.
 ///
 /// # Cancel safety
 /// If the future is dropped, the guard kills a running command soon after.
@@ -208,6 +210,7 @@ pub(crate) async fn check_once(
     probe: &ReadyProbe,
     title: &str,
     env: &BTreeMap<String, String>,
+    run_as: Option<&RunAs>,
     guards: &Guards,
 ) -> Result<(), String> {
     let command = |command: &[String], timeout| OneShot {
@@ -216,6 +219,7 @@ pub(crate) async fn check_once(
         env: env.clone(),
         working_dir: None,
         no_new_privileges: None,
+        run_as: run_as.cloned(),
         timeout,
         by: None,
         hears: None,

@@ -27,6 +27,7 @@ pub(crate) async fn ask_program(
         env: BTreeMap::new(),
         working_dir: None,
         no_new_privileges: None,
+        run_as: None,
         timeout,
         by: None,
         hears: Some(MOST),

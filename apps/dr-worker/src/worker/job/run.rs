@@ -59,7 +59,7 @@ impl JobRun {
         time: WorkTime,
         guards: Guards,
     ) -> JobRun {
-        let starting = ProcessStatus { state: ProcessState::Starting, pid: None, restarts: 0, problem: None };
+        let starting = ProcessStatus::starting();
         JobRun::run(specs, env, time, guards, starting, None)
     }
 
@@ -83,7 +83,7 @@ impl JobRun {
             state: ProcessState::Running,
             pid: u32::try_from(state.main()).ok(),
             restarts: state.restarts.total(),
-            problem: None,
+            ..ProcessStatus::starting()
         };
         let guarded = Guarded::adopt(&guards, state.guard, socket)?;
         let copying = output::adopt(specs.clone(), env, guards.kept_output(), state.output, pipe)?;

@@ -75,6 +75,25 @@ pub struct ProcessStatus {
     pub restarts: u32,
     /// Why its last run ended, such as `liveness: ...`, until the next run is ready.
     pub problem: Option<String>,
+    /// With [`ProcessState::Exited`]: whether its exit code was 0, so that it has done its work.
+    #[serde(skip)]
+    pub is_done: bool,
+}
+
+impl ProcessStatus {
+    /// Before the first word of its guard.
+    pub(in crate::worker) const fn starting() -> Self {
+        Self { state: ProcessState::Starting, pid: None, restarts: 0, problem: None, is_done: false }
+    }
+
+    /// Whether the job is there for its clients: it runs and is ready, or has done its work.
+    pub(in crate::worker) fn serves(&self) -> bool {
+        match self.state {
+            ProcessState::Running => true,
+            ProcessState::Exited => self.is_done,
+            _ => false,
+        }
+    }
 }
 
 /// How a job ended. No process of it is left.
@@ -92,8 +111,12 @@ mod tests {
 
     #[test]
     fn a_status_reads_as_documented() {
-        let status =
-            ProcessStatus { state: ProcessState::Running, pid: Some(42), restarts: 1, problem: None };
+        let status = ProcessStatus {
+            state: ProcessState::Running,
+            pid: Some(42),
+            restarts: 1,
+            ..ProcessStatus::starting()
+        };
         assert_eq!(
             serde_json::to_string(&status).expect("plain data"),
             r#"{"state":"running","pid":42,"restarts":1,"problem":null}"#

@@ -3,7 +3,7 @@
 
 use std::{
     collections::BTreeMap,
-    fs, io,
+    io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
@@ -31,7 +31,7 @@ impl Memory {
     /// that costs time, not safety.
     pub(super) fn beside(lock: &Path, is_gone: bool) -> Self {
         let path = lock.with_extension("ballots.json");
-        let ballots = fs::read(&path).ok().and_then(|data| serde_json::from_slice(&data).ok());
+        let ballots = private_file::read_own(&path).ok().and_then(|data| serde_json::from_slice(&data).ok());
         Self { path, ballots: Arc::new(Mutex::new(ballots.unwrap_or_default())), is_gone }
     }
 
@@ -84,6 +84,8 @@ impl Memory {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn record(ballot: &str) -> Vec<u8> {

@@ -136,6 +136,9 @@ pub(crate) async fn run(config: Config, sources: Sources, beginning: Beginning) 
 
 async fn start(config: &Config, beginning: Beginning) -> Result<Running, Error> {
     let is_fixed = matches!(beginning, Beginning::StartFixed);
+    if let Some(exposed) = config.zookeeper.plain_password() {
+        tracing::warn!("{exposed}");
+    }
     let resumed = match beginning {
         Beginning::Resume(resumed) => Some(*resumed),
         Beginning::Start | Beginning::StartFixed => None,

@@ -32,7 +32,7 @@ pub(super) async fn keep(
         .for_each(|election| election.set_site_health(Some(Health::Unknown)));
     loop {
         let next = Instant::now() + check.interval();
-        let outcome = check_once(&check.probe, "site check", &env, &guards).await;
+        let outcome = check_once(&check.probe, "site check", &env, None, &guards).await;
         // Only a change of the result is published, because each is a write.
         let report = tally.answered(outcome.is_ok());
         let failures = tally.in_a_row();

@@ -189,12 +189,9 @@ impl JobSlot {
     pub(in crate::worker) fn process(&self) -> ProcessStatus {
         let state = self.lock();
         let running = state.run.as_ref().map(|run| run.status().borrow().clone());
-        running.or_else(|| state.last.clone()).unwrap_or(ProcessStatus {
-            state: ProcessState::Stopped,
-            pid: None,
-            restarts: 0,
-            problem: None,
-        })
+        running
+            .or_else(|| state.last.clone())
+            .unwrap_or(ProcessStatus { state: ProcessState::Stopped, ..ProcessStatus::starting() })
     }
 
     /// How often the job was restarted since the worker was started.

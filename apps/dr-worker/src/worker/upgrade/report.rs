@@ -1,7 +1,7 @@
 //! The outcome of an upgrade, in a file beside the lock.
 
 use std::{
-    fs, io,
+    io,
     path::{Path, PathBuf},
 };
 
@@ -61,7 +61,7 @@ fn beside(lock: &Path) -> PathBuf {
 impl Report {
     /// The last upgrade of the worker that has this lock. An unreadable report counts as none.
     pub(crate) fn read(lock: &Path) -> Option<Report> {
-        serde_json::from_slice(&fs::read(beside(lock)).ok()?).ok()
+        serde_json::from_slice(&private_file::read_own(&beside(lock)).ok()?).ok()
     }
 
     /// Replaces the report of this worker's last upgrade.
@@ -75,6 +75,8 @@ impl Report {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -518,6 +518,14 @@ pub(super) const CHECKS: &[Check] = &[
         look: node::readable_secret,
     },
     Check {
+        id: "plain-password",
+        severity: Warning,
+        finds: "the password for ZooKeeper is sent in plain text",
+        why: "Everyone on the path can read it, and then change the elections.",
+        action: "Set zookeeper.tls, or zookeeper.auth.scheme = \"sasl\".",
+        look: node::plain_password,
+    },
+    Check {
         id: "state-dir",
         severity: Error,
         finds: "node.state_dir can't be written",

@@ -57,6 +57,12 @@ pub(super) fn readable_secret(facts: &Facts, found: &mut Found) {
     }
 }
 
+pub(super) fn plain_password(facts: &Facts, found: &mut Found) {
+    if let Some(what) = node(facts).and_then(|node| node.plain_password) {
+        found.add(what.to_owned());
+    }
+}
+
 pub(super) fn state_dir(facts: &Facts, found: &mut Found) {
     let Some(node) = node(facts) else { return };
     if let Some(why) = &node.not_writable {

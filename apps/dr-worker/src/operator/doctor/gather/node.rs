@@ -46,6 +46,7 @@ pub(super) fn node(config: &Config) -> Node {
             }
         },
         readable_secret: secret.filter(|path| is_readable(path)).map(|path| path.display().to_string()),
+        plain_password: config.zookeeper.plain_password(),
         state_dir: dir.display().to_string(),
         not_writable: not_writable(dir),
         in_memory: existing(dir).is_some_and(is_in_memory),

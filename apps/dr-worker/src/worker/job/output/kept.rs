@@ -17,6 +17,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    private_file,
     wall::unix_ms,
     worker::{guard::frames::Stream, job::lock::file_name},
 };
@@ -158,7 +159,7 @@ impl Followed {
 }
 
 fn open(path: &Path) -> io::Result<Option<File>> {
-    match File::open(path) {
+    match private_file::open_own(path, OpenOptions::new().read(true)) {
         Ok(file) => Ok(Some(file)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(io::Error::new(error.kind(), format!("{}: {error}", path.display()))),
@@ -258,13 +259,13 @@ fn keep_end(lines: &mut Vec<u8>) {
 fn write(path: &Path, lines: &[u8]) -> io::Result<()> {
     match path.parent().map(|dir| DirBuilder::new().mode(0o750).create(dir)) {
         Some(Err(error)) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
-        _ => {}
+        _ => path.parent().map_or(Ok(()), private_file::no_link)?,
     }
-    if fs::metadata(path).is_ok_and(|file| file.len() + lines.len() as u64 > SIZE as u64) {
+    if fs::symlink_metadata(path).is_ok_and(|file| file.len() + lines.len() as u64 > SIZE as u64) {
         fs::rename(path, previous(path))?;
     }
     // Output can hold what is not for all users.
-    let mut file = OpenOptions::new().append(true).create(true).mode(0o640).open(path)?;
+    let mut file = private_file::open_own(path, OpenOptions::new().append(true).create(true).mode(0o640))?;
     file.write_all(lines)
 }
 

@@ -63,6 +63,8 @@ pub(super) struct Supervisor {
     machine: Machine,
     /// Why the last run ended, until the next one is ready.
     problem: Option<String>,
+    /// It has ended with code 0, and stays down.
+    is_done: bool,
     status: watch::Sender<ProcessStatus>,
     /// Requests to hand the job over to the next program of this process.
     asks: mpsc::Receiver<Ask<HandedRun>>,
@@ -115,6 +117,7 @@ impl Supervisor {
             is_abandoned: false,
             machine,
             problem: None,
+            is_done: false,
             status,
             asks,
             adopted: None,
@@ -178,6 +181,7 @@ impl Supervisor {
     /// Reports why the program is not running any more, and what follows.
     fn report(&mut self, decision: Decision, reason: &str, now: BootTime) {
         let job = self.spec.name.as_str();
+        self.is_done = decision == Decision::StayDown(0);
         match decision {
             Decision::RestartAt(at) => {
                 let in_ms = wall::ms(at.duration_since(now));
@@ -265,7 +269,8 @@ impl Supervisor {
             state => state,
         };
         let restarts = self.machine.restarts();
-        let status = ProcessStatus { state, pid, restarts, problem: self.problem.clone() };
+        let status =
+            ProcessStatus { state, pid, restarts, problem: self.problem.clone(), is_done: self.is_done };
         self.status.send_if_modified(|old| {
             let is_new = *old != status;
             *old = status;

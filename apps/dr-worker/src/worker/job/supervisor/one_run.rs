@@ -193,11 +193,8 @@ impl Supervisor {
 
     fn launch(&mut self, run_as: Option<Identity>) -> Launch {
         let mut env = self.env.clone();
-        if let Some((name, home)) = run_as.as_ref().and_then(|user| user.account.clone()) {
-            // As a login sets them, and systemd's `User=`.
-            for (variable, value) in [("USER", &name), ("LOGNAME", &name), ("HOME", &home)] {
-                env.entry(variable.to_owned()).or_insert_with(|| value.clone());
-            }
+        if let Some(identity) = &run_as {
+            identity.log_in(&mut env);
         }
         Launch {
             command: self.spec.command.clone(),
@@ -220,12 +217,10 @@ impl Supervisor {
 
     /// The user that the program runs as, unless that is the worker's.
     async fn look_up_user(&self) -> Result<Option<Identity>, String> {
-        let Some(run_as) = self.spec.run_as.clone() else { return Ok(None) };
-        // A name service can be slow.
-        let found = tokio::task::spawn_blocking(move || run_as.resolve()).await;
-        let found = found.map_err(|error| error.to_string())?;
-        let found = found.map_err(|(key, reason)| format!("{key}: {reason}"))?;
-        Ok((!found.is_own()).then_some(found))
+        match self.spec.run_as.clone() {
+            Some(run_as) => run_as.other_than_own().await,
+            None => Ok(None),
+        }
     }
 
     /// Supervises a guarded program until no process of it is left.
@@ -530,7 +525,7 @@ mod tests {
         let _other = STARTING.acquire().await;
         let (_renewed, work_until) = watch::channel(BootTime::now() + Duration::from_secs(60));
         let (stop, stop_requests) = watch::channel(None);
-        let starting = ProcessStatus { state: ProcessState::Starting, pid: None, restarts: 0, problem: None };
+        let starting = ProcessStatus::starting();
         let (status, _) = watch::channel(starting);
         let (_, specs) = watch::channel(Arc::new(JobSpec::example()));
         let (_asks, asked) = mpsc::channel(1);
