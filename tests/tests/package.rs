@@ -233,7 +233,11 @@ fn it_is_installed_upgraded_removed_and_purged() {
         let entries = fs::read_dir(root.at(dir)).expect("a directory").flatten();
         entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
     };
-    assert_eq!(left("var/lib/dr-worker"), ["orders.db", "orders.lock"].map(str::to_owned).into(), "the job's data stay");
+    assert_eq!(
+        left("var/lib/dr-worker"),
+        ["orders.db", "orders.lock"].map(str::to_owned).into(),
+        "the job's data stay"
+    );
     assert_eq!(left("etc/dr-worker"), ["worker.toml".to_owned()].into(), "the administrator's file stays");
 }
 
