@@ -266,8 +266,7 @@ impl fmt::Display for Outcome {
             Self::Names(_) => "it has the names of the children",
             Self::Exists => "the znode exists already",
             Self::Stale => "the znode has another version",
-            Self::NotApplied(why) => why,
-            Self::Unknown(why) => return write!(f, "{why}; it may have been applied"),
+            Self::NotApplied(why) | Self::Unknown(why) => why,
             Self::OtherRecipe(recipe) => return write!(f, "members use the recipe {recipe}"),
         })
     }
