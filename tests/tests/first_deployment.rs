@@ -114,7 +114,7 @@ impl Node {
         .await;
         let mut shell = enter;
         // As wide as the terminal that the document shows.
-        shell.args(["env", "-i", "HOME=/root", "LANG=C.UTF-8", "COLUMNS=80", "sh"]);
+        shell.args(["env", "-i", "HOME=/root", "LANG=C.UTF-8", "COLUMNS=100", "sh"]);
         Self { name, boot, cgroup, terminal: Terminal::of(shell, dir) }
     }
 }
