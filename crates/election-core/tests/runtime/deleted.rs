@@ -181,6 +181,9 @@ async fn a_deleted_decision_disturbs_nobody() {
     })
     .await;
     let before = east.status();
+    // The elector, which may be either of them, restores what both know.
+    let knows = || Some(west.status().newest_token) == before.fencing_token;
+    wait_for("west-1 knows that token", SOON, knows).await;
 
     let session = world.operator().active().await.unwrap();
     session.delete(&world.paths().elected(), None).await.unwrap();
