@@ -5,8 +5,8 @@ use std::{fmt, io, path::Path};
 /// The fault, and whether time heals it.
 ///
 /// What is absent may come with a later mount, a user from a directory service, an address from a network that is not up
-/// yet: after a power cut of a site that is the normal order. A worker waits for such things. What is there and wrong has to
-/// be mended by whoever owns the configuration.
+/// yet: after a power cut of a site that is the normal order. A worker waits for such things. The owner of the configuration
+/// corrects what is there and wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostFault {
     /// What is wrong, and what to do.
@@ -21,9 +21,14 @@ impl HostFault {
         Self { why, may_pass: true }
     }
 
+    /// A call of the system failed with an error of this kind.
+    pub(crate) const fn of_kind(why: String, kind: io::ErrorKind) -> Self {
+        Self { why, may_pass: may_pass(kind) }
+    }
+
     /// A call of the system failed; the sentence is about this path, and ends with the error.
     pub(crate) fn io(path: &Path, what: &str, error: &io::Error) -> Self {
-        Self { why: format!("{}{what}: {error}", path.display()), may_pass: may_pass(error.kind()) }
+        Self::of_kind(format!("{}{what}: {error}", path.display()), error.kind())
     }
 
     /// This process, which runs as some user, can't use its file.
@@ -34,7 +39,7 @@ impl HostFault {
 }
 
 /// Whether an error of a file or an address may pass by itself.
-pub(crate) const fn may_pass(kind: io::ErrorKind) -> bool {
+const fn may_pass(kind: io::ErrorKind) -> bool {
     use io::ErrorKind::{InvalidFilename, InvalidInput, IsADirectory, NotADirectory, PermissionDenied};
     !matches!(kind, InvalidFilename | InvalidInput | IsADirectory | NotADirectory | PermissionDenied)
 }

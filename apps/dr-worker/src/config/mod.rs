@@ -272,7 +272,7 @@ impl Config {
             (_, Some(ending)) if ending.is_over => ending.sentence.clone(),
             (Some(why), _) => self.refusal(&why),
             (None, _) => {
-                // One that is over refuses nobody here: ZooKeeper is asked, and its session reports the reason.
+                // An expired one is no error here: the session with ZooKeeper reports it.
                 let others = of_zookeeper(self.zookeeper.tls.as_ref()).into_iter();
                 let endings = ending.into_iter().chain(others.filter_map(|expiry| expiry.ending(now)));
                 let sentences: Vec<_> = endings.map(|ending| ending.sentence).collect();

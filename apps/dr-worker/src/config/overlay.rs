@@ -303,7 +303,7 @@ pub fn overlay_changes(from: &BTreeMap<String, String>, to: &BTreeMap<String, St
             key: key.clone(),
             from: from.get(key).cloned(),
             to: to.get(key).cloned(),
-            // What nobody can apply is refused before.
+            // An overlay that no member can apply is refused first.
             effect: classify(&steps).map_or(Effect::WorkerRestart, |(_, effect)| effect),
         }
     };

@@ -12,7 +12,7 @@ use super::output::JobOutput;
 use super::spec::{
     DR_REHEARSAL, DR_RUN, FENCE_VARIABLES, HOOK_VARIABLES, JobSpec, LEADERSHIP_VARIABLES, ReadyProbe,
 };
-use crate::host_fault::{HostFault, may_pass};
+use crate::host_fault::HostFault;
 
 /// How many bytes the kernel passes to a program as one argument, or as one variable with its name: execve(2) on Linux.
 const LONGEST: usize = 128 * 1024 - 1;
@@ -214,7 +214,7 @@ pub(super) fn not_a_place(path: &Path) -> Option<HostFault> {
     }
     let errno = access(parent, AccessFlags::W_OK | AccessFlags::X_OK).err()?;
     let why = format!("no file can be created in {}: {}", parent.display(), errno.desc());
-    Some(HostFault { why, may_pass: may_pass(std::io::Error::from(errno).kind()) })
+    Some(HostFault::of_kind(why, std::io::Error::from(errno).kind()))
 }
 
 /// Why `dir` can't be, or become, a directory in which this process keeps files; `None` if it can.

@@ -63,7 +63,7 @@ pub struct ExplainedSlot {
     pub candidates: Vec<Candidate>,
     /// Who follows if the leader is lost: the order in which, then those that may not. Empty if no member is elected.
     pub if_lost: Vec<Candidate>,
-    /// Who would lead by a switchover now, best first, then those that may not. Empty if nobody leads.
+    /// Who would lead by a switchover now, best first, then those that may not. Empty without a leader.
     pub switchover: Vec<Candidate>,
     /// Whether an operator has ordered the leader to stay until the next change of leader.
     pub stays: bool,
@@ -89,7 +89,7 @@ impl ExplainedSlot {
     }
 }
 
-/// An order in one line: `1. east-2 (east), by site-order before 2. west-1 (west)`; or why nobody follows.
+/// An order in one line: `1. east-2 (east), by site-order before 2. west-1 (west)`; or why there is no candidate.
 fn order_line(order: &[Candidate]) -> String {
     let mut line = String::new();
     for candidate in order {

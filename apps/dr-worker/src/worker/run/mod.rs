@@ -60,7 +60,7 @@ use crate::{
     config::{Config, HostPort, JobConfig, Sources},
     connect::connect,
     error::Error,
-    host_fault::{HostFault, may_pass},
+    host_fault::HostFault,
     logging,
     signals::{self, Reloads, Signals},
 };
@@ -281,7 +281,7 @@ fn cannot_listen(at: &HostPort, error: &std::io::Error) -> Error {
             "{key}: {message}; another program listens there: wait for its end, or choose another port"
         )),
         // The network may come up later, and with it a name.
-        kind => Error::on_host(key, HostFault { why: message, may_pass: may_pass(kind) }),
+        kind => Error::on_host(key, HostFault::of_kind(message, kind)),
     }
 }
 
