@@ -65,18 +65,20 @@ pub(crate) enum Chore {
 
 #[derive(Debug, Args)]
 pub(crate) struct TestArgs {
-    /// Only the tests that start servers of Apache ZooKeeper, on this release; with
-    /// a filter, those that match it.
+    /// On this release of Apache ZooKeeper, without tests that run on the embedded server.
     #[arg(long, value_name = "RELEASE")]
     pub(crate) zookeeper: Option<Release>,
     /// Also the ignored tests: each driver, each kind of server, more seeds and cuts. Without a
     /// filter also the other release of ZooKeeper for tests that can depend on it
-    /// (xtask/src/test/starts.rs), each feature of zk-session alone, cargo-deny if it is
+    /// (xtask/src/test/filter.rs), each feature of zk-session alone, cargo-deny if it is
     /// installed, and .ci/run on a bare Debian. Takes some hours.
     #[arg(long)]
     pub(crate) full: bool,
+    /// Print where the minutes went: building, and each file of tests.
+    #[arg(long)]
+    pub(crate) timings: bool,
     /// Part of a test's name, a package, or a file such as
-    /// crates/zk-testkit/tests/proxy.rs; several filters add up.
+    /// crates/zk-testkit/tests/it/proxy.rs; several filters add up.
     pub(crate) filter: Vec<String>,
 }
 

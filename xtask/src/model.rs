@@ -8,9 +8,8 @@ use crate::cargo::{self, cargo};
 use crate::cli::ModelArgs;
 
 pub(crate) async fn run(args: &ModelArgs) -> anyhow::Result<ExitCode> {
-    let mut command =
-        cargo(["test", "--package", "election-core", "--features", "mutants", "--test", "model"]);
-    command.args(["--", "every_run", "--ignored", "--nocapture"]);
+    let mut command = cargo(["test", "--package", "election-core", "--features", "mutants", "--test", "it"]);
+    command.args(["--", "--exact", "model::every_run", "--ignored", "--nocapture"]);
     let mut set = |name: &str, value: Option<String>| {
         if let Some(value) = value {
             command.env(name, value);

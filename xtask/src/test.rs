@@ -3,15 +3,15 @@
 mod bare;
 mod filter;
 mod full;
-mod starts;
+mod timings;
 mod totals;
 
 use std::collections::BTreeSet;
 use std::io::IsTerminal as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use clap::ValueEnum as _;
@@ -21,24 +21,25 @@ use zk_testkit::Ensemble;
 use crate::cargo::{self, Stream, Target, cargo};
 use crate::cli::TestArgs;
 use crate::packages::{self, Release};
-use filter::{Choice, Program};
+use filter::Choice;
+use timings::Spent;
 use totals::Totals;
 
 pub(crate) async fn run(args: &TestArgs) -> anyhow::Result<ExitCode> {
+    let begin = Instant::now();
+    let skips = NamedTempFile::new()?;
     let targets = cargo::targets()?;
-    let choice = match args.zookeeper {
-        Some(_) if args.filter.is_empty() => Choice::on_servers(starts::all(), args.full),
-        _ => Choice::of(&args.filter, &targets),
-    };
-    let whole = choice.is_everything();
+    let whole = args.filter.is_empty() && args.zookeeper.is_none();
+    let choice = Choice::of(&args.filter, &targets);
+    let choice = if args.zookeeper.is_some() { choice.on_servers() } else { choice };
     let mut runs = vec![Run::prepare(choice, args.zookeeper, args.full, &targets).await?];
-    if args.full && whole && args.zookeeper.is_none() {
-        let again = Choice::Programs(starts::on_either_server());
+    if args.full && whole {
+        let again = Choice::on_either_server();
         runs.push(Run { on_apache: true, ..Run::prepare(again, None, true, &targets).await? });
         let first = packages::ensure_zookeeper().await?;
         let others = Release::value_variants().iter().copied();
         for release in others.filter(|release| !first.version().is_some_and(|version| release.has(version))) {
-            let on_servers = Choice::on_servers(starts::by_release(), false);
+            let on_servers = Choice::by_release(&targets);
             runs.push(Run::prepare(on_servers, Some(release), true, &targets).await?);
         }
     }
@@ -60,21 +61,19 @@ pub(crate) async fn run(args: &TestArgs) -> anyhow::Result<ExitCode> {
         packages::offer("systemd", "/usr/bin/systemd-analyze").await;
         packages::offer("curl", "/usr/bin/curl").await;
     }
-    let starts_programs = |packages: &BTreeSet<&str>| packages.contains("e2e");
-    if packages.as_ref().is_none_or(starts_programs) {
-        // The whole workspace at once, so that the features are those of the tests.
-        let mut build = cargo(["build", "--workspace", "--bins", "--all-features"]);
-        if !cargo::run(&mut build).await?.success() {
-            bail!("cannot build the workspace");
-        }
+    let prepared = Spent::since(begin)?;
+    if let Some(mut build) = runs[0].build()
+        && !cargo::run(&mut build).await?.success()
+    {
+        bail!("cannot build the tests");
     }
+    let built = Spent::since(begin)?;
     if !has_nextest() {
         eprintln!("{WITHOUT_NEXTEST}");
     }
     let (mut totals, mut sound, mut complaints) = (Totals::default(), true, BTreeSet::new());
     for run in &runs {
-        let (more, passed) = run.run().await?;
-        complaints.extend(run.complaints()?);
+        let (more, passed) = run.run(skips.path()).await?;
         if runs.len() > 1 {
             println!("{}: {more}", run.name());
         }
@@ -89,13 +88,25 @@ pub(crate) async fn run(args: &TestArgs) -> anyhow::Result<ExitCode> {
         eprintln!("no test matches {}{ignored}", args.filter.join(" "));
     }
     if whole && !args.full {
-        let left_out = starts::on_either_server();
-        totals.skipped += listed(&left_out)?;
         println!(
             "{} tests were left out: doubles and long runs; tests/README.md lists them, and `cargo xtask test --full` \
              runs them",
             totals.skipped
         );
+    }
+    if args.timings {
+        let ended = Spent::since(begin)?;
+        print!("{}", timings::by_file()?);
+        println!("{}", built.row(prepared, "build"));
+        println!("{}", ended.row(built, "tests"));
+    }
+    let skips: BTreeSet<String> = std::fs::read_to_string(skips.path())?.lines().map(str::to_owned).collect();
+    if !skips.is_empty() {
+        println!("some tests were skipped:");
+        skips.iter().for_each(|why| println!("  {why}"));
+        if std::env::var_os("CI").is_some() {
+            complaints.insert("CI is set, and tests were skipped".to_owned());
+        }
     }
     // Last, below the output of the run.
     for complaint in &complaints {
@@ -124,22 +135,8 @@ fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Whether its tests run several busy processes.
-fn is_busy(program: &Target) -> bool {
-    program.package == "e2e" || program.name.starts_with("job_")
-}
-
-/// The number of tests in these programs.
-fn listed(programs: &[Program]) -> anyhow::Result<u64> {
-    let mut command = cargo(["test", "--quiet", "--workspace", "--all-features"]);
-    command.args(programs.iter().flat_map(|program| ["--test", &program.name]));
-    let output = command.args(["--", "--list", "--format", "terse"]).output()?;
-    if !output.status.success() {
-        bail!("cannot list tests: {}", String::from_utf8_lossy(&output.stderr));
-    }
-    let lines = String::from_utf8_lossy(&output.stdout);
-    Ok(lines.lines().filter(|line| line.ends_with(": test")).count() as u64)
-}
+/// Test programs in which one test runs at a time: they measure their process, or find orphans of one another.
+const ALONE: &str = "alone";
 
 fn has_nextest() -> bool {
     Command::new("cargo-nextest")
@@ -160,8 +157,6 @@ struct Run<'a> {
     /// Tests for either kind of server run on Apache ZooKeeper.
     on_apache: bool,
     targets: &'a [Target],
-    /// The file in which its tests record the servers that they start.
-    starts: NamedTempFile,
 }
 
 impl<'a> Run<'a> {
@@ -176,7 +171,7 @@ impl<'a> Run<'a> {
             None => packages::ensure_zookeeper().await.map(|_| None)?,
         };
         let (full, on_apache) = (full || release.is_some(), release.is_some());
-        Ok(Self { choice, release, home, full, on_apache, targets, starts: NamedTempFile::new()? })
+        Ok(Self { choice, release, home, full, on_apache, targets })
     }
 
     /// Servers for end-to-end tests that do not disturb them. They end with this process.
@@ -189,6 +184,15 @@ impl<'a> Run<'a> {
         builder.start().await.map(Some).context("the ensemble of the end-to-end tests")
     }
 
+    /// What has to be built first: everything at once, so that nothing is built again with other features.
+    fn build(&self) -> Option<Command> {
+        if self.choice.is_everything() {
+            return Some(cargo(["test", "--workspace", "--all-features", "--no-run"]));
+        }
+        let starts_programs = self.choice.packages().is_none_or(|packages| packages.contains("e2e"));
+        starts_programs.then(|| cargo(["build", "--workspace", "--bins", "--all-features"]))
+    }
+
     fn name(&self) -> String {
         match (self.release, self.on_apache) {
             (Some(release), _) => format!("on ZooKeeper {release}"),
@@ -197,11 +201,11 @@ impl<'a> Run<'a> {
         }
     }
 
-    async fn run(&self) -> anyhow::Result<(Totals, bool)> {
+    async fn run(&self, skips: &Path) -> anyhow::Result<(Totals, bool)> {
         let shared = self.shared_ensemble().await?;
         let command = |args: &[&str]| {
             let mut command = cargo(args);
-            command.env(starts::VARIABLE, self.starts.path());
+            command.env("TEST_SKIPS", skips);
             command.envs(shared.as_ref().map(|ensemble| ("E2E_ENSEMBLE", ensemble.dir())));
             command.envs(self.home.as_ref().map(|home| ("ZOOKEEPER_HOME", home)));
             if self.on_apache {
@@ -223,11 +227,6 @@ impl<'a> Run<'a> {
             sound &= passed;
         }
         Ok((totals, sound))
-    }
-
-    /// Differences between the servers that its tests have started and the tables of `starts`.
-    fn complaints(&self) -> anyhow::Result<Vec<String>> {
-        starts::complaints(self.starts.path(), self.targets, &self.choice, self.release)
     }
 
     async fn nextest(&self, command: impl Fn(&[&str]) -> Command) -> anyhow::Result<(Totals, bool)> {
@@ -259,20 +258,17 @@ impl<'a> Run<'a> {
         if !self.choice.is_everything() {
             return self.choice.cargo_test_arguments().into_iter().map(|args| (args, cores())).collect();
         }
-        let (busy, waiting): (Vec<&Target>, Vec<&Target>) =
-            self.targets.iter().filter(|target| target.is_test()).partition(|target| is_busy(target));
-        let programs = |targets: &[&Target]| {
-            let names: BTreeSet<&str> = targets.iter().map(|target| target.name.as_str()).collect();
-            names.into_iter().flat_map(|name| ["--test".to_owned(), name.to_owned()]).collect::<Vec<_>>()
-        };
-        let with = |first: &[&str], programs: Vec<String>| {
-            let first = ["--workspace"].iter().chain(first).map(ToString::to_string);
-            first.chain(programs).collect::<Vec<_>>()
+        let tests = self.targets.iter().filter(|target| target.is_test() && target.name != ALONE);
+        let names: BTreeSet<&str> = tests.map(|target| target.name.as_str()).collect();
+        let with = |kinds: &[&str], names: &mut dyn Iterator<Item = &str>| {
+            let programs = names.flat_map(|name| ["--test".to_owned(), name.to_owned()]);
+            let kinds = ["--workspace"].iter().chain(kinds).map(ToString::to_string);
+            kinds.chain(programs).collect()
         };
         vec![
-            (with(&["--lib", "--bins", "--examples"], programs(&waiting)), 2 * cores()),
-            (with(&[], programs(&busy)), cores()),
-            (with(&["--doc"], Vec::new()), cores()),
+            (with(&["--lib", "--bins", "--examples"], &mut names.into_iter()), 2 * cores()),
+            (with(&[], &mut [ALONE].into_iter()), 1),
+            (with(&["--doc"], &mut std::iter::empty()), cores()),
         ]
     }
 

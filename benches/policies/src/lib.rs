@@ -14,7 +14,7 @@
 //! be due all the time. Therefore a connected member holds a lease without an end, and gets the lease that its
 //! heartbeats have proved at the moment when it is cut off, see [`world`].
 //!
-//! - [`script`]: the scripts of `docs/weeks.md`, run and compared by `tests/weeks.rs`;
+//! - [`script`]: the scripts of `docs/weeks.md`, run and compared by `tests/it/weeks.rs`;
 //! - [`year`]: the table of the defaults beside their alternatives, printed by `cargo run --release -p policy-world`.
 #![forbid(unsafe_code)]
 
@@ -25,7 +25,7 @@ pub mod script;
 pub mod world;
 pub mod year;
 #[allow(dead_code, reason = "the tests of the engine need more of it")]
-#[path = "../../../crates/election-core/tests/support/zookeeper.rs"]
+#[path = "../../../crates/election-core/tests/it/zookeeper.rs"]
 mod zookeeper;
 
 /// Milliseconds since the beginning of a world.

@@ -1,1 +1,1 @@
-//! Nothing: the programs `runtime` and `others` are what this package is for.
+//! Nothing: the tests in `servers` are what this package is for.

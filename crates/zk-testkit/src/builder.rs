@@ -1,8 +1,6 @@
 //! The settings of an ensemble, and how it is started.
 
 use std::fmt::Write as _;
-use std::fs::File;
-use std::io::Write as _;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -50,9 +48,7 @@ const LOGBACK: &str = r#"<configuration>
 /// only a power cut would), files in a temporary directory that is removed.
 ///
 /// The servers log warnings; the environment variable `ZK_TESTKIT_LOG` takes
-/// another level (`info`, `debug`). `ZK_TESTKIT_STARTS` takes a file, which gets a line
-/// for each ensemble that serves: the package of the test that cargo runs, the name of its
-/// program, and ZooKeeper's version, with tabs between them.
+/// another level (`info`, `debug`).
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct EnsembleBuilder {
@@ -265,7 +261,6 @@ impl EnsembleBuilder {
             ensemble.spawn_all()?;
             match ensemble.wait_serving(self.start_within).await {
                 Ok(()) => {
-                    note_start(ensemble.launch.installation.version())?;
                     if self.detached {
                         ensemble.leave_running();
                     }
@@ -518,19 +513,6 @@ impl EnsembleBuilder {
         }
         text
     }
-}
-
-fn note_start(version: Option<&str>) -> Result<(), Error> {
-    let Some(file) = std::env::var_os("ZK_TESTKIT_STARTS") else { return Ok(()) };
-    let package = std::env::var("CARGO_PKG_NAME").unwrap_or_default();
-    let program = std::env::current_exe().unwrap_or_default();
-    let program = program.file_name().unwrap_or_default().to_string_lossy();
-    let line = format!("{package}\t{program}\t{}\n", version.unwrap_or("unknown"));
-    let opened = File::options().create(true).append(true).open(&file);
-    // In one write, because other processes write there, too.
-    opened
-        .and_then(|mut opened| opened.write_all(line.as_bytes()))
-        .context(|| format!("cannot note a start in {}", Path::new(&file).display()))
 }
 
 /// Checks the settings that both kinds of servers have.

@@ -16,6 +16,7 @@ mod ports;
 mod proxy;
 mod server;
 mod servers;
+mod skip;
 mod warden;
 
 pub use admin::Mode;
@@ -31,3 +32,4 @@ pub use ports::PortReservation;
 pub use proxy::{Loss, Lost, Op, PassedFrame, Proxy, Sender, Which};
 pub use server::Server;
 pub use servers::{ServerKind, Servers};
+pub use skip::skip;

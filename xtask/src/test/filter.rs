@@ -10,141 +10,146 @@ const EMBEDDED: &str = "_embedded::";
 /// Part of the names of tests with that driver. Differences between servers reach it through the code of the other driver.
 const OTHER_DRIVER: &str = "zookeeper_async";
 
-/// The chosen tests.
+/// The tests whose outcome can depend on the release of ZooKeeper: what it is about, the package, the modules of its tests.
+const BY_RELEASE: [(&str, &str, &str); 8] = [
+    (
+        "what servers answer, and whom they refuse: groups, stats, access lists",
+        "zk-session",
+        "administration exactly_once operations security trees_and_groups",
+    ),
+    (
+        "which watches a server keeps, and what it tells of changes",
+        "zk-session",
+        "durable_watches lasting watches",
+    ),
+    (
+        "when a server has heard of a session, expires it, gives it to another connection",
+        "zk-session",
+        "lagging lease negotiated partition resume session",
+    ),
+    ("credentials, SASL and TLS", "zk-session", "refused_credentials sasl tls"),
+    ("who may read an access list", "dr-worker", "access_lists"),
+    ("start, settings and commands of servers", "zk-testkit", "ensemble isolation settings"),
+    ("everything that the embedded server does likewise", "zk-testkit", "differential"),
+    ("all parts together", "e2e", "failover"),
+];
+
+/// The package whose tests run on the embedded server, and on Apache ZooKeeper by `TEST_SERVERS=apache`.
+const ON_EITHER: &str = "election-tests";
+
+/// The chosen tests: those of any of `wanted`, all if there is none, without tests of these names.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Choice {
-    /// Those that match a filter; all without a filter.
-    Filters(Vec<Wanted>),
-    /// The tests of these programs that run on Apache ZooKeeper, without tests of these names.
-    OnServers { programs: Vec<Program>, without: &'static [&'static str] },
-    /// All tests of these programs.
-    Programs(Vec<Program>),
+pub(crate) struct Choice {
+    wanted: Vec<Wanted>,
+    without: &'static [&'static str],
+    /// Whether only the packages of the chosen tests are built.
+    builds_less: bool,
 }
 
-/// A test program, of a package's `tests` directory.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Program {
-    pub(crate) package: String,
-    pub(crate) name: String,
-}
-
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Wanted {
+enum Wanted {
     Package(String),
-    Program(Program),
-    /// A file of a package's sources: its module's own tests.
-    Module {
-        package: String,
-        path: String,
-    },
+    Module(Module),
     Name(String),
+}
+
+/// A file of tests: of a test program, or a module of the package's sources with its own tests.
+#[derive(Debug, PartialEq, Eq)]
+struct Module {
+    package: String,
+    /// The test program.
+    program: Option<String>,
+    /// Its path in the program; empty: all of it.
+    path: String,
 }
 
 impl Choice {
     pub(crate) fn of(filters: &[String], targets: &[Target]) -> Self {
-        Self::Filters(filters.iter().map(|filter| Wanted::of(filter, targets)).collect())
+        let wanted = filters.iter().flat_map(|filter| Wanted::of(filter, targets)).collect();
+        Self { wanted, without: &[], builds_less: true }
     }
 
-    /// On Apache ZooKeeper, with both drivers or with the default one.
-    pub(crate) fn on_servers(programs: Vec<Program>, both_drivers: bool) -> Self {
-        let without: &[&str] = if both_drivers { &[EMBEDDED] } else { &[EMBEDDED, OTHER_DRIVER] };
-        Self::OnServers { programs, without }
+    /// The same tests as far as they run on Apache ZooKeeper.
+    pub(crate) fn on_servers(self) -> Self {
+        Self { without: &[EMBEDDED], ..self }
+    }
+
+    /// Those whose outcome can depend on the release of ZooKeeper, with the default driver.
+    pub(crate) fn by_release(targets: &[Target]) -> Self {
+        let modules = BY_RELEASE.iter().flat_map(|(_, package, names)| {
+            names.split_whitespace().flat_map(|name| Module::named(name, Some(package), targets))
+        });
+        let without = &[EMBEDDED, OTHER_DRIVER];
+        Self { wanted: modules.map(Wanted::Module).collect(), without, builds_less: false }
+    }
+
+    pub(crate) fn on_either_server() -> Self {
+        Self { wanted: vec![Wanted::Package(ON_EITHER.to_owned())], without: &[], builds_less: false }
     }
 
     pub(crate) fn is_everything(&self) -> bool {
-        matches!(self, Self::Filters(filters) if filters.is_empty())
+        self.wanted.is_empty() && self.without.is_empty()
     }
 
     /// The packages of all chosen tests, if they are known. No others need to be built then.
     pub(crate) fn packages(&self) -> Option<BTreeSet<&str>> {
-        match self {
-            Self::Filters(filters) if !filters.is_empty() => filters.iter().map(Wanted::package).collect(),
-            // All packages at once: a subset would be built again with other features.
-            _ => None,
-        }
+        // A subset would be built again with other features.
+        let is_known = self.builds_less && !self.wanted.is_empty();
+        if is_known { self.wanted.iter().map(Wanted::package).collect() } else { None }
     }
 
     /// The argument of `cargo nextest run --filterset`.
     pub(crate) fn nextest_expression(&self) -> Option<String> {
-        match self {
-            Self::Filters(filters) if filters.is_empty() => None,
-            Self::Filters(filters) => Some(any(filters.iter().map(Wanted::nextest_term))),
-            Self::Programs(programs) => Some(any(programs.iter().map(Program::nextest_term))),
-            Self::OnServers { programs, without } => {
-                let without: String = without.iter().map(|name| format!(" - test({name})")).collect();
-                Some(format!("({}){without}", any(programs.iter().map(Program::nextest_term))))
-            }
+        if self.is_everything() {
+            return None;
         }
+        let terms: Vec<String> = self.wanted.iter().map(Wanted::nextest_term).collect();
+        let wanted = if terms.is_empty() { "all()".to_owned() } else { terms.join(" | ") };
+        let without: String = self.without.iter().map(|name| format!(" - test({name})")).collect();
+        Some(if without.is_empty() { wanted } else { format!("({wanted}){without}") })
     }
 
     /// Arguments of `cargo test`, once for each.
     pub(crate) fn cargo_test_arguments(&self) -> Vec<Vec<String>> {
-        match self {
-            Self::Filters(filters) if filters.is_empty() => vec![vec!["--workspace".to_owned()]],
-            Self::Filters(filters) => filters.iter().map(Wanted::cargo_test_arguments).collect(),
-            Self::Programs(programs) => {
-                let chosen = programs.iter().flat_map(|program| ["--test", &program.name]);
-                vec![["--workspace"].into_iter().chain(chosen).map(str::to_owned).collect()]
+        let mut all: Vec<_> = self.wanted.iter().map(Wanted::cargo_test_arguments).collect();
+        if all.is_empty() {
+            all.push(vec!["--workspace".to_owned()]);
+        }
+        if !self.without.is_empty() {
+            let skipped = self.without.iter().flat_map(|name| ["--skip", name]);
+            let skipped: Vec<String> = ["--"].into_iter().chain(skipped).map(str::to_owned).collect();
+            all.iter_mut().for_each(|args| args.extend(skipped.iter().cloned()));
+        }
+        all
+    }
+}
+
+impl Module {
+    fn of(target: &Target, path: String) -> Self {
+        let program = target.is_test().then(|| target.name.clone());
+        Self { package: target.package.clone(), program, path }
+    }
+
+    /// The files of tests of that name.
+    fn named(name: &str, package: Option<&str>, targets: &[Target]) -> Vec<Self> {
+        let find = |program: &Target| {
+            if program.source.file_stem().is_some_and(|stem| stem != "main" && stem == name) {
+                return Some(Self::of(program, String::new()));
             }
-            Self::OnServers { programs, without } => {
-                // By name alone: a program of that name in another package runs as well.
-                let names: BTreeSet<&str> = programs.iter().map(|program| program.name.as_str()).collect();
-                let chosen = names.iter().flat_map(|name| ["--test", name]);
-                let skipped = without.iter().flat_map(|name| ["--skip", name]);
-                let args = ["--workspace"].into_iter().chain(chosen).chain(["--"]).chain(skipped);
-                vec![args.map(str::to_owned).collect()]
-            }
-        }
-    }
-}
-
-fn any(terms: impl Iterator<Item = String>) -> String {
-    terms.collect::<Vec<_>>().join(" | ")
-}
-
-impl Program {
-    fn nextest_term(&self) -> String {
-        format!("(package(={}) & binary(={}))", self.package, self.name)
-    }
-}
-
-impl Wanted {
-    fn of(filter: &str, targets: &[Target]) -> Self {
-        let file = Path::new(filter);
-        if file.extension().is_some_and(|extension| extension == "rs")
-            && let Some(wanted) = Self::of_file(file, targets)
-        {
-            return wanted;
-        }
-        if targets.iter().any(|target| target.package == filter) {
-            return Self::Package(filter.to_owned());
-        }
-        match targets.iter().find(|t| t.is_test() && t.name == filter) {
-            Some(target) => Self::of_target(target),
-            None => Self::Name(filter.to_owned()),
-        }
+            let dir = program.source.parent()?;
+            let files = [dir.join(name).with_extension("rs"), dir.join(name).join("mod.rs")];
+            let is_module = program.source.ends_with("main.rs") && files.iter().any(|file| file.is_file());
+            is_module.then(|| Self::of(program, name.to_owned()))
+        };
+        let programs = targets.iter().filter(|t| t.is_test() && package.is_none_or(|p| t.package == p));
+        programs.filter_map(find).collect()
     }
 
-    fn of_target(target: &Target) -> Self {
-        let package = target.package.clone();
-        if target.is_test() {
-            let name = target.name.clone();
-            return Self::Program(Program { package, name });
-        }
-        Self::Package(package)
-    }
-
+    /// The module of a file of sources or tests, which belongs to the target whose directory contains it.
     fn of_file(file: &Path, targets: &[Target]) -> Option<Self> {
-        let named_only = file.components().count() == 1;
-        let file = cargo::root().join(file);
-        let target = targets.iter().find(|target| {
-            target.source == file
-                || named_only && target.is_test() && target.source.file_name() == file.file_name()
-        });
-        if let Some(target) = target {
-            return Some(Self::of_target(target));
+        if let Some(target) = targets.iter().find(|target| target.source == file) {
+            return Some(Self::of(target, String::new()));
         }
-        // A module belongs to the target whose directory contains it.
         let owner = targets
             .iter()
             .filter_map(|target| Some((target, target.source.parent()?)))
@@ -156,14 +161,31 @@ impl Wanted {
         if steps.last().is_some_and(|last| last == "mod") {
             steps.pop();
         }
-        Some(Self::Module { package: target.package.clone(), path: steps.join("::") })
+        Some(Self::of(target, steps.join("::")))
+    }
+}
+
+impl Wanted {
+    fn of(filter: &str, targets: &[Target]) -> Vec<Self> {
+        if targets.iter().any(|target| target.package == filter) {
+            return vec![Self::Package(filter.to_owned())];
+        }
+        let stem = filter.strip_suffix(".rs");
+        let is_path = stem.is_some() && filter.contains('/');
+        let modules = if is_path {
+            Module::of_file(&cargo::root().join(filter), targets).into_iter().collect()
+        } else {
+            Module::named(stem.unwrap_or(filter), None, targets)
+        };
+        if modules.is_empty() {
+            return vec![Self::Name(stem.unwrap_or(filter).to_owned())];
+        }
+        modules.into_iter().map(Self::Module).collect()
     }
 
     fn package(&self) -> Option<&str> {
         match self {
-            Self::Package(package)
-            | Self::Program(Program { package, .. })
-            | Self::Module { package, .. } => Some(package),
+            Self::Package(package) | Self::Module(Module { package, .. }) => Some(package),
             Self::Name(_) => None,
         }
     }
@@ -171,20 +193,26 @@ impl Wanted {
     fn nextest_term(&self) -> String {
         match self {
             Self::Package(package) => format!("package(={package})"),
-            Self::Program(program) => program.nextest_term(),
-            Self::Module { package, path } => format!("(package(={package}) & test(~{path}::))"),
+            Self::Module(Module { package, program, path }) => {
+                let program = program.as_ref().map(|name| format!(" & binary(={name})")).unwrap_or_default();
+                let path = if path.is_empty() { String::new() } else { format!(" & test(/^{path}::/)") };
+                format!("(package(={package}){program}{path})")
+            }
             Self::Name(name) => format!("test(~{name})"),
         }
     }
 
     fn cargo_test_arguments(&self) -> Vec<String> {
-        let args: Vec<&str> = match self {
-            Self::Package(package) => vec!["--package", package],
-            Self::Program(Program { package, name }) => vec!["--package", package, "--test", name],
-            Self::Module { package, path } => vec!["--package", package, path],
-            Self::Name(name) => vec!["--workspace", name],
-        };
-        args.into_iter().map(str::to_owned).collect()
+        match self {
+            Self::Package(package) => vec!["--package".to_owned(), package.clone()],
+            Self::Module(Module { package, program, path }) => {
+                let mut args = vec!["--package".to_owned(), package.clone()];
+                args.extend(program.iter().flat_map(|name| ["--test".to_owned(), name.clone()]));
+                args.extend((!path.is_empty()).then(|| format!("{path}::")));
+                args
+            }
+            Self::Name(name) => vec!["--workspace".to_owned(), name.clone()],
+        }
     }
 }
 
@@ -192,80 +220,64 @@ impl Wanted {
 mod tests {
     use super::*;
 
-    fn targets() -> Vec<Target> {
-        let target = |package: &str, kind: &str, name: &str, source: &str| Target {
-            package: package.to_owned(),
-            kind: kind.to_owned(),
-            name: name.to_owned(),
-            source: cargo::root().join(source),
-        };
-        vec![
-            target("kit", "lib", "kit", "crates/kit/src/lib.rs"),
-            target("kit", "test", "proxy", "crates/kit/tests/proxy.rs"),
-            target("e2e", "test", "failover", "tests/tests/failover.rs"),
-        ]
-    }
-
     fn expression(filters: &[&str]) -> String {
         let filters: Vec<String> = filters.iter().map(ToString::to_string).collect();
-        Choice::of(&filters, &targets()).nextest_expression().unwrap_or_default()
+        let targets = cargo::targets().expect("cargo metadata");
+        Choice::of(&filters, &targets).nextest_expression().unwrap_or_default()
     }
 
     #[test]
     fn nothing_chooses_everything() {
-        let choice = Choice::of(&[], &targets());
+        let choice = Choice::of(&[], &[]);
         assert!(choice.is_everything());
         assert_eq!(choice.nextest_expression(), None);
         assert_eq!(choice.cargo_test_arguments(), [["--workspace"]]);
+        let choice = choice.on_servers();
+        assert_eq!(choice.nextest_expression().unwrap_or_default(), "(all()) - test(_embedded::)");
+        assert_eq!(choice.cargo_test_arguments(), [["--workspace", "--", "--skip", "_embedded::"]]);
     }
 
     #[test]
-    fn a_test_file_by_path_by_name_and_by_stem() {
-        let expected = "(package(=kit) & binary(=proxy))";
-        assert_eq!(expression(&["crates/kit/tests/proxy.rs"]), expected);
-        assert_eq!(expression(&["proxy.rs"]), expected);
-        assert_eq!(expression(&["proxy"]), expected);
+    fn a_file_of_tests_by_path_by_name_and_by_stem() {
+        let expected = "(package(=zk-testkit) & binary(=it) & test(/^proxy::/))";
+        for filter in ["crates/zk-testkit/tests/it/proxy.rs", "proxy.rs", "proxy"] {
+            assert_eq!(expression(&[filter]), expected);
+        }
+        let expected = "(package(=e2e) & binary(=it) & test(/^postgres::/))";
+        assert_eq!(expression(&["tests/tests/it/postgres/mod.rs"]), expected);
+        assert!(
+            expression(&["postgres"]).contains("(package(=ledger) & binary(=it) & test(/^postgres::/)) | ")
+        );
     }
 
     #[test]
     fn a_source_file_chooses_its_modules_tests() {
-        assert_eq!(expression(&["crates/kit/src/net/frame.rs"]), "(package(=kit) & test(~net::frame::))");
-        assert_eq!(expression(&["crates/kit/src/net/mod.rs"]), "(package(=kit) & test(~net::))");
+        let file = "crates/zk-session/src/lease.rs";
+        assert_eq!(expression(&[file]), "(package(=zk-session) & test(/^lease::/))");
     }
 
     #[test]
     fn only_names_may_be_anywhere() {
+        let targets = cargo::targets().expect("cargo metadata");
         let packages = |filters: &[&str]| {
             let filters: Vec<String> = filters.iter().map(ToString::to_string).collect();
-            let choice = Choice::of(&filters, &targets());
+            let choice = Choice::of(&filters, &targets);
             choice.packages().map(|packages| packages.len())
         };
-        assert_eq!(packages(&["proxy", "kit", "failover.rs"]), Some(2));
+        assert_eq!(packages(&["proxy", "zk-proto", "failover.rs"]), Some(3));
         assert_eq!(packages(&["proxy", "loses_nothing"]), None);
         assert_eq!(packages(&[]), None);
+        assert_eq!(expression(&["zk-proto", "loses_nothing"]), "package(=zk-proto) | test(~loses_nothing)");
     }
 
     #[test]
-    fn what_runs_on_servers_is_built_with_everything_else() {
-        let program =
-            |package: &str, name: &str| Program { package: package.to_owned(), name: name.to_owned() };
-        let choice = Choice::on_servers(vec![program("kit", "proxy"), program("e2e", "failover")], true);
-        assert_eq!(choice.packages(), None);
-        assert_eq!(
-            choice.nextest_expression().unwrap_or_default(),
-            "((package(=kit) & binary(=proxy)) | (package(=e2e) & binary(=failover))) - test(_embedded::)"
-        );
-        let args = ["--workspace", "--test", "failover", "--test", "proxy", "--", "--skip", "_embedded::"];
-        assert_eq!(choice.cargo_test_arguments(), [args]);
-        let choice = Choice::on_servers(vec![program("kit", "proxy")], false);
-        assert_eq!(
-            choice.nextest_expression().unwrap_or_default(),
-            "((package(=kit) & binary(=proxy))) - test(_embedded::) - test(zookeeper_async)"
-        );
-    }
-
-    #[test]
-    fn packages_and_names_together() {
-        assert_eq!(expression(&["kit", "loses_nothing"]), "package(=kit) | test(~loses_nothing)");
+    fn the_table_names_files_of_tests() {
+        let targets = cargo::targets().expect("cargo metadata");
+        for (_, package, names) in BY_RELEASE {
+            for name in names.split_whitespace() {
+                assert_eq!(Module::named(name, Some(package), &targets).len(), 1, "{package}: {name}");
+            }
+        }
+        assert_eq!(Choice::by_release(&targets).packages(), None);
     }
 }

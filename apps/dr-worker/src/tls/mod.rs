@@ -49,6 +49,7 @@ pub(crate) struct Unusable {
     pub(crate) fault: HostFault,
 }
 
+#[cfg(feature = "tls")]
 impl Unusable {
     /// The file of this key has to be mended.
     fn new(key: &'static str, why: String) -> Self {

@@ -52,8 +52,7 @@ impl MemoryGroup {
                 return Some(group);
             }
         }
-        assert!(std::env::var_os("CI").is_none(), "this test needs a memory cgroup");
-        eprintln!("SKIPPED: this test needs a memory cgroup");
+        zk_testkit::skip("this test needs a memory cgroup");
         None
     }
 

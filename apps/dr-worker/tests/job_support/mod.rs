@@ -2,9 +2,9 @@
 //! is a process of its own, to be killed and frozen.
 #![allow(dead_code, unreachable_pub, unused_imports, reason = "each test binary uses its part")]
 
-#[path = "../support/cgroup_root.rs"]
+#[path = "../it/support/cgroup_root.rs"]
 mod cgroup_root;
-#[path = "../support/frozen.rs"]
+#[path = "../it/support/frozen.rs"]
 mod frozen;
 pub mod hung_disk;
 pub mod memory_group;

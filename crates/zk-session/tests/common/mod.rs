@@ -9,7 +9,7 @@ pub mod three;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::process::Command;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -206,16 +206,20 @@ pub fn log() {
 pub struct Captured(Arc<Mutex<Vec<u8>>>);
 
 impl Captured {
-    /// Once in a test binary.
-    pub fn begin() -> Self {
-        let captured = Self::default();
-        let writer = captured.clone();
-        tracing_subscriber::fmt()
-            .with_max_level(tracing_subscriber::filter::LevelFilter::TRACE)
-            .with_ansi(false)
-            .with_writer(move || writer.clone())
-            .init();
-        captured
+    /// The same for all tests of this process, from the first call on.
+    pub fn of_process() -> Self {
+        static ALL: OnceLock<Captured> = OnceLock::new();
+        let begin = || {
+            let captured = Self::default();
+            let writer = captured.clone();
+            tracing_subscriber::fmt()
+                .with_max_level(tracing_subscriber::filter::LevelFilter::TRACE)
+                .with_ansi(false)
+                .with_writer(move || writer.clone())
+                .init();
+            captured
+        };
+        ALL.get_or_init(begin).clone()
     }
 
     pub fn text(&self) -> String {

@@ -1,6 +1,6 @@
 //! Each check over facts with its fault, and none over those of a healthy deployment.
 //!
-//! Most faults are also made on real servers and workers, in tests/tests/doctor.rs. These are made here only, because they take
+//! Most faults are also made on real servers and workers, in tests/tests/it/doctor.rs. These are made here only, because they take
 //! a full or slow disk, a machine with another clock or another limit, a second release of ZooKeeper, a server that is no Apache
 //! ZooKeeper, or an hour: server-versions, disk-growth, disk-space, slow-fsync, outstanding-requests, large-ensemble,
 //! server-clock, slow-quorum, no-lease, member-mistaken, hold, stopped, ghost, low-token, certificate, open-files,

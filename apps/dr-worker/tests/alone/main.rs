@@ -1,0 +1,15 @@
+//! Jobs whose worker is killed or frozen. Their own program, in which one test runs at a time: the orphans of one test look
+//! like those of another.
+
+#[path = "../job_support/mod.rs"]
+mod job_support;
+
+mod trees;
+mod worker_faults;
+
+/// The worker that tests kill and freeze: a process of this program.
+#[test]
+#[ignore = "a process of other tests"]
+fn worker_process() {
+    job_support::worker_process();
+}

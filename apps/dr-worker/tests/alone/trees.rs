@@ -1,0 +1,348 @@
+//! Process trees that grow by a seed, under workers and guards that are killed and stopped at random moments: nothing
+//! of a job lives once its leadership may have been released, or its lease has ended.
+//!
+//! The checker is no part of the program: each process of a tree inherits a fifo, whose reader sees when none holds it.
+//!
+//! `TREES=1000 FIRST_TREE=0 cargo test -p dr-worker --test alone trees -- --nocapture` grows more of them, or others.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use crate::job_support::{CgroupRoot, Tree, Worker, WorkerSetup, guards_of, wait_for};
+use dr_worker::worker::job::{StateLock, sweep};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::stat::Mode;
+use nix::unistd::{Pid, mkfifo};
+use zk_session::BootTime;
+
+/// Long enough for any tree to grow, short enough to wait for its end.
+const LEASE: Duration = Duration::from_millis(2_400);
+
+/// The guard kills 300 ms before the end of the lease, the worker 200 ms. Where somebody has waited for a processor for
+/// more than half of that, a tree that lives on says nothing about the program.
+const BUSY: Duration = Duration::from_millis(100);
+const LAST: Duration = Duration::from_millis(300);
+
+#[test]
+fn nothing_of_a_job_outlives_its_leadership() {
+    let number = |name: &str, default: u64| {
+        std::env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}={text}")))
+    };
+    let (first, count) = (number("FIRST_TREE", 0), number("TREES", 16));
+    let cgroups = CgroupRoot::new(&format!("trees-{first}"));
+    if cgroups.is_none() {
+        zk_testkit::skip("no cgroup v2 can be made here: all trees are grown without");
+    }
+    let mut tally = Tally::default();
+    for seed in first..first + count {
+        let in_cgroup = cgroups.as_ref().filter(|_| seed % 2 == 1);
+        grow(seed, in_cgroup.map(|root| root.0.as_path()), &mut tally);
+        if (seed + 1 - first).is_multiple_of(50) {
+            eprintln!("{} of {count} trees: {tally:?}", seed + 1 - first);
+        }
+    }
+    eprintln!("{count} trees from {first} on: {tally:?}");
+}
+
+#[derive(Debug, Default)]
+struct Tally {
+    /// Judged when leadership could be released.
+    at_release: u64,
+    /// Judged when the lease ended.
+    at_lease_end: u64,
+    /// Killed together with guard and worker, and not proved to be gone.
+    unproved: u64,
+    /// Alive when the lease ended, on a machine that was too busy to end it.
+    too_busy: u64,
+    most_processes: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    Stop,
+    Starve,
+    KillGuard,
+    KillWorker,
+    KillBoth,
+    KillBothInTurn,
+    FreezeWorker,
+    FreezeGuardAndStop,
+    FreezeGuardAndStarve,
+    FreezeBothForAMoment,
+    FreezeGuardForAMomentAndKillWorker,
+    KillGuardOfFrozenWorker,
+}
+
+const FAULTS: [Fault; 12] = [
+    Fault::Stop,
+    Fault::Starve,
+    Fault::KillGuard,
+    Fault::KillWorker,
+    Fault::KillBoth,
+    Fault::KillBothInTurn,
+    Fault::FreezeWorker,
+    Fault::FreezeGuardAndStop,
+    Fault::FreezeGuardAndStarve,
+    Fault::FreezeBothForAMoment,
+    Fault::FreezeGuardForAMomentAndKillWorker,
+    Fault::KillGuardOfFrozenWorker,
+];
+
+/// Grows one tree and does one thing to those who watch over it.
+fn grow(seed: u64, cgroup: Option<&Path>, tally: &mut Tally) {
+    let mut dice = fastrand::Rng::with_seed(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let fault = FAULTS[dice.usize(..FAULTS.len())];
+    let tree = Tree::new();
+    let state = tempfile::tempdir().expect("tempdir");
+    fs::set_permissions(tree.dir.path(), fs::Permissions::from_mode(0o755)).expect("readable for all");
+    fs::write(tree.file("tree.py"), include_str!("../job_support/tree.py")).expect("written");
+    let mark = Mark::new(&tree.file("mark"));
+    let script = format!("exec python3 -ISE {}/tree.py {seed} mark 0", tree.dir.path().display());
+    let mut setup = WorkerSetup::new(&tree, &script);
+    setup.lease = LEASE;
+    setup.stop_timeout = Duration::from_millis(dice.u64(0..300));
+    setup.lock_dir = Some(state.path());
+    setup.cgroup = cgroup;
+    let leftovers = Leftovers(format!("{}/tree.py", tree.dir.path().display()));
+    let mut worker = setup.start();
+    wait_for("the first process", || mark.is_held());
+    // The moment of the fault: at random, and nothing is waited for.
+    std::thread::sleep(Duration::from_millis(dice.u64(0..400)));
+    // A tree may have ended by itself, and its guard with it.
+    let guard = guards_of(worker.pid()).first().copied();
+    let signal_guard = |signal| {
+        let _ = guard.map(|guard| kill(guard, signal));
+    };
+    tally.most_processes = tally.most_processes.max(leftovers.living().len());
+
+    let case = format!("tree {seed}, {fault:?}, cgroup {}", cgroup.is_some());
+    // Shown where it fails.
+    println!("{case}");
+    let judged = match fault {
+        Fault::Stop => {
+            worker.tell("stop 1000");
+            released(&worker, &mark)
+        }
+        Fault::Starve => {
+            worker.tell("starve it");
+            lease_ends(&worker, &mark)
+        }
+        Fault::KillGuard => {
+            signal_guard(Signal::SIGKILL);
+            released(&worker, &mark)
+        }
+        Fault::KillWorker => {
+            worker.signal(Signal::SIGKILL);
+            next_worker(&mut worker, state.path(), &mark)
+        }
+        Fault::KillBoth => {
+            // The guard first, as in `kill_together` of `job_worker_faults`.
+            for signal in [Signal::SIGSTOP, Signal::SIGKILL] {
+                signal_guard(signal);
+                worker.signal(signal);
+            }
+            next_worker(&mut worker, state.path(), &mark)
+        }
+        Fault::KillBothInTurn => {
+            let is_guard_first = dice.bool();
+            for is_guard in [is_guard_first, !is_guard_first] {
+                if is_guard {
+                    signal_guard(Signal::SIGKILL);
+                } else {
+                    worker.signal(Signal::SIGKILL);
+                }
+                // How far apart the two die is part of the case.
+                std::thread::sleep(Duration::from_millis(dice.u64(0..20)));
+            }
+            next_worker(&mut worker, state.path(), &mark)
+        }
+        Fault::FreezeWorker => {
+            worker.signal(Signal::SIGSTOP);
+            lease_ends(&worker, &mark)
+        }
+        Fault::FreezeGuardAndStop => {
+            signal_guard(Signal::SIGSTOP);
+            worker.tell("stop 1000");
+            released(&worker, &mark)
+        }
+        Fault::FreezeGuardAndStarve => {
+            signal_guard(Signal::SIGSTOP);
+            worker.tell("starve it");
+            lease_ends(&worker, &mark)
+        }
+        Fault::FreezeBothForAMoment => {
+            for signal in [Signal::SIGSTOP, Signal::SIGCONT] {
+                signal_guard(signal);
+                worker.signal(signal);
+                // How long they are frozen is part of the case.
+                std::thread::sleep(Duration::from_millis(dice.u64(0..100)));
+            }
+            worker.tell("stop 1000");
+            released(&worker, &mark)
+        }
+        Fault::FreezeGuardForAMomentAndKillWorker => {
+            signal_guard(Signal::SIGSTOP);
+            worker.signal(Signal::SIGKILL);
+            // How long the guard is frozen is part of the case.
+            std::thread::sleep(Duration::from_millis(dice.u64(0..100)));
+            signal_guard(Signal::SIGCONT);
+            next_worker(&mut worker, state.path(), &mark)
+        }
+        Fault::KillGuardOfFrozenWorker => {
+            worker.signal(Signal::SIGSTOP);
+            signal_guard(Signal::SIGKILL);
+            // How long the worker is frozen is part of the case.
+            std::thread::sleep(Duration::from_millis(dice.u64(0..100)));
+            worker.signal(Signal::SIGCONT);
+            released(&worker, &mark)
+        }
+    };
+    match judged {
+        Judged::AtRelease { is_gone } => {
+            assert!(is_gone, "{case}: these live: {:?}", mark.holders());
+            tally.at_release += 1;
+        }
+        Judged::AtLeaseEnd { is_gone: false, waited } if waited > BUSY => tally.too_busy += 1,
+        Judged::AtLeaseEnd { is_gone, waited } => {
+            assert!(
+                is_gone,
+                "{case}: at the end of the lease, with {waited:?} of waiting for processors, these live: {:?}",
+                mark.holders()
+            );
+            tally.at_lease_end += 1;
+        }
+        Judged::Unproved(words) => {
+            assert!(cgroup.is_none(), "{case}: nothing forks its way out of a cgroup, yet: {words}");
+            tally.unproved += 1;
+        }
+    }
+    drop(worker);
+    wait_for("the end of all", || {
+        // What forks meanwhile is met by the next look.
+        leftovers.kill();
+        !mark.is_held()
+    });
+}
+
+/// What the checker saw at the moment that counts.
+enum Judged {
+    AtRelease {
+        is_gone: bool,
+    },
+    AtLeaseEnd {
+        is_gone: bool,
+        waited: Duration,
+    },
+    /// Nothing was released, for these reasons.
+    Unproved(String),
+}
+
+/// The worker says that nothing of the job is left.
+fn released(worker: &Worker, mark: &Mark) -> Judged {
+    let word = worker.expect("");
+    let is_gone = !mark.is_held();
+    assert!(word.starts_with("stopped") || word.starts_with("finished"), "{word}");
+    Judged::AtRelease { is_gone }
+}
+
+fn lease_ends(worker: &Worker, mark: &Mark) -> Judged {
+    wait_for("the last part of the lease", || BootTime::now() + LAST >= worker.lease_until());
+    let before = waited();
+    wait_for("the end of the lease", || BootTime::now() >= worker.lease_until());
+    let is_gone = !mark.is_held();
+    Judged::AtLeaseEnd { is_gone, waited: waited().saturating_sub(before) }
+}
+
+/// The next worker of the member does what each does first.
+fn next_worker(worker: &mut Worker, state: &Path, mark: &Mark) -> Judged {
+    worker.wait();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let by = BootTime::now() + Duration::from_secs(10);
+        let lock = StateLock::acquire_by(state, "east-1", by).await.expect("guard and worker end");
+        match sweep(&lock, BootTime::now() + Duration::from_secs(1)).await {
+            Ok(()) => Judged::AtRelease { is_gone: !mark.is_held() },
+            Err(words) => Judged::Unproved(words),
+        }
+    })
+}
+
+/// A fifo that all processes of a tree hold open.
+struct Mark {
+    reader: Mutex<File>,
+    path: PathBuf,
+}
+
+impl Mark {
+    fn new(path: &Path) -> Mark {
+        mkfifo(path, Mode::from_bits_truncate(0o666)).expect("a fifo");
+        let reader = OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path);
+        Mark { reader: Mutex::new(reader.expect("a reader")), path: path.to_owned() }
+    }
+
+    /// Whether a process has it open for writing, which none ever does.
+    fn is_held(&self) -> bool {
+        match self.reader.lock().expect("no panic").read(&mut [0]) {
+            Ok(0) => false,
+            Ok(_) => true,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => true,
+            Err(error) => panic!("the fifo can't be read: {error}"),
+        }
+    }
+
+    /// What the kernel says of those who hold it, for people.
+    fn holders(&self) -> Vec<String> {
+        let holds = |task: &Path| {
+            let files = fs::read_dir(task.join("fd")).into_iter().flatten().flatten();
+            files.filter_map(|file| fs::read_link(file.path()).ok()).any(|link| link == self.path)
+        };
+        let me = fs::read_link("/proc/self").expect("/proc");
+        let tasks = fs::read_dir("/proc").expect("/proc").flatten().filter(|entry| {
+            entry.file_name() != me
+                && entry.file_name().to_str().is_some_and(|name| name.parse::<u32>().is_ok())
+        });
+        let held = tasks.map(|entry| entry.path()).filter(|task| holds(task));
+        held.map(|task| fs::read_to_string(task.join("stat")).unwrap_or_default()).collect()
+    }
+}
+
+/// The processes whose command line names this program, ended with the test, in panic too.
+struct Leftovers(String);
+
+impl Leftovers {
+    fn living(&self) -> Vec<Pid> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir("/proc").expect("/proc").flatten() {
+            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+            let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            if line.split(|&byte| byte == 0).any(|argument| argument == self.0.as_bytes()) {
+                found.push(Pid::from_raw(pid));
+            }
+        }
+        found
+    }
+
+    fn kill(&self) {
+        for pid in self.living() {
+            let _ = kill(pid, Signal::SIGKILL);
+        }
+    }
+}
+
+impl Drop for Leftovers {
+    fn drop(&mut self) {
+        // Of a test that has failed.
+        self.kill();
+    }
+}
+
+/// For how long, in all, something on this machine has waited for a processor; 0 where the kernel does not say.
+fn waited() -> Duration {
+    let pressure = fs::read_to_string("/proc/pressure/cpu").unwrap_or_default();
+    let total = pressure.lines().next().and_then(|some| some.rsplit_once("total=")?.1.parse().ok());
+    Duration::from_micros(total.unwrap_or_default())
+}

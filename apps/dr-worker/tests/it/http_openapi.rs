@@ -1,0 +1,174 @@
+//! `/openapi.json` describes what the endpoints answer: status, media type and fields.
+
+use std::collections::BTreeSet;
+
+use crate::support::{
+    Running, code_of,
+    stage::{Stage, leads},
+    until,
+};
+use serde_json::{Value, json};
+
+const TOKEN: &str = "correct-horse-battery-staple";
+const JSON: &str = "application/json";
+
+/// The answers that were seen: method, path of the description, status.
+type Seen = BTreeSet<(String, String, u16)>;
+
+/// Sends a request to `target`, and compares its answer with the description of `path`.
+fn compare(
+    worker: &Running,
+    described: &Value,
+    seen: &mut Seen,
+    (method, path, target): (&str, &str, &str),
+    token: Option<&str>,
+    body: &str,
+) -> Value {
+    let what = format!("{method} {target} {body}");
+    let authorization = token.map(|token| format!("Authorization: Bearer {token}"));
+    let headers: Vec<&str> = authorization.as_deref().into_iter().collect();
+    let (head, body) = worker.http_with(method, target, &headers, body);
+    let status = code_of(&head);
+    // HEAD is answered like GET, without the body.
+    let described_as = if method == "HEAD" { "GET" } else { method };
+    let operation = &described["paths"][path][described_as.to_lowercase()];
+    let response = &operation["responses"][status.to_string()];
+    assert!(response.is_object(), "{what}: {status} is not described: {head}\n{body}");
+    let media = head.lines().find_map(|line| line.strip_prefix("content-type: ")).expect("a media type");
+    let schema = &response["content"][media]["schema"];
+    assert!(schema.is_object(), "{what}: {media} is not described for {status}");
+    seen.insert((described_as.to_owned(), path.to_owned(), status));
+    if media != JSON {
+        return Value::Null;
+    }
+    let body: Value = serde_json::from_str(&body).unwrap_or_else(|e| panic!("{what}: {e}: {body}"));
+    // Each field of the answer is described, too.
+    let mut schema = schema.clone();
+    for object in schema["anyOf"].as_array_mut().expect("objects") {
+        object["additionalProperties"] = json!(false);
+    }
+    let (mut all, mut compiler) = (boon::Schemas::new(), boon::Compiler::new());
+    compiler.add_resource("answer.json", schema).expect("a schema");
+    let compiled = compiler.compile("answer.json", &mut all).expect("it compiles");
+    if let Err(wrong) = all.validate(&body, compiled) {
+        panic!("{what}: {status}: {wrong:#}\n{body}");
+    }
+    body
+}
+
+#[test]
+fn each_endpoint_answers_as_described() {
+    let stage = Stage::new("/openapi");
+    let (_, setting) = stage.tokens(TOKEN);
+    let east = stage.worker("east-1", "east", &[&setting]);
+    until("east-1 leads", || leads(&east));
+    let west = stage.worker("west-1", "west", &[]);
+    until("west-1 is standby", || west.code("/standby") == 200);
+
+    let described: Value = serde_json::from_str(&east.http("GET", "/openapi.json").1).expect("JSON");
+    assert_eq!(described["openapi"], "3.1.0");
+    let mut seen = Seen::new();
+    // What everyone may read.
+    for target in [
+        "/",
+        "/leader",
+        "/standby",
+        "/liveness",
+        "/readiness",
+        "/status",
+        "/cluster",
+        "/history",
+        "/explain",
+        "/simulate?without_site=east",
+        "/metrics",
+        "/openapi.json",
+        // Errors.
+        "/leader?job=bills",
+        "/leader?job=a&job=b",
+        "/cluster?job=bills",
+        "/simulate?without=a/b",
+        "/simulate?x=y",
+        "/events?job=bills",
+        "/requests/r-0000000009",
+    ] {
+        let path = target.split('?').next().unwrap_or_default();
+        let path = if path.starts_with("/requests/") { "/requests/{id}" } else { path };
+        for worker in [&east, &west] {
+            compare(worker, &described, &mut seen, ("GET", path, target), None, "");
+        }
+    }
+    // The body of a stream does not end.
+    compare(&east, &described, &mut seen, ("HEAD", "/events", "/events"), None, "");
+    // Control: with each kind of token and body.
+    compare(&east, &described, &mut seen, ("GET", "/config", "/config"), Some(TOKEN), "");
+    for (method, path) in [
+        ("GET", "/config"),
+        ("POST", "/switchover"),
+        ("POST", "/failover"),
+        ("POST", "/restart"),
+        ("POST", "/stop"),
+        ("POST", "/start"),
+        ("POST", "/pause"),
+        ("POST", "/resume"),
+    ] {
+        compare(&east, &described, &mut seen, (method, path, path), None, "");
+        compare(&west, &described, &mut seen, (method, path, path), Some(TOKEN), "");
+    }
+    let long = format!("{{\"reason\":\"{}\"}}", "x".repeat(20_000));
+    for (path, body, status) in [
+        ("/switchover", r#"{"to":"west-1"}"#, 202),
+        ("/switchover", r#"{"to":"north-1"}"#, 400),
+        ("/switchover", r#"{"to":"west-1","at":"+1s"}"#, 202),
+        ("/switchover", r#"{"job":"bills"}"#, 404),
+        ("/switchover", r#"{"tto":"west-1"}"#, 400),
+        ("/switchover", long.as_str(), 413),
+        ("/restart", "{}", 202),
+        ("/start", "{}", 200),
+        ("/stop", r#"{"reason":"a test"}"#, 202),
+        ("/stop", "{}", 200),
+        ("/restart", "{}", 409),
+        ("/start", "{}", 202),
+        ("/restart", r#"{"from":"north-1"}"#, 400),
+        ("/stop", r#"{"from":"east-1"}"#, 400),
+        ("/pause", "{}", 202),
+        ("/resume", "{}", 202),
+        ("/failover", r#"{"to_site":"north"}"#, 400),
+        ("/failover", r#"{"to":"east-1"}"#, 202),
+    ] {
+        let answer = compare(&east, &described, &mut seen, ("POST", path, path), Some(TOKEN), body);
+        assert!(seen.contains(&("POST".to_owned(), path.to_owned(), status)), "{path} {body}: {answer}");
+        let Some(id) = answer["request"].as_str() else { continue };
+        let target = format!("/requests/{id}");
+        until("the request has ended", || {
+            let request = ("GET", "/requests/{id}", target.as_str());
+            let found = compare(&west, &described, &mut seen, request, None, "");
+            !["planned", "pending", "accepted"]
+                .contains(&found["outcome"]["state"].as_str().expect("a state"))
+        });
+    }
+    // The target leads already.
+    until("east-1 leads", || leads(&east));
+    compare(
+        &east,
+        &described,
+        &mut seen,
+        ("POST", "/switchover", "/switchover"),
+        Some(TOKEN),
+        r#"{"to":"east-1"}"#,
+    );
+
+    // Each success that is described was seen, so nothing is described that can't be answered.
+    for (path, operations) in described["paths"].as_object().expect("paths") {
+        for (method, operation) in operations.as_object().expect("operations") {
+            let responses = operation["responses"].as_object().expect("responses");
+            for status in responses.keys().filter(|status| status.starts_with('2')) {
+                let status = status.parse().expect("a status");
+                // A failover to the leader is the same answer as a switchover to it. The only worker of a site may not
+                // be taken down: cli_can_restart.rs has a site of two.
+                let is_left_out = ["/failover", "/can-restart"].contains(&path.as_str()) && status == 200;
+                let is_seen = seen.contains(&(method.to_uppercase(), path.clone(), status));
+                assert!(is_seen || is_left_out, "{path}: {status}");
+            }
+        }
+    }
+}

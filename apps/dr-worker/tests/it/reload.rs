@@ -1,0 +1,236 @@
+//! SIGHUP: a worker reads its configuration again, applies what it can, and reports what needs more.
+
+use std::{fs, path::PathBuf, process::Command};
+
+use crate::support::{
+    Running,
+    stage::{Stage, leads},
+    until,
+};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+const TOKEN: &str = "0123456789abcdef";
+
+/// The file that a test changes.
+struct File<'a> {
+    stage: &'a Stage,
+    path: PathBuf,
+    tokens: String,
+}
+
+impl<'a> File<'a> {
+    fn new(stage: &'a Stage, text: &str) -> Self {
+        let (_, tokens) = stage.tokens(TOKEN);
+        let file = Self { stage, path: stage.dir.path().join("worker.toml"), tokens };
+        file.write(text);
+        file
+    }
+
+    fn write(&self, text: &str) {
+        fs::write(&self.path, text).expect("a file");
+    }
+
+    fn worker(&self, id: &str, site: &str) -> Running {
+        Running::start(&mut self.command(id, site))
+    }
+
+    fn command(&self, id: &str, site: &str) -> Command {
+        let mut command = self.stage.worker_command(id, site, &[&self.tokens]);
+        command.arg("--config").arg(&self.path);
+        command
+    }
+
+    /// Has workers read this text, and waits until they have.
+    fn reload(&self, workers: &[&Running], text: &str) -> Vec<Value> {
+        self.write(text);
+        workers
+            .iter()
+            .map(|worker| {
+                let before = config(worker)["reload"]["at_ms"].clone();
+                // The time has milliseconds.
+                until("the clock goes on", || now_ms() > before.as_u64().unwrap_or(0));
+                worker.signal(Signal::SIGHUP);
+                until("it has read it", || config(worker)["reload"]["at_ms"] != before);
+                config(worker)["reload"].clone()
+            })
+            .collect()
+    }
+}
+
+fn now_ms() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a time");
+    u64::try_from(since.as_millis()).expect("a time")
+}
+
+fn config(worker: &Running) -> Value {
+    let (_, body) = worker.http_with("GET", "/config", &[&format!("Authorization: Bearer {TOKEN}")], "");
+    serde_json::from_str(&body).unwrap_or_else(|e| panic!("{e}: {body}"))
+}
+
+fn value(worker: &Running, key: &str) -> Value {
+    let config = config(worker);
+    let values = config["values"].as_array().expect("values").iter();
+    values.filter(|shown| shown["key"] == key).map(|shown| shown["value"].clone()).next().unwrap_or_default()
+}
+
+fn pid(worker: &Running) -> Value {
+    let status: Value = serde_json::from_str(&worker.http("GET", "/status").1).expect("JSON");
+    status["jobs"]["orders"]["process"]["pid"].clone()
+}
+
+/// `(key, effect)` of each change.
+fn effects(reload: &Value) -> Vec<(String, String)> {
+    let text = |value: &Value| value.as_str().expect("text").to_owned();
+    let changes = reload["changes"].as_array().expect("changes").iter();
+    changes.map(|change| (text(&change["key"]), text(&change["effect"]))).collect()
+}
+
+#[test]
+fn it_applies_what_it_can_and_reports_what_needs_more() {
+    let stage = Stage::new("/reload-effects");
+    let file = File::new(&stage, "[job.orders]\nenv = { RUN = \"one\" }\n");
+    let worker = file.worker("east-1", "east");
+    until("it leads", || leads(&worker));
+    let before = pid(&worker);
+    let hook = stage.dir.path().join("hook");
+    let text = format!(
+        "[node]\nattributes = {{ rack = \"r7\" }}\n[zookeeper]\ndriver = \"zookeeper-async\"\n[policy]\nmin_tenure = \"7s\"\n\
+         [job.orders]\nenv = {{ RUN = \"two\" }}\nrestart = {{ max = 9 }}\n\
+         hooks.after_ready.command = [\"/bin/sh\", \"-c\", \"echo $RUN > {}\"]\n\
+         [job.bills]\ncommand = [\"true\"]\n",
+        hook.display()
+    );
+    let reload = &file.reload(&[&worker], &text)[0];
+    assert_eq!(reload["problems"], json!([]));
+    let expected = [
+        ("job.bills", "worker-restart"),
+        ("job.orders.env", "job-restart"),
+        ("job.orders.hooks.after_ready.command", "applied"),
+        ("job.orders.hooks.after_ready.mode", "applied"),
+        ("job.orders.hooks.after_ready.timeout", "applied"),
+        ("job.orders.restart.max", "applied"),
+        ("node.attributes", "applied"),
+        ("policy.min_tenure", "applied"),
+        ("zookeeper.driver", "worker-restart"),
+    ];
+    let expected = expected.map(|(key, effect)| (key.to_owned(), effect.to_owned()));
+    assert_eq!(effects(reload), expected);
+    assert_eq!(pid(&worker), before, "the job runs on");
+    until("it leads", || leads(&worker));
+    assert_eq!(value(&worker, "zookeeper.driver"), "\"native\"", "what is in force");
+    until("the attributes are published", || {
+        stage.json(&["list"])["members"][0]["attributes"] == json!({ "rack": "r7" })
+    });
+    assert!(!hook.exists());
+    // Its next start has the new environment and the new hook.
+    stage.operator(&["restart", "--job", "orders", "--wait"]).assert(0, &[]);
+    until("the hook has run", || fs::read_to_string(&hook).is_ok_and(|text| text == "two\n"));
+    assert_ne!(pid(&worker), before);
+    let metrics = worker.http("GET", "/metrics").1;
+    let reloads = |outcome: &str, count: u32| {
+        metrics.lines().any(|line| {
+            line.starts_with("dr_config_reloads_total{")
+                && line.contains(&format!("outcome=\"{outcome}\""))
+                && line.ends_with(&format!(" {count}"))
+        })
+    };
+    assert!(reloads("done", 1) && reloads("refused", 0), "{metrics}");
+}
+
+#[test]
+fn a_bad_file_changes_nothing_and_is_named() {
+    let stage = Stage::new("/reload-bad");
+    let file = File::new(&stage, "[job.orders]\nrestart = { max = 1 }\n");
+    let worker = file.worker("east-1", "east");
+    until("it leads", || leads(&worker));
+    let before = pid(&worker);
+    for (text, reason) in [
+        (
+            "[job.orders]\nrestart = { max = 2, often = 3 }\n",
+            "worker.toml:2:22: job.orders.restart.often: unknown key",
+        ),
+        (
+            "[job.orders]\nrestart = { max = 2 }\nliveness = 3\n",
+            "worker.toml:3:12: job.orders.liveness: expected a table",
+        ),
+        ("[job.orders\n", "worker.toml:1:12: this is not valid TOML"),
+        (
+            "[job.orders.fitness]\nkind = \"exec\"\ncommand = [\"/no/such/program\"]\n",
+            "job.orders.fitness.command",
+        ),
+        ("[job.orders.hooks.prepare]\ncommand = [\"no-such-program\"]\n", "job.orders.hooks.prepare.command"),
+    ] {
+        let reload = &file.reload(&[&worker], text)[0];
+        let problem = reload["problems"][0].as_str().unwrap_or_default();
+        assert!(problem.contains(reason), "{reason}: {reload}");
+        assert_eq!((pid(&worker), value(&worker, "job.orders.restart.max")), (before.clone(), json!("1")));
+    }
+    let reload = &file.reload(&[&worker], "[job.orders]\nrestart = { max = 2 }\n")[0];
+    assert_eq!(effects(reload), [("job.orders.restart.max".to_owned(), "applied".to_owned())]);
+    assert_eq!((pid(&worker), value(&worker, "job.orders.restart.max")), (before, json!("2")));
+}
+
+#[test]
+fn a_policy_reaches_the_elector() {
+    let stage = Stage::new("/reload-policy");
+    let text = |first: &str, second: &str| {
+        format!(
+            "[job.orders.policy]\nsites = [\"{first}\", \"{second}\"]\nauto_moves = \"all\"\nfailback_after = \"0s\"\n\
+             min_tenure = \"0s\"\n"
+        )
+    };
+    let file = File::new(&stage, &text("east", "west"));
+    let east = file.worker("east-1", "east");
+    until("the preferred site leads", || leads(&east));
+    let west = file.worker("west-1", "west");
+    until("the other one is standby", || west.code("/standby") == 200);
+    let reloads = file.reload(&[&east, &west], &text("west", "east"));
+    assert_eq!(effects(&reloads[0]), [("job.orders.policy.sites".to_owned(), "applied".to_owned())]);
+    until("the site that is preferred now leads", || leads(&west));
+    until("the other one is standby", || east.code("/standby") == 200);
+}
+
+#[test]
+fn checks_measurements_and_output_change_while_the_job_runs() {
+    let stage = Stage::new("/reload-parts");
+    let job = |more: &str| format!("[job.orders]\n{more}");
+    let file = File::new(&stage, &job(""));
+    let mut command = file.command("east-1", "east");
+    let prints = "while :; do echo line; sleep 0.1; done";
+    command.args(["--set", &format!("job.orders.command={}", json!(["/bin/sh", "-c", prints]))]);
+    let output = stage.dir.path().join("output");
+    let worker = Running::start(&mut command);
+    until("it leads", || leads(&worker));
+    let before = pid(&worker);
+    let set = |shell: &str| {
+        format!("command = [\"/bin/sh\", \"-c\", \"{shell}\"]\ninterval = \"100ms\"\ntimeout = \"100ms\"\n")
+    };
+
+    let accepted = |text: &str| {
+        let reload = &file.reload(&[&worker], text)[0];
+        assert_eq!(reload["problems"], json!([]), "{text}");
+    };
+    let measure = format!("[job.orders.measure]\n{}", set("echo lag=7"));
+    accepted(&job(&measure));
+    let member = || stage.json(&["list"])["members"][0].clone();
+    until("it is measured", || member()["attributes"] == json!({ "lag": "7" }));
+    accepted(&job(""));
+    until("it is not any more", || member()["attributes"] == json!({}));
+
+    let fitness = format!("[job.orders.fitness]\nkind = \"exec\"\n{}failures = 1\n", set("exit 1"));
+    accepted(&job(&fitness));
+    until("it is not fit", || member()["health"].as_str().is_some_and(|health| health.contains("fitness")));
+    accepted(&job(""));
+    until("nothing checks it", || member()["health"] == "unchecked");
+
+    accepted(&job(&format!("output = {{ kind = \"file\", path = {output:?} }}\n")));
+    until("the output goes to the file", || {
+        fs::read_to_string(&output).is_ok_and(|text| text.contains("line"))
+    });
+    assert_eq!(pid(&worker), before, "the job has run on until now");
+
+    let liveness = format!("[job.orders.liveness]\nkind = \"exec\"\n{}failures = 1\n", set("exit 1"));
+    accepted(&job(&liveness));
+    until("the job is restarted", || pid(&worker) != before);
+}

@@ -1,0 +1,62 @@
+//! The disk of the state directory hangs, as a frozen file system does: what has ended is reported all the same.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::job_support::{Disk, PATIENCE, Tree, env, guards, long_lease, soon};
+use dr_worker::config::{Check, JobSpec, ReadyProbe};
+use dr_worker::worker::job::{JobError, JobRun, StateLock};
+
+/// A job whose guards keep their records on this disk.
+fn run_on(disk: &Disk, spec: JobSpec) -> JobRun {
+    let lock = StateLock::acquire(disk.path(), "east-1").expect("free");
+    JobRun::start(Arc::new(spec), &env(), long_lease(), guards().lock(lock))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_end_of_a_job_is_reported_while_the_disk_of_its_record_hangs() {
+    let Some(disk) = Disk::new() else { return };
+    let tree = Tree::new();
+    let job = run_on(&disk, tree.spec("exec sleep 1000"));
+    job.ready().await.expect("it runs");
+    disk.freeze();
+    let stopped = tokio::time::timeout(PATIENCE, job.stop(soon())).await;
+    assert!(tree.is_gone(), "the job has ended");
+    assert!(stopped.is_ok(), "its end is reported while the disk hangs");
+    assert!(disk.thaw(), "it was frozen all the time");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_liveness_check_fails_whose_guard_the_disk_holds_up() {
+    let Some(disk) = Disk::new() else { return };
+    let tree = Tree::new();
+    let probe = ReadyProbe::Exec {
+        command: vec!["true".to_owned()],
+        interval: Duration::from_millis(20),
+        timeout: Duration::from_millis(500),
+    };
+    let spec = JobSpec { liveness: Some(Check { probe, failures: 2 }), ..tree.spec("exec sleep 1000") };
+    let job = run_on(&disk, spec);
+    job.ready().await.expect("it runs");
+    disk.freeze();
+    let finished = tokio::time::timeout(PATIENCE, job.finished()).await;
+    let error = finished.expect("the check fails while the disk hangs");
+    assert!(matches!(error, JobError::RestartsExhausted { .. }), "{error:?}");
+    assert!(error.to_string().contains("liveness: the probe did not end within"), "{error}");
+    assert!(disk.thaw(), "it was frozen all the time");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_whose_record_can_not_be_written_has_failed_and_names_the_record() {
+    let Some(disk) = Disk::new() else { return };
+    let tree = Tree::new();
+    let lock = StateLock::acquire(disk.path(), "east-1").expect("free");
+    disk.freeze();
+    let spec = tree.spec("echo run >> runs");
+    let job = JobRun::start(Arc::new(spec), &env(), long_lease(), guards().lock(lock));
+    let finished = tokio::time::timeout(PATIENCE, job.finished()).await;
+    let error = finished.expect("an outcome while the disk hangs").to_string();
+    assert!(error.contains(disk.path().to_str().expect("a plain name")), "{error}");
+    assert!(disk.thaw(), "it was frozen all the time");
+    assert_eq!(tree.lines("runs").len(), 0, "nothing was started");
+}

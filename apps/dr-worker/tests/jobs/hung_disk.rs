@@ -1,0 +1,98 @@
+//! The disk of the program hangs, and its pages are taken from memory: the guard ends its job all the same.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::job_support::{
+    PATIENCE, Tree, Worker, WorkerSetup, hung_disk::HungDisk, memory_group::MemoryGroup, name_of, wait_for,
+};
+use nix::sys::signal::Signal;
+
+/// How a leadership ends in these tests.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum End {
+    WorkerKilled,
+    /// Its worker is stopped, and no longer renews the lease.
+    LeaseOver,
+}
+
+/// What happens to the disk and to memory.
+#[derive(Clone, Copy, Debug)]
+struct Fault {
+    hangs: bool,
+    reclaimed: bool,
+}
+
+/// Starts the program without the right to lock memory.
+const WITHOUT_LOCKING: &[&str] =
+    &["setpriv", "--bounding-set", "-ipc_lock", "prlimit", "--memlock=65536:65536", "--"];
+
+/// One leadership that ends under this fault. Returns whether the job ended while the fault lasted.
+fn ends(end: End, fault: Fault, prefix: &[&str]) -> Option<bool> {
+    let disk = HungDisk::of(Path::new(env!("CARGO_BIN_EXE_dr-worker")))?;
+    let memory = MemoryGroup::new("hung")?;
+    let tree = Tree::new();
+    let mut setup = WorkerSetup::new(&tree, "while :; do sleep 0.05; done");
+    setup.guard_exe = Some(disk.program());
+    setup.prefix = prefix;
+    if end == End::LeaseOver {
+        setup.lease = Duration::from_secs(3);
+    }
+    let worker = setup.start_in(|worker| memory.enter(worker));
+    let guard = worker.guard();
+    if end == End::LeaseOver {
+        // Before the reclaim, which may take longer than a lease.
+        worker.signal(Signal::SIGSTOP);
+    }
+    if fault.hangs {
+        disk.hang();
+    }
+    if fault.reclaimed {
+        memory.reclaim();
+    }
+    if end == End::WorkerKilled {
+        worker.signal(Signal::SIGKILL);
+    }
+    let begun = Instant::now();
+    // One that is not expected to end need not be waited for as long.
+    let patience = if prefix.is_empty() { PATIENCE } else { Duration::from_secs(4) };
+    while !tree.is_gone() && begun.elapsed() < patience {
+        // Between two looks.
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let ended = tree.is_gone();
+    eprintln!(
+        "{end:?}, {fault:?}: ended: {ended}, after {:?}; {} reads wait",
+        begun.elapsed(),
+        disk.waiting()
+    );
+    disk.recover();
+    wait_for("the end of the job", || tree.is_gone());
+    wait_for("the end of the guard", || name_of(guard).is_none());
+    drop::<Worker>(worker);
+    Some(ended)
+}
+
+#[test]
+fn a_hung_disk_does_not_keep_the_guard_from_ending_its_job() {
+    for end in [End::WorkerKilled, End::LeaseOver] {
+        for fault in [
+            Fault { hangs: true, reclaimed: true },
+            Fault { hangs: true, reclaimed: false },
+            Fault { hangs: false, reclaimed: true },
+        ] {
+            let Some(ended) = ends(end, fault, &[]) else { return };
+            assert!(ended, "{end:?}, {fault:?}");
+        }
+    }
+}
+
+/// As docs/processes.md says. It also shows that the fault of the test above keeps a guard from its work.
+#[test]
+fn a_guard_that_may_not_lock_its_memory_waits_for_the_disk() {
+    for hangs in [true, false] {
+        let fault = Fault { hangs, reclaimed: true };
+        let Some(ended) = ends(End::WorkerKilled, fault, WITHOUT_LOCKING) else { return };
+        assert_eq!(ended, !hangs, "{fault:?}");
+    }
+}

@@ -1,0 +1,478 @@
+//! Policies as they are written down: what is refused, with which words, and what comes out.
+
+use std::collections::BTreeMap;
+
+use election_core::record::Cause;
+use strategies::{
+    AutoMoves, BelowSiteMinimum, OnLeaderFailure, PolicySpec, Spread,
+    spec::{Inputs, Needs, Value},
+};
+
+fn read(text: &str) -> PolicySpec {
+    toml::from_str(text).unwrap()
+}
+
+/// Everything that is wrong, a line each.
+fn wrong(text: &str) -> Vec<String> {
+    let entries: BTreeMap<String, Value> = toml::from_str(text).unwrap();
+    let error = PolicySpec::read(&entries, Inputs::default()).expect_err(text);
+    error.iter().map(ToString::to_string).collect()
+}
+
+fn stages(spec: &PolicySpec, cause: Cause) -> String {
+    let pipeline = spec.pipeline();
+    let stages: Vec<_> = pipeline.for_cause(cause).stages().collect();
+    stages.join(" ")
+}
+
+#[test]
+fn text_and_code_make_the_same_policy() {
+    let sites = |names: &[&str]| strategies::testing::sites(names.iter().copied());
+    for (text, policy) in [
+        ("", PolicySpec::default()),
+        ("sites = ['east', 'west']", PolicySpec::for_sites(sites(&["east", "west"]))),
+        (
+            "sites = ['east']\nforbidden_sites = ['lab']\nsite_minimum = 2\non_leader_failure = 'same-site-first'\n\
+             auto_moves = 'in-site'\nspread = 'sites'",
+            PolicySpec::for_sites(sites(&["east"]))
+                .with_forbidden_sites(sites(&["lab"]))
+                .with_site_minimum(2)
+                .with_on_leader_failure(OnLeaderFailure::SameSiteFirst)
+                .with_auto_moves(AutoMoves::InSite)
+                .with_spread(Spread::Sites),
+        ),
+        (
+            "site_minimum = { east = 2, west = 3 }\nbelow_site_minimum = 'never'",
+            PolicySpec::default()
+                .with_site_minimums(sites(&["east", "west"]).into_iter().zip(2..))
+                .with_below_site_minimum(BelowSiteMinimum::Never),
+        ),
+    ] {
+        assert_eq!(read(text), policy);
+        // What the settings show reads as the same policy again.
+        let shown = policy.settings().map(|(key, value)| (key.to_owned(), value)).into();
+        assert_eq!(PolicySpec::read(&shown, Inputs::default()).unwrap(), policy);
+    }
+}
+
+#[test]
+fn a_pipeline_takes_the_place_of_the_usual_order_and_no_more() {
+    let fit = "healthy priority not-excluded site-healthy site-open";
+    let spec = read("pipeline = ['priority', 'oldest-ballot']\nspread = 'sites'");
+    assert_eq!(
+        stages(&spec, Cause::Startup),
+        format!("{fit} spread same-site priority oldest-ballot member-id")
+    );
+    assert_eq!(
+        stages(&spec, Cause::LeaderLost),
+        format!(
+            "{fit} failed-last spread other-site failed-last fewer-failures priority oldest-ballot member-id"
+        )
+    );
+    assert_eq!(
+        stages(&spec, Cause::BetterCandidate),
+        format!("{fit} incumbent spread priority oldest-ballot member-id")
+    );
+    let spec = read("pipeline = ['priority']\nauto_moves = 'all'\non_leader_failure = 'same-site-first'");
+    assert_eq!(stages(&spec, Cause::BetterCandidate), format!("{fit} priority member-id"));
+    assert_eq!(
+        stages(&spec, Cause::LeaderLost),
+        format!("{fit} failed-last same-site fewer-failures priority member-id")
+    );
+}
+
+#[test]
+fn a_rule_takes_the_place_of_everything_for_its_causes_and_the_first_one_decides() {
+    let spec = read(
+        "[pipelines]\nnear = ['same-site', 'priority']\n\
+         [[rules]]\nwhen = 'work-failed'\npipeline = 'near'\n\
+         [[rules]]\nwhen = ['failure', 'startup']\npipeline = ['site-order']",
+    );
+    let fit = "healthy priority not-excluded site-healthy site-open";
+    assert_eq!(stages(&spec, Cause::WorkFailed), format!("{fit} failed-last same-site priority member-id"));
+    for cause in [Cause::LeaderLost, Cause::Unhealthy, Cause::Failover, Cause::Startup] {
+        assert_eq!(stages(&spec, cause), format!("{fit} failed-last site-order member-id"), "{cause}");
+    }
+    assert_eq!(
+        stages(&spec, Cause::Switchover),
+        format!("{fit} site-order priority oldest-ballot member-id")
+    );
+}
+
+#[test]
+fn a_stage_with_settings_is_the_filter_that_it_is_too() {
+    let spec = read(
+        "pipeline = [\n\
+         { stage = 'class', attribute = 'role' },\n\
+         { stage = 'software', first = 'oldest', at_least = '1.4', attribute = 'schema' },\n\
+         { stage = 'score', margin = 50, tolerance = 10, attributes = { cores = { worst = 0, best = 16.5, weight = 2, \
+         missing = 'refused' }, lag = { worst = 10, best = 0 } } }]",
+    );
+    assert_eq!(
+        stages(&spec, Cause::Startup),
+        "healthy priority not-excluded site-healthy site-open class software score same-site class software score member-id"
+    );
+    let plain =
+        read("pipeline = ['software', { stage = 'score', attributes = { a = { worst = 0, best = 1 } } }]");
+    assert_eq!(
+        stages(&plain, Cause::Startup),
+        "healthy priority not-excluded site-healthy site-open same-site software score member-id"
+    );
+}
+
+#[test]
+fn what_is_wrong_is_said_with_its_key_and_what_would_be_valid() {
+    let stage = r#"valid: "site-order", "other-site", "same-site", "fewer-failures", "spread", "incumbent", "class", "software", "score", "latency", "limit", "with-leader-of", "apart-from", "capacity", "hours", "priority", "oldest-ballot", "youngest-ballot", "round-robin", "fair-share""#;
+    let not_known = format!("pipeline[1]: \"latncy\" is not known; {stage}");
+    let named = format!("pipeline[0].stage: \"scor\" is not known; {stage}");
+    let cases: &[(&str, &[&str])] = &[
+        (
+            "colour = 1",
+            &[
+                "colour: unknown key; valid here: sites, forbidden_sites, site_minimum, below_site_minimum, on_leader_failure, auto_moves, spread, pipelines, pipeline, rules, strategy",
+            ],
+        ),
+        ("auto_moves = 'soon'", &[r#"auto_moves: "soon" is not known; valid: "none", "in-site", "all""#]),
+        (
+            "on_leader_failure = 3",
+            &[
+                "on_leader_failure: the integer 3 is not known; valid: \"other-site\", \"prefer-order\", \"same-site-first\"",
+            ],
+        ),
+        ("sites = 'east'", &["sites: expected an array, such as [\"east\", \"west\"], found \"east\""]),
+        (
+            "sites = ['east', 'west', 'east', 4]",
+            &[
+                "sites[2]: \"east\" is listed twice; name each site once",
+                "sites[3]: expected a string in quotes, found the integer 4",
+            ],
+        ),
+        (
+            "auto_moves = 'all'\npipeline = ['round-robin']",
+            &[
+                "auto_moves: with the stage \"round-robin\" the next member is always better, and leadership would move without end; valid with it: \"none\"",
+            ],
+        ),
+        ("pipeline = ['priority', 'latncy']", &[&not_known]),
+        ("pipeline = []", &["pipeline: it is empty; name at least one stage"]),
+        (
+            "pipeline = 3",
+            &["pipeline: expected an array of stages, such as [\"site-order\"], found the integer 3"],
+        ),
+        (
+            "pipeline = [true]",
+            &["pipeline[0]: expected the name of a stage, or a table with it as \"stage\", found true"],
+        ),
+        (
+            "pipeline = ['healthy']",
+            &["pipeline[0]: \"healthy\" is part of every pipeline already; leave it out"],
+        ),
+        (
+            "pipeline = ['priority', 'priority']",
+            &["pipeline[1]: \"priority\" is listed twice; use each stage once"],
+        ),
+        ("pipeline = ['round-robin', 'priority']", &["pipeline[1]: \"round-robin\" must be the last stage"]),
+        (
+            "pipeline = 'careful'",
+            &[
+                "pipeline: no pipeline is named \"careful\": pipelines is empty; an array of stages is valid as well",
+            ],
+        ),
+        (
+            "pipeline = 'carful'\n[pipelines]\ncareful = ['priority']",
+            &["pipeline: no pipeline is named \"carful\"; valid: \"careful\", or an array of stages"],
+        ),
+        (
+            "pipelines = ['priority']",
+            &[
+                "pipelines: expected a table of pipelines by their names, such as { careful = [\"site-order\"] }, found an array",
+            ],
+        ),
+        ("pipeline = [{ margin = 3 }]", &["pipeline[0].stage: it is missing: the name of the stage"]),
+        ("pipeline = [{ stage = 'scor', margin = 3 }]", &[&named]),
+        (
+            "pipeline = [{ stage = 'class', atribute = 'a' }]",
+            &["pipeline[0].atribute: unknown key; valid here: stage, attribute"],
+        ),
+        (
+            "pipeline = [{ stage = 'software', at_least = 'new' }]",
+            &["pipeline[0].at_least: \"new\" is no version; valid: one to three numbers separated by dots"],
+        ),
+        (
+            "pipeline = ['score']",
+            &[
+                "pipeline[0].attributes: it is missing: what counts, such as { cores = { worst = 0, best = 16 } }",
+            ],
+        ),
+        (
+            "pipeline = [{ stage = 'score', margin = 1001, attributes = {} }]",
+            &[
+                "pipeline[0].margin: the integer 1001 is out of range; 0 to 1000 is valid",
+                "pipeline[0].attributes: no attribute counts: at least one must have a weight above 0",
+            ],
+        ),
+        (
+            "pipeline = [{ stage = 'score', attributes = { cores = { worst = 1, best = 1 } } }]",
+            &["pipeline[0].attributes.cores: worst and best must be two different numbers"],
+        ),
+        (
+            "pipeline = [{ stage = 'score', attributes = { cores = { best = 'many', missing = 'bad' } } }]",
+            &[
+                "pipeline[0].attributes.cores.worst: it is missing: the values with no points (worst) and with all points (best)",
+                "pipeline[0].attributes.cores.best: expected a number, found \"many\"",
+                "pipeline[0].attributes.cores.missing: \"bad\" is not known; valid: \"worst\", \"middle\", \"ignored\", \"refused\"",
+            ],
+        ),
+        ("rules = 3", &["rules: expected an array of tables, [[rules]], found the integer 3"]),
+        (
+            "[[rules]]\nwen = 'startup'",
+            &[
+                "rules[0].when: it is missing: the cause, such as \"leader-lost\", or an array of causes",
+                "rules[0].pipeline: it is missing: an array of stages, or the name of one of the pipelines",
+                "rules[0].wen: unknown key; valid here: when, pipeline",
+            ],
+        ),
+        (
+            "[[rules]]\nwhen = ['startup', 'leaderlost']\npipeline = ['priority']",
+            &[
+                "rules[0].when[1]: \"leaderlost\" is not known; valid: \"startup\", \"member-joined\", \"leader-lost\", \"unhealthy\", \"site-failed\", \"suspected\", \"takeover-failed\", \"work-failed\", \"resigned\", \"leader-shutdown\", \"switchover\", \"failover\", \"better-candidate\", \"tokens-raised\", \"slots-changed\", \"failure\"",
+            ],
+        ),
+        (
+            "[[rules]]\nwhen = []\npipeline = ['priority']",
+            &["rules[0].when: it is empty; name at least one cause"],
+        ),
+        (
+            "[[rules]]\nwhen = 'failure'\npipeline = ['priority']\n[[rules]]\nwhen = ['leader-lost', 'work-failed']\npipeline = ['priority']",
+            &["rules[1].when: this rule is never used: rules before it name all of its causes"],
+        ),
+        (
+            "[[rules]]\nwhen = 'better-candidate'\npipeline = ['priority']",
+            &[
+                "rules[0].when: \"better-candidate\" moves nothing while auto_moves is \"none\"; set it to \"in-site\" or \"all\"",
+            ],
+        ),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(wrong(text), *expected, "{text}");
+    }
+    let fine = "auto_moves = 'all'\n[[rules]]\nwhen = 'better-candidate'\npipeline = ['priority']";
+    assert!(stages(&read(fine), Cause::BetterCandidate).contains("failed-last priority"));
+}
+
+/// For members that publish all that there is.
+fn read_with_all(text: &str) -> PolicySpec {
+    let entries: BTreeMap<String, Value> = toml::from_str(text).unwrap();
+    PolicySpec::read(&entries, Inputs::ALL).unwrap()
+}
+
+/// The same, with everything that is wrong.
+fn wrong_with_all(text: &str) -> Vec<String> {
+    let entries: BTreeMap<String, Value> = toml::from_str(text).unwrap();
+    let error = PolicySpec::read(&entries, Inputs::ALL).expect_err(text);
+    error.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn what_is_measured_can_be_named_where_it_is_published() {
+    let text = "auto_moves = 'all'\npipeline = [{ stage = 'limit', attribute = 'lag', at_most = 10, missing = 'passes' }, \
+                { stage = 'latency', by = 'targets', targets = { db = 2 }, margin = '2ms', tolerance = '500us' }]";
+    let entries: BTreeMap<String, Value> = toml::from_str(text).unwrap();
+    let spec = PolicySpec::read(&entries, Inputs::ALL).unwrap();
+    assert_eq!(
+        stages(&spec, Cause::Startup),
+        "healthy priority not-excluded site-healthy site-open limit same-site latency member-id"
+    );
+    let cases: &[(&str, &[&str])] = &[
+        (
+            "{ stage = 'latency', by = 'best' }",
+            &[
+                "pipeline[0].by: \"best\" is not known; valid: \"majority\", \"mean\", \"worst\", \"zookeeper\", \"targets\"",
+            ],
+        ),
+        (
+            "{ stage = 'latency', margin = 2 }",
+            &["pipeline[0].margin: expected a duration such as \"500us\" or \"2ms\", found the integer 2"],
+        ),
+        (
+            "{ stage = 'latency', margin = '-2ms' }",
+            &["pipeline[0].margin: expected a duration such as \"500us\" or \"2ms\", found \"-2ms\""],
+        ),
+        (
+            "{ stage = 'latency', count = 3 }",
+            &["pipeline[0].count: unknown key; valid here: stage, by, tolerance, margin"],
+        ),
+        (
+            "{ stage = 'latency', by = 'targets', targets = { db = 0 } }",
+            &["pipeline[0].targets.db: expected a weight of 1 or more, found the integer 0"],
+        ),
+        (
+            "{ stage = 'latency', by = 'targets', targets = {} }",
+            &["pipeline[0].targets: it is empty; name at least one target"],
+        ),
+        (
+            "{ stage = 'limit' }",
+            &[
+                "pipeline[0].attribute: it is missing: the value that is limited, such as \"lag\"",
+                "pipeline[0].at_most: it is missing: the highest value with which a member may lead after a failure",
+            ],
+        ),
+    ];
+    for (stage, expected) in cases {
+        assert_eq!(wrong_with_all(&format!("pipeline = [{stage}]")), *expected, "{stage}");
+    }
+}
+
+#[test]
+fn what_must_be_measured_is_what_the_policy_goes_by() {
+    let needs = |text: &str| {
+        let entries: BTreeMap<String, Value> = toml::from_str(text).unwrap();
+        PolicySpec::read(&entries, Inputs::ALL).unwrap().needs()
+    };
+    let peers = Needs { peers: true, ..Needs::default() };
+    assert!(needs("").is_none());
+    assert!(needs("pipeline = ['incumbent']").is_none());
+    assert_eq!(needs("pipeline = [{ stage = 'latency', by = 'worst' }]"), peers);
+    let by_two = needs(
+        "pipeline = [{ stage = 'latency', by = 'targets', targets = { db = 2, shop = 1 } }]\n\
+         [[rules]]\nwhen = 'failure'\npipeline = [{ stage = 'latency', by = 'zookeeper' }]",
+    );
+    let targets = ["db".to_owned(), "shop".to_owned()].into();
+    assert_eq!(by_two, Needs { zookeeper: true, targets, ..Needs::default() });
+    let by_lag = needs("pipeline = [{ stage = 'limit', attribute = 'lag', at_most = 10 }]");
+    assert_eq!(by_lag, Needs { limited: ["lag".to_owned()].into(), ..Needs::default() });
+}
+
+#[test]
+fn what_is_said_of_sites_holds_in_each_pipeline() {
+    let keys = "forbidden_sites = ['lab']\nsite_minimum = 2\n";
+    let fit = "healthy priority not-excluded site-healthy site-open site-allowed";
+    for pipeline in ["", "pipeline = ['round-robin']", "pipeline = ['incumbent', 'site-order']"] {
+        let spec = read_with_all(&format!("{keys}{pipeline}"));
+        for cause in Cause::ALL {
+            let stages = stages(&spec, cause);
+            assert!(
+                stages.starts_with(fit) && stages.contains(" site-minimum "),
+                "{pipeline:?} {cause}: {stages}"
+            );
+        }
+    }
+    let rule = "[[rules]]\nwhen = 'failure'\npipeline = ['priority']";
+    let spec = read_with_all(&format!("{keys}pipeline = ['class']\n{rule}"));
+    assert_eq!(
+        stages(&spec, Cause::LeaderLost),
+        format!("{fit} failed-last site-minimum priority member-id")
+    );
+    assert_eq!(stages(&spec, Cause::Startup), format!("{fit} class site-minimum same-site class member-id"));
+    for none in ["site_minimum = 1", "site_minimum = { east = 1 }\nbelow_site_minimum = 'never'"] {
+        assert!(!stages(&read(none), Cause::Startup).contains("site-minimum"), "{none}");
+    }
+    // The condition is a filter of every pipeline, of a rule's too.
+    let keys = "site_minimum = { east = 2 }\nbelow_site_minimum = 'never'\n";
+    let spec = read_with_all(&format!("{keys}pipeline = ['class']\n{rule}"));
+    for cause in Cause::ALL {
+        let stages = stages(&spec, cause);
+        let fit = "healthy priority not-excluded site-healthy site-open site-minimum ";
+        assert!(stages.starts_with(fit) && stages.matches(" site-minimum").count() == 2, "{cause}: {stages}");
+    }
+
+    let cases: &[(&str, &[&str])] = &[
+        (
+            "sites = ['east', 'west']\nforbidden_sites = ['west', 'north']",
+            &["forbidden_sites: \"west\" is in sites as well; take it out of one of the two"],
+        ),
+        ("forbidden_sites = ['a', 'a']", &["forbidden_sites[1]: \"a\" is listed twice; name each site once"]),
+        ("site_minimum = 0", &["site_minimum: the integer 0 is out of range; 1 to 1000 is valid"]),
+        (
+            "sites = ['east']\nforbidden_sites = ['lab']\nsite_minimum = { lab = 2, west = 2 }",
+            &["site_minimum: it names the site \"west\", which is not in sites"],
+        ),
+        (
+            "site_minimum = { east = 0, 'w t' = 2 }",
+            &[
+                "site_minimum.east: the integer 0 is out of range; 1 to 1000 is valid",
+                "site_minimum.w t: the site \"w t\" is not usable: it contains white space or a control character",
+            ],
+        ),
+        (
+            "site_minimum = '2'",
+            &["site_minimum: expected an integer, or a table such as { east = 2 }, found \"2\""],
+        ),
+        (
+            "site_minimum = 2\nbelow_site_minimum = 'leave'",
+            &["below_site_minimum: \"leave\" is not known; valid: \"last\", \"never\""],
+        ),
+        (
+            "pipeline = ['site-minimum', 'site-allowed']",
+            &[
+                "pipeline[0]: \"site-minimum\" is part of every pipeline where site_minimum is set; set that instead",
+                "pipeline[1]: \"site-allowed\" is part of every pipeline where forbidden_sites is set; set that instead",
+            ],
+        ),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(wrong(text), *expected, "{text}");
+    }
+}
+
+#[test]
+fn other_jobs_load_and_hours_are_read() {
+    let text = "sites = ['east', 'west']\npipeline = [{ stage = 'with-leader-of', job = 'db', by = 'site' }, \
+                { stage = 'apart-from', job = ['web', 'mq'] }, 'capacity', \
+                { stage = 'hours', sites = { east = '06:00-18:00', west = ['18:00-24:00', '00:00-06:00'] } }]";
+    let spec = read_with_all(text);
+    assert!(
+        stages(&spec, Cause::Startup).ends_with(" with-leader-of apart-from capacity hours member-id"),
+        "{spec:?}"
+    );
+    let jobs = ["db", "mq", "web"].map(str::to_owned).into();
+    assert_eq!(spec.needs(), Needs { jobs, load: true, ..Needs::default() });
+    // What the job itself loads is part of the policy.
+    assert_ne!(spec, spec.clone().with_load(2));
+    assert_eq!(spec, spec.clone().with_load(1));
+
+    let cases: &[(&str, &[&str])] = &[
+        (
+            "{ stage = 'apart-from' }",
+            &[
+                "pipeline[0].job: it is missing: the name of another job, such as \"db\", or an array of names",
+            ],
+        ),
+        (
+            "{ stage = 'with-leader-of', job = [], by = 'rack' }",
+            &[
+                "pipeline[0].by: \"rack\" is not known; valid: \"member\", \"site\"",
+                "pipeline[0].job: it is empty; leave it out instead",
+            ],
+        ),
+        (
+            "{ stage = 'with-leader-of', job = ['db', 'db'] }",
+            &["pipeline[0].job[1]: \"db\" is listed twice; name each job once"],
+        ),
+        (
+            "'hours'",
+            &[
+                "pipeline[0].sites: it is missing: the hours of each site in UTC, such as { east = [\"Mon-Fri 06:00-18:00\"] }",
+            ],
+        ),
+        (
+            "{ stage = 'hours', sites = { east = ['06:00'], west = [] } }",
+            &[
+                "pipeline[0].sites.east: \"06:00\" has no hours; valid are days and hours in UTC, such as \"Sat,Sun 02:00-04:00\", \"Mon-Fri 23:30-01:00\" or \"02:00-04:00\"",
+                "pipeline[0].sites.west: it is empty; leave it out instead",
+            ],
+        ),
+        (
+            "{ stage = 'hours', sites = { eats = '06:00-18:00' } }",
+            &["pipeline: \"hours\" names the site \"eats\", which is not in sites"],
+        ),
+    ];
+    for (stage, expected) in cases {
+        let text = format!("sites = ['east', 'west']\npipeline = [{stage}]");
+        assert_eq!(wrong_with_all(&text), *expected, "{stage}");
+    }
+    let nothing = "cannot be used here: no member publishes which other jobs it leads; leave it out";
+    for name in ["with-leader-of", "apart-from", "capacity"] {
+        assert_eq!(wrong(&format!("pipeline = ['{name}']")), [format!("pipeline[0]: {name:?} {nothing}")]);
+    }
+}
