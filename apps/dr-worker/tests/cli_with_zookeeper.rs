@@ -227,7 +227,10 @@ fn a_request_is_cancelled_until_it_is_begun() {
     let asked = stage.operator(&["switchover"]);
     asked.assert(0, &["within 1m", "dr-worker cancel r-0000000000 --job orders"]);
     let again = stage.operator(&["switchover"]);
-    again.assert(75, &["request r-0000000000, a switchover, is still open", "dr-worker cancel r-0000000000"]);
+    again.assert(
+        75,
+        &["request r-0000000000, a switchover, is still open", "dr-worker cancel r-0000000000 --job orders"],
+    );
 
     let cancelled = stage.operator(&["cancel", "r-0000000000"]);
     cancelled.assert(0, &[]);

@@ -25,6 +25,7 @@ use crate::{
     commands::{moves, plan},
     config::Sources,
     error::Error,
+    typed::Typed,
     wall::unix_ms,
 };
 
@@ -151,10 +152,10 @@ async fn file_plan(operator: &Operator, wanted: &Move, request: Request, how: Ou
         plan::understood(request, unix_ms()).unwrap_or_default()
     ));
     output::print_progress(format_args!(
-        "it expires unless an elector begins it within {} of that time; `dr-worker list --job {job}` shows it, \
-         `dr-worker cancel {} --job {job}` withdraws it",
+        "it expires unless an elector begins it within {} of that time; `{}` shows it, `{}` withdraws it",
         in_words(request.valid_for()),
-        which.name
+        Typed::verb("list").job(&job),
+        Typed::verb("cancel").arg(&which.name).job(&job)
     ));
     match how {
         Output::Json => output::print_json(&plan::shown(&job, &filed)),
@@ -225,7 +226,7 @@ async fn check_and_file(
         return report_leader(&job, &leader, how);
     }
     if wanted.try_only.dry_run {
-        if let Some(why) = operator::hindrance(&snapshot, &request) {
+        if let Some(why) = operator::hindrance(&paths, &snapshot, &request) {
             return Err(Error::NotNow(format!("{job}: {why}")));
         }
         let changed = operator::filed(&snapshot, request);

@@ -21,6 +21,7 @@ use crate::{
     commands::moves::{self, Decision, leads_already},
     error::Error,
     signals::Signals,
+    typed::Typed,
 };
 
 /// The timeout to withdraw a request.
@@ -127,12 +128,12 @@ impl Underway<'_> {
         if self.kind().is_move() { "an elector" } else { "the leader" }
     }
 
-    fn how_to_follow(&self) -> String {
-        format!("dr-worker list --job {} --watch", self.job)
+    fn how_to_follow(&self) -> Typed {
+        Typed::verb("list").job(&self.job).arg("--watch")
     }
 
-    fn how_to_cancel(&self) -> String {
-        format!("dr-worker cancel {} --job {}", self.filed.which.name, self.job)
+    fn how_to_cancel(&self) -> Typed {
+        Typed::verb("cancel").arg(&self.filed.which.name).job(&self.job)
     }
 
     /// Follows the request to its end, or without `--wait` until it is begun. Decides a failover that no elector

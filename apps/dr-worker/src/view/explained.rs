@@ -8,6 +8,7 @@ use election_core::{
 use serde::Serialize;
 
 use super::ProblemRow;
+use crate::typed::Typed;
 
 /// Why the current leaders lead.
 ///
@@ -43,7 +44,7 @@ pub struct Explained {
 
 /// The hold of an election, with the command that lifts it; `None` if it is not on hold.
 pub fn hold_of(skipped: &Skipped, election: &str) -> Option<String> {
-    let resume = format!("`dr-worker ack --job {election}`");
+    let resume = format!("`{}`", Typed::verb("ack").job(election));
     let sentence = || skipped.sentence.replacen("on hold", "ON HOLD", 1).replace("`ack`", &resume);
     skipped.is_hold().then(sentence)
 }

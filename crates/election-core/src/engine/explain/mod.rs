@@ -327,6 +327,7 @@ impl<'a> Looker<'a> {
         let me = self.elector.or(self.seen.members.first());
         let Some(me) = me else { return Err(loud(Reason::NoElector, NO_MEMBER)) };
         let decider = Decider {
+            election: "",
             now: self.now,
             me: &me.member,
             policy: self.policy,
