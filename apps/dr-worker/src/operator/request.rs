@@ -11,15 +11,17 @@ use election_core::{
     strategy::in_words,
 };
 use serde_json::json;
+use zk_session::BootTime;
 
 use super::{
     consent::Consent,
     contest, dry_run,
     election::{Operator, asker},
+    leading::until_proved,
     list::{outgoing, target},
     moves::Move,
     output::{self, Output},
-    underway::{Filing, report_leader},
+    underway::{Filing, longest_move, report_leader},
 };
 use crate::{
     commands::{moves, plan},
@@ -223,6 +225,10 @@ async fn check_and_file(
         }
     }
     if let Some(leader) = moves::check(operator, &job, &snapshot, &request).await? {
+        if let (true, Ok(slot)) = (wanted.wait, snapshot.slot_for(&request)) {
+            let until = BootTime::now() + wanted.timeout.unwrap_or_else(|| longest_move(operator, &job));
+            until_proved(operator, &job, &paths, slot, Some(&leader), until).await?;
+        }
         return report_leader(&job, &leader, how);
     }
     if wanted.try_only.dry_run {

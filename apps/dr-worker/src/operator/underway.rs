@@ -13,6 +13,7 @@ use zk_session::BootTime;
 
 use super::{
     election::Operator,
+    leading::until_proved,
     list::{outgoing, target},
     output::{self, Output},
     phases::Phases,
@@ -72,7 +73,7 @@ impl Filing {
 }
 
 /// The sum of the policy's timeouts of a move.
-fn longest_move(operator: &Operator, job: &str) -> Duration {
+pub(super) fn longest_move(operator: &Operator, job: &str) -> Duration {
     let config = &operator.config;
     let policy = config.engine_of(job);
     config.zookeeper.session_timeout
@@ -305,7 +306,11 @@ impl Underway<'_> {
         }
         let snapshot = self.operator.observer().await?.snapshot(&self.paths).await?;
         match leads_already(&self.filed.request, &snapshot) {
-            Some(leader) => report_leader(&self.job, leader, how),
+            Some(leader) => {
+                let (job, paths) = (&self.job, &self.paths);
+                until_proved(self.operator, job, paths, self.slot, Some(leader), self.until).await?;
+                report_leader(job, leader, how)
+            }
             None => Err(self.failed(reason)),
         }
     }
