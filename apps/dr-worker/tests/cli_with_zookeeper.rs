@@ -113,8 +113,16 @@ fn operators_move_leadership_and_see_the_outcome() {
 
     let moved = stage.operator(&["switchover", "--to-site", "west", "--wait"]);
     moved.assert(0, &["request r-0000000000: switchover of orders to site west"]);
+    let recorded = stage.json(&["history"])["leaderships"][1]["phases"].clone();
+    assert!(
+        moved.stderr.contains(", release ") && moved.stderr.contains(", takeover "),
+        "{recorded}: {}",
+        moved.stderr
+    );
     assert_eq!(moved.stdout, "west-1 leads orders in term 2\n");
     until("west-1 leads alone", || leads(&west) && !leads(&east));
+    let logs = Outcome::of(stage.worker_command("east-1", "east", &[]).arg("logs"));
+    logs.assert(0, &["west-1 leads orders: its output is on that node"]);
 
     let refused = stage.operator(&["switchover", "--to", "nobody", "--wait"]);
     refused.assert(64, &["unknown member nobody", "members: east-1, west-1"]);

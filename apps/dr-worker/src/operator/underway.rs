@@ -5,7 +5,7 @@ use std::{cell::RefCell, convert::Infallible, time::Duration};
 use election_core::{
     Paths,
     operator::{self, Snapshot, Withdrawal},
-    record::{Current, FiledRequest, Record as _, Request, RequestKind, RequestState},
+    record::{Current, FiledRequest, HistoryEntry, Record as _, Request, RequestKind, RequestState},
     strategy::in_words,
 };
 use serde_json::json;
@@ -16,7 +16,7 @@ use super::{
     leading::until_proved,
     list::{outgoing, target},
     output::{self, Output},
-    phases::Phases,
+    phases::{Phases, durations},
 };
 use crate::{
     commands::moves::{self, Decision, leads_already},
@@ -176,6 +176,16 @@ impl Underway<'_> {
         }
     }
 
+    /// Shows how long each phase took, as the new leader has recorded it: a command sees several at once.
+    async fn show_durations(&self, term: u64) -> Result<(), Error> {
+        let (history, _) = self.operator.observer().await?.history(&self.paths).await?;
+        let entry = history.into_iter().rev().find(|entry| (entry.slot, entry.term) == (self.slot, term));
+        if let Some(HistoryEntry { phases, .. }) = entry {
+            output::print_progress(format_args!("{:>11}  {}", "phases:", durations(&phases)));
+        }
+        Ok(())
+    }
+
     /// Takes the decision instead of the elector.
     async fn decide_from_here(&self, waits: bool, how: Output) -> Result<(), Error> {
         let announce = || output::print_progress("no elector answers; this command takes the decision");
@@ -251,7 +261,14 @@ impl Underway<'_> {
         let session = &self.operator.session;
         let last = operator::follow(session, &self.paths, &self.filed.which, self.until, progress).await?;
         match last.map(|r| r.state) {
-            Some(state @ RequestState::Done { .. }) => self.report(&state, how),
+            Some(state @ RequestState::Done { .. }) => {
+                if let RequestState::Done { term, .. } = state
+                    && self.kind().is_move()
+                {
+                    self.show_durations(term).await?;
+                }
+                self.report(&state, how)
+            }
             Some(RequestState::Failed { reason, .. }) => self.refused(&reason, how).await,
             Some(state @ RequestState::Accepted { .. }) => Err(self.goes_on(self.kind().progress(&state))),
             Some(RequestState::Pending) | None => {
