@@ -4,6 +4,7 @@ mod support;
 
 use std::{
     fs,
+    net::TcpStream,
     time::{Duration, Instant},
 };
 
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 use support::{
     Background, Log, Outcome, Running, code_of,
     stage::{Stage, leads, successors},
-    until,
+    taken_port, until,
 };
 use zk_session::CreateMode;
 
@@ -101,6 +102,22 @@ fn a_worker_leads_and_says_so_everywhere() {
     east.signal(Signal::SIGTERM);
     assert_eq!(east.ended().code(), Some(0));
     until("west-1 leads", || leads(&west));
+}
+
+/// Its port may be free only once another program has ended, or its address up only after the network.
+#[test]
+fn a_worker_whose_port_is_taken_runs_its_job_and_listens_later() {
+    let stage = Stage::new("/port-taken");
+    let (listener, port) = taken_port();
+    let listen = format!("http.listen=127.0.0.1:{port}");
+    let worker = Background::of(stage.worker_command("east-1", "east", &[&listen]).arg("run"));
+    until("it leads without its endpoints", || {
+        stage.operator(&["list"]).code == Some(0) && stage.json(&["list"])["members"][0]["role"] == "leader"
+    });
+    drop(listener);
+    until("it listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+    worker.signal(Signal::SIGTERM);
+    worker.outcome().assert(0, &["without HTTP endpoints", "another program listens there"]);
 }
 
 #[test]

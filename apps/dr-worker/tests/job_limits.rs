@@ -347,7 +347,23 @@ fn a_state_directory_of_another_user_and_links_in_it_are_refused() {
     let why = format!("belongs to user {nobody}");
     Outcome::of(command().arg("run")).assert(78, &["node.state_dir", &why]);
     assert_eq!(fs::read_dir(&state).expect("a directory").count(), 0, "nothing was written");
-    Outcome::of(command().args(["config", "check"])).assert(0, &[&why]);
+    // It is checked as that user: root reads each file.
+    let dir = tempfile::Builder::new()
+        .permissions(fs::Permissions::from_mode(0o755))
+        .tempdir_in("/tmp")
+        .expect("a directory");
+    let exe = dir.path().join("dr-worker");
+    fs::copy(env!("CARGO_BIN_EXE_dr-worker"), &exe).expect("copied");
+    fs::set_permissions(stage.dir.path(), fs::Permissions::from_mode(0o755)).expect("its own");
+    let check = |settings: &[&str], more: &[&str]| {
+        let mut given = command();
+        set(&mut given, settings);
+        Outcome::of(Command::new(&exe).args(given.get_args()).args(["config", "check"]).args(more))
+    };
+    check(&[], &[]).assert(0, &["checked as user nobody"]);
+    let (_, tokens) = stage.tokens("");
+    check(&[&tokens], &[]).assert(78, &["checked as user nobody", "http.token_file", "Permission denied"]);
+    check(&[], &["--as", "root"]).assert(0, &[&why]);
 
     std::os::unix::fs::chown(&state, Some(0), None).expect("this is root");
     let other = stage.dir.path().join("other");

@@ -101,7 +101,7 @@ struct CheckArguments {
     /// Plan of the configuration: [drill.NAME] [default: all].
     #[arg(long, value_name = "NAME", conflicts_with = "job")]
     plan: Option<String>,
-    /// Job: its plans, or a switchover if it has none [default: all].
+    /// Job [default: all].
     #[arg(long, value_name = "JOB")]
     job: Option<String>,
 }
