@@ -317,7 +317,7 @@ fn headline(cluster: &Cluster) -> String {
             let token = leader.fencing_token.map(|t| format!(", fencing token {t}")).unwrap_or_default();
             format!("{} ({}) {status}{token}", leader.member, leader.site)
         }
-        None => "nobody leads".to_owned(),
+        None => "no member leads".to_owned(),
     };
     let leader = match &cluster.slots[..] {
         [] => describe_leader(&None),

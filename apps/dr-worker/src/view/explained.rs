@@ -105,7 +105,7 @@ fn order_line(order: &[Candidate]) -> String {
         return line.trim_end_matches(", ").to_owned();
     }
     let why = order.iter().map(|refused| format!("{}: {}", refused.member, refused.reasons.join(", ")));
-    format!("nobody ({})", why.collect::<Vec<_>>().join("; "))
+    format!("no member ({})", why.collect::<Vec<_>>().join("; "))
 }
 
 /// The leader.

@@ -363,7 +363,7 @@ impl<'a> Facts<'a> {
         otherwise: impl FnOnce(&Facts<'_>, &mut Watchdog) -> Verdict,
         watchdog: &mut Watchdog,
     ) -> Verdict {
-        let sentence = "the mode is manual: nobody is named until an operator asks for it";
+        let sentence = "the mode is manual: no member is named until an operator asks for it";
         self.unless_manual(quiet(Reason::Manual, sentence), otherwise, watchdog).into()
     }
 

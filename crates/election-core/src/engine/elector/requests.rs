@@ -443,7 +443,7 @@ pub fn slot_of(
             match lacking[..] {
                 [slot] if request.kind == RequestKind::Failover => Ok(slot),
                 _ => {
-                    let who = |slot| named(slot).map_or("nobody".to_owned(), |n| n.member.to_string());
+                    let who = |slot| named(slot).map_or("no member".to_owned(), |n| n.member.to_string());
                     let all: Vec<_> = (0..slots).map(|slot| format!("slot {slot}: {}", who(slot))).collect();
                     Err(format!(
                         "there are {slots} slots ({}); say which leader is to be replaced",
