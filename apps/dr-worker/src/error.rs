@@ -276,7 +276,7 @@ the code of the command of the same name.
                 ExitCode::Internal => "report it; the message is about a fault of the program",
                 ExitCode::NotNow => {
                     "wait and try again, or look at the state with `dr-worker list`: the request may still be in progress. Of \
-                     `dr-worker run` and `config check`: another process has the id, the port or the recipe of a job, or this \
+                     `dr-worker run` and `config check`: another process has the id or the recipe of a job, or this \
                      host lacks what a key names: a program, a file, a directory, a user, an address. It may come with a later \
                      mount or network, and systemd starts the worker again until it is there"
                 }

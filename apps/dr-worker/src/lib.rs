@@ -39,6 +39,7 @@ mod reference;
 mod rotating;
 mod signals;
 mod tls;
+mod typed;
 pub mod view;
 mod wall;
 pub mod worker;

@@ -34,7 +34,7 @@ use tracing_subscriber::{
 use crate::{config::LogConfig, mask::mask, rotating::RotatingFile};
 use json::Labelled;
 pub(crate) use json::{identify, set_term};
-use queue::{Lane, Queue};
+use queue::{Lane, Missing, Queue};
 
 /// The target of a client crate that logs a session's password when it connects.
 const TELLS_PASSWORD: &str = "zookeeper_async";
@@ -118,15 +118,21 @@ pub(crate) fn init(
     let to = match usual {
         Usual::Daemon => {
             let queue = QUEUE.get_or_init(|| Queue::new(QUEUED));
-            let report = |lines| {
-                tracing::warn!(target: DROPPED, lines, "{lines} lines of the log were dropped: it was blocked");
+            let report = |missing| match missing {
+                Missing::Dropped(lines) => {
+                    tracing::warn!(target: DROPPED, lines, "{lines} lines of the log were dropped: it was blocked");
+                }
+                Missing::Unwritten(lines) => {
+                    tracing::warn!(target: DROPPED, lines, "{lines} lines of the log were lost: it could not be written");
+                }
             };
+            let unwritten = |lines| counter!("dr_log_lines_dropped_total").increment(lines);
             match file {
                 Some(file) => {
                     HAS_FILE.get_or_init(|| ());
-                    queue.start(LogFile { to: RotatingFile::new(file), lost: 0 }, report)?;
+                    queue.start(LogFile(RotatingFile::new(file)), report, unwritten)?;
                 }
-                None => queue.start(io::stderr(), report)?,
+                None => queue.start(io::stderr(), report, unwritten)?,
             }
             panic::set_hook(Box::new(log_panic));
             To::Queue(queue)
@@ -202,26 +208,12 @@ fn log_panic(panic: &panic::PanicHookInfo<'_>) {
     tracing::error!(backtrace, "{panic}");
 }
 
-/// The file of a daemon's log. What can't be written is counted, and reported when it can be written again.
-struct LogFile {
-    to: RotatingFile,
-    lost: u64,
-}
+/// The file of a daemon's log.
+struct LogFile(RotatingFile);
 
 impl Write for LogFile {
     fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
-        match self.to.write(lines) {
-            Ok(()) if self.lost > 0 => {
-                let lines = std::mem::take(&mut self.lost);
-                tracing::warn!(target: DROPPED, lines, "{lines} lines of the log were lost: its file could not be written");
-            }
-            Ok(()) => {}
-            Err(_) => {
-                let lost = lines.iter().filter(|&&byte| byte == b'\n').count() as u64;
-                self.lost += lost;
-                counter!("dr_log_lines_dropped_total").increment(lost);
-            }
-        }
+        self.0.write(lines)?;
         Ok(lines.len())
     }
 

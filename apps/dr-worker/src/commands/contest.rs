@@ -5,13 +5,14 @@ use election_core::{
     record::{Request, RequestKind, Target},
 };
 
-use crate::error::Error;
+use crate::{error::Error, typed::Typed};
 
 /// Refuses what needs an elector. Returns who follows the leader, as text.
 ///
 /// # Errors
 /// With what is possible instead.
 pub(crate) fn check(job: &str, layout: Layout, request: &Request) -> Result<&'static str, Error> {
+    let failover = Typed::verb("failover").job(job).arg("--force").arg("--now");
     let recipe = format!("{job} uses the recipe {:?}", layout.as_str());
     let follows = match layout {
         Layout::Queue => "the next member in its queue follows",
@@ -25,12 +26,12 @@ pub(crate) fn check(job: &str, layout: Layout, request: &Request) -> Result<&'st
     if request.kind == RequestKind::Switchover {
         return Err(Error::Usage(format!(
             "{recipe}, which has no elector to ask the leader to hand over. End the leader's worker: it stops \
-             its job, then {follows}. Or take leadership from it with `dr-worker failover --force --now`"
+             its job, then {follows}. Or take leadership from it with `{failover}`"
         )));
     }
     if !request.force {
         return Err(Error::Usage(format!(
-            "{recipe}: {follows} by itself once the leader is gone. `dr-worker failover --force --now` takes leadership \
+            "{recipe}: {follows} by itself once the leader is gone. `{failover}` takes leadership \
              from a leader that is alive"
         )));
     }

@@ -10,7 +10,7 @@ use super::{
     election::Operator,
     moves::{check_names, is_led},
 };
-use crate::error::Error;
+use crate::{error::Error, typed::Typed};
 
 /// Checks a request before it is written. Returns what was read, and a sentence if there is nothing to do.
 ///
@@ -27,7 +27,7 @@ pub(crate) async fn check(
         None | Some(Layout::Elector) => {}
         Some(layout) => {
             return Err(Error::Failed(format!(
-                "{job} uses the recipe {:?}: `dr-worker {kind}` needs the recipe \"elector\"",
+                "{job} uses the recipe {:?}: `{kind}` needs the recipe \"elector\"",
                 layout.as_str()
             )));
         }
@@ -62,7 +62,10 @@ fn is_done_already(job: &str, request: &Request, snapshot: &Snapshot) -> Option<
 
 fn check_restart(job: &str, request: &Request, snapshot: &Snapshot) -> Result<(), Error> {
     if let Some(stopped) = &snapshot.control.stopped {
-        return Err(Error::Failed(format!("{job} is {stopped}; `dr-worker start --job {job}` starts it")));
+        return Err(Error::Failed(format!(
+            "{job} is {stopped}; `{}` starts it",
+            Typed::verb("start").job(job)
+        )));
     }
     snapshot.slot_for(request)?;
     if !is_led(request, snapshot) {

@@ -12,6 +12,7 @@ use zk_session::BootTime;
 use super::{contest, election::Operator, sites::check_sites};
 use crate::{
     error::Error,
+    typed::Typed,
     view::{elector, hold_of},
 };
 
@@ -38,7 +39,7 @@ pub(crate) async fn check(
     if request.kind == RequestKind::Switchover && !is_led(request, snapshot) {
         let skipped = elector::skipped(operator.workers(), job, snapshot).await;
         if let Some(hold) = skipped.and_then(|skipped| hold_of(&skipped, job)) {
-            let way_out = format!("`dr-worker failover --job {job}` elects a leader now");
+            let way_out = format!("`{}` elects a leader now", Typed::verb("failover").job(job));
             return Err(Error::NotNow(format!("{job}: no leader can hand over: {hold}; {way_out}")));
         }
     }

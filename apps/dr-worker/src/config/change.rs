@@ -11,6 +11,7 @@ use super::{
     Config, JobConfig, Problem, Problems,
     tree::{Node, Origin, Value},
 };
+use crate::typed::Typed;
 
 /// What it takes until the new value of a key applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -176,7 +177,8 @@ impl fmt::Display for Change {
         match (effect, job) {
             (Effect::Applied, _) => write!(f, "{key}: applied"),
             (Effect::JobRestart, Some(job)) => {
-                write!(f, "{key}: applies at the next start of the job: `dr-worker restart --job {job}`")
+                let restart = Typed::verb("restart").job(job);
+                write!(f, "{key}: applies at the next start of the job: `{restart}`")
             }
             (Effect::JobRestart, None) => write!(f, "{key}: applies at the next start of the job"),
             (Effect::WorkerRestart, _) => {

@@ -45,6 +45,7 @@ use std::{
 };
 
 use election_core::{MemberId, Policy};
+use nix::unistd::{Uid, User};
 
 use strategies::{Registry, stages::Share};
 
@@ -248,7 +249,13 @@ impl Config {
         fault.map_or(Ok(()), |fault| Err(self.problem("node.state_dir", fault)))
     }
 
-    /// Why a worker that runs as this user, root, refuses a directory in which that of another user could keep its files.
+    /// The name of the other user who owns the state directory: the worker runs as that user.
+    pub(crate) fn owner_of_state_dir(&self) -> Option<String> {
+        let owner = Uid::from_raw(private_file::foreign_owner(&self.node.state_dir)?);
+        Some(User::from_uid(owner).ok()??.name)
+    }
+
+    /// Why only a worker of another user than this one, root, can use the state directory.
     pub(crate) fn warning_of_state_dir(&self) -> Option<String> {
         let dir = &self.node.state_dir;
         let owner = private_file::foreign_owner(dir)?;

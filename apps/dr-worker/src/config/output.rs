@@ -12,6 +12,9 @@ const SMALLEST: Size = Size(1 << 10);
 /// Each rotation renames all of them.
 const MOST_KEPT: u32 = 1000;
 
+/// What the log or the journal gets of a job in a second. A program that writes a line for each request stays below it.
+const USUAL_LIMIT: Size = Size(1 << 20);
+
 /// The journal's socket of the host.
 const JOURNAL: &str = "/run/systemd/journal/socket";
 
@@ -53,8 +56,16 @@ impl Words for OutputKind {
     const WORDS: &[(&str, Self)] = &[("log", Self::Log), ("file", Self::File), ("journal", Self::Journal)];
 }
 
-/// Reads `output` of a job.
-pub(super) fn read_output(section: &mut Section<'_>) -> Option<JobOutput> {
+/// Reads `output` of a job: where it goes, and how many bytes a second at most.
+pub(super) fn read_output(section: &mut Section<'_>) -> Option<(JobOutput, Option<Size>)> {
+    let to = read_destination(section);
+    // A file is bounded by its rotation.
+    let usual = if let Some(JobOutput::File(_)) = to { Size(0) } else { USUAL_LIMIT };
+    let limit = section.or("limit", usual);
+    Some((to?, (limit > Size(0)).then_some(limit)))
+}
+
+fn read_destination(section: &mut Section<'_>) -> Option<JobOutput> {
     match section.or("kind", OutputKind::Log) {
         OutputKind::Log => Some(JobOutput::Log),
         OutputKind::File => {

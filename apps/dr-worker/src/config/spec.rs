@@ -12,6 +12,7 @@ use super::{
     limits::Limits,
     output::JobOutput,
     signal::StopSignal,
+    size::Size,
 };
 
 /// How long before the lease's end SIGKILL is sent at the latest, so that the kernel has torn the
@@ -86,6 +87,8 @@ pub struct JobSpec {
     pub exit_codes: ExitCodes,
     /// Where its output goes.
     pub output: JobOutput,
+    /// How many bytes of it go there in a second, over ten seconds; `None`: any number.
+    pub output_limit: Option<Size>,
     /// Its hooks.
     pub hooks: Hooks,
     /// How a former leader is fenced that did not leave cleanly; `None`: not at all.
@@ -245,6 +248,7 @@ impl JobSpec {
             restart: RestartPolicy::default(),
             exit_codes: ExitCodes::default(),
             output: JobOutput::Log,
+            output_limit: None,
             hooks: Hooks::default(),
             fence: None,
             measure: None,

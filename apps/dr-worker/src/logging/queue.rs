@@ -26,6 +26,15 @@ pub(super) enum Lane {
     Notice,
 }
 
+/// Lines that the log lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Missing {
+    /// They did not fit.
+    Dropped(u64),
+    /// They could not be written.
+    Unwritten(u64),
+}
+
 #[derive(Debug)]
 pub(super) struct Queue {
     /// The size, in bytes.
@@ -58,26 +67,35 @@ impl Queue {
         }
     }
 
-    /// Starts the thread. `report` logs how many lines were dropped, as soon as there is room for that.
+    /// Starts the thread. `report` logs which lines are missing, as soon as there is room for that. `unwritten` counts those
+    /// that could not be written.
     ///
     /// # Errors
     /// If the thread can't be started.
     pub(super) fn start(
         &'static self,
         mut to: impl Write + Send + 'static,
-        report: impl Fn(u64) + Send + 'static,
+        report: impl Fn(Missing) + Send + 'static,
+        unwritten: impl Fn(u64) + Send + 'static,
     ) -> io::Result<()> {
         thread::Builder::new().name("log".to_owned()).spawn(move || {
-            let mut batch = Vec::new();
+            let (mut batch, mut lost) = (Vec::new(), 0);
             loop {
                 let dropped = self.take(&mut batch);
                 self.room.notify_waiters();
                 if dropped > 0 {
-                    report(dropped);
+                    report(Missing::Dropped(dropped));
                 }
-                // An error may be temporary (a full disk), and can't be logged.
-                let _ = to.write_all(&batch);
-                let _ = to.flush();
+                match to.write_all(&batch).and_then(|()| to.flush()) {
+                    Ok(()) if lost > 0 => report(Missing::Unwritten(std::mem::take(&mut lost))),
+                    Ok(()) => {}
+                    // It may be temporary (a full disk), and can't be logged now.
+                    Err(_) => {
+                        let lines = batch.iter().filter(|&&byte| byte == b'\n').count() as u64;
+                        lost += lines;
+                        unwritten(lines);
+                    }
+                }
                 self.mark_written();
             }
         })?;
@@ -177,15 +195,52 @@ mod tests {
         }
     }
 
+    /// Fails until it is told that it works.
+    struct Broken(mpsc::Receiver<bool>, mpsc::Sender<Vec<u8>>);
+
+    impl Write for Broken {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            if !self.0.recv().unwrap_or(false) {
+                return Err(io::ErrorKind::BrokenPipe.into());
+            }
+            self.1.send(bytes.to_vec()).map_err(|_| io::ErrorKind::BrokenPipe)?;
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
     const PATIENCE: Duration = Duration::from_secs(30);
+
+    #[test]
+    fn what_can_not_be_written_is_counted_at_once_and_reported_when_it_can() {
+        let queue: &'static Queue = Box::leak(Box::new(Queue::new(3 * FOR_NOTICES)));
+        let (works, is_working) = mpsc::channel();
+        let (sender, written) = mpsc::channel();
+        let (counts, counted) = mpsc::channel();
+        let report = |lines| assert!(queue.push(format!("{lines:?}\n").as_bytes(), Lane::Notice));
+        let unwritten = move |lines| counts.send(lines).expect("the test lives");
+        queue.start(Broken(is_working, sender), report, unwritten).expect("a thread");
+        works.send(false).expect("the thread lives");
+        queue.push(b"one\ntwo\n", Lane::Own);
+        assert_eq!(counted.recv_timeout(PATIENCE), Ok(2));
+        works.send(true).expect("the thread lives");
+        works.send(true).expect("the thread lives");
+        queue.push(b"three\n", Lane::Own);
+        assert_eq!(written.recv_timeout(PATIENCE).expect("written"), b"three\n");
+        assert_eq!(written.recv_timeout(PATIENCE).expect("written"), b"Unwritten(2)\n");
+    }
 
     #[test]
     fn what_does_not_fit_is_dropped_counted_and_reported_when_there_is_room() {
         let queue: &'static Queue = Box::leak(Box::new(Queue::new(3 * FOR_NOTICES)));
         let (open, gate) = mpsc::channel();
         let (sender, written) = mpsc::channel();
-        let report = |lines| assert!(queue.push(format!("{lines} dropped\n").as_bytes(), Lane::Notice));
-        queue.start(Gate { open: gate, written: sender }, report).expect("a thread");
+        let report = |lines| assert!(queue.push(format!("{lines:?}\n").as_bytes(), Lane::Notice));
+        let lost = |lines| panic!("{lines} lines are lost");
+        queue.start(Gate { open: gate, written: sender }, report, lost).expect("a thread");
 
         // The thread takes the first one, and then waits at the gate.
         queue.push(b"first\n", Lane::Own);
@@ -203,7 +258,7 @@ mod tests {
         open.send(()).expect("the thread lives");
         assert_eq!(written.recv_timeout(PATIENCE).expect("written").len(), 2 * FOR_NOTICES);
         open.send(()).expect("the thread lives");
-        assert_eq!(written.recv_timeout(PATIENCE).expect("written"), b"3 dropped\n");
+        assert_eq!(written.recv_timeout(PATIENCE).expect("written"), b"Dropped(3)\n");
         queue.flush(PATIENCE);
         assert!(queue.has_room() && !queue.lock().is_writing);
     }

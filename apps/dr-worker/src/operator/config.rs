@@ -1,6 +1,7 @@
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, os::unix::process::CommandExt as _, process::Command};
 
 use election_core::operator::overlays;
+use nix::unistd::{Uid, User};
 use owo_colors::OwoColorize as _;
 use serde_json::json;
 
@@ -13,6 +14,7 @@ use super::{
 use crate::{
     config::{Config, Sources, Usable},
     error::Error,
+    program::file,
 };
 
 /// `config check`
@@ -21,10 +23,25 @@ pub(super) struct CheckArguments {
     /// Run `doctor` too.
     #[arg(long)]
     online: bool,
+    /// User to check as [default: owner of node.state_dir].
+    ///
+    /// Only root can check as another user.
+    #[arg(long = "as", value_name = "USER")]
+    user: Option<String>,
 }
 
 pub(super) fn check(arguments: &CheckArguments, sources: &Sources, how: Output) -> Result<(), Error> {
     let config = Config::load(sources)?;
+    let me = Uid::effective();
+    let name = User::from_uid(me).ok().flatten().map(|me| me.name);
+    let owner = || config.owner_of_state_dir().filter(|_| me.is_root());
+    let other = arguments.user.clone().or_else(owner).filter(|user| Some(user) != name.as_ref());
+    if let Some(user) = other {
+        if !me.is_root() {
+            return Err(Error::Usage(format!("--as {user}: only root can check as another user")));
+        }
+        return Err(check_as(&user));
+    }
     config.check_node()?;
     config.check_state_dir()?;
     if let Some(warning) = config.warning_of_state_dir() {
@@ -48,6 +65,24 @@ pub(super) fn check(arguments: &CheckArguments, sources: &Sources, how: Output) 
         (false, Output::Json) => output::print_json(&result),
         (false, Output::Pretty) => Ok(()),
     }
+}
+
+/// Continues as this user, whom the worker runs as: root reads and writes what that user can't. Returns only if that is not
+/// possible.
+fn check_as(user: &str) -> Error {
+    output::print_progress(format_args!("checked as user {user}"));
+    let program = match file() {
+        Ok(program) => program,
+        Err(error) => return Error::Internal(format!("can't find this program: {error}")),
+    };
+    let mut arguments: Vec<_> = std::env::args_os().skip(1).collect();
+    if let Some(at) = arguments.iter().position(|argument| argument == "--as") {
+        arguments.drain(at..(at + 2).min(arguments.len()));
+    }
+    arguments.retain(|argument| !argument.to_string_lossy().starts_with("--as="));
+    let mut command = Command::new("runuser");
+    let error = command.args(["-u", user, "--"]).arg(program).args(arguments).exec();
+    Error::Failed(format!("can't check as user {user}: runuser: {error}"))
 }
 
 /// `config show`

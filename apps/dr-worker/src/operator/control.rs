@@ -27,6 +27,7 @@ use crate::{
     },
     config::Sources,
     error::Error,
+    typed::Typed,
     wall::unix_ms,
 };
 
@@ -472,8 +473,9 @@ impl<'a> Order<'a> {
             if self.prefers && auto_moves != AutoMoves::All && ordered.is_news() && how == Output::Pretty {
                 output::print_progress(format_args!(
                     "{job}: auto_moves is {:?}: leadership stays in its site until it is lost or moved by \
-                     `dr-worker switchover`",
-                    auto_moves.as_str()
+                     `{}`",
+                    auto_moves.as_str(),
+                    Typed::verb("switchover").job(&job)
                 ));
             }
         }

@@ -1,10 +1,15 @@
-//! The commands that documents name are commands of this program: its own parser reads each.
+//! The commands that documents and messages name are commands of this program: its own parser reads each.
 
-use std::{collections::BTreeSet, ffi::OsString, fs, path::Path};
+use std::{
+    collections::BTreeSet,
+    ffi::OsString,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use clap::error::ErrorKind;
 
-use super::parse;
+use super::{command, parse};
 
 /// Where documents are, besides `docs`.
 const OTHERS: [&str; 3] = ["README.md", "apps/dr-worker/README.md", "CONTRIBUTING.md"];
@@ -152,4 +157,134 @@ fn commands_are_found_in_lines_of_a_shell() {
     let page = "`dr-worker list\n  --watch`, `x`\n```console\nroot@a:~# dr-worker x \\\n  y\ndr-worker z\n```\n```sh\ndr-worker b\n```\n";
     assert_eq!(typed(page), ["dr-worker x   y", "dr-worker b"]);
     assert_eq!(mentioned(page), ["dr-worker list --watch"]);
+}
+
+/// Crates whose messages an operator reads.
+const SOURCES: [&str; 4] =
+    ["apps/dr-worker", "crates/election-core", "crates/strategies", "crates/zk-session"];
+
+/// The sources of these crates without their tests, each with its path.
+fn sources() -> Vec<(String, String)> {
+    fn visit(directory: PathBuf, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            let is_test = path.file_stem().is_some_and(|name| name.to_string_lossy().ends_with("tests"));
+            match path.is_dir() {
+                true if !is_test => visit(path, found),
+                false if !is_test => found.push(path),
+                _ => {}
+            }
+        }
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut found = Vec::new();
+    SOURCES.iter().for_each(|name| visit(root.join(name).join("src"), &mut found));
+    found.retain(|path| path.extension().is_some_and(|extension| extension == "rs"));
+    found.retain(|path| !path.ends_with("documents.rs") && !path.ends_with("reference.rs"));
+    let read = |path: PathBuf| {
+        let text = fs::read_to_string(&path).unwrap();
+        let end = text.find("#[cfg(test)]\nmod tests {").unwrap_or(text.len());
+        (path.strip_prefix(&root).unwrap().display().to_string(), text[..end].to_owned())
+    };
+    found.into_iter().map(read).collect()
+}
+
+/// The commands that a source builds by [`Typed`](crate::typed::Typed), with `x` for what is known only when it runs.
+fn built(source: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for (at, start) in source.match_indices("Typed::verb(\"") {
+        let (verb, mut rest) = source[at + start.len()..].split_once("\")").unwrap();
+        let mut line = format!("dr-worker {verb}");
+        while let Some((method, after)) = rest.trim_start().strip_prefix('.').and_then(|r| r.split_once('('))
+        {
+            let mut depth = 1;
+            let end = after.find(|symbol| {
+                depth += i32::from(symbol == '(') - i32::from(symbol == ')');
+                depth == 0
+            });
+            let argument = &after[..end.unwrap()];
+            let is_literal = argument.len() > 1 && argument.starts_with('"') && argument.ends_with('"');
+            let argument = if is_literal { argument.trim_matches('"') } else { "x" };
+            match method {
+                "job" => line.push_str(&format!(" --job {argument}")),
+                "arg" => line.push_str(&format!(" {argument}")),
+                _ => break,
+            }
+            rest = &after[end.unwrap() + 1..];
+        }
+        found.push(line);
+    }
+    found
+}
+
+/// The commands in the messages of a source, and in its texts for help.
+fn written(source: &str) -> Vec<String> {
+    let comment = |line: &str| line.trim_start().starts_with("//") && !line.trim_start().starts_with("///");
+    let lines =
+        source.lines().filter(|line| !comment(line)).map(|line| line.trim_start().trim_start_matches("///"));
+    let text = lines.map(|line| format!("{} ", line.trim_end_matches('\\').trim())).collect::<String>();
+    let verbs: BTreeSet<_> = command().get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
+    let mut found = Vec::new();
+    for (at, name) in text.match_indices("dr-worker ") {
+        let rest = &text[at + name.len()..];
+        let verb = rest.split(|symbol: char| !symbol.is_ascii_alphanumeric() && symbol != '-').next();
+        if verbs.contains(verb.unwrap_or_default()) {
+            let end = rest.find(['`', '"']).unwrap_or(rest.len());
+            found.push(format!("dr-worker {}", &rest[..end]));
+        }
+    }
+    found
+}
+
+/// Whether a command leaves out the job where it would have to be named if there were several.
+fn lacks_job(words: &[String]) -> bool {
+    let mut verb = command();
+    for word in words.iter().skip(1) {
+        let Some(next) = verb.find_subcommand(word).cloned() else { break };
+        verb = next;
+    }
+    let job = verb.get_arguments().find(|argument| argument.get_id() == "job");
+    let help = job.and_then(|job| job.get_help()).map(ToString::to_string).unwrap_or_default();
+    help.contains("the only one") && !words.iter().any(|word| word == "--job")
+}
+
+/// A source of the daemon builds a command that has an argument: a part of a text could name what is no argument.
+#[test]
+fn each_command_in_a_message_is_accepted() {
+    let (mut refused, mut count) = (Vec::new(), 0);
+    for (path, text) in sources() {
+        let built = built(&text);
+        count += built.len();
+        for line in built.iter().chain(&written(&text)) {
+            let is_ours = path.starts_with("apps/dr-worker");
+            if is_ours && line.contains('{') {
+                refused.push(format!("{path}: {line}: build it with Typed"));
+            }
+            let line = line.replace(['{', '}'], "");
+            for words in commands(&line) {
+                if let Some(why) = refusal(&words, false) {
+                    refused.push(format!("{path}: {line}: {why}"));
+                }
+                let names_verb_only = words.len() <= 2 && !built.contains(&line);
+                if !names_verb_only && lacks_job(&words) {
+                    refused.push(format!("{path}: {line}: no --job"));
+                }
+            }
+        }
+    }
+    assert!(refused.is_empty(), "{}", refused.join("\n"));
+    assert!(count > 20, "only {count} commands were found");
+}
+
+#[test]
+fn commands_are_found_in_sources() {
+    let source =
+        "x(Typed::verb(\"drill show\").arg(&a.b(c)).job(x).arg(\"--y\").to_string(), Typed::verb(\"list\"));";
+    assert_eq!(built(source), ["dr-worker drill show x --job x --y", "dr-worker list"]);
+    let source = "// dr-worker list\n/// as `dr-worker\n/// stop`\nlet x = \"y: dr-worker \\\n   ack --fenced\"; \"this dr-worker was\"";
+    assert_eq!(written(source), ["dr-worker stop", "dr-worker ack --fenced"]);
+    let lacks = |line: &str| lacks_job(&line.split(' ').map(str::to_owned).collect::<Vec<_>>());
+    assert!(
+        lacks("dr-worker drill list") && !lacks("dr-worker drill list --job x") && !lacks("dr-worker ack")
+    );
 }

@@ -161,7 +161,7 @@ pub(super) fn describe_slot(slot: &ExplainedSlot) -> Vec<String> {
         lines.push(format!("  leader: {} ({}) {does}{stays}", leader.member, leader.site));
     }
     if let Some(cause) = slot.question {
-        let leader = slot.named.as_ref().map_or_else(|| "nobody".to_owned(), ToString::to_string);
+        let leader = slot.named.as_ref().map_or_else(|| "no member".to_owned(), ToString::to_string);
         lines.push(format!("  question: {} ({cause})", question(cause, &leader)));
     }
     if slot.candidates.is_empty() {

@@ -8,13 +8,15 @@ use election_core::{
     text::Text,
 };
 use serde_json::json;
+use zk_session::BootTime;
 
 use super::{
     consent::Consent,
     election::{Operator, asker},
+    leading::until_proved,
     list::outgoing,
     output::{self, Output},
-    underway::Filing,
+    underway::{Filing, longest_move},
 };
 use crate::{
     commands::{job_requests, moves},
@@ -121,6 +123,10 @@ async fn check_and_file(
     let paths = operator.paths(&job)?;
     let (snapshot, news) = job_requests::check(operator, &job, &paths, &mut request).await?;
     if let Some(news) = news {
+        if arguments.wait && request.kind == RequestKind::Start {
+            let until = BootTime::now() + arguments.timeout.unwrap_or_else(|| longest_move(operator, &job));
+            until_proved(operator, &job, &paths, 0, None, until).await?;
+        }
         return match how {
             Output::Json => {
                 let outcome = json!({ "state": "done" });

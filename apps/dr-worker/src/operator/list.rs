@@ -245,7 +245,7 @@ fn describe(cluster: &Cluster) -> String {
                 _ if !member.health.is_fit() => Accent::Bad,
                 MemberRole::Leader => Accent::Good,
                 MemberRole::TakingOver | MemberRole::SteppingDown => Accent::Busy,
-                MemberRole::Excluded | MemberRole::SiteFailed => Accent::Bad,
+                MemberRole::GaveUp | MemberRole::Excluded | MemberRole::SiteFailed => Accent::Bad,
                 MemberRole::Standby | MemberRole::Maintenance | MemberRole::Drained => Accent::None,
             };
             let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
@@ -317,7 +317,7 @@ fn headline(cluster: &Cluster) -> String {
             let token = leader.fencing_token.map(|t| format!(", fencing token {t}")).unwrap_or_default();
             format!("{} ({}) {status}{token}", leader.member, leader.site)
         }
-        None => "nobody leads".to_owned(),
+        None => "no member leads".to_owned(),
     };
     let leader = match &cluster.slots[..] {
         [] => describe_leader(&None),

@@ -4,10 +4,14 @@ use std::{io, thread, time::Duration};
 
 use anstream::adapter::strip_str;
 use clap::Args;
-use election_core::text::shown;
+use election_core::{MemberId, text::shown};
 use serde_json::json;
 
-use super::output::{self, Output};
+use super::{
+    election::Operator,
+    global::block_on,
+    output::{self, Output},
+};
 use crate::{
     config::{NodeConfig, Sources},
     error::Error,
@@ -29,6 +33,9 @@ pub(super) struct LogsArguments {
     follow: bool,
 }
 
+/// How long the question who leads may take. The output of this node is shown without ZooKeeper, too.
+const QUESTION: Duration = Duration::from_secs(3);
+
 /// The pause between two looks at the files.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -49,6 +56,9 @@ pub(super) fn run(logs: &LogsArguments, sources: &Sources, how: Output) -> Resul
     if logs.follow && configured.iter().any(|name| name == job) {
         let mut followed = kept.follow(job).map_err(unreadable)?;
         let mut lines = followed.more().map_err(unreadable)?;
+        if lines.is_empty() {
+            show_leader(job, &id, sources);
+        }
         lines.drain(..lines.len().saturating_sub(logs.lines));
         loop {
             lines.iter().try_for_each(|line| print(line, how))?;
@@ -70,9 +80,32 @@ pub(super) fn run(logs: &LogsArguments, sources: &Sources, how: Output) -> Resul
         output::print_progress(format_args!(
             "no output of job {job} of {id} is kept in {dir}: it has not run there"
         ));
+        show_leader(job, &id, sources);
         return Ok(());
     };
-    last.iter().try_for_each(|line| print(line, how))
+    last.iter().try_for_each(|line| print(line, how))?;
+    show_leader(job, &id, sources);
+    Ok(())
+}
+
+/// Says which other member leads, and where its output is, if ZooKeeper answers soon.
+fn show_leader(job: &str, me: &MemberId, sources: &Sources) {
+    let leaders = async {
+        let operator = Operator::connect(sources).await?;
+        let snapshot = operator.observer().await?.snapshot(&operator.paths(job)?).await?;
+        operator.close().await;
+        let others = snapshot.leader_znodes.iter().flatten().map(|znode| &znode.record.member);
+        let others = others.filter(|member| *member != me).map(|leader| {
+            let record = snapshot.members.iter().find(|member| member.member == *leader);
+            let address = record.and_then(|record| record.address.as_ref());
+            let address = address.map(|address| format!(" ({address})")).unwrap_or_default();
+            format!("{leader} leads {job}: its output is on that node{address}")
+        });
+        others.for_each(output::print_progress);
+        Ok::<_, Error>(())
+    };
+    // What is asked for has been printed.
+    let _ = block_on(async { tokio::time::timeout(QUESTION, leaders).await.unwrap_or(Ok(())) });
 }
 
 fn print(kept: &KeptLine, how: Output) -> Result<(), Error> {

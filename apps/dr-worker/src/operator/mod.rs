@@ -27,6 +27,7 @@ mod global;
 mod history;
 mod init;
 mod job;
+mod leading;
 mod list;
 mod logs;
 mod moves;

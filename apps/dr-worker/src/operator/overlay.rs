@@ -23,6 +23,7 @@ use crate::{
         overlay_values,
     },
     error::Error,
+    typed::Typed,
     view::{Simulated, WhatIf, other_policy},
     wall::{self, unix_ms},
 };
@@ -213,7 +214,8 @@ impl Present {
                 let restores = restored(pushed.restores).map(|what| format!(", {what}")).unwrap_or_default();
                 output::print(format_args!("{job}: configuration version {}{restores}", pushed.version))?;
                 output::print_progress(format_args!(
-                    "`dr-worker config history --job {job}` shows which members apply it"
+                    "`{}` shows which members apply it",
+                    Typed::verb("config history").job(job)
                 ));
             }
         }

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use election_core::record::{Current, RequestState, Status};
+use election_core::record::{Current, Phases as Recorded, RequestState, Status};
+
+use super::output::span;
 
 /// How far a move has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -72,6 +74,14 @@ impl Phases {
         self.reported = self.reported.max(Some(reached));
         news
     }
+}
+
+/// The duration of each phase, in one line.
+pub(super) fn durations(of: &Recorded) -> String {
+    let Recorded { decide_ms, release_ms, acquire_ms, takeover_ms, .. } = *of;
+    let all =
+        [("decide", decide_ms), ("release", release_ms), ("acquire", acquire_ms), ("takeover", takeover_ms)];
+    all.map(|(phase, ms)| format!("{phase} {}", span(ms))).join(", ")
 }
 
 #[cfg(test)]

@@ -11,20 +11,23 @@ use election_core::{
     strategy::in_words,
 };
 use serde_json::json;
+use zk_session::BootTime;
 
 use super::{
     consent::Consent,
     contest, dry_run,
     election::{Operator, asker},
+    leading::until_proved,
     list::{outgoing, target},
     moves::Move,
     output::{self, Output},
-    underway::{Filing, report_leader},
+    underway::{Filing, longest_move, report_leader},
 };
 use crate::{
     commands::{moves, plan},
     config::Sources,
     error::Error,
+    typed::Typed,
     wall::unix_ms,
 };
 
@@ -151,10 +154,10 @@ async fn file_plan(operator: &Operator, wanted: &Move, request: Request, how: Ou
         plan::understood(request, unix_ms()).unwrap_or_default()
     ));
     output::print_progress(format_args!(
-        "it expires unless an elector begins it within {} of that time; `dr-worker list --job {job}` shows it, \
-         `dr-worker cancel {} --job {job}` withdraws it",
+        "it expires unless an elector begins it within {} of that time; `{}` shows it, `{}` withdraws it",
         in_words(request.valid_for()),
-        which.name
+        Typed::verb("list").job(&job),
+        Typed::verb("cancel").arg(&which.name).job(&job)
     ));
     match how {
         Output::Json => output::print_json(&plan::shown(&job, &filed)),
@@ -222,10 +225,14 @@ async fn check_and_file(
         }
     }
     if let Some(leader) = moves::check(operator, &job, &snapshot, &request).await? {
+        if let (true, Ok(slot)) = (wanted.wait, snapshot.slot_for(&request)) {
+            let until = BootTime::now() + wanted.timeout.unwrap_or_else(|| longest_move(operator, &job));
+            until_proved(operator, &job, &paths, slot, Some(&leader), until).await?;
+        }
         return report_leader(&job, &leader, how);
     }
     if wanted.try_only.dry_run {
-        if let Some(why) = operator::hindrance(&snapshot, &request) {
+        if let Some(why) = operator::hindrance(&paths, &snapshot, &request) {
             return Err(Error::NotNow(format!("{job}: {why}")));
         }
         let changed = operator::filed(&snapshot, request);

@@ -107,7 +107,7 @@ pub(super) fn describe(simulated: &Simulated) -> String {
 
 pub(super) fn slot_lines(slot: &SimulatedSlot, several: bool) -> Vec<String> {
     let who = |who: &Option<Named>| {
-        who.as_ref().map_or_else(|| "nobody".to_owned(), |who| format!("{} ({})", who.member, who.site))
+        who.as_ref().map_or_else(|| "no member".to_owned(), |who| format!("{} ({})", who.member, who.site))
     };
     let about = if several { format!("slot {}: ", slot.slot) } else { String::new() };
     let mut lines = vec![

@@ -5,7 +5,7 @@ use std::{cell::RefCell, convert::Infallible, time::Duration};
 use election_core::{
     Paths,
     operator::{self, Snapshot, Withdrawal},
-    record::{Current, FiledRequest, Record as _, Request, RequestKind, RequestState},
+    record::{Current, FiledRequest, HistoryEntry, Record as _, Request, RequestKind, RequestState},
     strategy::in_words,
 };
 use serde_json::json;
@@ -13,14 +13,16 @@ use zk_session::BootTime;
 
 use super::{
     election::Operator,
+    leading::until_proved,
     list::{outgoing, target},
     output::{self, Output},
-    phases::Phases,
+    phases::{Phases, durations},
 };
 use crate::{
     commands::moves::{self, Decision, leads_already},
     error::Error,
     signals::Signals,
+    typed::Typed,
 };
 
 /// The timeout to withdraw a request.
@@ -71,7 +73,7 @@ impl Filing {
 }
 
 /// The sum of the policy's timeouts of a move.
-fn longest_move(operator: &Operator, job: &str) -> Duration {
+pub(super) fn longest_move(operator: &Operator, job: &str) -> Duration {
     let config = &operator.config;
     let policy = config.engine_of(job);
     config.zookeeper.session_timeout
@@ -127,12 +129,12 @@ impl Underway<'_> {
         if self.kind().is_move() { "an elector" } else { "the leader" }
     }
 
-    fn how_to_follow(&self) -> String {
-        format!("dr-worker list --job {} --watch", self.job)
+    fn how_to_follow(&self) -> Typed {
+        Typed::verb("list").job(&self.job).arg("--watch")
     }
 
-    fn how_to_cancel(&self) -> String {
-        format!("dr-worker cancel {} --job {}", self.filed.which.name, self.job)
+    fn how_to_cancel(&self) -> Typed {
+        Typed::verb("cancel").arg(&self.filed.which.name).job(&self.job)
     }
 
     /// Follows the request to its end, or without `--wait` until it is begun. Decides a failover that no elector
@@ -172,6 +174,16 @@ impl Underway<'_> {
             let leader = seen.value.and_then(|node| Current::decode(&path, &node.data).ok());
             show(phases.borrow_mut().see_leader(leader, BootTime::now().duration_since(begun)));
         }
+    }
+
+    /// Shows how long each phase took, as the new leader has recorded it: a command sees several at once.
+    async fn show_durations(&self, term: u64) -> Result<(), Error> {
+        let (history, _) = self.operator.observer().await?.history(&self.paths).await?;
+        let entry = history.into_iter().rev().find(|entry| (entry.slot, entry.term) == (self.slot, term));
+        if let Some(HistoryEntry { phases, .. }) = entry {
+            output::print_progress(format_args!("{:>11}  {}", "phases:", durations(&phases)));
+        }
+        Ok(())
     }
 
     /// Takes the decision instead of the elector.
@@ -249,7 +261,14 @@ impl Underway<'_> {
         let session = &self.operator.session;
         let last = operator::follow(session, &self.paths, &self.filed.which, self.until, progress).await?;
         match last.map(|r| r.state) {
-            Some(state @ RequestState::Done { .. }) => self.report(&state, how),
+            Some(state @ RequestState::Done { .. }) => {
+                if let RequestState::Done { term, .. } = state
+                    && self.kind().is_move()
+                {
+                    self.show_durations(term).await?;
+                }
+                self.report(&state, how)
+            }
             Some(RequestState::Failed { reason, .. }) => self.refused(&reason, how).await,
             Some(state @ RequestState::Accepted { .. }) => Err(self.goes_on(self.kind().progress(&state))),
             Some(RequestState::Pending) | None => {
@@ -304,7 +323,11 @@ impl Underway<'_> {
         }
         let snapshot = self.operator.observer().await?.snapshot(&self.paths).await?;
         match leads_already(&self.filed.request, &snapshot) {
-            Some(leader) => report_leader(&self.job, leader, how),
+            Some(leader) => {
+                let (job, paths) = (&self.job, &self.paths);
+                until_proved(self.operator, job, paths, self.slot, Some(leader), self.until).await?;
+                report_leader(job, leader, how)
+            }
             None => Err(self.failed(reason)),
         }
     }

@@ -127,6 +127,8 @@ pub enum MemberRole {
     Leader,
     /// Elected, and not READY yet.
     TakingOver,
+    /// Elected, and it has given this leadership up; no other member is elected yet.
+    GaveUp,
     /// Leading, while another member is elected.
     SteppingDown,
     /// Not electable for a while.
@@ -146,6 +148,7 @@ impl fmt::Display for MemberRole {
         f.pad(match self {
             Self::Leader => "leader",
             Self::TakingOver => "taking-over",
+            Self::GaveUp => "gave-up",
             Self::SteppingDown => "stepping-down",
             Self::Excluded => "excluded",
             Self::Maintenance => "maintenance",
@@ -258,6 +261,7 @@ impl Cluster {
             .map(|member| {
                 let role = match role_of(&member.ballot, elected, &leaders, unix_ms) {
                     MemberRole::Standby => waiting(member, &snapshot.control, &failed_sites),
+                    MemberRole::TakingOver if has_given_up(member, elected, &leaders) => MemberRole::GaveUp,
                     other => other,
                 };
                 let slot = place_of(&member.ballot, elected, &leaders);
@@ -389,6 +393,17 @@ fn role_of(
     }
 }
 
+/// Whether the leadership that this member is elected for is over, by its own record.
+fn has_given_up(
+    member: &MemberRecord,
+    elected: Option<&Elected>,
+    leader_znodes: &[Option<&Current>],
+) -> bool {
+    let holds = leader_znodes.iter().flatten().any(|current| current.ballot == member.ballot);
+    let term = elected.and_then(|e| Some(e.term_of(e.slot_of(&member.ballot)?)));
+    !holds && member.gave_up.as_ref().is_some_and(|gave_up| Some(gave_up.term) == term)
+}
+
 /// The role of a member that could follow, were it not for an order or the state of its site.
 fn waiting(member: &MemberRecord, control: &Control, failed: &[SiteTrouble]) -> MemberRole {
     if control.serviced(&member.member).is_some() {
@@ -485,6 +500,22 @@ mod tests {
         let leader_znode = current(2, B, "PROGRESS");
         assert_eq!(role(A, Some(&named), Some(&leader_znode)), MemberRole::Standby);
         assert_eq!(role(B, Some(&named), Some(&leader_znode)), MemberRole::TakingOver);
+    }
+
+    /// As while the election is on hold.
+    #[test]
+    fn a_member_that_has_given_its_leadership_up_does_not_take_over() {
+        let member = |gave_up| {
+            let text = json!({
+                "v": 1, "member": "b", "ballot": B, "site": "east",
+                "gave_up": { "term": gave_up, "cause": "work-failed", "reason": "exit code 1", "at_ms": 5 },
+            });
+            serde_json::from_value::<MemberRecord>(text).unwrap()
+        };
+        let named = elected(2, B, &[]);
+        assert!(has_given_up(&member(2), Some(&named), &[None]));
+        assert!(!has_given_up(&member(1), Some(&named), &[None]), "it is to lead again");
+        assert!(!has_given_up(&member(2), Some(&named), &[Some(&current(2, B, "READY"))]), "not yet");
     }
 
     #[test]

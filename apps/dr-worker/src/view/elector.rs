@@ -1,4 +1,4 @@
-//! Asks the elector of a job why it decides nothing. Only the elector knows some of the times that it waits for, such
+//! Asks the workers of a job: the elector why it decides nothing, and the leader whether it leads. Only the elector knows some of the times that it waits for, such
 //! as since when a member has been better. Without a prompt answer the result is unknown.
 
 use std::{
@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use election_core::{Skipped, operator::Snapshot};
+use election_core::{Skipped, operator::Snapshot, record::Current};
 use serde_json::Value;
 use tokio::{sync::OnceCell, time::timeout};
 
@@ -56,6 +56,39 @@ impl Electors {
             return None;
         }
         serde_json::from_value(status["jobs"][job]["skipped"].clone()).ok()
+    }
+}
+
+/// What the worker of a leader reports about its leadership.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum LeaderReport {
+    /// It leads in that term; the state of the job's process.
+    Leads(String),
+    /// It does not answer, or it does not lead in that term.
+    NoAnswer,
+}
+
+/// Asks the worker of this leader.
+///
+/// # Cancel safety
+/// Cancel safe: it only reads.
+pub(crate) async fn report_of(
+    workers: Option<&Workers>,
+    job: &str,
+    snapshot: &Snapshot,
+    leader: &Current,
+) -> LeaderReport {
+    let record = snapshot.members.iter().find(|member| member.ballot == leader.ballot);
+    let url = record.and_then(|record| record.http.as_deref());
+    let (Some(workers), Some(url)) = (workers, url) else { return LeaderReport::NoAnswer };
+    let status = timeout(PATIENCE, ask(workers, url)).await.ok().flatten().unwrap_or_default();
+    let shown = &status["jobs"][job];
+    let leads = status["member"] == *leader.member.as_str()
+        && shown["role"] == "leader"
+        && shown["term"] == leader.term;
+    match shown["process"]["state"].as_str() {
+        Some(state) if leads => LeaderReport::Leads(state.to_owned()),
+        _ => LeaderReport::NoAnswer,
     }
 }
 

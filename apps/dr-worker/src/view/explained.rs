@@ -8,6 +8,7 @@ use election_core::{
 use serde::Serialize;
 
 use super::ProblemRow;
+use crate::typed::Typed;
 
 /// Why the current leaders lead.
 ///
@@ -43,7 +44,7 @@ pub struct Explained {
 
 /// The hold of an election, with the command that lifts it; `None` if it is not on hold.
 pub fn hold_of(skipped: &Skipped, election: &str) -> Option<String> {
-    let resume = format!("`dr-worker ack --job {election}`");
+    let resume = format!("`{}`", Typed::verb("ack").job(election));
     let sentence = || skipped.sentence.replacen("on hold", "ON HOLD", 1).replace("`ack`", &resume);
     skipped.is_hold().then(sentence)
 }
@@ -104,7 +105,7 @@ fn order_line(order: &[Candidate]) -> String {
         return line.trim_end_matches(", ").to_owned();
     }
     let why = order.iter().map(|refused| format!("{}: {}", refused.member, refused.reasons.join(", ")));
-    format!("nobody ({})", why.collect::<Vec<_>>().join("; "))
+    format!("no member ({})", why.collect::<Vec<_>>().join("; "))
 }
 
 /// The leader.

@@ -6,6 +6,8 @@ use election_core::{
 };
 use serde::Serialize;
 
+use crate::typed::Typed;
+
 /// A problem of an election.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ProblemRow {
@@ -24,15 +26,17 @@ impl ProblemRow {
             Problem::Ghost(ghost) => Self {
                 kind: "ghost",
                 sentence: format!("{}: no living member owns it", GhostRow::new(ghost)),
-                command: Some(format!("dr-worker remove-ghosts --job {job} --yes")),
+                command: Some(Typed::verb("remove-ghosts").job(job).arg("--yes").to_string()),
             },
             Problem::OldDecision(old) => Self { kind: "old-decision", sentence: of_old(old), command: None },
             Problem::LowToken { slot, token, newest } => {
                 let leader =
                     if *slot == 0 { "the leader".to_owned() } else { format!("the leader of slot {slot}") };
-                let command = format!("dr-worker raise-token --job {job} --above {newest} --yes");
+                let command = Some(
+                    Typed::verb("raise-token").job(job).arg("--above").arg(newest).arg("--yes").to_string(),
+                );
                 let (hint, command) = match layout {
-                    Layout::Elector => ("", Some(command)),
+                    Layout::Elector => ("", command),
                     _ => ("; this recipe can't raise its tokens, so reset the token at the resource", None),
                 };
                 Self {
@@ -63,7 +67,7 @@ impl ProblemRow {
                      the job starts elsewhere, unless an operator confirms that it is off",
                     left.member, left.site, left.term
                 ),
-                command: Some(format!("dr-worker ack --fenced --job {job}")),
+                command: Some(Typed::verb("ack").job(job).arg("--fenced").to_string()),
             },
             Problem::RefusedOverlay { version, members, reason } => {
                 let names: Vec<_> = members.iter().map(|member| member.as_str()).collect();
@@ -74,7 +78,7 @@ impl ProblemRow {
                         "{who} {refuse} configuration version {version} and {} on with the former one: {reason}",
                         if names.len() == 1 { "goes" } else { "go" }
                     ),
-                    command: Some(format!("dr-worker config revert --job {job}")),
+                    command: Some(Typed::verb("config revert").job(job).to_string()),
                 }
             }
             _ => Self {

@@ -180,9 +180,9 @@ impl Simulated {
                 )
             }
             (Some(first), None) => {
-                format!("{} is gone: nobody would lead, because no member waits", first.member)
+                format!("{} is gone: no member would lead, because no member waits", first.member)
             }
-            (None, _) => "nothing would change: nobody leads".to_owned(),
+            (None, _) => "nothing would change: no member leads".to_owned(),
         };
         let slot = SimulatedSlot {
             slot: 0,
@@ -233,12 +233,12 @@ fn sentence(prospect: &Prospect) -> String {
     let member_of_site = |named: &Named| format!("{} of site {}", named.member, named.site);
     let blocked = || obstacles.first().map_or_else(String::new, |o| format!(": {}", o.sentence));
     let at_once = match (played.last(), leads, before) {
-        (_, None, None) if *unchanged => format!("nothing would change: nobody would lead{}", blocked()),
+        (_, None, None) if *unchanged => format!("nothing would change: no member would lead{}", blocked()),
         (_, Some(named), _) if *unchanged => {
             format!("nothing would change: {} leads on", member_of_site(named))
         }
         (Some(last), Some(_), _) => last.sentence.clone(),
-        (_, None, _) => format!("nobody would lead{}", blocked()),
+        (_, None, _) => format!("no member would lead{}", blocked()),
         (None, Some(named), _) => {
             let gives_way = otherwise.as_ref().and_then(|o| o.named.as_ref()).filter(|n| *n != named);
             let no_more =

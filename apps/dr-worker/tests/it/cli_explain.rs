@@ -94,7 +94,7 @@ fn every_candidate_is_shown_with_its_rank_or_with_what_put_it_out() {
         ask_json(&stage, &[], &["explain"])["next"]["reason"] == "no-elector"
     });
     let text = ask(&stage, &[], &["explain"]).stdout;
-    assert!(text.contains("nobody decides: no member is there"), "{text}");
+    assert!(text.contains("no elector: no member is there"), "{text}");
     ask(&stage, &[], &["explain", "--job", "nothing"])
         .assert(64, &["unknown job", "there is no election at"]);
 }

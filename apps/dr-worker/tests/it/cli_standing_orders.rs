@@ -212,7 +212,7 @@ fn a_queue_takes_no_standing_orders() {
     let worker = stage.worker("east-1", "east", &["job.orders.recipe=queue"]);
     until("it leads", || leads(&worker));
     stage.operator(&["pause"]).assert(1, &["the recipe \"queue\" has no elector", "no election under"]);
-    stage.operator(&["pause", "--job", "orders"]).assert(1, &["recipe \"queue\"", "nobody decides"]);
+    stage.operator(&["pause", "--job", "orders"]).assert(1, &["recipe \"queue\"", "no elector is there"]);
 }
 
 /// A command for all jobs acts on those that have an elector.

@@ -2,13 +2,14 @@
 
 use std::{
     fs,
+    net::TcpStream,
     time::{Duration, Instant},
 };
 
 use crate::support::{
     Background, Log, Outcome, Running, code_of,
     stage::{Stage, leads, successors},
-    until,
+    taken_port, until,
 };
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -101,6 +102,22 @@ fn a_worker_leads_and_says_so_everywhere() {
     until("west-1 leads", || leads(&west));
 }
 
+/// Its port may be free only once another program has ended, or its address up only after the network.
+#[test]
+fn a_worker_whose_port_is_taken_runs_its_job_and_listens_later() {
+    let stage = Stage::new("/port-taken");
+    let (listener, port) = taken_port();
+    let listen = format!("http.listen=127.0.0.1:{port}");
+    let worker = Background::of(stage.worker_command("east-1", "east", &[&listen]).arg("run"));
+    until("it leads without its endpoints", || {
+        stage.operator(&["list"]).code == Some(0) && stage.json(&["list"])["members"][0]["role"] == "leader"
+    });
+    drop(listener);
+    until("it listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+    worker.signal(Signal::SIGTERM);
+    worker.outcome().assert(0, &["without HTTP endpoints", "another program listens there"]);
+}
+
 #[test]
 fn operators_move_leadership_and_see_the_outcome() {
     let stage = Stage::new("/moves");
@@ -111,8 +128,16 @@ fn operators_move_leadership_and_see_the_outcome() {
 
     let moved = stage.operator(&["switchover", "--to-site", "west", "--wait"]);
     moved.assert(0, &["request r-0000000000: switchover of orders to site west"]);
+    let recorded = stage.json(&["history"])["leaderships"][1]["phases"].clone();
+    assert!(
+        moved.stderr.contains(", release ") && moved.stderr.contains(", takeover "),
+        "{recorded}: {}",
+        moved.stderr
+    );
     assert_eq!(moved.stdout, "west-1 leads orders in term 2\n");
     until("west-1 leads alone", || leads(&west) && !leads(&east));
+    let logs = Outcome::of(stage.worker_command("east-1", "east", &[]).arg("logs"));
+    logs.assert(0, &["west-1 leads orders: its output is on that node"]);
 
     let refused = stage.operator(&["switchover", "--to", "nobody", "--wait"]);
     refused.assert(64, &["unknown member nobody", "members: east-1, west-1"]);
@@ -225,7 +250,10 @@ fn a_request_is_cancelled_until_it_is_begun() {
     let asked = stage.operator(&["switchover"]);
     asked.assert(0, &["within 1m", "dr-worker cancel r-0000000000 --job orders"]);
     let again = stage.operator(&["switchover"]);
-    again.assert(75, &["request r-0000000000, a switchover, is still open", "dr-worker cancel r-0000000000"]);
+    again.assert(
+        75,
+        &["request r-0000000000, a switchover, is still open", "dr-worker cancel r-0000000000 --job orders"],
+    );
 
     let cancelled = stage.operator(&["cancel", "r-0000000000"]);
     cancelled.assert(0, &[]);

@@ -3,7 +3,7 @@
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
-use crate::support::{Outcome, Running, dr_worker, set, taken_port};
+use crate::support::{Outcome, Running, dr_worker, set};
 use zk_testkit::{Refusal, TestServer};
 
 const GOOD: &str = r#"[node]
@@ -106,18 +106,6 @@ fn a_program_that_does_not_exist_is_found_before_anything_is_started() {
             .assert(75, &["worker.toml:10:11: job.orders.command: /no/such/program", "No such file"]);
     }
     assert!(!given.state().exists());
-}
-
-#[test]
-fn a_port_that_is_taken_is_named_with_its_key() {
-    let given = Given::new(GOOD);
-    let (_listener, port) = taken_port();
-    let listen = format!("http.listen=127.0.0.1:{port}");
-    // It may be free soon.
-    given
-        .run(&[&listen], &["run"])
-        .assert(75, &[&format!("http.listen: can't listen at 127.0.0.1:{port}"), "choose another port"]);
-    given.assert_untouched();
 }
 
 /// What a key names on this host: what is absent may come with a later mount, and systemd starts the worker again after

@@ -12,7 +12,7 @@ use crate::support::{
     Outcome, Running,
     cgroup_root::CgroupRoot,
     set,
-    stage::{Stage, leads},
+    stage::{Stage, leads, successors},
     until,
 };
 use nix::{
@@ -215,6 +215,44 @@ fn what_runs_beside_a_job_runs_as_its_user_unless_the_node_says_otherwise() {
     }
 }
 
+/// What runs because of other members: the probe of a drill, the hook for another leader, and a fence command.
+#[test]
+fn what_runs_because_of_other_members_runs_as_the_jobs_user() {
+    if !may_change_user("what_runs_because_of_other_members_runs_as_the_jobs_user") {
+        return;
+    }
+    let stage = Stage::new("/user-others");
+    let dir = tempfile::tempdir_in("/tmp").expect("a directory");
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).expect("its own");
+    let ran = |name: &str| dir.path().join(name);
+    let records = |name: &str| json!(["/bin/sh", "-c", format!("id -u >> {}", ran(name).display())]);
+    let settings = [
+        job("exec sleep 600"),
+        "job.orders.user=nobody".to_owned(),
+        "job.orders.working_dir=/".to_owned(),
+        "job.orders.fenced=true".to_owned(),
+        "policy.min_tenure=0s".to_owned(),
+        format!("job.orders.hooks.on_leader_changed.command={}", records("on_leader_changed")),
+        format!("job.orders.drill.probe={{ kind = \"exec\", command = {} }}", records("probe")),
+        format!("job.orders.fence.commands=[{{ name = \"off\", command = {} }}]", records("fence")),
+    ];
+    let settings: Vec<_> = settings.iter().map(String::as_str).collect();
+    let east = stage.worker("east-1", "east", &settings);
+    until("it leads", || leads(&east));
+    let mut west = stage.worker("west-1", "west", &settings);
+    until("west-1 is in line", || successors(&stage.json(&["list"])) == json!(["west-1"]));
+    stage.operator(&["--set=policy.min_tenure=0s", "drill", "--mode", "switchover", "--yes"]).assert(0, &[]);
+    until("west-1 leads", || leads(&west));
+    west.kill_with_guards();
+    until("east-1 leads again", || leads(&east));
+    let user = nix::unistd::User::from_name("nobody").expect("users").expect("it exists").uid;
+    for name in ["on_leader_changed", "probe", "fence"] {
+        until("it has run", || ran(name).exists());
+        let users = fs::read_to_string(ran(name)).expect("it ran");
+        assert!(users.lines().all(|line| line == user.to_string()), "{name}: {users}");
+    }
+}
+
 /// What runs before the job's program does not heed the job's environment: it is root.
 #[test]
 fn a_library_that_the_job_preloads_is_loaded_by_the_jobs_user_alone() {
@@ -343,7 +381,23 @@ fn a_state_directory_of_another_user_and_links_in_it_are_refused() {
     let why = format!("belongs to user {nobody}");
     Outcome::of(command().arg("run")).assert(78, &["node.state_dir", &why]);
     assert_eq!(fs::read_dir(&state).expect("a directory").count(), 0, "nothing was written");
-    Outcome::of(command().args(["config", "check"])).assert(0, &[&why]);
+    // It is checked as that user: root reads each file.
+    let dir = tempfile::Builder::new()
+        .permissions(fs::Permissions::from_mode(0o755))
+        .tempdir_in("/tmp")
+        .expect("a directory");
+    let exe = dir.path().join("dr-worker");
+    fs::copy(env!("CARGO_BIN_EXE_dr-worker"), &exe).expect("copied");
+    fs::set_permissions(stage.dir.path(), fs::Permissions::from_mode(0o755)).expect("its own");
+    let check = |settings: &[&str], more: &[&str]| {
+        let mut given = command();
+        set(&mut given, settings);
+        Outcome::of(Command::new(&exe).args(given.get_args()).args(["config", "check"]).args(more))
+    };
+    check(&[], &[]).assert(0, &["checked as user nobody"]);
+    let (_, tokens) = stage.tokens("");
+    check(&[&tokens], &[]).assert(78, &["checked as user nobody", "http.token_file", "Permission denied"]);
+    check(&[], &["--as", "root"]).assert(0, &[&why]);
 
     std::os::unix::fs::chown(&state, Some(0), None).expect("this is root");
     let other = stage.dir.path().join("other");

@@ -199,6 +199,24 @@ fn a_job_that_goes_into_the_background_is_told_what_to_do() {
     });
 }
 
+/// As a loop that prints an error without a pause, which fills the disk of the log.
+#[test]
+fn a_job_that_writes_too_much_loses_lines_which_are_counted() {
+    let stage = Stage::new("/output-limit");
+    let script =
+        "for i in $(seq 6000); do echo 0123456789012345678901234567890123456789; done; exec sleep 600";
+    let limit = "job.orders.output.limit=10KiB";
+    let (worker, lines) = logging(&stage, &[&job(script), limit]);
+    until("all others are dropped and counted", || dropped(&worker) > 3000.0);
+    let mut logged = std::iter::from_fn(|| lines.recv_timeout(LONG).ok());
+    let is_warning =
+        |line: &Value| line["message"].to_string().contains("it writes more than 10KiB a second");
+    let before = logged.by_ref().take_while(|line| !is_warning(line));
+    let passed = before.filter(|line| line["target"] == "job").count();
+    assert!((2000..4000).contains(&passed), "{passed} lines have passed");
+    assert!(has(&last(&stage, 1), "stdout", "0123456789"), "all are kept for `logs`");
+}
+
 /// A worker whose job writes all the time and whose output goes nowhere still leads, and moves at once.
 #[track_caller]
 fn is_not_held_up(stage: &Stage, output: &str) {

@@ -209,6 +209,42 @@ fn a_restart_that_fails_is_answered_with_the_reason() {
     assert_eq!(job.starts(), before + 2, "{:?}", job.lines());
 }
 
+/// A start of a job that is not stopped waits for what it asks for as well.
+#[test]
+fn a_start_of_a_job_that_keeps_failing_is_not_done() {
+    let broken = tempfile::tempdir().expect("a directory");
+    let mark = broken.path().join("broken");
+    let ready = format!(
+        "job.orders.ready={{kind=\"exec\",command=[\"/bin/sh\",\"-c\",\"! test -e {}\"]}}",
+        mark.display()
+    );
+    let job = Recorded::new("/start-fails", &["policy.takeover_timeout=2s", &ready]);
+    let east = job.worker("east-1", "east");
+    until("east-1 leads", || leads(&east));
+    let start = ["start", "--wait", "--timeout", "3s"];
+    job.stage.operator(&start).assert(0, &[]);
+    job.stage.operator(&["stop", "--wait"]).assert(0, &[]);
+    fs::write(&mark, "").expect("a file");
+    job.stage.operator(&["start", "--wait"]).assert(1, &["was not ready within takeover_timeout (2s)"]);
+    job.stage.operator(&start).assert(75, &["orders: "]);
+    fs::remove_file(&mark).expect("no file");
+    let started = job.stage.operator(&["start", "--wait", "--timeout", "50s"]);
+    assert_eq!(started.assert(0, &[]).stdout, "orders is not stopped\n");
+    assert!(leads(&east));
+}
+
+/// Its leader znode remains for a session timeout.
+#[test]
+fn a_member_that_leads_by_its_znode_alone_does_not_lead() {
+    let job = Recorded::new("/znode-alone", &[]);
+    let mut east = job.worker("east-1", "east");
+    until("east-1 leads", || leads(&east));
+    let failover = ["failover", "--force", "--to", "east-1", "--wait", "--yes"];
+    job.stage.operator(&failover).assert(0, &[]);
+    east.kill_with_guards();
+    job.stage.operator(&failover).assert(75, &["east-1 held the leader znode, and has lost it"]);
+}
+
 /// The leader dies in the middle of it: the next leader answers, and does not restart its job.
 #[test]
 fn a_restart_is_not_carried_out_twice() {

@@ -75,6 +75,21 @@ fn a_log_that_no_one_reads_holds_up_nothing() {
 }
 
 #[test]
+fn lines_that_no_one_can_read_any_more_are_counted() {
+    let stage = Stage::new("/no-reader");
+    let (log, stderr) = std::io::pipe().expect("a pipe");
+    let job = r#"job.orders.command=["/bin/sh", "-c", "while :; do echo 0123456789; sleep 0.1; done"]"#;
+    let mut command = stage.worker_command("east-1", "east", &[job]);
+    command.stderr(Stdio::from(stderr));
+    let mut log = BufReader::new(log);
+    let worker = Running::start_logging_to(&mut command, &mut log);
+    until("it leads", || leads(&worker));
+    drop((command, log));
+    until("they are counted", || metric(&worker, "dr_log_lines_dropped_total", "") > 0.0);
+    assert!(leads(&worker));
+}
+
+#[test]
 fn what_was_dropped_is_logged_when_there_is_room_again() {
     let stage = Stage::new("/dropped");
     let (log, stderr) = std::io::pipe().expect("a pipe");

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use crate::support::{Background, Outcome, set, stage::Stage, taken_port, until};
+use crate::support::{Background, Outcome, set, stage::Stage, until};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -52,12 +52,12 @@ fn the_log_goes_to_its_file_with_member_site_job_and_term() {
 fn a_worker_that_can_not_start_says_so_on_standard_error_and_in_its_file() {
     let stage = Stage::new("/log-file-error");
     let path = stage.dir.path().join("worker.log");
-    let (_listener, port) = taken_port();
-    let mut command = stage.worker_command("east-1", "east", &[&format!("log.file={}", path.display())]);
-    set(&mut command, &[&format!("http.listen=127.0.0.1:{port}")]);
-    Outcome::of(command.arg("run")).assert(75, &["error:", "http.listen", "another program listens there"]);
+    let missing = "job.orders.command=[\"/no/such/program\"]";
+    let log = format!("log.file={}", path.display());
+    let mut command = stage.worker_command("east-1", "east", &[&log, missing]);
+    Outcome::of(command.arg("run")).assert(75, &["error:", "job.orders.command: /no/such/program"]);
     let text = fs::read_to_string(&path).expect("a file");
-    assert!(text.contains("another program listens there"), "{text}");
+    assert!(text.contains("/no/such/program"), "{text}");
     for verb in [&["config", "check"][..], &["run"]] {
         let mut command = stage.worker_command("east-1", "east", &["log.file=/nowhere/worker.log"]);
         Outcome::of(command.args(verb)).assert(75, &["log.file: /nowhere is no directory; create it"]);

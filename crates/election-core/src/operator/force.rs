@@ -148,7 +148,7 @@ pub async fn vacate(session: &Session, paths: &Paths) -> Result<Current, Operato
             return Err(OperatorError::Refused("an elector decides here, and is to be asked".to_owned()));
         }
         let Some(leader_znode) = snapshot.leader_znodes.into_iter().next().flatten() else {
-            return Err(OperatorError::Refused("nobody leads".to_owned()));
+            return Err(OperatorError::Refused("no member leads".to_owned()));
         };
         let path = leader_znode_of(paths, snapshot.layout, &leader_znode.record.ballot);
         let deleted = match snapshot.layout {

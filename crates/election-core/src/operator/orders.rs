@@ -197,7 +197,7 @@ async fn check_layout(observer: &Observer, paths: &Paths) -> Result<(), Operator
         Some(Layout::Elector) => Ok(()),
         Some(layout) => {
             let why = format!(
-                "{} is held by the recipe {:?}: nobody decides there who would heed standing orders",
+                "{} is held by the recipe {:?}: no elector is there to carry out standing orders",
                 paths.base(),
                 layout.as_str()
             );

@@ -53,7 +53,7 @@ pub async fn file(
     if seen.layout != Layout::Elector {
         return Err(ReadError::NoElection(paths.base().to_owned()).into());
     }
-    if let Some(why) = hindrance(seen, &request) {
+    if let Some(why) = hindrance(paths, seen, &request) {
         return Err(OperatorError::NotNow(why));
     }
     let incarnation = session.active().await?;
@@ -75,11 +75,12 @@ pub async fn file(
 
 /// Why a request is refused before it is filed: the mode forbids it, or another request about the same leader or its job is
 /// open.
-pub fn hindrance(seen: &Snapshot, request: &Request) -> Option<String> {
+pub fn hindrance(paths: &Paths, seen: &Snapshot, request: &Request) -> Option<String> {
     if request.kind.is_move() {
         let leader_znodes: Vec<_> =
             seen.leader_znodes.iter().map(|o| o.as_ref().map(|o| &o.record)).collect();
         return not_now(
+            paths.name(),
             request,
             &seen.control,
             seen.decided(),
@@ -95,7 +96,8 @@ pub fn hindrance(seen: &Snapshot, request: &Request) -> Option<String> {
         (RequestKind::Restart, true) => other == slot,
         (_, is_move) => !is_move,
     };
-    open.find(|other| matters(other.request.kind, seen.slot_for(&other.request).ok())).map(is_open)
+    open.find(|other| matters(other.request.kind, seen.slot_for(&other.request).ok()))
+        .map(|open| is_open(paths.name(), open))
 }
 
 /// The same election with this request filed, as input for `explain` and `simulate`. Nothing is written.
@@ -108,10 +110,11 @@ pub fn filed(seen: &Snapshot, request: Request) -> Snapshot {
     then
 }
 
-fn is_open(FiledRequest { which, request }: &FiledRequest) -> String {
+fn is_open(job: &str, FiledRequest { which, request }: &FiledRequest) -> String {
     let (name, kind) = (&which.name, request.kind.as_str());
     format!(
-        "request {name}, a {kind}, is still open ({}); wait for its end, or withdraw it: `dr-worker cancel {name}`",
+        "request {name}, a {kind}, is still open ({}); wait for its end, or withdraw it: \
+         `dr-worker cancel {name} --job {job}`",
         request.kind.progress(&request.state)
     )
 }

@@ -15,6 +15,7 @@ use super::{
 use crate::{
     commands::servers::Quorum,
     config::{DrillPlan, Objectives},
+    typed::Typed,
     view::{Candidate, Cluster, Explained, Member, hold_of},
     wall::{moment, ms},
 };
@@ -187,7 +188,8 @@ fn mode(State { cluster, .. }: &State, plan: &DrillPlan) -> Result<String, Strin
     match cluster.mode {
         Mode::Auto => Ok("the mode is auto".to_owned()),
         other => {
-            Err(format!("the mode is {other}: the election is paused; `dr-worker resume --job {}`", plan.job))
+            let resume = Typed::verb("resume").job(&plan.job);
+            Err(format!("the mode is {other}: the election is paused; `{resume}`"))
         }
     }
 }
@@ -205,10 +207,11 @@ fn hold(State { cluster, explained, .. }: &State, plan: &DrillPlan) -> Result<St
 
 fn orders(State { cluster, .. }: &State, plan: &DrillPlan) -> Result<String, String> {
     if let Some(stopped) = &cluster.stopped {
-        return Err(format!("the job is {stopped}; `dr-worker start --job {}`", plan.job));
+        return Err(format!("the job is {stopped}; `{}`", Typed::verb("start").job(&plan.job)));
     }
     if let Some(site) = cluster.drained.first() {
-        return Err(format!("site {site} is drained; `dr-worker undrain {site}`"));
+        let undrain = Typed::verb("undrain").arg(site).job(&plan.job);
+        return Err(format!("site {site} is drained; `{undrain}`"));
     }
     match cluster.failed_sites.first() {
         Some(failed) => Err(format!("site {} has failed: {}", failed.site, failed.why)),
@@ -216,9 +219,12 @@ fn orders(State { cluster, .. }: &State, plan: &DrillPlan) -> Result<String, Str
     }
 }
 
-fn maintenance(State { cluster, .. }: &State, _: &DrillPlan) -> Result<String, String> {
+fn maintenance(State { cluster, .. }: &State, plan: &DrillPlan) -> Result<String, String> {
     match cluster.maintenance.first() {
-        Some(order) => Err(format!("{order}; `dr-worker maintenance off {}`", order.member)),
+        Some(order) => {
+            let off = Typed::verb("maintenance off").arg(&order.member).job(&plan.job);
+            Err(format!("{order}; `{off}`"))
+        }
         None => Ok("no member is in maintenance".to_owned()),
     }
 }
@@ -237,12 +243,15 @@ fn requests(state: &State, plan: &DrillPlan) -> Result<String, String> {
     found.map_or_else(|| Ok("no request is open or planned for the time of the drill".to_owned()), Err)
 }
 
-fn drill(State { present, .. }: &State, _: &DrillPlan) -> Result<String, String> {
+fn drill(State { present, .. }: &State, plan: &DrillPlan) -> Result<String, String> {
     if let Some(run) = &present.conducted {
         return Err(format!("drill {run} is under way"));
     }
     match present.interrupted().last() {
-        Some(run) => Err(format!("drill {run} was interrupted; the next `dr-worker drill` ends it")),
+        Some(run) => {
+            let next = Typed::verb("drill").job(&plan.job);
+            Err(format!("drill {run} was interrupted; the next `{next}` ends it"))
+        }
         None => Ok("no drill is under way".to_owned()),
     }
 }

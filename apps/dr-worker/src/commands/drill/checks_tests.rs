@@ -80,7 +80,7 @@ fn each_reason_against_a_drill_is_a_sentence() {
     let unhealthy = || Health::Unhealthy { reason: "the disk is full".to_owned() };
     let cases = [
         (order("mode", json!("manual")), "the mode is manual"),
-        (order("drained", json!(["east"])), "site east is drained; `dr-worker undrain east`"),
+        (order("drained", json!(["east"])), "site east is drained; `dr-worker undrain east --job orders`"),
         (order("stopped", json!({ "by": "ann@desk" })), "the job is stopped by ann@desk"),
         (order("maintenance", json!([{ "member": "west-2" }])), "west-2 is in maintenance"),
         (with(&|s| s.leader_znodes[0] = None), "no member leads at the moment"),
@@ -155,7 +155,7 @@ fn a_drill_waits_for_its_window_and_for_another_drill() {
     let order =
         DrillOrder::new(&run, DrillMode::Rehearse, Vec::new(), "ann", NOW_MS, Duration::from_secs(60));
     state.present.order = Some(order);
-    let interrupted = format!("drill {run} was interrupted; the next `dr-worker drill` ends it");
+    let interrupted = format!("drill {run} was interrupted; the next `dr-worker drill --job orders` ends it");
     assert_eq!(failed(&state, &planned), [interrupted]);
     state.present.conducted = Some(run.clone());
     assert_eq!(failed(&state, &planned), [format!("drill {run} is under way")]);

@@ -59,6 +59,7 @@ fn switched(answers: Vec<DrillAnswer>, objectives: Objectives, lags: &[(&str, u6
         ..DrillPlan::unplanned("orders".to_owned(), DrillMode::Switchover, Target::Any)
     };
     let mut course = Course::new(Script {
+        job: plan.job.clone(),
         mode: plan.mode,
         to: Target::Any,
         from: leader("east-1", 3),

@@ -61,6 +61,7 @@ impl Drill<'_> {
             _ => vec![leader.member.clone()],
         };
         Some(Script {
+            job: plan.job.clone(),
             mode: plan.mode,
             to: plan.to.clone(),
             from: Leader {

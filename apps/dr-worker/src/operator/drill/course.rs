@@ -22,9 +22,12 @@ use super::{
     seen::{Decided, Leader, Seen},
     trace::{Trace, event},
 };
-use crate::commands::drill::{
-    checks::target,
-    report::{Event, Outcome, Who},
+use crate::{
+    commands::drill::{
+        checks::target,
+        report::{Event, Outcome, Who},
+    },
+    typed::Typed,
 };
 
 /// How long an abort may take to move the job back.
@@ -353,7 +356,8 @@ impl Course {
             }
             Some(leader) if leader.who.member == before => format!("{before} leads again"),
             Some(leader) => {
-                format!("{} leads; `dr-worker switchover --to {before}` moves the job back", leader.who)
+                let back = Typed::verb("switchover").job(&self.script.job).arg("--to").arg(&before);
+                format!("{} leads; `{back}` moves the job back", leader.who)
             }
             None => "no member leads at the moment".to_owned(),
         };

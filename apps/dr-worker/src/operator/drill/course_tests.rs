@@ -21,6 +21,7 @@ fn leader(name: &str, term: u64, is_ready: bool) -> Leader {
 
 fn script(mode: DrillMode, to: &str, carriers: &[&str], back: bool) -> Script {
     Script {
+        job: "orders".to_owned(),
         mode,
         to: if to.is_empty() { Target::Any } else { Target::Site(to.parse().unwrap()) },
         from: leader("east-1", 1, true),
@@ -228,8 +229,8 @@ fn a_killed_worker_that_does_not_come_back_is_reported() {
     assert_eq!(outcome, "aborted");
     assert_eq!(
         sentence,
-        "it was not over within 1m: east-1 did not come back; east-2 of site east leads; `dr-worker switchover --to \
-         east-1` moves the job back"
+        "it was not over within 1m: east-1 did not come back; east-2 of site east leads; `dr-worker switchover --job \
+         orders --to east-1` moves the job back"
     );
 }
 
@@ -284,7 +285,8 @@ fn an_interruption_that_comes_with_the_new_leader_reports_that_the_job_was_moved
 
 #[test]
 fn the_job_is_not_moved_back_where_that_is_not_safe() {
-    let back = "west-1 of site west leads; `dr-worker switchover --to east-1` moves the job back";
+    let back =
+        "west-1 of site west leads; `dr-worker switchover --job orders --to east-1` moves the job back";
     // A hold or a pause.
     let (mut course, mut seen) = moved();
     seen.obstacle = Some("the mode is manual".to_owned());

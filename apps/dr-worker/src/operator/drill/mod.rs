@@ -38,6 +38,7 @@ use crate::{
     },
     config::{DrillPlan, Sources},
     error::{Error, ExitCode},
+    typed::Typed,
     wall::{moment, unix_ms},
 };
 use begin::Drill;
@@ -98,8 +99,11 @@ struct RunArguments {
 #[derive(Debug, Args)]
 struct CheckArguments {
     /// Plan of the configuration: [drill.NAME] [default: all].
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", conflicts_with = "job")]
     plan: Option<String>,
+    /// Job [default: all].
+    #[arg(long, value_name = "JOB")]
+    job: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -323,10 +327,14 @@ fn approve(consent: Consent, name: Option<&str>, plan: &DrillPlan) -> Result<(),
 async fn evaluate(operator: &Operator, arguments: &CheckArguments, how: Output) -> Result<(), Error> {
     let mut plans: Vec<_> = match &arguments.plan {
         Some(name) => vec![(Some(name.clone()), planned(operator, name)?)],
-        None => operator.config.drills()?.into_iter().map(|(name, plan)| (Some(name), plan)).collect(),
+        None => {
+            let is_meant = |plan: &DrillPlan| arguments.job.as_ref().is_none_or(|job| plan.job == *job);
+            let all = operator.config.drills()?.into_iter().filter(|(_, plan)| is_meant(plan));
+            all.map(|(name, plan)| (Some(name), plan)).collect()
+        }
     };
     if plans.is_empty() {
-        let job = operator.one(None).await?;
+        let job = operator.one(arguments.job.as_deref()).await?;
         plans = vec![(None, DrillPlan::unplanned(job, DrillMode::Switchover, Target::Any))];
     }
     let mut failed = Vec::new();
@@ -373,7 +381,8 @@ async fn list_runs(operator: &Operator, arguments: &ListArguments, how: Output) 
     }
     for run in &interrupted {
         output::print_warning(format_args!(
-            "drill {run} was interrupted; the next `dr-worker drill` ends it"
+            "drill {run} was interrupted; the next `{}` ends it",
+            Typed::verb("drill").job(&job)
         ));
     }
     let reports: Vec<_> = kept.iter().flatten().collect();
@@ -417,8 +426,8 @@ async fn show_run(operator: &Operator, arguments: &ShowArguments, how: Output) -
         Some(Ok(report)) => report,
         Some(Err(unreadable)) => return Err(Error::Failed(unreadable)),
         None => {
-            let message =
-                format!("{job}: there is no drill {run}; `dr-worker drill list` shows those that are kept");
+            let list = Typed::verb("drill list").job(&job);
+            let message = format!("{job}: there is no drill {run}; `{list}` shows those that are kept");
             return Err(Error::Failed(message));
         }
     };

@@ -14,6 +14,7 @@ use crate::{
         },
     },
     error::Error,
+    typed::Typed,
     wall::unix_ms,
 };
 
@@ -25,7 +26,8 @@ pub(super) async fn lock(operator: &Operator, paths: &Paths, run: &str) -> Resul
     match incarnation.create(&path, run, CreateMode::Ephemeral).await {
         Ok(_) => Ok(()),
         Err(OpError::NodeExists { .. }) => {
-            Err(Error::NotNow("another drill is under way; `dr-worker drill list` shows it".to_owned()))
+            let list = Typed::verb("drill list").job(paths.name());
+            Err(Error::NotNow(format!("another drill is under way; `{list}` shows it")))
         }
         Err(error) => Err(error.into()),
     }

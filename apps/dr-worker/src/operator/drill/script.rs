@@ -12,6 +12,7 @@ use super::seen::Leader;
 /// What the drill does, and who takes part.
 #[derive(Clone, Debug)]
 pub(super) struct Script {
+    pub(super) job: String,
     pub(super) mode: DrillMode,
     /// Who may take over.
     pub(super) to: Target,

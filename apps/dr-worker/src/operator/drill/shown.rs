@@ -12,6 +12,7 @@ use crate::{
         report::{Check, Outcome, Report, Who},
     },
     config::DrillPlan,
+    typed::Typed,
     wall::moment,
 };
 
@@ -46,7 +47,8 @@ pub(super) fn summary(report: &Report) -> String {
         let reached = if objective.passed { "reached" } else { "missed" };
         lines.push(format!("  {}: {reached}: {}", objective.name, objective.sentence));
     }
-    lines.push(format!("  report: dr-worker drill show {} --job {} --format html", report.run, report.job));
+    let show = Typed::verb("drill show").arg(&report.run).job(&report.job).arg("--format").arg("html");
+    lines.push(format!("  report: {show}"));
     lines.join("\n")
 }
 

@@ -3,7 +3,7 @@
 use election_core::{MemberId, SiteId, internals::MAX_TOKEN_BASE};
 
 use super::{Newest, Record};
-use crate::error::Error;
+use crate::{error::Error, typed::Typed};
 
 /// How far the token of an emergency leadership is above the newest one that is known. A token is a transaction id of
 /// ZooKeeper, and each election of a ZooKeeper leader raises these by 2^32, or by 2^40 in a layout that ZooKeeper prepares
@@ -73,9 +73,10 @@ pub(crate) fn may_start(job: &str, has_quorum: bool) -> Result<(), Error> {
     if !has_quorum {
         return Ok(());
     }
+    let failover = Typed::verb("failover").job(job).arg("--force");
     Err(Error::Failed(format!(
         "ZooKeeper answers with a quorum, so job {job} needs no emergency leadership, and another member may lead it. \
-         `dr-worker failover --force --job {job}` takes leadership from a leader that does not let go; nothing was changed"
+         `{failover}` takes leadership from a leader that does not let go; nothing was changed"
     )))
 }
 
@@ -140,9 +141,10 @@ pub(crate) fn may_clear(record: &Record, ensemble: Ensemble) -> Result<(), Error
     if base >= *token || lowest.is_some_and(|lowest| lowest > *token) {
         return Ok(());
     }
+    let raise = Typed::verb("raise-token").job(job).arg("--above").arg(token);
     Err(Error::Failed(format!(
         "not cleared: the emergency leadership of {job} had token {token}, and the base of the ensemble's tokens is {base}. A \
-         resource that has seen {token} would refuse every leader. First: dr-worker raise-token --job {job} --above {token}"
+         resource that has seen {token} would refuse every leader. First: `{raise}`"
     )))
 }
 
@@ -215,7 +217,7 @@ mod tests {
     fn a_quorum_that_answers_refuses() {
         assert!(may_start("orders", false).is_ok());
         let why = may_start("orders", true).unwrap_err().to_string();
-        assert!(why.contains("failover --force --job orders"), "{why}");
+        assert!(why.contains("failover --job orders --force"), "{why}");
     }
 
     #[test]

@@ -108,7 +108,7 @@ impl NewestFile {
                 %path,
                 %error,
                 "the newest fencing token can't be read; if no other worker has seen it, and the ensemble was restored or \
-                 replaced, raise the tokens (dr-worker raise-token)"
+                 replaced, raise the tokens (`dr-worker raise-token --job JOB --above TOKEN`)"
             );
             None
         })

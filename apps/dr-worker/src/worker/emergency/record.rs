@@ -9,7 +9,9 @@ use std::{
 use election_core::record::limits;
 use serde::{Deserialize, Serialize};
 
-use crate::{config::JobConfig, error::Error, host_fault::HostFault, private_file, wall::moment};
+use crate::{
+    config::JobConfig, error::Error, host_fault::HostFault, private_file, typed::Typed, wall::moment,
+};
 
 /// An emergency leadership.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,9 +57,8 @@ impl Record {
     /// What lets the node rejoin.
     pub(crate) fn commands(&self) -> String {
         let Self { job, token, .. } = self;
-        format!(
-            "dr-worker raise-token --job {job} --above {token} && dr-worker emergency-lead --job {job} --clear"
-        )
+        let raise = Typed::verb("raise-token").job(job).arg("--above").arg(token);
+        format!("{raise} && {}", Typed::verb("emergency-lead").job(job).arg("--clear"))
     }
 }
 
@@ -83,7 +84,7 @@ impl Records {
         serde_json::from_slice(&data).map_err(|error| {
             Error::Failed(format!(
                 "the records of emergency leaderships in {} are damaged: {error}; raise the tokens of its jobs above the \
-                 newest one that their resources have seen (`dr-worker raise-token`), and remove it",
+                 newest one that their resources have seen (`dr-worker raise-token --job JOB --above TOKEN`), and remove it",
                 self.0.display()
             ))
         })

@@ -384,7 +384,8 @@ pub(in crate::worker) const METRICS: &[Metric] = &[
         Here,
         "dr_log_lines_dropped_total",
         &["job"],
-        "Log lines dropped because the log was blocked; with the label job, lines of its output, wherever it goes",
+        "Log lines dropped because the log was blocked, or could not be written (no reader, a full disk); with the label job, \
+         lines of its output, wherever it goes",
     ),
     Metric::new(
         Counter,

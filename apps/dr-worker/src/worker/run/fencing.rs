@@ -16,6 +16,7 @@ use zk_session::{Incarnation, Session};
 
 use crate::{
     config::{Fence, FenceFailure},
+    typed::Typed,
     wall::unix_ms,
     worker::{
         job::{Deadline, JobEnv},
@@ -130,7 +131,8 @@ impl Fencing {
     ) -> Result<Breadcrumbs, Failure> {
         match change_breadcrumbs(session, &self.paths, leading, |_, _| {}).await {
             Err(OperatorError::Record(error)) => Err(Failure::new(format!(
-                "who has to be fenced is not known: {error}; `dr-worker ack --fenced` replaces it"
+                "who has to be fenced is not known: {error}; `{}` replaces it",
+                Typed::verb("ack").job(self.paths.name()).arg("--fenced")
             ))),
             known => Ok(known?),
         }
@@ -154,8 +156,8 @@ impl Fencing {
             counted("failed");
             // Who can write this one record would choose what is switched off.
             return Err(format!(
-                "{member} is not fenced: no other record of the election names it as a member; `dr-worker ack --fenced` \
-                 removes it"
+                "{member} is not fenced: no other record of the election names it as a member; `{}` removes it",
+                Typed::verb("ack").job(job).arg("--fenced")
             ));
         }
         for command in &self.fence.commands {

@@ -134,6 +134,9 @@ pub(crate) async fn run(config: Config, sources: Sources, beginning: Beginning) 
     result.map_err(|error| error.located(|key, message| config.problem(key, message)))
 }
 
+/// The pause between two tries to listen.
+const LISTEN_AGAIN: Duration = Duration::from_secs(1);
+
 async fn start(config: &Config, beginning: Beginning) -> Result<Running, Error> {
     let is_fixed = matches!(beginning, Beginning::StartFixed);
     if let Some(exposed) = config.zookeeper.plain_password() {
@@ -162,20 +165,28 @@ async fn start(config: &Config, beginning: Beginning) -> Result<Running, Error> 
     let memory = Memory::beside(lock.path(), is_gone);
     let is_same = handed.as_ref().is_some_and(|handed| handed.listen == config.http.listen.to_string());
     let listener = match inherited {
-        Some(listener) if is_same => adopt_listener(listener, &config.http.listen)?,
+        Some(listener) if is_same => Some(adopt_listener(listener, &config.http.listen)?),
         // The job runs, and must not end for this.
         Some(listener) => match listen(&config.http.listen).await {
-            Ok(listener) => listener,
+            Ok(listener) => Some(listener),
             Err(error) => {
                 tracing::error!(%error, "the worker listens where it did before");
-                adopt_listener(listener, &config.http.listen)?
+                Some(adopt_listener(listener, &config.http.listen)?)
             }
         },
-        None => listen(&config.http.listen).await?,
+        None => match listen(&config.http.listen).await {
+            Ok(listener) => Some(listener),
+            Err(error) => {
+                tracing::warn!(%error, "the worker runs its jobs without HTTP endpoints, and tries again until it can listen");
+                None
+            }
+        },
     };
-    let upgrades = Upgrades::new(&lock, &listener, !is_fixed)
-        .map_err(|e| Error::Internal(format!("can't prepare for upgrades: {e}")))?;
-    let address = listener.local_addr().map_err(|e| cannot_listen(&config.http.listen, &e))?;
+    let upgrades = Upgrades::new(&lock, !is_fixed).map(Arc::new);
+    let upgrades = upgrades.map_err(|e| Error::Internal(format!("can't prepare for upgrades: {e}")))?;
+    let address = listener.as_ref().map(TcpListener::local_addr).transpose();
+    let address = address.map_err(|e| cannot_listen(&config.http.listen, &e))?;
+    let http_port = address.map_or(config.http.listen.port, |address| address.port());
     let metrics = metrics::install(&config.node, &config.jobs)?;
     let (keeper, certificates) = certificates::load(config)?;
     let worker = Arc::new(Worker::new(config.clone(), certificates, HungDisk::watch(&lock)));
@@ -188,8 +199,21 @@ async fn start(config: &Config, beginning: Beginning) -> Result<Running, Error> 
     background.spawn(keeper.keep());
     background.spawn(notify::run(Arc::clone(&worker)));
     background.spawn(plans::run(Arc::clone(&worker)));
-    background.spawn(http::serve(listener, connections, Arc::clone(&worker), metrics));
-    tracing::info!(http = %address, "listening");
+    let serve = {
+        let (worker, upgrades, at) = (Arc::clone(&worker), Arc::clone(&upgrades), config.http.listen.clone());
+        async move {
+            let listener = match listener {
+                Some(listener) => listener,
+                None => until_listening(&at).await,
+            };
+            if let Ok(address) = listener.local_addr() {
+                tracing::info!(http = %address, "listening");
+            }
+            upgrades.listens(&listener);
+            http::serve(listener, connections, worker, metrics).await;
+        }
+    };
+    background.spawn(serve);
 
     let suspect_after = config.jobs.iter().filter_map(JobConfig::suspect_after).min();
     let ticket = handed.as_ref().map(|handed| handed.session.ticket());
@@ -205,13 +229,12 @@ async fn start(config: &Config, beginning: Beginning) -> Result<Running, Error> 
         };
         let (present, config, overlays) = Present::first(config, &session, &incarnation).await?;
         worker.set_config(config.clone());
-        let here = Here { lock: &lock, memory: &memory, http_port: address.port(), incarnation, again };
+        let here = Here { lock: &lock, memory: &memory, http_port, incarnation, again };
         let parts = join((&config, &overlays), &session, &worker, here, &mut background).await?;
         Ok((present, parts))
     };
     match joined.await {
         Ok((present, parts)) => {
-            let upgrades = Arc::new(upgrades);
             Ok(Running { worker, session, present, parts, background, upgrades, _lock: lock })
         }
         Err(error) if is_resumed => abandon(&error),
@@ -271,6 +294,17 @@ fn adopt_listener(listener: OwnedFd, at: &HostPort) -> Result<TcpListener, Error
 
 async fn listen(at: &HostPort) -> Result<TcpListener, Error> {
     TcpListener::bind((at.host.as_str(), at.port)).await.map_err(|e| cannot_listen(at, &e))
+}
+
+/// Waits until the port is free, and its address there.
+async fn until_listening(at: &HostPort) -> TcpListener {
+    loop {
+        tokio::time::sleep(LISTEN_AGAIN).await;
+        match listen(at).await {
+            Ok(listener) => return listener,
+            Err(error) => tracing::debug!(%error, "still no HTTP endpoints"),
+        }
+    }
 }
 
 fn cannot_listen(at: &HostPort, error: &std::io::Error) -> Error {

@@ -22,12 +22,18 @@ use zk_session::{BootTime, Session};
 
 use super::work::JobWork;
 use crate::{
+    typed::Typed,
     wall::unix_ms,
     worker::{
         job::{Deadline, JobError, JobRun},
         state::Halt,
     },
 };
+
+/// What starts the job again.
+fn start(job: &str) -> Typed {
+    Typed::verb("start").job(job)
+}
 
 /// The delay before a request is begun or answered again after an error.
 const RETRY: Duration = Duration::from_secs(1);
@@ -83,7 +89,8 @@ impl Orders {
         };
         tracing::warn!(
             job = work.slot.name(),
-            "this member leads and does not start the job, which is {order}; `dr-worker start` starts it"
+            "this member leads and does not start the job, which is {order}; `{}` starts it",
+            start(work.slot.name())
         );
         halt(work, leadership, Halt::Stopped(order)).await;
         Ok(())
@@ -221,7 +228,7 @@ impl Led<'_> {
         let slot = &self.work.slot;
         match (stopped, slot.stopped()) {
             (Some(order), None) => {
-                tracing::warn!(job = slot.name(), "the job is {order}; `dr-worker start` starts it");
+                tracing::warn!(job = slot.name(), "the job is {order}; `{}` starts it", start(slot.name()));
                 self.halt(Halt::Stopped(order)).await;
                 Ok(())
             }
@@ -275,7 +282,7 @@ impl Led<'_> {
             _ => return Ok(()),
         }
         if request.kind == RequestKind::Restart && is_stopped {
-            let reason = "the job is stopped; `dr-worker start` starts it".to_owned();
+            let reason = format!("the job is stopped; `{}` starts it", start(self.work.slot.name()));
             self.orders.answer(at, RequestState::Failed { reason, at_ms }, self.work).await;
             return Ok(());
         }

@@ -7,6 +7,7 @@ use std::{
         unix::fs::MetadataExt as _,
     },
     path::Path,
+    sync::OnceLock,
     time::Duration,
 };
 
@@ -47,8 +48,8 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// What a running worker needs for an upgrade.
 pub(super) struct Upgrades {
     lock: StateLock,
-    /// A second descriptor of the listener.
-    listener: OwnedFd,
+    /// A second descriptor of the listener; none before the worker listens.
+    listener: OnceLock<OwnedFd>,
     /// Whether this process may execute another program: not beside an embedded server.
     pub(super) is_possible: bool,
 }
@@ -57,11 +58,20 @@ pub(super) struct Upgrades {
 type Refusal = (Progress, String);
 
 impl Upgrades {
-    pub(super) fn new(lock: &StateLock, listener: &TcpListener, is_possible: bool) -> io::Result<Self> {
-        let listener = listener.as_fd().try_clone_to_owned()?;
+    pub(super) fn new(lock: &StateLock, is_possible: bool) -> io::Result<Self> {
         // The file may be replaced while the worker runs.
         file()?;
-        Ok(Self { lock: lock.clone(), listener, is_possible })
+        Ok(Self { lock: lock.clone(), listener: OnceLock::new(), is_possible })
+    }
+
+    /// The worker listens from now on.
+    pub(super) fn listens(&self, listener: &TcpListener) {
+        match listener.as_fd().try_clone_to_owned() {
+            Ok(listener) => drop(self.listener.set(listener)),
+            Err(error) => {
+                tracing::error!(%error, "no descriptor is left for the listener: the worker can't be upgraded")
+            }
+        }
     }
 
     /// Upgrades this worker. Returns only if it goes on as it is, and has reported why.
@@ -143,6 +153,9 @@ impl Upgrades {
         files: &Files,
     ) -> Result<Held, Refusal> {
         let not_now = |why: String| (Progress::NotNow, why);
+        let Some(listener) = self.listener.get() else {
+            return Err(not_now("the worker does not listen at http.listen yet".to_owned()));
+        };
         let jobs = worker.jobs();
         let elections = join_all(jobs.iter().map(|job| job.election.hand_over())).await;
         let (mut held, mut handed) = (Vec::new(), Vec::new());
@@ -192,7 +205,7 @@ impl Upgrades {
         }
         let descriptors = Descriptors {
             lock: self.lock.hand_over().map_err(cloned)?,
-            listener: self.listener.try_clone().map_err(cloned)?,
+            listener: listener.try_clone().map_err(cloned)?,
             runs: of_runs,
         };
         Ok(Held { handed, descriptors, elections, runs })

@@ -38,7 +38,7 @@ impl Question<'_> {
                 ground: Ground::State,
             };
             aside.push(match self.slot_taken_by(&member.ballot, Some(slot)) {
-                Some(other) => refused("one-slot", format!("slot {other} is its own, and nobody has two")),
+                Some(other) => refused("one-slot", format!("slot {other} is its own, and no member has two")),
                 None if leaving == Some(&member.ballot) => {
                     refused("leaving", "leadership is to move away from it".to_owned())
                 }

@@ -139,7 +139,7 @@ impl Question<'_> {
         let elected = &decided.elected;
         let stays = elected.named(self.slot) == Some(holder);
         if elected.excluded(&holder.ballot, self.unix_ms).is_none() || stays {
-            let none_left = || Undecided::NoCandidate("nobody else may lead".to_owned());
+            let none_left = || Undecided::NoCandidate("no other member may lead".to_owned());
             return Err(decided.held.map_or_else(none_left, Undecided::Held));
         }
         if !is_leading {
@@ -305,9 +305,9 @@ impl Question<'_> {
             return (ranking, exclusions, None);
         }
         let open = Trouble { barred_sites: Vec::new(), ..known.clone() };
-        let older = "the older exclusions were dropped, for nobody else was left";
-        let dropped = "the exclusions were dropped, for nobody else was left";
-        let unbarred = "its site was gone back to all the same, for nobody else was left";
+        let older = "the older exclusions were dropped, because no other member was left";
+        let dropped = "the exclusions were dropped, because no other member was left";
+        let unbarred = "leadership returned to its site, because no other member was left";
         let attempts = [
             (fresh.clone(), &known, older),
             (Vec::new(), &known, dropped),
@@ -459,9 +459,9 @@ fn unfit(wanted: &Target, ranking: &Ranking) -> String {
         Target::Site(site) => format!("site {site}"),
     };
     if refused.is_empty() {
-        format!("{what} has nobody who could take over: not there, or leading already")
+        format!("{what} has no member that could take over: not there, or leading already")
     } else {
         let way_out = way_out(refused.iter().copied());
-        format!("{what} has nobody who could take over ({}){way_out}", reasons_of(refused.into_iter()))
+        format!("{what} has no member that could take over ({}){way_out}", reasons_of(refused.into_iter()))
     }
 }

@@ -73,7 +73,7 @@ impl Facts<'_> {
         // An unhealthy leader is better than none.
         match self.in_phase(at, named, watchdog) {
             Verdict::Wait(wait) => {
-                let sentence = format!("{what}, and nobody else may lead now; {}", wait.sentence);
+                let sentence = format!("{what}, and no other member may lead now; {}", wait.sentence);
                 // Stopping the last member is no alarm. Members that remain and may not lead are reported afterwards.
                 let wait = match reason {
                     Reason::LeaderShutdown => quiet(reason, sentence),

@@ -85,6 +85,7 @@ impl Elector {
         }
         let Recipe::Elector(strategy) = &core.config.recipe else { return };
         let decider = Decider {
+            election: core.config.paths.name(),
             now: core.now,
             me: &core.config.member.member,
             policy: &core.config.policy,

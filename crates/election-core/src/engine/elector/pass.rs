@@ -34,6 +34,8 @@ static NO_ORDERS: Control = Control::NONE;
 /// The elector, the time and the policy of a pass.
 #[derive(Clone, Copy)]
 pub(in crate::engine) struct Decider<'a> {
+    /// The election's name.
+    pub(in crate::engine) election: &'a str,
     pub(in crate::engine) now: Now,
     pub(in crate::engine) me: &'a MemberId,
     pub(in crate::engine) policy: &'a Policy,
@@ -44,6 +46,7 @@ pub(in crate::engine) struct Decider<'a> {
 /// The input of a pass.
 #[derive(Clone)]
 pub(in crate::engine) struct Facts<'a> {
+    pub(in crate::engine) election: &'a str,
     pub(in crate::engine) now: Now,
     pub(in crate::engine) me: &'a MemberId,
     pub(in crate::engine) policy: &'a Policy,
@@ -88,7 +91,7 @@ impl<'a> Facts<'a> {
         reading: Option<&'a Reading>,
         trace: Option<&'a DecisionTrace>,
     ) -> Result<Self, Wait> {
-        let Decider { now, me, policy, strategy, rules } = decider;
+        let Decider { election, now, me, policy, strategy, rules } = decider;
         let electors = view.electors();
         let (Some(members), Some(requests)) = (&electors.members, &electors.requests) else {
             return Err(quiet(Reason::Reading, "the membership is being read"));
@@ -111,6 +114,7 @@ impl<'a> Facts<'a> {
             return Err(quiet(Reason::Reading, "the leader znode is being read"));
         }
         Ok(Self {
+            election,
             now,
             me,
             policy,
@@ -359,7 +363,7 @@ impl<'a> Facts<'a> {
         otherwise: impl FnOnce(&Facts<'_>, &mut Watchdog) -> Verdict,
         watchdog: &mut Watchdog,
     ) -> Verdict {
-        let sentence = "the mode is manual: nobody is named until an operator asks for it";
+        let sentence = "the mode is manual: no member is named until an operator asks for it";
         self.unless_manual(quiet(Reason::Manual, sentence), otherwise, watchdog).into()
     }
 

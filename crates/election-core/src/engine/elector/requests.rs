@@ -124,7 +124,7 @@ impl Facts<'_> {
                     return Some(Act::Answer(which.name.clone(), meta.version, ended));
                 }
                 (_, Some(other)) => {
-                    let why = one_plan(&other.name);
+                    let why = one_plan(self.election, &other.name);
                     return Some(self.refuse(which, request, *meta, why));
                 }
                 (PlanPhase::Early | PlanPhase::Due, None) => {
@@ -226,7 +226,8 @@ impl Facts<'_> {
 
     /// Why this request is not begun although it could be carried out: another one has precedence.
     fn gives_way(&self, filed: &FiledRequest, slot: usize) -> Option<String> {
-        let seen = Seen { elected: self.elected.map(|(e, _)| e), members: self.members };
+        let seen =
+            Seen { election: self.election, elected: self.elected.map(|(e, _)| e), members: self.members };
         let others = self.requests.iter().map(|(other, _)| other).filter(|other| other.which != filed.which);
         let begun = others.filter(|other| matches!(other.request.state, RequestState::Accepted { .. }));
         let repeated = begun.into_iter().find_map(|other| {
@@ -327,10 +328,10 @@ impl Facts<'_> {
 }
 
 /// Why a move is not planned: another one is.
-fn one_plan(other: &str) -> String {
+fn one_plan(job: &str, other: &str) -> String {
     format!(
         "request {other} is planned already, and there is one planned switchover at most; withdraw it: \
-         `dr-worker cancel {other}`"
+         `dr-worker cancel {other} --job {job}`"
     )
 }
 
@@ -345,6 +346,7 @@ pub(in crate::engine) fn forbidden(control: &Control) -> Option<String> {
 /// Why the elector would refuse a request that is about to be made, because of the mode or of another request that is
 /// still open. So the operator learns it at once. `requests` are all requests that exist.
 pub fn not_now(
+    election: &str,
     request: &Request,
     control: &Control,
     elected: Option<&Elected>,
@@ -355,14 +357,14 @@ pub fn not_now(
     if let RequestState::Planned { .. } = request.state {
         // Everything else is checked at its time.
         let is_planned = |filed: &&FiledRequest| matches!(filed.request.state, RequestState::Planned { .. });
-        return requests.iter().find(is_planned).map(|filed| one_plan(&filed.which.name));
+        return requests.iter().find(is_planned).map(|filed| one_plan(election, &filed.which.name));
     }
     if let Some(why) = forbidden(control) {
         return Some(why);
     }
     // A request that can't be carried out at all is refused with that reason.
     let slot = slot_of(request, elected, leader_znodes).ok()?;
-    let seen = Seen { elected, members };
+    let seen = Seen { election, elected, members };
     let mut open = requests.iter().filter(|filed| filed.request.state.is_open());
     open.find_map(|filed| {
         let known = elected.and_then(|e| e.slot_for(&filed.which));
@@ -373,6 +375,7 @@ pub fn not_now(
 
 /// The information for comparing one request with another.
 struct Seen<'a> {
+    election: &'a str,
     elected: Option<&'a Elected>,
     members: &'a [MemberRecord],
 }
@@ -398,7 +401,8 @@ impl Seen<'_> {
                 "the same failover is under way in term {term} by request {name}; name another target to override it"
             ),
             _ => format!(
-                "request {name}, a {kind}, is still open; wait for its end, or withdraw it: `dr-worker cancel {name}`"
+                "request {name}, a {kind}, is still open; wait for its end, or withdraw it: `dr-worker cancel {name} --job {}`",
+                self.election
             ),
         })
     }
@@ -439,7 +443,7 @@ pub fn slot_of(
             match lacking[..] {
                 [slot] if request.kind == RequestKind::Failover => Ok(slot),
                 _ => {
-                    let who = |slot| named(slot).map_or("nobody".to_owned(), |n| n.member.to_string());
+                    let who = |slot| named(slot).map_or("no member".to_owned(), |n| n.member.to_string());
                     let all: Vec<_> = (0..slots).map(|slot| format!("slot {slot}: {}", who(slot))).collect();
                     Err(format!(
                         "there are {slots} slots ({}); say which leader is to be replaced",

@@ -166,7 +166,7 @@ pub fn explain(seen: &Seen, policy: &Policy, strategy: &dyn Strategy, unix_ms: u
 }
 
 /// Why nothing is decided in an election without members.
-const NO_MEMBER: &str = "nobody decides: no member is there";
+const NO_MEMBER: &str = "no elector: no member is there";
 
 /// An election as an elector sees it.
 pub(in crate::engine) struct Looker<'a> {
@@ -195,7 +195,7 @@ impl<'a> Looker<'a> {
         if self.elector.is_none() {
             let unread = self.seen.lowest.is_some() && !self.seen.members.is_empty();
             let sentence = match unread {
-                true => "nobody decides: the one with the lowest ballot has no record that can be read",
+                true => "no elector: the member with the lowest ballot has no record that can be read",
                 false => NO_MEMBER,
             };
             return loud(Reason::NoElector, sentence).into();
@@ -327,6 +327,7 @@ impl<'a> Looker<'a> {
         let me = self.elector.or(self.seen.members.first());
         let Some(me) = me else { return Err(loud(Reason::NoElector, NO_MEMBER)) };
         let decider = Decider {
+            election: "",
             now: self.now,
             me: &me.member,
             policy: self.policy,

@@ -263,7 +263,7 @@ fn drive(mut seen: Seen, policy: &Policy, strategy: &Whim) -> &'static str {
         let reading = Reading::default();
         let pass = |now, watchdog: &mut Watchdog| {
             let rules = Rules::default();
-            let decider = Decider { now, me: &me, policy, strategy, rules };
+            let decider = Decider { election: "", now, me: &me, policy, strategy, rules };
             watchdog.begin();
             match Facts::of(decider, &view, Some(&reading), None) {
                 Ok(facts) => facts.pass(watchdog),

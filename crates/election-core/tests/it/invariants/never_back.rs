@@ -37,7 +37,7 @@ fn check(elected: &Elected, policy: &Policy) -> Verdict {
     let Some(slot) = elected.slots.iter().find(|slot| slot.given.term == elected.term) else { return Ok(()) };
     let (given, Some(named)) = (&slot.given, &slot.named) else { return Ok(()) };
     let asked = matches!(given.cause, Cause::Switchover | Cause::Failover);
-    let allowed = ["being first in line", "was in line", "nobody else was left"];
+    let allowed = ["being first in line", "was in line", "no other member was left"];
     // A long sentence is cut, and its reason with it.
     let is_cut = given.sentence.ends_with('…');
     if asked || is_cut || allowed.iter().any(|word| given.sentence.contains(word)) {

@@ -114,7 +114,10 @@ async fn a_leader_that_one_server_keeps_is_reported_gone_and_a_forced_removal_en
         while leaders.next().await.unwrap().unwrap().leader.is_none() {}
         lose(&world, &lost).await;
         let removed = tokio::time::timeout(SOON, operator::vacate(&commands, world.paths())).await.unwrap();
-        assert!(matches!(&removed, Err(OperatorError::Refused(why)) if why == "nobody leads"), "{removed:?}");
+        assert!(
+            matches!(&removed, Err(OperatorError::Refused(why)) if why == "no member leads"),
+            "{removed:?}"
+        );
         let change = tokio::time::timeout(SOON, leaders.next()).await.unwrap().unwrap().unwrap();
         assert_eq!(change.leader, None);
         // What the servers show, each by a session of its own.

@@ -314,7 +314,7 @@ pub(super) const CHECKS: &[Check] = &[
         severity: Warning,
         finds: "the members apply different versions of the job's overlay",
         why: "After a failover the job runs with other settings.",
-        action: "`dr-worker config history` shows who refuses it and why; correct it, or revert with `dr-worker config revert`.",
+        action: "`dr-worker config history --job JOB` shows who refuses it and why; correct it, or revert with `dr-worker config revert --job JOB`.",
         look: members::overlays,
     },
     Check {
@@ -386,7 +386,7 @@ pub(super) const CHECKS: &[Check] = &[
         severity: Error,
         finds: "an election is on hold",
         why: "No leader is elected after too many takeovers.",
-        action: "Find out why the takeovers failed (`dr-worker history`), then `dr-worker ack`.",
+        action: "Find out why the takeovers failed (`dr-worker history --job JOB`), then `dr-worker ack --job JOB`.",
         look: jobs::hold,
     },
     Check {
@@ -394,7 +394,7 @@ pub(super) const CHECKS: &[Check] = &[
         severity: Warning,
         finds: "automatic decisions are suspended; a note during the first hour",
         why: "No failover happens.",
-        action: "`dr-worker resume`, or `dr-worker mode auto`.",
+        action: "`dr-worker resume --job JOB`, or `dr-worker mode auto --job JOB`.",
         look: jobs::paused,
     },
     Check {
@@ -402,7 +402,7 @@ pub(super) const CHECKS: &[Check] = &[
         severity: Warning,
         finds: "an operator has stopped the job; a note during the first hour",
         why: "It does not run on any leader.",
-        action: "`dr-worker start`, when the reason is gone.",
+        action: "`dr-worker start --job JOB`, when the reason is gone.",
         look: jobs::stopped,
     },
     Check {
@@ -426,7 +426,7 @@ pub(super) const CHECKS: &[Check] = &[
         severity: Warning,
         finds: "a former leader has not reported that its job has ended",
         why: "Its job may still run; it is fenced before the job starts elsewhere, which takes time or fails.",
-        action: "Make sure that it is off, then `dr-worker ack --fenced`.",
+        action: "Make sure that it is off, then `dr-worker ack --fenced --job JOB`.",
         look: jobs::breadcrumbs,
     },
     Check {
@@ -442,7 +442,7 @@ pub(super) const CHECKS: &[Check] = &[
         severity: Error,
         finds: "a fencing token is older than one that was given before",
         why: "The resource refuses the leader.",
-        action: "`dr-worker raise-token`.",
+        action: "`dr-worker raise-token --job JOB --above TOKEN`.",
         look: jobs::low_tokens,
     },
     Check {

@@ -65,7 +65,7 @@ const colour = (member) => {
   return `c${colours.get(member)}`;
 };
 
-const ROLES = { leader: "good", "taking-over": "busy", "stepping-down": "busy", excluded: "bad", maintenance: "busy", drained: "busy", "site-failed": "bad" };
+const ROLES = { leader: "good", "taking-over": "busy", "gave-up": "bad", "stepping-down": "busy", excluded: "bad", maintenance: "busy", drained: "busy", "site-failed": "bad" };
 const roleName = (role) => role.replace("-", " ");
 
 // A link to a member's own page. What is no URL of a host and port stays text.

@@ -7,13 +7,14 @@
 //! they are dropped and counted until it accepts lines again.
 
 mod kept;
+mod limit;
 mod lines;
 mod sink;
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
 use metrics::{Counter, counter};
@@ -32,14 +33,15 @@ use crate::{
     worker::guard::frames::{Frame, Frames, Stream},
 };
 pub(crate) use kept::{KeptLine, KeptOutput};
+use limit::{Excess, Limit, Passage};
 use lines::Lines;
 use sink::{FileSink, JournalSink};
 
 /// How long lines wait for room before they are dropped.
 const STALL: Duration = Duration::from_secs(1);
 
-/// The pause between two reads of dropped lines, so that a program that writes endlessly costs no CPU time.
-const PAUSE: Duration = Duration::from_millis(10);
+/// The pause between two reads of dropped lines. A program that writes endlessly costs less CPU time by it, and is hardly slowed down.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// The capacity of a pipe.
 const CHUNK: usize = 64 * 1024;
@@ -128,7 +130,12 @@ fn outlet_of(
     let to = To::open(&spec, env)?;
     let dropped = counter!("dr_log_lines_dropped_total", "job" => spec.name.clone());
     let follows = Some(Follows { specs, output: spec.output.clone(), env: env.clone() });
-    Ok(Outlet { kept, follows, ..Outlet::new(spec.name.clone(), Some(env.term), to, dropped) })
+    let limit = limit_of(&spec);
+    Ok(Outlet { kept, follows, limit, ..Outlet::new(spec.name.clone(), Some(env.term), to, dropped) })
+}
+
+fn limit_of(spec: &JobSpec) -> Option<Limit> {
+    spec.output_limit.map(|bytes| Limit::new(bytes, Instant::now()))
 }
 
 /// The read end, and the write end.
@@ -244,7 +251,7 @@ async fn copy(
             outlet.pass_on(Stream::Stdout, &mut lines[0], &chunk[..count]).await;
         }
         outlet.flush().await;
-        if outlet.is_stalled {
+        if outlet.is_stalled || outlet.limit.as_ref().is_some_and(Limit::is_over) {
             tokio::time::sleep(PAUSE).await;
         }
     }
@@ -265,6 +272,14 @@ async fn hand_over(ask: Ask<HandedOutput>, from: &pipe::Receiver, frames: &Frame
     let handed = pipe.map(|pipe| HandedOutput { state, pipe, held }).map_err(|error| error.to_string());
     if ask.send(handed).is_ok() {
         hold(released).await;
+    }
+}
+
+/// What a future yields within this time. A timeout of zero would last until the next tick of the timer, for each line.
+async fn within<T>(patience: Duration, future: impl Future<Output = T>) -> Option<T> {
+    match patience {
+        Duration::ZERO => future.now_or_never(),
+        patience => tokio::time::timeout(patience, future).await.ok(),
     }
 }
 
@@ -301,6 +316,7 @@ struct Outlet {
     to: To,
     kept: Option<KeptOutput>,
     follows: Option<Follows>,
+    limit: Option<Limit>,
     counter: Counter,
     /// Dropped lines since the last report.
     dropped: u64,
@@ -310,7 +326,17 @@ struct Outlet {
 
 impl Outlet {
     fn new(name: String, term: Option<u64>, to: To, counter: Counter) -> Self {
-        Self { name, term, to, kept: None, follows: None, counter, dropped: 0, is_stalled: false }
+        Self {
+            name,
+            term,
+            to,
+            kept: None,
+            follows: None,
+            limit: None,
+            counter,
+            dropped: 0,
+            is_stalled: false,
+        }
     }
 
     /// Turns to another destination if the configuration has changed. Nothing waits for the former one then.
@@ -319,6 +345,9 @@ impl Outlet {
             return;
         };
         let spec = Arc::clone(&follows.specs.borrow_and_update());
+        if self.limit.as_ref().map(Limit::bytes) != spec.output_limit {
+            self.limit = limit_of(&spec);
+        }
         if spec.output == follows.output {
             return;
         }
@@ -344,27 +373,56 @@ impl Outlet {
         if let Some(kept) = &self.kept {
             kept.add(&self.name, Some(stream), line);
         }
+        if !self.is_within_limit(line.len()) {
+            return;
+        }
         let patience = self.patience();
         let accepted = match &mut self.to {
-            To::Log => tokio::time::timeout(patience, logging::room_for_output()).await.map(Ok),
-            To::Journal(journal) => tokio::time::timeout(patience, journal.send(stream, line)).await,
+            To::Log => within(patience, logging::room_for_output()).await.map(Ok),
+            To::Journal(journal) => within(patience, journal.send(stream, line)).await,
             To::File(file) => return file.push(line),
         };
         match accepted {
-            Ok(Ok(())) => self.accepted(),
-            Ok(Err(error)) => {
+            Some(Ok(())) => self.accepted(),
+            Some(Err(error)) => {
                 if self.dropped == 0 {
                     let job = self.name.as_str();
                     tracing::error!(job, %error, "can't write its output to the journal; lines are dropped until it accepts them");
                 }
                 return self.dropped(1);
             }
-            Err(_) => return self.dropped(1),
+            None => return self.dropped(1),
         }
         if let To::Log = self.to {
             let (job, term, stream) = (self.name.as_str(), self.term, stream.as_str());
             tracing::info!(target: OUTPUT, job, term, stream, "{}", String::from_utf8_lossy(line));
         }
+    }
+
+    /// Whether a line may pass. What does not is counted.
+    fn is_within_limit(&mut self, bytes: usize) -> bool {
+        let Some(limit) = &mut self.limit else { return true };
+        let (job, most) = (self.name.as_str(), limit.bytes());
+        match limit.take(bytes, Instant::now()) {
+            Passage::Passes(excess) => {
+                if let Some(Excess { lines, bytes }) = excess {
+                    tracing::warn!(
+                        job,
+                        lines,
+                        bytes,
+                        "{lines} lines of its output, {bytes} bytes, were dropped: it writes more than {most} a second"
+                    );
+                }
+                return true;
+            }
+            Passage::Dropped(true) => tracing::warn!(
+                job,
+                "it writes more than {most} a second (job.{job}.output.limit): lines of its output are dropped and counted"
+            ),
+            Passage::Dropped(false) => {}
+        }
+        self.counter.increment(1);
+        false
     }
 
     /// Passes on what was collected of a chunk.
@@ -375,9 +433,9 @@ impl Outlet {
         if lines == 0 {
             return;
         }
-        match tokio::time::timeout(patience, file.flush(&self.counter)).await {
-            Ok(()) => self.accepted(),
-            Err(_) => {
+        match within(patience, file.flush(&self.counter)).await {
+            Some(()) => self.accepted(),
+            None => {
                 file.discard();
                 self.dropped(lines as u64);
             }

@@ -36,7 +36,7 @@ use crate::{
 const CONFIRM_WITHIN: Duration = Duration::from_millis(500);
 
 /// What explains most ends with code 0: the worker ends what a program has left behind in the background.
-const IN_FOREGROUND: &str = ", which nobody asked for; a program that goes into the background has to be told to stay in the \
+const IN_FOREGROUND: &str = ", without a request to stop; a program that goes into the background has to be told to stay in the \
                              foreground";
 
 /// Jobs are started one at a time: a thread of the runtime waits until the kernel has executed the guard. If hundreds of jobs
