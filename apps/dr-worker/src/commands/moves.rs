@@ -12,7 +12,7 @@ use zk_session::BootTime;
 use super::{contest, election::Operator, sites::check_sites};
 use crate::{
     error::Error,
-    view::{elector, hold_of},
+    view::{hold_of, statuses},
 };
 
 /// How long a failover waits for the elector before another process decides.
@@ -36,7 +36,7 @@ pub(crate) async fn check(
         return Ok(Some(leader.clone()));
     }
     if request.kind == RequestKind::Switchover && !is_led(request, snapshot) {
-        let skipped = elector::skipped(operator.workers(), job, snapshot).await;
+        let skipped = statuses::skipped(operator.workers(), job, snapshot).await;
         if let Some(hold) = skipped.and_then(|skipped| hold_of(&skipped, job)) {
             let way_out = format!("`dr-worker failover --job {job}` elects a leader now");
             return Err(Error::NotNow(format!("{job}: no leader can hand over: {hold}; {way_out}")));
