@@ -1,11 +1,16 @@
 //! Opens a session as configured.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use serde::{Deserialize, Serialize};
 use zk_session::{Acl, Session, SessionBuilder, Ticket, TlsOptions};
 
 use crate::{
+    checked,
     config::{Access, Auth, CREDENTIALS, Scheme, ZooKeeperConfig, unreadable},
     error::Error,
 };
@@ -59,7 +64,7 @@ impl Servers {
     /// # Errors
     /// If the credentials can't be read.
     pub(crate) fn builder(&self) -> Result<SessionBuilder, Error> {
-        let mut builder = Session::builder(&self.connect);
+        let mut builder = Session::builder(&self.connect).read_files_by(from_disk_or_checked);
         if let Some(auth) = &self.auth {
             let (user, password) = auth.read().map_err(|fault| Error::on_host(CREDENTIALS, fault))?;
             builder = match auth.scheme {
@@ -74,6 +79,11 @@ impl Servers {
         }
         Ok(builder)
     }
+}
+
+/// The first connection after an upgrade in place uses what was checked.
+fn from_disk_or_checked(path: &Path) -> io::Result<Vec<u8>> {
+    checked::read(path, || fs::read(path))
 }
 
 /// Connects, within the configured time. With `suspect_after` the session leaves a silent server within that time.

@@ -1,9 +1,13 @@
 //! Settings of a session, checked before anything is done.
 
 use std::path::PathBuf;
-#[cfg(any(feature = "tls", feature = "sasl"))]
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
+#[cfg(any(feature = "tls", feature = "sasl"))]
+use std::{
+    fmt, io,
+    path::Path,
+    sync::{Arc, Mutex},
+};
 
 use zk_proto::Limits;
 
@@ -32,6 +36,24 @@ pub struct TlsOptions {
     pub cert_file: Option<PathBuf>,
     /// The private key of that certificate, not encrypted.
     pub key_file: Option<PathBuf>,
+}
+
+/// How files of TLS and SASL are read.
+#[cfg(any(feature = "tls", feature = "sasl"))]
+#[derive(Clone)]
+pub(crate) struct ReadFile(pub(crate) Arc<dyn Read>);
+
+#[cfg(any(feature = "tls", feature = "sasl"))]
+pub(crate) trait Read: Fn(&Path) -> io::Result<Vec<u8>> + Send + Sync {}
+
+#[cfg(any(feature = "tls", feature = "sasl"))]
+impl<T: Fn(&Path) -> io::Result<Vec<u8>> + Send + Sync> Read for T {}
+
+#[cfg(any(feature = "tls", feature = "sasl"))]
+impl fmt::Debug for ReadFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ReadFile(..)")
+    }
 }
 
 /// Where the user of SASL DIGEST-MD5 comes from.
@@ -69,6 +91,8 @@ pub(crate) struct Settings {
     pub(crate) sasl: Option<SaslDigest>,
     #[cfg(feature = "sasl")]
     pub(crate) sasl_in_use: Arc<Mutex<InUse<SaslUser>>>,
+    #[cfg(any(feature = "tls", feature = "sasl"))]
+    pub(crate) read_file: ReadFile,
     pub(crate) max_request: usize,
     /// By the name of the session.
     pub(crate) instruments: Instruments,
@@ -93,6 +117,8 @@ impl Settings {
             sasl: None,
             #[cfg(feature = "sasl")]
             sasl_in_use: Arc::default(),
+            #[cfg(any(feature = "tls", feature = "sasl"))]
+            read_file: ReadFile(Arc::new(|path| std::fs::read(path))),
             max_request: Limits::default().request,
             instruments: Instruments::new("default".to_owned()),
         }

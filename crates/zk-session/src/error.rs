@@ -84,7 +84,8 @@ pub enum ConnectError {
         /// The file, or the servers, and what is wrong.
         reason: String,
     },
-    /// A majority of the servers reports that the session to be resumed has expired.
+    /// A majority of the servers reports that the session to be resumed has expired; or a server has ended it by granting a
+    /// shorter session timeout than it had.
     #[error("the session to be resumed has expired")]
     Expired,
     /// A setting needs a feature that is not compiled in.

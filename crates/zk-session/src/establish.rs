@@ -50,7 +50,7 @@ pub(crate) async fn close(
     let attempt = || {
         let (resolver, settings) = (Arc::clone(&shared.resolver), Arc::clone(&shared.settings));
         let purpose = Purpose::Resume(ticket.clone());
-        Box::pin(driver::close(ConnectSpec { purpose, resolver, settings, deadline }))
+        Box::pin(driver::close(ConnectSpec { purpose, resolver, settings, deadline, closes: true }))
     };
     persist(shared, deadline, attempt).await
 }
@@ -97,7 +97,8 @@ async fn attempt(
     let is_new = matches!(purpose, Purpose::New(_));
     let (resolver, settings) = (Arc::clone(&shared.resolver), Arc::clone(&shared.settings));
     // On the heap: the caller's future would otherwise be as large as this.
-    let connecting = Box::pin(driver::connect(ConnectSpec { purpose, resolver, settings, deadline }));
+    let connecting =
+        Box::pin(driver::connect(ConnectSpec { purpose, resolver, settings, deadline, closes: false }));
     let silent = || ConnectFailure::Unavailable(Answers::default());
     let Connected { driver, events, sent } = within(deadline, connecting).await.ok_or_else(silent)??;
     let granted = driver.ticket().timeout;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::fs;
+use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -35,10 +36,17 @@ impl Secret {
     /// # Errors
     /// [`SecretFileError`] if it can't be read, or if there is nothing in it.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, SecretFileError> {
-        let path = path.as_ref();
+        Self::read(path.as_ref(), |path| fs::read(path))
+    }
+
+    /// The same, with the content by `read`.
+    pub(crate) fn read(
+        path: &Path,
+        read: impl FnOnce(&Path) -> io::Result<Vec<u8>>,
+    ) -> Result<Self, SecretFileError> {
         let fail = |reason: String| SecretFileError { path: path.to_owned(), reason };
-        let mut secret = fs::read(path).map_err(|error| fail(error.to_string()))?;
-        let mode = fs::metadata(path).map_err(|error| fail(error.to_string()))?.permissions().mode();
+        let mut secret = read(path).map_err(|error| fail(error.to_string()))?;
+        let mode = fs::metadata(path).map_or(0, |metadata| metadata.permissions().mode());
         if mode & 0o004 != 0 {
             warn!(
                 path = %path.display(), mode = format_args!("{:04o}", mode & 0o7777),

@@ -5,6 +5,8 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+#[cfg(any(feature = "tls", feature = "sasl"))]
+use std::{io, path::Path};
 
 use tokio::sync::watch;
 use tracing::Instrument as _;
@@ -13,7 +15,11 @@ use zk_proto::{Purpose, Ticket, WatchMode};
 use crate::acl::{AccessList, Acl, AclEntry, Id};
 use crate::administration::{ReadOp, ReadResult, Reconfiguration};
 use crate::close::CloseOutcome;
+#[cfg(any(feature = "tls", feature = "sasl"))]
+use crate::config::ReadFile;
 use crate::config::{SaslDigest, SaslUser, Settings, TlsOptions};
+#[cfg(any(feature = "tls", feature = "sasl"))]
+use crate::driver;
 use crate::driver_kind::DriverKind;
 use crate::error::{Closed, ConnectError, OpError};
 use crate::establish::{self, establish};
@@ -122,6 +128,12 @@ setters! { SessionBuilder:
     /// logged, and the connection uses what was read last. If it was never of use, [`connect`](Self::connect) fails.
     sasl_digest_file(path: impl Into<PathBuf>) { settings.sasl = Some(SaslDigest::File(path.into())) }
 
+    /// Reads the files of [`tls`](Self::tls) and [`sasl_digest_file`](Self::sasl_digest_file) by this function, for each
+    /// connection: for a program that has the checked contents of the files. By default they are read from the disk. The
+    /// function may block.
+    #[cfg(any(feature = "tls", feature = "sasl"))]
+    read_files_by(read: impl Fn(&Path) -> io::Result<Vec<u8>> + Send + Sync + 'static) { settings.read_file = ReadFile(Arc::new(read)) }
+
     /// The access list of everything that the session creates: [`Acl::Open`] by default.
     acl(acl: Acl) { settings.acl = acl }
 
@@ -145,6 +157,27 @@ setters! { SessionBuilder:
 }
 
 impl SessionBuilder {
+    /// Checks the settings, and reads the files of TLS and SASL, as [`connect`](Self::connect) does before it connects. It
+    /// blocks while it reads.
+    ///
+    /// # Errors
+    /// [`ConnectError::InvalidSetting`], [`ConnectError::Unsupported`]; [`ConnectError::Tls`] and
+    /// [`ConnectError::AuthFailed`] for files that can't be used.
+    pub fn check(&self) -> Result<(), ConnectError> {
+        self.settings.check()?;
+        #[cfg(feature = "tls")]
+        if let Some(options) = &self.settings.tls {
+            driver::tls::config(options, &self.settings.read_file)
+                .map_err(|reason| ConnectError::Tls { reason })?;
+        }
+        #[cfg(feature = "sasl")]
+        if let Some(SaslDigest::File(path)) = &self.settings.sasl {
+            driver::sasl::read(path, &self.settings.read_file)
+                .map_err(|reason| ConnectError::AuthFailed { reason })?;
+        }
+        Ok(())
+    }
+
     /// Makes a session, and a new one whenever it ends, until it is closed or its last handle is dropped.
     ///
     /// It returns once a quorum has agreed to the session. Must be called in a tokio runtime with time and I/O

@@ -1,7 +1,8 @@
 //! The settings of an ensemble, and how it is started.
 
-use std::fmt::Write as _;
+use std::fmt::{Debug, Write as _};
 use std::net::Ipv4Addr;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -63,6 +64,7 @@ pub struct EnsembleBuilder {
     detached: bool,
     settings: Vec<(String, String)>,
     jvm_flags: Vec<String>,
+    container_check: Option<Duration>,
     observers: usize,
     admin_server: bool,
     tls: Option<[PathBuf; 2]>,
@@ -154,9 +156,7 @@ setters! { EnsembleBuilder:
 
     /// How often containers without children and znodes past their time to live are removed. Default:
     /// ZooKeeper's own, 60 s.
-    container_check(every: Duration) {
-        jvm_flags.push(format!("-Dznode.container.checkIntervalMs={}", every.as_millis()))
-    }
+    container_check(every: Duration) { container_check = Some(every) }
 
     /// Only the server on which a session was made knows it, until it creates an ephemeral:
     /// `localSessionsEnabled` and `localSessionsUpgradingEnabled`. Default false.
@@ -226,6 +226,7 @@ impl EnsembleBuilder {
             detached: false,
             settings: Vec::new(),
             jvm_flags: Vec::new(),
+            container_check: None,
             observers: 0,
             admin_server: false,
             tls: None,
@@ -314,6 +315,12 @@ impl EnsembleBuilder {
     fn check(&self) -> Result<(), Error> {
         let refuse = |what: &str| Err(Error::Settings(what.to_owned()));
         check_common(self.servers, self.tick_time, self.session_timeouts, self.base_port, self.ports_each())?;
+        check_range("init_limit", self.init_limit, 1..=MOST_TICKS)?;
+        check_range("sync_limit", self.sync_limit, 1..=MOST_TICKS)?;
+        check_range("start_within", self.start_within, LEAST..=MOST)?;
+        if let Some(every) = self.container_check {
+            check_range("container_check", every, LEAST..=MOST)?;
+        }
         if self.detached && self.breakable_links {
             return refuse(
                 "detached can't be combined with breakable_links: the servers would outlive their proxies",
@@ -331,7 +338,7 @@ impl EnsembleBuilder {
         if self.detached && self.tls.is_some() {
             return refuse("detached can't be combined with tls_only: the servers are checked in plain text");
         }
-        if self.observers > 0 && self.servers < self.observers + 2 {
+        if self.observers > 0 && self.servers < self.observers.saturating_add(2) {
             return refuse("observers need at least two servers that are not observers");
         }
         Ok(())
@@ -459,7 +466,10 @@ impl EnsembleBuilder {
             let of_tls = self.tls_settings().into_iter().chain(self.settings.clone());
             of_tls.filter(|(key, _)| key.starts_with("ssl.")).collect()
         });
-        Ok(Launch { installation, jvm_flags: self.jvm_flags.clone(), log_level, logback, tls })
+        let check = self.container_check.map(|every| every.as_millis());
+        let check = check.map(|every| format!("-Dznode.container.checkIntervalMs={every}"));
+        let jvm_flags = check.into_iter().chain(self.jvm_flags.iter().cloned()).collect();
+        Ok(Launch { installation, jvm_flags, log_level, logback, tls })
     }
 
     fn tls_settings(&self) -> Vec<(String, String)> {
@@ -515,6 +525,27 @@ impl EnsembleBuilder {
     }
 }
 
+/// No duration of a server is shorter: it counts milliseconds.
+pub(crate) const LEAST: Duration = Duration::from_millis(1);
+/// No test takes longer, and a server counts milliseconds in 31 bits.
+pub(crate) const MOST: Duration = Duration::from_secs(24 * 60 * 60);
+/// So many ticks are no longer than that. ZooKeeper's longest session timeout is 20 ticks.
+const MOST_TICK: Duration = Duration::from_secs(60);
+pub(crate) const MOST_TICKS: u32 = 1440;
+
+/// Checks a setting.
+pub(crate) fn check_range<T: PartialOrd + Debug>(
+    name: &str,
+    value: T,
+    range: RangeInclusive<T>,
+) -> Result<(), Error> {
+    if range.contains(&value) {
+        return Ok(());
+    }
+    let (least, most) = range.into_inner();
+    Err(Error::Settings(format!("{name} is {value:?}: it must be from {least:?} to {most:?}")))
+}
+
 /// Checks the settings that both kinds of servers have.
 pub(crate) fn check_common(
     servers: usize,
@@ -524,16 +555,11 @@ pub(crate) fn check_common(
     ports_each: usize,
 ) -> Result<(), Error> {
     let refuse = |what: String| Err(Error::Settings(what));
-    if servers == 0 || servers > 9 {
-        return refuse(format!("{servers} servers: use 1 to 9"));
-    }
-    if tick < Duration::from_millis(2) {
-        return refuse(format!("tick_time is {tick:?}: use at least 2 ms"));
-    }
-    if let Some((min, max)) = session_timeouts
-        && min > max
-    {
-        return refuse(format!("the shortest session timeout {min:?} exceeds the longest {max:?}"));
+    check_range("servers", servers, 1..=9)?;
+    check_range("tick_time", tick, 2 * LEAST..=MOST_TICK)?;
+    if let Some((min, max)) = session_timeouts {
+        check_range("the shortest of session_timeouts", min, LEAST..=MOST)?;
+        check_range("the longest of session_timeouts", max, min..=MOST)?;
     }
     let ports = ports_each * servers;
     if let Some(base) = base_port

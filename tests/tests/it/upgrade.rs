@@ -273,7 +273,7 @@ async fn a_program_that_cannot_continue_is_refused_and_the_worker_goes_on(driver
 }
 
 async fn a_new_program_that_ends_at_once_costs_the_leadership_and_nothing_overlaps(driver: Driver) {
-    let (mut cluster, first, link) = leading_by_link(driver).await;
+    let (mut cluster, first, link) = leading_by_link(two(driver)).await;
     replace_by(&link, "exit 3");
     let said = cluster.as_worker("east-1").run(&["upgrade"]).await.with_code(1);
     assert!(said.stderr.contains("has ended during the upgrade"), "{said:#?}");
@@ -288,7 +288,7 @@ async fn a_new_program_that_ends_at_once_costs_the_leadership_and_nothing_overla
 }
 
 async fn a_new_program_that_hangs_costs_the_leadership_before_the_lease_ends(driver: Driver) {
-    let (mut cluster, first, link) = leading_by_link(driver).await;
+    let (mut cluster, first, link) = leading_by_link(two(driver)).await;
     replace_by(&link, "exec sleep 3600");
     let pid = cluster.worker("east-1").pid();
     let operator = cluster.as_worker("east-1");
@@ -321,7 +321,15 @@ async fn a_new_program_that_hangs_costs_the_leadership_before_the_lease_ends(dri
 /// What was checked is what is used.
 #[tokio::test]
 async fn what_has_changed_after_the_check_is_not_used() {
-    let (mut cluster, first, link) = leading_by_link(Driver::Native).await;
+    let dir = tempfile::tempdir().unwrap();
+    let credentials = dir.path().join("credentials");
+    fs::write(&credentials, "dr:secret").unwrap();
+    fs::set_permissions(&credentials, fs::Permissions::from_mode(0o600)).unwrap();
+    let setup = two(Driver::Native)
+        .set("zookeeper.acl", "open")
+        .set_for("east-1", "zookeeper.auth.scheme", "digest")
+        .set_for("east-1", "zookeeper.auth.credentials_file", credentials.to_str().unwrap());
+    let (mut cluster, first, link) = leading_by_link(setup).await;
     let config = cluster.worker("east-1").configs()[1].clone();
     let good = fs::read_to_string(&config).unwrap();
     let real = program("dr-worker");
@@ -332,7 +340,12 @@ async fn what_has_changed_after_the_check_is_not_used() {
 
     replace_by(
         &link,
-        &format!("echo 'no configuration' > {}\nexec {} \"$@\"", config.display(), real.display()),
+        &format!(
+            "echo 'no configuration' | tee {} > {}\nexec {} \"$@\"",
+            credentials.display(),
+            config.display(),
+            real.display()
+        ),
     );
     assert_eq!(upgrade(&cluster, "east-1").await["jobs"][0]["fencing_token"], first.token);
     assert!(fs::read_to_string(&config).unwrap().contains("no configuration"));
@@ -351,7 +364,7 @@ async fn what_has_changed_after_the_check_is_not_used() {
 /// As an operator and a package manager may ask at the same time.
 #[tokio::test]
 async fn upgrades_that_are_asked_for_at_once_all_report_that_it_was_done() {
-    let (mut cluster, first, _) = leading_by_link(Driver::Native).await;
+    let (mut cluster, first, _) = leading_by_link(two(Driver::Native)).await;
     let ask = async || upgrade(&cluster, "east-1").await;
     let (one, two, three, four) = tokio::join!(ask(), ask(), ask(), ask());
     for said in [one, two, three, four] {
@@ -362,8 +375,8 @@ async fn upgrades_that_are_asked_for_at_once_all_report_that_it_was_done() {
     cluster.end().await;
 }
 
-async fn leading_by_link(driver: Driver) -> (Cluster, Leader, std::path::PathBuf) {
-    let mut cluster = Cluster::of(two(driver).not_started()).await;
+async fn leading_by_link(setup: Setup) -> (Cluster, Leader, std::path::PathBuf) {
+    let mut cluster = Cluster::of(setup.not_started()).await;
     let link = cluster.worker("east-1").link_program();
     cluster.workers().iter_mut().for_each(e2e::Worker::start);
     let first = cluster.settled().await;

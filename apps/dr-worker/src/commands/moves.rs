@@ -13,7 +13,7 @@ use super::{contest, election::Operator, sites::check_sites};
 use crate::{
     error::Error,
     typed::Typed,
-    view::{elector, hold_of},
+    view::{hold_of, statuses},
 };
 
 /// How long a failover waits for the elector before another process decides.
@@ -37,7 +37,7 @@ pub(crate) async fn check(
         return Ok(Some(leader.clone()));
     }
     if request.kind == RequestKind::Switchover && !is_led(request, snapshot) {
-        let skipped = elector::skipped(operator.workers(), job, snapshot).await;
+        let skipped = statuses::skipped(operator.workers(), job, snapshot).await;
         if let Some(hold) = skipped.and_then(|skipped| hold_of(&skipped, job)) {
             let way_out = format!("`{}` elects a leader now", Typed::verb("failover").job(job));
             return Err(Error::NotNow(format!("{job}: no leader can hand over: {hold}; {way_out}")));

@@ -98,7 +98,7 @@ use crate::{
     checked,
     host_fault::HostFault,
     private_file,
-    tls::{Unusable, of_zookeeper},
+    tls::{Expiry, Unusable, of_authorities, of_zookeeper},
     wall::unix_ms,
 };
 
@@ -266,7 +266,7 @@ impl Config {
     }
 
     /// Checks whether other workers and other clients will accept this worker's certificate now. A worker starts without
-    /// that: its job matters more. Returns a warning, if there is one: also of the certificates for ZooKeeper.
+    /// that: its job matters more. Returns a warning, if there is one: also of the certificates for ZooKeeper and webhooks.
     ///
     /// # Errors
     /// Why they refuse it.
@@ -280,13 +280,22 @@ impl Config {
             (Some(why), _) => self.refusal(&why),
             (None, _) => {
                 // An expired one is no error here: the session with ZooKeeper reports it.
-                let others = of_zookeeper(self.zookeeper.tls.as_ref()).into_iter();
+                let others = self.expiries_of_others().into_iter();
                 let endings = ending.into_iter().chain(others.filter_map(|expiry| expiry.ending(now)));
                 let sentences: Vec<_> = endings.map(|ending| ending.sentence).collect();
                 return Ok((!sentences.is_empty()).then(|| sentences.join("; ")));
             }
         };
         Err(self.problem("http.tls.cert_file", problem))
+    }
+
+    /// When the certificates for ZooKeeper and webhooks end. It blocks.
+    pub(crate) fn expiries_of_others(&self) -> Vec<Expiry> {
+        let webhooks = self.notify.webhooks.iter();
+        let webhooks = webhooks.filter_map(|(name, webhook)| {
+            of_authorities(format!("notify.webhook.{name}.ca_file"), webhook.ca_file.as_ref()?)
+        });
+        of_zookeeper(self.zookeeper.tls.as_ref()).into_iter().chain(webhooks).collect()
     }
 
     /// A sentence for an error of the verification of this worker's certificate.

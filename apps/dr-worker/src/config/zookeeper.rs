@@ -1,7 +1,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs::{self, File},
-    io,
+    fs, io,
     net::IpAddr,
     os::unix::fs::PermissionsExt as _,
     path::PathBuf,
@@ -16,7 +15,7 @@ use super::{
     reader::Section,
     tree::Node,
 };
-use crate::host_fault::HostFault;
+use crate::{checked, host_fault::HostFault};
 
 /// `[zookeeper]`: the ensemble and the connection to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -160,11 +159,11 @@ impl Auth {
     pub(crate) fn read(&self) -> Result<(String, String), HostFault> {
         let (file, path) = (&self.credentials_file, self.credentials_file.display());
         let unreadable = |error: io::Error| HostFault::io(file, " can't be read", &error);
-        let metadata = fs::metadata(file).map_err(unreadable)?;
-        if metadata.permissions().mode() & 0o077 != 0 {
+        if fs::metadata(file).is_ok_and(|metadata| metadata.permissions().mode() & 0o077 != 0) {
             tracing::warn!("{CREDENTIALS}: {path} is readable by other users; run chmod 600 on it");
         }
-        let text = fs::read_to_string(file).map_err(unreadable)?;
+        let text = checked::read(file, || fs::read(file)).map_err(unreadable)?;
+        let text = String::from_utf8(text).map_err(|_| format!("{path} must contain user:password"))?;
         let text = text.trim_end_matches(['\r', '\n']);
         // The content of the file must not be shown.
         match text.split_once(':') {
@@ -183,8 +182,11 @@ pub(crate) fn unreadable(tls: &TlsOptions) -> Option<(&'static str, HostFault)> 
         ("zookeeper.tls.cert_file", tls.cert_file.as_ref()),
         ("zookeeper.tls.key_file", tls.key_file.as_ref()),
     ];
-    let fault =
-        |path: &PathBuf| File::open(path).err().map(|error| HostFault::io(path, " can't be read", &error));
+    let fault = |path: &PathBuf| {
+        checked::read(path, || fs::read(path))
+            .err()
+            .map(|error| HostFault::io(path, " can't be read", &error))
+    };
     files.into_iter().find_map(|(key, path)| Some((key, fault(path?)?)))
 }
 

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     config::Sources,
     error::Error,
-    view::{Cluster, Explained, Restartable, elector::Electors},
+    view::{Cluster, Explained, Restartable, statuses::WorkerStatuses},
     wall::unix_ms,
 };
 
@@ -44,14 +44,14 @@ async fn judge(operator: &Operator, arguments: &CanRestartArguments) -> Result<R
     let missing =
         || Error::Usage("name the member: this host has no usable name, and node.id is not set".to_owned());
     let member = arguments.member.as_ref().or(operator.config.node_id.as_ref()).ok_or_else(missing)?;
-    let electors = Electors::new(operator.workers());
+    let statuses = WorkerStatuses::new(operator.workers());
     let mut jobs = Vec::new();
     for (job, snapshot) in snapshots(operator, None).await? {
         let (policy, strategy) =
             (operator.config.engine_of(&job), operator.config.policy_of(&job).strategy());
         let now_ms = unix_ms();
         let explained = Explained::new(&job, &snapshot, &policy, &*strategy, now_ms);
-        let skipped = electors.skipped(&job, &snapshot).await;
+        let skipped = statuses.skipped(&job, &snapshot).await;
         let cluster = Cluster::new(operator.root(), &job, snapshot, now_ms);
         jobs.push((Cluster { skipped, ..cluster }, explained));
     }

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     config::Sources,
     error::Error,
-    view::{self, Candidate, Explained, ExplainedSlot, diagnose, elector},
+    view::{self, Candidate, Explained, ExplainedSlot, diagnose, statuses},
     wall::unix_ms,
 };
 
@@ -86,7 +86,7 @@ async fn read(operator: &Operator, job: Option<&str>) -> Result<Vec<Explained>, 
         let (policy, strategy) = (config.engine_of(&job), config.policy_of(&job).strategy());
         let mut explained = Explained::new(&job, &snapshot, &policy, &*strategy, unix_ms());
         explained.other_policy = view::other_policy(&config.fingerprint_of(&job), &snapshot);
-        explained.skipped = elector::skipped(operator.workers(), &job, &snapshot).await;
+        explained.skipped = statuses::skipped(operator.workers(), &job, &snapshot).await;
         let observer = operator.observer().await?;
         explained.problems =
             diagnose(&observer, &operator.config.zookeeper, &job, &operator.paths(&job)?, &snapshot).await?;

@@ -11,7 +11,7 @@ use zk_session::BootTime;
 use super::election::Operator;
 use crate::{
     error::Error,
-    view::elector::{LeaderReport, report_of},
+    view::statuses::{LeaderReport, report_of},
 };
 
 /// The states of a process whose job runs, has done its work, or is stopped by an order.

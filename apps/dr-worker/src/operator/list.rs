@@ -19,7 +19,7 @@ use super::{
 use crate::{
     config::Sources,
     error::Error,
-    view::{Cluster, MemberRole, OpenRequest, UnwellSite, diagnose, elector::Electors, hold_of},
+    view::{Cluster, MemberRole, OpenRequest, UnwellSite, diagnose, hold_of, statuses::WorkerStatuses},
     wall::{moment, unix_ms},
 };
 
@@ -144,8 +144,8 @@ fn page(trouble: &str, shown: &str) -> String {
 async fn read(operator: &Operator, local: &Local, job: Option<&str>) -> Result<Vec<Cluster>, Error> {
     let jobs = operator.jobs(job).await?;
     let observer = operator.observer().await?;
-    let electors = Electors::new(operator.workers());
-    let reads = jobs.iter().map(|job| read_one(operator, local, &observer, &electors, job));
+    let statuses = WorkerStatuses::new(operator.workers());
+    let reads = jobs.iter().map(|job| read_one(operator, local, &observer, &statuses, job));
     let reads: Vec<_> = stream::iter(reads).buffered(READ_AT_ONCE).collect().await;
     let (mut clusters, mut gone) = (Vec::new(), None);
     for read in reads {
@@ -177,7 +177,7 @@ async fn read_one(
     operator: &Operator,
     local: &Local,
     observer: &Observer,
-    electors: &Electors,
+    statuses: &WorkerStatuses,
     job: &str,
 ) -> Result<Read, Error> {
     let paths = operator.paths(job)?;
@@ -185,11 +185,12 @@ async fn read_one(
         Err(ReadError::NoElection(path)) => return Ok(Read::Gone(path)),
         snapshot => snapshot?,
     };
-    let (skipped, problems) = tokio::join!(
-        electors.skipped(job, &snapshot),
-        diagnose(observer, &operator.config.zookeeper, job, &paths, &snapshot)
+    let (skipped, problems, of_workers) = tokio::join!(
+        statuses.skipped(job, &snapshot),
+        diagnose(observer, &operator.config.zookeeper, job, &paths, &snapshot),
+        statuses.problems(&snapshot)
     );
-    let problems = problems?.into_iter().chain(local.problems(&paths)).collect();
+    let problems = problems?.into_iter().chain(of_workers).chain(local.problems(&paths)).collect();
     let cluster = Cluster::new(operator.root(), job, snapshot, unix_ms());
     Ok(Read::Cluster(Box::new(Cluster { skipped, problems, ..cluster })))
 }

@@ -1,6 +1,7 @@
 //! What is made of the files.
 
 use std::{
+    borrow::Cow,
     hash::{DefaultHasher, Hash as _, Hasher as _},
     path::Path,
     sync::Arc,
@@ -209,7 +210,7 @@ pub(crate) struct Tls {
 impl Tls {
     /// When this worker's certificate ends.
     pub(crate) fn expires(&self) -> Option<Expiry> {
-        self.leaf.as_ref().map(|leaf| Expiry { key: CERT, not_after: leaf.not_after })
+        self.leaf.as_ref().map(|leaf| Expiry { key: CERT.into(), not_after: leaf.not_after })
     }
 
     /// Why other workers, which reach this one at `host`, refuse its certificate now.
@@ -232,14 +233,20 @@ impl Tls {
 /// files that can't be used are missing; the session reports these. It blocks.
 pub(crate) fn of_zookeeper(options: Option<&TlsOptions>) -> Vec<Expiry> {
     let Some(TlsOptions { ca_file, cert_file, .. }) = options else { return Vec::new() };
-    let ends = |key, path: &Path| {
-        let all = Pem::read(key, path).and_then(|pem| pem.certificates()).unwrap_or_default();
-        all.into_iter().filter_map(|one| Certificate::read(&one)).map(|one| one.not_after).collect::<Vec<_>>()
-    };
-    let leaf = cert_file.as_ref().and_then(|path| ends(ZOOKEEPER_CERT, path).first().copied());
-    let last = ends(ZOOKEEPER_CA, ca_file).into_iter().max();
-    let known = [(ZOOKEEPER_CERT, leaf), (ZOOKEEPER_CA, last)];
-    known.into_iter().filter_map(|(key, end)| Some(Expiry { key, not_after: end? })).collect()
+    let leaf = cert_file.as_ref().and_then(|path| ends(path).next());
+    let leaf = leaf.map(|not_after| Expiry { key: ZOOKEEPER_CERT.into(), not_after });
+    leaf.into_iter().chain(of_authorities(ZOOKEEPER_CA, ca_file)).collect()
+}
+
+/// When the authorities of this file end: the one that lasts longest. `None` if the file can't be used. It blocks.
+pub(crate) fn of_authorities(key: impl Into<Cow<'static, str>>, path: &Path) -> Option<Expiry> {
+    Some(Expiry { key: key.into(), not_after: ends(path).max()? })
+}
+
+/// When the certificates of this file end.
+fn ends(path: &Path) -> impl Iterator<Item = u64> {
+    let all = Pem::read(ZOOKEEPER_CA, path).and_then(|pem| pem.certificates()).unwrap_or_default();
+    all.into_iter().filter_map(|one| Certificate::read(&one)).map(|one| one.not_after)
 }
 
 /// How to verify other workers.

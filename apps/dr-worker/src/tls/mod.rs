@@ -9,16 +9,16 @@ mod contents;
 #[cfg(not(feature = "tls"))]
 mod without;
 
-use std::{fmt, path::PathBuf};
+use std::{borrow::Cow, fmt, path::PathBuf};
 
 use crate::{host_fault::HostFault, wall::moment};
 
 #[cfg(feature = "tls")]
 pub(crate) use certificate::Certificate;
 #[cfg(feature = "tls")]
-pub(crate) use contents::{ClientTls, Contents, Tls, of_zookeeper};
+pub(crate) use contents::{ClientTls, Contents, Tls, of_authorities, of_zookeeper};
 #[cfg(not(feature = "tls"))]
-pub(crate) use without::{ClientTls, Contents, Tls, of_zookeeper};
+pub(crate) use without::{ClientTls, Contents, Tls, of_authorities, of_zookeeper};
 
 /// The files of `[http.tls]`, all PEM.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -66,7 +66,6 @@ impl fmt::Display for Unusable {
 /// How long before its end a certificate is reported.
 const SOON: u64 = 14 * 24 * 3600;
 
-#[cfg(any(feature = "tls", test))]
 const CERT: &str = "http.tls.cert_file";
 const ZOOKEEPER_CERT: &str = "zookeeper.tls.cert_file";
 const ZOOKEEPER_CA: &str = "zookeeper.tls.ca_file";
@@ -79,24 +78,25 @@ pub(crate) struct Ending {
 }
 
 /// A certificate of the configuration that ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Expiry {
     /// The key of its file.
-    pub(crate) key: &'static str,
+    pub(crate) key: Cow<'static, str>,
     /// The last second in which it is valid, since the Unix epoch.
     pub(crate) not_after: u64,
 }
 
 impl Expiry {
     /// Whether the end is near. `now` is in seconds since the Unix epoch.
-    pub(crate) fn ending(self, now: u64) -> Option<Ending> {
+    pub(crate) fn ending(&self, now: u64) -> Option<Ending> {
         let Self { key, not_after } = self;
         let at = moment(not_after.saturating_mul(1000));
-        let is_over = not_after < now;
-        let effect = match key {
+        let is_over = *not_after < now;
+        let effect = match &**key {
             ZOOKEEPER_CERT => "the ZooKeeper servers refuse it",
             ZOOKEEPER_CA => "this worker refuses the ZooKeeper servers",
-            _ => "clients refuse it",
+            CERT => "clients refuse it",
+            _ => "this worker refuses the receiver",
         };
         let sentence = match not_after.saturating_sub(now) {
             _ if is_over => format!("the certificate of {key} has expired at {at}: {effect}; renew it"),
@@ -121,14 +121,17 @@ mod tests {
     #[test]
     fn the_end_of_a_certificate_is_reported_two_weeks_before() {
         let end = 1_700_000_000;
-        let expiry = |key| move |now| Expiry { key, not_after: end }.ending(now);
+        let expiry = |key| move |now| Expiry { key: Cow::Borrowed(key), not_after: end }.ending(now);
         assert_eq!(expiry(CERT)(end - SOON), None);
         let soon = expiry(CERT)(end - SOON + 1).unwrap();
         assert!(!soon.is_over && soon.sentence.contains("expires at 2023-11-14T22:13:20Z"), "{soon:?}");
         assert!(!expiry(CERT)(end).unwrap().is_over);
-        for (key, effect) in
-            [(CERT, "clients"), (ZOOKEEPER_CERT, "the ZooKeeper servers"), (ZOOKEEPER_CA, "this worker")]
-        {
+        for (key, effect) in [
+            (CERT, "clients"),
+            (ZOOKEEPER_CERT, "the ZooKeeper servers"),
+            (ZOOKEEPER_CA, "this worker"),
+            ("notify.webhook.ops.ca_file", "this worker"),
+        ] {
             let over = expiry(key)(end + 1).unwrap();
             let expected = format!("the certificate of {key} has expired at 2023-11-14T22:13:20Z: {effect} ");
             assert!(over.is_over && over.sentence.starts_with(&expected), "{over:?}");

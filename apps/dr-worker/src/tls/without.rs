@@ -1,5 +1,7 @@
 //! What there is without the feature `tls`: nothing.
 
+use std::{borrow::Cow, path::Path};
+
 use zk_session::TlsOptions;
 
 use super::{Expiry, TlsFiles, Unusable};
@@ -46,6 +48,11 @@ impl ClientTls {
     pub(crate) fn of_operator(_: &TlsFiles) -> Option<Self> {
         Some(Self)
     }
+}
+
+/// See the feature `tls`.
+pub(crate) fn of_authorities(_: impl Into<Cow<'static, str>>, _: &Path) -> Option<Expiry> {
+    None
 }
 
 /// See the feature `tls`.

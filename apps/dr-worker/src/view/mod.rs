@@ -4,12 +4,12 @@ mod access;
 mod changes;
 mod cluster;
 mod diagnosis;
-pub(crate) mod elector;
 mod explained;
 mod history;
 mod problems;
 mod restartable;
 mod simulated;
+pub(crate) mod statuses;
 
 pub(crate) use access::problem as access_problem;
 pub use changes::Change;

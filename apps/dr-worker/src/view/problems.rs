@@ -12,7 +12,8 @@ use crate::typed::Typed;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ProblemRow {
     /// Its kind: `ghost`, `old-decision`, `low-token`, `other-policy`, `not-fenced`, `refused-config`,
-    /// `access`, or `emergency`, which only `list` shows, on the node that has led without ZooKeeper.
+    /// `access`, or what only `list` shows: `starts-no-job`, as a worker answers, and `emergency`, on the node that has led
+    /// without ZooKeeper.
     pub kind: &'static str,
     /// The problem and its consequence.
     pub sentence: String,

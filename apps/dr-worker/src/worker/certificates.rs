@@ -1,5 +1,5 @@
 //! Keeps what is made of the files of `[http.tls]` up to date: certificates are renewed while the worker runs. And it warns
-//! before a certificate ends, also of those for ZooKeeper, which the session reads for each connection.
+//! before a certificate ends, also of those for ZooKeeper and webhooks, which are read for each connection and attempt.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,7 +13,7 @@ use tokio::{
 use crate::{
     config::Config,
     error::Error,
-    tls::{Contents, Expiry, Tls, Unusable, of_zookeeper},
+    tls::{Contents, Expiry, Tls, Unusable},
     wall::unix_ms,
 };
 
@@ -28,15 +28,15 @@ pub(super) type Certificates = watch::Receiver<Arc<Tls>>;
 
 /// Reads the files again and again.
 pub(super) struct Keeper {
-    config: Config,
+    config: Arc<Config>,
     /// Of the contents that are in use.
     digest: u64,
     sender: watch::Sender<Arc<Tls>>,
     /// Why the contents of the files are not in use.
     problem: Option<Unusable>,
     warned: Option<Instant>,
-    /// Of the certificates for ZooKeeper.
-    of_zookeeper: Vec<Expiry>,
+    /// Of the certificates for ZooKeeper and webhooks.
+    of_others: Vec<Expiry>,
 }
 
 /// Reads the files for the first time.
@@ -50,12 +50,12 @@ pub(super) fn load(config: &Config) -> Result<(Keeper, Certificates), Error> {
     let tls = contents.load(config.http.presents()).map_err(wrong)?;
     let (sender, certificates) = watch::channel(Arc::new(tls));
     let keeper = Keeper {
-        config: config.clone(),
+        config: Arc::new(config.clone()),
         digest,
         sender,
         problem: None,
         warned: None,
-        of_zookeeper: Vec::new(),
+        of_others: Vec::new(),
     };
     Ok((keeper, certificates))
 }
@@ -63,16 +63,20 @@ pub(super) fn load(config: &Config) -> Result<(Keeper, Certificates), Error> {
 impl Keeper {
     /// Until it is dropped.
     pub(super) async fn keep(mut self) {
-        if self.config.http.tls == Default::default() && self.config.zookeeper.tls.is_none() {
+        let has_authorities = self.config.notify.webhooks.values().any(|webhook| webhook.ca_file.is_some());
+        if self.config.http.tls == Default::default()
+            && self.config.zookeeper.tls.is_none()
+            && !has_authorities
+        {
             return;
         }
         if self.config.http.has_tls() {
             counter!("dr_tls_handshakes_failed_total").absolute(0);
         }
         loop {
-            let options = self.config.zookeeper.tls.clone();
-            if let Ok(found) = spawn_blocking(move || of_zookeeper(options.as_ref())).await {
-                self.of_zookeeper = found;
+            let config = Arc::clone(&self.config);
+            if let Ok(found) = spawn_blocking(move || config.expiries_of_others()).await {
+                self.of_others = found;
             }
             self.publish();
             self.warn();
@@ -112,12 +116,13 @@ impl Keeper {
     #[allow(clippy::cast_precision_loss, reason = "seconds until long after the year 9999 are exact")]
     fn publish(&self) {
         for Expiry { key, not_after } in self.expiries() {
-            gauge!("dr_certificate_expiry_timestamp_seconds", "file" => key).set(not_after as f64);
+            gauge!("dr_certificate_expiry_timestamp_seconds", "file" => key.into_owned())
+                .set(not_after as f64);
         }
     }
 
     fn expiries(&self) -> Vec<Expiry> {
-        self.sender.borrow().expires().into_iter().chain(self.of_zookeeper.iter().copied()).collect()
+        self.sender.borrow().expires().into_iter().chain(self.of_others.iter().cloned()).collect()
     }
 
     /// Once a day.

@@ -1,7 +1,10 @@
 //! Whatever happens to the worker or to the guard, nothing of the job outlives the lease.
 
-use std::io::Read as _;
-use std::os::fd::AsRawFd as _;
+use std::io::{Read as _, Write as _};
+use std::mem::MaybeUninit;
+use std::net::Shutdown;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -12,7 +15,7 @@ use crate::job_support::{
 use dr_worker::worker::job::{StateLock, sweep};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, Uid};
-use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::fs::{MemfdFlags, inotify, memfd_create};
 use zk_session::BootTime;
 
 /// Kills a worker and its guard so that neither sees the other's end. The guard is killed first: the kernel continues a
@@ -440,8 +443,20 @@ fn a_record_is_there_from_before_the_start_until_nothing_is_left() {
     let state = tempfile::tempdir().expect("tempdir");
     let mut setup = WorkerSetup::new(&tree, STUBBORN);
     setup.lock_dir = Some(state.path());
-    let mut worker = setup.start();
-    assert_eq!(records(state.path()).len(), 1);
+    let writes = inotify::init(inotify::CreateFlags::NONBLOCK).expect("inotify");
+    let mut worker = setup.start_in(|_| {
+        let records = state.path().join("east-1.runs");
+        inotify::add_watch(&writes, records, inotify::WatchFlags::MOVE).expect("watched");
+    });
+    // A guard that writes later could wait for a disk while its job runs.
+    let mut buffer = [MaybeUninit::uninit(); 4096];
+    let mut written = inotify::Reader::new(writes, &mut buffer);
+    // Two events a rename: equal ones that follow each other would be one.
+    assert_eq!(std::iter::from_fn(|| written.next().ok().map(|_| ())).count(), 2);
+    let [path] = &records(state.path())[..] else { panic!("one record") };
+    let record: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(path).expect("a record")).expect("JSON");
+    assert_eq!(record["session"], children_of(worker.guard())[0].as_raw());
     worker.tell("stop 5000");
     worker.expect("stopped");
     assert!(records(state.path()).is_empty());
@@ -579,11 +594,11 @@ fn a_job_can_give_its_guard_no_orders() {
     assert_eq!(tree.read("refused"), "refused\n", "{}", tree.read("words"));
 }
 
-/// Whatever has taken time between the guard's look at the clock and the start.
+/// Whatever has taken time between the guard's look at the clock and the start; nor before the guard has let it go.
 #[test]
-fn no_program_is_started_after_its_time() {
+fn no_program_is_started_after_its_time_or_before_its_record() {
     let tree = Tree::new();
-    let start = |start_by: BootTime| {
+    let start = |start_by: BootTime, go: &[u8]| {
         // Inherited, as the launcher expects it.
         let env = memfd_create(c"env", MemfdFlags::empty()).expect("a file");
         rustix::io::write(&env, b"{}").expect("written");
@@ -597,20 +612,24 @@ fn no_program_is_started_after_its_time() {
             "oom_score_adj": null,
         });
         let file = tree.file("started");
-        let (mut outcome, stdin) = std::io::pipe().expect("a pipe");
+        let (mut guard, stdin) = UnixStream::pair().expect("a pair");
+        guard.write_all(go).expect("sent");
+        guard.shutdown(Shutdown::Write).expect("no more");
         std::process::Command::new(env!("CARGO_BIN_EXE_dr-worker"))
             .args(["guard", "--exec", &stage.to_string(), "touch"])
             .arg(&file)
-            .stdin(stdin)
+            .stdin(OwnedFd::from(stdin))
             .status()
             .expect("started");
         let mut reason = String::new();
-        outcome.read_to_string(&mut reason).expect("text");
+        guard.read_to_string(&mut reason).expect("text");
         (reason, file.exists())
     };
     let now = BootTime::now();
-    assert_eq!(start(now), ("the lease leaves no time to run and stop the job".to_owned(), false));
-    assert_eq!(start(now + Duration::from_secs(60)), (String::new(), true));
+    let (reason, has_started) = start(now + Duration::from_secs(60), b"");
+    assert!(reason.contains("did not let the launcher go on") && !has_started, "{reason}");
+    assert_eq!(start(now, b"g"), ("the lease leaves no time to run and stop the job".to_owned(), false));
+    assert_eq!(start(now + Duration::from_secs(60), b"g"), (String::new(), true));
 }
 
 /// Nothing on this machine can act then. What the job writes to has to refuse its token.

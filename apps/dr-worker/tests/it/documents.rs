@@ -28,7 +28,7 @@ const NOT_RUN: [(&str, &str); 7] = [
         "starts an ensemble: tests/tests/it/guides.rs does so, and types the single commands",
     ),
     ("install.md", "the system manager, modules of the kernel: tests/tests/{package,first_deployment}.rs"),
-    ("notifications.md", "needs a notification: tests/notify.rs runs the receiver that is beside it"),
+    ("notifications.md", "needs a notification: tests/it/notify.rs runs the receiver that is beside it"),
     ("proofs.md", "runs other tests"),
     ("shapes.md", "runs other tests"),
 ];

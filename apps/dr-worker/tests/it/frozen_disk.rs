@@ -8,6 +8,7 @@ use crate::support::{
     until,
 };
 use nix::sys::signal::Signal;
+use serde_json::Value as Json;
 
 #[test]
 fn a_leader_that_ends_or_hands_over_does_not_wait_for_its_disk() {
@@ -19,6 +20,11 @@ fn a_leader_that_ends_or_hands_over_does_not_wait_for_its_disk() {
     until("west-1 is next in line", || successors(&stage.json(&["list"]))[0] == "west-1");
     let _thaw = Thaw(&disk);
     disk.freeze();
+    east.signal(Signal::SIGHUP);
+    let is_done = |line: &str| {
+        line.starts_with("dr_config_reloads_total") && line.contains("done") && line.ends_with(" 1")
+    };
+    until("the reload is done", || east.http("GET", "/metrics").1.lines().any(is_done));
     stage.operator(&["switchover", "--to", "west-1", "--wait"]).assert(0, &[]);
     until("west-1 leads", || leads(&west));
     assert!(disk.thaw());
@@ -46,6 +52,14 @@ fn a_member_whose_disk_hangs_gives_leadership_on() {
     assert!(list["exclusions"][0]["reason"].as_str().is_some_and(|why| why.contains(&hangs)), "{list:#}");
     until("west-1 is not ready", || west.code("/readiness") == 503);
     assert!(west.http("GET", "/readiness").1.contains(&shown(disk.path())));
+    let list = stage.json(&["list"]);
+    let named = |problem: &Json| {
+        problem["kind"] == "starts-no-job"
+            && problem["sentence"] == format!("west-1: {hangs} hangs: it has not answered within 3s")
+    };
+    assert!(list["problems"].as_array().is_some_and(|all| all.iter().any(named)), "{list:#}");
+    let findings = stage.operator(&["doctor", "--output", "json"]).stdout;
+    assert!(findings.contains("member-state-dir") && findings.contains(&hangs), "{findings}");
     assert!(disk.thaw());
     until("west-1 is ready", || west.code("/readiness") == 200);
 }

@@ -2,8 +2,8 @@
 
 use std::{
     fs,
-    io::{BufRead as _, BufReader, Read as _, Write as _},
-    net::{TcpListener, TcpStream},
+    io::{BufRead as _, BufReader, Read, Write as _},
+    net::TcpListener,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -12,11 +12,13 @@ use std::{
 };
 
 use crate::support::{
-    Running,
+    Log, Running,
+    pki::{HERE, Pki},
     stage::{Stage, leads, successors},
     until,
 };
 use nix::sys::signal::Signal;
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::Value;
 
 const SECRET: &str = "correct-horse-battery-staple";
@@ -46,7 +48,24 @@ fn receiver(listener: TcpListener, codes: &'static [u16]) -> Got {
     got
 }
 
-fn read(stream: &TcpStream) -> Option<(String, Value)> {
+/// The same over TLS, and always 200.
+fn tls_receiver(listener: TcpListener, shows: Arc<Mutex<Arc<ServerConfig>>>) -> Got {
+    let got = Got::default();
+    let kept = Arc::clone(&got);
+    thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let config = Arc::clone(&shows.lock().expect("no panic"));
+            let connection = ServerConnection::new(config).expect("a server");
+            let mut stream = StreamOwned::new(connection, stream);
+            let Some(request) = read(&mut stream) else { continue };
+            kept.lock().expect("no panic").push(request);
+            let _ = stream.write_all(b"HTTP/1.1 200 x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+        }
+    });
+    got
+}
+
+fn read(stream: impl Read) -> Option<(String, Value)> {
     let mut reader = BufReader::new(stream);
     let (mut head, mut length) = (String::new(), 0);
     loop {
@@ -391,4 +410,41 @@ fn a_webhook_over_https_is_verified() {
     test(&format!("notify.webhook.ops.ca_file={}", dir.join("cert.pem").display())).assert(0, &[]);
     test("notify.queue=1").assert(1, &["webhook ops", "invalid peer certificate"]);
     test("notify.webhook.ops.ca_file=/nowhere.pem").assert(1, &["ca_file: /nowhere.pem can't be read"]);
+}
+
+#[test]
+fn renewed_certificates_of_a_webhook_are_used_from_the_next_attempt_on() {
+    let stage = Stage::new("/notify-renewed");
+    let pki = Pki::new();
+    pki.issue("receiver", "ca", HERE, 30);
+    pki.issue("renewed", "foreign", HERE, 30);
+    let (listener, port) = listen();
+    let shows = Arc::new(Mutex::new(pki.server("receiver")));
+    let got = tls_receiver(listener, Arc::clone(&shows));
+    pki.replace("ca.pem", "trusted.pem");
+    let url = format!("notify.webhook.ops.url=https://127.0.0.1:{port}/");
+    let ca_file = format!("notify.webhook.ops.ca_file={}", pki.path("trusted.pem").display());
+    let retry = "notify.webhook.ops.retry={ max = 1000, backoff = \"50ms\", backoff_max = \"50ms\" }";
+    let (east, log) = Log::of(&mut stage.worker_command("east-1", "east", &[&url, &ca_file, retry]));
+    let arrived = |count: usize| move |got: &Got| got.lock().expect("no panic").len() >= count;
+    until("the first leader is notified of", || arrived(1)(&got));
+    let west = stage.worker("west-1", "west", &[]);
+    until("west-1 is next in line", || successors(&stage.json(&["list"]))[0] == "west-1");
+
+    fs::remove_file(pki.path("trusted.pem")).expect("removed");
+    stage.operator(&["switchover", "--to", "west-1", "--wait"]).assert(0, &[]);
+    until("it is notified of by the last certificates", || arrived(2)(&got));
+    until("the log says so", || log.has("the former ones remain in use"));
+
+    *shows.lock().expect("no panic") = pki.server("renewed");
+    until("east-1 is next in line", || successors(&stage.json(&["list"]))[0] == "east-1");
+    stage.operator(&["switchover", "--to", "east-1", "--wait"]).assert(0, &[]);
+    until("the receiver is refused", || count(&east, "ops", "retried") > 0);
+    pki.replace("foreign.pem", "trusted.pem");
+    until("the next attempt trusts it", || arrived(3)(&got));
+    assert_eq!(log.text().matches("remain in use").count(), 1);
+    let end = "dr_certificate_expiry_timestamp_seconds";
+    let is_known = |line: &str| line.starts_with(end) && line.contains("notify.webhook.ops.ca_file");
+    until("its end is known", || east.http("GET", "/metrics").1.lines().any(is_known));
+    drop(west);
 }

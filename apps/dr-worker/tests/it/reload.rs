@@ -4,7 +4,7 @@ use std::{fs, path::PathBuf, process::Command};
 
 use crate::support::{
     Running,
-    stage::{Stage, leads},
+    stage::{Stage, leads, successors},
     until,
 };
 use nix::sys::signal::Signal;
@@ -56,6 +56,33 @@ impl<'a> File<'a> {
             })
             .collect()
     }
+}
+
+#[test]
+fn a_configuration_that_can_not_be_read_yet_holds_up_nothing_and_is_not_lost() {
+    let stage = Stage::new("/reload-hangs");
+    let text = "[job.orders.restart]\nmax = 1\n";
+    let file = File::new(&stage, text);
+    let mut east = file.worker("east-1", "east");
+    until("east-1 leads", || leads(&east));
+    let west = stage.worker("west-1", "west", &[]);
+    until("west-1 is next in line", || successors(&stage.json(&["list"]))[0] == "west-1");
+    // A pipe is read when somebody writes it, as a file whose disk answers late.
+    let hang = || {
+        fs::remove_file(&file.path).expect("removed");
+        nix::unistd::mkfifo(&file.path, nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
+        east.signal(Signal::SIGHUP);
+    };
+    hang();
+    // Returns when the worker reads.
+    fs::write(&file.path, text.replace('1', "2")).expect("read");
+    until("it has read it", || value(&east, "job.orders.restart.max") == "2");
+    hang();
+    let held = fs::OpenOptions::new().write(true).open(&file.path).expect("read");
+    east.signal(Signal::SIGTERM);
+    until("west-1 leads", || leads(&west));
+    assert!(east.ended().success());
+    drop(held);
 }
 
 fn now_ms() -> u64 {

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::job_support::{Disk, PATIENCE, Tree, env, guards, long_lease, soon};
+use crate::job_support::{Disk, PATIENCE, Tree, WorkerSetup, env, guards, long_lease, soon, wait_for};
 use dr_worker::config::{Check, JobSpec, ReadyProbe};
 use dr_worker::worker::job::{JobError, JobRun, StateLock};
+use nix::sys::signal::Signal;
 
 /// A job whose guards keep their records on this disk.
 fn run_on(disk: &Disk, spec: JobSpec) -> JobRun {
@@ -24,6 +25,26 @@ async fn the_end_of_a_job_is_reported_while_the_disk_of_its_record_hangs() {
     assert!(tree.is_gone(), "the job has ended");
     assert!(stopped.is_ok(), "its end is reported while the disk hangs");
     assert!(disk.thaw(), "it was frozen all the time");
+}
+
+/// The worker logs to a file there.
+#[test]
+fn a_guard_whose_output_goes_to_a_disk_that_hangs_ends_its_job() {
+    let Some(disk) = Disk::new() else { return };
+    let tree = Tree::new();
+    let log = disk.path().join("log");
+    let script = "trap 'echo asked; trap : TERM' TERM; echo > up; while :; do sleep 0.05; done";
+    let mut setup = WorkerSetup::new(&tree, script);
+    setup.stderr = Some(&log);
+    let mut worker = setup.start();
+    wait_for("its trap", || tree.file("up").exists());
+    disk.freeze();
+    worker.signal(Signal::SIGKILL);
+    worker.wait();
+    wait_for("the end of the job", || tree.is_gone());
+    assert!(disk.thaw(), "it was frozen all the time");
+    let logged = || std::fs::read_to_string(&log).unwrap_or_default();
+    wait_for("its last words", || logged().contains("asked\n"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

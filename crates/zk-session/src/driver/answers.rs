@@ -98,9 +98,10 @@ impl Answers {
         self.count(is_so) * 2 > self.servers()
     }
 
-    /// A quorum reports that the session is over.
+    /// A quorum reports that the session is over, or one server has ended it by a shorter timeout.
     pub(super) fn is_expired(&self) -> bool {
-        self.has_majority(|said| matches!(said, Refusal::Expired))
+        self.count(|said| matches!(said, Refusal::Shorter(_))) > 0
+            || self.has_majority(|said| matches!(said, Refusal::Expired))
     }
 
     /// A quorum consists of servers that end a session with its connection.
@@ -136,7 +137,7 @@ impl Answers {
                     Refusal::Unavailable(_) => {}
                     // They grant sessions.
                     Refusal::Keeper | Refusal::Less(_) => return None,
-                    Refusal::Expired => expired = true,
+                    Refusal::Expired | Refusal::Shorter(_) => expired = true,
                     Refusal::AuthFailed(reason) => auth.push(format!("{server}: {reason}")),
                     Refusal::Tls(reason) => tls.push(format!("{server}: {reason}")),
                     Refusal::TooShort(timeout) => granted = granted.max(Some(*timeout)),

@@ -42,6 +42,8 @@ pub(crate) struct ConnectSpec {
     pub(crate) settings: Arc<Settings>,
     /// By when [`connect`] must have answered.
     pub(crate) deadline: BootTime,
+    /// Whether the session is resumed to be closed: its timeout does not matter.
+    pub(crate) closes: bool,
 }
 
 /// A living session.

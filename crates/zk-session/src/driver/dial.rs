@@ -42,6 +42,8 @@ pub(crate) enum Refusal {
     TooShort(Duration),
     /// The server granted a new session a shorter timeout than was asked for.
     Less(Duration),
+    /// The server granted the session a shorter timeout than it had, which ends it.
+    Shorter(String),
     /// The server ends a session with its connection.
     Keeper,
 }
@@ -54,7 +56,10 @@ impl Refusal {
 
     pub(super) fn reason(&self) -> String {
         match self {
-            Self::Unavailable(reason) | Self::AuthFailed(reason) | Self::Tls(reason) => reason.clone(),
+            Self::Unavailable(reason)
+            | Self::AuthFailed(reason)
+            | Self::Tls(reason)
+            | Self::Shorter(reason) => reason.clone(),
             Self::Expired => "it does not have this session".to_owned(),
             Self::TooShort(granted) => {
                 format!("it granted a session timeout of {granted:?}, which is too short")

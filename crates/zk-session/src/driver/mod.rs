@@ -26,13 +26,13 @@ mod dial;
 #[cfg(test)]
 pub(crate) mod fake;
 #[cfg(feature = "sasl")]
-mod sasl;
+pub(crate) mod sasl;
 mod search;
 mod seek;
 #[cfg(test)]
 mod tests;
 #[cfg(feature = "tls")]
-mod tls;
+pub(crate) mod tls;
 mod transport;
 mod wire;
 #[cfg(feature = "zookeeper-async")]

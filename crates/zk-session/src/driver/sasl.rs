@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::config::{SaslDigest, SaslUser, Settings};
+use crate::config::{ReadFile, SaslDigest, SaslUser, Settings};
 use crate::renewed::renewed;
 use crate::secret::Secret;
 
@@ -14,12 +14,13 @@ pub(super) async fn user(settings: &Arc<Settings>) -> Result<Option<SaslUser>, S
         Some(SaslDigest::User(user)) => return Ok(Some(user.clone())),
         Some(SaslDigest::File(path)) => path.clone(),
     };
-    renewed("credentials", &settings.sasl_in_use, move || read(&path)).await.map(Some)
+    let by = settings.read_file.clone();
+    renewed("credentials", &settings.sasl_in_use, move || read(&path, &by)).await.map(Some)
 }
 
 /// Without its contents in an error.
-fn read(path: &Path) -> Result<SaslUser, String> {
-    let secret = Secret::from_file(path).map_err(|error| error.to_string())?;
+pub(crate) fn read(path: &Path, by: &ReadFile) -> Result<SaslUser, String> {
+    let secret = Secret::read(path, &*by.0).map_err(|error| error.to_string())?;
     let parts = str::from_utf8(secret.expose()).ok().and_then(|text| text.split_once(':'));
     match parts.filter(|(user, password)| !user.is_empty() && !password.is_empty()) {
         Some((user, password)) => Ok(SaslUser { user: user.to_owned(), password: password.into() }),

@@ -17,6 +17,7 @@ use tracing::{debug, info, warn};
 use zk_proto::{Purpose, Ticket};
 
 use super::answers::Answers;
+use super::contract::ConnectSpec;
 use super::dial::{Attached, Dialer, Patience, Refusal};
 use crate::backoff::Backoff;
 use crate::hosts::Host;
@@ -175,6 +176,7 @@ fn log(host: &Host, refusal: &Refusal) {
         Refusal::Unavailable(_) | Refusal::Expired | Refusal::Less(_) => {
             debug!(%server, reason, "this server made no session")
         }
+        Refusal::Shorter(_) => warn!(reason, "the session is over"),
         _ => {
             warn!(%server, reason, "this server refuses this client: compare its configuration with that of the others")
         }
@@ -207,10 +209,10 @@ impl Seeker {
     /// future is dropped.
     pub(super) async fn first(
         &self,
-        purpose: &Purpose,
-        deadline: BootTime,
+        spec: &ConnectSpec,
         answers: &mut Answers,
     ) -> Result<Option<Attached>, Expired> {
+        let ConnectSpec { purpose, deadline, closes, .. } = spec;
         let (hosts, nameless) = self.resolver.hosts(deadline.duration_since(BootTime::now())).await;
         *answers = Answers::awaited(&hosts, nameless);
         let timeout = match purpose {
@@ -249,10 +251,10 @@ impl Seeker {
                     (Err(Refusal::Expired), Purpose::New(_)) => {
                         Err(Refusal::Unavailable("it granted no session".to_owned()))
                     }
-                    (Ok(attached), Purpose::Resume(ticket)) => {
-                        self.judge_grant(&attached, ticket.timeout).map_err(Refusal::Unavailable)?;
-                        Ok(attached)
-                    }
+                    (Ok(attached), Purpose::Resume(ticket)) if !closes => self
+                        .judge_grant(&attached, ticket.timeout)
+                        .map(|()| attached)
+                        .map_err(Refusal::Shorter),
                     (attached, _) => {
                         if attached.is_ok() {
                             lock(self.resolver.known()).grants(host.address, None);
@@ -280,7 +282,8 @@ impl Seeker {
         };
         let with_less = lock(&with_less).take();
         match found {
-            None if answers.is_expired() => Err(Expired),
+            // Also with one that has accepted it beside a server that grants less.
+            _ if answers.is_expired() => Err(Expired),
             None if answers.is_keeper() => Ok(lock(&with_keeper).take()),
             None => Ok(with_less),
             Some(found) => {
@@ -440,7 +443,7 @@ impl Seeker {
 /// A shorter one ends the session. That is no verdict of one server which others could contradict: with its acceptance the
 /// ensemble's leader ends the session by the shorter timeout, while leases may have been given by the longer one. Nor does
 /// another server help at once: the last touch by this one may reach the leader after the first by that. A longer one changes nothing: what was
-/// computed from the shorter one stays valid.
+/// computed from the shorter one stays valid. A session that is resumed has had leases in another process.
 fn judge_grant(server: SocketAddr, before: Duration, now: Duration) -> Result<(), String> {
     if now < before {
         return Err(format!(

@@ -71,6 +71,7 @@ pub(super) fn spec(driver: DriverKind, address: SocketAddr) -> ConnectSpec {
         resolver: Arc::new(Resolver::new(&[server], Preference::default())),
         settings: Arc::new(Settings { driver, ..Settings::new(String::new()) }),
         deadline: soon(),
+        closes: false,
     }
 }
 

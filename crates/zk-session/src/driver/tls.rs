@@ -11,14 +11,15 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::config::{Settings, TlsOptions};
+use crate::config::{ReadFile, Settings, TlsOptions};
 use crate::hosts::Host;
 use crate::renewed::renewed;
 
 /// For one connection: reads the files, and uses what was read last if they can't be used now. `None` without TLS.
 pub(super) async fn connector(settings: &Settings) -> Result<Option<TlsConnector>, String> {
     let Some(options) = settings.tls.clone() else { return Ok(None) };
-    let config = renewed("TLS files", &settings.tls_in_use, move || config(&options)).await?;
+    let read = settings.read_file.clone();
+    let config = renewed("TLS files", &settings.tls_in_use, move || config(&options, &read)).await?;
     Ok(Some(config.into()))
 }
 
@@ -33,9 +34,8 @@ pub(super) async fn shake_hands(
     connector.connect(name, stream).await
 }
 
-fn config(options: &TlsOptions) -> Result<Arc<ClientConfig>, String> {
-    let read =
-        |path: &Path| std::fs::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()));
+pub(crate) fn config(options: &TlsOptions, read: &ReadFile) -> Result<Arc<ClientConfig>, String> {
+    let read = |path: &Path| read.0(path).map_err(|error| format!("cannot read {}: {error}", path.display()));
     let named = |path: &Path, what: &str| format!("{}: {what}", path.display());
     let certificates = |path: &Path| {
         let pem = read(path)?;

@@ -46,7 +46,7 @@ pub(super) async fn connect(
     let haste = Haste { suspect_after: spec.settings.suspect_after };
     let seeker = Seeker { resolver: Arc::clone(&spec.resolver), dialer, haste };
     let mut answers = Answers::default();
-    let making = seeker.first(&spec.purpose, spec.deadline, &mut answers);
+    let making = seeker.first(&spec, &mut answers);
     let attached = match within(spec.deadline, Box::pin(making)).await {
         Some(Ok(Some(attached))) => attached,
         Some(Err(Expired)) => return Err(ConnectFailure::Final(ConnectError::Expired)),

@@ -217,6 +217,28 @@ async fn renewed_files_are_used_from_the_next_connection_on() {
     session.close(PATIENCE).await;
 }
 
+#[tokio::test]
+async fn files_are_read_by_the_function_that_is_given() {
+    let bed = TlsBed::start("need", "TLSv1.2").await;
+    let contents =
+        ["ca.pem", "client.pem", "client.key"].map(|name| (bed.pki.path(name), bed.pki.read(name)));
+    let options = bed.pki.options("ca", Some("client"));
+    for (path, _) in &contents {
+        std::fs::write(path, "another").unwrap();
+    }
+    let builder = bed.builder(options);
+    assert!(matches!(builder.check(), Err(ConnectError::Tls { .. })));
+    let builder = builder.read_files_by(move |path| {
+        let found = contents.iter().find(|(known, _)| known == path);
+        found.map(|(_, content)| content.clone()).ok_or_else(|| std::io::ErrorKind::NotFound.into())
+    });
+    builder.check().unwrap();
+    let session = builder.connect().await.unwrap();
+    assert!(bed.proxy.cut().await > 0);
+    session.barrier().await.unwrap();
+    session.close(PATIENCE).await;
+}
+
 /// The servers get certificates of a new authority, whose certificate was added to the clients' file before.
 #[tokio::test]
 async fn a_renewed_authority_is_used_from_the_next_connection_on() {

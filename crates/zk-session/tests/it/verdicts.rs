@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use crate::common::{PATIENCE, TICK, eventually, soon, wait_for};
 use zk_session::{
-    ConnectError, DriverKind, Epoch, InactiveReason, Session, SessionBuilder, SessionId, SessionState,
+    CloseOutcome, ConnectError, DriverKind, Epoch, InactiveReason, Session, SessionBuilder, SessionId,
+    SessionState,
 };
 use zk_testkit::{Refusal, TestServer};
 
@@ -179,6 +180,37 @@ async fn one_server_that_grants_a_shorter_session_timeout_gets_no_session() {
         assert_eq!((id(&session).await, session.active().await.unwrap().epoch()), (made, Epoch(1)));
         session.close(PATIENCE).await;
         servers.faults().refuse_clients(shorter, None);
+    }
+}
+
+/// Leases of the process before may have been given by the longer one, and no other server takes back what this one has
+/// accepted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_that_is_resumed_with_a_shorter_timeout_is_over() {
+    let servers = servers().await;
+    for shorter in 0..3 {
+        let before = builder(&servers).connect().await.unwrap();
+        let ticket = before.active().await.unwrap().ticket();
+        servers.faults().refuse_clients(shorter, Some(LESS));
+        // The server to be asked first is the one that the session is resumed at.
+        let first = servers.addresses()[shorter].to_string();
+        let connect = servers
+            .connect_string()
+            .split(',')
+            .filter(|other| *other != first)
+            .fold(first.clone(), |all, other| format!("{all},{other}"));
+        let began = Instant::now();
+        let other = crate::common::builder_for(DriverKind::Native, connect)
+            .prefer(&first)
+            .connect_timeout(PATIENCE)
+            .auth("digest", "operator:hunter2");
+        let resumed = other.clone().resume(ticket.clone()).connect().await;
+        assert_eq!(resumed.err(), Some(ConnectError::Expired));
+        assert!(began.elapsed() < CONNECT_TIMEOUT, "at once, after {:?}", began.elapsed());
+        // To close it, its timeout does not matter.
+        assert_eq!(other.close_left_behind(ticket, PATIENCE).await, Ok(CloseOutcome::Acknowledged));
+        servers.faults().refuse_clients(shorter, None);
+        before.close(PATIENCE).await;
     }
 }
 

@@ -10,7 +10,7 @@ use super::cluster::{Cluster, Release, Settings, Start};
 use super::server::TestServer;
 use super::shell::{self, Shared};
 use crate::Error;
-use crate::builder::{check_common, setters};
+use crate::builder::{LEAST, MOST, MOST_TICKS, check_common, check_range, setters};
 use crate::door::Door;
 use crate::error::Context as _;
 
@@ -28,6 +28,10 @@ pub struct TestServerBuilder {
     settings: Settings,
     seed: Option<u64>,
 }
+
+/// With room for a connect request, and the length of a frame.
+const LEAST_REQUEST: usize = 128;
+const MOST_REQUEST: usize = 1 << 30;
 
 setters! { TestServerBuilder:
 
@@ -176,16 +180,10 @@ impl TestServerBuilder {
             )));
         }
         check_common(settings.servers, settings.tick, settings.session_timeouts, self.base_port, 1)?;
-        let wrong = [
-            (settings.sync_limit == 0, "sync_limit is 0; at least 1 tick"),
-            (settings.handshake_timeout.is_zero(), "handshake_timeout is 0: no client could connect"),
-            (settings.container_check.is_zero(), "container_check is 0; take a millisecond"),
-            (settings.session_timeouts().0.is_zero(), "the shortest session timeout is 0"),
-        ];
-        match wrong.into_iter().find(|(is_so, _)| *is_so) {
-            Some((_, what)) => Err(Error::Settings(what.to_owned())),
-            None => Ok(()),
-        }
+        check_range("sync_limit", settings.sync_limit, 1..=MOST_TICKS)?;
+        check_range("handshake_timeout", settings.handshake_timeout, LEAST..=MOST)?;
+        check_range("container_check", settings.container_check, LEAST..=MOST)?;
+        check_range("max_request", settings.max_request, LEAST_REQUEST..=MOST_REQUEST)
     }
 
     fn listen(&self, server: usize) -> Result<Door, Error> {

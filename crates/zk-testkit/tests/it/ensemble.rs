@@ -128,10 +128,13 @@ async fn settings_reach_the_servers() {
 #[tokio::test]
 async fn bad_settings_start_nothing() {
     for (builder, expected) in [
-        (Ensemble::builder().servers(0), "0 servers"),
+        (Ensemble::builder().servers(0), "servers is 0: it must be from 1 to 9"),
         (Ensemble::builder().detached(true), "needs dir"),
         (Ensemble::builder().base_port(65_530), "need 9 ports"),
-        (Ensemble::builder().session_timeouts(SOON, Duration::from_secs(1)), "exceeds the longest"),
+        (
+            Ensemble::builder().session_timeouts(SOON, Duration::from_secs(1)),
+            "the longest of session_timeouts is 1s",
+        ),
     ] {
         let said = builder.start().await.unwrap_err().to_string();
         assert!(said.contains(expected), "{said}");

@@ -1,5 +1,6 @@
 //! The named settings of servers, each by what servers do that are started without it and with it.
 
+use std::fmt::Debug;
 use std::process::Command;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use crate::support::RawClient;
 use crate::wire::{Client, NO_PASSWORD, OK, OPEN, create, set, word};
 use tokio::time::timeout;
 use zk_proto::{ErrorCode, Request};
-use zk_testkit::{Ensemble, EnsembleBuilder, Error, Mode, Release, Servers, TestServer};
+use zk_testkit::{Ensemble, EnsembleBuilder, Error, Mode, Release, Servers, TestServer, TestServerBuilder};
 
 const SOON: Duration = Duration::from_secs(30);
 /// For what must not come.
@@ -42,6 +43,49 @@ async fn a_server_that_checks_access_lists_early_refuses_by_itself() {
         } else {
             assert!(timeout(A_WHILE, client.reply_to(xid)).await.is_err());
         }
+    }
+}
+
+/// At both ends.
+#[tokio::test]
+async fn settings_out_of_range_are_an_error() {
+    type Set = (&'static str, fn(EnsembleBuilder, Duration) -> EnsembleBuilder);
+    type SetEmbedded = (&'static str, fn(TestServerBuilder, Duration) -> TestServerBuilder);
+    let is_refused = |name: &str, value: &dyn Debug, error: Option<Error>| {
+        assert!(matches!(error, Some(Error::Settings(_))), "{name} of {value:?}: {error:?}");
+    };
+    let durations: [Set; 5] = [
+        ("tick_time", EnsembleBuilder::tick_time),
+        ("session_timeouts, min", |builder, min| builder.session_timeouts(min, Duration::MAX)),
+        ("session_timeouts, max", |builder, max| builder.session_timeouts(A_WHILE, max)),
+        ("container_check", EnsembleBuilder::container_check),
+        ("start_within", EnsembleBuilder::start_within),
+    ];
+    let of_embedded: [SetEmbedded; 5] = [
+        ("tick_time", TestServerBuilder::tick_time),
+        ("session_timeouts, min", |builder, min| builder.session_timeouts(min, Duration::MAX)),
+        ("session_timeouts, max", |builder, max| builder.session_timeouts(A_WHILE, max)),
+        ("container_check", TestServerBuilder::container_check),
+        ("handshake_timeout", TestServerBuilder::handshake_timeout),
+    ];
+    for end in [Duration::ZERO, Duration::from_nanos(1), Duration::MAX] {
+        for (name, set) in durations {
+            is_refused(name, &end, set(Ensemble::builder(), end).start().await.err());
+        }
+        for (name, set) in of_embedded {
+            is_refused(name, &end, set(TestServer::builder(), end).start().await.err());
+        }
+    }
+    for end in [0, usize::MAX] {
+        is_refused("servers", &end, Ensemble::builder().servers(end).start().await.err());
+        is_refused("servers", &end, TestServer::builder().servers(end).start().await.err());
+        is_refused("max_request", &end, TestServer::builder().max_request(end).start().await.err());
+    }
+    is_refused("observers", &usize::MAX, Ensemble::builder().observers(usize::MAX).start().await.err());
+    for end in [0, u32::MAX] {
+        is_refused("init_limit", &end, Ensemble::builder().init_limit(end).start().await.err());
+        is_refused("sync_limit", &end, Ensemble::builder().sync_limit(end).start().await.err());
+        is_refused("sync_limit", &end, TestServer::builder().sync_limit(end).start().await.err());
     }
 }
 

@@ -16,7 +16,7 @@ use crate::{
     commands::servers::{self, Quorum},
     config::{DrillPlan, ZooKeeperConfig},
     error::Error,
-    view::{Cluster, Explained, Simulated, WhatIf, elector::skipped},
+    view::{Cluster, Explained, Simulated, WhatIf, statuses::skipped},
     wall::unix_ms,
     workers::Workers,
 };

@@ -170,6 +170,8 @@ pub(super) struct Member {
     /// The id in its endpoint's answer; `None` if that is not for this client.
     pub(super) answers_as: Option<String>,
     pub(super) unreachable: Option<String>,
+    /// Why it starts no job now, as it answers.
+    pub(super) problem: Option<String>,
     pub(super) clock: Option<Clock>,
 }
 

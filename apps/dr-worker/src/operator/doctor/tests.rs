@@ -297,6 +297,9 @@ const FAULTS: &[Fault] = {
         ("member-mistaken", Error, "at the URL of west-2 answers west-1", |f| {
             f.members[3].answers_as = Some("west-1".to_owned());
         }),
+        ("member-state-dir", Error, "west-2: the disk of /var/lib/dr-worker hangs", |f| {
+            f.members[3].problem = Some("the disk of /var/lib/dr-worker hangs".to_owned());
+        }),
         ("member-clock", Warning, "the clock of west-2 is 30s ahead of", |f| {
             f.members[3].clock = Some(Clock { ahead_ms: 30_000, within_ms: 600 });
         }),

@@ -10,7 +10,10 @@ use std::{
 
 use election_core::{ElectionStatus, MemberId, SiteId, record::limits};
 use serde::{Deserialize, Serialize};
-use tokio::sync::{Semaphore, watch};
+use tokio::{
+    sync::{Semaphore, watch},
+    task::spawn_blocking,
+};
 
 use crate::{private_file, wall::unix_ms, worker::job::file_name};
 
@@ -99,9 +102,11 @@ impl NewestFile {
         }
     }
 
-    /// What is kept, for a worker that starts. A file that can't be used is reported.
-    pub(crate) fn floor(&self, job: &str) -> Newest {
-        self.read().unwrap_or_else(|error| {
+    /// What is kept, for a worker that starts. A file that can't be used is reported, however the reading fails.
+    pub(crate) async fn floor(&self, job: &str) -> Newest {
+        let file = self.clone();
+        let read = spawn_blocking(move || file.read()).await;
+        read.unwrap_or_else(|panic| Err(panic.into())).unwrap_or_else(|error| {
             let path = self.0.display();
             tracing::warn!(
                 job,
@@ -192,8 +197,8 @@ mod tests {
         assert_eq!(NewestFile::beside(&dir.path().join("east-1.lock"), "other").read().unwrap(), None);
     }
 
-    #[test]
-    fn numbers_that_no_worker_has_written_are_refused() {
+    #[tokio::test]
+    async fn numbers_that_no_worker_has_written_are_refused() {
         let dir = tempfile::tempdir().unwrap();
         let file = NewestFile::beside(&dir.path().join("m.lock"), "orders");
         file.add(seen(limits::MAX_TOKEN, limits::MAX_TOKEN_BASE, None)).unwrap();
@@ -206,7 +211,7 @@ mod tests {
                 assert_ne!(damaged, kept);
                 fs::write(file.path(), damaged).unwrap();
                 assert!(file.read().is_err(), "{number}{too_large}");
-                assert_eq!(file.floor("orders"), Newest::default());
+                assert_eq!(file.floor("orders").await, Newest::default());
             }
         }
     }

@@ -86,18 +86,6 @@ fn report(report: &Report) {
     let _ = send(io::stdin().as_raw_fd(), &encode(report), flags);
 }
 
-/// The record of the run, removed when no process of it is left.
-struct Note(Option<PathBuf>);
-
-impl Note {
-    fn remove(self) {
-        if let Some(path) = self.0 {
-            // A record that can't be removed costs the next worker one sweep.
-            let _ = fs::remove_file(path);
-        }
-    }
-}
-
 struct Keeper<'a> {
     plan: Plan,
     main: Main,
@@ -106,7 +94,8 @@ struct Keeper<'a> {
     /// Whether all processes were at rest at the last look, which was reported.
     is_frozen: bool,
     cgroup: Option<Cgroup>,
-    note: Note,
+    /// The file of the record of this run.
+    record: Option<PathBuf>,
     orders: &'a mut Orders,
     relay: Option<Relay>,
     oom_kills: OomKills,
@@ -135,40 +124,32 @@ impl<'a> Keeper<'a> {
         prctl::set_child_subreaper(true)
             .map_err(|errno| format!("the guard can't become a subreaper: {errno}"))?;
         let oom_score_adj = spare_the_guard();
-        let (note, record) = match &launch.record {
-            Some(path) => (Note(Some(path.clone())), Some(write_note(path, launch.cgroup.as_deref())?)),
-            None => (Note(None), None),
-        };
         let cgroup = launch.cgroup.as_deref().map(|dir| {
             Cgroup::create(dir).map_err(|error| format!("can't set up the cgroup {}: {error}", dir.display()))
         });
-        let launched = cgroup.transpose().and_then(|cgroup| {
-            let dir = cgroup.as_ref().map(Cgroup::dir);
-            let (relay, output) = launch
-                .relays_output
-                .then(Relay::new)
-                .transpose()
-                .map_err(|errno| format!("can't make a pipe for the job's output: {errno}"))?
-                .unzip();
-            let (limits, unmet) = cgroup::limit(cgroup.as_ref(), launch);
-            if !unmet.is_empty() {
-                report(&Report::Unmet(unmet));
-            }
-            let oom_kills = OomKills::of(dir);
-            let launched = launch::launch(launch, dir, limits, plan.start_by(), oom_score_adj, output)?;
-            Ok((launched, cgroup, relay, oom_kills))
-        });
-        let (launched, cgroup, relay, oom_kills) = match launched {
-            Ok(launched) => launched,
-            Err(error) => {
-                note.remove();
-                return Err(error);
-            }
-        };
-        if let (Some(path), Some(record)) = (&launch.record, record) {
-            // It only shortens the next worker's sweep.
-            let _ = Record { session: Some(launched.pid.as_raw()), ..record }.write(path);
+        let cgroup = cgroup.transpose()?;
+        let dir = cgroup.as_ref().map(Cgroup::dir);
+        let (relay, output) = launch
+            .relays_output
+            .then(Relay::new)
+            .transpose()
+            .map_err(|errno| format!("can't make a pipe for the job's output: {errno}"))?
+            .unzip();
+        let (limits, unmet) = cgroup::limit(cgroup.as_ref(), launch);
+        if !unmet.is_empty() {
+            report(&Report::Unmet(unmet));
         }
+        let oom_kills = OomKills::of(dir);
+        let mut launched = launch::launch(launch, dir, limits, plan.start_by(), oom_score_adj, output)?;
+        // While the launcher waits. Nothing waits for the disk once the program may run: its deadline would pass.
+        if let Some(path) = &launch.record
+            && let Err(error) = write_record(path, dir, launched.pid)
+        {
+            launched.abandon();
+            return Err(error);
+        }
+        report(&Report::Starting);
+        launched.go();
         Ok(Keeper {
             plan,
             main: Main::Launching(launched),
@@ -176,7 +157,7 @@ impl<'a> Keeper<'a> {
             freezer: Freezer::default(),
             is_frozen: false,
             cgroup,
-            note,
+            record: launch.record.clone(),
             orders,
             relay,
             oom_kills,
@@ -225,7 +206,10 @@ impl<'a> Keeper<'a> {
         }
         report(&Report::Gone);
         // After the last report: the worker does not wait for a disk that hangs to learn that the job has ended.
-        self.note.remove();
+        if let Some(record) = self.record {
+            // One that can't be removed costs the next worker one sweep.
+            let _ = fs::remove_file(record);
+        }
     }
 
     fn wait(&mut self) {
@@ -472,10 +456,10 @@ impl Orders {
     }
 }
 
-/// Records what is about to be started.
-fn write_note(path: &Path, cgroup: Option<&Path>) -> Result<Record, String> {
-    let record = Record::of_this_guard(cgroup).and_then(|record| record.write(path).map(|()| record));
-    record.map_err(|error| {
+/// Records what is about to be started: what this launcher becomes.
+fn write_record(path: &Path, cgroup: Option<&Path>, launcher: Pid) -> Result<(), String> {
+    let written = Record::of_this_guard(cgroup, launcher).and_then(|record| record.write(path));
+    written.map_err(|error| {
         format!(
             "can't note in {} what runs: {error}; check that node.state_dir can be written",
             path.display()

@@ -12,20 +12,20 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use nix::fcntl::OFlag;
 use nix::sys::prctl;
-use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::{self, Gid, Pid, Uid};
 use rustix::fs::MemfdFlags;
 use rustix::io::Errno;
-use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, WaitOptions, setrlimit, waitpid};
 use rustix::stdio;
 use serde::{Deserialize, Serialize};
 use zk_session::BootTime;
@@ -53,15 +53,19 @@ fn is_of_leadership(name: &str) -> bool {
     name == DR_REHEARSAL || LEADERSHIP_VARIABLES.contains(&name)
 }
 
+/// Sent to the launcher when the program may be started.
+const GO: &[u8] = b"g";
+
 /// A job on its way from the guard's fork to its own program.
 #[derive(Debug)]
 pub(super) struct Launched {
     pub(super) pid: Pid,
-    /// Closed by the `exec` of the job's program. Carries the reason if that failed.
-    outcome: File,
+    /// To the launcher a byte that lets it go on; from it the reason of a failure. Its end is closed by the `exec` of the
+    /// job's program.
+    socket: UnixStream,
 }
 
-/// The arguments of the second stage, besides the command. Its standard input is the pipe for the reason of a failure.
+/// The arguments of the second stage, besides the command. Its standard input is the socket to the guard.
 #[derive(Debug, Serialize, Deserialize)]
 struct Stage {
     guard: i32,
@@ -78,7 +82,7 @@ struct Stage {
     limits: Limits,
 }
 
-/// Starts the second stage, which starts the job's program no later than `start_by`. `limits` are those that the cgroup
+/// Starts the second stage, which starts the job's program once it may [go](Launched::go), and no later than `start_by`. `limits` are those that the cgroup
 /// does not set. The program writes to `output`, or
 /// else inherits the guard's output.
 ///
@@ -93,8 +97,7 @@ pub(super) fn launch(
     output: Option<Writers>,
 ) -> Result<Launched, String> {
     let failed = |error: io::Error| format!("can't start the launcher: {error}");
-    let (outcome, writer) =
-        unistd::pipe2(OFlag::O_CLOEXEC).map_err(|errno| failed(io::Error::from(errno)))?;
+    let (socket, stdin) = UnixStream::pair().map_err(failed)?;
     let env = env_file(&launch.env).map_err(failed)?;
     let stage = Stage {
         guard: Pid::this().as_raw(),
@@ -109,7 +112,7 @@ pub(super) fn launch(
     };
     let stage = serde_json::to_string(&stage).map_err(|error| failed(error.into()))?;
     let mut command = Command::new(SELF_EXE);
-    command.arg0(program()).args([VERB, EXEC, &stage]).args(&launch.command).stdin(writer);
+    command.arg0(program()).args([VERB, EXEC, &stage]).args(&launch.command).stdin(OwnedFd::from(stdin));
     if let Some(output) = output {
         command.stdout(output.stdout).stderr(output.stderr);
     }
@@ -130,7 +133,7 @@ pub(super) fn launch(
         Some(dir) => format!("can't start the launcher in working_dir {}: {error}", dir.display()),
         None => failed(error),
     })?;
-    Ok(Launched { pid: Pid::from_raw(pid.id().cast_signed()), outcome: outcome.into() })
+    Ok(Launched { pid: Pid::from_raw(pid.id().cast_signed()), socket })
 }
 
 /// A job's environment for the second stage, which inherits the descriptor: the guard has one thread, and starts nothing else
@@ -149,7 +152,18 @@ fn read_env(fd: RawFd) -> Result<BTreeMap<String, String>, String> {
 
 impl Launched {
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
-        self.outcome.as_fd()
+        self.socket.as_fd()
+    }
+
+    /// Lets the launcher start the program. Why one that has failed meanwhile did is its [outcome](Self::outcome).
+    pub(super) fn go(&mut self) {
+        let _ = self.socket.write_all(GO);
+    }
+
+    /// Ends a launcher that may not go, and so has started nothing.
+    pub(super) fn abandon(self) {
+        let _ = kill(self.pid, Signal::SIGKILL);
+        let _ = waitpid(rustix::process::Pid::from_raw(self.pid.as_raw()), WaitOptions::empty());
     }
 
     /// The outcome of the `exec`. Blocks until it is decided: call it when the descriptor is readable or the process
@@ -159,9 +173,10 @@ impl Launched {
     /// The reason, as a sentence.
     pub(super) fn outcome(mut self) -> Result<(), String> {
         let mut reason = String::new();
-        match self.outcome.read_to_string(&mut reason) {
-            Ok(0) => Ok(()),
-            Ok(_) => Err(reason),
+        match self.socket.read_to_string(&mut reason) {
+            // One that fails before it is let go resets the connection behind the reason.
+            _ if !reason.is_empty() => Err(reason),
+            Ok(_) => Ok(()),
             Err(error) => Err(format!("can't read from the launcher: {error}")),
         }
     }
@@ -174,26 +189,26 @@ pub(super) fn exec_stage(mut args: impl Iterator<Item = OsString>) -> ExitCode {
         return ExitCode::from(EXIT_USAGE);
     };
     // Closed by the `exec`, for which standard input becomes another one.
-    let Ok(outcome) = stdio::stdin().try_clone_to_owned() else {
+    let Ok(socket) = stdio::stdin().try_clone_to_owned() else {
         return ExitCode::from(EXIT_USAGE);
     };
-    let mut outcome = File::from(outcome);
+    let mut socket = UnixStream::from(socket);
     let mut command = Command::new(&program);
     command.args(args).stdin(Stdio::null());
     let ready = read_env(stage.env).and_then(|env| {
         command.envs(&env);
-        prepare(&stage, &env, &outcome)
+        prepare(&stage, &env, &mut socket)
     });
     let failure = match ready {
         // `exec` also restores the default action of SIGPIPE, which this runtime ignores.
         Ok(()) => format!("can't run {}: {}", Path::new(&program).display(), command.exec()),
         Err(reason) => reason,
     };
-    let _ = outcome.write_all(failure.as_bytes());
+    let _ = socket.write_all(failure.as_bytes());
     ExitCode::from(127)
 }
 
-fn prepare(stage: &Stage, env: &BTreeMap<String, String>, outcome: &File) -> Result<(), String> {
+fn prepare(stage: &Stage, env: &BTreeMap<String, String>, socket: &mut UnixStream) -> Result<(), String> {
     // The job gets its own session. No terminal can interrupt, stop or hang up the job. The session id marks its
     // processes even if they change their process group, so that the worker finds them after the guard was killed.
     unistd::setsid().map_err(|errno| format!("can't make a session for the job: {errno}"))?;
@@ -211,7 +226,7 @@ fn prepare(stage: &Stage, env: &BTreeMap<String, String>, outcome: &File) -> Res
     }
     reset_ignored_signals()?;
     SigSet::empty().thread_set_mask().map_err(|errno| format!("can't unblock signals: {errno}"))?;
-    close_all_but(outcome.as_raw_fd());
+    close_all_but(socket.as_raw_fd());
     if let Some(limit) = stage.open_files {
         set_limit(limit).map_err(|error| format!("can't set the limit of open files to {limit}: {error}"))?;
     }
@@ -225,6 +240,11 @@ fn prepare(stage: &Stage, env: &BTreeMap<String, String>, outcome: &File) -> Res
         })?;
         die_with_the_guard(stage.guard)?;
     }
+    // Without a record this run would not be found if guard and worker were killed.
+    let mut go = [0; GO.len()];
+    socket
+        .read_exact(&mut go)
+        .map_err(|error| format!("the guard did not let the launcher go on: {error}"))?;
     // Last, because the steps above may have taken time.
     if BootTime::now() >= stage.start_by.into() {
         return Err(NO_TIME.to_owned());

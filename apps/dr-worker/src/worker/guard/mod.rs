@@ -16,7 +16,7 @@
 //!   when the kernel reports that no child is left (`ECHILD`);
 //! * passes the job's output on to the worker, and drops it instead of waiting;
 //! * keeps the worker's lock file locked until the tree is gone;
-//! * records the run in a file before it starts the program, and removes the file when no process is left;
+//! * records the run in a file before it lets the launcher start the program, and removes the file when no process is left;
 //! * ends the job if it is itself killed (by the parent-death signal of the job's main process; the worker ends the
 //!   rest of the tree, see [`crate::worker::job`]).
 //!

@@ -80,6 +80,8 @@ pub(crate) enum Report {
     Unlocked { error: String },
     /// The limits that are less than what was configured, each as a sentence.
     Unmet(Vec<String>),
+    /// The record is written, and the program is being started.
+    Starting,
     /// The program runs: its `exec` succeeded.
     Started { pid: i32 },
     /// The program could not be run; `Gone` follows.

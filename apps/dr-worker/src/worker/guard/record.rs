@@ -29,16 +29,16 @@ pub(crate) struct Record {
     pub(crate) hierarchy: String,
     /// The program's own cgroup.
     pub(crate) cgroup: Option<PathBuf>,
-    /// The session that the program leads, once it has been started.
-    pub(crate) session: Option<i32>,
+    /// The session that the program leads.
+    pub(crate) session: i32,
 }
 
 impl Record {
-    /// The record of what this process is about to start.
+    /// The record of what this process is about to start: the launcher makes a session before it becomes the program.
     ///
     /// # Errors
     /// If `/proc` can't be read.
-    pub(crate) fn of_this_guard(cgroup: Option<&Path>) -> io::Result<Record> {
+    pub(crate) fn of_this_guard(cgroup: Option<&Path>, launcher: Pid) -> io::Result<Record> {
         let me = Process::read(Pid::this())?.ok_or(io::ErrorKind::NotFound)?;
         Ok(Record {
             boot: boot()?,
@@ -47,7 +47,7 @@ impl Record {
             ancestors: ancestors_of(&me)?.iter().map(|pid| pid.as_raw()).collect(),
             hierarchy: fs::read_to_string("/proc/self/cgroup")?,
             cgroup: cgroup.map(Path::to_owned),
-            session: None,
+            session: launcher.as_raw(),
         })
     }
 
@@ -58,7 +58,7 @@ impl Record {
     /// that of the init system.
     pub(crate) fn read(path: &Path) -> io::Result<Record> {
         let record: Record = serde_json::from_slice(&private_file::read_own(path)?)?;
-        match record.since > 0 && record.session.is_none_or(|session| session > 1) {
+        match record.since > 0 && record.session > 1 {
             true => Ok(record),
             false => Err(io::Error::other(
                 "no guard has written this record; remove it once no process of the job is left",

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! The guard, not the worker, reads the output, so that the job depends on its guard alone. A killed worker does not
-//! end the job by SIGPIPE during its stop, and a frozen worker does not block it. Nothing here blocks the guard. Output
+//! end the job by SIGPIPE during its stop, and a frozen worker does not block it. Nothing here blocks the guard while a
+//! process of the job is left. Output
 //! that can't be passed on is held back for [`STALL`], which slows the job down as a slow log would. After that it is
 //! dropped until the other side reads again.
 //!
@@ -14,6 +15,7 @@
 //! it is the order in which the guard reads them.
 
 use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
@@ -37,6 +39,9 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 /// The capacity of a pipe, and how much is read at once.
 const CHUNK: usize = 64 * 1024;
+
+/// How much is kept for a file. It is locked in memory.
+const KEPT: usize = 1 << 20;
 
 /// How long the last output may be held up once the job is gone.
 const LAST_WORDS: Duration = Duration::from_millis(100);
@@ -87,6 +92,9 @@ enum Sink {
     Stderr(File),
     /// Standard error that is a socket, such as the journal's: it can't be reopened.
     StderrSocket,
+    /// Standard error that is a regular file. A write waits for its disk, which can hang: it is for the end, when no process is
+    /// left that the guard has to end. Until then this is kept.
+    StderrFile(Vec<u8>),
     /// No destination is left.
     Nowhere,
 }
@@ -100,6 +108,14 @@ impl Source {
             Source { stream, from, dropped: 0, dropped_lines: 0, is_within_line: false, is_over: false },
             writer,
         ))
+    }
+
+    /// The line that reports what was dropped, which is reported then.
+    fn notice(&mut self) -> Vec<u8> {
+        let end_of_line = if self.is_within_line { "\n" } else { "" };
+        let notice = format!("{end_of_line}[{} bytes of output were dropped here]\n", self.dropped);
+        (self.dropped, self.dropped_lines) = (0, 0);
+        notice.into_bytes()
     }
 
     fn read(&mut self, into: &mut Vec<u8>) {
@@ -198,6 +214,20 @@ impl Relay {
 
     /// Passes on the rest of the output. No process that could write more is left.
     pub(super) fn finish(mut self) {
+        self.pass_on_the_rest();
+        if matches!(self.to, Sink::StderrFile(_)) {
+            self.drop_waiting(BootTime::now());
+        }
+        if let Sink::StderrFile(kept) = &mut self.to {
+            self.from
+                .iter_mut()
+                .filter(|source| source.dropped > 0)
+                .for_each(|source| kept.extend(source.notice()));
+            let _ = io::stderr().write_all(kept);
+        }
+    }
+
+    fn pass_on_the_rest(&mut self) {
         let begun = BootTime::now();
         loop {
             self.step(BootTime::now());
@@ -248,10 +278,7 @@ impl Relay {
             // The sink is ready, and takes a frame completely.
             let _ = unistd::write(stdio::stdout(), &frames::dropped(source.dropped_lines));
         }
-        let end_of_line = if source.is_within_line { "\n" } else { "" };
-        let notice = format!("{end_of_line}[{} bytes of output were dropped here]\n", source.dropped);
-        self.waiting.splice(..0, notice.into_bytes());
-        (source.dropped, source.dropped_lines) = (0, 0);
+        self.waiting.splice(..0, source.notice());
     }
 }
 
@@ -260,6 +287,7 @@ impl Sink {
         const STDERR: &str = "/proc/self/fd/2";
         match std::fs::metadata(STDERR) {
             Ok(metadata) if metadata.file_type().is_socket() => Sink::StderrSocket,
+            Ok(metadata) if metadata.is_file() => Sink::StderrFile(Vec::new()),
             _ => {
                 let flags = OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
                 let opened = OpenOptions::new().append(true).custom_flags(flags.bits()).open(STDERR);
@@ -273,23 +301,31 @@ impl Sink {
             Sink::Worker => Some(stdio::stdout()),
             Sink::Stderr(file) => Some(file.as_fd()),
             Sink::StderrSocket => Some(stdio::stderr()),
-            Sink::Nowhere => None,
+            Sink::StderrFile(_) | Sink::Nowhere => None,
         }
     }
 
     fn is_ready(&self) -> bool {
+        if let Sink::StderrFile(kept) = self {
+            return kept.len() + 2 * CHUNK <= KEPT;
+        }
         let Some(fd) = self.fd() else { return false };
         poll(&mut [PollFd::new(fd, PollFlags::POLLOUT)], PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
     }
 
     /// Writes some of the bytes, and returns how many.
-    fn write(&self, stream: Stream, bytes: &[u8]) -> nix::Result<usize> {
+    fn write(&mut self, stream: Stream, bytes: &[u8]) -> nix::Result<usize> {
         match self {
             Sink::Worker => {
                 let (frame, count) = stream.frame(bytes);
                 unistd::write(stdio::stdout(), &frame).map(|_| count)
             }
             Sink::Stderr(file) => unistd::write(file, bytes),
+            Sink::StderrFile(kept) if kept.len() + bytes.len() > KEPT => Err(Errno::EAGAIN),
+            Sink::StderrFile(kept) => {
+                kept.extend_from_slice(bytes);
+                Ok(bytes.len())
+            }
             Sink::StderrSocket => {
                 send(stdio::stderr().as_raw_fd(), bytes, MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL)
             }

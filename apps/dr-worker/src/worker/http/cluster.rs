@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     config::ZooKeeperConfig,
-    view::{Cluster, History, ProblemRow, diagnose, elector},
+    view::{Cluster, History, ProblemRow, diagnose, statuses},
     wall::unix_ms,
     worker::state::Worker,
 };
@@ -56,7 +56,7 @@ pub(super) async fn skipped(worker: &Worker, name: &str, snapshot: &Snapshot) ->
     if own.is_elector {
         return own.skipped.as_deref().cloned();
     }
-    elector::skipped(Some(worker.workers()), name, snapshot).await
+    statuses::skipped(Some(worker.workers()), name, snapshot).await
 }
 
 /// The requested job, and a snapshot of its election.

@@ -167,6 +167,7 @@ pub(super) const ALL: &[Endpoint] = &[
                 "session: string",
                 "lease_remaining_ms: integer|null",
                 "jobs: object",
+                "problem: string|null",
                 "software: string",
             ],
         )],

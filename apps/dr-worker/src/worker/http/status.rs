@@ -18,6 +18,8 @@ struct Status<'a> {
     /// Time until the end of this member's lease; null without one.
     lease_remaining_ms: Option<u64>,
     jobs: BTreeMap<&'a str, JobStatus>,
+    /// Why it starts no job now, as in `/readiness`.
+    problem: Option<String>,
     software: &'static str,
 }
 
@@ -75,6 +77,7 @@ pub(super) fn of(worker: &Worker) -> impl Serialize {
         session: session_word(worker),
         lease_remaining_ms: lease_remaining(worker).and_then(|left| u64::try_from(left.as_millis()).ok()),
         jobs: jobs.collect(),
+        problem: worker.disk().now(),
         software: concat!("dr-worker ", env!("CARGO_PKG_VERSION")),
     }
 }

@@ -32,7 +32,7 @@ use crate::{
         OVER_STDIN, SELF_EXE, VERB, cgroup, memory,
         protocol::{Launch, Lines, Lingering, Order, Report, encode},
         session::WorkerSession,
-        tree::{Sweep, children},
+        tree::Sweep,
     },
 };
 
@@ -258,11 +258,10 @@ impl Guarded {
             }
             match self.lines.next() {
                 Ok(Some(Report::Gone)) => self.is_tree_gone = true,
+                Ok(Some(Report::Starting)) => self.start_by = None,
                 Ok(Some(report)) => {
-                    if matches!(report, Report::Started { .. } | Report::Failed { .. }) {
-                        self.start_by = None;
-                    }
                     match &report {
+                        Report::Failed { .. } => self.start_by = None,
                         Report::Started { pid } => {
                             self.main = Some(Pid::from_raw(*pid));
                             self.session = self.main;
@@ -275,12 +274,11 @@ impl Guarded {
                 }
                 Ok(None) => {
                     let start_by = self.start_by;
+                    // A worker that was frozen reads what was reported meanwhile, before it acts on the time.
                     let read = tokio::select! {
+                        biased;
                         read = self.read() => read,
-                        () = due(start_by) => match self.give_up_the_start().await {
-                            Some(error) => return Report::Failed { error },
-                            None => continue,
-                        },
+                        () = due(start_by) => return Report::Failed { error: self.give_up_the_start().await },
                     };
                     if read.is_err() {
                         tracing::error!(
@@ -301,24 +299,18 @@ impl Guarded {
         }
     }
 
-    /// Ends a guard that has not begun to start the program in time. Returns why nothing is started; `None` if the guard has
-    /// begun, or this can't be determined.
+    /// Ends a guard that has not begun to start the program in time. Returns why nothing is started.
     ///
     /// # Cancel safety
     /// Cancel safe: called again, it continues.
-    async fn give_up_the_start(&mut self) -> Option<String> {
-        let has_begun = children(self.guard_pid).map_or(true, |found| !found.is_empty());
-        if has_begun {
-            self.start_by = None;
-            return None;
-        }
+    async fn give_up_the_start(&mut self) -> String {
         let record = self.record.clone();
         self.destroy().await;
         let nothing = format!("the guard has not begun to start the program within {START_WITHIN:?}");
-        Some(match record {
+        match record {
             Some(record) => format!("{nothing}; check whether the disk of {} hangs", record.display()),
             None => nothing,
-        })
+        }
     }
 
     async fn read(&mut self) -> io::Result<()> {

@@ -222,7 +222,8 @@ fn judge(record: &Record, seen: &Seen) -> (Vec<Pid>, Vec<Pid>) {
         .filter(young)
         .filter(|known| {
             let Process { session, group, .. } = known.process;
-            let is_kin = record.session.map(Pid::from_raw).is_some_and(|id| session == id || group == id);
+            let id = Pid::from_raw(record.session);
+            let is_kin = session == id || group == id;
             known.mark == Mark::Ours || is_kin && is_within(&known.hierarchy, &record.hierarchy)
         })
         .map(|known| known.process.pid)
@@ -317,14 +318,9 @@ mod tests {
     fn a_record_that_no_guard_has_written_kills_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("1-1-0");
-        for (session, since, is_usable) in [
-            (Some(21), 100, true),
-            (None, 100, true),
-            (Some(0), 100, false),
-            (Some(1), 100, false),
-            (Some(-1), 100, false),
-            (None, 0, false),
-        ] {
+        for (session, since, is_usable) in
+            [(21, 100, true), (0, 100, false), (1, 100, false), (-1, 100, false), (21, 0, false)]
+        {
             Record { session, since, ..record() }.write(&path).unwrap();
             assert_eq!(Record::read(&path).is_ok(), is_usable, "{session:?} {since}");
         }
@@ -340,7 +336,7 @@ mod tests {
             ancestors: vec![10, 1],
             hierarchy: "1:cpu:/\n0::/system.slice/dr.service\n".into(),
             cgroup: None,
-            session: Some(21),
+            session: 21,
         }
     }
 

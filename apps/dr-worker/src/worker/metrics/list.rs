@@ -441,7 +441,7 @@ pub(in crate::worker) const METRICS: &[Metric] = &[
         Member,
         "dr_certificate_expiry_timestamp_seconds",
         &["file"],
-        "End of a certificate, as Unix time; only with TLS. file: http.tls.cert_file, zookeeper.tls.cert_file, zookeeper.tls.ca_file",
+        "End of a certificate, as Unix time; only with TLS. file: http.tls.cert_file, zookeeper.tls.cert_file, zookeeper.tls.ca_file, notify.webhook.NAME.ca_file",
     )
     .seconds()
     .panel(

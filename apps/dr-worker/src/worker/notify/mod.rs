@@ -81,19 +81,12 @@ impl Receiver {
 
     async fn send_to_webhook(self: Arc<Self>, webhook: Webhook) {
         let retry = webhook.retry;
-        let hook = Hook::new(webhook);
-        if let Err(why) = &hook {
-            tracing::error!(receiver = self.name, why, "no notification can be sent to this receiver");
+        let mut hook = Hook::new(webhook);
+        if let Err(why) = hook.client().await {
+            tracing::error!(receiver = self.name, why, "no notification can be sent to this receiver now");
         }
         loop {
             let notification = self.queue.next().await;
-            let hook = match &hook {
-                Ok(hook) => hook,
-                Err(why) => {
-                    self.failed(&notification, why);
-                    continue;
-                }
-            };
             let mut failed = 0;
             while let Err(failure) = hook.attempt(&notification).await {
                 failed += 1;
@@ -274,11 +267,8 @@ pub(crate) async fn test(config: &Config) -> Vec<(String, Result<(), String>)> {
     let mut results = Vec::new();
     for (name, webhook) in &config.notify.webhooks {
         let shown = format!("webhook {name} ({})", webhook.url);
-        let result = match Hook::new(webhook.clone()) {
-            Ok(hook) => hook.attempt(&notification).await.map_err(|failure| failure.why().to_owned()),
-            Err(why) => Err(why),
-        };
-        results.push((shown, result));
+        let result = Hook::new(webhook.clone()).attempt(&notification).await;
+        results.push((shown, result.map_err(|failure| failure.why().to_owned())));
     }
     if let Some(command) = &config.notify.command {
         let shown = format!("command {}", command.command.first().map_or("", String::as_str));

@@ -1,9 +1,9 @@
 //! Sends a notification to a webhook, signed.
 //!
 //! The signature covers the time and the body, so that a receiver can refuse what someone has recorded and sends again
-//! later. The secret is read for each attempt, so it is replaced without a restart.
+//! later. The secret and the certificates are read for each attempt, so they are replaced without a restart.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use reqwest::{Client, StatusCode, header};
@@ -43,34 +43,76 @@ impl Failure {
 #[derive(Debug)]
 pub(crate) struct Hook {
     webhook: Webhook,
+    in_use: Option<Trusting>,
+    /// Why the present certificates are not in use.
+    problem: Option<String>,
+}
+
+/// A client, and the certificates that it trusts; `None`: those of the system.
+#[derive(Clone, Debug)]
+struct Trusting {
+    certificates: Option<Vec<u8>>,
     client: Client,
 }
 
-impl Hook {
-    /// # Errors
-    /// Why its certificates can't be used.
-    pub(crate) fn new(webhook: Webhook) -> Result<Self, String> {
-        let read = |path: &std::path::PathBuf| {
-            let read = checked::read(path, || std::fs::read(path));
+impl Trusting {
+    /// By the file as it is now; `last` if that has not changed. It blocks.
+    fn read(ca_file: Option<PathBuf>, timeout: Duration, last: Option<Self>) -> Result<Self, String> {
+        let read = |path: PathBuf| {
+            let read = checked::read(&path, || std::fs::read(&path));
             read.map_err(|why| format!("ca_file: {} can't be read: {why}", path.display()))
         };
-        let certificates = webhook.ca_file.as_ref().map(read).transpose()?;
+        let certificates = ca_file.map(read).transpose()?;
+        if let Some(last) = last.filter(|last| last.certificates == certificates) {
+            return Ok(last);
+        }
         let builder =
             client::secure(certificates.as_deref()).map_err(|why| format!("ca_file: {}", deepest(&why)))?;
-        let client = builder.timeout(webhook.timeout).build();
+        let client = builder.timeout(timeout).build();
         let client = client.map_err(|why| format!("can't make an HTTP client: {}", deepest(&why)))?;
-        Ok(Self { webhook, client })
+        Ok(Self { certificates, client })
+    }
+}
+
+impl Hook {
+    pub(crate) fn new(webhook: Webhook) -> Self {
+        Self { webhook, in_use: None, problem: None }
+    }
+
+    /// The client for an attempt: that of the last one if the certificates can't be used now.
+    ///
+    /// # Errors
+    /// Why they can't be used, if they never could.
+    pub(super) async fn client(&mut self) -> Result<Client, String> {
+        let Webhook { ca_file, timeout, .. } = self.webhook.clone();
+        let last = self.in_use.clone();
+        let read = in_time(timeout, move || Trusting::read(ca_file, timeout, last)).await;
+        match (read.unwrap_or_else(|| Err("ca_file: it was not read in time".to_owned())), &self.in_use) {
+            (Ok(trusting), _) => {
+                self.problem = None;
+                Ok(self.in_use.insert(trusting).client.clone())
+            }
+            (Err(why), Some(last)) => {
+                if self.problem.as_ref() != Some(&why) {
+                    let url = &self.webhook.url;
+                    tracing::warn!(%url, why, "the certificates of a webhook can't be used; the former ones remain in use");
+                }
+                self.problem = Some(why);
+                Ok(last.client.clone())
+            }
+            (Err(why), None) => Err(why),
+        }
     }
 
     /// Sends it once.
     ///
     /// # Errors
     /// Why it has failed.
-    pub(crate) async fn attempt(&self, notification: &Notification) -> Result<(), Failure> {
+    pub(crate) async fn attempt(&mut self, notification: &Notification) -> Result<(), Failure> {
         let body = notification.body.clone();
+        let client = self.client().await.map_err(Failure::Temporary)?;
         let seconds = unix_ms() / 1000;
-        let mut request = self
-            .client
+        let mut request = client
             .post(self.webhook.url.secret().clone())
             .header(header::CONTENT_TYPE, "application/json")
             .header(header::USER_AGENT, concat!("dr-worker/", env!("CARGO_PKG_VERSION")))
@@ -78,14 +120,10 @@ impl Hook {
             .header(EVENT, notification.event)
             .header(TIMESTAMP, seconds);
         if let Some(path) = self.webhook.secret_file.clone() {
-            // A file system that hangs must not hang this task's thread.
-            let read = tokio::task::spawn_blocking(move || Tokens::read(&path));
-            let read = tokio::time::timeout(self.webhook.timeout, read).await;
+            let read = in_time(self.webhook.timeout, move || Tokens::read(&path)).await;
             let secret = match read {
-                Ok(Ok(secret)) => secret.map_err(|why| Failure::Temporary(format!("secret_file: {why}")))?,
-                Ok(Err(_)) | Err(_) => {
-                    return Err(Failure::Temporary("secret_file: it was not read in time".to_owned()));
-                }
+                Some(secret) => secret.map_err(|why| Failure::Temporary(format!("secret_file: {why}")))?,
+                None => return Err(Failure::Temporary("secret_file: it was not read in time".to_owned())),
             };
             request = request.header(SIGNATURE, signature(secret.first(), seconds, &body));
         }
@@ -94,6 +132,14 @@ impl Hook {
             Err(error) => Err(Failure::Temporary(deepest(&error))),
         }
     }
+}
+
+/// What `read` returns, if that is in time: a file system that hangs must not hang this task's thread.
+async fn in_time<T: Send + 'static>(
+    timeout: Duration,
+    read: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    tokio::time::timeout(timeout, tokio::task::spawn_blocking(read)).await.ok()?.ok()
 }
 
 /// Whether an answer means that the notification has arrived.

@@ -299,8 +299,7 @@ async fn look(
     if again.contains(job.name()) {
         return Ok(Looked { paths, leftovers: Leftovers::Wait, newest, floor: Newest::default() });
     }
-    let (file, name) = (newest.clone(), job.name().to_owned());
-    let floor = tokio::task::spawn_blocking(move || file.floor(&name)).await.unwrap_or_default();
+    let floor = newest.floor(job.name()).await;
     check_recipe(observer, &paths, job).await?;
     if let Some(problem) = access_problem(observer.session(), &config.zookeeper, &paths).await? {
         tracing::warn!(job = job.name(), "{problem}");

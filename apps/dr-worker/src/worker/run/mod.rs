@@ -67,7 +67,7 @@ use crate::{
 use join::{Again, Here, join};
 use memory::Memory;
 use parts::Parts;
-use reload::Present;
+use reload::{Present, Reading};
 use upgrade::Upgrades;
 
 /// How long to wait for ZooKeeper to close the session.
@@ -346,6 +346,7 @@ impl Running {
         }
         let (upgrades, worker) = (Arc::clone(&self.upgrades), Arc::clone(&self.worker));
         let session = self.session.clone();
+        let mut reading = Reading::default();
         // Dropped, the worker goes on as it is.
         let mut upgrading = pin!(async move {
             loop {
@@ -356,8 +357,14 @@ impl Running {
         let result = loop {
             break tokio::select! {
             never = &mut upgrading => never,
-            () = reloads.next() => {
-                self.reload(sources, manager).await;
+            // One that comes while files are read is the next.
+            () = reloads.next(), if !reading.is_under_way() => {
+                manager.reloading();
+                reading.begin(sources);
+                continue;
+            }
+            read = reading.done() => {
+                self.reload(read, manager).await;
                 continue;
             }
             () = self.present.overlays.settled() => {
@@ -397,11 +404,10 @@ impl Running {
         result
     }
 
-    /// Reads the configuration again.
-    async fn reload(&mut self, sources: &Sources, manager: &mut ServiceManager) {
-        manager.reloading();
+    /// Takes over what was read.
+    async fn reload(&mut self, read: Result<Config, Vec<String>>, manager: &mut ServiceManager) {
         tokio::select! {
-            () = self.present.reload(sources, &self.worker, &mut self.parts) => {}
+            () = self.present.reload(read, &self.worker, &mut self.parts) => {}
             never = manager.keep(Phase::Running(&self.worker)) => match never {},
         }
         manager.reloaded();

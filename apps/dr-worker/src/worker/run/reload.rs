@@ -1,7 +1,7 @@
 //! Takes over another configuration while the worker runs: that of the files when they are read again, and that of ZooKeeper
 //! when it has changed.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, future::pending, sync::Arc, time::Duration};
 
 use election_core::{
     Paths, Role,
@@ -9,6 +9,7 @@ use election_core::{
     record::{AppliedOverlay, Outgoing, RequestKind, Target},
 };
 use metrics::counter;
+use tokio::task::{JoinHandle, spawn_blocking};
 use zk_session::{Incarnation, LeaseTiming, Session};
 
 use super::{overlays::Overlays, parts::Parts};
@@ -44,6 +45,37 @@ struct Next {
     usable: Usable,
 }
 
+/// The files, environment and command line, while they are read again. The worker goes on meanwhile, because a file's disk can
+/// hang.
+#[derive(Default)]
+pub(super) struct Reading(Option<JoinHandle<Result<Config, Problems>>>);
+
+impl Reading {
+    pub(super) fn begin(&mut self, sources: &Sources) {
+        let sources = sources.clone();
+        self.0 = Some(spawn_blocking(move || {
+            let config = Config::load(&sources)?;
+            config.check_node()?;
+            Ok(config)
+        }));
+    }
+
+    pub(super) fn is_under_way(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// What was read, or all problems; never if nothing is being read. Cancel safe.
+    pub(super) async fn done(&mut self) -> Result<Config, Vec<String>> {
+        let Some(reading) = &mut self.0 else { return pending().await };
+        let read = reading.await;
+        self.0 = None;
+        match read {
+            Ok(read) => read.map_err(|problems| listed(&problems)),
+            Err(error) => Err(vec![error.to_string()]),
+        }
+    }
+}
+
 impl Present {
     /// Before the worker joins: the configuration with the overlays that this node can apply, and what it reports about them.
     pub(super) async fn first(
@@ -59,20 +91,17 @@ impl Present {
         Ok((present, usable.config, states))
     }
 
-    /// Reads files, environment and command line again, and does what they say as far as that is possible without a restart of
-    /// the worker. If anything in them is wrong, nothing changes.
-    pub(super) async fn reload(&mut self, sources: &Sources, worker: &Worker, parts: &mut Parts) {
-        let sources = sources.clone();
-        let read = move || -> Result<Config, Problems> {
-            let config = Config::load(&sources)?;
-            config.check_node()?;
-            Ok(config)
-        };
-        // Files and users may be looked up over the network.
-        let next = match tokio::task::spawn_blocking(read).await {
-            Ok(Ok(base)) => self.next(Arc::new(base), worker).await,
-            Ok(Err(problems)) => Err(listed(&problems)),
-            Err(error) => Err(vec![error.to_string()]),
+    /// Does what was read as far as that is possible without a restart of the worker. If anything in it is wrong, nothing
+    /// changes.
+    pub(super) async fn reload(
+        &mut self,
+        read: Result<Config, Vec<String>>,
+        worker: &Worker,
+        parts: &mut Parts,
+    ) {
+        let next = match read {
+            Ok(base) => self.next(Arc::new(base), worker).await,
+            Err(problems) => Err(problems),
         };
         let at_ms = unix_ms();
         let [done, refused] = RELOADS;
@@ -133,8 +162,7 @@ impl Present {
     async fn usable(&self, base: Arc<Config>, lease: Option<LeaseTiming>) -> Result<Usable, Error> {
         let (newest, used) = self.overlays.present();
         let check = move |config: &Config| lease.map_or(Ok(()), |lease| config.check_timing(lease));
-        let usable =
-            tokio::task::spawn_blocking(move || base.with_usable_overlays(&newest, &used, check)).await;
+        let usable = spawn_blocking(move || base.with_usable_overlays(&newest, &used, check)).await;
         usable.map_err(|error| Error::Internal(error.to_string()))
     }
 

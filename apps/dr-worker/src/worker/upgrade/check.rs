@@ -16,6 +16,7 @@ use super::{FORMAT, report::Progress};
 use crate::{
     checked::{self, Files},
     config::Config,
+    connect::Servers,
     error::{Error, ExitCode},
     program::program,
     worker::{guard::Exit, job::ask_program},
@@ -146,5 +147,7 @@ pub(crate) fn answer(question: &str, config: &Config) -> Result<Answer, Error> {
             Some(_) => {}
         }
     }
+    // The new program has no connection before, whose files it could go on with.
+    Servers::of(&config.zookeeper).builder()?.check()?;
     Ok(Answer { continues: FORMAT, version: version.to_owned(), files: checked::recorded() })
 }

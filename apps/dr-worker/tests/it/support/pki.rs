@@ -3,7 +3,7 @@
 use std::{fs, io, net::TcpStream, path::PathBuf, process::Command, sync::Arc};
 
 use rustls::{
-    ClientConfig, ClientConnection, RootCertStore, StreamOwned,
+    ClientConfig, ClientConnection, RootCertStore, ServerConfig, StreamOwned,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
 };
 
@@ -64,6 +64,17 @@ impl Pki {
     pub(crate) fn setting(&self, files: &[(&str, &str)]) -> String {
         let files = files.iter().map(|(key, name)| format!("{key} = \"{}\"", self.path(name).display()));
         format!("http.tls={{ {} }}", files.collect::<Vec<_>>().join(", "))
+    }
+
+    /// A server with this certificate.
+    pub(crate) fn server(&self, name: &str) -> Arc<ServerConfig> {
+        let chain = CertificateDer::from_pem_file(self.path(&format!("{name}.pem"))).expect("it was made");
+        let key = PrivateKeyDer::from_pem_file(self.path(&format!("{name}.key"))).expect("a key");
+        let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_no_client_auth();
+        Arc::new(config.with_single_cert(vec![chain], key).expect("a pair"))
     }
 
     /// A client that trusts the authority `ca`, and has this certificate.

@@ -121,7 +121,7 @@ pub(crate) fn compile_curator(dir: &Path) -> Option<String> {
     }
     let jars: Vec<_> = jars.iter().map(|jar| jar.display().to_string()).collect();
     let class_path = format!("{}:{}", dir.display(), jars.join(":"));
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/others/Contender.java");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/servers/others/Contender.java");
     let compiled = Command::new("javac").args(["-cp", &class_path, "-d"]).arg(dir).arg(source).output();
     match compiled {
         Err(error) => missing(&format!("javac: {error}"), "default-jdk-headless").map(|()| String::new()),

@@ -87,7 +87,7 @@ impl Stand {
     }
 
     fn kazoo(&self, python: &str) -> Contender {
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/others/contender.py");
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/servers/others/contender.py");
         let mut command = Command::new(python);
         command.arg(script).arg(self.server.connect_string()).args([&self.path(), "kazoo"]);
         command.arg(self.lock_file()).arg(self.format.as_str());

@@ -4,9 +4,9 @@ use std::{future::Future, pin::Pin, time::Duration};
 
 use election_core::{
     CampaignError, Candidate, Election, ElectionConfig, Ended, Failure, Handler, Latch, Leaders, Leadership,
-    Paths, RunError, StopOrder,
-    operator::{self, JobRequests, Observer},
-    record::{Request, RequestKind, RequestRef, Target},
+    MemberId, Paths, RunError, SiteId, StopOrder,
+    operator::{self, JobRequests, Observer, drills, orders, overlays},
+    record::{NewOverlay, Request, RequestKind, RequestRef, Target},
 };
 use tokio::{
     runtime::{Builder, Runtime},
@@ -80,6 +80,15 @@ macro_rules! calls {
     };
 }
 
+macro_rules! of_active {
+    ($session:ident, |$active:ident| $($call:tt)*) => {
+        match $session.active().await {
+            Ok($active) => of($($call)*.await),
+            Err(closed) => of::<(), _>(Err(closed)),
+        }
+    };
+}
+
 fn which() -> RequestRef {
     RequestRef { name: "r0000000001".to_owned(), czxid: 1 }
 }
@@ -127,10 +136,7 @@ fn calls() -> impl Iterator<Item = (&'static str, Call)> {
         },
     };
     let operators = calls! {
-        "snapshot": |session, paths| match session.active().await {
-            Ok(active) => of(Observer::new(active).snapshot(paths).await),
-            Err(closed) => of::<(), _>(Err(closed)),
-        },
+        "snapshot": |session, paths| of_active!(session, |active| Observer::new(active).snapshot(paths)),
         "ask": |session, paths| {
             let kind = RequestKind::Switchover;
             let request = Request::new("id".to_owned(), kind, Target::Any, "a test".to_owned(), 0);
@@ -141,7 +147,28 @@ fn calls() -> impl Iterator<Item = (&'static str, Call)> {
             of(operator::follow(session, paths, &which(), far, |_| {}).await)
         },
         "request": |session, paths| of(operator::request(session, paths, "r0000000001").await),
+        "cancel": |session, paths| of(operator::cancel(session, paths, &which(), "a test").await),
         "vacate": |session, paths| of(operator::vacate(session, paths).await),
+        "raise_tokens": |session, paths| of(operator::raise_tokens(session, paths, 1, "a test").await),
+        "compare_servers": |session, paths| {
+            let servers = ["one", "two"].map(|name| (name.to_owned(), session.clone()));
+            of(operator::compare_servers(&servers, paths).await)
+        },
+        "forget_breadcrumbs": |session, paths| of(operator::forget_breadcrumbs(session, paths).await),
+        "orders::order": |session, paths| of(orders::order(session, paths, "a test", |_| {}).await),
+        "orders::read": |session, paths| of(orders::read(session, paths).await),
+        "orders::acknowledge": |session, paths| {
+            of(orders::acknowledge(session, paths, operator::Forgotten::ALL).await)
+        },
+        "orders::overrule_site": |session, paths| {
+            let site = SiteId::new("east").unwrap();
+            of(orders::overrule_site(session, paths, &site, "a test").await)
+        },
+        "overlays::push": |session, paths| {
+            let new = NewOverlay { text: "", by: "a test", reason: None, restores: None };
+            of(overlays::push(session, paths, None, &new).await)
+        },
+        "drills::end": |session, paths| of(drills::end(session, paths, "run").await),
         "JobRequests": |session, paths| {
             match timeout(Duration::from_millis(300), JobRequests::follow(session, paths.clone()).next()).await {
                 Ok(next) => of(next),
@@ -149,7 +176,29 @@ fn calls() -> impl Iterator<Item = (&'static str, Call)> {
             }
         },
     };
-    election.into_iter().chain(operators)
+    let of_incarnations = calls! {
+        "change_breadcrumbs": |session, paths| {
+            of_active!(session, |active| operator::change_breadcrumbs(&active, paths, None, |_, _| {}))
+        },
+        "overlays::read": |session, paths| of_active!(session, |active| overlays::read(&active, paths)),
+        "overlays::history": |session, paths| of_active!(session, |active| overlays::history(&active, paths)),
+        "drills::order": |session, paths| of_active!(session, |active| drills::order(&active, paths)),
+        "drills::answers": |session, paths| of_active!(session, |active| drills::answers(&active, paths, "run")),
+        "drills::answer_of": |session, paths| {
+            of_active!(session, |active| drills::answer_of(&active, paths, &MemberId::new("one").unwrap(), "run"))
+        },
+        "elections": |session, paths| {
+            let root = paths.base().rsplit_once('/').unwrap().0;
+            of_active!(session, |active| Observer::new(active).elections(root))
+        },
+        "history": |session, paths| of_active!(session, |active| Observer::new(active).history(paths)),
+        "Observer::request": |session, paths| {
+            of_active!(session, |active| Observer::new(active).request(paths, &which()))
+        },
+        "standing": |session, paths| of_active!(session, |active| Observer::new(active).standing(paths)),
+        "layout": |session, paths| of_active!(session, |active| Observer::new(active).layout(paths)),
+    };
+    election.into_iter().chain(operators).chain(of_incarnations)
 }
 
 async fn check(session: &Session, paths: &Paths, expected: impl Fn(&str) -> End) {
@@ -169,7 +218,19 @@ async fn what_waits_for_an_election_that_is_refused_says_so() {
     for path in [paths.leader(), paths.queue(), paths.requests(), paths.election()] {
         owner.create_parents(&format!("{path}/x")).await.unwrap();
     }
-    for path in [paths.elected(), paths.control(), paths.request("r0000000001"), paths.leader_znode(0)] {
+    let run = paths.drill_answer(&MemberId::new("one").unwrap());
+    owner.create_parents(&run).await.unwrap();
+    owner.create_parents(&paths.config_version(1)).await.unwrap();
+    owner.create_parents(&paths.history_entry(1)).await.unwrap();
+    for path in [
+        paths.elected(),
+        paths.control(),
+        paths.request("r0000000001"),
+        paths.leader_znode(0),
+        paths.breadcrumbs(),
+        paths.drill_order(),
+        run,
+    ] {
         owner.create(&path, "", CreateMode::Persistent).await.unwrap();
     }
     let session = Session::builder(server.connect_string()).connect().await.unwrap();

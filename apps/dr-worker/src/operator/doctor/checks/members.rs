@@ -28,6 +28,14 @@ pub(super) fn mistaken(facts: &Facts, found: &mut Found) {
     }
 }
 
+pub(super) fn start_no_job(facts: &Facts, found: &mut Found) {
+    for member in &facts.members {
+        if let Some(why) = &member.problem {
+            found.add(format!("{}: {why}", member.member));
+        }
+    }
+}
+
 pub(super) fn clocks(facts: &Facts, found: &mut Found) {
     for member in &facts.members {
         if let Some(clock) = member.clock.filter(|clock| clock.apart() > CLOCKS_APART) {

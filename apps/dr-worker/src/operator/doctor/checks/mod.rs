@@ -294,6 +294,14 @@ pub(super) const CHECKS: &[Check] = &[
         look: members::mistaken,
     },
     Check {
+        id: "member-state-dir",
+        severity: Error,
+        finds: "the disk of a member's node.state_dir hangs",
+        why: "The member starts no job, and a leader there can't start its job again.",
+        action: "Repair the disk or the file server of this directory.",
+        look: members::start_no_job,
+    },
+    Check {
         id: "member-clock",
         severity: Warning,
         finds: "the clock of a member differs",

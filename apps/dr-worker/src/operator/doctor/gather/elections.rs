@@ -16,7 +16,7 @@ use super::{
 use crate::{
     commands::Operator,
     error::Error,
-    view::{Explained, Simulated, WhatIf, diagnose, disagreement, elector::Electors, hold_of},
+    view::{Explained, Simulated, WhatIf, diagnose, disagreement, hold_of, statuses::WorkerStatuses},
 };
 
 pub(super) async fn elections(operator: &Operator, facts: &mut Facts) -> Result<(), Error> {
@@ -33,7 +33,7 @@ async fn read(operator: &Operator, servers: &[(String, Session)], facts: &mut Fa
         Ok(names) => names,
     };
     let workers = operator.workers();
-    let electors = Electors::new(workers.clone());
+    let statuses = WorkerStatuses::new(workers.clone());
     let mut all_members = BTreeMap::new();
     for name in names {
         let paths = operator.paths(&name)?;
@@ -61,7 +61,7 @@ async fn read(operator: &Operator, servers: &[(String, Session)], facts: &mut Fa
         for record in &snapshot.members {
             members::add(&mut all_members, &name, record);
         }
-        let hold = electors.skipped(&name, &snapshot).await.and_then(|skipped| hold_of(&skipped, &name));
+        let hold = statuses.skipped(&name, &snapshot).await.and_then(|skipped| hold_of(&skipped, &name));
         let problems = problems.into_iter().map(|row| Problem { kind: row.kind, sentence: row.sentence });
         let unreadable = snapshot.unreadable.iter();
         let unreadable =

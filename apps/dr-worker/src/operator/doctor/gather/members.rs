@@ -72,13 +72,15 @@ async fn ask(mut member: Member, workers: Option<&Workers>) -> Member {
         let body = timeout(WITHIN, axum::body::to_bytes(answer.into_body(), LONGEST)).await;
         let status: Option<Value> =
             body.ok().and_then(Result::ok).and_then(|body| serde_json::from_slice(&body).ok());
-        let answers_as = status.as_ref().and_then(|status| status["member"].as_str());
+        let text = |key| status.as_ref().and_then(|status| status[key].as_str());
+        let answers_as = text("member");
         let answers_as = shown(answers_as.unwrap_or("another program")).into_owned();
         if answers_as != member.member && is_loopback(&url) {
             // It is this host's.
             member.unreachable = Some(format!("{url} is for its own host only"));
             member.clock = None;
         } else {
+            member.problem = text("problem").map(|why| shown(why).into_owned());
             member.answers_as = Some(answers_as);
         }
     }

@@ -378,7 +378,7 @@ impl Supervisor {
                 job = self.spec.name,
                 "the job has not ended: {lingering}; leadership is kept"
             ),
-            Report::Unlocked { .. } | Report::Gone => {}
+            Report::Unlocked { .. } | Report::Starting | Report::Gone => {}
         }
     }
 

@@ -1,5 +1,6 @@
-//! Asks the workers of a job: the elector why it decides nothing, and the leader whether it leads. Only the elector knows some of the times that it waits for, such
-//! as since when a member has been better. Without a prompt answer the result is unknown.
+//! Asks the workers of members what no znode has. Why the elector of a job decides nothing: only the elector knows some of the
+//! times that it waits for, such as since when a member has been better. Whether the leader leads. What keeps a worker from
+//! starting its jobs. Without a prompt answer the result is unknown.
 
 use std::{
     collections::HashMap,
@@ -7,20 +8,29 @@ use std::{
     time::Duration,
 };
 
-use election_core::{Skipped, operator::Snapshot, record::Current};
+use election_core::{
+    Skipped,
+    operator::Snapshot,
+    record::{Current, MemberRecord},
+    text::shown,
+};
+use futures_util::{StreamExt as _, future::ready, stream};
 use serde_json::Value;
 use tokio::{sync::OnceCell, time::timeout};
 
+use super::problems::ProblemRow;
 use crate::workers::Workers;
 
 /// The timeout of the question.
 const PATIENCE: Duration = Duration::from_millis(700);
+/// How many workers are asked at a time.
+const ASKED_AT_ONCE: usize = 64;
 /// The longest answer, in bytes: that of a worker with thousands of jobs is shorter.
 const MAX_ANSWER: usize = 16 << 20;
 
-/// The answers of electors' workers. Each worker is asked once, for all jobs of which it is the elector.
+/// The answers of workers. Each worker is asked once, for all jobs.
 #[derive(Debug)]
-pub(crate) struct Electors {
+pub(crate) struct WorkerStatuses {
     /// `None`: no question can be asked.
     workers: Option<Workers>,
     answers: Mutex<HashMap<String, Arc<OnceCell<Option<Value>>>>>,
@@ -32,10 +42,10 @@ pub(crate) struct Electors {
 /// # Cancel safety
 /// Cancel safe: it only reads.
 pub(crate) async fn skipped(workers: Option<Workers>, job: &str, snapshot: &Snapshot) -> Option<Skipped> {
-    Electors::new(workers).skipped(job, snapshot).await
+    WorkerStatuses::new(workers).skipped(job, snapshot).await
 }
 
-impl Electors {
+impl WorkerStatuses {
     pub(crate) fn new(workers: Option<Workers>) -> Self {
         Self { workers, answers: Mutex::default() }
     }
@@ -44,18 +54,36 @@ impl Electors {
     pub(crate) async fn skipped(&self, job: &str, snapshot: &Snapshot) -> Option<Skipped> {
         let elector = snapshot.elector()?;
         let record = snapshot.members.iter().find(|m| m.member == *elector)?;
+        let status = self.of(record).await?;
+        if status["jobs"][job]["elector"] != true {
+            return None;
+        }
+        serde_json::from_value(status["jobs"][job]["skipped"].clone()).ok()
+    }
+
+    /// Which members of this election start no job now, and why.
+    pub(crate) async fn problems(&self, snapshot: &Snapshot) -> Vec<ProblemRow> {
+        let asked = snapshot.members.iter().map(|record| async move {
+            let status = self.of(record).await?;
+            Some(ProblemRow {
+                kind: "starts-no-job",
+                sentence: format!("{}: {}", record.member, shown(status["problem"].as_str()?)),
+                command: None,
+            })
+        });
+        stream::iter(asked).buffered(ASKED_AT_ONCE).filter_map(ready).collect().await
+    }
+
+    /// The answer of the worker of this member.
+    async fn of(&self, record: &MemberRecord) -> Option<Value> {
         let (workers, url) = (self.workers.as_ref()?, record.http.as_deref()?);
         let answer = {
             let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
             Arc::clone(answers.entry(url.to_owned()).or_default())
         };
         let status = answer.get_or_init(|| async { timeout(PATIENCE, ask(workers, url)).await.ok()? }).await;
-        let status = status.as_ref()?;
         // Another process may listen there now.
-        if status["member"] != *elector.as_str() || status["jobs"][job]["elector"] != true {
-            return None;
-        }
-        serde_json::from_value(status["jobs"][job]["skipped"].clone()).ok()
+        status.clone().filter(|status| status["member"] == *record.member.as_str())
     }
 }
 
