@@ -135,6 +135,9 @@ fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
+/// Not the examples: tests have those that run as modules, and clippy sees all of them.
+const TESTS: &str = "--tests";
+
 /// Test programs in which one test runs at a time: they measure their process, or find orphans of one another.
 const ALONE: &str = "alone";
 
@@ -187,7 +190,7 @@ impl<'a> Run<'a> {
     /// What has to be built first: everything at once, so that nothing is built again with other features.
     fn build(&self) -> Option<Command> {
         if self.choice.is_everything() {
-            return Some(cargo(["test", "--workspace", "--all-features", "--no-run"]));
+            return Some(cargo(["test", "--workspace", "--all-features", TESTS, "--no-run"]));
         }
         let starts_programs = self.choice.packages().is_none_or(|packages| packages.contains("e2e"));
         starts_programs.then(|| cargo(["build", "--workspace", "--bins", "--all-features"]))
@@ -230,7 +233,7 @@ impl<'a> Run<'a> {
     }
 
     async fn nextest(&self, command: impl Fn(&[&str]) -> Command) -> anyhow::Result<(Totals, bool)> {
-        let mut command = command(&["nextest", "run", "--all-features", "--no-tests", "pass"]);
+        let mut command = command(&["nextest", "run", "--all-features", TESTS, "--no-tests", "pass"]);
         match self.choice.packages() {
             Some(packages) => command.args(packages.iter().flat_map(|name| ["--package", name])),
             None => command.arg("--workspace"),
@@ -266,7 +269,7 @@ impl<'a> Run<'a> {
             kinds.chain(programs).collect()
         };
         vec![
-            (with(&["--lib", "--bins", "--examples"], &mut names.into_iter()), 2 * cores()),
+            (with(&["--lib", "--bins"], &mut names.into_iter()), 2 * cores()),
             (with(&[], &mut [ALONE].into_iter()), 1),
             (with(&["--doc"], &mut std::iter::empty()), cores()),
         ]

@@ -181,7 +181,7 @@ async fn what_can_not_be_fenced_keeps_the_job_down_until_it_can(driver: Driver) 
         let says = |text: &str| list.contains(text);
         let is_there = says("second did not end within 2s and was killed")
             && says(&format!("not-fenced: {} of site {} led", first.member, first.site))
-            && says("fix: `dr-worker ack --fenced --job orders`");
+            && says("fix: `dr-worker ack --job orders --fenced`");
         if is_there { Ok(()) } else { Err(list) }
     })
     .await;

@@ -39,7 +39,7 @@ async fn leadership_is_lost_and_taken(driver: Driver, recipe: &str) {
         (&["switchover"][..], "End the leader's worker"),
         (&["switchover", "--to", waiting], "--to and --to-site need the recipe"),
         (&["failover", "--force", "--yes", "--to-site", "west"], "--to and --to-site need the recipe"),
-        (&["failover"], "failover --force --now"),
+        (&["failover"], "--force --now"),
         (&["failover", "--force", "--yes"], "add --now"),
     ] {
         cluster.operator().run(verb).await.with_code(64).complains_of(&[recipe, word]);

@@ -97,7 +97,7 @@ fn a_node_leads_without_zookeeper_and_returns_once_the_tokens_are_raised() {
     node.says(&lead).assert(75, &["the worker of east-1 runs on this node", "stop it first"]);
     worker.signal(Signal::SIGTERM);
     assert!(worker.ended().success());
-    node.says(&lead).assert(1, &["ZooKeeper answers with a quorum", "failover --force --job orders"]);
+    node.says(&lead).assert(1, &["ZooKeeper answers with a quorum", "failover --job orders --force"]);
     assert_eq!(node.led().len(), 1);
     let server = node.own.server();
     node.own.runtime.block_on(server.stop(0)).expect("it runs");

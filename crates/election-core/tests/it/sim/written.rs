@@ -82,7 +82,7 @@ impl Sim {
                 u64::from(elected.exclusions.iter().any(|e| e.reason.contains("(failure ")));
             self.summary.site_failed += u64::from(elected.cause() == Cause::SiteFailed);
             self.summary.remembered += elected.site_failures.len() as u64;
-            self.summary.barred += u64::from(elected.sentence().contains("gone back to all the same"));
+            self.summary.barred += u64::from(elected.sentence().contains("leadership returned to its site"));
             self.summary.excluded += elected.exclusions.len() as u64;
             self.summary.successions += u64::from(elected.sentence().contains("being first in line"));
             let span = u64::try_from(self.settings.policy.max_exclusion.as_millis()).unwrap_or(u64::MAX);
