@@ -82,9 +82,8 @@ struct Stage {
     limits: Limits,
 }
 
-/// Starts the second stage, which starts the job's program once it may [go](Launched::go), and no later than `start_by`. `limits` are those that the cgroup
-/// does not set. The program writes to `output`, or
-/// else inherits the guard's output.
+/// Starts the second stage, which starts the job's program once it may [go](Launched::go), and no later than `start_by`.
+/// `limits` are those that the cgroup does not set. The program writes to `output`, or else inherits the guard's output.
 ///
 /// # Errors
 /// The reason, as a sentence.
