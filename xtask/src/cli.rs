@@ -65,7 +65,8 @@ pub(crate) enum Chore {
 
 #[derive(Debug, Args)]
 pub(crate) struct TestArgs {
-    /// On this release of Apache ZooKeeper, without tests that run on the embedded server.
+    /// Only the tests whose outcome can depend on the release of Apache ZooKeeper, on this one;
+    /// with a filter, those that match it and do not run on the embedded server.
     #[arg(long, value_name = "RELEASE")]
     pub(crate) zookeeper: Option<Release>,
     /// Also the ignored tests: each driver, each kind of server, more seeds and cuts. Without a

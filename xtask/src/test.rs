@@ -30,8 +30,11 @@ pub(crate) async fn run(args: &TestArgs) -> anyhow::Result<ExitCode> {
     let skips = NamedTempFile::new()?;
     let targets = cargo::targets()?;
     let whole = args.filter.is_empty() && args.zookeeper.is_none();
-    let choice = Choice::of(&args.filter, &targets);
-    let choice = if args.zookeeper.is_some() { choice.on_servers() } else { choice };
+    let choice = match args.zookeeper {
+        Some(_) if args.filter.is_empty() => Choice::by_release(&targets),
+        Some(_) => Choice::of(&args.filter, &targets).on_servers(),
+        None => Choice::of(&args.filter, &targets),
+    };
     let mut runs = vec![Run::prepare(choice, args.zookeeper, args.full, &targets).await?];
     if args.full && whole {
         let again = Choice::on_either_server();
@@ -96,7 +99,10 @@ pub(crate) async fn run(args: &TestArgs) -> anyhow::Result<ExitCode> {
     }
     if args.timings {
         let ended = Spent::since(begin)?;
-        print!("{}", timings::by_file()?);
+        match timings::by_file() {
+            Ok(table) => print!("{table}"),
+            Err(error) => eprintln!("no times of tests, which cargo-nextest measures: {error:#}"),
+        }
         println!("{}", built.row(prepared, "build"));
         println!("{}", ended.row(built, "tests"));
     }

@@ -37,7 +37,7 @@ const BY_RELEASE: [(&str, &str, &str); 8] = [
 /// The package whose tests run on the embedded server, and on Apache ZooKeeper by `TEST_SERVERS=apache`.
 const ON_EITHER: &str = "election-tests";
 
-/// The chosen tests: those of any of `wanted`, all if there is none, without tests of these names.
+/// The chosen tests: those of any of `wanted`, without tests of these names; all if nothing is wanted.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Choice {
     wanted: Vec<Wanted>,
@@ -88,13 +88,13 @@ impl Choice {
     }
 
     pub(crate) fn is_everything(&self) -> bool {
-        self.wanted.is_empty() && self.without.is_empty()
+        self.wanted.is_empty()
     }
 
     /// The packages of all chosen tests, if they are known. No others need to be built then.
     pub(crate) fn packages(&self) -> Option<BTreeSet<&str>> {
         // A subset would be built again with other features.
-        let is_known = self.builds_less && !self.wanted.is_empty();
+        let is_known = self.builds_less && !self.is_everything();
         if is_known { self.wanted.iter().map(Wanted::package).collect() } else { None }
     }
 
@@ -104,7 +104,7 @@ impl Choice {
             return None;
         }
         let terms: Vec<String> = self.wanted.iter().map(Wanted::nextest_term).collect();
-        let wanted = if terms.is_empty() { "all()".to_owned() } else { terms.join(" | ") };
+        let wanted = terms.join(" | ");
         let without: String = self.without.iter().map(|name| format!(" - test({name})")).collect();
         Some(if without.is_empty() { wanted } else { format!("({wanted}){without}") })
     }
@@ -232,9 +232,16 @@ mod tests {
         assert!(choice.is_everything());
         assert_eq!(choice.nextest_expression(), None);
         assert_eq!(choice.cargo_test_arguments(), [["--workspace"]]);
-        let choice = choice.on_servers();
-        assert_eq!(choice.nextest_expression().unwrap_or_default(), "(all()) - test(_embedded::)");
-        assert_eq!(choice.cargo_test_arguments(), [["--workspace", "--", "--skip", "_embedded::"]]);
+    }
+
+    #[test]
+    fn on_servers_is_without_the_embedded_one() {
+        let filters = ["zk-proto".to_owned()];
+        let choice = Choice::of(&filters, &cargo::targets().expect("cargo metadata")).on_servers();
+        let expression = choice.nextest_expression().unwrap_or_default();
+        assert_eq!(expression, "(package(=zk-proto)) - test(_embedded::)");
+        let args = ["--package", "zk-proto", "--", "--skip", "_embedded::"];
+        assert_eq!(choice.cargo_test_arguments(), [args]);
     }
 
     #[test]

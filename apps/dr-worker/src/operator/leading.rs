@@ -58,7 +58,7 @@ pub(super) async fn until_proved(
                     seen = Some((leader.clone(), now));
                 }
                 let since = seen.as_ref().map_or(now, |(_, since)| *since);
-                match report_of(operator.workers().as_ref(), job, &snapshot, leader).await {
+                match report_of(operator.workers(), job, &snapshot, leader).await {
                     LeaderReport::Leads(state) if SETTLED.contains(&state.as_str()) => {
                         return Ok(leader.clone());
                     }

@@ -101,20 +101,17 @@ pub(crate) enum LeaderReport {
 /// # Cancel safety
 /// Cancel safe: it only reads.
 pub(crate) async fn report_of(
-    workers: Option<&Workers>,
+    workers: Option<Workers>,
     job: &str,
     snapshot: &Snapshot,
     leader: &Current,
 ) -> LeaderReport {
     let record = snapshot.members.iter().find(|member| member.ballot == leader.ballot);
-    let url = record.and_then(|record| record.http.as_deref());
-    let (Some(workers), Some(url)) = (workers, url) else { return LeaderReport::NoAnswer };
-    let status = timeout(PATIENCE, ask(workers, url)).await.ok().flatten().unwrap_or_default();
-    let shown = &status["jobs"][job];
-    let leads = status["member"] == *leader.member.as_str()
-        && shown["role"] == "leader"
-        && shown["term"] == leader.term;
-    match shown["process"]["state"].as_str() {
+    let Some(record) = record else { return LeaderReport::NoAnswer };
+    let Some(status) = WorkerStatuses::new(workers).of(record).await else { return LeaderReport::NoAnswer };
+    let job = &status["jobs"][job];
+    let leads = job["role"] == "leader" && job["term"] == leader.term;
+    match job["process"]["state"].as_str() {
         Some(state) if leads => LeaderReport::Leads(state.to_owned()),
         _ => LeaderReport::NoAnswer,
     }

@@ -1,8 +1,9 @@
 //! Elections in virtual time, thousands of them, each from one seed.
 //!
 //! `SIM_SEEDS=100000 cargo test --release -p election-core --no-default-features --test it simulation` is the long form,
-//! and `SIM_FIRST` the first of those seeds; `SIM_SEED=42 cargo test -p election-core --test it simulation::elector --
-//! --nocapture` replays one, and prints all its events. The other recipes are `queue` and `single`.
+//! and `SIM_FIRST` the first of those seeds; `SIM_SEED=42 cargo test -p election-core --test it run_of_the_elector --
+//! --nocapture` replays one, and prints all its events. The other recipes
+//! are `run_of_the_queue` and `run_of_the_single`.
 
 use std::{
     env, panic,
@@ -34,7 +35,7 @@ fn run(kind: Kind, seed: u64, trace: bool) -> Result<Summary, String> {
     };
     Err(format!(
         "seed {seed}: {why}\n  replay: SIM_SEED={seed} cargo test -p election-core --no-default-features \
-         --test simulation {} -- --nocapture",
+         --test it run_of_the_{} -- --nocapture",
         kind.as_str()
     ))
 }

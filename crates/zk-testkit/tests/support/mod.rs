@@ -1,8 +1,6 @@
 //! The smallest client that can make and read a znode: what the proxy does can
 //! be seen byte by byte, with no library that repairs it.
 
-#![allow(dead_code, reason = "each test binary uses a part of it")]
-
 use std::io;
 use std::net::SocketAddr;
 

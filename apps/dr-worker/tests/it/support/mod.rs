@@ -1,7 +1,5 @@
 //! The real program, started with settings of the test's own and ended with the test.
 
-#![allow(dead_code, reason = "each test file uses its part")]
-
 pub(crate) mod browser;
 pub(crate) mod cgroup_root;
 pub(crate) mod frozen;
