@@ -18,6 +18,7 @@ mod exactly_once;
 mod example_fenced_lock;
 mod frozen;
 mod garbage;
+mod hosts;
 mod keeper;
 mod lagging;
 mod lasting;
