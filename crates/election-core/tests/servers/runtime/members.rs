@@ -17,7 +17,7 @@ use election_core::{
     strategy::{Ranked, Ranking, Refused, Round, Strategy},
 };
 use tokio::sync::watch;
-use zk_session::{BootTime, DriverKind, Session};
+use zk_session::{BootTime, DriverKind, Session, Ticket};
 use zk_testkit::{Ensemble, Proxy, ServerKind, Servers, TestServer};
 
 /// Waits for a condition. If it is not met in time, the panic names it.
@@ -210,6 +210,12 @@ impl World {
     pub(crate) async fn session(&self, proxy: Option<&Proxy>) -> Session {
         let connect_string = proxy.map_or_else(|| self.servers.connect_string(), |p| p.addr().to_string());
         connect(&connect_string, self.driver, self.session_timeout).await
+    }
+
+    /// A second holder of a session.
+    pub(crate) async fn resumed(&self, ticket: Ticket) -> Session {
+        let builder = Session::builder(self.servers.connect_string()).resume(ticket);
+        builder.session_timeout(self.session_timeout).tick_time(TICK).connect().await.expect("it is resumed")
     }
 
     pub(crate) async fn session_through_proxy(&self) -> (Proxy, Session) {

@@ -49,6 +49,40 @@ async fn two_members_under_an_elector_share_a_session() {
     two_on_one_session(Recipe::Elector(strategy)).await;
 }
 
+/// Two processes act as one session, because both have resumed it: its servers give it to the one that has asked last, so that
+/// they take it from each other. Each is told apart by its incarnation all the same.
+async fn two_holders_of_one_session(recipe: Recipe) {
+    let world = World::with_recipe(DriverKind::Native, recipe).await;
+    let first = world.session(None).await;
+    let ticket = first.incarnation().expect("it is active").ticket();
+    let second = world.resumed(ticket).await;
+    let join = |session, id: &str| world.join_over(session, id, "east", Fate::Lead, world.paths().clone());
+    let (one, two) = (join(first, "one"), join(second, "two"));
+    wait_for("one of them leads", SOON, || one.leads() || two.leads()).await;
+    let (leader, other) = if one.leads() { (one, two) } else { (two, one) };
+    let token = leader.status().fencing_token;
+    assert_eq!(timeout(SOON, leader.election().leave()).await, Ok(Ended::Left));
+    wait_for("the other one leads", SOON, || other.leads()).await;
+    assert!(other.status().fencing_token > token);
+    world.no_overlap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_tells_two_holders_of_one_session_apart() {
+    two_holders_of_one_session(Recipe::Queue(QueueFormat::Native)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_single_tells_two_holders_of_one_session_apart() {
+    two_holders_of_one_session(Recipe::Single).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_elector_tells_two_holders_of_one_session_apart() {
+    let strategy = World::start(DriverKind::Native).await.strategy();
+    two_holders_of_one_session(Recipe::Elector(strategy)).await;
+}
+
 /// A member leaves while there is no connection, so its znodes remain. They are deleted when the connection returns, although the
 /// session lives on: another incarnation of the member would wait for them.
 async fn left_without_a_connection(recipe: Recipe) {
