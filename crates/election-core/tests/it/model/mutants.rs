@@ -230,6 +230,7 @@ fn survivors_that_do_not_elect_are_found() {
 /// checks one rule and shows the failure.
 #[test]
 fn each_rule_is_missed() {
+    crate::give_way();
     let only = std::env::var("MODEL_RULE").unwrap_or_default();
     let rules = ALL.into_iter().map(|rule| (format!("{rule:?}"), without(rule)));
     let outside = OUTSIDE.into_iter().map(|rule| (format!("{rule:?}"), without_outside(rule)));
