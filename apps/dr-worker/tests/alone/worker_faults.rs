@@ -252,7 +252,7 @@ fn a_chain_that_forks_and_exits_is_ended_however_it_is_looked_at() {
 /// The dead of a frozen guard are reaped by nobody, so that each look would take longer than the one before.
 #[test]
 fn a_chain_does_not_outrun_the_end_of_a_frozen_guard() {
-    for round in 0..5 {
+    for round in 0..3 {
         let tree = Tree::new();
         let chain = "echo x >> acts; [ -e halt ] || setsid sh ./chain & setsid sh -c 'echo y >> acts' &";
         std::fs::write(tree.file("chain"), chain).expect("written");

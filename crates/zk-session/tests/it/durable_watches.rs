@@ -20,7 +20,7 @@ on_each_server!(
 
 const ROUNDS: usize = 40;
 /// With three servers a fault takes longer.
-const MOVES: usize = 24;
+const MOVES: usize = 12;
 
 /// What a znode was, one state after the other. Data: its lives and versions, `None` while it did not exist.
 type History<S> = Vec<S>;
@@ -68,7 +68,7 @@ async fn write(session: Session, mut random: fastrand::Rng, stop: Arc<AtomicBool
             break;
         }
         last_round = stop.load(Ordering::Acquire);
-        sleep(Duration::from_millis(random.u64(..4))).await;
+        sleep(Duration::from_millis(random.u64(..12))).await;
     }
     written
 }

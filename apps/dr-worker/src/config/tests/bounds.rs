@@ -34,6 +34,7 @@ fn use_it(config: &Config) {
 fn a_value_at_an_end_is_refused_with_its_key_or_can_be_used() {
     let mut endless = BTreeSet::new();
     let mut bounded = BTreeSet::new();
+    let mut tried = BTreeSet::new();
     // Without what a table needs, the rest of it is not read.
     let complete = [
         "job.orders.ready={ kind = \"tcp\", address = \"db:1\" }",
@@ -43,10 +44,15 @@ fn a_value_at_an_end_is_refused_with_its_key_or_can_be_used() {
         "job.orders.fence={ commands = [{ command = [\"true\"] }] }",
     ];
     for variant in variants().into_iter().chain(complete.map(str::to_owned)) {
+        let table = variant.split('=').next().unwrap();
         let before =
             Given::file(SMALL).set(&variant).load().err().map_or(0, |problems| problems.iter().count());
         for (key, of_type) in all_asked(&variant) {
             let Some(ends) = ends(&of_type.to_string()) else { continue };
+            // A variant changes how the keys of its own table are read.
+            if !tried.insert(key.clone()) && !key.starts_with(table) {
+                continue;
+            }
             for value in ends {
                 let set = format!("{key}={value}");
                 match Given::file(SMALL).set(&variant).set(&set).load() {

@@ -3,6 +3,7 @@
 //! `UPDATE_SCHEMA=1 cargo test -p dr-worker --lib schema` writes it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
 use serde_json::{Map, Value as Json, json};
 use strategies::{AutoMoves, BelowSiteMinimum, OnLeaderFailure, Spread, spec};
@@ -238,10 +239,13 @@ fn merged(sources: &Sources) -> Json {
 
 /// Why these settings do not match the schema.
 fn mismatch(settings: &Json) -> Option<String> {
-    let (mut all, mut compiler) = (boon::Schemas::new(), boon::Compiler::new());
-    compiler.add_resource("schema.json", schema()).unwrap();
-    let index = compiler.compile("schema.json", &mut all).unwrap();
-    all.validate(settings, index).err().map(|error| format!("{error:#}"))
+    static SCHEMA: LazyLock<(boon::Schemas, boon::SchemaIndex)> = LazyLock::new(|| {
+        let (mut all, mut compiler) = (boon::Schemas::new(), boon::Compiler::new());
+        compiler.add_resource("schema.json", schema()).unwrap();
+        let index = compiler.compile("schema.json", &mut all).unwrap();
+        (all, index)
+    });
+    SCHEMA.0.validate(settings, SCHEMA.1).err().map(|error| format!("{error:#}"))
 }
 
 #[test]
