@@ -1,6 +1,7 @@
 //! `cargo xtask test`.
 
 mod bare;
+mod changed;
 mod filter;
 mod full;
 mod timings;
@@ -46,6 +47,8 @@ pub(crate) async fn run(args: &TestArgs) -> anyhow::Result<ExitCode> {
             runs.push(Run::prepare(on_servers, Some(release), true, &targets).await?);
         }
     }
+    let untouched = if whole && !args.full { changed::untouched() } else { Vec::new() };
+    runs[0].choice.leave_out(untouched.iter().map(|(_, expression)| *expression));
     let choice = &runs[0].choice;
     let packages = choice.packages();
     if packages.as_ref().is_none_or(|packages| packages.contains("election-tests")) {
@@ -89,6 +92,9 @@ pub(crate) async fn run(args: &TestArgs) -> anyhow::Result<ExitCode> {
     if totals.is_empty() {
         let ignored = if args.full { "" } else { "; --full runs ignored tests too" };
         eprintln!("no test matches {}{ignored}", args.filter.join(" "));
+    }
+    for (what, _) in &untouched {
+        println!("left out, because nothing that they depend on has changed: tests of {what}");
     }
     if whole && !args.full {
         println!(

@@ -42,6 +42,8 @@ const ON_EITHER: &str = "election-tests";
 pub(crate) struct Choice {
     wanted: Vec<Wanted>,
     without: &'static [&'static str],
+    /// Expressions of cargo-nextest for tests that are left out; `cargo test` runs them.
+    untouched: Vec<&'static str>,
     /// Whether only the packages of the chosen tests are built.
     builds_less: bool,
 }
@@ -66,7 +68,7 @@ struct Module {
 impl Choice {
     pub(crate) fn of(filters: &[String], targets: &[Target]) -> Self {
         let wanted = filters.iter().flat_map(|filter| Wanted::of(filter, targets)).collect();
-        Self { wanted, without: &[], builds_less: true }
+        Self { wanted, without: &[], untouched: Vec::new(), builds_less: true }
     }
 
     /// The same tests as far as they run on Apache ZooKeeper.
@@ -80,11 +82,17 @@ impl Choice {
             names.split_whitespace().flat_map(|name| Module::named(name, Some(package), targets))
         });
         let without = &[EMBEDDED, OTHER_DRIVER];
-        Self { wanted: modules.map(Wanted::Module).collect(), without, builds_less: false }
+        let wanted = modules.map(Wanted::Module).collect();
+        Self { wanted, without, untouched: Vec::new(), builds_less: false }
     }
 
     pub(crate) fn on_either_server() -> Self {
-        Self { wanted: vec![Wanted::Package(ON_EITHER.to_owned())], without: &[], builds_less: false }
+        let wanted = vec![Wanted::Package(ON_EITHER.to_owned())];
+        Self { wanted, without: &[], untouched: Vec::new(), builds_less: false }
+    }
+
+    pub(crate) fn leave_out(&mut self, untouched: impl Iterator<Item = &'static str>) {
+        self.untouched.extend(untouched);
     }
 
     pub(crate) fn is_everything(&self) -> bool {
@@ -100,13 +108,15 @@ impl Choice {
 
     /// The argument of `cargo nextest run --filterset`.
     pub(crate) fn nextest_expression(&self) -> Option<String> {
-        if self.is_everything() {
-            return None;
-        }
         let terms: Vec<String> = self.wanted.iter().map(Wanted::nextest_term).collect();
-        let wanted = terms.join(" | ");
-        let without: String = self.without.iter().map(|name| format!(" - test({name})")).collect();
-        Some(if without.is_empty() { wanted } else { format!("({wanted}){without}") })
+        let names = self.without.iter().map(|name| format!(" - test({name})"));
+        let without: String = names.chain(self.untouched.iter().map(|term| format!(" - {term}"))).collect();
+        match (terms.join(" | "), without) {
+            (wanted, without) if wanted.is_empty() && without.is_empty() => None,
+            (wanted, without) if wanted.is_empty() => Some(format!("all(){without}")),
+            (wanted, without) if without.is_empty() => Some(wanted),
+            (wanted, without) => Some(format!("({wanted}){without}")),
+        }
     }
 
     /// Arguments of `cargo test`, once for each.
