@@ -23,6 +23,14 @@ pub(super) const LONG: [(&str, &str); 11] = [
 /// Features of zk-session. With all of them on, a missing dependency of a single one does not show.
 const FEATURES: [&str; 4] = ["", "zookeeper-async", "tls", "sasl"];
 
+/// Crates without their features, beside zk-session, which every change checks: of zk-proto another crate of the same
+/// program may enable more, the pure engine, and a worker without TLS.
+const WITHOUT_FEATURES: [&[&str]; 3] = [
+    &["-p", "zk-session", "-p", "zk-proto", "--no-default-features", "--features", "zk-proto/sasl"],
+    &["-p", "election-core", "--no-default-features"],
+    &["-p", "dr-worker", "--no-default-features", "--lib"],
+];
+
 /// The complaints of checks that are no test programs.
 ///
 /// # Errors
@@ -34,6 +42,12 @@ pub(super) async fn checks() -> anyhow::Result<Vec<String>> {
             ["test", "-p", "zk-session", "--no-default-features", "--features", features, "--doc", "--quiet"];
         if !cargo::run(&mut cargo(args)).await?.success() {
             complaints.push(format!("zk-session with the features {features:?} alone: its doctests fail"));
+        }
+    }
+    for crates in WITHOUT_FEATURES {
+        let lints = ["clippy", "--quiet"].iter().chain(crates).chain(&["--", "-D", "warnings"]);
+        if !cargo::run(&mut cargo(lints)).await?.success() {
+            complaints.push(format!("cargo clippy {}: see above", crates.join(" ")));
         }
     }
     if !is_there(cargo(["deny", "--version"])) {
