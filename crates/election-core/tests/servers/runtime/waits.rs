@@ -3,10 +3,13 @@
 use std::{future::Future, pin::Pin, time::Duration};
 
 use election_core::{
-    CampaignError, Candidate, Election, ElectionConfig, Ended, Failure, Handler, Latch, Leaders, Leadership,
-    MemberId, Paths, RunError, SiteId, StopOrder,
-    operator::{self, JobRequests, Observer, drills, orders, overlays},
-    record::{NewOverlay, Request, RequestKind, RequestRef, Target},
+    Ballot, CampaignError, Candidate, Election, ElectionConfig, Ended, Failure, Handler, Latch, Leaders,
+    Leadership, MemberId, Paths, Policy, RunError, SiteId, StopOrder,
+    operator::{self, JobRequests, Leading, Observer, Snapshot, drills, orders, overlays},
+    record::{
+        DrillAnswer, DrillMode, DrillOrder, FiledRequest, NewOverlay, Request, RequestKind, RequestRef,
+        RequestState, Target,
+    },
 };
 use tokio::{
     runtime::{Builder, Runtime},
@@ -93,6 +96,24 @@ fn which() -> RequestRef {
     RequestRef { name: "r0000000001".to_owned(), czxid: 1 }
 }
 
+fn filed() -> FiledRequest {
+    let kind = RequestKind::Switchover;
+    let request = Request::new("id".to_owned(), kind, Target::Any, "a test".to_owned(), 0);
+    FiledRequest { which: which(), request }
+}
+
+fn one() -> MemberId {
+    MemberId::new("one").unwrap()
+}
+
+fn ballot() -> Ballot {
+    Ballot::new("b0000000001").unwrap()
+}
+
+fn drill() -> DrillOrder {
+    DrillOrder::new("run", DrillMode::KillJob, vec![one()], "a test", 0, Duration::from_secs(60))
+}
+
 fn calls() -> impl Iterator<Item = (&'static str, Call)> {
     let election = calls! {
         "campaign, elector": |session, paths| {
@@ -138,9 +159,12 @@ fn calls() -> impl Iterator<Item = (&'static str, Call)> {
     let operators = calls! {
         "snapshot": |session, paths| of_active!(session, |active| Observer::new(active).snapshot(paths)),
         "ask": |session, paths| {
-            let kind = RequestKind::Switchover;
-            let request = Request::new("id".to_owned(), kind, Target::Any, "a test".to_owned(), 0);
-            of(operator::ask(session, paths, request).await)
+            of(operator::ask(session, paths, filed().request).await)
+        },
+        "file": |session, paths| of(operator::file(session, paths, &Snapshot::default(), filed().request).await),
+        "force": |session, paths| {
+            let far = BootTime::now() + Duration::MAX;
+            of(operator::force(session, paths, &filed(), &Policy::default(), &EastFirst, far).await)
         },
         "follow": |session, paths| {
             let far = BootTime::now() + Duration::MAX;
@@ -168,12 +192,23 @@ fn calls() -> impl Iterator<Item = (&'static str, Call)> {
             let new = NewOverlay { text: "", by: "a test", reason: None, restores: None };
             of(overlays::push(session, paths, None, &new).await)
         },
+        "drills::begin": |session, paths| of(drills::begin(session, paths, &drill()).await),
         "drills::end": |session, paths| of(drills::end(session, paths, "run").await),
         "JobRequests": |session, paths| {
             match timeout(Duration::from_millis(300), JobRequests::follow(session, paths.clone()).next()).await {
                 Ok(next) => of(next),
                 Err(_) => Ok(End::Waits),
             }
+        },
+        "JobRequests::begin": |session, paths| {
+            let leading = Leading { member: &one(), slot: 0, term: 1 };
+            of(JobRequests::follow(session, paths.clone()).begin(&filed(), leading).await)
+        },
+        "JobRequests::is_abandoned": |session, paths| {
+            of(JobRequests::follow(session, paths.clone()).is_abandoned(&filed().request, 1).await)
+        },
+        "JobRequests::answer": |session, paths| {
+            of(JobRequests::follow(session, paths.clone()).answer(&which(), &RequestState::Pending).await)
         },
     };
     let of_incarnations = calls! {
@@ -185,7 +220,17 @@ fn calls() -> impl Iterator<Item = (&'static str, Call)> {
         "drills::order": |session, paths| of_active!(session, |active| drills::order(&active, paths)),
         "drills::answers": |session, paths| of_active!(session, |active| drills::answers(&active, paths, "run")),
         "drills::answer_of": |session, paths| {
-            of_active!(session, |active| drills::answer_of(&active, paths, &MemberId::new("one").unwrap(), "run"))
+            of_active!(session, |active| drills::answer_of(&active, paths, &one(), "run"))
+        },
+        "drills::answer": |session, paths| {
+            let answer = DrillAnswer::new(&drill(), one(), SiteId::new("east").unwrap(), "1", 0);
+            of_active!(session, |active| drills::answer(&active, paths, &answer))
+        },
+        "Observer::member": |session, paths| {
+            of_active!(session, |active| Observer::new(active).member(paths, &ballot()))
+        },
+        "problems": |session, paths| {
+            of_active!(session, |active| Observer::new(active).problems(paths, &Snapshot::default()))
         },
         "elections": |session, paths| {
             let root = paths.base().rsplit_once('/').unwrap().0;
@@ -218,7 +263,7 @@ async fn what_waits_for_an_election_that_is_refused_says_so() {
     for path in [paths.leader(), paths.queue(), paths.requests(), paths.election()] {
         owner.create_parents(&format!("{path}/x")).await.unwrap();
     }
-    let run = paths.drill_answer(&MemberId::new("one").unwrap());
+    let run = paths.drill_answer(&one());
     owner.create_parents(&run).await.unwrap();
     owner.create_parents(&paths.config_version(1)).await.unwrap();
     owner.create_parents(&paths.history_entry(1)).await.unwrap();
@@ -229,6 +274,7 @@ async fn what_waits_for_an_election_that_is_refused_says_so() {
         paths.leader_znode(0),
         paths.breadcrumbs(),
         paths.drill_order(),
+        paths.ballot(&ballot()),
         run,
     ] {
         owner.create(&path, "", CreateMode::Persistent).await.unwrap();
