@@ -2,6 +2,7 @@
 
 mod deb;
 mod package;
+mod pages;
 mod rpm;
 
 use std::fs;

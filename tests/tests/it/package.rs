@@ -161,7 +161,10 @@ fn it_is_installed_upgraded_removed_and_purged() {
         "usr/share/zsh/vendor-completions/_dr-worker",
         "usr/share/fish/vendor_completions.d/dr-worker.fish",
         "usr/share/doc/dr-worker/copyright",
+        "usr/share/doc/dr-worker/lost-quorum.md",
         "usr/share/doc/dr-worker/examples/base.toml",
+        "usr/share/doc/dr-worker/examples/grafana/dr-worker.json",
+        "usr/share/doc/dr-worker/examples/prometheus/alerts.yml",
         "etc/dr-worker/environment",
         "etc/needrestart/conf.d/dr-worker.conf",
     ] {

@@ -1,6 +1,7 @@
 //! What a package has, as `[package.metadata.deb]` of the program's `Cargo.toml` describes it. The keys are those of
 //! cargo-deb, as far as they are used.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -8,6 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use serde_json::Value;
 
+use super::pages;
 use crate::cargo;
 
 /// Sources that begin with this are the program itself.
@@ -51,7 +53,8 @@ impl Package {
 
     /// Puts all files below `root`, and returns their size in KiB.
     pub(super) fn install(&self, program: &Path, generated: &Path, root: &Path) -> anyhow::Result<u64> {
-        let mut bytes = 0;
+        let mut modes = Vec::new();
+        let mut places = BTreeMap::new();
         for asset in self.deb["assets"].as_array().context("[package.metadata.deb] has no assets")? {
             let [source, place, mode] = &texts(asset)?[..] else {
                 bail!("an asset has a source, a place and a mode: {asset}");
@@ -62,7 +65,7 @@ impl Package {
             } else if let Some(rest) = source.strip_prefix(GENERATED) {
                 matching(&generated.join(rest))?
             } else {
-                matching(&self.dir.join(source))?
+                matching(&pages::plain(&self.dir.join(source)))?
             };
             for from in sources {
                 let name = if source.starts_with(PROGRAM) {
@@ -70,10 +73,20 @@ impl Package {
                 } else {
                     from.file_name().context("a name")?
                 };
-                let to = if place.ends_with('/') { root.join(place).join(name) } else { root.join(place) };
-                copy(&from, &to, mode)?;
-                bytes += to.metadata()?.len();
+                let to = if place.ends_with('/') { Path::new(place).join(name) } else { place.into() };
+                places.insert(from.clone(), to);
+                modes.push((from, mode));
             }
+        }
+        let mut bytes = 0;
+        for (from, mode) in modes {
+            let to = root.join(places.get(&from).context("a place")?);
+            copy(&from, &to, mode)?;
+            if from.extension().is_some_and(|extension| extension == "md") {
+                let page = fs::read_to_string(&from).with_context(|| from.display().to_string())?;
+                fs::write(&to, pages::installed(&page, &from, &places))?;
+            }
+            bytes += to.metadata()?.len();
         }
         Ok(bytes.div_ceil(1024))
     }
@@ -134,5 +147,26 @@ mod tests {
         assert_eq!(found, ["a.1.gz", "b.1.gz"].map(|name| dir.path().join(name)));
         assert_eq!(matching(&dir.path().join("a.txt")).expect("a file"), [dir.path().join("a.txt")]);
         assert!(matching(&dir.path().join("*.md")).is_err());
+    }
+
+    #[test]
+    fn no_link_in_an_installed_page_is_dead() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (generated, root) = (dir.path().join("generated"), dir.path().join("root"));
+        let empty = dir.path().join("empty");
+        fs::write(&empty, "").expect("a file");
+        for file in ["man/x.1.gz", "bash/dr-worker", "zsh/_dr-worker", "fish/dr-worker.fish"] {
+            copy(&empty, &generated.join(file), 0o644).expect("a file");
+        }
+        let package = Package::read("dr-worker", 1).expect("its description");
+        package.install(&empty, &generated, &root).expect("all files");
+        let doc = root.join("usr/share/doc/dr-worker");
+        let pages =
+            [doc.join("*.md"), doc.join("reference/*.md")].map(|path| matching(&path).expect("pages"));
+        for page in pages.concat() {
+            let text = fs::read_to_string(&page).expect("a page");
+            let dead: Vec<_> = pages::targets(&text, &page).filter(|target| !target.exists()).collect();
+            assert!(dead.is_empty(), "{}: {dead:?}", page.display());
+        }
     }
 }
