@@ -125,6 +125,11 @@ impl Paths {
         format!("{}/breadcrumbs", self.base)
     }
 
+    /// The members of the last day.
+    pub fn roster(&self) -> String {
+        format!("{}/roster", self.base)
+    }
+
     /// The overlay over the configuration of the job.
     pub fn config(&self) -> String {
         format!("{}/config", self.base)

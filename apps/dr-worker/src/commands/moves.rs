@@ -13,7 +13,8 @@ use super::{contest, election::Operator, sites::check_sites};
 use crate::{
     error::Error,
     typed::Typed,
-    view::{hold_of, statuses},
+    view::{hold_of, is_absent, statuses},
+    wall::unix_ms,
 };
 
 /// How long a failover waits for the elector before another process decides.
@@ -173,6 +174,9 @@ pub(crate) fn check_names(
     let unknown =
         to.filter(is_unknown).or(from.filter(is_unknown).filter(|from| holders().all(|o| o != *from)));
     if let Some(unknown) = unknown {
+        if let Some(absent) = is_absent(unknown, snapshot, unix_ms()) {
+            return Err(Error::NotNow(format!("{job}: {absent}")));
+        }
         let members: Vec<_> = members.iter().map(|member| member.as_str()).collect();
         let members = if members.is_empty() { "no member takes part".to_owned() } else { members.join(", ") };
         return Err(Error::Usage(format!("{job}: unknown member {unknown}; members: {members}")));

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     config::Sources,
     error::Error,
-    view::{Cluster, Explained, Restartable, statuses::WorkerStatuses},
+    view::{Cluster, Explained, Restartable, is_absent, statuses::WorkerStatuses},
     wall::unix_ms,
 };
 
@@ -45,20 +45,22 @@ async fn judge(operator: &Operator, arguments: &CanRestartArguments) -> Result<R
         || Error::Usage("name the member: this host has no usable name, and node.id is not set".to_owned());
     let member = arguments.member.as_ref().or(operator.config.node_id.as_ref()).ok_or_else(missing)?;
     let statuses = WorkerStatuses::new(operator.workers());
-    let mut jobs = Vec::new();
+    let (mut jobs, mut absent) = (Vec::new(), None);
     for (job, snapshot) in snapshots(operator, None).await? {
         let (policy, strategy) =
             (operator.config.engine_of(&job), operator.config.policy_of(&job).strategy());
         let now_ms = unix_ms();
         let explained = Explained::new(&job, &snapshot, &policy, &*strategy, now_ms);
         let skipped = statuses.skipped(&job, &snapshot).await;
+        absent = absent.or_else(|| is_absent(member, &snapshot, now_ms));
         let cluster = Cluster::new(operator.root(), &job, snapshot, now_ms);
         jobs.push((Cluster { skipped, ..cluster }, explained));
     }
-    let unknown = || {
-        Error::Usage(format!(
+    let unknown = || match absent {
+        Some(absent) => Error::NotNow(absent),
+        None => Error::Usage(format!(
             "unknown member {member}: it takes part in no job; name one of those that `dr-worker list` shows"
-        ))
+        )),
     };
     Restartable::new(member, jobs.iter().map(|(cluster, explained)| (cluster, explained))).ok_or_else(unknown)
 }

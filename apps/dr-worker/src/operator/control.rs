@@ -170,9 +170,11 @@ async fn service(operator: &Operator, arguments: &MaintenanceArguments, how: Out
     let (mut known, mut members) = (Vec::new(), BTreeSet::new());
     for job in operator.governed(jobs.job.as_deref()).await? {
         let snapshot = operator.observer().await?.snapshot(&operator.paths(&job)?).await?;
-        let found = snapshot.members.iter().find(|m| m.member == *member);
-        if found.is_some() || snapshot.control.serviced(member).is_some() || *force {
-            known.push((job, found.map(|m| m.site.clone())));
+        let present = snapshot.members.iter().find(|m| m.member == *member).map(|m| &m.site);
+        let absent = || snapshot.absent.iter().find(|absent| absent.member == *member).map(|a| &a.site);
+        let site = present.or_else(absent);
+        if site.is_some() || snapshot.control.serviced(member).is_some() || *force {
+            known.push((job, site.cloned()));
         }
         members.extend(snapshot.members.into_iter().map(|m| m.member));
     }

@@ -19,7 +19,9 @@ use super::{
 use crate::{
     config::Sources,
     error::Error,
-    view::{Cluster, MemberRole, OpenRequest, UnwellSite, diagnose, hold_of, statuses::WorkerStatuses},
+    view::{
+        Cluster, MemberRole, OpenRequest, UnwellSite, absence, diagnose, hold_of, statuses::WorkerStatuses,
+    },
     wall::{moment, unix_ms},
 };
 
@@ -238,42 +240,54 @@ fn describe(cluster: &Cluster) -> String {
     lines.extend(cluster.problems.iter().map(|problem| format!("  {problem}")));
     let several = cluster.slots.len() > 1;
     let described = cluster.members.iter().any(|member| !member.attributes.is_empty());
-    let rows: Vec<_> = cluster
-        .members
-        .iter()
-        .map(|member| {
-            let accent = match member.role {
-                _ if !member.health.is_fit() => Accent::Bad,
-                MemberRole::Leader => Accent::Good,
-                MemberRole::TakingOver | MemberRole::SteppingDown => Accent::Busy,
-                MemberRole::GaveUp | MemberRole::Excluded | MemberRole::SiteFailed => Accent::Bad,
-                MemberRole::Standby | MemberRole::Maintenance | MemberRole::Drained => Accent::None,
-            };
-            let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-            let mut cells = vec![
-                format!("{}{}", member.member, if member.elector { " *" } else { "" }),
-                member.site.to_string(),
-                member.role.to_string(),
-                or_dash(member.term.map(|term| term.to_string())),
-                member.health.to_string(),
-                or_dash(member.next.map(|place| place.to_string())),
-                or_dash(member.address.clone()),
-                or_dash(member.http.clone()),
-            ];
-            if described {
-                let all: Vec<_> =
-                    member.attributes.iter().map(|(name, value)| format!("{name}={value}")).collect();
-                cells.push(or_dash((!all.is_empty()).then(|| all.join(" "))));
-            }
-            if several {
-                cells.insert(3, or_dash(member.slot.map(|slot| slot.to_string())));
-            }
-            (cells, accent)
-        })
-        .collect();
-    if rows.is_empty() {
+    let members = cluster.members.iter().map(|member| {
+        let accent = match member.role {
+            _ if !member.health.is_fit() => Accent::Bad,
+            MemberRole::Leader => Accent::Good,
+            MemberRole::TakingOver | MemberRole::SteppingDown => Accent::Busy,
+            MemberRole::GaveUp | MemberRole::Excluded | MemberRole::SiteFailed => Accent::Bad,
+            MemberRole::Standby | MemberRole::Maintenance | MemberRole::Drained => Accent::None,
+        };
+        let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+        let mut cells = vec![
+            format!("{}{}", member.member, if member.elector { " *" } else { "" }),
+            member.site.to_string(),
+            member.role.to_string(),
+            or_dash(member.term.map(|term| term.to_string())),
+            member.health.to_string(),
+            or_dash(member.next.map(|place| place.to_string())),
+            or_dash(member.address.clone()),
+            or_dash(member.http.clone()),
+        ];
+        if described {
+            let all: Vec<_> =
+                member.attributes.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            cells.push(or_dash((!all.is_empty()).then(|| all.join(" "))));
+        }
+        if several {
+            cells.insert(3, or_dash(member.slot.map(|slot| slot.to_string())));
+        }
+        (cells, accent)
+    });
+    let now_ms = unix_ms();
+    let absent = cluster.absent.iter().map(|absent| {
+        let mut cells = ["-"; 9].map(str::to_owned);
+        let fitness = 4 + usize::from(several);
+        for (at, text) in [
+            (0, absent.member.to_string()),
+            (1, absent.site.to_string()),
+            (2, "absent".to_owned()),
+            (fitness, absence(absent, now_ms)),
+        ] {
+            cells[at] = text;
+        }
+        (cells.to_vec(), if absent.stopped { Accent::None } else { Accent::Bad })
+    });
+    let rows: Vec<_> = members.chain(absent).collect();
+    if cluster.members.is_empty() {
         lines.push("  no members".to_owned());
-    } else {
+    }
+    if !rows.is_empty() {
         let mut columns = vec![
             Column::key("MEMBER"),
             Column::key("SITE"),

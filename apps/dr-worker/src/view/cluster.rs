@@ -1,19 +1,20 @@
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, time::Duration};
 
 use election_core::{
     Ballot, MemberId, Paths, SiteId, Skipped,
     explain::{failed_sites, unwell_sites},
     operator::{Layout, Snapshot},
     record::{
-        AppliedOverlay, Confirmed, Control, Current, Elected, Exclusion, Failure, FiledRequest, Health,
-        Maintenance, MemberRecord, Mode, Outgoing, RecordError, RequestKind, RequestState, RoundTrips,
-        SiteFailure, Slot, Status, StoppedJob, Target,
+        Absent, AppliedOverlay, Confirmed, Control, Current, Elected, Exclusion, Failure, FiledRequest,
+        Health, Maintenance, MemberRecord, Mode, Outgoing, RecordError, RequestKind, RequestState,
+        RoundTrips, SiteFailure, Slot, Status, StoppedJob, Target,
     },
-    strategy::SiteTrouble,
+    strategy::{SiteTrouble, in_words},
 };
 use serde::{Serialize, Serializer};
 
 use super::ProblemRow;
+use crate::wall::moment;
 
 /// An election: its members, leaders, successors and the last decision.
 ///
@@ -38,6 +39,8 @@ pub struct Cluster {
     pub skipped: Option<Skipped>,
     /// The members, oldest ballot first.
     pub members: Vec<Member>,
+    /// The members of the last day that do not take part now.
+    pub absent: Vec<Absent>,
     /// Members that are not elected for a while.
     pub exclusions: Vec<Exclusion>,
     /// Failures of members that are remembered, oldest first.
@@ -157,6 +160,25 @@ impl fmt::Display for MemberRole {
             Self::Standby => "standby",
         })
     }
+}
+
+/// Why a member is absent and since when, such as `not connected for 3s, since 2026-11-28T08:12:04Z`.
+pub fn absence(absent: &Absent, unix_ms: u64) -> String {
+    let why = if absent.stopped { "stopped" } else { "not connected" };
+    let Some(since_ms) = absent.since_ms else { return why.to_owned() };
+    let since = moment(since_ms);
+    // The time is from another machine's clock, which may be ahead of this one.
+    match unix_ms.checked_sub(since_ms).map(|ms| in_words(Duration::from_millis(ms))) {
+        Some(age) if absent.stopped => format!("{why} {age} ago, at {since}"),
+        Some(age) => format!("{why} for {age}, since {since}"),
+        None => format!("{why} since {since}"),
+    }
+}
+
+/// A sentence about this member if it was one within the last day, and does not take part now.
+pub(crate) fn is_absent(member: &MemberId, snapshot: &Snapshot, unix_ms: u64) -> Option<String> {
+    let absent = snapshot.absent.iter().find(|absent| absent.member == *member)?;
+    Some(format!("{member} is absent: {}", absence(absent, unix_ms)))
 }
 
 /// An operator's request.
@@ -307,6 +329,7 @@ impl Cluster {
             slots,
             skipped: None,
             members,
+            absent: snapshot.absent.clone(),
             exclusions,
             failures: elected.map(|e| e.failures.clone()).unwrap_or_default(),
             mode,
@@ -516,6 +539,24 @@ mod tests {
         assert!(has_given_up(&member(2), Some(&named), &[None]));
         assert!(!has_given_up(&member(1), Some(&named), &[None]), "it is to lead again");
         assert!(!has_given_up(&member(2), Some(&named), &[Some(&current(2, B, "READY"))]), "not yet");
+    }
+
+    #[test]
+    fn the_age_of_an_absence_is_shown_where_the_clocks_allow_it() {
+        let absent = |since_ms, stopped| Absent {
+            member: "m".parse().unwrap(),
+            site: "east".parse().unwrap(),
+            since_ms,
+            stopped,
+        };
+        for (absent, text) in [
+            (absent(Some(1000), false), "not connected for 3s, since 1970-01-01T00:00:01Z"),
+            (absent(Some(1000), true), "stopped 3s ago, at 1970-01-01T00:00:01Z"),
+            (absent(Some(5000), false), "not connected since 1970-01-01T00:00:05Z"),
+            (absent(None, false), "not connected"),
+        ] {
+            assert_eq!(absence(&absent, 4000), text);
+        }
     }
 
     #[test]

@@ -13,7 +13,8 @@ pub(crate) mod statuses;
 
 pub(crate) use access::problem as access_problem;
 pub use changes::Change;
-pub use cluster::{Cluster, Member, MemberRole, OpenRequest, UnwellSite};
+pub(crate) use cluster::is_absent;
+pub use cluster::{Cluster, Member, MemberRole, OpenRequest, UnwellSite, absence};
 pub use diagnosis::diagnose;
 pub use explained::{Candidate, Explained, ExplainedSlot, hold_of, other_policy};
 pub use history::History;

@@ -9,7 +9,7 @@ use election_core::{
 };
 use serde::Serialize;
 
-use super::{Explained, ExplainedSlot};
+use super::{Explained, ExplainedSlot, is_absent};
 
 /// The assumptions of a simulation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -81,7 +81,7 @@ impl WhatIf {
     ///
     /// # Errors
     /// A sentence with the known ones.
-    pub fn check(&self, snapshot: &Snapshot, configured: &[SiteId]) -> Result<(), String> {
+    pub fn check(&self, snapshot: &Snapshot, configured: &[SiteId], unix_ms: u64) -> Result<(), String> {
         let living: BTreeSet<_> = snapshot.members.iter().map(|m| &m.site).collect();
         for site in &self.without_sites {
             if !living.contains(site) && !configured.contains(site) {
@@ -91,6 +91,9 @@ impl WhatIf {
         }
         for member in &self.without {
             if !snapshot.members.iter().any(|m| m.member == *member) {
+                if let Some(absent) = is_absent(member, snapshot, unix_ms) {
+                    return Err(absent);
+                }
                 let members = snapshot.members.iter().map(|m| &m.member);
                 return Err(format!("unknown member {member}; members: {}", list(members)));
             }

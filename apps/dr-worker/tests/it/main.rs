@@ -2,6 +2,7 @@
 
 mod support;
 
+mod absent_members;
 mod access_lists;
 mod cli_can_restart;
 mod cli_explain;

@@ -18,6 +18,7 @@ mod outline;
 pub mod overlays;
 mod problems;
 mod requests;
+pub mod roster;
 mod servers;
 
 pub use breadcrumbs::{change_breadcrumbs, forget_breadcrumbs};

@@ -12,13 +12,14 @@ use crate::{
     mirror::BATCH,
     paths::Paths,
     record::{
-        Breadcrumb, Breadcrumbs, Control, Current, Elected, FiledRequest, HistoryEntry, MAX_SLOTS,
-        MemberRecord, Record, RecordError, Request, RequestRef, TokenBase,
+        Absent, Breadcrumb, Breadcrumbs, Control, Current, Elected, FiledRequest, HistoryEntry, MAX_SLOTS,
+        MemberRecord, Record, RecordError, Request, RequestRef, Roster, TokenBase,
     },
     runtime::{
         ReadError,
         layout::Layout,
         operations::{get_all, tree},
+        unix_ms,
     },
 };
 
@@ -30,6 +31,8 @@ pub struct Snapshot {
     pub layout: Layout,
     /// The living members, lowest ballot first. With the recipe `single`, only the leader.
     pub members: Vec<MemberRecord>,
+    /// The members of the last day that do not take part now; none if there is no elector.
+    pub absent: Vec<Absent>,
     /// The latest transaction that wrote one of their records; 0 if there is no elector.
     pub newest_zxid: i64,
     /// The lowest living ballot: the elector's, if there is an elector.
@@ -219,6 +222,10 @@ impl Observer {
         let lowest = outline.ballots.into_iter().filter_map(|name| Ballot::new(name).ok()).min();
         let mut snapshot = Snapshot { lowest, ..Snapshot::default() };
         snapshot.take_breadcrumbs(paths, outline.breadcrumbs);
+        if let Some(node) = outline.roster {
+            let roster = usable(Roster::decode(&paths.roster(), &node.data), &mut snapshot.unreadable);
+            snapshot.absent = roster.unwrap_or_default().absent(&outline.nodes, unix_ms());
+        }
         let nodes = get_all(&self.session, &paths.nodes(), outline.nodes).await?;
         let nodes: Vec<_> = nodes.into_iter().filter_map(|(name, node)| Some((name, node?))).collect();
         snapshot.newest_zxid = nodes.iter().map(|(_, node)| node.mzxid).max().unwrap_or(0);

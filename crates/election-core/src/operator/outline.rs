@@ -20,6 +20,7 @@ pub(super) struct Outline {
     pub(super) control: Option<Node>,
     pub(super) breadcrumbs: Option<Node>,
     pub(super) tokens: Option<Node>,
+    pub(super) roster: Option<Node>,
 }
 
 impl Outline {
@@ -27,16 +28,34 @@ impl Outline {
     pub(super) async fn read(session: &Incarnation, paths: &Paths) -> Result<Self, OpError> {
         let names =
             [paths.base().to_owned(), paths.election(), paths.queue(), paths.nodes(), paths.requests()];
-        let znodes =
-            [paths.leader_znode(0), paths.elected(), paths.control(), paths.breadcrumbs(), paths.tokens()];
+        let znodes = [
+            paths.leader_znode(0),
+            paths.elected(),
+            paths.control(),
+            paths.breadcrumbs(),
+            paths.tokens(),
+            paths.roster(),
+        ];
         let reads = names.map(ReadOp::children).into_iter().chain(znodes.map(ReadOp::get));
         let mut results = session.multi_read(reads).await?.into_iter();
         let mut names = || results.next().map(children).unwrap_or_default();
         let (parts, ballots, queue, nodes, requests) = (names(), names(), names(), names(), names());
         let mut znode = || results.next().and_then(node);
         let (leader, elected, control) = (znode(), znode(), znode());
-        let (breadcrumbs, tokens) = (znode(), znode());
-        Ok(Self { parts, ballots, queue, nodes, requests, leader, elected, control, breadcrumbs, tokens })
+        let (breadcrumbs, tokens, roster) = (znode(), znode(), znode());
+        Ok(Self {
+            parts,
+            ballots,
+            queue,
+            nodes,
+            requests,
+            leader,
+            elected,
+            control,
+            breadcrumbs,
+            tokens,
+            roster,
+        })
     }
 
     /// The recipe of the present candidates; `None` if there are no candidates.

@@ -70,6 +70,12 @@ fn rows(paths: &Paths) -> Vec<Row> {
             "leaders of jobs with fence commands, before their work begins and after it has ended",
             "`Breadcrumbs`",
         ),
+        (
+            paths.roster(),
+            ONCE,
+            "the worker of the elector, when a member appears, vanishes or returns; a worker that stops",
+            "`Roster`",
+        ),
         (paths.config(), ONCE, "`dr-worker config push` and `config revert`", "`Overlay`"),
         (version, TRIMMED, "the same", "`Overlay`"),
         (paths.drill(), ONCE, "the first drill", "none"),
@@ -95,7 +101,7 @@ fn rows(paths: &Paths) -> Vec<Row> {
 }
 
 /// The sources of the records. Their fields and comments are the reference.
-const RECORDS: [&str; 13] = [
+const RECORDS: [&str; 14] = [
     include_str!("../record/breadcrumbs.rs"),
     include_str!("../record/contender.rs"),
     include_str!("../record/control.rs"),
@@ -107,6 +113,7 @@ const RECORDS: [&str; 13] = [
     include_str!("../record/named.rs"),
     include_str!("../record/overlay.rs"),
     include_str!("../record/request.rs"),
+    include_str!("../record/roster.rs"),
     include_str!("../record/slot.rs"),
     include_str!("../record/tokens.rs"),
 ];

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{limits::*, *};
 
 /// Each record with all of its fields.
-const SAMPLES: [(&str, &str); 11] = [
+const SAMPLES: [(&str, &str); 12] = [
     (
         "breadcrumbs",
         r#"{"v":1,"leaderships":[{"member":"a","ballot":"x-0000000001","site":"s","address":"h","slot":1,"term":2,
@@ -66,6 +66,7 @@ const SAMPLES: [(&str, &str); 11] = [
         "round_trips":{"peers":{"a":9},"zookeeper":10,"targets":{"t":11}},
         "remembers":{"term":12,"mzxid":13,"token":14,"token_base":15,"last_request":16}}"#,
     ),
+    ("roster", r#"{"v":1,"members":{"a":{"site":"s","absent":{"since_ms":1,"stopped":true}}}}"#),
     ("tokens", r#"{"v":1,"token_base":1,"by":"b","at_ms":2}"#),
     ("overlay", r#"{"v":1,"version":2,"text":"t","by":"b","at_ms":3,"reason":"r","restores":1}"#),
 ];
@@ -124,6 +125,7 @@ fn written_again(kind: &str, data: &[u8]) -> Option<Vec<u8>> {
         "history" => check::<HistoryEntry>(data),
         "member" => check::<MemberRecord>(data),
         "overlay" => check::<Overlay>(data),
+        "roster" => check::<Roster>(data),
         "tokens" => check::<TokenBase>(data),
         "request" => check::<Request>(data),
         _ => panic!("{kind}"),

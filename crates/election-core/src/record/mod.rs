@@ -21,6 +21,7 @@ mod member;
 mod named;
 mod overlay;
 mod request;
+mod roster;
 mod slot;
 mod tokens;
 
@@ -40,6 +41,7 @@ pub use overlay::{AppliedOverlay, NewOverlay, Overlay, RefusedOverlay};
 pub use request::{
     FiledRequest, Outgoing, PlanPhase, Request, RequestKind, RequestRef, RequestState, Target,
 };
+pub use roster::{Absence, Absent, Listed, Roster};
 pub use slot::{Given, MAX_SLOTS, Slot};
 pub use tokens::TokenBase;
 
@@ -63,6 +65,7 @@ records! {
     DrillOrder,
     HistoryEntry,
     MemberRecord: "its member writes it again",
+    Roster: "the elector's worker writes it again",
     TokenBase: "raise the tokens above the newest one that the resource has seen, which replaces it",
 }
 

@@ -103,6 +103,8 @@ pub(super) struct Election {
     /// The members that lead, one for each slot; `None` where no member does.
     pub(super) leaders: Vec<Option<String>>,
     pub(super) candidates: Vec<Candidate>,
+    /// The members of the last day that do not take part: whether each stopped by itself, and a sentence.
+    pub(super) absent: Vec<(bool, String)>,
     /// What becomes of the leadership if a site is lost.
     pub(super) losses: Vec<Loss>,
     /// Why the elector decides nothing, if it is on hold.

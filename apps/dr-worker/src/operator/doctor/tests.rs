@@ -339,6 +339,12 @@ const FAULTS: &[Fault] = {
         ("empty-site", Warning, "no member of site north may lead (it has no member)", |f| {
             f.elections[0].sites.push("north".to_owned());
         }),
+        ("member-absent", Warning, "orders: west-3 is absent: not connected", |f| {
+            f.elections[0].absent.push((false, "west-3 is absent: not connected".to_owned()));
+        }),
+        ("member-absent", Note, "orders: west-3 is absent: stopped", |f| {
+            f.elections[0].absent.push((true, "west-3 is absent: stopped".to_owned()));
+        }),
         ("single-candidate", Warning, "west-2 is the only candidate of site west", |f| {
             f.elections[0].candidates.remove(2);
         }),

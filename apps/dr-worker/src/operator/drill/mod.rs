@@ -39,6 +39,7 @@ use crate::{
     config::{DrillPlan, Sources},
     error::{Error, ExitCode},
     typed::Typed,
+    view::is_absent,
     wall::{moment, unix_ms},
 };
 use begin::Drill;
@@ -238,7 +239,8 @@ fn check_names(
     match &plan.to {
         Target::Site(site) => crate::commands::check_sites(operator, &plan.job, [site], snapshot, ""),
         Target::Member(member) if snapshot.members.iter().all(|known| known.member != *member) => {
-            Err(format!("unknown member {member}"))
+            let unknown = || format!("unknown member {member}");
+            Err(is_absent(member, snapshot, unix_ms()).unwrap_or_else(unknown))
         }
         Target::Member(_) | Target::Any => Ok(()),
     }

@@ -190,6 +190,7 @@ pub(super) const ALL: &[Endpoint] = &[
                 "slots: array",
                 "skipped: object|null",
                 "members: array",
+                "absent: array",
                 "exclusions: array",
                 "failures: array",
                 "mode: string",

@@ -96,7 +96,7 @@ fn imagine(
     what_if: WhatIf,
 ) -> Result<Simulated, Box<Response>> {
     let (now, then) = (policies(worker, &[])?, policies(worker, &what_if.set)?);
-    if let Err(why) = what_if.check(snapshot, then.policy_of(name).who.sites()) {
+    if let Err(why) = what_if.check(snapshot, then.policy_of(name).who.sites(), unix_ms()) {
         return Err(Box::new(refuse(StatusCode::BAD_REQUEST, &why)));
     }
     let (policy, strategy) = (now.engine_of(name), now.policy_of(name).strategy());

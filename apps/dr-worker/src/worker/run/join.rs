@@ -19,7 +19,7 @@ use super::{
     memory::Memory,
     orders::Source,
     parts::{JobParts, Parts},
-    session,
+    roster, session,
     settings::{election, needs, profile},
     upgrade::{Expected, conclude},
     watch,
@@ -153,6 +153,9 @@ pub(super) async fn join(
         let election = again.join(session, election, &slot, handler, decides)?;
         if suspect_after.is_some() {
             suspecting.push(election.clone());
+        }
+        if decides {
+            background.spawn(roster::keep(session.clone(), paths.clone(), election.clone()));
         }
         background.spawn(memory.clone().keep(path, election.status().into()));
         background.spawn(emergency::keep(newest, job.name().to_owned(), election.status().into()));

@@ -27,6 +27,7 @@ mod orders;
 mod overlays;
 mod parts;
 mod reload;
+mod roster;
 mod session;
 mod settings;
 mod site_check;
@@ -395,6 +396,9 @@ impl Running {
         tokio::select! {
             () = self.leave(signals) => {}
             never = manager.keep(Phase::Stopping(&self.worker)) => match never {},
+        }
+        if result.is_ok() {
+            roster::sign_off(&self.session, &self.worker).await;
         }
         let outcome = self.session.close(FAREWELL).await;
         tracing::info!(session = %outcome, "the worker has stopped");

@@ -5,7 +5,10 @@ use std::{collections::BTreeSet, time::Duration};
 use election_core::strategy::in_words;
 
 use super::{
-    super::{facts::Facts, finding::Found},
+    super::{
+        facts::Facts,
+        finding::{Found, Severity},
+    },
     servers::CLOCKS_APART,
 };
 
@@ -16,6 +19,15 @@ pub(super) fn unreachable(facts: &Facts, found: &mut Found) {
                 "the HTTP endpoints of {} of site {} can't be reached from here: {why}",
                 member.member, member.site
             ));
+        }
+    }
+}
+
+pub(super) fn absent(facts: &Facts, found: &mut Found) {
+    for election in &facts.elections {
+        for (stopped, sentence) in &election.absent {
+            let severity = if *stopped { Severity::Note } else { Severity::Warning };
+            found.with(severity, format!("{}: {sentence}", election.name));
         }
     }
 }

@@ -286,6 +286,14 @@ pub(super) const CHECKS: &[Check] = &[
         look: members::unreachable,
     },
     Check {
+        id: "member-absent",
+        severity: Warning,
+        finds: "a member of the last day does not take part; a note if it has stopped by itself",
+        why: "A crash, a lost host or a cut network: it can't take over.",
+        action: "Start its worker again. A member that was removed for good is forgotten after a day.",
+        look: members::absent,
+    },
+    Check {
         id: "member-mistaken",
         severity: Error,
         finds: "at the URL of a member another member answers",

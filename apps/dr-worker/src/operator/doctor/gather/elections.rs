@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use election_core::{
     SiteId,
     operator::{Layout, ReadError, Snapshot, compare_servers},
-    record::{Mode, Status},
+    record::{Absent, Mode, Status},
 };
 use zk_session::{OpError, Session};
 
@@ -16,7 +16,9 @@ use super::{
 use crate::{
     commands::Operator,
     error::Error,
-    view::{Explained, Simulated, WhatIf, diagnose, disagreement, hold_of, statuses::WorkerStatuses},
+    view::{
+        Explained, Simulated, WhatIf, absence, diagnose, disagreement, hold_of, statuses::WorkerStatuses,
+    },
 };
 
 pub(super) async fn elections(operator: &Operator, facts: &mut Facts) -> Result<(), Error> {
@@ -94,12 +96,17 @@ fn of(operator: &Operator, name: &str, snapshot: &Snapshot, now_ms: u64) -> Elec
         Some(leader.record.member.to_string())
     });
     let leaders: Vec<_> = leaders.collect();
+    let absent = snapshot.absent.iter().map(|absent| {
+        let Absent { member, site, .. } = absent;
+        (absent.stopped, format!("{member} of site {site} is absent: {}", absence(absent, now_ms)))
+    });
     let mut election = Election {
         name: name.to_owned(),
         has_elector,
         sites: config.policy_of(name).who.sites().iter().map(ToString::to_string).collect(),
         forbidden: config.policy_of(name).who.forbidden_sites().iter().map(ToString::to_string).collect(),
         candidates: candidates(&explained, &leaders),
+        absent: absent.collect(),
         leaders,
         orders: orders(snapshot),
         ..Election::default()

@@ -146,6 +146,7 @@ const drawBlockers = (cluster, explained) => {
 const drawSites = (cluster, status) => {
   const sites = new Map();
   cluster.members.forEach((m) => sites.set(m.site, [...(sites.get(m.site) || []), m]));
+  cluster.absent.forEach((m) => sites.set(m.site, sites.get(m.site) || []));
   const own = (status.jobs || {})[cluster.election];
   const card = ([site, members]) => el("article", "site",
     el("div", "row", el("h3", "", site),
@@ -158,7 +159,10 @@ const drawSites = (cluster, status) => {
         m.elector && pill("elector"), !["healthy", "unchecked"].includes(m.health) && pill("unfit", "bad"),
         m.member === status.member && el("span", "soft push", "this worker")),
       el("p", "soft", [m.health === "unchecked" ? "fitness unchecked" : m.health, m.address, m.software, ...Object.entries(m.attributes).map(([k, v]) => `${k}=${v}`)].filter(hasText).join(" · ")),
-      m.member === status.member && own && own.process.problem ? el("p", "soft", own.process.problem) : null)));
+      m.member === status.member && own && own.process.problem ? el("p", "soft", own.process.problem) : null)),
+    cluster.absent.filter((m) => m.site === site).map((m) => el("div", "member",
+      el("div", "row", el("b", "", m.member), pill("absent", m.stopped ? "" : "bad")),
+      el("p", "soft", m.stopped ? "stopped" : "not connected", hasText(m.since_ms) && [" since ", moment(m.since_ms), " (", ago(m.since_ms), ")"]))));
   show("sites", sites.size ? [...sites].sort(([a], [b]) => (a < b ? -1 : 1)).map(card) : el("p", "card", "No members."));
 };
 
