@@ -50,6 +50,10 @@ async fn read(operator: &Operator, job: Option<&str>) -> Result<History, Error> 
     Ok(History { election: job, leaderships, unreadable })
 }
 
+fn span_or_dash(ms: Option<u64>) -> String {
+    ms.map_or_else(|| "-".to_owned(), output::span)
+}
+
 fn print(history: &History) -> Result<(), Error> {
     if history.leaderships.is_empty() {
         output::print_progress(format_args!("{}: no leadership yet", history.election));
@@ -69,10 +73,10 @@ fn print(history: &History) -> Result<(), Error> {
                 row.cause.to_string(),
                 row.previous.as_ref().map_or_else(|| "-".to_owned(), |previous| previous.member.to_string()),
                 row.fencing_token.to_string(),
-                output::span(phases.decide_ms),
-                output::span(phases.release_ms),
-                output::span(phases.acquire_ms),
-                output::span(phases.takeover_ms),
+                span_or_dash(phases.decide_ms),
+                span_or_dash(phases.release_ms),
+                span_or_dash(phases.acquire_ms),
+                span_or_dash(phases.takeover_ms),
                 row.sentence.clone(),
             ];
             if several {

@@ -81,7 +81,7 @@ pub(super) fn durations(of: &Recorded) -> String {
     let Recorded { decide_ms, release_ms, acquire_ms, takeover_ms, .. } = *of;
     let all =
         [("decide", decide_ms), ("release", release_ms), ("acquire", acquire_ms), ("takeover", takeover_ms)];
-    all.map(|(phase, ms)| format!("{phase} {}", span(ms))).join(", ")
+    all.map(|(phase, ms)| format!("{phase} {}", ms.map_or_else(|| "unknown".to_owned(), span))).join(", ")
 }
 
 #[cfg(test)]

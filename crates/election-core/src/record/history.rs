@@ -40,21 +40,21 @@ pub struct HistoryEntry {
     pub phases: Phases,
 }
 
-/// How long each phase of a change took, in milliseconds. Up to two wall clocks are involved, so the times are only as
-/// accurate as their agreement.
+/// How long each phase of a change took, in milliseconds. Those until the leader znode was created are taken from up to
+/// two wall clocks, so they are only as accurate as these agree, and absent if it is plain that they do not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Hash)]
 #[non_exhaustive]
 pub struct Phases {
     /// From the event that required a decision to the decision.
-    #[serde(default, with = "limits::ms")]
-    pub decide_ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "limits::ms")]
+    pub decide_ms: Option<u64>,
     /// From the decision until the old leader's znode was deleted.
-    #[serde(default, with = "limits::ms")]
-    pub release_ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "limits::ms")]
+    pub release_ms: Option<u64>,
     /// From then until the new leader created its znode.
-    #[serde(default, with = "limits::ms")]
-    pub acquire_ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "limits::ms")]
+    pub acquire_ms: Option<u64>,
     /// From then until it was READY.
-    #[serde(default, with = "limits::ms")]
-    pub takeover_ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "limits::ms")]
+    pub takeover_ms: Option<u64>,
 }

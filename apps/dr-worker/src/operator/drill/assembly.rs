@@ -19,6 +19,10 @@ use crate::{
 /// An outage may begin this much before the clock of the conducting command has seen its cause.
 const SLACK_MS: u64 = 1_000;
 
+/// How far the clocks of members may be apart from that of the conducting command before their times are not compared with its
+/// own.
+const APART_MS: u64 = 10_000;
+
 /// What was read while the drill ran, besides its course.
 #[derive(Debug, Default)]
 pub(super) struct Evidence {
@@ -147,14 +151,23 @@ fn of_change(
     let mut phases = Phases::default();
     let at_ms = ms(change.at);
     if let Some(entry) = entry {
+        // What the clocks of members say of the time between the two times that this command has seen itself.
+        let until_ready_ms = ms(change.ready_at).saturating_sub(at_ms);
+        let after = |unix_ms: u64| {
+            let caused_ms = started_ms + at_ms;
+            let is_plausible =
+                unix_ms + APART_MS >= caused_ms && unix_ms <= caused_ms + until_ready_ms + APART_MS;
+            is_plausible.then(|| unix_ms.saturating_sub(caused_ms))
+        };
+        let ready_ms = after(entry.ready_ms).map_or(ms(change.ready_at), |after| at_ms + after);
         let noticed_ms = change.decided.as_ref().map(|decided| decided.noticed_at_ms).filter(|at| *at > 0);
         phases = Phases {
-            detect_ms: noticed_ms.map(|noticed| noticed.saturating_sub(started_ms + at_ms)),
-            decide_ms: Some(entry.phases.decide_ms),
-            release_ms: Some(entry.phases.release_ms),
-            acquire_ms: Some(entry.phases.acquire_ms),
-            takeover_ms: Some(entry.phases.takeover_ms),
-            ready_ms: served_after(entry.ready_ms.saturating_sub(started_ms), at_ms, until_ms, probes),
+            detect_ms: noticed_ms.and_then(after),
+            decide_ms: entry.phases.decide_ms,
+            release_ms: entry.phases.release_ms,
+            acquire_ms: entry.phases.acquire_ms,
+            takeover_ms: entry.phases.takeover_ms,
+            ready_ms: served_after(ready_ms, at_ms, until_ms, probes),
         };
     }
     let decided = change.decided.as_ref();
@@ -199,7 +212,12 @@ fn outage(mode: DrillMode, moves: &[Move], phases: &Phases, probes: &[Probed]) -
         DrillMode::KillJob if moves.is_empty() => phases.takeover_ms,
         _ => {
             let out = |change: &Move| {
-                let Phases { detect_ms, decide_ms, .. } = change.phases;
+                let Phases { detect_ms, decide_ms, release_ms, acquire_ms, takeover_ms, .. } = change.phases;
+                // Without one of these their sum is too short: by what this command has seen, it was no longer than this.
+                let is_known = [decide_ms, release_ms, acquire_ms, takeover_ms].iter().all(Option::is_some);
+                if takeover_ms.is_some() && !is_known {
+                    return Some(change.ready_at_ms.saturating_sub(change.at_ms));
+                }
                 // The old leader works until it is asked to release.
                 let works = match mode == DrillMode::Switchover || change.back {
                     true => detect_ms.unwrap_or(0) + decide_ms.unwrap_or(0),

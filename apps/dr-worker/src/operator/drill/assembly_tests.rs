@@ -54,6 +54,18 @@ fn outage(first: u64, served: Option<u64>) -> Value {
 
 /// A switchover that has passed, with what its probes saw.
 fn switched(answers: Vec<DrillAnswer>, objectives: Objectives, lags: &[(&str, u64)]) -> Report {
+    let phases = json!({ "decide_ms": 30, "release_ms": 400, "acquire_ms": 20, "takeover_ms": 780 });
+    recorded(0, &phases, answers, objectives, lags)
+}
+
+/// The same, recorded with these phases by members whose clocks are ahead.
+fn recorded(
+    ahead_ms: u64,
+    phases: &Value,
+    answers: Vec<DrillAnswer>,
+    objectives: Objectives,
+    lags: &[(&str, u64)],
+) -> Report {
     let plan = DrillPlan {
         objectives,
         ..DrillPlan::unplanned("orders".to_owned(), DrillMode::Switchover, Target::Any)
@@ -87,13 +99,13 @@ fn switched(answers: Vec<DrillAnswer>, objectives: Objectives, lags: &[(&str, u6
         cause: Cause::Switchover,
         sentence: "west-1 follows east-1".to_owned(),
         by: "east-2".to_owned(),
-        noticed_at_ms: STARTED + 1_020,
+        noticed_at_ms: STARTED + 1_020 + ahead_ms,
     });
     course.see(&seen, Duration::from_millis(2_300));
     let history = serde_json::from_value(json!({
         "v": 1, "term": 4, "member": "west-1", "ballot": "west-1-0000000004", "site": "west", "fencing_token": 9,
-        "cause": "switchover", "sentence": "west-1 follows east-1", "ready_ms": STARTED + 2_250,
-        "phases": { "decide_ms": 30, "release_ms": 400, "acquire_ms": 20, "takeover_ms": 780 },
+        "cause": "switchover", "sentence": "west-1 follows east-1", "ready_ms": STARTED + 2_250 + ahead_ms,
+        "phases": phases,
     }));
     let evidence = Evidence {
         answers,
@@ -175,4 +187,18 @@ fn without_probes_the_records_tell_the_outage() {
     // The old leader works until it is decided.
     assert_eq!((report.outage_ms, report.phases.ready_ms), (Some(1_200), None));
     assert!(report.objectives[0].sentence.starts_with("by the records of the election the outage was 1.2s"));
+}
+
+#[test]
+fn what_clocks_that_do_not_agree_say_is_not_counted() {
+    const DAY: u64 = 86_400_000;
+    let phases = json!({ "decide_ms": 30, "takeover_ms": 780 });
+    let report = recorded(DAY, &phases, Vec::new(), both(30, 5), &[("west-1", 0)]);
+    let known: Vec<_> = report.phases.all().into_iter().filter_map(|(name, ms)| Some((name, ms?))).collect();
+    assert_eq!(known, [("decide", 30), ("takeover", 780)]);
+    // By what this command has seen itself, from the request until the new leader was READY.
+    assert_eq!(report.outage_ms, Some(1_300));
+    let answers = vec![answered("west-2", &[], &[outage(1_100, Some(2_400))])];
+    let probed = recorded(DAY, &phases, answers, Objectives::default(), &[]);
+    assert_eq!(probed.phases.ready_ms, Some(150), "from when it was seen READY");
 }

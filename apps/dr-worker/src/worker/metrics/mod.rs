@@ -31,14 +31,15 @@ pub(super) const RELOADS: [&str; 2] = ["done", "refused"];
 /// The phase that only probes can measure.
 const DETECT: &str = "detect";
 
-/// The other phases of a change of leadership, by name, in milliseconds.
-fn phases(of: &Phases) -> [(&'static str, u64); 4] {
-    [
+/// The other phases of a change of leadership, by name, as far as they are known.
+fn phases(of: &Phases) -> [(&'static str, Option<Duration>); 4] {
+    let all = [
         ("decide", of.decide_ms),
         ("release", of.release_ms),
         ("acquire", of.acquire_ms),
         ("takeover", of.takeover_ms),
-    ]
+    ];
+    all.map(|(phase, ms)| (phase, ms.map(Duration::from_millis)))
 }
 
 /// Installs the recorder, describes all metrics, and begins those that must exist before anything happens.
@@ -113,8 +114,8 @@ pub(super) fn begin(job: &str, cause: Cause) {
 }
 
 /// How long a change of leadership took from when the elector noticed that it was necessary.
-pub(super) fn took(of: &Phases) -> Duration {
-    Duration::from_millis(phases(of).iter().map(|(_, ms)| ms).sum())
+pub(super) fn took(of: &Phases) -> Option<Duration> {
+    phases(of).into_iter().map(|(_, took)| took).sum()
 }
 
 /// Records what happened in the election of `job`. `detected` is how long the failure that led to it was not noticed.
@@ -127,8 +128,7 @@ pub(super) fn record(job: &str, event: ElectionEvent, detected: Option<Duration>
         ElectionEvent::TakeoverFailed => counter!("dr_takeover_failures_total", "job" => job()).increment(1),
         ElectionEvent::Ready { cause, phases: of } => {
             counter!("dr_transitions_total", "job" => job(), "cause" => cause.as_str()).increment(1);
-            let known = phases(&of).map(|(phase, ms)| (phase, Some(Duration::from_millis(ms))));
-            for (phase, took) in [(DETECT, detected)].into_iter().chain(known) {
+            for (phase, took) in [(DETECT, detected)].into_iter().chain(phases(&of)) {
                 let seconds = took.map_or(f64::NAN, |took| took.as_secs_f64());
                 if took.is_some() {
                     histogram!("dr_transition_phase_seconds", "phase" => phase).record(seconds);

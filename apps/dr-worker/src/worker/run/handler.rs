@@ -217,7 +217,7 @@ fn detected(
     else {
         return None;
     };
-    let detected = now.duration_since(silent_since).checked_sub(metrics::took(phases))?;
+    let detected = now.duration_since(silent_since).checked_sub(metrics::took(phases)?)?;
     (detected <= 2 * session_timeout).then_some(detected)
 }
 
@@ -277,7 +277,8 @@ mod tests {
     fn the_time_until_a_failure_was_noticed_is_told_where_it_is_known() {
         let since = BootTime::now();
         let mut phases = Phases::default();
-        (phases.decide_ms, phases.acquire_ms, phases.takeover_ms) = (20, 30, 950);
+        (phases.decide_ms, phases.release_ms) = (Some(20), Some(0));
+        (phases.acquire_ms, phases.takeover_ms) = (Some(30), Some(950));
         let detected = |cause, ready_ms| {
             let event = ElectionEvent::Ready { cause, phases };
             detected(&event, since, since + Duration::from_millis(ready_ms), Duration::from_secs(6))

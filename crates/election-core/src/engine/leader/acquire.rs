@@ -468,7 +468,7 @@ impl Leader {
     pub(super) fn znode(&self, core: &Core, czxid: i64, version: i32, term: u64) -> HeldZnode {
         let created_ms = core.now.unix_ms;
         let free_ms = core.reading.free_since_ms(self.slot).unwrap_or(created_ms);
-        HeldZnode { czxid, version, term, free_ms, created_ms }
+        HeldZnode { czxid, version, term, free_ms, created_ms, created: Reported(core.now.time) }
     }
 
     /// A write of this member is known before a watch reports it.

@@ -1,5 +1,7 @@
 //! While leadership is held: what ends it, READY, and the history.
 
+use std::time::Duration;
+
 use super::{Entry, Leader, state::*};
 use crate::{
     engine::{
@@ -13,7 +15,7 @@ use crate::{
         znode::Known,
     },
     ids::Ballot,
-    record::{Cause, HistoryEntry, Phases, Record, Status, VERSION},
+    record::{Cause, HistoryEntry, Phases, Record, Status, VERSION, limits},
 };
 
 /// Whether its session is active, and the decision and the leader znode were read since the last pause.
@@ -289,6 +291,21 @@ fn entries_at_most(core: &Core, term: u64) -> u64 {
     }
 }
 
+/// By how much the clock of the elector may be ahead of the leader's before their times are not compared, in milliseconds.
+const SKEW_MS: u64 = 1000;
+
+/// How long the release and the acquisition took, by the times of the decision, from when on the leader znode was free, and of
+/// its creation. The first one is from the elector's clock. The elector intervenes after `most`, so it is not known if that is
+/// longer: the clocks do not agree, or one has jumped.
+fn until_created(decided_at: u64, free_at: u64, created_at: u64, most: Duration) -> Option<(u64, u64)> {
+    if decided_at > created_at.saturating_add(SKEW_MS) {
+        return None;
+    }
+    let whole = created_at.saturating_sub(decided_at);
+    let acquire = created_at.saturating_sub(free_at).min(whole);
+    (whole <= limits::millis(most)).then(|| (whole - acquire, acquire))
+}
+
 /// The entry of a leadership that becomes READY now.
 fn entry(core: &Core, held: &Held) -> HistoryEntry {
     let nomination = &held.mandate.nomination;
@@ -297,12 +314,14 @@ fn entry(core: &Core, held: &Held) -> HistoryEntry {
     let decision = elected.and_then(|e| e.given(slot));
     let decided_at = decision.map_or(held.znode.created_ms, |e| e.decided_at_ms);
     let noticed_at = decision.map(|e| e.noticed_at_ms).filter(|at| *at > 0).unwrap_or(decided_at);
-    let free_at = held.znode.free_ms.max(decided_at);
+    let policy = &core.config.policy;
+    let most = policy.release_timeout.saturating_add(policy.acquire_timeout);
+    let to_created = until_created(decided_at, held.znode.free_ms, held.znode.created_ms, most).unzip();
     let phases = Phases {
-        decide_ms: decided_at.saturating_sub(noticed_at),
-        release_ms: free_at.saturating_sub(decided_at),
-        acquire_ms: held.znode.created_ms.saturating_sub(free_at),
-        takeover_ms: ready_ms.saturating_sub(held.znode.created_ms),
+        decide_ms: decided_at.checked_sub(noticed_at),
+        release_ms: to_created.0,
+        acquire_ms: to_created.1,
+        takeover_ms: Some(limits::millis(core.now.time.since(held.znode.created.0))),
     };
     HistoryEntry {
         v: VERSION,
@@ -327,5 +346,24 @@ fn know_own_ready(core: &mut Core) {
     if let Known::Present(current, meta) = known {
         core.reading.view.see_leader_znode(0, Known::Present(current.clone(), meta), Some(&own.node));
         core.tell_leader(0, Some(current));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_took_longer_than_the_elector_waits_was_not_measured_by_one_clock() {
+        const AT: u64 = 1_800_000_000_000;
+        const DAY: u64 = 86_400_000;
+        let took = |decided_at, free_at| until_created(decided_at, free_at, AT, Duration::from_secs(40));
+        assert_eq!(took(AT - 500, AT - 100), Some((400, 100)));
+        assert_eq!(took(AT - 500, AT - DAY), Some((0, 500)), "it was free before");
+        assert_eq!(took(AT + 900, AT - 100), Some((0, 0)), "one clock is a little behind");
+        // The clock of the elector is a day behind, or ahead, or it jumped after the decision.
+        for decided_at in [AT - DAY - 25, AT + DAY, AT - 40_001] {
+            assert_eq!(took(decided_at, AT - 100), None, "{decided_at}");
+        }
     }
 }

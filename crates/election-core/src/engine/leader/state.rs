@@ -1,5 +1,7 @@
 //! The state of the leader's side.
 
+use std::hash::{Hash, Hasher};
+
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -77,6 +79,17 @@ pub(in crate::engine) struct HeldZnode {
     /// the Unix epoch.
     pub(super) free_ms: u64,
     pub(super) created_ms: u64,
+    /// When it was created, by the steady clock. A process that continues in it is READY.
+    #[serde(skip)]
+    pub(super) created: Reported,
+}
+
+/// A time that is only reported: no step depends on it, so it distinguishes no states.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::engine) struct Reported(pub(super) Time);
+
+impl Hash for Reported {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
 }
 
 /// Leadership that has been entered.

@@ -219,7 +219,8 @@ const drawHistory = (history, cluster) => {
       const bar = el("span", colour(entry.member), entry.member);
       bar.style.flexGrow = String(Math.sqrt(Math.max(1, end - entry.ready_ms)));
       bar.style.flexBasis = "0";
-      bar.title = `term ${entry.term}: ${entry.member}, ${span(end - entry.ready_ms)}`;
+      // The two times can be from two clocks.
+      bar.title = `term ${entry.term}: ${entry.member}${end < entry.ready_ms ? "" : `, ${span(end - entry.ready_ms)}`}`;
       return bar;
     }));
   });
