@@ -37,7 +37,8 @@ pub(super) async fn keep(session: Session, paths: Paths, election: Election) {
             continue;
         };
         tokio::select! {
-            () = keep_as(&ballot, &session, &paths) => return,
+            // Most members of thousands of elections are not electors.
+            () = Box::pin(keep_as(&ballot, &session, &paths)) => return,
             still = async {
                 while as_elector(&status.now()).as_ref() == Some(&ballot) {
                     if status.changed().await.is_none() {
@@ -66,7 +67,7 @@ async fn keep_as(ballot: &Ballot, session: &Session, paths: &Paths) {
         sleep(SETTLE).await;
         failed = match session.incarnation() {
             Some(incarnation) => {
-                let updated = roster::update(&incarnation, paths, ballot, noticed_ms).await;
+                let updated = Box::pin(roster::update(&incarnation, paths, ballot, noticed_ms)).await;
                 log(paths, &updated);
                 updated.is_err()
             }
