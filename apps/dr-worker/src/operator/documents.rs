@@ -243,7 +243,8 @@ fn lacks_job(words: &[String]) -> bool {
         let Some(next) = verb.find_subcommand(word).cloned() else { break };
         verb = next;
     }
-    let job = verb.get_arguments().find(|argument| argument.get_id() == "job");
+    let mut options = verb.get_arguments().filter(|argument| argument.get_long().is_some());
+    let job = options.find(|argument| argument.get_id() == "job");
     let help = job.and_then(|job| job.get_help()).map(ToString::to_string).unwrap_or_default();
     help.contains("the only one") && !words.iter().any(|word| word == "--job")
 }

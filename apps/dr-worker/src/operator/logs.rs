@@ -1,11 +1,11 @@
-//! `logs`: the last output of a job on this node.
+//! `logs`: the last output of a job on this node, or on another one through its worker.
 
 use std::{io, thread, time::Duration};
 
 use anstream::adapter::strip_str;
 use clap::Args;
-use election_core::{MemberId, text::shown};
-use serde_json::json;
+use election_core::{MemberId, operator::Snapshot, record::MemberRecord, text::shown};
+use serde::Deserialize;
 
 use super::{
     election::Operator,
@@ -15,17 +15,23 @@ use super::{
 use crate::{
     config::{NodeConfig, Sources},
     error::Error,
-    wall,
-    worker::job::{KeptLine, KeptOutput},
+    typed::Typed,
+    view::is_absent,
+    wall::unix_ms,
+    worker::job::{KeptOutput, ShownLine},
 };
 
 #[derive(Debug, Args)]
 pub(super) struct LogsArguments {
     /// The job [default: the only one of this node].
+    #[arg(value_name = "JOB")]
     job: Option<String>,
     /// Number of lines.
-    #[arg(short = 'n', long = "lines", value_name = "N", default_value_t = 100)]
+    #[arg(short = 'n', long = "lines", value_name = "N", default_value_t = ShownLine::USUAL)]
     lines: usize,
+    /// Show the output on the node of this member, by the HTTP endpoints of its worker.
+    #[arg(long, value_name = "MEMBER", conflicts_with = "follow")]
+    node: Option<MemberId>,
     /// Keep running, and print each line that is added.
     ///
     /// Lines are missing if a job writes more than 128 KiB within 200 ms.
@@ -41,6 +47,9 @@ const LOOK: Duration = Duration::from_millis(200);
 
 /// `logs`
 pub(super) fn run(logs: &LogsArguments, sources: &Sources, how: Output) -> Result<(), Error> {
+    if let Some(member) = &logs.node {
+        return block_on(show_of(logs, member, sources, how));
+    }
     let (id, state_dir, configured) = NodeConfig::load_local(sources)?;
     let job = match (&logs.job, &configured[..]) {
         (Some(job), _) | (None, [job]) => job.as_str(),
@@ -57,11 +66,11 @@ pub(super) fn run(logs: &LogsArguments, sources: &Sources, how: Output) -> Resul
         let mut followed = kept.follow(job).map_err(unreadable)?;
         let mut lines = followed.more().map_err(unreadable)?;
         if lines.is_empty() {
-            show_leader(job, &id, sources);
+            show_leader(logs, job, &id, sources, None);
         }
         lines.drain(..lines.len().saturating_sub(logs.lines));
         loop {
-            lines.iter().try_for_each(|line| print(line, how))?;
+            lines.into_iter().try_for_each(|line| print(line.into(), how))?;
             if output::is_unread() {
                 return Ok(());
             }
@@ -80,42 +89,112 @@ pub(super) fn run(logs: &LogsArguments, sources: &Sources, how: Output) -> Resul
         output::print_progress(format_args!(
             "no output of job {job} of {id} is kept in {dir}: it has not run there"
         ));
-        show_leader(job, &id, sources);
+        show_leader(logs, job, &id, sources, Some(how));
         return Ok(());
     };
-    last.iter().try_for_each(|line| print(line, how))?;
-    show_leader(job, &id, sources);
+    last.into_iter().try_for_each(|line| print(line.into(), how))?;
+    show_leader(logs, job, &id, sources, None);
     Ok(())
 }
 
-/// Says which other member leads, and where its output is, if ZooKeeper answers soon.
-fn show_leader(job: &str, me: &MemberId, sources: &Sources) {
-    let leaders = async {
+/// Says which other member leads, and where its output is, if ZooKeeper answers soon. With a format, shows it.
+fn show_leader(logs: &LogsArguments, job: &str, me: &MemberId, sources: &Sources, how: Option<Output>) {
+    let read = async {
         let operator = Operator::connect(sources).await?;
         let snapshot = operator.observer().await?.snapshot(&operator.paths(job)?).await?;
-        operator.close().await;
-        let others = snapshot.leader_znodes.iter().flatten().map(|znode| &znode.record.member);
-        let others = others.filter(|member| *member != me).map(|leader| {
+        let leaders = snapshot.leader_znodes.iter().flatten().map(|znode| &znode.record.member);
+        for leader in leaders.filter(|member| *member != me) {
             let record = snapshot.members.iter().find(|member| member.member == *leader);
             let address = record.and_then(|record| record.address.as_ref());
             let address = address.map(|address| format!(" ({address})")).unwrap_or_default();
-            format!("{leader} leads {job}: its output is on that node{address}")
-        });
-        others.for_each(output::print_progress);
+            let verb = Typed::verb("logs").arg(job).arg("--node").arg(leader);
+            output::print_progress(format_args!(
+                "{leader} leads {job}: its output is on that node{address}; `{verb}` shows it"
+            ));
+            if let (Some(how), Some(record)) = (how, record) {
+                let lines = fetch(&operator, record, job, logs.lines).await?;
+                lines.into_iter().try_for_each(|line| print(line, how))?;
+            }
+        }
+        operator.close().await;
         Ok::<_, Error>(())
     };
-    // What is asked for has been printed.
-    let _ = block_on(async { tokio::time::timeout(QUESTION, leaders).await.unwrap_or(Ok(())) });
+    let result = block_on(async { tokio::time::timeout(QUESTION, read).await.unwrap_or(Ok(())) });
+    // What is on this node has been printed.
+    if let (Err(error), Some(_)) = (result, how) {
+        output::print_warning(error);
+    }
 }
 
-fn print(kept: &KeptLine, how: Output) -> Result<(), Error> {
-    let time = wall::exact_moment(kept.at_ms);
-    let stream = kept.stream.map_or("worker", |stream| stream.as_str());
+/// `--node`
+async fn show_of(
+    logs: &LogsArguments,
+    member: &MemberId,
+    sources: &Sources,
+    how: Output,
+) -> Result<(), Error> {
+    let operator = Operator::connect(sources).await?;
+    let lines = async {
+        let job = operator.one(logs.job.as_deref()).await?;
+        let snapshot = operator.observer().await?.snapshot(&operator.paths(&job)?).await?;
+        fetch(&operator, record_of(member, &job, &snapshot)?, &job, logs.lines).await
+    };
+    let lines = lines.await;
+    operator.close().await;
+    lines?.into_iter().try_for_each(|line| print(line, how))
+}
+
+fn record_of<'a>(member: &MemberId, job: &str, snapshot: &'a Snapshot) -> Result<&'a MemberRecord, Error> {
+    if let Some(record) = snapshot.members.iter().find(|known| known.member == *member) {
+        return Ok(record);
+    }
+    let members: Vec<_> = snapshot.members.iter().map(|member| member.member.as_str()).collect();
+    let unknown = || Error::Usage(format!("{job}: unknown member {member}; members: {}", members.join(", ")));
+    Err(is_absent(member, snapshot, unix_ms())
+        .map_or_else(unknown, |absent| Error::NotNow(format!("{job}: {absent}"))))
+}
+
+/// The answer of `/logs`.
+#[derive(Deserialize)]
+struct Answer {
+    member: MemberId,
+    lines: Vec<ShownLine>,
+}
+
+/// The last output of a job on the node of this member, by its worker.
+async fn fetch(
+    operator: &Operator,
+    record: &MemberRecord,
+    job: &str,
+    lines: usize,
+) -> Result<Vec<ShownLine>, Error> {
+    let member = &record.member;
+    let failed = |why: &str| Error::Failed(format!("the output of {job} on {member} can't be read: {why}"));
+    let url = record.http.as_deref().ok_or_else(|| failed("its worker has no HTTP endpoints"))?;
+    let workers = operator.workers().ok_or_else(|| failed("http.tls can't be used here"))?;
+    let endpoint = format!("{url}/logs?job={job}&lines={lines}");
+    let asked = workers.read(&endpoint, ShownLine::MOST);
+    let refused = format!("no answer from {url}/logs, or it may not be read from here (http.access.status)");
+    let body = tokio::time::timeout(QUESTION, asked).await.ok().flatten().ok_or_else(|| failed(&refused))?;
+    let answer: Answer = serde_json::from_slice(&body).map_err(|error| failed(&error.to_string()))?;
+    if answer.member != *member {
+        return Err(failed(&format!("{} answers at {url}", answer.member)));
+    }
+    Ok(answer.lines)
+}
+
+/// Without colours, and with escapes: output of a job must not control the terminal.
+fn print(line: ShownLine, how: Output) -> Result<(), Error> {
     match how {
-        Output::Json => output::print_json(&json!({ "time": time, "stream": stream, "line": kept.line })),
-        // Without colours, and with escapes: output of a job must not control the terminal.
+        Output::Json => output::print_json(&line),
         Output::Pretty => {
-            output::print(format_args!("{time}  {stream:6}  {}", shown(&strip_str(&kept.line).to_string())))
+            let ShownLine { time, stream, line } = line;
+            output::print(format_args!(
+                "{}  {:6}  {}",
+                shown(&time),
+                shown(&stream),
+                shown(&strip_str(&line).to_string())
+            ))
         }
     }
 }

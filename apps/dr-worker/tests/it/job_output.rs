@@ -121,6 +121,35 @@ fn the_words_of_a_crash_are_shown_also_after_the_end_of_the_worker() {
 }
 
 #[test]
+fn the_output_on_another_node_is_read_by_its_worker() {
+    let stage = Stage::new("/output-elsewhere");
+    let script = "echo 'from east'; exec sleep 600";
+    let east = stage.worker("east-1", "east", &[&job(script)]);
+    until("east-1 leads", || leads(&east));
+    let west = stage.worker("west-1", "west", &[&job(script)]);
+    until("west-1 is standby", || west.code("/standby") == 200);
+    let elsewhere = tempfile::tempdir().expect("a directory");
+    let on_west = |arguments: &[&str]| {
+        let state = format!("node.state_dir={}", elsewhere.path().display());
+        let mut command = stage.worker_command("west-1", "west", &[&state]);
+        Outcome::of(command.arg("logs").args(arguments))
+    };
+    // The job has not run there.
+    let shown = on_west(&["orders"]);
+    shown.assert(0, &["east-1 leads orders: its output is on that node", "logs orders --node east-1"]);
+    assert!(shown.stdout.contains("Z  stdout  from east\n"), "{}", shown.stdout);
+    // An operator's host has no worker.
+    let named = stage.operator(&["logs", "orders", "--node", "east-1", "-n", "1"]);
+    assert!(named.stdout.lines().count() == 1 && named.stdout.contains("from east"), "{}", named.stdout);
+    let line = stage.json(&["logs", "--node", "east-1", "-n", "1"]);
+    assert_eq!((&line["stream"], &line["line"]), (&json!("stdout"), &json!("from east")));
+    assert_eq!(stage.operator(&["logs", "--node", "west-1"]).assert(0, &[]).stdout, "");
+    stage.operator(&["logs", "--node", "north-1"]).assert(64, &["unknown member north-1", "east-1, west-1"]);
+    let answer: Value = serde_json::from_str(&east.http("GET", "/logs?lines=1").1).expect("JSON");
+    assert_eq!((&answer["member"], &answer["lines"][0]["line"]), (&json!("east-1"), &json!("from east")));
+}
+
+#[test]
 fn logs_ends_with_the_code_that_scripts_know() {
     let stage = Stage::new("/output-codes");
     let worker = |settings: &[&str]| stage.worker_command("east-1", "east", settings);

@@ -219,7 +219,7 @@ pub(crate) fn exposed(http: &HttpConfig) -> Vec<&'static str> {
     }
     if http.status == StatusAccess::Open && control == Gate::Closed {
         exposed
-            .push("everyone there can read the state of this worker (http.access.status); control is closed");
+            .push("everyone there can read the state of this worker and the last output of its jobs (http.access.status); control is closed");
     }
     exposed
 }

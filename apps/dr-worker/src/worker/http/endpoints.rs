@@ -18,7 +18,7 @@ use super::{
     app::App,
     cluster, config, control,
     endpoint::{Access, Answer, Endpoint, JSON},
-    events, explain, metrics, openapi, page, roles,
+    events, explain, logs, metrics, openapi, page, roles,
     status::status as own_status,
 };
 
@@ -271,6 +271,13 @@ pub(super) const ALL: &[Endpoint] = &[
             (503, JSON, &["member: string", "can_restart: boolean", "reasons: array"]),
         ],
         || get(explain::can_restart),
+    ),
+    status(
+        "/logs",
+        "The last output of a job on this node, oldest line first, as `logs`.",
+        &["job: string", "lines: integer"],
+        &[(200, JSON, &["member: string", "job: string", "lines: array"])],
+        || get(logs::logs),
     ),
     Endpoint {
         path: "/config",

@@ -11,6 +11,7 @@ mod endpoint;
 mod endpoints;
 mod events;
 mod explain;
+mod logs;
 mod metrics;
 mod openapi;
 mod origin;

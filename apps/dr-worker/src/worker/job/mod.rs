@@ -56,7 +56,7 @@ pub use measure::run_measure;
 pub use oneshot::Deadline;
 pub(crate) use orphans::{NoOthers, adopt_guards, no_guards_but, start};
 pub use orphans::{adopt_orphans, tend_orphans};
-pub(crate) use output::{KeptLine, KeptOutput, flush as flush_output};
+pub(crate) use output::{KeptOutput, ShownLine, flush as flush_output};
 pub(crate) use probe::{check_fitness, check_once};
 pub(crate) use program::ask_program;
 pub(crate) use rehearsal::{Rehearsals, rehearse};

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     private_file,
-    wall::unix_ms,
+    wall::{exact_moment, unix_ms},
     worker::{guard::frames::Stream, job::lock::file_name},
 };
 
@@ -42,6 +42,31 @@ pub(crate) struct KeptLine {
     pub(crate) stream: Option<Stream>,
     #[serde(rename = "l")]
     pub(crate) line: String,
+}
+
+/// A line as programs get it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ShownLine {
+    /// RFC 3339.
+    pub(crate) time: String,
+    /// `stdout`, `stderr` or `worker`.
+    pub(crate) stream: String,
+    pub(crate) line: String,
+}
+
+impl ShownLine {
+    /// How many lines are shown by default.
+    pub(crate) const USUAL: usize = 100;
+
+    /// The most that an answer with all that is kept of a job may have, in bytes: each may be escaped.
+    pub(crate) const MOST: usize = 16 * SIZE;
+}
+
+impl From<KeptLine> for ShownLine {
+    fn from(KeptLine { at_ms, stream, line }: KeptLine) -> Self {
+        let stream = stream.map_or("worker", Stream::as_str).to_owned();
+        Self { time: exact_moment(at_ms), stream, line }
+    }
 }
 
 /// The files of the jobs of one member.

@@ -32,7 +32,7 @@ use crate::{
     logging::{self, OUTPUT},
     worker::guard::frames::{Frame, Frames, Stream},
 };
-pub(crate) use kept::{KeptLine, KeptOutput};
+pub(crate) use kept::{KeptOutput, ShownLine};
 use limit::{Excess, Limit, Passage};
 use lines::Lines;
 use sink::{FileSink, JournalSink};

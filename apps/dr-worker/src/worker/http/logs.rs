@@ -1,0 +1,46 @@
+//! `/logs`: the last output of a job on this node.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::{Query, State},
+    http::StatusCode,
+    response::Response,
+};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{
+    answer::{answer, refuse},
+    roles::Which,
+};
+use crate::worker::{
+    job::{KeptOutput, ShownLine},
+    state::Worker,
+};
+
+/// `?job=J&lines=N`
+#[derive(Debug, Deserialize)]
+pub(super) struct Asked {
+    job: Option<String>,
+    lines: Option<usize>,
+}
+
+pub(super) async fn logs(State(worker): State<Arc<Worker>>, Query(asked): Query<Asked>) -> Response {
+    let Asked { job, lines } = asked;
+    let job = match (Which { job }).of(&worker) {
+        Ok(job) => job.slot.name().to_owned(),
+        Err(refusal) => return *refusal,
+    };
+    let (node, name) = (worker.node(), job.clone());
+    let kept = KeptOutput::of(&node.state_dir, node.id.as_str());
+    // The disk may be slow.
+    let read = tokio::task::spawn_blocking(move || kept.last(&name, lines.unwrap_or(ShownLine::USUAL))).await;
+    match read.map_err(std::io::Error::other).flatten() {
+        Ok(kept) => {
+            let lines: Vec<_> = kept.unwrap_or_default().into_iter().map(ShownLine::from).collect();
+            answer(StatusCode::OK, &json!({ "member": node.id, "job": job, "lines": lines }))
+        }
+        Err(error) => refuse(StatusCode::SERVICE_UNAVAILABLE, &format!("the output can't be read: {error}")),
+    }
+}
