@@ -63,6 +63,16 @@ impl Sources {
         Self { paths, variables: std::env::vars_os().collect(), sets, registry: Registry::default() }
     }
 
+    /// The files that are read, in their order.
+    ///
+    /// # Errors
+    /// Directories that can't be read, or have none.
+    pub(crate) fn files(&self) -> Result<Vec<PathBuf>, Problems> {
+        let mut problems = Vec::new();
+        let files = files(&self.paths, &mut problems);
+        Problems::none_of(problems).map(|()| files)
+    }
+
     /// The problems, and that no file was read, if nothing was given at all.
     pub(super) fn explain(&self, problems: Problems) -> Problems {
         let is_ours =

@@ -16,6 +16,7 @@ mod doctor;
 mod documents;
 mod drill;
 mod dry_run;
+mod edit;
 mod election;
 mod emergency;
 mod explain;
@@ -251,6 +252,11 @@ enum ConfigVerb {
     ///
     /// With --online also those that `config push` has set.
     Show(config::ShowArguments),
+    /// Edit a file with $VISUAL or $EDITOR, and replace it if it is valid.
+    ///
+    /// The copy that is edited is checked as by `config check`. If it is not valid, it can be edited again or is discarded, with
+    /// the exit code of that. Mode and owner are kept.
+    Edit(edit::EditArguments),
     /// Push a file to ZooKeeper: all members of the job apply it.
     ///
     /// It shows the changes and what follows first, and asks on a terminal.
@@ -458,6 +464,7 @@ fn dispatch(
         Verb::Upgrade => upgrade::run(sources, global.output),
         Verb::Config(ConfigVerb::Check(check)) => config::check(check, sources, global.output),
         Verb::Config(ConfigVerb::Show(show)) => config::show(show, sources, global.output),
+        Verb::Config(ConfigVerb::Edit(edit)) => edit::run(edit, sources, global.output),
         Verb::Config(ConfigVerb::Push(push)) => block_on(overlay::push(push, sources, global.output)),
         Verb::Config(ConfigVerb::Pull(of)) => block_on(overlay::pull(of, sources, global.output)),
         Verb::Config(ConfigVerb::Diff(diff)) => block_on(overlay::diff(diff, sources, global.output)),

@@ -58,6 +58,47 @@ fn a_good_configuration_is_good() {
     given.run(&[], &["config", "check"]).assert(0, &["east-1", "site east", "orders"]);
 }
 
+/// The editor is a program that replaces a word of the file.
+#[test]
+fn an_edited_file_replaces_the_configuration_only_if_it_is_valid() {
+    let given = Given::new(GOOD);
+    fs::set_permissions(given.file(), fs::Permissions::from_mode(0o640)).expect("its own file");
+    let link = given.dir.path().join("link.toml");
+    std::os::unix::fs::symlink(given.file(), &link).expect("a link");
+    let edit = |editor: Option<&str>, file: &Path| {
+        let mut command = dr_worker();
+        command.env_remove("VISUAL").env_remove("EDITOR").arg("--config").arg(file);
+        set(&mut command, &[&format!("node.state_dir={}", given.state().display())]);
+        if let Some(editor) = editor {
+            command.env("EDITOR", editor);
+        }
+        Outcome::of(command.args(["config", "edit"]))
+    };
+    let file = given.file();
+    edit(None, &file).assert(64, &["set VISUAL or EDITOR"]);
+    edit(Some("/no/such/editor"), &file).assert(1, &["can't start the editor", "nothing was changed"]);
+    edit(Some("false"), &file).assert(1, &["ended with", "nothing was changed"]);
+    assert!(edit(Some("true"), &file).stdout.contains("is unchanged"));
+    // Its place is in the file that the operator knows.
+    let place = format!("{}:3:1", file.display());
+    edit(Some("sed -i 's/^site = /sit = /'"), &file).assert(78, &[&place, "is unchanged", "discarded"]);
+    edit(Some("sed -i 's:/bin/sh:/no/such/program:'"), &file)
+        .assert(75, &["job.orders.command", "discarded"]);
+    assert_eq!(fs::read_to_string(&file).expect("the file"), GOOD);
+    let saved = edit(Some("sed -i 's/east-1/east-2/'"), &link);
+    saved.assert(0, &[]);
+    assert!(saved.stdout.contains("is replaced"), "{}", saved.stdout);
+    assert_eq!(fs::read_to_string(&file).expect("the file"), GOOD.replace("east-1", "east-2"));
+    assert_eq!(fs::metadata(&file).expect("the file").permissions().mode() & 0o777, 0o640);
+    assert!(fs::symlink_metadata(&link).expect("the link").is_symlink());
+    let names = fs::read_dir(given.dir.path())
+        .expect("the directory")
+        .map(|entry| entry.expect("an entry").file_name());
+    let mut names: Vec<_> = names.collect();
+    names.sort();
+    assert_eq!(names, ["link.toml", "worker.toml"], "no copy is left");
+}
+
 #[test]
 fn an_unknown_key_is_named_with_its_place() {
     let given = Given::new(&GOOD.replace("site = ", "sit = "));
