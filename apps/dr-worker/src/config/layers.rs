@@ -25,6 +25,9 @@ use super::{
 };
 use crate::{checked, program::NAME};
 
+/// The key that decides which others a table may have.
+const KIND: &str = "kind";
+
 /// What every environment variable of the configuration starts with.
 pub const PREFIX: &str = "DR_WORKER__";
 
@@ -192,6 +195,7 @@ fn merged(layers: &[Layer], problems: &mut Vec<Problem>) -> Node {
         value: convert.table(merged, &mut Vec::new()),
         origin: Origin::BuiltIn,
         key_origin: Origin::BuiltIn,
+        outlived: false,
     }
 }
 
@@ -214,6 +218,9 @@ pub(super) fn set_over(mut root: Node, all: &[String], problems: &mut Vec<Proble
 pub(super) fn put_over(under: &mut Node, over: Node, keeps: fn(&Origin) -> bool) {
     match (&mut under.value, over.value) {
         (Value::Table(under), Value::Table(over)) => {
+            if over.contains_key(KIND) && !under.get(KIND).is_some_and(|kind| keeps(&kind.origin)) {
+                under.values_mut().filter(|node| !keeps(&node.origin)).for_each(|node| node.outlived = true);
+            }
             for (key, node) in over {
                 match under.get_mut(&key) {
                     Some(known) => put_over(known, node, keeps),
@@ -417,10 +424,13 @@ struct Convert<'a> {
 }
 
 impl Convert<'_> {
+    /// The number of the layer that a value is from.
+    fn number(&self, value: &Merged) -> Option<usize> {
+        self.figment.get_metadata(value.tag())?.source.as_ref()?.custom()?.parse().ok()
+    }
+
     fn layer(&self, value: &Merged) -> Option<&LayerOrigin> {
-        let source = self.figment.get_metadata(value.tag())?.source.as_ref()?;
-        let number: usize = source.custom()?.parse().ok()?;
-        Some(&self.layers.get(number)?.origin)
+        Some(&self.layers.get(self.number(value)?)?.origin)
     }
 
     fn node(&self, value: Merged, path: &mut Vec<String>) -> Node {
@@ -446,7 +456,7 @@ impl Convert<'_> {
             }
         };
         let textual = !matches!(layer, None | Some(LayerOrigin::File { .. } | LayerOrigin::Overlay { .. }));
-        Node { value: self.value(value, textual, path), origin, key_origin }
+        Node { value: self.value(value, textual, path), origin, key_origin, outlived: false }
     }
 
     fn value(&self, value: Merged, textual: bool, path: &mut Vec<String>) -> Value {
@@ -474,10 +484,12 @@ impl Convert<'_> {
     }
 
     fn table(&self, dict: Dict, path: &mut Vec<String>) -> Value {
+        let kind = dict.get(KIND).and_then(|kind| self.number(kind));
         let mut table = BTreeMap::new();
         for (key, value) in dict {
             path.push(key.clone());
-            table.insert(key, self.node(value, path));
+            let outlived = self.number(&value) < kind;
+            table.insert(key, Node { outlived, ..self.node(value, path) });
             path.pop();
         }
         Value::Table(table)

@@ -317,7 +317,7 @@ impl<'a> Section<'a> {
 
     fn report_unknown(self) {
         for (name, node) in &self.table {
-            if self.free || self.known.contains(&name.as_str()) {
+            if self.free || node.outlived || self.known.contains(&name.as_str()) {
                 continue;
             }
             let mut message = "unknown key".to_owned();

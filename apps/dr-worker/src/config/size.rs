@@ -52,7 +52,7 @@ mod tests {
 
     fn parse(text: &str) -> Result<Size, String> {
         let value = Value::String(text.to_owned());
-        let node = Node { value, origin: Origin::BuiltIn, key_origin: Origin::BuiltIn };
+        let node = Node { value, origin: Origin::BuiltIn, key_origin: Origin::BuiltIn, outlived: false };
         Size::parse(&node).map_err(|wrong| wrong.message)
     }
 

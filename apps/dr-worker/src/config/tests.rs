@@ -119,6 +119,31 @@ fn the_member_is_named_after_the_host() {
     assert_eq!(config.node.id.as_str(), host.nodename().to_str().unwrap());
 }
 
+/// A base has what its kind takes. A layer that chooses another kind keeps what that takes, too.
+#[test]
+fn a_layer_that_chooses_another_kind_drops_the_keys_of_the_former_one() {
+    let file =
+        "[job.orders.output]\nkind = \"file\"\npath = \"/var/log/orders\"\nkeep = 9\nlimit = \"2MiB\"\n";
+    let mut given = Given::file(SMALL);
+    given.add("10.toml", file).add("20.toml", "[job.orders.output]\nkind = \"log\"\n");
+    let config = given.load().unwrap();
+    let spec = &config.jobs[0].spec;
+    assert_eq!((&spec.output, spec.output_limit.unwrap().to_string()), (&JobOutput::Log, "2MiB".to_owned()));
+    assert!(config.shown().iter().all(|shown| shown.key != "job.orders.output.path"));
+    // The other way round, and by an overlay or the command line.
+    let mut given = Given::file(&format!("{SMALL}output = {{ limit = \"2MiB\" }}\n"));
+    given.add("20.toml", "[job.orders.output]\nkind = \"file\"\npath = \"/var/log/orders\"\n");
+    let config = given.load().unwrap();
+    assert_eq!(config.jobs[0].spec.output_limit.unwrap().to_string(), "2MiB");
+    let again = given.set("job.orders.output.kind=log").load().unwrap();
+    assert_eq!(again.jobs[0].spec.output, JobOutput::Log);
+    // What is set beside the kind, or later, must belong to it.
+    let beside = format!("{SMALL}output = {{ kind = \"log\", keep = 9 }}\n");
+    Given::file(&beside).refused("worker.toml:10", &["job.orders.output.keep: unknown key"]);
+    let later = Given::file(SMALL).set("job.orders.output.kind=log").set("job.orders.output.keep=9");
+    later.refused("--set job.orders.output.keep=9", &["unknown key"]);
+}
+
 #[test]
 fn later_layers_win() {
     let mut given = Given::file(SMALL);

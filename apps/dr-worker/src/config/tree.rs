@@ -64,6 +64,8 @@ pub(super) struct Node {
     pub(super) origin: Origin,
     /// The position of its key.
     pub(super) key_origin: Origin,
+    /// Whether a later layer has chosen the `kind` of its table: it is not read if it does not belong to that.
+    pub(super) outlived: bool,
 }
 
 /// A value.

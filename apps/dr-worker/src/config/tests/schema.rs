@@ -213,6 +213,7 @@ fn toml_value(text: &str) -> Json {
         value: Value::Text(text.to_owned()),
         origin: Origin::BuiltIn,
         key_origin: Origin::BuiltIn,
+        outlived: false,
     })
 }
 
