@@ -237,3 +237,151 @@ fn the_commands_of_documents_run() {
         }
     });
 }
+
+/// The files below a directory whose names end so; no products of builds, and nothing hidden.
+fn files(dir: &Path, end: &str, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if path.is_dir() && name != "target" && !name.starts_with('.') && !path.is_symlink() {
+            files(&path, end, found);
+        } else if path.is_file() && name.ends_with(end) {
+            found.push(path);
+        }
+    }
+}
+
+/// The directory of each package of the workspace.
+fn packages() -> BTreeMap<String, PathBuf> {
+    let mut manifests = Vec::new();
+    files(&workspace(), "Cargo.toml", &mut manifests);
+    let named = manifests.into_iter().filter_map(|manifest| {
+        let text = fs::read_to_string(&manifest).unwrap();
+        let name = text
+            .lines()
+            .find_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"').map(str::to_owned));
+        Some((name.filter(|_| text.contains("[package]"))?, manifest.parent().unwrap().to_owned()))
+    });
+    named.collect()
+}
+
+/// The directories with the sources of a package's test program of that name, or of its library; of all of them without a name.
+fn programs(package: &Path, program: Option<&str>) -> Vec<PathBuf> {
+    let declared = fs::read_to_string(package.join("Cargo.toml")).unwrap();
+    let elsewhere = declared.split("[[test]]\nname = \"").skip(1).filter_map(|test| {
+        let (name, rest) = test.split_once('"')?;
+        let path = rest.split_once("path = \"")?.1.split_once('"')?.0;
+        Some((name.to_owned(), package.join(path).parent()?.to_owned()))
+    });
+    let inside = fs::read_dir(package.join("tests")).into_iter().flatten().map(|entry| entry.unwrap().path());
+    let inside = inside.filter(|path| path.join("main.rs").is_file());
+    let inside = inside.map(|path| (path.file_name().unwrap().to_string_lossy().into_owned(), path));
+    let all = elsewhere.chain(inside).chain([("lib".to_owned(), package.join("src"))]);
+    all.filter(|(name, _)| program.is_none_or(|program| program == name)).map(|(_, path)| path).collect()
+}
+
+/// Whether a test of these sources has a name with this part: the path of its modules, and the name of its function. A function
+/// that a macro makes a test counts, too, and so does a module that a macro makes.
+fn has_test(sources: &Path, part: &str) -> bool {
+    let mut all = Vec::new();
+    if sources.is_dir() {
+        files(sources, ".rs", &mut all);
+    }
+    let (module, part) = part.rsplit_once("::").map_or(("", part), |(module, part)| (module, part));
+    all.iter().any(|path| {
+        let text = fs::read_to_string(path).unwrap();
+        let file = path.strip_prefix(sources).unwrap().with_extension("");
+        let file = file.to_string_lossy().replace('/', "::");
+        let functions =
+            text.split("fn ").skip(1).filter_map(|rest| rest.split_once('(')).map(|(name, _)| name);
+        let modules =
+            text.lines().filter_map(|line| line.trim_start().strip_prefix("mod ")?.strip_suffix(" {"));
+        let is_here = |module: &str| {
+            MADE.contains(&module) || file.contains(module) || text.contains(&format!("mod {module} {{"))
+        };
+        module.split("::").all(is_here)
+            && functions.chain(modules).chain([file.as_str()]).any(|name| name.contains(part))
+    })
+}
+
+/// The modules that macros make: one for each driver.
+const MADE: [&str; 1] = ["native"];
+
+/// The commands that run tests, in a document: as words.
+fn test_commands(text: &str) -> Vec<Vec<String>> {
+    let mut found = Vec::new();
+    for name in ["cargo test", "cargo nextest run", "cargo xtask test"] {
+        for (at, _) in text.match_indices(name) {
+            let line = text[..at].rfind('\n').map_or(0, |end| end + 1);
+            let is_inline = text[line..at].matches('`').count() % 2 == 1;
+            let rest = &text[at + name.len()..];
+            let end = if is_inline { rest.find('`') } else { rest.find(['\n', '#', '`']) };
+            let rest = &rest[..end.unwrap_or(rest.len())];
+            let words = rest.split_whitespace().map(str::to_owned);
+            found.push([name.to_owned()].into_iter().chain(words.take_while(|word| word != "-->")).collect());
+        }
+    }
+    found
+}
+
+/// Why this command runs no test.
+fn no_test(words: &[String], packages: &BTreeMap<String, PathBuf>) -> Option<String> {
+    let (mut package, mut program, mut filters) = (None, None, Vec::new());
+    let mut rest = words[1..].iter();
+    while let Some(word) = rest.next() {
+        match word.as_str() {
+            "-p" | "--package" => package = rest.next(),
+            "--test" => program = rest.next().map(String::as_str),
+            "--lib" => program = Some("lib"),
+            "--features" | "--skip" | "--zookeeper" => drop(rest.next()),
+            // What its reader puts in.
+            option if option.starts_with('-') || option.chars().all(|c| c.is_ascii_uppercase()) => {}
+            filter => filters.push(filter),
+        }
+    }
+    let dirs: Vec<_> = match package {
+        None => packages.values().collect(),
+        Some(package) => match packages.get(package) {
+            Some(dir) => vec![dir],
+            None => return Some(format!("no package {package}")),
+        },
+    };
+    let programs: Vec<_> = dirs.iter().flat_map(|dir| programs(dir, program)).collect();
+    if programs.is_empty() {
+        return Some(format!("no test program {}", program.unwrap_or_default()));
+    }
+    let is_ours = |filter: &str| {
+        words[0] == "cargo xtask test" && (packages.contains_key(filter) || workspace().join(filter).exists())
+    };
+    let missing = filters
+        .into_iter()
+        .find(|filter| !is_ours(filter) && !programs.iter().any(|dir| has_test(dir, filter)));
+    missing.map(|filter| format!("no test {filter}"))
+}
+
+#[test]
+fn each_command_that_runs_tests_names_some() {
+    let (packages, mut documents) = (packages(), Vec::new());
+    files(&workspace(), ".md", &mut documents);
+    // It is about the past.
+    documents.retain(|path| !path.ends_with("CHANGELOG.md"));
+    let (mut wrong, mut count) = (Vec::new(), 0);
+    for path in documents {
+        for words in test_commands(&fs::read_to_string(&path).unwrap()) {
+            count += 1;
+            let why = no_test(&words, &packages);
+            wrong.extend(why.map(|why| format!("{}: {}: {why}", path.display(), words.join(" "))));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(count > 40, "only {count} commands were found");
+
+    for (command, why) in [
+        ("`cargo test -p nobody`", "no package nobody"),
+        ("`cargo test -p e2e --test that`", "no test program that"),
+        ("`cargo test -p dr-worker --test it\ndocuments::no_such`", "no test documents::no_such"),
+        ("cargo xtask test tests/no.rs # why", "no test tests/no.rs"),
+    ] {
+        assert_eq!(no_test(&test_commands(command)[0], &packages).as_deref(), Some(why), "{command}");
+    }
+}
