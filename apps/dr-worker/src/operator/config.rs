@@ -23,9 +23,10 @@ pub(super) struct CheckArguments {
     /// Run `doctor` too.
     #[arg(long)]
     online: bool,
-    /// User to check as [default: owner of node.state_dir].
+    /// User to check as.
     ///
-    /// Only root can check as another user.
+    /// Only root can check as another user. Default: the owner of node.state_dir; before there is one, the user of
+    /// dr-worker.service.
     #[arg(long = "as", value_name = "USER")]
     user: Option<String>,
 }
@@ -34,8 +35,9 @@ pub(super) fn check(arguments: &CheckArguments, sources: &Sources, how: Output) 
     let config = Config::load(sources)?;
     let me = Uid::effective();
     let name = User::from_uid(me).ok().flatten().map(|me| me.name);
-    let owner = || config.owner_of_state_dir().filter(|_| me.is_root());
-    let other = arguments.user.clone().or_else(owner).filter(|user| Some(user) != name.as_ref());
+    let unit = || user_of_unit().filter(|_| !config.node.state_dir.exists());
+    let usual = || me.is_root().then(|| config.owner_of_state_dir().or_else(unit)).flatten();
+    let other = arguments.user.clone().or_else(usual).filter(|user| Some(user) != name.as_ref());
     if let Some(user) = other {
         if !me.is_root() {
             return Err(Error::Usage(format!("--as {user}: only root can check as another user")));
@@ -65,6 +67,16 @@ pub(super) fn check(arguments: &CheckArguments, sources: &Sources, how: Output) 
         (false, Output::Json) => output::print_json(&result),
         (false, Output::Pretty) => Ok(()),
     }
+}
+
+/// The user of the package's unit, where there is a system manager and its file.
+fn user_of_unit() -> Option<String> {
+    let shown = Command::new("systemctl")
+        .args(["show", "-p", "User", "--value", "dr-worker.service"])
+        .output()
+        .ok()?;
+    let user = String::from_utf8(shown.stdout).ok().filter(|_| shown.status.success())?;
+    Some(user.trim().to_owned()).filter(|user| !user.is_empty())
 }
 
 /// Continues as this user, whom the worker runs as: root reads and writes what that user can't. Returns only if that is not

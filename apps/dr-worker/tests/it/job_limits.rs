@@ -398,6 +398,19 @@ fn a_state_directory_of_another_user_and_links_in_it_are_refused() {
     let (_, tokens) = stage.tokens("");
     check(&[&tokens], &[]).assert(78, &["checked as user nobody", "http.token_file", "Permission denied"]);
     check(&[], &["--as", "root"]).assert(0, &[&why]);
+    // Before there is a state directory it is the user of the unit.
+    let programs = dir.path().join("programs");
+    fs::create_dir(&programs).expect("a directory");
+    fs::write(programs.join("systemctl"), "#!/bin/sh\necho nobody\n").expect("a script");
+    fs::set_permissions(programs.join("systemctl"), fs::Permissions::from_mode(0o755)).expect("its own");
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").expect("a path"));
+    let new = format!("node.state_dir={}", state.join("new").display());
+    let mut given = command();
+    set(&mut given, &[&new]);
+    let before =
+        Command::new(&exe).args(given.get_args()).args(["config", "check"]).env("PATH", path).output();
+    let said = String::from_utf8_lossy(&before.expect("it runs").stderr).into_owned();
+    assert!(said.contains("checked as user nobody"), "{said}");
 
     std::os::unix::fs::chown(&state, Some(0), None).expect("this is root");
     let other = stage.dir.path().join("other");
