@@ -22,6 +22,7 @@ mod emergency;
 mod explain;
 #[cfg(test)]
 mod explain_tests;
+mod forget;
 mod gather;
 mod ghosts;
 mod global;
@@ -195,6 +196,11 @@ enum Verb {
     EmergencyLead(emergency::EmergencyArguments),
     /// Remove znodes of dead sessions; only show them without --yes.
     RemoveGhosts(ghosts::RemoveGhostsArguments),
+    /// Remove the znodes of a job that no worker runs any more.
+    ///
+    /// With its history, overlays and reports of drills. Exit code 75 if it has a member, or orders or requests are in force.
+    /// A script needs --yes.
+    Forget(forget::ForgetArguments),
     /// Run a worker and an embedded ZooKeeper server, to try it.
     ///
     /// Not for production: the server stores nothing, and ends with the worker.
@@ -458,6 +464,7 @@ fn dispatch(
         Verb::RaiseToken(raise) => block_on(tokens::raise(raise, sources, global.output)),
         Verb::EmergencyLead(emergency) => block_on(emergency::run(emergency, sources, global.output)),
         Verb::RemoveGhosts(remove) => block_on(ghosts::remove(remove, sources, global.output)),
+        Verb::Forget(forget) => block_on(forget::run(forget, sources, global.output)),
         #[cfg(feature = "dev")]
         Verb::Dev(dev) => dev::run(dev, global, registry),
         Verb::Init(init) => init::run(init, global, registry),

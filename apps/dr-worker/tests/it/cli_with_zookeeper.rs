@@ -567,6 +567,51 @@ fn ghosts_are_named_shown_and_removed() {
 }
 
 #[test]
+fn an_election_is_forgotten_when_nothing_needs_it() {
+    let stage = Stage::new("/forgotten-job");
+    stage
+        .operator(&["forget", "orders", "--yes"])
+        .assert(64, &["there is no election at /forgotten-job/orders"]);
+    let mut east = stage.worker("east-1", "east", &[]);
+    until("east-1 leads", || leads(&east));
+    let forget = |part: &str| {
+        stage.operator(&["forget", "orders", "--yes"]).assert(75, &["orders can't be forgotten", part]).code
+    };
+    forget("east-1 is a member");
+    stage.operator(&["pause", "--job", "orders"]).assert(0, &[]);
+    east.signal(nix::sys::signal::Signal::SIGTERM);
+    assert!(east.ended().success());
+    until("it has no member", || stage.json(&["list"])["members"] == json!([]));
+    forget("standing orders are in force");
+    stage.operator(&["resume"]).assert(0, &[]);
+    stage.operator(&["stay", "--clear"]).assert(0, &[]);
+    // It begins again elsewhere; nothing else is there.
+    Stage::with_session(async |session| {
+        let foreign =
+            session.create("/forgotten-job/orders/notes", vec![], zk_session::CreateMode::Persistent);
+        foreign.await.expect("a znode of another program");
+    });
+    stage
+        .operator(&["forget", "orders", "--yes"])
+        .assert(1, &["/forgotten-job/orders/notes is no part of an election"]);
+    Stage::with_session(async |session| {
+        session.delete("/forgotten-job/orders/notes", None).await.expect("its own")
+    });
+    stage.operator(&["forget", "orders"]).assert(75, &["with its history", "--yes", "nothing was changed"]);
+    assert_eq!(stage.json(&["history"])["leaderships"].as_array().map(Vec::len), Some(1));
+    let forgotten = stage.json(&["forget", "orders", "--yes"]);
+    assert!(forgotten["removed"].as_u64() > Some(8), "{forgotten}");
+    Stage::with_session(async |session| {
+        assert!(session.get("/forgotten-job/orders").await.expect("an answer").is_none());
+    });
+    stage.operator(&["list"]).assert(1, &["there is no election under /forgotten-job"]);
+    let east = stage.worker("east-1", "east", &[]);
+    until("east-1 leads a new election", || leads(&east));
+    // Its node remembers the former ones.
+    assert_eq!(stage.json(&["list"])["term"], 2);
+}
+
+#[test]
 fn names_are_checked_before_a_request_is_written() {
     let stage = Stage::new("/names");
     let east = stage.worker("east-1", "east", &[]);

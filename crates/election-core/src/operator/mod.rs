@@ -10,6 +10,7 @@ mod contests;
 pub mod drills;
 mod error;
 mod force;
+pub mod forget;
 mod ghosts;
 mod job_requests;
 mod observer;

@@ -362,7 +362,7 @@ pub(super) const CHECKS: &[Check] = &[
         severity: Error,
         finds: "no member leads a job",
         why: "The job does not run.",
-        action: "`dr-worker explain` shows the reason.",
+        action: "`dr-worker explain` shows the reason. A job that no worker runs any more: `dr-worker forget JOB`.",
         look: jobs::no_leader,
     },
     Check {

@@ -1,0 +1,51 @@
+//! `forget`.
+
+use election_core::operator::{OperatorError, forget};
+use serde_json::json;
+
+use super::{
+    consent::Consent,
+    election::Operator,
+    output::{self, Output},
+};
+use crate::{config::Sources, error::Error};
+
+/// `forget`
+#[derive(Debug, clap::Args)]
+pub(super) struct ForgetArguments {
+    /// Job.
+    #[arg(value_name = "JOB")]
+    job: String,
+    #[command(flatten)]
+    consent: Consent,
+}
+
+pub(super) async fn run(arguments: &ForgetArguments, sources: &Sources, how: Output) -> Result<(), Error> {
+    let operator = Operator::connect(sources).await?;
+    let result = remove(&operator, arguments, how).await;
+    operator.close().await;
+    result
+}
+
+async fn remove(operator: &Operator, arguments: &ForgetArguments, how: Output) -> Result<(), Error> {
+    let ForgetArguments { job, consent } = arguments;
+    let paths = operator.paths(job)?;
+    let snapshot = operator.observer().await?.snapshot(&paths).await?;
+    let refused = |error: OperatorError| match error {
+        OperatorError::NotNow(why) => Error::NotNow(format!("{job} can't be forgotten: {why}")),
+        other => other.into(),
+    };
+    forget::check(&snapshot).map_err(refused)?;
+    let base = match snapshot.token_base() {
+        0 => String::new(),
+        base => format!(", and the base {base} of its fencing tokens"),
+    };
+    consent.require(&format!(
+        "{job}: remove its znodes, with its history, overlays and reports of drills{base}"
+    ))?;
+    let removed = forget::remove(&operator.session, &paths).await.map_err(refused)?;
+    match how {
+        Output::Json => output::print_json(&json!({ "election": job, "removed": removed })),
+        Output::Pretty => output::print(format_args!("{job} is forgotten: {removed} znodes removed")),
+    }
+}
