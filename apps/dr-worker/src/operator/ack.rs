@@ -13,7 +13,6 @@ use serde_json::json;
 
 use super::{
     consent::Consent,
-    control::JobArguments,
     election::Operator,
     output::{self, Output},
 };
@@ -40,8 +39,9 @@ pub(super) struct AckArguments {
     fenced: bool,
     #[command(flatten)]
     consent: Consent,
-    #[command(flatten)]
-    jobs: JobArguments,
+    /// Job [default: all].
+    #[arg(long, value_name = "JOB")]
+    job: Option<String>,
 }
 
 impl AckArguments {
@@ -66,7 +66,7 @@ pub(super) async fn ack(arguments: &AckArguments, sources: &Sources, how: Output
 }
 
 async fn ack_all(operator: &Operator, arguments: &AckArguments, how: Output) -> Result<(), Error> {
-    for job in operator.governed(arguments.jobs.job.as_deref()).await? {
+    for job in operator.governed(arguments.job.as_deref()).await? {
         let paths = operator.paths(&job)?;
         let fenced = match arguments.fenced {
             true => forget_breadcrumbs(&operator.session, &paths).await?,

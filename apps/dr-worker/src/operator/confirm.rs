@@ -1,10 +1,14 @@
 //! `confirm`.
 
-use election_core::{Confirm, SiteId, operator::orders, record::Confirmed};
+use election_core::{
+    Confirm, SiteId,
+    operator::orders,
+    record::{Confirmed, Control},
+};
 use serde_json::json;
 
 use super::{
-    control::JobArguments,
+    control::OrderArguments,
     election::{Operator, asker},
     output::{self, Output},
 };
@@ -21,7 +25,7 @@ pub(super) struct ConfirmArguments {
     #[arg(long, group = "what")]
     clear: bool,
     #[command(flatten)]
-    jobs: JobArguments,
+    jobs: OrderArguments,
 }
 
 pub(super) async fn confirm(
@@ -58,8 +62,10 @@ async fn confirm_all(operator: &Operator, arguments: &ConfirmArguments, how: Out
             .zip(arguments.site.iter().cycle())
             .map(|((term, _), site)| Confirmed { term: *term, site: site.clone(), by: by.clone() });
         let confirmed: Vec<_> = confirmed.collect();
-        orders::order(&operator.session, &paths, &by, |control| control.confirmed.clone_from(&confirmed))
-            .await?;
+        let reason = arguments.jobs.reason.as_deref();
+        let confirm = |control: &mut Control| control.confirmed.clone_from(&confirmed);
+        orders::order(&operator.session, &paths, &by, reason, confirm).await?;
+        arguments.jobs.awaiting.until_obeyed(operator, &job).await?;
         match (how, &arguments.site) {
             (Output::Json, _) => {
                 output::print_json(&json!({ "election": job, "confirmed": confirmed }))?;

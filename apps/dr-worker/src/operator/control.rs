@@ -18,6 +18,7 @@ use super::{
     consent::Consent,
     dry_run::{self, DryRun},
     election::{Operator, asker},
+    obeyed::Awaiting,
     output::{self, Output},
 };
 use crate::{
@@ -31,12 +32,17 @@ use crate::{
     wall::unix_ms,
 };
 
-/// The argument of every standing order.
+/// The arguments of every standing order.
 #[derive(Debug, clap::Args)]
-pub(super) struct JobArguments {
+pub(super) struct OrderArguments {
     /// Job [default: all].
     #[arg(long, value_name = "JOB")]
     pub(super) job: Option<String>,
+    /// Reason, for the records.
+    #[arg(long, value_name = "TEXT")]
+    pub(super) reason: Option<Text>,
+    #[command(flatten)]
+    pub(super) awaiting: Awaiting,
 }
 
 /// The arguments of a standing order about a site.
@@ -46,8 +52,10 @@ pub(super) struct SiteArguments {
     #[arg(value_name = "SITE")]
     site: SiteId,
     #[command(flatten)]
-    jobs: JobArguments,
-    /// Accept a site that is not configured and has no member.
+    jobs: OrderArguments,
+    /// Accept an unknown site.
+    ///
+    /// One that is not configured and has no member.
     #[arg(long)]
     force: bool,
 }
@@ -86,7 +94,7 @@ pub(super) struct PreferArguments {
     #[arg(long, group = "what")]
     clear: bool,
     #[command(flatten)]
-    jobs: JobArguments,
+    jobs: OrderArguments,
     /// Accept sites without configuration and members.
     #[arg(long, conflicts_with = "clear")]
     force: bool,
@@ -101,7 +109,7 @@ pub(super) struct ModeArguments {
     #[arg(value_enum)]
     mode: Word,
     #[command(flatten)]
-    jobs: JobArguments,
+    jobs: OrderArguments,
     #[command(flatten)]
     try_only: DryRun,
 }
@@ -136,10 +144,7 @@ pub(super) struct MaintenanceArguments {
     #[arg(value_name = "MEMBER")]
     member: MemberId,
     #[command(flatten)]
-    jobs: JobArguments,
-    /// Reason, for the records.
-    #[arg(long, value_name = "TEXT")]
-    reason: Option<Text>,
+    jobs: OrderArguments,
     /// Accept a member that takes part in no job.
     #[arg(long)]
     force: bool,
@@ -166,9 +171,10 @@ pub(super) async fn maintenance(
 
 /// Gives the order in each job that the member takes part in, or has the order of.
 async fn service(operator: &Operator, arguments: &MaintenanceArguments, how: Output) -> Result<(), Error> {
-    let MaintenanceArguments { word, member, jobs, reason, force } = arguments;
+    let MaintenanceArguments { word, member, jobs: OrderArguments { job: named, reason, awaiting }, force } =
+        arguments;
     let (mut known, mut members) = (Vec::new(), BTreeSet::new());
-    for job in operator.governed(jobs.job.as_deref()).await? {
+    for job in operator.governed(named.as_deref()).await? {
         let snapshot = operator.observer().await?.snapshot(&operator.paths(&job)?).await?;
         let present = snapshot.members.iter().find(|m| m.member == *member).map(|m| &m.site);
         let absent = || snapshot.absent.iter().find(|absent| absent.member == *member).map(|a| &a.site);
@@ -185,10 +191,10 @@ async fn service(operator: &Operator, arguments: &MaintenanceArguments, how: Out
             "unknown member {member}: it takes part in no job (--force to override); members: {members}"
         )));
     }
-    for (job, site) in known {
+    for (job, site) in &known {
         let order = Maintenance {
             member: member.clone(),
-            site,
+            site: site.clone(),
             ordered: OrderedBy {
                 reason: reason.clone().map(Text::into_string),
                 by: asker(),
@@ -201,8 +207,12 @@ async fn service(operator: &Operator, arguments: &MaintenanceArguments, how: Out
             OnOff::On => control.maintenance.push(order.clone()),
             OnOff::Off => control.maintenance.retain(|known| known.member != *member),
         };
-        let paths = operator.paths(&job)?;
-        report(&job, &orders::order(&operator.session, &paths, &asker(), change).await?, how)?;
+        let paths = operator.paths(job)?;
+        let ordered = orders::order(&operator.session, &paths, &asker(), reason.as_deref(), change).await?;
+        report(job, &ordered, how)?;
+    }
+    for (job, _) in &known {
+        awaiting.until_obeyed(operator, job).await?;
     }
     Ok(())
 }
@@ -244,9 +254,6 @@ pub(super) async fn undrain(
 pub(super) struct FailSiteArguments {
     #[command(flatten)]
     at: SiteArguments,
-    /// Reason, for the records.
-    #[arg(long, value_name = "TEXT")]
-    reason: Option<Text>,
     #[command(flatten)]
     try_only: DryRun,
     #[command(flatten)]
@@ -258,7 +265,7 @@ pub(super) async fn fail_site(
     sources: &Sources,
     how: Output,
 ) -> Result<(), Error> {
-    let FailSiteArguments { at: SiteArguments { site, jobs, force }, reason, try_only, consent } = arguments;
+    let FailSiteArguments { at: SiteArguments { site, jobs, force }, try_only, consent } = arguments;
     let danger = Danger { consent: *consent, fails: true, site };
     let order = Order {
         sites: known(*force, [site]),
@@ -268,7 +275,11 @@ pub(super) async fn fail_site(
     };
     let failed = FailedSite {
         site: site.clone(),
-        ordered: OrderedBy { reason: reason.clone().map(Text::into_string), by: asker(), at_ms: unix_ms() },
+        ordered: OrderedBy {
+            reason: jobs.reason.clone().map(Text::into_string),
+            by: asker(),
+            at_ms: unix_ms(),
+        },
     };
     order
         .give(sources, how, |control| {
@@ -323,11 +334,11 @@ pub(super) async fn mode(arguments: &ModeArguments, sources: &Sources, how: Outp
     Order { tries: try_only.dry_run, ..Order::of(&what, jobs) }.give(sources, how, change).await
 }
 
-pub(super) async fn pause(jobs: &JobArguments, sources: &Sources, how: Output) -> Result<(), Error> {
+pub(super) async fn pause(jobs: &OrderArguments, sources: &Sources, how: Output) -> Result<(), Error> {
     Order::of("pause", jobs).give(sources, how, set_paused).await
 }
 
-pub(super) async fn resume(jobs: &JobArguments, sources: &Sources, how: Output) -> Result<(), Error> {
+pub(super) async fn resume(jobs: &OrderArguments, sources: &Sources, how: Output) -> Result<(), Error> {
     Order::of("resume", jobs).give(sources, how, end_pause).await
 }
 
@@ -391,7 +402,7 @@ struct Order<'a> {
     /// It is only tried.
     tries: bool,
     danger: Option<Danger<'a>>,
-    job: Option<&'a str>,
+    with: &'a OrderArguments,
     /// These must be configured, or have a member.
     sites: Vec<&'a SiteId>,
     /// It changes what is preferred, which moves leadership by itself only with auto_moves = "all".
@@ -401,12 +412,12 @@ struct Order<'a> {
 }
 
 impl<'a> Order<'a> {
-    fn of(what: &str, jobs: &'a JobArguments) -> Self {
+    fn of(what: &str, jobs: &'a OrderArguments) -> Self {
         Self {
             what: what.to_owned(),
             tries: false,
             danger: None,
-            job: jobs.job.as_deref(),
+            with: jobs,
             sites: Vec::new(),
             prefers: false,
             overrules: None,
@@ -431,7 +442,7 @@ impl<'a> Order<'a> {
         how: Output,
         change: &mut impl FnMut(&mut Control),
     ) -> Result<(), Error> {
-        let jobs = operator.governed(self.job).await?;
+        let jobs = operator.governed(self.with.job.as_deref()).await?;
         // A mistyped site is found before anything is changed.
         let mut asked = Vec::new();
         for job in &jobs {
@@ -445,8 +456,8 @@ impl<'a> Order<'a> {
             }
             return Ok(());
         }
-        for (job, asked) in jobs.into_iter().zip(asked) {
-            let paths = operator.paths(&job)?;
+        for (job, asked) in jobs.iter().zip(asked) {
+            let paths = operator.paths(job)?;
             let (by, mut is_overtaken) = (asker(), false);
             let checked = |control: &mut Control| {
                 is_overtaken = asked.as_ref().is_some_and(|asked| asked.is_overtaken(control));
@@ -454,7 +465,8 @@ impl<'a> Order<'a> {
                     change(control);
                 }
             };
-            let ordered = orders::order(&operator.session, &paths, &by, checked).await?;
+            let ordered =
+                orders::order(&operator.session, &paths, &by, self.with.reason.as_deref(), checked).await?;
             if is_overtaken {
                 return Err(Error::NotNow(format!(
                     "{job}: another order has meanwhile closed the other sites; nothing was changed there"
@@ -464,22 +476,25 @@ impl<'a> Order<'a> {
                 Some(site) => orders::overrule_site(&operator.session, &paths, site, &asker()).await?,
                 None => false,
             };
-            report(&job, &ordered, how)?;
+            report(job, &ordered, how)?;
             if let (true, Some(site), Output::Pretty) = (overruled, self.overrules, how) {
                 output::print_progress(format_args!(
                     "{job}: members of site {site} report it as failed; this is ignored until they report it \
                      as healthy"
                 ));
             }
-            let auto_moves = operator.config.policy_of(&job).who.auto_moves();
+            let auto_moves = operator.config.policy_of(job).who.auto_moves();
             if self.prefers && auto_moves != AutoMoves::All && ordered.is_news() && how == Output::Pretty {
                 output::print_progress(format_args!(
                     "{job}: auto_moves is {:?}: leadership stays in its site until it is lost or moved by \
                      `{}`",
                     auto_moves.as_str(),
-                    Typed::verb("switchover").job(&job)
+                    Typed::verb("switchover").job(job)
                 ));
             }
+        }
+        for job in &jobs {
+            self.with.awaiting.until_obeyed(operator, job).await?;
         }
         Ok(())
     }

@@ -3,7 +3,7 @@ use std::time::Duration;
 use election_core::{
     Reason, Skipped,
     operator::{Observer, ReadError},
-    record::{Current, Outgoing, Status, Target},
+    record::{Current, OrderedBy, Outgoing, Status, Target},
 };
 use futures_util::{StreamExt as _, stream};
 use owo_colors::OwoColorize as _;
@@ -229,6 +229,9 @@ fn describe(cluster: &Cluster) -> String {
     let is_shown_elsewhere = |skipped: &&Skipped| skipped.reason == Reason::Steady || skipped.is_hold();
     if let Some(skipped) = cluster.skipped.as_ref().filter(|skipped| !is_shown_elsewhere(skipped)) {
         lines.push(format!("  not decided: {}", skipped.sentence));
+    }
+    if let OrderedBy { reason: Some(reason), by, at_ms } = &cluster.latest_order {
+        lines.push(format!("  latest order by {by} at {}: {reason}", moment(*at_ms)));
     }
     lines.extend(cluster.exclusions.iter().map(|exclusion| {
         let until = moment(exclusion.until_ms);

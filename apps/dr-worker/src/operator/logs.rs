@@ -29,7 +29,9 @@ pub(super) struct LogsArguments {
     /// Number of lines.
     #[arg(short = 'n', long = "lines", value_name = "N", default_value_t = ShownLine::USUAL)]
     lines: usize,
-    /// Show the output on the node of this member, by the HTTP endpoints of its worker.
+    /// Show the output on the node of this member.
+    ///
+    /// By the HTTP endpoints of its worker.
     #[arg(long, value_name = "MEMBER", conflicts_with = "follow")]
     node: Option<MemberId>,
     /// Keep running, and print each line that is added.

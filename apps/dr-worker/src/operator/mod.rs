@@ -34,6 +34,7 @@ mod list;
 mod logs;
 mod moves;
 mod notify;
+mod obeyed;
 mod output;
 mod overlay;
 mod phases;
@@ -136,9 +137,9 @@ enum Verb {
     /// In the mode manual only operators decide, in observe nothing is changed.
     Mode(control::ModeArguments),
     /// Suspend automatic decisions: mode manual until `resume`.
-    Pause(control::JobArguments),
+    Pause(control::OrderArguments),
     /// Restore the mode from before `pause`.
-    Resume(control::JobArguments),
+    Resume(control::OrderArguments),
     /// Suspend automatic moves until the next leader change.
     Stay(stay::StayArguments),
     /// Confirm a proposed move to another site.

@@ -1,10 +1,10 @@
 //! `stay`.
 
-use election_core::operator::orders;
+use election_core::{operator::orders, record::Control};
 use serde_json::json;
 
 use super::{
-    control::JobArguments,
+    control::OrderArguments,
     election::{Operator, asker},
     output::{self, Output},
 };
@@ -14,7 +14,7 @@ use crate::{config::Sources, error::Error};
 #[derive(Debug, clap::Args)]
 pub(super) struct StayArguments {
     #[command(flatten)]
-    jobs: JobArguments,
+    jobs: OrderArguments,
     /// Allow automatic moves again.
     #[arg(long)]
     clear: bool,
@@ -40,7 +40,10 @@ async fn stay_all(operator: &Operator, arguments: &StayArguments, how: Output) -
         let mut terms: Vec<_> = leaders.iter().map(|(term, _)| *term).collect();
         terms.sort_unstable();
         terms.dedup();
-        orders::order(&operator.session, &paths, &asker(), |control| control.stay.clone_from(&terms)).await?;
+        let reason = arguments.jobs.reason.as_deref();
+        let stay = |control: &mut Control| control.stay.clone_from(&terms);
+        orders::order(&operator.session, &paths, &asker(), reason, stay).await?;
+        arguments.jobs.awaiting.until_obeyed(operator, &job).await?;
         let members: Vec<_> = leaders.iter().map(|(_, named)| named.member.to_string()).collect();
         match how {
             Output::Json => {

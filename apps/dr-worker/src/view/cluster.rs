@@ -6,7 +6,7 @@ use election_core::{
     operator::{Layout, Snapshot},
     record::{
         Absent, AppliedOverlay, Confirmed, Control, Current, Elected, Exclusion, Failure, FiledRequest,
-        Health, Maintenance, MemberRecord, Mode, Outgoing, RecordError, RequestKind, RequestState,
+        Health, Maintenance, MemberRecord, Mode, OrderedBy, Outgoing, RecordError, RequestKind, RequestState,
         RoundTrips, SiteFailure, Slot, Status, StoppedJob, Target,
     },
     strategy::{SiteTrouble, in_words},
@@ -61,6 +61,8 @@ pub struct Cluster {
     pub stay: Vec<u64>,
     /// Moves to another site that an operator has confirmed.
     pub confirmed: Vec<Confirmed>,
+    /// The author of the latest order, when, and the reason.
+    pub latest_order: OrderedBy,
     /// Sites that have failed as a whole: marked by an operator, or reported by most of their members.
     pub failed_sites: Vec<SiteTrouble>,
     /// Sites that their members report as failed, but that do not count as failed.
@@ -311,8 +313,12 @@ impl Cluster {
             site_order,
             mut stay,
             mut confirmed,
+            changed_by: by,
+            changed_at_ms: at_ms,
+            changed_reason: reason,
             ..
         } = snapshot.control.clone();
+        let latest_order = OrderedBy { reason, by, at_ms };
         // They end with the next change of leader.
         let leads = |term| elected.is_some_and(|e| e.leaders().any(|(slot, _)| e.term_of(slot) == term));
         stay.retain(|term| leads(*term));
@@ -343,6 +349,7 @@ impl Cluster {
             site_order,
             stay,
             confirmed,
+            latest_order,
             requests: snapshot.requests.into_iter().map(OpenRequest::new).collect(),
             problems: Vec::new(),
             unreadable: snapshot.unreadable,

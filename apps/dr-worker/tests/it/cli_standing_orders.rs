@@ -19,6 +19,37 @@ fn two_sites(root: &'static str, settings: &[&str]) -> (Stage, Running, Running)
     (stage, east, west)
 }
 
+/// `--wait` ends when the leader has moved, and the reason is kept with the order.
+#[test]
+fn an_order_is_waited_for_and_has_its_reason() {
+    let (stage, east, west) = two_sites("/orders-awaited", &[]);
+    let drained = stage.operator(&["drain", "east", "--wait", "--reason", "new switches"]);
+    drained.assert(0, &["orders: waiting: "]);
+    assert!(leads(&west) && !leads(&east), "{}", drained.stderr);
+    let order = |list: &Value| list["latest_order"]["reason"].clone();
+    assert_eq!(order(&stage.json(&["list"])), "new switches");
+    assert!(stage.operator(&["list"]).stdout.contains(": new switches\n"));
+    stage.operator(&["undrain", "east", "--wait"]).assert(0, &[]);
+    assert_eq!(order(&stage.json(&["list"])), Value::Null, "that of the latest order");
+
+    // Nothing else may lead.
+    let sick = [
+        "job.orders.fitness={kind=\"exec\",command=[\"/bin/false\"],interval=\"500ms\",timeout=\"500ms\",failures=1}",
+    ];
+    drop(east);
+    let _sick = stage.worker("east-2", "east", &sick);
+    until("east-2 is unfit", || {
+        let list = stage.json(&["list"]);
+        let members = list["members"].as_array().cloned().unwrap_or_default();
+        members.len() == 2
+            && members.iter().any(|m| m["health"].as_str().is_some_and(|h| h.contains("fitness")))
+    });
+    let serviced = stage.operator(&["maintenance", "on", "west-1", "--wait", "--timeout", "2s"]);
+    serviced.assert(75, &["the order is in force, and not carried out yet: west-1 of site west leads on: "]);
+    assert_eq!(stage.json(&["list"])["maintenance"][0]["member"], "west-1");
+    assert!(leads(&west));
+}
+
 /// No quiet time of the policy holds it up, and the history says why it was.
 #[test]
 fn a_drained_site_is_left_at_once() {

@@ -309,6 +309,7 @@ fn obey(control: &mut Control, request: &Request) {
     control.v = control.format();
     request.by.clone_into(&mut control.changed_by);
     control.changed_at_ms = at_ms;
+    control.changed_reason.clone_from(&request.reason);
 }
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ impl Ordered {
 }
 
 /// Changes the standing orders of an election by compare-and-set. `change` is applied to the present orders, and again
-/// after every lost race. It needs no running member.
+/// after every lost race. It needs no running member. `by` and `reason` are recorded as those of the latest order.
 ///
 /// # Errors
 /// When there is no such election, when it has no elector, when the orders can't be read, or ZooKeeper doesn't answer.
@@ -45,6 +45,7 @@ pub async fn order(
     session: &Session,
     paths: &Paths,
     by: &str,
+    reason: Option<&str>,
     mut change: impl FnMut(&mut Control),
 ) -> Result<Ordered, OperatorError> {
     let path = paths.control();
@@ -67,6 +68,7 @@ pub async fn order(
         }
         by.clone_into(&mut after.changed_by);
         after.changed_at_ms = unix_ms();
+        after.changed_reason = reason.map(str::to_owned);
         let data = after.encode(&path)?;
         let written = match &node {
             Some(node) => incarnation.set(&path, data, Some(node.version)).await,

@@ -56,6 +56,10 @@ pub struct Control {
     /// When, in milliseconds since the Unix epoch.
     #[serde(default, skip_serializing_if = "is_zero", with = "limits::ms")]
     pub changed_at_ms: u64,
+    /// The reason of the latest order.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(with = "crate::text::line")]
+    pub changed_reason: Option<String>,
 }
 
 impl Control {
@@ -74,6 +78,7 @@ impl Control {
         stopped: None,
         changed_by: String::new(),
         changed_at_ms: 0,
+        changed_reason: None,
     };
 
     /// The format of orders that stop the job. An elector that does not know such an order does not read this format,

@@ -139,6 +139,7 @@ fn exclusive(one: &str, other: &str) -> Error {
 #[serde(deny_unknown_fields, default)]
 struct Order {
     job: Option<String>,
+    reason: Option<Text>,
 }
 
 /// The body of a request; an empty one has the defaults.
@@ -261,9 +262,14 @@ impl Desk {
     }
 
     /// Changes the standing orders.
-    async fn order(self, by: &str, change: fn(&mut Control)) -> Result<Response, Error> {
+    async fn order(
+        self,
+        by: &str,
+        reason: Option<Text>,
+        change: fn(&mut Control),
+    ) -> Result<Response, Error> {
         let Self { operator, job, paths } = &self;
-        let ordered = orders::order(&operator.session, paths, by, change).await?;
+        let ordered = orders::order(&operator.session, paths, by, reason.as_deref(), change).await?;
         let id = order_id(ordered.changes);
         let mut body = standing::shown(job, &ordered);
         body["request"] = json!(id);
@@ -439,12 +445,12 @@ pub(super) async fn resume(
 }
 
 async fn order(worker: &Worker, peer: Peer, which: Which, body: &[u8], change: fn(&mut Control)) -> Response {
-    let Order { job } = match parse(body) {
+    let Order { job, reason } = match parse(body) {
         Ok(order) => order,
         Err(error) => return failed(&error),
     };
     match Desk::new(worker, which, job) {
-        Ok(desk) => in_time(desk.order(&asker(worker, &peer), change)).await,
+        Ok(desk) => in_time(desk.order(&asker(worker, &peer), reason, change)).await,
         Err(refusal) => *refusal,
     }
 }

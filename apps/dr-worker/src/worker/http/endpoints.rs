@@ -201,6 +201,7 @@ pub(super) const ALL: &[Endpoint] = &[
                 "site_order: array",
                 "stay: array",
                 "confirmed: array",
+                "latest_order: object",
                 "failed_sites: array",
                 "unwell_sites: array",
                 "site_failures: array",
@@ -315,8 +316,20 @@ pub(super) const ALL: &[Endpoint] = &[
         post(control::stop)
     }),
     control("/start", "Start a stopped job, as `start`.", STOP, &[FILED, DONE], || post(control::start)),
-    control("/pause", "Start maintenance, as `pause`.", &["job?: string"], ORDERED, || post(control::pause)),
-    control("/resume", "End maintenance, as `resume`.", &["job?: string"], ORDERED, || post(control::resume)),
+    control(
+        "/pause",
+        "Start maintenance, as `pause`.",
+        &["job?: string", "reason?: string"],
+        ORDERED,
+        || post(control::pause),
+    ),
+    control(
+        "/resume",
+        "End maintenance, as `resume`.",
+        &["job?: string", "reason?: string"],
+        ORDERED,
+        || post(control::resume),
+    ),
     status(
         "/requests/{id}",
         "The outcome of a request.",

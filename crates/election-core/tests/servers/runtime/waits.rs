@@ -5,7 +5,7 @@ use std::{future::Future, pin::Pin, time::Duration};
 use election_core::{
     Ballot, CampaignError, Candidate, Election, ElectionConfig, Ended, Failure, Handler, Latch, Leaders,
     Leadership, MemberId, Paths, Policy, RunError, SiteId, StopOrder,
-    operator::{self, JobRequests, Leading, Observer, Snapshot, drills, orders, overlays},
+    operator::{self, JobRequests, Leading, Observer, Snapshot, drills, forget, orders, overlays, roster},
     record::{
         DrillAnswer, DrillMode, DrillOrder, FiledRequest, NewOverlay, Request, RequestKind, RequestRef,
         RequestState, Target,
@@ -107,7 +107,7 @@ fn one() -> MemberId {
 }
 
 fn ballot() -> Ballot {
-    Ballot::new("b0000000001").unwrap()
+    Ballot::new("one-0000000001").unwrap()
 }
 
 fn drill() -> DrillOrder {
@@ -179,7 +179,8 @@ fn calls() -> impl Iterator<Item = (&'static str, Call)> {
             of(operator::compare_servers(&servers, paths).await)
         },
         "forget_breadcrumbs": |session, paths| of(operator::forget_breadcrumbs(session, paths).await),
-        "orders::order": |session, paths| of(orders::order(session, paths, "a test", |_| {}).await),
+        "forget::remove": |session, paths| of(forget::remove(session, paths).await),
+        "orders::order": |session, paths| of(orders::order(session, paths, "a test", None, |_| {}).await),
         "orders::read": |session, paths| of(orders::read(session, paths).await),
         "orders::acknowledge": |session, paths| {
             of(orders::acknowledge(session, paths, operator::Forgotten::ALL).await)
@@ -217,6 +218,14 @@ fn calls() -> impl Iterator<Item = (&'static str, Call)> {
         },
         "overlays::read": |session, paths| of_active!(session, |active| overlays::read(&active, paths)),
         "overlays::history": |session, paths| of_active!(session, |active| overlays::history(&active, paths)),
+        "roster::update": |session, paths| {
+            let ballot = ballot();
+            of_active!(session, |active| roster::update(&active, paths, &ballot, 1))
+        },
+        "roster::sign_off": |session, paths| {
+            let who = (&MemberId::new("one").unwrap(), &SiteId::new("east").unwrap());
+            of_active!(session, |active| roster::sign_off(&active, paths, who, 1))
+        },
         "drills::order": |session, paths| of_active!(session, |active| drills::order(&active, paths)),
         "drills::answers": |session, paths| of_active!(session, |active| drills::answers(&active, paths, "run")),
         "drills::answer_of": |session, paths| {
@@ -275,6 +284,7 @@ async fn what_waits_for_an_election_that_is_refused_says_so() {
         paths.breadcrumbs(),
         paths.drill_order(),
         paths.ballot(&ballot()),
+        paths.roster(),
         run,
     ] {
         owner.create(&path, "", CreateMode::Persistent).await.unwrap();

@@ -1,0 +1,115 @@
+//! `--wait` of a standing order: until its elector has carried it out.
+
+use std::time::Duration;
+
+use election_core::{
+    Reason, SiteId,
+    operator::Snapshot,
+    record::{Control, Current, Status},
+};
+use zk_session::BootTime;
+
+use super::{
+    election::Operator,
+    output::{self},
+    underway::longest_move,
+};
+use crate::{
+    error::Error,
+    view::{Explained, statuses::WorkerStatuses},
+    wall::unix_ms,
+};
+
+/// The pause between two looks.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// For how long nothing may be left to do: the elector reads an order soon, and its worker reports what it then waits for.
+const SETTLED: Duration = Duration::from_secs(1);
+
+/// `--wait`
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(super) struct Awaiting {
+    /// Wait until leaders have moved, if they must.
+    ///
+    /// Exit code 75 if that is not done in time; the order stays in force.
+    #[arg(long)]
+    wait: bool,
+    /// How long to wait.
+    ///
+    /// Default: the sum of the policy's timeouts of a move.
+    #[arg(long, value_name = "DURATION", requires = "wait", value_parser = humantime::parse_duration)]
+    timeout: Option<Duration>,
+}
+
+impl Awaiting {
+    /// Waits until nothing is left to do in this election, if that is asked for.
+    ///
+    /// # Errors
+    /// [`Error::NotNow`] with what is left at the end of the wait.
+    pub(super) async fn until_obeyed(self, operator: &Operator, job: &str) -> Result<(), Error> {
+        if !self.wait {
+            return Ok(());
+        }
+        let until = BootTime::now() + self.timeout.unwrap_or_else(|| longest_move(operator, job));
+        let paths = operator.paths(job)?;
+        let (mut settled, mut reported) = (None, String::new());
+        loop {
+            let snapshot = operator.observer().await?.snapshot(&paths).await?;
+            let now = BootTime::now();
+            match left_to_do(operator, job, &snapshot).await {
+                None if now.duration_since(*settled.get_or_insert(now)) >= SETTLED => return Ok(()),
+                None => {}
+                Some(why) if now >= until => {
+                    return Err(Error::NotNow(format!(
+                        "{job}: the order is in force, and not carried out yet: {why}"
+                    )));
+                }
+                Some(why) => {
+                    settled = None;
+                    if reported != why {
+                        output::print_progress(format_args!("{job}: waiting: {why}"));
+                        reported = why;
+                    }
+                }
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+}
+
+/// What an elector or a member still has to do.
+async fn left_to_do(operator: &Operator, job: &str, snapshot: &Snapshot) -> Option<String> {
+    let leader = |slot| snapshot.leader_znode(slot).map(|znode| &znode.record);
+    let is_ready = |leader: &Current| leader.status == Status::Ready;
+    let decided = snapshot.decided();
+    let taking_over = decided.into_iter().flat_map(|elected| elected.leaders()).find(|(slot, named)| {
+        leader(*slot).is_none_or(|leader| leader.ballot != named.ballot || !is_ready(leader))
+    });
+    if let Some((_, named)) = taking_over {
+        return Some(format!("{} of site {} has yet to take over", named.member, named.site));
+    }
+    let (policy, strategy) = (operator.config.engine_of(job), operator.config.policy_of(job).strategy());
+    let next = Explained::new(job, snapshot, &policy, &*strategy, unix_ms()).next;
+    let told = WorkerStatuses::new(operator.workers()).skipped(job, snapshot).await;
+    let leaders = snapshot.leader_znodes.iter().flatten().map(|znode| &znode.record);
+    if let Some(leader) = leaders.into_iter().find(|leader| is_closed(&snapshot.control, leader)) {
+        let why = told.map_or(next.sentence, |told| told.sentence);
+        return Some(format!("{} of site {} leads on: {why}", leader.member, leader.site));
+    }
+    match told {
+        // Its own policy decides, and not the configuration here.
+        Some(told) => {
+            let moves = [Reason::Release, Reason::Acquire, Reason::Takeover].contains(&told.reason);
+            moves.then_some(told.sentence)
+        }
+        None => next.acts.then_some(next.sentence),
+    }
+}
+
+/// Whether it may not lead by the orders.
+fn is_closed(control: &Control, leader: &Current) -> bool {
+    let is_here = |site: &SiteId| *site == leader.site;
+    control.serviced(&leader.member).is_some()
+        || control.drained.iter().any(is_here)
+        || control.failed_sites.iter().any(|failed| is_here(&failed.site))
+}
