@@ -31,7 +31,8 @@ pub(super) struct LogsArguments {
     lines: usize,
     /// Show the output on the node of this member.
     ///
-    /// By the HTTP endpoints of its worker.
+    /// By the HTTP endpoints of its worker, over TLS with the certificate of `http.tls`, which it must admit:
+    /// `http.access.status` or `http.access.control` is `certificate`.
     #[arg(long, value_name = "MEMBER", conflicts_with = "follow")]
     node: Option<MemberId>,
     /// Keep running, and print each line that is added.
@@ -176,7 +177,7 @@ async fn fetch(
     let workers = operator.workers().ok_or_else(|| failed("http.tls can't be used here"))?;
     let endpoint = format!("{url}/logs?job={job}&lines={lines}");
     let asked = workers.read(&endpoint, ShownLine::MOST);
-    let refused = format!("no answer from {url}/logs, or it may not be read from here (http.access.status)");
+    let refused = format!("no answer from {url}/logs, or its http.access admits no certificate of this node");
     let body = tokio::time::timeout(QUESTION, asked).await.ok().flatten().ok_or_else(|| failed(&refused))?;
     let answer: Answer = serde_json::from_slice(&body).map_err(|error| failed(&error.to_string()))?;
     if answer.member != *member {

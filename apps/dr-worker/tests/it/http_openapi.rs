@@ -104,6 +104,9 @@ fn each_endpoint_answers_as_described() {
     compare(&east, &described, &mut seen, ("HEAD", "/events", "/events"), None, "");
     // Control: with each kind of token and body.
     compare(&east, &described, &mut seen, ("GET", "/config", "/config"), Some(TOKEN), "");
+    for target in ["/logs?lines=1", "/logs?job=bills", "/logs?lines=x"] {
+        compare(&east, &described, &mut seen, ("GET", "/logs", target), Some(TOKEN), "");
+    }
     for (method, path) in [
         ("GET", "/config"),
         ("POST", "/switchover"),

@@ -10,6 +10,8 @@ use std::{
     time::Duration,
 };
 
+#[cfg(feature = "tls")]
+use crate::support::pki::{HERE, Pki};
 use crate::support::{
     LONG, Outcome, Running, set,
     stage::{Stage, leads},
@@ -120,18 +122,30 @@ fn the_words_of_a_crash_are_shown_also_after_the_end_of_the_worker() {
     assert!(text.stdout.contains("Z  stderr  panicked: no orders\n"), "{}", text.stdout);
 }
 
+#[cfg(feature = "tls")]
 #[test]
 fn the_output_on_another_node_is_read_by_its_worker() {
-    let stage = Stage::new("/output-elsewhere");
+    let (stage, pki) = (Stage::new("/output-elsewhere"), Pki::new());
+    pki.issue("worker", "ca", HERE, 20);
+    let files = [
+        ("cert_file", "worker.pem"),
+        ("key_file", "worker.key"),
+        ("client_ca_file", "ca.pem"),
+        ("ca_file", "ca.pem"),
+    ];
+    let tls = pki.setting(&files);
+    let admitted = pki.client(Some("worker"));
     let script = "echo 'from east'; exec sleep 600";
-    let east = stage.worker("east-1", "east", &[&job(script)]);
+    let access = "http.access.status=\"certificate\"";
+    let settings = [&*job(script), &tls, access];
+    let east = stage.worker("east-1", "east", &settings).over(&admitted);
     until("east-1 leads", || leads(&east));
-    let west = stage.worker("west-1", "west", &[&job(script)]);
+    let west = stage.worker("west-1", "west", &settings).over(&admitted);
     until("west-1 is standby", || west.code("/standby") == 200);
     let elsewhere = tempfile::tempdir().expect("a directory");
     let on_west = |arguments: &[&str]| {
         let state = format!("node.state_dir={}", elsewhere.path().display());
-        let mut command = stage.worker_command("west-1", "west", &[&state]);
+        let mut command = stage.worker_command("west-1", "west", &[&state, &tls, access]);
         Outcome::of(command.arg("logs").args(arguments))
     };
     // The job has not run there.
@@ -139,14 +153,28 @@ fn the_output_on_another_node_is_read_by_its_worker() {
     shown.assert(0, &["east-1 leads orders: its output is on that node", "logs orders --node east-1"]);
     assert!(shown.stdout.contains("Z  stdout  from east\n"), "{}", shown.stdout);
     // An operator's host has no worker.
-    let named = stage.operator(&["logs", "orders", "--node", "east-1", "-n", "1"]);
+    let operator = |arguments: &[&str]| Outcome::of(stage.command(&[&tls, access]).args(arguments));
+    let named = operator(&["logs", "orders", "--node", "east-1", "-n", "1"]);
     assert!(named.stdout.lines().count() == 1 && named.stdout.contains("from east"), "{}", named.stdout);
-    let line = stage.json(&["logs", "--node", "east-1", "-n", "1"]);
+    let line = operator(&["--output", "json", "logs", "--node", "east-1", "-n", "1"]);
+    let line: Value = serde_json::from_str(&line.stdout).expect("JSON");
     assert_eq!((&line["stream"], &line["line"]), (&json!("stdout"), &json!("from east")));
-    assert_eq!(stage.operator(&["logs", "--node", "west-1"]).assert(0, &[]).stdout, "");
-    stage.operator(&["logs", "--node", "north-1"]).assert(64, &["unknown member north-1", "east-1, west-1"]);
+    assert_eq!(operator(&["logs", "--node", "west-1"]).assert(0, &[]).stdout, "");
+    operator(&["logs", "--node", "north-1"]).assert(64, &["unknown member north-1", "east-1, west-1"]);
     let answer: Value = serde_json::from_str(&east.http("GET", "/logs?lines=1").1).expect("JSON");
     assert_eq!((&answer["member"], &answer["lines"][0]["line"]), (&json!("east-1"), &json!("from east")));
+}
+
+/// Output can hold secrets.
+#[test]
+fn where_everyone_reads_the_state_nobody_reads_the_output() {
+    let stage = Stage::new("/output-closed");
+    let east = stage.worker("east-1", "east", &[&job("echo secret; exec sleep 600")]);
+    until("east-1 leads", || leads(&east));
+    assert_eq!((east.code("/status"), east.code("/logs")), (200, 403));
+    let refused = stage.operator(&["logs", "--node", "east-1"]);
+    refused.assert(1, &["can't be read", "its http.access admits no certificate of this node"]);
+    assert!(!refused.stdout.contains("secret"));
 }
 
 #[test]

@@ -3,7 +3,8 @@
 //! | class | endpoints | setting |
 //! |---|---|---|
 //! | health | `/leader`, `/standby`, `/liveness`, `/readiness` | none: open to everyone |
-//! | status | all other GETs but `/config` | `http.access.status` |
+//! | status | all other GETs | `http.access.status` |
+//! | output | `/logs` | `http.access.status`, or `http.access.control` where that is open |
 //! | control | POSTs, `/config` | `http.access.control` |
 
 use std::{fmt, path::PathBuf, sync::Arc};
@@ -121,8 +122,24 @@ pub(super) async fn status(
     next: Next,
 ) -> Response {
     let http = &worker.config().http;
+    read(http, http.status.into(), &peer, request, next).await
+}
+
+/// Admits requests to read the output of jobs. It can hold secrets: it is never open to everyone.
+pub(super) async fn output(
+    State(worker): State<Arc<Worker>>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let http = &worker.config().http;
+    let gate = if http.status == StatusAccess::Open { http.control.into() } else { http.status.into() };
+    read(http, gate, &peer, request, next).await
+}
+
+async fn read(http: &HttpConfig, gate: Gate, peer: &Peer, request: Request, next: Next) -> Response {
     let (head, body) = request.into_parts();
-    match admit(http, http.status.into(), &peer, &head).await {
+    match admit(http, gate, peer, &head).await {
         Ok(()) => next.run(Request::from_parts(head, body)).await,
         Err(denied) => denied.answer(),
     }
@@ -219,7 +236,7 @@ pub(crate) fn exposed(http: &HttpConfig) -> Vec<&'static str> {
     }
     if http.status == StatusAccess::Open && control == Gate::Closed {
         exposed
-            .push("everyone there can read the state of this worker and the last output of its jobs (http.access.status); control is closed");
+            .push("everyone there can read the state of this worker (http.access.status); control is closed");
     }
     exposed
 }

@@ -26,6 +26,8 @@ pub(super) enum Access {
     Health,
     /// GET; as `http.access.status`.
     Status,
+    /// GET; as `http.access.status`, or as `http.access.control` where that is open.
+    Output,
     /// GET; as `http.access.control`.
     Secret,
     /// POST; as `http.access.control`.

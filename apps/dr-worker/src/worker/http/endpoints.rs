@@ -273,13 +273,16 @@ pub(super) const ALL: &[Endpoint] = &[
         ],
         || get(explain::can_restart),
     ),
-    status(
-        "/logs",
-        "The last output of a job on this node, oldest line first, as `logs`.",
-        &["job: string", "lines: integer"],
-        &[(200, JSON, &["member: string", "job: string", "lines: array"])],
-        || get(logs::logs),
-    ),
+    Endpoint {
+        access: Access::Output,
+        ..status(
+            "/logs",
+            "The last output of a job on this node, oldest line first, as `logs`.",
+            &["job: string", "lines: integer"],
+            &[(200, JSON, &["member: string", "job: string", "lines: array"])],
+            || get(logs::logs),
+        )
+    },
     Endpoint {
         path: "/config",
         summary: "The configuration that is in force, as `config show --output json`, and its last reload.",
@@ -358,6 +361,10 @@ pub(super) fn router(app: App) -> Router {
                 Access::Health => route.fallback(async || answer::not_allowed(READING)),
                 Access::Status => {
                     let guarded = route.route_layer(from_fn_with_state(app.clone(), access::status));
+                    guarded.fallback(async || answer::not_allowed(READING))
+                }
+                Access::Output => {
+                    let guarded = route.route_layer(from_fn_with_state(app.clone(), access::output));
                     guarded.fallback(async || answer::not_allowed(READING))
                 }
                 Access::Secret => {

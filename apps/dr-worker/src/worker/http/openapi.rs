@@ -55,7 +55,7 @@ fn operation(endpoint: &Endpoint) -> Value {
     match endpoint.access {
         Access::Health => {}
         Access::Status => operation["security"] = json!([{}, { "token": [] }, { "certificate": [] }]),
-        Access::Secret | Access::Control => {
+        Access::Output | Access::Secret | Access::Control => {
             operation["security"] = json!([{ "token": [] }, { "certificate": [] }]);
         }
     }

@@ -17,7 +17,8 @@ are for.
 
 - GET endpoints also answer HEAD and OPTIONS.
 - Each endpoint without a job needs none. `?job=J` names the job; it can be left out if there is only one.
-- *Health* is open to everyone; *status* and *control* are as `http.access` says.
+- *Health* is open to everyone; *status* and *control* are as `http.access` says; *output* is as *status*, or as
+  *control* where *status* is open.
 
 | endpoint | access | does |
 |---|---|---|
@@ -31,6 +32,7 @@ fn access(endpoint: &Endpoint) -> &'static str {
     match endpoint.access {
         Access::Health => "health",
         Access::Status => "status",
+        Access::Output => "output",
         Access::Secret | Access::Control => "control",
     }
 }
