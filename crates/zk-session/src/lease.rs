@@ -30,8 +30,8 @@
 //!
 //! # Clocks
 //! The margin covers clocks that drift. Where this machine's clock is slewed while the lease runs, which is checked sixteen
-//! times in a session timeout, the lease is shortened by as much. Assumed: the servers' clocks run no more than 0.5 % too
-//! fast, and no hypervisor stops this machine, which its clocks need not show.
+//! times in a session timeout, the lease is shortened by as much. Assumed: this machine's clock and the servers' differ in rate
+//! by no more than the margin, 1 %, and no hypervisor stops this machine, which its clocks need not show.
 //!
 //! # Not covered
 //! Servers behind an observer master (`zookeeper.observerMasterPort`): a touch takes two hops there, each with a ping.

@@ -54,6 +54,10 @@ async fn cut_off(driver: DriverKind, count: u32, idle: Duration) {
 
     servers.isolate(follower).unwrap();
     let cut = BootTime::now();
+    // A lease that had ended before would show nothing.
+    for keeper in &keepers {
+        assert!(keeper.lease().is_some_and(|lease| lease.is_valid_at(cut)), "{:?}", keeper.lease());
+    }
     let mut ends = tokio::task::JoinSet::new();
     for ((session, mut gone), keeper) in sessions.into_iter().zip(keepers) {
         ends.spawn(async move {

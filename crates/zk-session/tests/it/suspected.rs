@@ -86,7 +86,7 @@ async fn a_silent_server_is_left_within_the_time(driver: DriverKind) {
     println!("left after {left:?}");
     // One of them may have been held up.
     left.sort_unstable();
-    assert!(left[1] <= IN_TIME, "{left:?}");
+    assert!(left[1] <= IN_TIME && left[2] <= IN_TIME * 2, "{left:?}");
     assert!(left[0] >= SUSPECT_AFTER / 2, "{left:?}: nothing may be that impatient");
 }
 
