@@ -18,6 +18,8 @@ pub struct Journal {
 /// The acts of one leadership of a job, of all its processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Acting {
+    /// The slot.
+    pub slot: usize,
     /// The leader.
     pub member: String,
     /// Its term.
@@ -94,16 +96,21 @@ impl Journal {
         self.actings().into_iter().find(|acting| acting.token == token)
     }
 
-    /// Asserts that no two leaderships of a job ever acted at once.
+    /// Asserts that no two leaderships of a slot of a job ever acted at once, and that each token is that of one member in one
+    /// term.
     ///
     /// # Panics
-    /// If two did; or if there is no stamp, because that would prove nothing.
+    /// If two did, or a token is that of two; or if there is no stamp, because that would prove nothing.
     pub fn assert_one_at_a_time(&self) {
         let stamps = self.stamps();
         assert!(!stamps.is_empty(), "no job has left a stamp in {}", self.path.display());
         let jobs: BTreeSet<&str> = stamps.iter().map(|stamp| stamp.job.as_str()).collect();
         for job in jobs {
-            let overlaps = overlaps(&self.actings_of(job));
+            let actings = self.actings_of(job);
+            for two in actings.windows(2) {
+                assert!(two[0].token != two[1].token, "two leaderships of {job} have one token: {two:?}");
+            }
+            let overlaps = overlaps(&actings);
             let words: Vec<String> = overlaps.iter().map(ToString::to_string).collect();
             assert!(words.is_empty(), "two leaderships of {job} acted at once:\n{}", words.join("\n"));
         }
@@ -111,9 +118,11 @@ impl Journal {
 }
 
 fn actings(stamps: impl Iterator<Item = Stamp>) -> Vec<Acting> {
-    let mut by_token: BTreeMap<(u64, String), Acting> = BTreeMap::new();
+    let mut by_token: BTreeMap<(u64, usize, String, u64), Acting> = BTreeMap::new();
     for stamp in stamps {
-        let acting = by_token.entry((stamp.token, stamp.member.clone())).or_insert_with(|| Acting {
+        let key = (stamp.token, stamp.slot, stamp.member.clone(), stamp.term);
+        let acting = by_token.entry(key).or_insert_with(|| Acting {
+            slot: stamp.slot,
             member: stamp.member.clone(),
             term: stamp.term,
             token: stamp.token,
@@ -138,7 +147,9 @@ fn actings(stamps: impl Iterator<Item = Stamp>) -> Vec<Acting> {
 fn overlaps(actings: &[Acting]) -> Vec<Overlap> {
     let mut found = Vec::new();
     for (index, newer) in actings.iter().enumerate() {
-        for older in actings[..index].iter().filter(|older| older.to >= newer.from) {
+        for older in
+            actings[..index].iter().filter(|older| older.slot == newer.slot && older.to >= newer.from)
+        {
             found.push(Overlap { older: older.clone(), newer: newer.clone() });
         }
     }
@@ -159,21 +170,37 @@ mod tests {
     #[test]
     fn leaderships_that_follow_each_other_pass() {
         let (_dir, journal) = journal(
-            "10 begin 1 main orders east-1 1 7\n20 act 1 main orders east-1 1 7\n\
-             15 begin 9 main other west-1 1 8\n\
-             30 begin 2 main orders west-1 2 9\n40 act 2 main or",
+            "10 begin 1 main orders 0 east-1 1 7\n20 act 1 main orders 0 east-1 1 7\n\
+             15 begin 9 main other 0 west-1 1 8\n16 begin 4 main orders 1 west-2 1 8\n\
+             30 begin 2 main orders 0 west-1 2 9\n40 act 2 main or",
         );
         journal.assert_one_at_a_time();
-        assert_eq!(journal.actings().len(), 2);
+        assert_eq!(journal.actings().len(), 3);
     }
 
     #[test]
     #[should_panic(expected = "east-1 (token 7) acted until")]
     fn an_act_after_the_next_one_has_begun_is_found() {
         let (_dir, journal) = journal(
-            "10 begin 1 main orders east-1 1 7\n30 begin 2 main orders west-1 2 9\n\
-             31 act 3 offspring orders east-1 1 7\n",
+            "10 begin 1 main orders 0 east-1 1 7\n30 begin 2 main orders 0 west-1 2 9\n\
+             31 act 3 offspring orders 0 east-1 1 7\n",
         );
+        journal.assert_one_at_a_time();
+    }
+
+    #[test]
+    #[should_panic(expected = "have one token")]
+    fn a_token_that_two_members_use_in_turn_is_found() {
+        let (_dir, journal) =
+            journal("10 begin 1 main orders 0 east-1 1 7\n30 begin 2 main orders 0 west-1 1 7\n");
+        journal.assert_one_at_a_time();
+    }
+
+    #[test]
+    #[should_panic(expected = "have one token")]
+    fn a_token_of_two_terms_is_found() {
+        let (_dir, journal) =
+            journal("10 begin 1 main orders 0 east-1 1 7\n30 begin 2 main orders 0 east-1 2 7\n");
         journal.assert_one_at_a_time();
     }
 

@@ -34,6 +34,8 @@ pub struct Stamp {
     pub is_main: bool,
     /// `DR_JOB`.
     pub job: String,
+    /// `DR_SLOT`.
+    pub slot: usize,
     /// `DR_MEMBER`.
     pub member: String,
     /// `DR_TERM`.
@@ -46,8 +48,9 @@ impl fmt::Display for Stamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let event = EVENTS.iter().find(|(event, _)| *event == self.event).map_or("?", |(_, word)| word);
         let role = if self.is_main { "main" } else { "offspring" };
-        let Self { pid, job, member, term, token, .. } = self;
-        write!(f, "{} {event} {pid} {role} {job} {member} {term} {token}", self.at.as_duration().as_nanos())
+        let Self { pid, job, slot, member, term, token, .. } = self;
+        let at = self.at.as_duration().as_nanos();
+        write!(f, "{at} {event} {pid} {role} {job} {slot} {member} {term} {token}")
     }
 }
 
@@ -64,6 +67,7 @@ impl Stamp {
             pid: words.next()?.parse().ok()?,
             is_main: words.next()? == "main",
             job: words.next()?.to_owned(),
+            slot: words.next()?.parse().ok()?,
             member: words.next()?.to_owned(),
             term: words.next()?.parse().ok()?,
             token: words.next()?.parse().ok()?,

@@ -27,7 +27,10 @@ async fn the_job_moves_when_the_leading_worker_is_killed(driver: Driver) {
     cluster.worker(&first.member).kill();
     let second = cluster.successor_of(&first, MOVED_WITHIN).await;
     let acting = cluster.acts(second.token).await;
-    println!("{driver}: the next job acted {:?} after SIGKILL", acting.from.duration_since(killed));
+    let took = acting.from.duration_since(killed);
+    println!("{driver}: the next job acted {took:?} after SIGKILL");
+    // The guard has closed the session; the ensemble would have expired it after its timeout of 6 s.
+    assert!(took < Duration::from_secs(6) / 2, "the session of the dead worker was waited for: {took:?}");
     assert_ne!(second.member, first.member);
     assert_eq!(second.site, "west", "who fails is followed by another site: {second:?}");
 
