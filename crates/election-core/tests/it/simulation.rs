@@ -1,15 +1,17 @@
-//! Elections in virtual time, thousands of them, each from one seed.
+//! Elections in virtual time, thousands of them, each from one seed. Half of the seeds are the same in every run, and half
+//! come from the id of the commit that is tested.
 //!
 //! `SIM_SEEDS=100000 cargo test --release -p election-core --no-default-features --test it simulation` is the long form,
-//! and `SIM_FIRST` the first of those seeds; `SIM_SEED=42 cargo test -p election-core --test it run_of_the_elector --
+//! and with `SIM_FIRST` all seeds begin at that one; `SIM_SEED=42 cargo test -p election-core --test it run_of_the_elector --
 //! --nocapture` replays one, and prints all its events. The other recipes
 //! are `run_of_the_queue` and `run_of_the_single`.
 
 use std::{
     env, panic,
+    process::Command,
     sync::{
         Mutex,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
     thread,
     time::Duration,
@@ -60,6 +62,10 @@ fn add(total: &mut Summary, one: &Summary) {
     total.duplicates += one.duplicates;
     total.left += one.left;
     total.unknown += one.unknown;
+    total.strays += one.strays;
+    total.drifts += one.drifts;
+    total.lost_tails += one.lost_tails;
+    total.failed_over += one.failed_over;
     total.guard_kills += one.guard_kills;
     total.closed_by_guards += one.closed_by_guards;
     total.suspected += one.suspected;
@@ -89,6 +95,10 @@ fn check_coverage(kind: Kind, total: &Summary) {
         ("members that left", total.left),
         ("ensembles that were restored from a copy", total.restored),
         ("operations of unknown outcome", total.unknown),
+        ("writes that arrived after their connection was lost", total.strays),
+        ("clocks whose rate changed", total.drifts),
+        ("ensembles that lost their latest transactions", total.lost_tails),
+        ("stores that forgot their tokens", total.failed_over),
         ("jobs that their guard ended", total.guard_kills),
         ("sessions of dead workers that their guards closed", total.closed_by_guards),
         ("members that continued in another process", total.upgrades),
@@ -159,21 +169,40 @@ fn noise_moves_no_leader() {
     assert!(run(4, 100).suspected > 0, "the noise has lost its teeth");
 }
 
+/// So many seeds: from `SIM_FIRST` on, or half of them fixed and half by the commit. Shown, so that they can be run again.
+fn seeds(count: u64) -> Vec<u64> {
+    let (fixed, first) = match number("SIM_FIRST") {
+        Some(first) => (0, first),
+        // Without git they are all fixed.
+        None => (count / 2, commit().unwrap_or(count / 2)),
+    };
+    println!("seeds 0..{fixed}, and {} from SIM_FIRST={first} on", count - fixed);
+    (0..fixed).chain((first..).take(usize::try_from(count - fixed).expect("a number of seeds"))).collect()
+}
+
+/// A number made of the id of the commit that is checked out.
+fn commit() -> Option<u64> {
+    let git = Command::new("git")
+        .args(["-C", env!("CARGO_MANIFEST_DIR"), "rev-parse", "--short=8", "HEAD"])
+        .output()
+        .ok()
+        .filter(|git| git.status.success())?;
+    // Far from the fixed ones.
+    Some(u64::from_str_radix(String::from_utf8(git.stdout).ok()?.trim().get(..8)?, 16).ok()? << 24)
+}
+
 fn every_promise_holds(kind: Kind) {
     if let Some(seed) = number("SIM_SEED") {
         println!("{:#?}", run(kind, seed, true).unwrap_or_else(|why| panic!("{why}")));
         return;
     }
-    let seeds = number("SIM_SEEDS").unwrap_or(SEEDS);
-    let first = number("SIM_FIRST").unwrap_or(0);
-    let next = AtomicU64::new(first);
+    let count = number("SIM_SEEDS").unwrap_or(SEEDS);
+    let all = seeds(count);
+    let next = AtomicUsize::new(0);
     let results = Mutex::new((Summary::default(), Vec::new()));
     let work = || {
         loop {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= first + seeds {
-                return;
-            }
+            let Some(&seed) = all.get(next.fetch_add(1, Ordering::Relaxed)) else { return };
             let result = run(kind, seed, false);
             let mut results = results.lock().expect("no thread panics while it counts");
             match result {
@@ -195,7 +224,7 @@ fn every_promise_holds(kind: Kind) {
     failed.sort();
     let failed: Vec<_> = failed.into_iter().map(|(_, why)| why).collect();
     println!("{}: {total:#?}", kind.as_str());
-    if seeds >= SEEDS {
+    if count >= SEEDS {
         check_coverage(kind, &total);
     }
     assert!(failed.is_empty(), "{} seeds failed\n{}", failed.len(), failed.join("\n"));

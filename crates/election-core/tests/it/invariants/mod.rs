@@ -8,6 +8,7 @@ pub(crate) mod elective_moves_in_windows;
 pub(crate) mod exclusions_end;
 pub(crate) mod fencing;
 pub(crate) mod leads_as_decided;
+pub(crate) mod leases_end_first;
 pub(crate) mod never_back;
 pub(crate) mod never_on_one_sites_word;
 pub(crate) mod no_livelock;

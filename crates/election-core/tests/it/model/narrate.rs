@@ -93,6 +93,7 @@ fn in_words(setting: &Setting, world: &World, step: Step) -> String {
         Step::Notice(m) => format!("{} notices that its connection is lost", name(m)),
         Step::Resume(m) => format!("{} reaches the ensemble again", name(m)),
         Step::GiveUp(m) => format!("{} gives its session up by its own clock", name(m)),
+        Step::Land => "a write arrives whose connection was lost".to_owned(),
         Step::CatchUp(m) => format!("the server of {} has caught up", name(m)),
         Step::Arrive(m) => format!("{} learns what it has read before", name(m)),
         Step::Hold(m, None) => format!("{} has read something, and LEARNS IT LATER", name(m)),
@@ -127,6 +128,10 @@ fn in_words(setting: &Setting, world: &World, step: Step) -> String {
             Fault::Clock => "the wall clocks JUMP an hour ahead".to_owned(),
             Fault::DeleteAll => "an administrator DELETES EVERYTHING".to_owned(),
             Fault::Late => "something arrives late".to_owned(),
+            Fault::Stray => {
+                let request = client(m).and_then(|client| client.writes()).map(asked);
+                format!("{} LOSES ITS CONNECTION, and {} is under way", name(m), request.unwrap_or_default())
+            }
         },
     }
 }

@@ -149,6 +149,12 @@ impl Client {
         }
     }
 
+    /// The oldest request that it has sent, if that is a write.
+    pub(crate) fn writes(&self) -> Option<&Request> {
+        let (_, request) = self.sent.front()?;
+        (!matches!(request, Request::Get { .. } | Request::Children { .. })).then_some(request)
+    }
+
     /// All requests in progress fail, or their outcome is unknown.
     pub(crate) fn lose(&mut self) {
         let unknown = || Outcome::Unknown("the connection was lost".to_owned());

@@ -90,6 +90,12 @@ pub(crate) const SINGLE_LATE: Setting = Setting {
     ..Setting::new("single, a reading arrives late", 1, 0, &[Fault::Late])
 };
 
+/// A write reaches the ensemble after the connection was lost over which it was sent.
+pub(crate) const STRAY: Setting = Setting {
+    start: Start::Nothing,
+    ..Setting::new("a write arrives late, from the start", 1, 0, &[Fault::Stray])
+};
+
 /// The runs of an ordinary test: each takes seconds.
 pub(crate) fn short() -> Vec<Setting> {
     use Fault::{Crash, Freeze, JobHangs, Kill, Lag, Reset};
@@ -129,6 +135,20 @@ pub(crate) fn short() -> Vec<Setting> {
         SLOTS,
         DELETED,
         LATE,
+        STRAY,
+        Setting { asks: MOVES, start: Start::Settled, name: "a write arrives late, two requests", ..STRAY },
+        Setting {
+            recipe: Kind::Queue,
+            overtakes: 1,
+            name: "queue, a write arrives late, out of turn",
+            ..STRAY
+        },
+        Setting {
+            recipe: Kind::Single,
+            overtakes: 1,
+            name: "single, a write arrives late, out of turn",
+            ..STRAY
+        },
     ]
 }
 
@@ -168,6 +188,37 @@ pub(crate) fn long() -> Vec<Setting> {
         },
         RACE,
         LEAVES,
+        Setting { overtakes: 1, name: "a write arrives late, from the start, out of turn", ..STRAY },
+        Setting {
+            faults: 2,
+            kinds: &[Fault::Stray, Crash],
+            name: "a write arrives late, a death",
+            once: true,
+            ..STRAY
+        },
+        Setting {
+            asks: FORCE,
+            start: Start::Settled,
+            name: "a write arrives late, force",
+            faults: 2,
+            kinds: &[Fault::Stray, Freeze],
+            once: true,
+            ..STRAY
+        },
+        Setting {
+            members: THREE,
+            asks: MOVE,
+            name: "three members, a write arrives late, a switchover",
+            ..STRAY
+        },
+        Setting {
+            recipe: Kind::Queue,
+            members: THREE,
+            faults: 2,
+            kinds: &[Fault::Stray, Crash, Cut],
+            name: "queue of three, a write arrives late, a fault",
+            ..STRAY
+        },
         Setting { members: THREE, ..Setting::new("three members, two faults", 2, 0, &[Crash, Freeze]) },
         SLOTS_OF_THREE,
         Setting { faults: 1, overtakes: 1, name: "two slots, a fault, out of turn", ..SLOTS },

@@ -20,6 +20,8 @@ pub(crate) struct Server {
     /// When each living session was heard of last.
     pub(crate) sessions: BTreeMap<i64, Time>,
     next_session: i64,
+    /// Writes of sessions whose client has lost the connection over which they were sent.
+    pub(crate) strays: Vec<(i64, Request)>,
 }
 
 /// How a request went, and what it changed.
@@ -37,6 +39,7 @@ impl Server {
             numbers: BTreeMap::new(),
             sessions: BTreeMap::new(),
             next_session: 0x1000,
+            strays: Vec::new(),
         }
     }
 
@@ -64,6 +67,7 @@ impl Server {
     /// Ends a session, and everything ephemeral of it in one transaction.
     pub(crate) fn end(&mut self, session: i64) -> Vec<String> {
         self.sessions.remove(&session);
+        self.has_moved(session);
         let owned = self.tree.iter().filter(|(_, n)| n.owner == session);
         let owned: Vec<_> = owned.map(|(path, _)| path.clone()).collect();
         if !owned.is_empty() {
@@ -72,6 +76,11 @@ impl Server {
             owned.iter().for_each(|path| drop(tree.remove(path)));
         }
         owned
+    }
+
+    /// A write has come over the session's latest connection: those that were sent before it are refused from now on.
+    pub(crate) fn has_moved(&mut self, session: i64) {
+        self.strays.retain(|(of, _)| *of != session);
     }
 
     /// Deletes everything; answers what was there. Parents that are made again count their children from 0.

@@ -59,6 +59,9 @@ pub(crate) enum Fault {
     /// What a member has read, by a watch or by itself, arrives later than what it reads and writes
     /// after that.
     Late,
+    /// The connection is lost, and that is noticed at once. The write that was sent first reaches the ensemble all the same, at
+    /// any time before the member's next write, so also after what it reads over its next connection.
+    Stray,
 }
 
 impl Fault {
@@ -192,14 +195,13 @@ impl Setting {
         self.without_outside != Some(rule)
     }
 
-    /// Whether 'at most one' is promised: not where a leader's znode may be taken from it while it works. Force takes it
-    /// after the leader's stop budget, which is enough for a leader that hears of it.
-    pub(crate) fn exclusive(&self) -> bool {
+    /// Whether force may take a leader's znode while it works. It does so after the leader's stop budget, which is enough for
+    /// a leader that hears of it.
+    pub(crate) fn forces_unheard(&self) -> bool {
         use Fault::{Crash, JobEnds, JobFails, JobHangs, Kill, Leave};
         let is_heard = |fault: &Fault| matches!(fault, Crash | JobEnds | JobFails | JobHangs | Kill | Leave);
         let hears = || self.kinds.iter().chain(self.script.iter().map(|(fault, _)| fault)).all(is_heard);
-        let forced = self.asks.iter().any(|ask| ask.now || (ask.force && !hears()));
-        !self.suspicion && !forced && !self.kinds.contains(&Fault::DeleteAll)
+        self.asks.iter().any(|ask| ask.now || (ask.force && !hears()))
     }
 
     pub(crate) fn paths(&self) -> Paths {

@@ -44,6 +44,8 @@ pub(crate) enum Step {
     CatchUp(usize),
     /// What it has read before arrives.
     Arrive(usize),
+    /// A write reaches the ensemble whose connection was lost: [`Fault::Stray`].
+    Land,
     /// [`Fault::Late`]: one of its watches reads, or its oldest reply has come, and the result arrives later.
     Hold(usize, Option<usize>),
     /// Its machine continues.
@@ -164,6 +166,9 @@ impl World {
     /// Events that happen at any time or never, after a fault; and the passing of time if there are no messages in
     /// transit.
     fn patient(&self, setting: &Setting, quiet: bool, steps: &mut Vec<Step>) {
+        if !self.server.strays.is_empty() {
+            steps.push(Step::Land);
+        }
         for (m, member) in self.members.iter().enumerate() {
             let returns = !self.is_lost(m);
             if member.runs() && member.client().is_some_and(|client| client.late.is_some()) {
@@ -210,7 +215,7 @@ impl World {
         // There is a leader, all is well, and there are no further events: the end.
         let ended = steps.is_empty() && self.is_led(setting);
         let late = |m: &Arc<Member>| m.runs() && m.client().is_some_and(|c| c.late.is_some());
-        let quiet = quiet && !self.members.iter().any(late);
+        let quiet = quiet && self.server.strays.is_empty() && !self.members.iter().any(late);
         if quiet && !self.expiry_is_due() && !ended {
             steps.push(Step::Tick);
         }
@@ -247,9 +252,8 @@ impl World {
     }
 
     fn can_serve(&self, client: &Client) -> bool {
-        let reads = |r: &Request| matches!(r, Request::Get { .. } | Request::Children { .. });
         // One after the other: a stuck write holds up what follows.
-        client.sent.front().is_some_and(|(_, request)| !client.minority || reads(request))
+        !client.sent.is_empty() && (!client.minority || client.writes().is_none())
     }
 
     pub(crate) fn view_of(&self, client: &Client) -> Tree {
@@ -303,6 +307,7 @@ impl World {
                     self.feed(setting, m, event);
                 }
             }
+            Step::Land => self.land(setting),
             Step::Hold(m, watch) => self.hold(setting, m, watch),
             Step::Thaw(m) => {
                 self.member(m).frozen = false;
@@ -330,8 +335,11 @@ impl World {
         let session = client.session;
         let view = self.members[m].client().map(|c| self.view_of(c)).unwrap_or_default();
         let applied = self.server().apply(session, &view, &request);
+        let reads = matches!(request, Request::Get { .. } | Request::Children { .. });
+        if !reads {
+            self.server().has_moved(session);
+        }
         let lone = {
-            let reads = matches!(request, Request::Get { .. } | Request::Children { .. });
             let leader_znode = setting.recipe != Kind::Elector || touches(&request).contains("/leader/");
             let at_once = reads && !leader_znode;
             let runs = self.members[m].runs() && self.members[m].link() == Some(Link::Connected);
@@ -349,6 +357,15 @@ impl World {
         // If no relevant step can come between, reading and reporting are one step.
         if lone {
             self.reply(setting, m);
+        }
+    }
+
+    fn land(&mut self, setting: &Setting) {
+        let tree = self.server.tree.clone();
+        let (session, request) = self.server().strays.remove(0);
+        let applied = self.server().apply(session, &tree, &request);
+        for path in applied.changed {
+            self.changed(setting, &path);
         }
     }
 
@@ -537,6 +554,12 @@ impl World {
                 }
             }
             Fault::Reset => self.notice(setting, m),
+            Fault::Stray => {
+                let client = self.members[m].client();
+                let stray = client.and_then(|client| Some((client.session, client.sent.front()?.1.clone())));
+                self.server().strays.extend(stray);
+                self.notice(setting, m);
+            }
             Fault::Minority | Fault::Lag => {
                 let tree = self.server.tree.clone();
                 if let Some(client) = self.member(m).client_mut() {
@@ -651,6 +674,7 @@ fn can(fault: Fault, member: &Member) -> bool {
     match fault {
         Fault::Crash | Fault::Kill | Fault::Freeze => true,
         Fault::Cut | Fault::Reset | Fault::Minority => connected,
+        Fault::Stray => connected && member.client().and_then(Client::writes).is_some(),
         Fault::Lag => connected && member.client().is_some_and(|c| c.view.is_none()),
         Fault::JobFails => matches!(job.answers, Some(Answer::Prepared | Answer::TakenOver)),
         Fault::JobEnds => job.phase == Phase::Serving && job.answers.is_none(),
@@ -677,7 +701,7 @@ impl Step {
     /// race, the events of a member that is frozen or lags.
     fn straggles(&self, setting: &Setting) -> bool {
         match self {
-            Self::Arrive(_) => true,
+            Self::Arrive(_) | Self::Land => true,
             Self::Serve(_) | Self::Thaw(_) | Self::CatchUp(_) => setting.race,
             _ => false,
         }
@@ -700,7 +724,7 @@ impl Step {
             | Self::Arrive(m)
             | Self::Thaw(m)
             | Self::Start(m) => Some(m),
-            Self::Ask | Self::Expire(_) | Self::Tick | Self::Hold(..) | Self::Fault(..) => None,
+            Self::Ask | Self::Land | Self::Expire(_) | Self::Tick | Self::Hold(..) | Self::Fault(..) => None,
         }
     }
 }

@@ -50,8 +50,6 @@ const RESTORED: u64 = 1 << 36;
 pub(crate) struct Store {
     /// The highest token that it has seen.
     pub(crate) highest: u64,
-    /// The highest token of a leader that has read the resource and uses what it read.
-    pub(crate) read_by: u64,
 }
 
 /// What was promised on the way here.
@@ -64,6 +62,8 @@ pub(crate) struct Past {
     /// By slot.
     fencing: BTreeMap<usize, Fencing>,
     requests: Requests,
+    /// The tokens of leaders whose leader znode was taken from them while they may work: each may act beside the next one.
+    deposed: BTreeSet<u64>,
     /// Who has ever lost whom.
     lost: BTreeMap<Ballot, BTreeSet<usize>>,
     /// By slot.
@@ -252,10 +252,11 @@ impl World {
                 let life = self.members[m].life;
                 let (slot, term) = (grant.nomination.slot, grant.nomination.term);
                 let past = Arc::make_mut(&mut self.past);
+                let promised = !past.deposed.contains(&token);
                 let fencing = past.fencing.entry(slot).or_default();
-                let fenced = fencing.granted(setting.exclusive(), m, life, token);
+                let fenced = fencing.granted(promised, m, life, token);
                 let led = match setting.recipe {
-                    Kind::Elector => past.mandates.enters(setting.exclusive(), slot, term, &grant.ballot),
+                    Kind::Elector => past.mandates.enters(promised, slot, term, &grant.ballot),
                     // There is no decision.
                     Kind::Queue | Kind::Single => Ok(()),
                 };
@@ -375,7 +376,10 @@ impl World {
         if setting.has(Outside::Claim) {
             store.highest = store.highest.max(token);
         }
-        store.read_by = store.read_by.max(token);
+        // It uses what it has read.
+        let fencing = Arc::make_mut(&mut self.past).fencing.entry(slot).or_default();
+        let verdict = fencing.accepted(false, 0, token);
+        self.require(verdict);
         true
     }
 
@@ -467,6 +471,9 @@ impl World {
             let czxid = self.server.get(path)?.czxid;
             Some(RequestRef { czxid, name: name.to_owned() })
         });
+        if path == paths.elected() {
+            self.depose_by_decision(setting, elected.as_ref());
+        }
         let ordered = self.server.get(path).and_then(|n| Ordered::decode(path, &n.data).ok());
         let past = Arc::make_mut(&mut self.past);
         let mut verdict = Ok(());
@@ -497,6 +504,33 @@ impl World {
             verdict = verdict.and(past.requests.written(&which, &request));
         }
         self.require(verdict);
+    }
+
+    /// The leader znode of a slot is taken from its holder.
+    fn depose(&mut self, setting: &Setting, slot: usize) {
+        let base = self.elected(setting).map_or(0, |elected| elected.token_base);
+        let place = match setting.recipe {
+            Kind::Elector => self.server.get(&setting.paths().leader_znode(slot)),
+            Kind::Queue | Kind::Single => self.first(setting),
+        };
+        if let Some(token) = place.and_then(|place| fencing_token(place.czxid, base)) {
+            Arc::make_mut(&mut self.past).deposed.insert(token);
+        }
+    }
+
+    /// A decision that others' reports or an operator's force have caused takes the leader znode from a member that may work.
+    fn depose_by_decision(&mut self, setting: &Setting, elected: Option<&Elected>) {
+        let Some(elected) = elected else { return };
+        let vacated = elected.slots.iter().position(|slot| slot.given.term == elected.term);
+        let suspected = elected.cause() == Cause::Suspected;
+        let forced = elected.latest().and_then(|given| given.request.as_ref()).is_some_and(|request| {
+            let path = setting.paths().request(&request.name);
+            let request = self.server.get(&path).and_then(|node| Ordered::decode(&path, &node.data).ok());
+            setting.forces_unheard() && request.is_some_and(|request| request.force)
+        });
+        if let Some(slot) = vacated.filter(|_| suspected || forced) {
+            self.depose(setting, slot);
+        }
     }
 
     /// `m` has not reached `suspect`.
@@ -556,6 +590,7 @@ impl World {
             past.remembered.token_base = known.token_base;
             past.remembered.by.insert((m, member.life));
         }
+        (0..setting.slots).for_each(|slot| self.depose(setting, slot));
         let gone = self.server().delete_all();
         for path in gone {
             self.changed(setting, &path);
@@ -611,7 +646,9 @@ impl World {
             let others: BTreeSet<_> =
                 everyone.clone().filter(|o| *o != m).filter_map(|o| acting(o, self)).collect();
             let others = others.into_iter().filter(|(of, _)| *of == slot).map(|(_, other)| other);
-            let verdict = at_most_one::check(setting.exclusive(), me, others);
+            let deposed = |token: u64| self.past.deposed.contains(&token);
+            let others = others.filter(|(_, other)| !deposed(me.1.min(*other)));
+            let verdict = at_most_one::check(true, me, others);
             self.require(verdict);
         }
         // Every acting member may be about to write, including one on a frozen machine.
@@ -620,10 +657,10 @@ impl World {
             let Some((slot, token)) = job.and_then(|job| Some((job.slot, job.token?))) else { continue };
             let store = &self.stores[slot];
             let accepted = token >= store.highest || !setting.has(Outside::Tokens);
-            if accepted && token < store.read_by {
-                let read = store.read_by;
+            if accepted && self.past.fencing.get(&slot).is_some_and(|fencing| fencing.is_superseded(token)) {
                 self.require(Err(format!(
-                    "fencing: the resource would take a write of host {m} with token {token} though {read} has read it"
+                    "fencing: the resource would take a write of host {m} with token {token} though a later leader has \
+                     read it"
                 )));
             }
         }

@@ -71,8 +71,9 @@ impl Sim {
         job.slot = slot;
         job.given = Some((grant.nomination.term, grant.ballot.clone()));
         self.summary.other_slots += u64::from(slot > 0);
-        let exclusive = self.settings.exclusive && !self.probing.has_deposed(token);
-        let verdict = self.checks.fencing(slot).granted(exclusive, host, life, token);
+        let promised = self.settings.exclusive && !self.is_deposed(token);
+        self.know_base(grant);
+        let verdict = self.checks.fencing(slot).granted(promised, host, life, token);
         self.require(verdict);
         let verdict = self.checks.raised.granted(grant.nomination.term, token);
         self.require(verdict);
@@ -85,11 +86,18 @@ impl Sim {
     }
 
     pub(super) fn work_until(&mut self, host: usize, until: Time) {
-        let at = self.hosts[host].clock.reaches(until);
         let Some(job) = self.job(host) else { return };
         job.work_until = Some(until);
+        self.guard_again(host);
+    }
+
+    /// The guard looks at the clock when the deadline is reached.
+    pub(super) fn guard_again(&mut self, host: usize) {
+        let Some((run, until)) = self.job(host).and_then(|job| Some((job.run, job.work_until?))) else {
+            return;
+        };
+        let at = self.hosts[host].clock.reaches(until);
         if at < u64::MAX / 4 {
-            let run = job.run;
             let life = self.hosts[host].life;
             self.at(at, Due::Job(host, life, run, JobDue::Guard));
         }
@@ -133,16 +141,10 @@ impl Sim {
         job.stopped_at = Some(at);
         job.run += 1;
         let run = job.run;
-        let until = job.work_until;
         let life = self.hosts[host].life;
         self.at(at, Due::Job(host, life, run, JobDue::Stopped));
         self.job_later(host, 1, JobDue::Acts);
-        if let Some(until) = until {
-            let at = self.hosts[host].clock.reaches(until);
-            if at < u64::MAX / 4 {
-                self.at(at, Due::Job(host, life, run, JobDue::Guard));
-            }
-        }
+        self.guard_again(host);
     }
 
     // ---- what happens in the job ----
@@ -197,10 +199,16 @@ impl Sim {
         if valid {
             self.check_alone(host);
         }
+        let promised = self.settings.exclusive && valid && !self.is_deposed(token);
+        self.writes_under(host, slot, token, promised)
+    }
+
+    /// A write, of which is `promised` or not that no other member has led since.
+    pub(super) fn writes_under(&mut self, host: usize, slot: usize, token: u64, promised: bool) -> bool {
+        let checks_tokens = !self.resource.has_forgotten(slot, token);
         let accepted = self.resource.write(slot, token);
-        let promised = self.settings.exclusive && valid && !self.probing.has_deposed(token);
         let verdict = if accepted {
-            self.checks.fencing(slot).accepted(host, token)
+            self.checks.fencing(slot).accepted(promised || checks_tokens, host, token)
         } else if self.is_lost(token) {
             Ok(())
         } else {
@@ -263,7 +271,7 @@ impl Sim {
         };
         let Some((slot, me)) = acting(host) else { return };
         // The exception is a leader that was deposed, as long as it does not know.
-        let deposed = |other: u64| self.probing.has_deposed(other.min(me.1));
+        let deposed = |other: u64| self.is_deposed(other.min(me.1));
         let others = (0..self.hosts.len()).filter(|h| *h != host).filter_map(acting);
         let others = others.filter(|(other, _)| *other == slot).map(|(_, acting)| acting);
         let others = others.filter(|(_, token)| !deposed(*token));

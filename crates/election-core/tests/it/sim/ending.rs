@@ -207,7 +207,7 @@ impl Sim {
         }
     }
 
-    fn queue(&self) -> Option<String> {
+    pub(super) fn queue(&self) -> Option<String> {
         match self.settings.recipe {
             Recipe::Queue(QueueFormat::Native) => Some(self.paths.queue()),
             Recipe::Queue(_) => Some(self.paths.base().to_owned()),

@@ -39,6 +39,7 @@ pub(crate) enum Healed {
     Hold,
     WallClock,
     Lag,
+    Refusal,
 }
 
 /// Attributes that a strategy may use.
@@ -116,7 +117,9 @@ impl Sim {
             Fault::DeleteBallot => {
                 let ballot = self.hosts[host].process.as_ref().and_then(|p| p.engine.ballot());
                 if let Some(ballot) = ballot {
-                    self.write(&self.ballot_path(&ballot), None);
+                    let path = self.ballot_path(&ballot);
+                    self.depose_where(|place, _| place == path);
+                    self.write(&path, None);
                 }
             }
             Fault::DeleteNode => {
@@ -127,11 +130,13 @@ impl Sim {
                 let session =
                     self.hosts[host].process.as_ref().and_then(|p| p.client.as_ref()).map(|c| c.session);
                 if let Some(session) = session.filter(|s| self.zk.lives(*s)) {
+                    self.depose_where(|_, place| place.owner == session);
                     self.close(session);
                 }
             }
             Fault::DeleteCurrent => {
                 let place = self.any_place();
+                self.depose_where(|path, _| path == place);
                 self.write(&place, None);
             }
             Fault::WallClock => {
@@ -188,6 +193,19 @@ impl Sim {
                 self.raise_tokens(beyond);
             }
             Fault::Restore => self.copy(),
+            Fault::Refuse => {
+                self.hosts[host].net.refuses = true;
+                self.after(lasts, Due::Heal(host, Healed::Refusal));
+            }
+            Fault::Drift => self.drift(host),
+            Fault::ForgetTokens => {
+                self.resource.forget();
+                self.summary.failed_over += 1;
+            }
+            Fault::LoseTail => {
+                let delay = self.rng.u64(1..2000);
+                self.after(delay, Due::Restore(Box::new(self.zk.clone()), true));
+            }
             Fault::Attributes => {
                 let event = Event::Measured(attributes(&mut self.rng));
                 self.tell_worker(host, 1, ToWorker::Event(event));
@@ -234,6 +252,7 @@ impl Sim {
                 Healed::Hold,
                 Healed::WallClock,
                 Healed::Lag,
+                Healed::Refusal,
             ] {
                 self.heal(host, what);
             }
@@ -244,6 +263,12 @@ impl Sim {
             let drained = self.settings.drained.iter().cloned().collect();
             self.order(&Control::default().with(|control| control.drained = drained));
             self.checks.obeyed.last_order();
+        }
+        // A member that does not know whether it has created a leader znode can't find out from a spoiled one.
+        let place = self.place();
+        if !self.has_elector() && self.zk.get(&place).is_some_and(|node| node.data == GARBAGE) {
+            self.depose_where(|path, _| path == place);
+            self.write(&place, None);
         }
         // Some nodes stay down for good.
         let keep = self.rng.usize(0..self.settings.members);
@@ -287,6 +312,21 @@ impl Sim {
             self.hosts[host].net.minority = Some(self.zk.zxid());
             self.after(lasts, Due::Heal(host, Healed::Minority));
         }
+    }
+
+    /// The host's clock runs at another rate, and what it has set timers for is due at another time.
+    fn drift(&mut self, host: usize) {
+        let drift_ppm = super::drift(&mut self.rng);
+        let target = &mut self.hosts[host];
+        // The end of what a dead worker has left is on the agenda already.
+        if target.guarded.is_some() {
+            return;
+        }
+        target.clock.runs(self.now, drift_ppm);
+        self.summary.drifts += 1;
+        self.wake_later(host);
+        self.guard_again(host);
+        self.give_up_later(host);
     }
 
     /// The host's server lags by this from now on.
@@ -347,15 +387,7 @@ impl Sim {
         let Some((slot, Some(token))) = job else {
             return;
         };
-        let accepted = self.resource.write(slot, token);
-        let verdict = if accepted {
-            self.checks.fencing(slot).accepted(host, token)
-        } else if self.is_lost(token) {
-            Ok(())
-        } else {
-            self.checks.fencing(slot).refused(false, host, token)
-        };
-        self.require(verdict);
+        self.writes_under(host, slot, token, false);
     }
 
     pub(super) fn outage(&mut self, lasts: Millis) {
@@ -405,6 +437,7 @@ impl Sim {
                     self.notice_later(host, 10);
                 }
             }
+            Healed::Refusal => net.refuses = false,
             Healed::Loss => net.loss = self.settings.loss,
             Healed::Watches => net.watch_delay = self.settings.latency,
             Healed::Latency => net.latency = self.settings.latency,
@@ -434,6 +467,7 @@ impl Sim {
         if self.zk.get(&elected).is_some() && (elected == root || elected.starts_with(&format!("{root}/"))) {
             self.note_deletion();
         }
+        self.depose_where(|place, _| place == root || place.starts_with(&format!("{root}/")));
         let gone = self.zk.delete_tree(self.now, root);
         self.trace.line(self.now, || format!("    administrator: deleteall {root}: {} znodes", gone.len()));
         if gone.contains(&self.paths.elected()) {

@@ -7,7 +7,7 @@ use std::{
 };
 
 use election_core::{
-    MemberId, Policy, SiteId,
+    MemberId, Policy, Recipe, SiteId,
     internals::{Config, Engine, Epoch, Now, OpId, Time, Watched},
     record::RequestRef,
 };
@@ -19,6 +19,8 @@ use crate::zookeeper::Millis;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     pub(crate) origin_us: u64,
+    /// Since when it runs at this rate.
+    pub(crate) since: Millis,
     pub(crate) drift_ppm: i64,
     /// The error of the wall clock, in milliseconds.
     pub(crate) wall_error: i64,
@@ -29,7 +31,7 @@ pub(crate) const EPOCH_MS: u64 = 1_700_000_000_000;
 
 impl Clock {
     pub(crate) fn time(&self, real: Millis) -> Time {
-        let us = real * self.rate() / 1000;
+        let us = real.saturating_sub(self.since) * self.rate() / 1000;
         Time::from_origin(Duration::from_micros(self.origin_us + us))
     }
 
@@ -40,7 +42,15 @@ impl Clock {
     /// The first millisecond of true time at which this clock shows `time`.
     pub(crate) fn reaches(&self, time: Time) -> Millis {
         let us = u64::try_from(time.since_origin().as_micros()).unwrap_or(u64::MAX);
-        us.saturating_sub(self.origin_us).min(u64::MAX / 2000).saturating_mul(1000).div_ceil(self.rate())
+        let us = us.saturating_sub(self.origin_us).min(u64::MAX / 2000);
+        self.since + us.saturating_mul(1000).div_ceil(self.rate())
+    }
+
+    /// From now on it runs at another rate.
+    pub(crate) fn runs(&mut self, now: Millis, drift_ppm: i64) {
+        let shown = self.time(now).since_origin().as_micros();
+        self.origin_us = u64::try_from(shown).unwrap_or(u64::MAX);
+        (self.since, self.drift_ppm) = (now, drift_ppm);
     }
 
     fn rate(&self) -> u64 {
@@ -70,6 +80,8 @@ pub(crate) struct Network {
     pub(crate) watch_delay: Millis,
     /// How likely an operation is refused, or its request or reply is lost.
     pub(crate) loss: f64,
+    /// Every write is refused.
+    pub(crate) refuses: bool,
 }
 
 impl Network {
@@ -93,6 +105,7 @@ pub(crate) struct Host {
     pub(crate) member: MemberId,
     pub(crate) site: SiteId,
     pub(crate) policy: Policy,
+    pub(crate) recipe: Recipe,
     pub(crate) clock: Clock,
     pub(crate) net: Network,
     /// Counts processes: events for a dead process are not delivered.
@@ -243,7 +256,9 @@ impl Client {
         self.answered.clear();
     }
 
+    /// The margin is what clocks may differ by, and nothing more: with the shortest one that `zk-session` has, no timeout here
+    /// would need it.
     pub(crate) fn valid_until(&self, timeout: Millis) -> Time {
-        self.alive + Duration::from_millis(timeout - (timeout / 100).max(100))
+        self.alive + Duration::from_millis(timeout - timeout / 100)
     }
 }

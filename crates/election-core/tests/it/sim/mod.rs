@@ -4,6 +4,7 @@
 //! All events are on one agenda. Only the engine is under test. The rest behaves as badly as the real world may.
 
 mod application;
+mod deposed;
 mod ending;
 mod faults;
 mod guarded;
@@ -24,7 +25,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use election_core::{
     MemberId, Paths, Profile,
-    internals::{Action, Config, EndReason, Engine, Event, Watched},
+    internals::{Action, Config, EndReason, Engine, Event, Request, Watched},
 };
 use fastrand::Rng;
 
@@ -37,6 +38,7 @@ use crate::{
     },
     zookeeper::{Ensemble, Millis},
 };
+use deposed::Deposed;
 use host::{Clock, Host, Network, Process, Unseen};
 use job::{Job, JobDue};
 use probing::Probing;
@@ -58,6 +60,12 @@ pub(crate) enum Due {
     Closes(usize, i64),
     /// A message reaches the server.
     Arrives(network::Message),
+    /// A write reaches the ensemble whose connection was lost.
+    Stray {
+        session: i64,
+        request: Request,
+        since: Millis,
+    },
     /// The ensemble's leader learns that a session was heard of.
     Touch {
         session: i64,
@@ -78,8 +86,8 @@ pub(crate) enum Due {
     Probe(usize),
     /// A host pauses, or is not reached, for a moment.
     Noise(usize),
-    /// The ensemble is stopped, to be restored from this copy.
-    Restore(Box<Ensemble>),
+    /// The ensemble is stopped, to be restored from this copy; briefly, if it is one of moments ago.
+    Restore(Box<Ensemble>, bool),
     /// The session of a member that has left is looked at, and closed.
     Leftovers {
         host: usize,
@@ -117,6 +125,10 @@ pub(crate) struct Summary {
     pub(crate) duplicates: u64,
     pub(crate) left: u64,
     pub(crate) unknown: u64,
+    pub(crate) strays: u64,
+    pub(crate) drifts: u64,
+    pub(crate) lost_tails: u64,
+    pub(crate) failed_over: u64,
     pub(crate) guard_kills: u64,
     pub(crate) closed_by_guards: u64,
     pub(crate) suspected: u64,
@@ -176,6 +188,8 @@ pub(crate) struct Sim {
     next: u64,
     agenda: BTreeMap<(Millis, u64), Due>,
     zk: Ensemble,
+    /// When the last write of each session came.
+    written: BTreeMap<i64, Millis>,
     /// The ensemble has no quorum.
     outage: bool,
     hosts: Vec<Host>,
@@ -184,6 +198,7 @@ pub(crate) struct Sim {
     resource: Resource,
     checks: Checks,
     probing: Probing,
+    deposed: Deposed,
     violation: Option<Violation>,
     settled: bool,
     last_good_elected: Option<Vec<u8>>,
@@ -237,11 +252,13 @@ impl Sim {
             next: 0,
             agenda: BTreeMap::new(),
             zk: Ensemble::new(),
+            written: BTreeMap::new(),
             outage: false,
             hosts,
             paths: Paths::new("/dr", "orders").expect("paths"),
             resource: Resource::default(),
             probing: Probing::default(),
+            deposed: Deposed::default(),
             checks,
             violation: None,
             settled: false,
@@ -343,6 +360,7 @@ impl Sim {
             Due::Guarded(host, what) => self.guarded(host, what),
             Due::Closes(host, session) => self.closes(host, session),
             Due::Arrives(message) => self.arrives(message),
+            Due::Stray { session, request, since } => self.lands(session, &request, since),
             Due::Touch { session, at } => self.zk.touch(session, at),
             Due::Expires(session) => self.expires(session),
             Due::OutageEnds => self.outage_ends(),
@@ -355,7 +373,7 @@ impl Sim {
             Due::Look => self.look(),
             Due::Probe(host) => self.probe(host),
             Due::Noise(host) => self.noise(host),
-            Due::Restore(copy) => self.stop_to_restore(copy),
+            Due::Restore(copy, briefly) => self.stop_to_restore(copy, briefly),
             Due::Leftovers { host, session } => self.look_for_leftovers(host, session),
         }
     }
@@ -393,7 +411,7 @@ impl Sim {
             member: profile.into(),
             policy: target.policy.clone().with(|policy| policy.slots = self.settings.policy.slots).into(),
             leftovers: self.settings.leftovers,
-            recipe: self.settings.recipe.clone(),
+            recipe: target.recipe.clone(),
         };
         let now = target.clock.now(self.now);
         self.trace.line(self.now, || format!("{}: starts", target.member));
@@ -483,19 +501,23 @@ impl Sim {
             let what = format!("no livelock: {member} asks to be woken at {at:?}, and it is {:?}", now.time);
             return self.require(Err(what));
         }
-        let wake_at = wakeup.map(|at| self.hosts[host].clock.reaches(at));
-        if let (Some(process), Some(at)) = (&mut self.hosts[host].process, wake_at)
-            && process.wake_at != wake_at
-        {
-            process.wake_at = wake_at;
-            let life = self.hosts[host].life;
-            self.at(at, Due::Worker(host, life, ToWorker::Wake(at)));
-        }
+        self.wake_later(host);
         for action in actions {
             self.trace.action(self.now, &self.hosts[host].member, &action);
             self.act(host, action);
         }
         self.read_what_was_left(host);
+    }
+
+    fn wake_later(&mut self, host: usize) {
+        let target = &mut self.hosts[host];
+        let Some(process) = &mut target.process else { return };
+        let wake_at = process.engine.wakeup().map(|at| target.clock.reaches(at));
+        if let Some(at) = wake_at.filter(|_| process.wake_at != wake_at) {
+            process.wake_at = wake_at;
+            let life = target.life;
+            self.at(at, Due::Worker(host, life, ToWorker::Wake(at)));
+        }
     }
 
     fn wake(&mut self, host: usize, at: Millis) {
@@ -612,9 +634,11 @@ fn new_host(number: usize, settings: &Settings, rng: &mut Rng) -> Host {
         member: MemberId::new(format!("{site}-{}", number / settings.sites.len() + 1)).expect("a member id"),
         site,
         policy: settings.policy_of_one(rng),
+        recipe: settings.recipe_of_one(number, rng),
         clock: Clock {
             origin_us: rng.u64(1_000_000_000..1_000_000_000_000),
-            drift_ppm: rng.i64(-4000..4000),
+            since: 0,
+            drift_ppm: drift(rng),
             wall_error: rng.i64(-(faults::WALL_ERROR as i64)..faults::WALL_ERROR as i64),
         },
         net: Network {
@@ -627,6 +651,7 @@ fn new_host(number: usize, settings: &Settings, rng: &mut Rng) -> Host {
             answers_late: false,
             watch_delay: settings.latency,
             loss: settings.loss,
+            refuses: false,
         },
         life: 0,
         process: None,
@@ -637,6 +662,11 @@ fn new_host(number: usize, settings: &Settings, rng: &mut Rng) -> Host {
         guarded: None,
         retired: false,
     }
+}
+
+/// How much faster or slower than the ensemble's a clock may run, in millionths: what a lease allows for.
+fn drift(rng: &mut Rng) -> i64 {
+    rng.i64(-10_000..=10_000)
 }
 
 /// Whether a member of these settings may lead on through a pause.

@@ -8,7 +8,10 @@ use super::{
     host::{Client, Link},
     keeps,
 };
-use crate::{invariants::one_life, zookeeper::Millis};
+use crate::{
+    invariants::{leases_end_first, one_life},
+    zookeeper::Millis,
+};
 
 /// A message on its way to the server.
 #[derive(Clone, Debug)]
@@ -78,6 +81,10 @@ pub(crate) enum ToClient {
     Refused {
         session: i64,
     },
+}
+
+fn reads(request: &Request) -> bool {
+    matches!(request, Request::Get { .. } | Request::Children { .. })
 }
 
 impl Sim {
@@ -221,10 +228,24 @@ impl Sim {
         match self.zk.expires_at(session) {
             None => {}
             Some(at) if at <= self.now => {
+                self.check_lease(session, at);
                 self.trace.line(self.now, || format!("    session {session:#x} expires"));
                 self.close(session);
             }
             Some(_) => self.expire_later(session),
+        }
+    }
+
+    /// The ensemble may expire the session from `at` on.
+    fn check_lease(&mut self, session: i64, at: Millis) {
+        for host in 0..self.hosts.len() {
+            let (clock, timeout) = (self.hosts[host].clock, self.settings.timeout);
+            // Before it ran at this rate, the clock had another one.
+            let is_known = clock.since <= at;
+            let client = self.client_of(host).filter(|client| is_known && client.session == session);
+            let Some(client) = client else { continue };
+            let ends = clock.reaches(client.valid_until(timeout));
+            self.require(leases_end_first::check(host, ends, at));
         }
     }
 
@@ -256,22 +277,28 @@ impl Sim {
         client.link = Link::Paused;
         client.connection += 1;
         client.heartbeat_pending = false;
-        let (epoch, session, connection, heard) =
-            (client.epoch, client.session, client.connection, client.heard);
+        let (epoch, session, connection) = (client.epoch, client.session, client.connection);
         let lost: Vec<_> = std::mem::take(&mut client.ops).into_iter().collect();
         self.feed(host, Event::SessionPaused { epoch });
         for op in lost {
             let delay = self.rng.u64(0..300);
             self.unknown(host, delay, op);
         }
+        self.give_up_later(host);
+        let delay = self.rng.u64(1..400);
+        self.later(host, delay, ToClient::Reconnect { session, connection });
+    }
+
+    /// A session without a connection ends by its client's clock.
+    pub(super) fn give_up_later(&mut self, host: usize) {
+        let paused = self.client_of(host).filter(|client| client.link == Link::Paused);
+        let Some((session, heard)) = paused.map(|client| (client.session, client.heard)) else { return };
         if self.settings.own_deadline {
             let deadline = heard + std::time::Duration::from_millis(self.settings.timeout);
             let at = self.hosts[host].clock.reaches(deadline);
             let life = self.hosts[host].life;
             self.at(at, Due::Worker(host, life, ToWorker::Client(ToClient::Deadline { session, heard })));
         }
-        let delay = self.rng.u64(1..400);
-        self.later(host, delay, ToClient::Reconnect { session, connection });
     }
 
     fn unknown(&mut self, host: usize, delay: Millis, op: OpId) {
@@ -345,6 +372,11 @@ impl Sim {
             let outcome = Outcome::NotApplied("there is no such session".to_owned());
             return self.tell_worker(host, 5, ToWorker::Event(Event::Done { op, outcome }));
         }
+        if self.hosts[host].net.refuses && !reads(&request) {
+            let delay = self.latency(host);
+            let outcome = Outcome::NotApplied("refused".to_owned());
+            return self.tell_worker(host, delay, ToWorker::Event(Event::Done { op, outcome }));
+        }
         let (mut request_lost, mut reply_lost) = (false, false);
         if self.rng.f64() < loss {
             match self.rng.u8(0..3) {
@@ -366,6 +398,10 @@ impl Sim {
             let outcome = Outcome::Unknown("no answer in time".to_owned());
             self.summary.unknown += 1;
             self.later(host, delay, ToClient::Reply { connection, op, outcome });
+        }
+        if request_lost && !reads(&request) {
+            let session = self.client_of(host).map_or(0, |c| c.session);
+            self.stray(session, &request);
         }
         if !request_lost {
             self.send(host, What::Perform { op, request, reply_lost });
@@ -391,6 +427,13 @@ impl Sim {
         let same_life = self.hosts[host].life == life;
         let moved = same_life
             && !self.client_of(host).is_some_and(|c| c.session == session && c.connection == connection);
+        if let What::Perform { request, .. } = &what
+            && (moved || minority.is_some())
+            && !reads(request)
+        {
+            // It is stuck in a server, and its client goes to another one.
+            return self.stray(session, request);
+        }
         if cut || moved || self.outage {
             return;
         }
@@ -427,14 +470,14 @@ impl Sim {
                 }
             }
             What::Perform { op, request, reply_lost } => {
-                let reads = matches!(request, Request::Get { .. } | Request::Children { .. });
-                if minority.is_some() && !reads {
-                    return;
-                }
+                let reads = reads(&request);
                 let seen = self.client_of(host).filter(|_| same_life).map_or(0, |c| c.seen);
                 let view =
                     minority.unwrap_or_else(|| self.zk.zxid_at(self.now.saturating_sub(lag))).max(seen);
                 let applied = self.zk.apply(self.now, session, view, &request);
+                if !reads {
+                    self.written.insert(session, self.now);
+                }
                 if !applied.changed.is_empty() {
                     let member = self.name(host);
                     self.trace.line(self.now, || format!("    {member} has changed {:?}", applied.changed));
@@ -454,6 +497,26 @@ impl Sim {
                 self.changed(&applied.changed);
             }
         }
+    }
+
+    /// A write whose connection is lost may reach the ensemble all the same, also after what its client has read over the next
+    /// connection. Once a write has come over that one, the ensemble refuses it.
+    fn stray(&mut self, session: i64, request: &Request) {
+        if self.rng.f64() < self.settings.strays {
+            let delay = self.rng.u64(0..self.settings.timeout);
+            self.after(delay, Due::Stray { session, request: request.clone(), since: self.now });
+        }
+    }
+
+    pub(super) fn lands(&mut self, session: i64, request: &Request, since: Millis) {
+        let moved = self.written.get(&session).is_some_and(|at| *at > since);
+        if moved || self.outage || !self.zk.lives(session) {
+            return;
+        }
+        let applied = self.zk.apply(self.now, session, self.zk.zxid(), request);
+        self.summary.strays += u64::from(!applied.changed.is_empty());
+        self.trace.line(self.now, || format!("    late, of {session:#x}: has changed {:?}", applied.changed));
+        self.changed(&applied.changed);
     }
 
     // ---- the lease ----

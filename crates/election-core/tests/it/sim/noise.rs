@@ -55,6 +55,8 @@ fn settings(suspect_after: Duration) -> Settings {
         lag: 0,
         app: App { prepare: 1, take_over: 1, stop: 1, ..App::default() },
         loss: 0.0,
+        strays: 0.0,
+        two_strategies: false,
         twin: false,
         probe_every: Some(u64::try_from(every.as_millis()).expect("a short time")),
         lost_probes: LOST,

@@ -298,6 +298,7 @@ impl Sim {
             {
                 // It was decided before, perhaps before the ensemble was restored, and begins no request.
                 self.checks.requests.found(&elected);
+                self.checks.never_back.restored(elected.term);
                 // If the ensemble was restored meanwhile, those who know this decision miss nothing.
                 if let Some(lost) = &mut self.lost {
                     lost.knowing.clear();

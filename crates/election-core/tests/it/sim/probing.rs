@@ -14,15 +14,11 @@ use crate::{
     zookeeper::Millis,
 };
 
-/// The reports of each member, and the leaderships that they have ended.
+/// The reports of each member.
 #[derive(Debug, Default)]
 pub(crate) struct Probing {
     /// When each node last received the report that a ballot did not answer.
     unanswered: BTreeMap<(usize, Ballot), Millis>,
-    /// The tokens of leaderships that were ended by the reports of others.
-    deposed: BTreeSet<u64>,
-    /// Every base of the tokens in a decision so far.
-    bases: BTreeSet<u64>,
     /// The latest term that was judged.
     judged: u64,
     /// The members' records as they were at this zxid.
@@ -35,12 +31,6 @@ impl Probing {
     pub(crate) fn restored(&mut self, term: u64) {
         self.registered = None;
         self.judged = term;
-    }
-
-    /// Whether this leadership was ended while it may have been alive: until its
-    /// holder knows, it may act beside the next, and the resource refuses it.
-    pub(crate) fn has_deposed(&self, token: u64) -> bool {
-        self.deposed.contains(&token)
     }
 }
 
@@ -99,7 +89,6 @@ impl Sim {
 
     /// A decision was written: did it rest on enough of the others?
     pub(super) fn check_suspicion(&mut self, elected: &Elected) {
-        self.probing.bases.insert(elected.token_base);
         let vacates = |slot: &usize| elected.named(*slot).is_none() && elected.term_of(*slot) == elected.term;
         let vacated = (0..elected.slots.len()).find(vacates);
         let Some(slot) = vacated.filter(|_| elected.cause() == Cause::Suspected) else {
@@ -118,10 +107,7 @@ impl Sim {
         if let Some(place) = place
             && Current::decode("current", &place.data).is_ok_and(|c| c.ballot == suspect)
         {
-            // Its token depends on the decision by which it acquired leadership, not on this one.
-            let czxid = u64::try_from(place.czxid).unwrap_or(0);
-            let tokens: Vec<_> = self.probing.bases.iter().map(|base| czxid + base).collect();
-            self.probing.deposed.extend(tokens);
+            self.depose(&place);
         }
         if std::mem::replace(&mut self.probing.judged, elected.term) == elected.term {
             return;

@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Resource {
     highest: BTreeMap<usize, u64>,
+    /// The highest token of each slot before it failed over.
+    forgotten: BTreeMap<usize, u64>,
     pub(crate) accepted: u64,
     pub(crate) refused: u64,
 }
@@ -13,7 +15,20 @@ pub(crate) struct Resource {
 impl Resource {
     /// The newest token that it has seen.
     pub(crate) fn newest(&self) -> u64 {
-        self.highest.values().copied().max().unwrap_or(0)
+        self.highest.values().chain(self.forgotten.values()).copied().max().unwrap_or(0)
+    }
+
+    /// It fails over to a copy that knows no token.
+    pub(crate) fn forget(&mut self) {
+        for (slot, highest) in std::mem::take(&mut self.highest) {
+            let forgotten = self.forgotten.entry(slot).or_default();
+            *forgotten = highest.max(*forgotten);
+        }
+    }
+
+    /// Whether it may accept this token although it had accepted a newer one before.
+    pub(crate) fn has_forgotten(&self, slot: usize, token: u64) -> bool {
+        self.forgotten.get(&slot).is_some_and(|forgotten| token < *forgotten)
     }
 
     pub(crate) fn write(&mut self, slot: usize, token: u64) -> bool {

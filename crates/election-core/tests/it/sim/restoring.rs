@@ -19,6 +19,7 @@ use crate::{
 /// What is restored after the ensemble has been down for a given time.
 #[derive(Debug)]
 pub(crate) struct Restoring {
+    briefly: bool,
     not_before: Millis,
     copy: Box<Ensemble>,
     lost: Lost,
@@ -50,11 +51,12 @@ impl Sim {
     /// A copy is made, and restored after a while.
     pub(super) fn copy(&mut self) {
         let delay = self.rng.u64(0..30_000);
-        self.after(delay, Due::Restore(Box::new(self.zk.clone())));
+        self.after(delay, Due::Restore(Box::new(self.zk.clone()), false));
     }
 
-    /// The ensemble is stopped for longer than any lease lasts.
-    pub(super) fn stop_to_restore(&mut self, copy: Box<Ensemble>) {
+    /// The ensemble is stopped: for longer than any lease lasts, or briefly. Leases may then be those of leaders that the
+    /// copy does not know.
+    pub(super) fn stop_to_restore(&mut self, copy: Box<Ensemble>, briefly: bool) {
         if self.is_calm() || self.outage {
             return;
         }
@@ -68,8 +70,14 @@ impl Sim {
         };
         let knowing = self.hosts_that(knows);
         let decision = self.decision_in(&self.zk);
-        let lasts = self.settings.timeout * 21 / 20 + self.rng.u64(0..3000);
+        let lasts = if briefly {
+            self.rng.u64(1..500)
+        } else {
+            self.settings.timeout * 21 / 20 + self.rng.u64(0..3000)
+        };
+        self.summary.lost_tails += u64::from(briefly);
         self.restoring = Some(Restoring {
+            briefly,
             not_before: self.now + lasts,
             copy,
             lost: Lost { token, knowing, recalled: false },
@@ -80,7 +88,7 @@ impl Sim {
 
     /// The ensemble is about to start again.
     pub(super) fn restore(&mut self) {
-        let Some(Restoring { copy, mut lost, decision, .. }) =
+        let Some(Restoring { copy, mut lost, decision, briefly, .. }) =
             self.restoring.take().filter(|r| self.now >= r.not_before)
         else {
             return;
@@ -96,7 +104,12 @@ impl Sim {
             });
         }
         // Without an elector there is no base of the tokens, so the number of the ensemble's epochs must be kept.
-        let keeps_epoch = !self.has_elector() || self.rng.bool();
+        let keeps_epoch = briefly || !self.has_elector() || self.rng.bool();
+        if briefly {
+            self.depose_all();
+            // Sessions that were closed meanwhile are there again, and expire.
+            self.agenda.retain(|_, due| !matches!(due, Due::Leftovers { .. }));
+        }
         // Members compare decisions. They miss nothing if no other one was made since the copy, and only a leader znode was
         // created again; or if the copy is from before an earlier restore, and its decision has a later term.
         let both = decision.zip(self.decision_in(&copy));

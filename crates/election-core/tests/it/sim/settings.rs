@@ -85,12 +85,20 @@ pub(crate) enum Fault {
     Attributes,
     /// It measures other round trips.
     RoundTrips,
+    /// Every write of a member is refused.
+    Refuse,
+    /// A clock runs at another rate.
+    Drift,
+    /// The store fails over to a copy that knows no token.
+    ForgetTokens,
+    /// The servers lose the latest transactions, which were acknowledged.
+    LoseTail,
     /// The worker continues in another process, if it is at rest.
     Upgrade,
 }
 
 impl Fault {
-    const ALL: [Self; 50] = [
+    const ALL: [Self; 54] = [
         Self::Crash,
         Self::CrashSite,
         Self::KillWorker,
@@ -140,6 +148,10 @@ impl Fault {
         Self::Restore,
         Self::Attributes,
         Self::RoundTrips,
+        Self::Refuse,
+        Self::Drift,
+        Self::ForgetTokens,
+        Self::LoseTail,
         Self::Upgrade,
     ];
 
@@ -245,6 +257,10 @@ pub(crate) struct Settings {
     pub(crate) app: App,
     /// How likely an operation fails without a fault.
     pub(crate) loss: f64,
+    /// How likely a write arrives although its connection was lost.
+    pub(crate) strays: f64,
+    /// Whether members have two strategies, as while a fleet is upgraded.
+    pub(crate) two_strategies: bool,
     /// Whether a second process with one id is started by mistake.
     pub(crate) twin: bool,
     /// How often members probe each other, where suspicion decides.
@@ -253,7 +269,7 @@ pub(crate) struct Settings {
     pub(crate) lost_probes: f64,
     /// The site that stays drained when all faults are mended.
     pub(crate) drained: Option<SiteId>,
-    /// Whether 'at most one' is promised under these settings, suspicion apart.
+    /// Whether 'at most one' is promised under these settings, leaders that were deposed apart.
     pub(crate) exclusive: bool,
 }
 
@@ -353,14 +369,13 @@ impl Settings {
             policy.suspect_after = ms(rng.u64(50..1500));
         });
         let mut weights: Vec<_> = Fault::ALL.into_iter().map(|fault| (fault, weight(rng))).collect();
-        // Most seeds promise 'at most one'.
+        // Most seeds leave leaders their znodes.
         if rng.f64() < 0.7 {
             weights.retain(|(fault, _)| !fault.takes_the_place(kind));
         }
         if kind != Kind::Elector {
             weights.retain(|(fault, _)| !fault.needs_an_elector());
         }
-        let exclusive = !keep && weights.iter().all(|(fault, w)| *w == 0.0 || !fault.takes_the_place(kind));
         let app = App {
             prepare: rng.u64(1..800),
             take_over: rng.u64(1..1500),
@@ -393,11 +408,13 @@ impl Settings {
             lag: if rng.bool() { 0 } else { rng.u64(1..300) },
             app,
             loss: weight(rng) * 0.1,
+            strays: if rng.bool() { 0.0 } else { rng.f64() },
+            two_strategies: kind == Kind::Elector && rng.f64() < 0.1,
             twin,
             probe_every: fast.then(|| rng.u64(20..400)),
             lost_probes: 0.0,
             drained,
-            exclusive,
+            exclusive: !keep,
         }
     }
 
@@ -429,6 +446,14 @@ impl Settings {
         policy.fast_failover = policy.fast_failover && rng.f64() < 0.8;
         policy.history_kept = rng.usize(1..30);
         policy
+    }
+
+    pub(crate) fn recipe_of_one(&self, number: usize, rng: &mut Rng) -> Recipe {
+        if self.two_strategies && number % 2 == 1 {
+            let sites: Vec<_> = self.sites.iter().rev().cloned().collect();
+            return Kind::Elector.recipe(&sites, rng);
+        }
+        self.recipe.clone()
     }
 
     pub(crate) fn draw_fault(&self, rng: &mut Rng) -> Option<Fault> {

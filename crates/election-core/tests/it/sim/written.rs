@@ -77,6 +77,7 @@ impl Sim {
             }
             self.summary.better += u64::from(elected.cause() == Cause::BetterCandidate);
             self.summary.resized += u64::from(elected.cause() == Cause::SlotsChanged);
+            self.depose_by_force(&elected);
             self.check_suspicion(&elected);
             self.summary.penalties +=
                 u64::from(elected.exclusions.iter().any(|e| e.reason.contains("(failure ")));
