@@ -385,3 +385,28 @@ fn each_command_that_runs_tests_names_some() {
         assert_eq!(no_test(&test_commands(command)[0], &packages).as_deref(), Some(why), "{command}");
     }
 }
+
+/// Sources that a document names in backquotes, such as the file of the test that shows what it says.
+#[test]
+fn each_source_file_that_is_named_is_there() {
+    let (mut sources, mut documents) = (Vec::new(), Vec::new());
+    files(&workspace(), ".rs", &mut sources);
+    files(&workspace(), ".md", &mut documents);
+    documents.retain(|path| !path.ends_with("CHANGELOG.md"));
+    let named = |text: &str| -> BTreeSet<PathBuf> {
+        let code = text.split('`').skip(1).step_by(2);
+        code.filter(|code| code.ends_with(".rs") && !code.contains([' ', '{', '*']))
+            .map(PathBuf::from)
+            .collect()
+    };
+    let (mut missing, mut count) = (Vec::new(), 0);
+    for path in documents {
+        for name in named(&fs::read_to_string(&path).unwrap()) {
+            count += 1;
+            let is_there = sources.iter().any(|source| source.ends_with(name.components().as_path()));
+            missing.extend((!is_there).then(|| format!("{}: {}", path.display(), name.display())));
+        }
+    }
+    assert!(missing.is_empty(), "no such file:\n{}", missing.join("\n"));
+    assert!(count > 60, "only {count} names were found");
+}

@@ -13,9 +13,3 @@ mod strategy;
 mod transcripts;
 #[allow(dead_code, reason = "the world of policies uses the rest")]
 mod zookeeper;
-
-/// Leaves the processor to the tests beside this one, which measure time: this thread and those that it starts compute
-/// for a minute.
-fn give_way() {
-    let _ = rustix::process::nice(19);
-}

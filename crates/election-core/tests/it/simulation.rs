@@ -151,7 +151,6 @@ fn every_promise_holds_in_every_run_of_the_single_place() {
 /// `NOISE_HOURS=24` is the long form.
 #[test]
 fn noise_moves_no_leader() {
-    crate::give_way();
     let hours = number("NOISE_HOURS").unwrap_or(1);
     let run = |seed, hours, suspect_after| {
         let total = crate::sim::noise::run(seed, hours, Duration::from_millis(suspect_after));
@@ -193,7 +192,6 @@ fn commit() -> Option<u64> {
 }
 
 fn every_promise_holds(kind: Kind) {
-    crate::give_way();
     if let Some(seed) = number("SIM_SEED") {
         println!("{:#?}", run(kind, seed, true).unwrap_or_else(|why| panic!("{why}")));
         return;

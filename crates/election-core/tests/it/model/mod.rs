@@ -24,7 +24,6 @@ use settings::Setting;
 const MOST: usize = 20_000_000;
 
 fn holds(settings: Vec<Setting>, most: usize) {
-    crate::give_way();
     let mut wrong = 0;
     for setting in settings {
         let report = Election::new(setting).check(most, 2);

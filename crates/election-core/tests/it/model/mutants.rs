@@ -207,7 +207,7 @@ fn control(setting: &Setting, steps: usize) -> Result<(), String> {
     if short().iter().chain(&long()).any(|run| whole(run) == whole(&setting)) {
         return Ok(());
     }
-    let report = Election::new(setting).check(steps + 1000, 2);
+    let report = Election::new(setting).check(steps + 1000, 1);
     println!("{:<21} control     {} states, {:.1} s", "", report.states, report.seconds);
     report.found.map_or(Ok(()), |found| Err(format!("it breaks with every rule too: {found:?}")))
 }
@@ -217,7 +217,8 @@ fn verify(rule: &str, without: Without) -> Result<(), String> {
         Breaks(what, setting) => (Some(what), what, setting),
         Holds(why, setting) => (None, why, setting),
     };
-    let report = Election::new(setting.clone()).check(crate::model::MOST, 2);
+    // One thread: with two, which of several failures is found first is a matter of time.
+    let report = Election::new(setting.clone()).check(crate::model::MOST, 1);
     let verdict = if expected.is_some() { "breaks" } else { "second line" };
     println!("{rule:<21} {verdict:<11} {why}; {} states, {:.1} s", report.states, report.seconds);
     if std::env::var("MODEL_TRACE").is_ok() {
@@ -248,7 +249,6 @@ fn survivors_that_do_not_elect_are_found() {
 /// checks one rule and shows the failure.
 #[test]
 fn each_rule_is_missed() {
-    crate::give_way();
     let only = std::env::var("MODEL_RULE").unwrap_or_default();
     let rules = ALL.into_iter().map(|rule| (format!("{rule:?}"), without(rule)));
     let outside = OUTSIDE.into_iter().map(|rule| (format!("{rule:?}"), without_outside(rule)));
