@@ -152,7 +152,7 @@ fn without(rule: Rule) -> Without {
             "members remember the base, and say so where a decision has a lower one",
             Setting { start: Start::Nothing, restored: true, ..new("", 0, 0, &[]) },
         ),
-        Rule::Remembered => Breaks(END, DELETED),
+        Rule::Remembered => Breaks("leads as decided", DELETED),
         Rule::MemoryShared => Breaks(END, DELETED_AND_DEATH),
         Rule::OneSlot | Rule::SlotsCarried | Rule::TermOfSlot => {
             Breaks("others undisturbed", Setting { start: Start::Nothing, liveness: false, ..SLOTS })
