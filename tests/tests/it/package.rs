@@ -260,8 +260,10 @@ fn the_rpm_package_has_the_same_files() {
         contents.lines().filter_map(|line| line.split_once(" ./")).map(|(_, file)| format!("/{file}\n"));
     let (first, second) = (rpm_package(out.path(), "1"), rpm_package(out.path(), "2"));
     let query = |what: &str| succeeds(Command::new("rpm").args(["-qp", what]).arg(&first));
-    let dirs = ["/etc/dr-worker", "/usr/share/doc/dr-worker", "/usr/share/doc/dr-worker/examples"];
-    let dirs = dirs.map(str::to_owned).into();
+    let below =
+        ["", "/examples", "/examples/grafana", "/examples/prometheus", "/pictures", "/reference", "/shapes"];
+    let dirs = below.map(|dir| format!("/usr/share/doc/dr-worker{dir}"));
+    let dirs = dirs.into_iter().chain(["/etc/dr-worker".to_owned()]).collect();
     assert_eq!(&files(&query("--list")) - &dirs, files(&contents.collect::<String>()));
     assert!(query("--requires").contains("libc.so.6"), "{}", query("--requires"));
     let owners =
