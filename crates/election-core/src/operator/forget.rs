@@ -41,31 +41,15 @@ fn hindrance(snapshot: &Snapshot) -> Option<String> {
         return Some(format!("{} is a member: stop its worker first", member.member));
     }
     // Those for a term end with it.
-    let Control {
-        v,
-        mode,
-        drained,
-        failed_sites,
-        maintenance,
-        preferred_site,
-        site_order,
-        paused_in,
-        stopped,
-        ..
-    } = control.clone();
     let lasting = Control {
-        v,
-        mode,
-        drained,
-        failed_sites,
-        maintenance,
-        preferred_site,
-        site_order,
-        paused_in,
-        stopped,
-        ..Control::NONE
+        stay: Vec::new(),
+        confirmed: Vec::new(),
+        changed_by: String::new(),
+        changed_at_ms: 0,
+        changed_reason: None,
+        ..control.clone()
     };
-    if lasting != (Control { v, ..Control::NONE }) {
+    if lasting != (Control { v: control.v, ..Control::NONE }) {
         return Some("standing orders are in force; end them first".to_owned());
     }
     if let Some(left) = breadcrumbs.leaderships.first() {

@@ -48,21 +48,34 @@ impl Layout {
         queue: &[String],
         leader: Option<&Node>,
     ) -> Option<Self> {
-        match (ballots.is_empty(), queue.is_empty(), leader) {
-            (false, ..) => Some(Self::Elector),
-            (_, false, _) => Some(Self::Queue),
-            (_, _, leader) => leader.filter(|node| is_contenders(paths, node)).map(|_| Self::Single),
-        }
+        Self::all_present(paths, ballots, queue, leader).next()
     }
 
-    /// Reads the recipe of the present candidates.
-    pub(super) async fn read(session: &Incarnation, paths: &Paths) -> Result<Option<Self>, OpError> {
+    fn all_present(
+        paths: &Paths,
+        ballots: &[String],
+        queue: &[String],
+        leader: Option<&Node>,
+    ) -> impl Iterator<Item = Self> {
+        let elector = (!ballots.is_empty()).then_some(Self::Elector);
+        let queue = (!queue.is_empty()).then_some(Self::Queue);
+        let single = leader.filter(|node| is_contenders(paths, node)).map(|_| Self::Single);
+        [elector, queue, single].into_iter().flatten()
+    }
+
+    /// Reads whether there are candidates of another recipe, and which it is.
+    pub(super) async fn other(
+        session: &Incarnation,
+        paths: &Paths,
+        own: Self,
+    ) -> Result<Option<Self>, OpError> {
         let reads = [ReadOp::children(paths.election()), ReadOp::children(paths.queue())];
         let reads = reads.into_iter().chain([ReadOp::get(paths.leader_znode(0))]);
         let mut results = session.multi_read(reads).await?.into_iter();
-        let (ballots, queue) = (results.next().map(children), results.next().map(children));
+        let mut names = || results.next().map(children).unwrap_or_default();
+        let (ballots, queue) = (names(), names());
         let leader = results.next().and_then(node);
-        Ok(Self::present(paths, &ballots.unwrap_or_default(), &queue.unwrap_or_default(), leader.as_ref()))
+        Ok(Self::all_present(paths, &ballots, &queue, leader.as_ref()).find(|present| *present != own))
     }
 }
 

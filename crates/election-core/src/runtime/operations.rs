@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use futures_util::future::try_join_all;
 use zk_session::{
-    CreateMode, Created, Incarnation, MultiOp, MultiResult, OpError, ReadOp, ReadResult, Recovery,
+    BootTime, CreateMode, Created, Incarnation, MultiOp, MultiResult, OpError, ReadOp, ReadResult, Recovery,
+    sleep_until,
 };
 
-use super::{layout::Layout, turn::Starts};
+use super::{layout::Layout, leaders::RETRY, turn::Starts};
 use crate::{
     engine::{Node, Outcome, Request},
     mirror::{Answer, BATCH, Read},
@@ -34,18 +35,63 @@ pub(super) async fn perform(
     {
         return Ok(done);
     }
-    // Two recipes could have two leaders.
-    if starts.is_some()
-        && let Some((own, paths)) = own
-    {
-        match Layout::read(session, &paths).await {
-            Ok(Some(present)) if present != own => return Ok(Outcome::OtherRecipe(present.as_str())),
-            Ok(_) => {}
-            Err(error) if error.is_refused() => return Err(error),
-            Err(error) => return Ok(Outcome::NotApplied(error.to_string())),
+    match starts.and(own) {
+        Some((own, paths)) => create_alone(session, &request, directories, starts, own, &paths).await,
+        None => Ok(create(session, &request, directories, starts).await?.0),
+    }
+}
+
+/// Creates the first znode of a member unless the election has members of another recipe: two recipes could have two
+/// leaders. Members of two that begin at one instant read before either has created its znode, so they read again
+/// afterwards: then at least the later one sees the other, and neither has led yet.
+async fn create_alone(
+    session: &Incarnation,
+    request: &Request,
+    directories: &[String],
+    starts: Option<&Starts>,
+    own: Layout,
+    paths: &Paths,
+) -> Result<Outcome, OpError> {
+    match Layout::other(session, paths, own).await {
+        Ok(Some(other)) => return Ok(Outcome::OtherRecipe(other.as_str())),
+        Ok(None) => {}
+        Err(error) if error.is_refused() => return Err(error),
+        Err(error) => return Ok(Outcome::NotApplied(error.to_string())),
+    }
+    let (done, is_new) = create(session, request, directories, starts).await?;
+    let path = match &done {
+        // Nobody was there before the directories.
+        _ if is_new => return Ok(done),
+        Outcome::Created { path, .. } => path,
+        Outcome::Counted { .. } => target_of(request),
+        _ => return Ok(done),
+    };
+    loop {
+        let withdrawn = match Layout::other(session, paths, own).await {
+            Ok(None) => return Ok(done),
+            Ok(Some(other)) => match session.delete(path, None).await {
+                Ok(()) | Err(OpError::NoNode { .. }) => Ok(Outcome::OtherRecipe(other.as_str())),
+                Err(error) => Err(error),
+            },
+            Err(error) => Err(error),
+        };
+        match withdrawn {
+            Ok(refused) => return Ok(refused),
+            Err(error) if error.is_session_over() || error.is_refused() => return Err(error),
+            Err(_) => sleep_until(BootTime::now() + RETRY).await,
         }
     }
-    let done = attempt(session, &request).await?;
+}
+
+/// Creates the first znode of a member, with the directories of the election if there are none. Also returns whether both
+/// were one transaction.
+async fn create(
+    session: &Incarnation,
+    request: &Request,
+    directories: &[String],
+    starts: Option<&Starts>,
+) -> Result<(Outcome, bool), OpError> {
+    let done = attempt(session, request).await?;
     let began = |is_new| starts.into_iter().for_each(|starts| starts.began(is_new));
     if let Outcome::Created { .. } | Outcome::Counted { .. } = done {
         began(false);
@@ -55,28 +101,28 @@ pub(super) async fn perform(
         | Request::CreateCounted { path, .. }
         | Request::CreateSequential { prefix: path, .. },
         Outcome::Missing,
-    ) = (first_of(&request), &done)
+    ) = (first_of(request), &done)
     else {
-        return Ok(done);
+        return Ok((done, false));
     };
     let missing = |error: OpError| match error.is_refused() {
         true => Err(error),
-        false => Ok(Outcome::NotApplied(format!("what is above {path} could not be made: {error}"))),
+        false => Ok((Outcome::NotApplied(format!("what is above {path} could not be made: {error}")), false)),
     };
-    match begin_election(session, &request, directories).await {
+    match begin_election(session, request, directories).await {
         Ok(Some(done)) => {
             began(true);
-            return Ok(done);
+            return Ok((done, true));
         }
         Ok(None) => {}
         Err(error) => return missing(error),
     }
-    match attempt(session, &request).await? {
+    match attempt(session, request).await? {
         Outcome::Missing => {}
-        done => return Ok(done),
+        done => return Ok((done, false)),
     }
     match session.create_parents(path).await {
-        Ok(()) => attempt(session, &request).await,
+        Ok(()) => Ok((attempt(session, request).await?, false)),
         Err(error) => missing(error),
     }
 }

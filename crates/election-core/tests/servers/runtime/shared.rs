@@ -1,8 +1,8 @@
 //! Members of one election that share a session.
 
 use election_core::{
-    Election, ElectionConfig, Ended, Failure, HandedOver, Handler, Latch, Leadership, Profile, QueueFormat,
-    Recipe, Role, StopOrder,
+    Election, ElectionConfig, Ended, Failure, HandedOver, Handler, Latch, Leadership, Paths, Profile,
+    QueueFormat, Recipe, Role, StopOrder,
 };
 use tokio::time::timeout;
 use zk_session::DriverKind;
@@ -134,6 +134,41 @@ async fn a_member_of_another_recipe_is_refused() {
     let config = ElectionConfig::new(world.paths().clone(), me, Recipe::Single).policy(world.policy());
     let second = Latch::join(&world.session(None).await, config);
     timeout(SOON, second.leading()).await.unwrap().unwrap();
+}
+
+/// None of them sees another one before it has created its own znode.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn members_of_two_recipes_that_begin_at_one_instant_do_not_both_stay() {
+    let world = World::start(DriverKind::Native).await;
+    let sessions = [world.session(None).await, world.session(None).await, world.session(None).await];
+    let recipes = [Recipe::Single, Recipe::Queue(QueueFormat::Native), Recipe::Elector(world.strategy())];
+    for round in 0..12 {
+        let paths = Paths::new("/instant", &round.to_string()).unwrap();
+        let members: Vec<_> = std::iter::zip(&sessions, &recipes)
+            .enumerate()
+            .map(|(number, (session, recipe))| {
+                let me = Profile::new(format!("member-{number}").parse().unwrap());
+                let config = ElectionConfig::new(paths.clone(), me, recipe.clone()).policy(world.policy());
+                Latch::join(session, config)
+            })
+            .collect();
+        let settled = async |latch: &Latch| {
+            tokio::select! {
+                ended = latch.election().ended() => {
+                    assert!(matches!(ended, Ended::OtherRecipe { .. }), "round {round}: {ended:?}");
+                    false
+                }
+                leading = latch.leading() => leading.is_ok(),
+            }
+        };
+        let all = async { tokio::join!(settled(&members[0]), settled(&members[1]), settled(&members[2])) };
+        let (one, two, three) = timeout(SOON, all).await.expect("each leads or is refused");
+        let leaders = [one, two, three].into_iter().filter(|leads| *leads).count();
+        assert!(leaders <= 1, "round {round}: {leaders} lead");
+        for latch in members {
+            timeout(SOON, latch.election().leave()).await.unwrap();
+        }
+    }
 }
 
 /// Leads until it is told to stop.
