@@ -155,11 +155,8 @@ const APT_ROOT: [(&str, &str); 8] = [
     ("Dir::Cache", "."),
 ];
 
-/// Debian's release for a bare root.
-pub(crate) const SUITE: &str = "bookworm";
-
 /// This machine's mirror of Debian, if it has one.
-pub(crate) fn mirror() -> String {
+fn mirror() -> String {
     let sources = std::fs::read_to_string("/etc/apt/sources.list.d/debian.sources").unwrap_or_default();
     let named = sources.lines().find_map(|line| line.strip_prefix("URIs:")?.split_whitespace().next());
     named.unwrap_or("http://deb.debian.org/debian").to_owned()

@@ -43,17 +43,6 @@ impl Totals {
         }
     }
 
-    /// From the last line of `cargo xtask test`.
-    pub(crate) fn add_own_line(&mut self, line: &str) {
-        let figures: Vec<_> = line.split(", ").filter_map(|figure| figure.split_once(' ')).collect();
-        let [(passed, "passed"), (failed, "failed"), (skipped, "skipped")] = figures[..] else {
-            return;
-        };
-        if let (Ok(passed), Ok(failed), Ok(skipped)) = (passed.parse(), failed.parse(), skipped.parse()) {
-            *self = Self { passed, failed, skipped };
-        }
-    }
-
     /// From the last line of each of `cargo test`'s programs:
     /// `test result: ok. 7 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; ...`.
     pub(crate) fn add_libtest_line(&mut self, line: &str) {
@@ -142,16 +131,6 @@ mod tests {
         let expected = Totals { passed: 29, failed: 4, skipped: 3 };
         assert_eq!(totals, expected);
         assert_eq!(totals.to_string(), "29 passed, 4 failed, 3 skipped");
-    }
-
-    #[test]
-    fn reads_what_it_has_printed() {
-        let mut totals = Totals::default();
-        totals.add_own_line("on ZooKeeper 3.9: 1 passed, 2 failed, 3 skipped");
-        assert!(totals.is_empty());
-        let printed = Totals { passed: 1300, failed: 0, skipped: 412 };
-        totals.add_own_line(&printed.to_string());
-        assert_eq!(totals, printed);
     }
 
     #[test]
