@@ -57,6 +57,7 @@ impl Default for Roster {
     }
 }
 
+#[cfg(feature = "runtime")]
 impl Roster {
     /// How long an absent member is listed, in milliseconds.
     const KEPT_MS: u64 = 24 * 60 * 60 * 1000;
@@ -128,12 +129,14 @@ impl Roster {
     }
 }
 
+#[cfg(feature = "runtime")]
 impl Listed {
     fn is_recent(&self, now_ms: u64) -> bool {
         self.absent.is_none_or(|absent| now_ms.saturating_sub(absent.since_ms) < Roster::KEPT_MS)
     }
 }
 
+#[cfg(feature = "runtime")]
 fn is_among(member: &MemberId, present: &[String]) -> bool {
     present.iter().any(|name| name == member.as_str())
 }

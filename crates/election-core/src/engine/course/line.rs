@@ -11,6 +11,9 @@ use crate::{
     ids::Ballot,
 };
 
+/// The name of no znode. Its deletion is a write that changes nothing.
+pub(super) const NEVER_CREATED: &str = "-";
+
 /// A line of ephemeral sequential znodes, seen by one incarnation of a member.
 pub(super) struct Line {
     parent: String,

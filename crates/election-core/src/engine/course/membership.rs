@@ -11,7 +11,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::line::{Line, Rank};
+use super::line::{Line, NEVER_CREATED, Rank};
 use crate::{
     engine::{
         core::Core,
@@ -318,6 +318,11 @@ impl Membership {
     pub(in crate::engine) fn done(&mut self, core: &mut Core, leader: &mut Leader, outcome: &Outcome) {
         let step = self.step.clone();
         match (step, outcome) {
+            // By then another leader's znode may have this version.
+            (MembershipStep::RemoveLeader { leftover, .. }, Outcome::NotApplied(why)) => {
+                self.step = MembershipStep::ReadElected { leftover };
+                self.later(core, why);
+            }
             (_, Outcome::NotApplied(why)) => self.later(core, why),
             (MembershipStep::Sweep(then), Outcome::Names(names)) => self.swept(core, then, names),
             (MembershipStep::DropStray(_, then), Outcome::Ok | Outcome::Missing) => {
@@ -418,7 +423,12 @@ impl Membership {
         // No ballot is needed any more, though a leader znode may still have to be removed.
         if core.own.leaving.is_asked() && !core.own.duty.wants_lease {
             let mine = node.is_some_and(|n| is_own_record(core, n));
-            self.step = if mine { MembershipStep::DropNode } else { MembershipStep::Sweep(Then::Leave) };
+            // The creation of a ballot that was not answered may still be on its way from another server. After a write of
+            // this session it is refused.
+            self.step = match mine {
+                true => MembershipStep::DropNode,
+                false => MembershipStep::DropStray(NEVER_CREATED.to_owned(), Then::Leave),
+            };
             return;
         }
         let Some(node) = node else {

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use election_core::{
+    Role,
     internals::{Event, Wish},
-    record::{Control, Health, RequestKind, RoundTrips},
+    record::{Control, Health, MAX_SLOTS, RequestKind, RoundTrips},
 };
 
 use fastrand::Rng;
@@ -265,10 +266,16 @@ impl Sim {
             self.checks.obeyed.last_order();
         }
         // A member that does not know whether it has created a leader znode can't find out from a spoiled one.
-        let place = self.place();
-        if !self.has_elector() && self.zk.get(&place).is_some_and(|node| node.data == GARBAGE) {
-            self.depose_where(|path, _| path == place);
-            self.write(&place, None);
+        let places = match self.has_elector() {
+            true => (0..MAX_SLOTS).map(|slot| self.paths.leader_znode(slot)).collect(),
+            false => vec![self.place()],
+        };
+        for place in places {
+            let spoiled = self.zk.get(&place).filter(|node| node.data == GARBAGE).map(|node| node.owner);
+            if spoiled.is_some_and(|owner| !self.has_elector() || !self.leads_on(owner)) {
+                self.depose_where(|path, _| path == place);
+                self.write(&place, None);
+            }
         }
         // Some nodes stay down for good.
         let keep = self.rng.usize(0..self.settings.members);
@@ -477,6 +484,14 @@ impl Sim {
             self.summary.deleted += 1;
         }
         self.changed(&gone);
+    }
+
+    /// Whether the member on this session leads, and writes a spoiled leader znode again.
+    fn leads_on(&self, session: i64) -> bool {
+        self.hosts.iter().filter_map(|host| host.process.as_ref()).any(|process| {
+            process.client.as_ref().is_some_and(|client| client.session == session)
+                && !matches!(process.engine.role(), Role::Standby | Role::Excluded)
+        })
     }
 
     /// An accidental change. `repaired_after` is for what only an operator can repair.

@@ -223,8 +223,7 @@ impl Sim {
     pub(super) fn recall_tokens(&mut self) {
         let is_known = |lost: &Lost| lost.recalled || lost.knowing.iter().any(|knowing| self.is_up(*knowing));
         let forgotten = self.lost.as_ref().is_some_and(|lost| !is_known(lost));
-        if self.has_elector()
-            && forgotten
+        if forgotten
             && self.raise_tokens(0)
             && let Some(lost) = &mut self.lost
         {

@@ -100,6 +100,13 @@ impl Sim {
             told.unread = true;
             return;
         }
+        // Servers send the event of a change before newer data, so it is also read before. The members of a contest rest on
+        // that: who was raised above its predecessor's tokens leads only after the predecessor has gone.
+        let tokens = (!self.has_elector()).then(|| Watched::node(self.paths.tokens()));
+        let tokens = tokens.filter(|tokens| tokens != watched);
+        if let Some(tokens) = &tokens {
+            self.read_watch(host, epoch, tokens);
+        }
         let net = &self.hosts[host].net;
         let (cut, minority, lag, slow) = (net.cut, net.minority, net.lag, net.watch_delay);
         let lagging = self.zk.zxid_at(self.now.saturating_sub(lag));
@@ -116,6 +123,7 @@ impl Sim {
         }
         let view = minority.unwrap_or(lagging).max(client.seen);
         client.seen = view;
+        let after = tokens.and_then(|tokens| client.watched.get(&tokens)).map_or(0, |told| told.delivered_at);
         let Some(told) = client.watched.get_mut(watched) else {
             return;
         };
@@ -137,7 +145,7 @@ impl Sim {
             return;
         }
         told.value = Some(value);
-        told.delivered_at = told.delivered_at.max(now + delay);
+        told.delivered_at = told.delivered_at.max(now + delay).max(after);
         let (at, watch) = (told.delivered_at, told.watch);
         let life = self.hosts[host].life;
         let tells = ToClient::WatchTells { epoch, watched: watched.clone(), watch, event };

@@ -1,7 +1,7 @@
 //! The candidacy: one step at a time, each with what follows from its outcome.
 
 use super::{
-    super::line::{Line, Rank},
+    super::line::{Line, NEVER_CREATED, Rank},
     Before, Contest, ContestStep, Then,
 };
 use crate::{
@@ -59,7 +59,7 @@ impl Contest {
                 Some(own) if self.created_one() => {
                     ContestStep::Drop(own.path.as_ref().into(), None, Then::Leave)
                 }
-                _ => ContestStep::Seek(Then::Leave),
+                _ => self.seek_last(core, Then::Leave),
             };
             return nothing;
         }
@@ -102,9 +102,20 @@ impl Contest {
             core.note(Level::Warn, NoteKind::Registration, format!("is no candidate: {why}"));
             core.own.seat.own = None;
             self.before = None;
-            self.step = ContestStep::Seek(Then::Pause);
+            self.step = self.seek_last(core, Then::Pause);
         }
         false
+    }
+
+    /// Looks for what it has created before it creates nothing for a while. A creation that was not answered may still be
+    /// on its way from another server; after a write of this session it is refused.
+    fn seek_last(&self, core: &Core, then: Then) -> ContestStep {
+        if !self.unanswered {
+            return ContestStep::Seek(then);
+        }
+        let parent =
+            Line::queue(core).map_or_else(|| core.config.paths.leader(), |queue| queue.parent().to_owned());
+        ContestStep::Drop(format!("{parent}/{NEVER_CREATED}").into(), None, then)
     }
 
     /// Changes to the step that follows, if another candidate is not before this one any more. Returns whether none does.
