@@ -77,6 +77,20 @@ pub mod xid {
     pub const SET_WATCHES: i32 = -8;
 }
 
+/// What happened to a znode that is watched: `Watcher.Event.EventType` of Apache ZooKeeper.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct EventKind(pub i32);
+
+#[allow(missing_docs, reason = "the names are ZooKeeper's own")]
+impl EventKind {
+    /// About the connection, not about a znode.
+    pub const NONE: Self = Self(-1);
+    pub const CREATED: Self = Self(1);
+    pub const DELETED: Self = Self(2);
+    pub const DATA_CHANGED: Self = Self(3);
+    pub const CHILDREN_CHANGED: Self = Self(4);
+}
+
 /// A server's answer to a request, 0 for success: `KeeperException.Code` of Apache ZooKeeper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ErrorCode(pub i32);

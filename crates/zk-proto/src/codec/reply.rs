@@ -2,7 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 
-use super::numbers::{ErrorCode, OpCode, xid};
+use super::numbers::{ErrorCode, EventKind, OpCode, xid};
 use super::request::PartHeader;
 use super::types::{Acl, Id, Stat};
 use super::wire::{Field as _, Malformed, Reader, Writer, record};
@@ -157,20 +157,6 @@ fn parts(frame: &Bytes, reader: &mut Reader<'_>) -> Result<Vec<PartReply>, Malfo
         parts.push((op, reply));
     }
     Ok(parts)
-}
-
-/// What happened to a znode that is watched: `Watcher.Event.EventType` of Apache ZooKeeper.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct EventKind(pub i32);
-
-#[allow(missing_docs, reason = "the names are ZooKeeper's own")]
-impl EventKind {
-    /// About the connection, not about a znode.
-    pub const NONE: Self = Self(-1);
-    pub const CREATED: Self = Self(1);
-    pub const DELETED: Self = Self(2);
-    pub const DATA_CHANGED: Self = Self(3);
-    pub const CHILDREN_CHANGED: Self = Self(4);
 }
 
 /// A watch has fired.

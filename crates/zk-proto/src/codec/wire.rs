@@ -5,8 +5,7 @@ use std::borrow::Cow;
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 
-use super::numbers::{ErrorCode, OpCode};
-use super::reply::EventKind;
+use super::numbers::{ErrorCode, EventKind, OpCode};
 
 /// The bytes violate the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::dial::Refusal;
+use super::refusal::Refusal;
 use crate::driver_kind::DriverKind;
 use crate::error::ConnectError;
 use crate::hosts::{Host, Server};

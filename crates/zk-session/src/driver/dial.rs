@@ -1,20 +1,18 @@
 //! One attempt at one server: a connection and the session on it, or the reason of the failure.
 
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
-#[cfg(feature = "tls")]
-use rustls::CertificateError;
 use tokio::net::TcpStream;
 use zk_proto::{Credentials, Handshake, Purpose, Ticket};
 
 use super::ConnectSpec;
+use super::refusal::Refusal;
 use super::transport::{self, ReadEnd, WriteEnd};
 use crate::config::Settings;
-use crate::error::{ConnectError, NoLease};
+use crate::error::ConnectError;
 use crate::hosts::Host;
 use crate::time::{BootTime, Moment, within};
 
@@ -24,87 +22,6 @@ pub(super) struct Patience {
     pub(super) connect: Duration,
     /// Once there is a connection.
     pub(super) handshake: Duration,
-}
-
-/// Why a server did not become the session's server.
-#[derive(Clone, Debug)]
-pub(crate) enum Refusal {
-    /// Another server may, or this one later.
-    Unavailable(String),
-    /// The session is over, as far as this server knows.
-    Expired,
-    /// The server refused the credentials.
-    AuthFailed(String),
-    /// This side and the server do not accept each other's certificates.
-    #[cfg_attr(not(feature = "tls"), allow(dead_code, reason = "needed with TLS"))]
-    Tls(String),
-    /// The server granted a timeout that leaves no time for a lease.
-    TooShort(Duration),
-    /// The server granted a new session a shorter timeout than was asked for.
-    Less(Duration),
-    /// The server granted the session a shorter timeout than it had, which ends it.
-    Shorter(String),
-    /// The server ends a session with its connection.
-    Keeper,
-}
-
-impl Refusal {
-    /// Whether it is about the session or its configuration: another attempt at this server would end in the same way.
-    pub(super) fn is_verdict(&self) -> bool {
-        !matches!(self, Self::Unavailable(_))
-    }
-
-    pub(super) fn reason(&self) -> String {
-        match self {
-            Self::Unavailable(reason)
-            | Self::AuthFailed(reason)
-            | Self::Tls(reason)
-            | Self::Shorter(reason) => reason.clone(),
-            Self::Expired => "it does not have this session".to_owned(),
-            Self::TooShort(granted) => {
-                format!("it granted a session timeout of {granted:?}, which is too short")
-            }
-            Self::Less(granted) => {
-                format!("it granted a session timeout of {granted:?}, less than was asked for")
-            }
-            Self::Keeper => NoLease.to_string(),
-        }
-    }
-}
-
-impl From<io::Error> for Refusal {
-    fn from(error: io::Error) -> Self {
-        #[cfg(feature = "tls")]
-        if let Some(wrong) = error.get_ref().and_then(|inner| inner.downcast_ref()) {
-            // A certificate that is out of date is renewed on its server; the configuration here is in order.
-            let is_stale = matches!(
-                wrong,
-                rustls::Error::InvalidCertificate(
-                    CertificateError::Expired
-                        | CertificateError::ExpiredContext { .. }
-                        | CertificateError::NotValidYet
-                        | CertificateError::NotValidYetContext { .. }
-                )
-            );
-            return if is_stale {
-                Self::Unavailable(error.to_string())
-            } else {
-                Self::Tls(error.to_string())
-            };
-        }
-        Self::Unavailable(error.to_string())
-    }
-}
-
-impl From<zk_proto::Refusal> for Refusal {
-    fn from(refusal: zk_proto::Refusal) -> Self {
-        match refusal {
-            // A server that grants another session does not have the requested one.
-            zk_proto::Refusal::Expired | zk_proto::Refusal::AnotherSession => Self::Expired,
-            zk_proto::Refusal::AuthFailed(reason) => Self::AuthFailed(reason),
-            other => Self::Unavailable(other.to_string()),
-        }
-    }
 }
 
 /// A connection.

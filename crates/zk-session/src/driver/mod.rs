@@ -25,6 +25,7 @@ mod contract;
 mod dial;
 #[cfg(test)]
 pub(crate) mod fake;
+mod refusal;
 #[cfg(feature = "sasl")]
 pub(crate) mod sasl;
 mod search;

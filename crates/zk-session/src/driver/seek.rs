@@ -18,7 +18,8 @@ use zk_proto::{Purpose, Ticket};
 
 use super::answers::Answers;
 use super::contract::ConnectSpec;
-use super::dial::{Attached, Dialer, Patience, Refusal};
+use super::dial::{Attached, Dialer, Patience};
+use super::refusal::Refusal;
 use crate::backoff::Backoff;
 use crate::hosts::Host;
 use crate::known::Known;

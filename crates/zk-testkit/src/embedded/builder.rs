@@ -96,8 +96,26 @@ setters! { TestServerBuilder:
     seed(seed: u64) { seed = Some(seed) }
 }
 
+impl TestServer {
+    /// Starts one server with the defaults of [`TestServerBuilder`].
+    ///
+    /// # Errors
+    /// [`Error::Io`] if it can't listen.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends the servers that were started.
+    pub async fn start() -> Result<Self, Error> {
+        Self::builder().start().await
+    }
+
+    /// A builder with all settings.
+    pub fn builder() -> TestServerBuilder {
+        TestServerBuilder::new()
+    }
+}
+
 impl TestServerBuilder {
-    pub(super) fn new() -> Self {
+    fn new() -> Self {
         Self {
             ip: IpAddr::V4(Ipv4Addr::LOCALHOST),
             base_port: None,

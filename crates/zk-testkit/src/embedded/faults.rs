@@ -13,7 +13,16 @@ use crate::{Error, Loss, Which};
 /// slice does. Faults of single requests return a [`Loss`], which reports when the fault has happened.
 #[derive(Clone, Copy, Debug)]
 pub struct TestServerFaults<'a> {
-    pub(super) server: &'a TestServer,
+    server: &'a TestServer,
+}
+
+impl TestServer {
+    /// Fault injection: sessions that expire, connections that break, requests and replies that are lost,
+    /// servers that are cut off, and the servers' clock.
+    #[must_use]
+    pub fn faults(&self) -> TestServerFaults<'_> {
+        TestServerFaults { server: self }
+    }
 }
 
 impl TestServerFaults<'_> {

@@ -6,32 +6,30 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use super::builder::TestServerBuilder;
 use super::cluster::{Cluster, SessionInfo};
-use super::faults::TestServerFaults;
 use super::shell::{Shared, Turn};
 use crate::Error;
 use crate::error::Context as _;
 
 /// The embedded server: a ZooKeeper server inside this process, for tests and experiments. It keeps nothing;
 /// use Apache ZooKeeper in production. It serves ZooKeeper's protocol on a loopback port, behaves as Apache
-/// ZooKeeper 3.8 does (or [3.9](TestServerBuilder::release)), and has fault injection
+/// ZooKeeper 3.8 does (or [3.9](crate::TestServerBuilder::release)), and has fault injection
 /// ([`faults`](Self::faults)). All methods take `&self` and act at once. Methods that take the index of a
 /// server panic if there is no such server, as a slice does.
 ///
 /// It works on the tokio runtime that it was started on, in that runtime's time. To let
-/// sessions expire use [`advance_clock`](TestServerFaults::advance_clock), not tokio's paused clock, which does
+/// sessions expire use [`advance_clock`](crate::TestServerFaults::advance_clock), not tokio's paused clock, which does
 /// not work with a client library that has timers (the crate's documentation explains why). Without a runtime
-/// it works [on a thread of its own](TestServerBuilder::start_on_thread). It ends when it is dropped, with all
+/// it works [on a thread of its own](crate::TestServerBuilder::start_on_thread). It ends when it is dropped, with all
 /// its connections.
 ///
 /// # The three-server shape
-/// With [`servers(3)`](TestServerBuilder::servers) there are three ports and one log. Server 0 leads at first; the
+/// With [`servers(3)`](crate::TestServerBuilder::servers) there are three ports and one log. Server 0 leads at first; the
 /// others write the log after it. Each answers reads from its own view, and forwards writes. A follower that is
-/// [isolated](TestServerFaults::isolate) answers reads and pings until the sync limit has passed, while the others
+/// [isolated](crate::TestServerFaults::isolate) answers reads and pings until the sync limit has passed, while the others
 /// expire its sessions. If the leader is isolated or [stopped](Self::stop), the last of the others becomes the leader,
 /// with all that was committed: every client is disconnected, and the timeout of every session starts again. A server
-/// without a majority serves no client, or [answers reads](TestServerBuilder::read_only_mode).
+/// without a majority serves no client, or [answers reads](crate::TestServerBuilder::read_only_mode).
 #[derive(Debug)]
 pub struct TestServer {
     pub(super) shared: Arc<Shared>,
@@ -44,22 +42,6 @@ pub struct TestServer {
 }
 
 impl TestServer {
-    /// Starts one server with the defaults of [`TestServerBuilder`].
-    ///
-    /// # Errors
-    /// [`Error::Io`] if it can't listen.
-    ///
-    /// # Cancel safety
-    /// Dropping the future ends the servers that were started.
-    pub async fn start() -> Result<Self, Error> {
-        Self::builder().start().await
-    }
-
-    /// A builder with all settings.
-    pub fn builder() -> TestServerBuilder {
-        TestServerBuilder::new()
-    }
-
     /// The connect string for clients: `127.0.0.1:p1,127.0.0.1:p2,...`.
     #[must_use]
     pub fn connect_string(&self) -> String {
@@ -73,16 +55,9 @@ impl TestServer {
         self.addresses.clone()
     }
 
-    /// Fault injection: sessions that expire, connections that break, requests and replies that are lost,
-    /// servers that are cut off, and the servers' clock.
-    #[must_use]
-    pub fn faults(&self) -> TestServerFaults<'_> {
-        TestServerFaults { server: self }
-    }
-
     // Queries.
 
-    /// The seed of all random choices: the [seed](TestServerBuilder::seed) that was set, or the one that was
+    /// The seed of all random choices: the [seed](crate::TestServerBuilder::seed) that was set, or the one that was
     /// drawn.
     #[must_use]
     pub fn seed(&self) -> u64 {
@@ -102,7 +77,7 @@ impl TestServer {
     }
 
     /// The sessions of the ensemble, by their ids; not those of servers in
-    /// [read-only mode](TestServerBuilder::read_only_mode).
+    /// [read-only mode](crate::TestServerBuilder::read_only_mode).
     #[must_use]
     pub fn sessions(&self) -> Vec<SessionInfo> {
         self.shared.with(|cluster| cluster.sessions())

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;
 
-use super::host::INTERFACE;
+/// The name of a host's end of the cable to the switch.
+pub(super) const INTERFACE: &str = "eth0";
 
 /// The addresses that a host is cut off from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -14,9 +14,6 @@ use super::run::feed;
 use crate::Error;
 use crate::error::Context as _;
 
-/// The name of its end of the cable to the switch.
-pub(super) const INTERFACE: &str = "eth0";
-
 /// A host of a [`Network`](super::Network): a network namespace with one address.
 /// Start processes on it by [`command`](Self::command), and threads of this process by [`spawn`](Self::spawn).
 /// A cut drops packets in both directions silently: no connection is reset or refused. It is made at one host

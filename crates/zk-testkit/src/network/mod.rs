@@ -8,6 +8,7 @@ mod run;
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use cuts::INTERFACE;
 pub use host::Host;
 use janitor::Janitor;
 use run::{on_host, run};
@@ -104,11 +105,11 @@ impl Network {
         let (switch, namespace, port) = (&self.name, format!("{}-{number}", self.name), format!("p{number}"));
         let ip = address(self.number, number);
         run(&["ip", "netns", "add", &namespace])?;
-        let ends = ["link", "add", "name", &port, "type", "veth", "peer", "name", host::INTERFACE];
+        let ends = ["link", "add", "name", &port, "type", "veth", "peer", "name", INTERFACE];
         on_host(switch, &[&ends[..], &["netns", &namespace]].concat())?;
         on_host(switch, &["link", "set", &port, "master", "switch", "up"])?;
-        on_host(&namespace, &["addr", "add", &format!("{ip}/24"), "dev", host::INTERFACE])?;
-        on_host(&namespace, &["link", "set", host::INTERFACE, "up"])?;
+        on_host(&namespace, &["addr", "add", &format!("{ip}/24"), "dev", INTERFACE])?;
+        on_host(&namespace, &["link", "set", INTERFACE, "up"])?;
         on_host(&namespace, &["link", "set", "lo", "up"])?;
         Host::new(namespace, ip)
     }
