@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::{
-    probe::{Tried, read_probe},
+    probe::{ReadyProbe, Tried, read_probe},
     reader::Section,
-    spec::{Check, ReadyProbe},
+    spec::Check,
 };
 
 /// A job's check: after 17 s at most it has failed, where nothing is set.

@@ -4,9 +4,8 @@ use election_core::record::DrillMode;
 
 use super::{
     parse::Words,
-    probe::{Tried, read_probe},
+    probe::{ReadyProbe, Tried, read_probe},
     reader::Section,
-    spec::ReadyProbe,
     tree::Origin,
 };
 

@@ -12,10 +12,10 @@ use super::{
     output::read_output,
     parse::{Mismatch, Parse, choice},
     policy::PolicyConfig,
-    probe::{READY, read_probe},
+    probe::{READY, ReadyProbe, read_probe},
     reader::Section,
     signal::StopSignal,
-    spec::{ExitCodes, JobSpec, Measure, ReadyProbe, RestartPolicy},
+    spec::{ExitCodes, JobSpec, Measure, RestartPolicy},
     tree::{Node, Origin},
 };
 

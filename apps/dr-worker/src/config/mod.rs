@@ -74,13 +74,14 @@ pub use output::{JobOutput, RotatedFile};
 pub(crate) use overlay::SETTLE;
 pub use overlay::{OverlayChange, Usable, check_overlay, overlay_changes, overlay_values};
 pub use policy::PolicyConfig;
+pub use probe::ReadyProbe;
 pub use probes::{ProbeTarget, ProbesConfig};
 pub use problem::{Problem, Problems};
 pub use reader::Shown;
 pub use runnable::{SpecError, SpecErrors};
 pub use signal::{NotAStopSignal, StopSignal};
 pub use size::Size;
-pub use spec::{Check, ExitCodes, JobSpec, KILL_RESERVE, Measure, ReadyProbe, RestartPolicy};
+pub use spec::{Check, ExitCodes, JobSpec, KILL_RESERVE, Measure, RestartPolicy};
 pub(crate) use spec::{
     DR_REHEARSAL, DR_RUN, FENCE_VARIABLES, HOOK_VARIABLES, LEADERSHIP_VARIABLES, NOT_REHEARSED,
 };

@@ -9,9 +9,8 @@ use nix::unistd::{AccessFlags, access};
 use super::hook::HookName;
 use super::identity::RunAs;
 use super::output::JobOutput;
-use super::spec::{
-    DR_REHEARSAL, DR_RUN, FENCE_VARIABLES, HOOK_VARIABLES, JobSpec, LEADERSHIP_VARIABLES, ReadyProbe,
-};
+use super::probe::ReadyProbe;
+use super::spec::{DR_REHEARSAL, DR_RUN, FENCE_VARIABLES, HOOK_VARIABLES, JobSpec, LEADERSHIP_VARIABLES};
 use crate::host_fault::HostFault;
 
 /// How many bytes the kernel passes to a program as one argument, or as one variable with its name: execve(2) on Linux.

@@ -18,6 +18,7 @@ use super::{
     consent::Consent,
     dry_run::{self, DryRun},
     election::{Operator, asker},
+    list::describe_orders,
     obeyed::Awaiting,
     output::{self, Output},
 };
@@ -543,26 +544,6 @@ fn report(job: &str, ordered: &Ordered, how: Output) -> Result<(), Error> {
     }
     let nothing = if ordered.is_news() { "" } else { "nothing to change; in force: " };
     output::print(format_args!("{job}: {nothing}{}", orders.join(", ")))
-}
-
-/// Standing orders as text; defaults are left out.
-pub(super) fn describe_orders(
-    mode: Mode,
-    drained: &[SiteId],
-    preferred: &Option<SiteId>,
-    order: &[SiteId],
-) -> Vec<String> {
-    let mut orders = Vec::new();
-    if mode != Mode::Auto {
-        orders.push(format!("mode {mode}"));
-    }
-    orders.extend(drained.iter().map(|site| format!("site {site} is drained")));
-    orders.extend(preferred.iter().map(|site| format!("site {site} is preferred")));
-    if !order.is_empty() {
-        let order: Vec<_> = order.iter().map(|site| site.as_str()).collect();
-        orders.push(format!("sites in the order {}", order.join(", ")));
-    }
-    orders
 }
 
 #[cfg(test)]

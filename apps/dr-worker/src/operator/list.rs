@@ -1,15 +1,14 @@
 use std::time::Duration;
 
 use election_core::{
-    Reason, Skipped,
+    Reason, SiteId, Skipped,
     operator::{Observer, ReadError},
-    record::{Current, OrderedBy, Outgoing, Status, Target},
+    record::{Current, Mode, OrderedBy, Outgoing, Status, Target},
 };
 use futures_util::{StreamExt as _, stream};
 use owo_colors::OwoColorize as _;
 
 use super::{
-    control,
     election::Operator,
     emergency::Local,
     output::{self, Accent, Output},
@@ -346,12 +345,8 @@ fn headline(cluster: &Cluster) -> String {
             all.collect::<Vec<_>>().join("; ")
         }
     };
-    let orders = control::describe_orders(
-        cluster.mode,
-        &cluster.drained,
-        &cluster.preferred_site,
-        &cluster.site_order,
-    );
+    let orders =
+        describe_orders(cluster.mode, &cluster.drained, &cluster.preferred_site, &cluster.site_order);
     let serviced = cluster.maintenance.iter().map(ToString::to_string);
     let stopped = cluster.stopped.iter().map(|stopped| format!("the job is {stopped}"));
     let failed = cluster.failed_sites.iter().map(|f| format!("site {} has failed ({})", f.site, f.why));
@@ -373,6 +368,26 @@ fn headline(cluster: &Cluster) -> String {
     };
     let hold = hold.unwrap_or_default();
     format!("{}: {leader}{hold}, term {}{recipe}{orders}", cluster.election.bold(), cluster.term)
+}
+
+/// Standing orders as text; defaults are left out.
+pub(super) fn describe_orders(
+    mode: Mode,
+    drained: &[SiteId],
+    preferred: &Option<SiteId>,
+    order: &[SiteId],
+) -> Vec<String> {
+    let mut orders = Vec::new();
+    if mode != Mode::Auto {
+        orders.push(format!("mode {mode}"));
+    }
+    orders.extend(drained.iter().map(|site| format!("site {site} is drained")));
+    orders.extend(preferred.iter().map(|site| format!("site {site} is preferred")));
+    if !order.is_empty() {
+        let order: Vec<_> = order.iter().map(|site| site.as_str()).collect();
+        orders.push(format!("sites in the order {}", order.join(", ")));
+    }
+    orders
 }
 
 fn request_line(request: &OpenRequest) -> String {

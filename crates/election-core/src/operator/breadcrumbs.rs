@@ -80,7 +80,7 @@ pub async fn forget_breadcrumbs(session: &Session, paths: &Paths) -> Result<Vec<
     for attempt in 0..TRIES {
         let incarnation = session.active().await?;
         let snapshot = Observer::new(incarnation.clone()).snapshot(paths).await?;
-        let Some(known) = incarnation.get(&path).await?.map(crate::runtime::operations::to_node) else {
+        let Some(known) = incarnation.get(&path).await?.map(crate::runtime::to_node) else {
             return Ok(Vec::new());
         };
         let before = Breadcrumbs::decode(&path, &known.data);

@@ -19,10 +19,7 @@ use crate::{
         Control, Current, FiledRequest, MAX_SLOTS, OrderedBy, Record as _, RecordError, Request, RequestKind,
         RequestRef, RequestState, StoppedJob,
     },
-    runtime::{
-        operations::{get_all, to_node},
-        unix_ms,
-    },
+    runtime::{operations::get_all, to_node, unix_ms},
 };
 
 /// The delay before a failed read is repeated.

@@ -308,7 +308,7 @@ impl Observer {
     }
 
     pub(super) async fn read(&self, path: &str) -> Result<Option<Node>, OpError> {
-        Ok(self.session.get(path).await?.map(crate::runtime::operations::to_node))
+        Ok(self.session.get(path).await?.map(crate::runtime::to_node))
     }
 
     /// Reads a record; `None` if there is no such znode.

@@ -19,7 +19,6 @@ use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::slot::MAX_SLOTS;
 pub use crate::time::MAX_MS;
 
 /// The largest fencing token, and the largest term, which is a token in an election without an elector: 2^63 - 1, the
@@ -36,6 +35,10 @@ pub const MAX_TERM: u64 = 1 << 62;
 
 /// The most of what is counted one by one, such as the versions of an overlay.
 pub const MAX_COUNT: u64 = i32::MAX as u64;
+
+/// The most slots that an election can have. Even with all lines of succession, the decision stays far below
+/// [`MAX_RECORD`](super::MAX_RECORD).
+pub const MAX_SLOTS: usize = 16;
 
 /// A duration in milliseconds; [`MAX_MS`] for a longer one.
 pub(crate) fn millis(duration: Duration) -> u64 {

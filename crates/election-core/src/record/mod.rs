@@ -35,6 +35,7 @@ pub use elected::{Elected, Exclusion, Failure, SiteFailure};
 pub(crate) use elected::{keep_newest, most};
 pub use format::{MAX_RECORD, Record, RecordError, VERSION};
 pub use history::{HistoryEntry, Phases};
+pub use limits::MAX_SLOTS;
 pub use member::{GaveUp, Health, MemberRecord, Remembered, RoundTrips, Unreached};
 pub use named::{Named, Previous};
 pub use overlay::{AppliedOverlay, NewOverlay, Overlay, RefusedOverlay};
@@ -42,7 +43,7 @@ pub use request::{
     FiledRequest, Outgoing, PlanPhase, Request, RequestKind, RequestRef, RequestState, Target,
 };
 pub use roster::{Absence, Absent, Listed, Roster};
-pub use slot::{Given, MAX_SLOTS, Slot};
+pub use slot::{Given, Slot};
 pub use tokens::TokenBase;
 
 macro_rules! records {

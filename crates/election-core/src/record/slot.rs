@@ -2,10 +2,6 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{Cause, Named, Previous, RequestRef, format::exact, limits};
 
-/// The most slots that an election can have. Even with all lines of succession, the decision stays far below
-/// [`MAX_RECORD`](super::MAX_RECORD).
-pub const MAX_SLOTS: usize = 16;
-
 /// One of the leaderships of an election, in the decision.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]

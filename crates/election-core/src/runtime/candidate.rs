@@ -6,13 +6,15 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
+use futures_util::future::BoxFuture;
 use tokio::sync::{oneshot, watch};
 use zk_session::{OpError, Session, sleep_until};
 
 use super::{
     config::ElectionConfig,
-    election::{Election, Ended, WeakElection},
-    handler::{Failure, Handler, Leadership, StopOrder},
+    election::{Election, WeakElection},
+    ended::Ended,
+    handler::{Failure, Handler, Leadership, Loan, StopOrder},
     status::ElectionStatus,
 };
 use crate::engine::Role;
@@ -170,7 +172,7 @@ impl Desk {
 
 /// Makes a [`Leadership`] end when it is dropped.
 #[derive(Debug)]
-pub(super) struct Hold {
+struct LeadershipGuard {
     desk: Arc<Desk>,
     /// A dropped candidate still has its leadership.
     election: Option<Election>,
@@ -178,7 +180,7 @@ pub(super) struct Hold {
     outcome: Result<(), Failure>,
 }
 
-impl Drop for Hold {
+impl Drop for LeadershipGuard {
     fn drop(&mut self) {
         if let Some(back) = self.back.take() {
             let _ = back.send(std::mem::replace(&mut self.outcome, Ok(())));
@@ -187,29 +189,24 @@ impl Drop for Hold {
     }
 }
 
-impl Leadership {
-    /// Resigns, and waits until leadership is released or the election has ended. Dropping it resigns too, but does not wait.
-    ///
-    /// # Cancel safety
-    /// Cancel safe: the resignation continues.
-    pub async fn resign(self) {
-        let election = self.hold.as_ref().and_then(|hold| hold.election.clone());
-        drop(self);
-        let Some(election) = election else { return };
-        let mut status = election.status();
-        let released = |status: &ElectionStatus| {
-            !matches!(status.role, Role::TakingOver | Role::Leader | Role::SteppingDown)
-        };
-        tokio::select! {
-            _ = status.wait_for(released) => {}
-            _ = election.ended() => {}
-        }
+impl Loan for LeadershipGuard {
+    fn fail(&mut self, why: Failure) {
+        self.outcome = Err(why);
     }
 
-    fn fail(&mut self, why: String) {
-        if let Some(hold) = &mut self.hold {
-            hold.outcome = Err(Failure::new(why));
-        }
+    fn released(&self) -> BoxFuture<'static, ()> {
+        let election = self.election.clone();
+        Box::pin(async move {
+            let Some(election) = election else { return };
+            let mut status = election.status();
+            let released = |status: &ElectionStatus| {
+                !matches!(status.role, Role::TakingOver | Role::Leader | Role::SteppingDown)
+            };
+            tokio::select! {
+                _ = status.wait_for(released) => {}
+                _ = election.ended() => {}
+            }
+        })
     }
 }
 
@@ -247,8 +244,12 @@ impl Handler for AtDesk {
         let Some(waiting) = desk.waiting().take() else { return Ok(()) };
         let (back, handed_back) = oneshot::channel();
         desk.is_out.send_replace(true);
-        let hold =
-            Hold { desk: Arc::clone(desk), election: desk.election(), back: Some(back), outcome: Ok(()) };
+        let hold = LeadershipGuard {
+            desk: Arc::clone(desk),
+            election: desk.election(),
+            back: Some(back),
+            outcome: Ok(()),
+        };
         // If the campaign was dropped meanwhile, the leadership is dropped too.
         drop(waiting.send(Ok(Leadership { hold: Some(Box::new(hold)), ..leadership.lent() })));
         handed_back.await.unwrap_or(Ok(()))

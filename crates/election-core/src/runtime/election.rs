@@ -7,15 +7,15 @@ use std::{
         Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
         atomic::{AtomicU32, Ordering},
     },
-    time::Duration,
 };
 
-use zk_session::{BootTime, LeaseTiming, NoLease, Session, SessionPin};
+use zk_session::{BootTime, Session, SessionPin};
 
 use super::{
     changes::Changes,
     config::ElectionConfig,
-    events::{Events, HandedOver},
+    ended::Ended,
+    events::{End, Events, HandedOver},
     handler::Handler,
     living::Living,
     now,
@@ -25,11 +25,13 @@ use super::{
 };
 use crate::{
     engine::{Engine, Event, Resumption, Unrest, Wish},
-    ids::{Ballot, MemberId},
+    ids::Ballot,
     paths::Paths,
     record::{Health, RoundTrips},
 };
 
+#[cfg(doc)]
+use super::StopBudgetTooLong;
 #[cfg(doc)]
 use crate::{Policy, Profile};
 
@@ -44,98 +46,6 @@ pub const MAX_ATTRIBUTES: usize = 16 * 1024;
 pub struct AttributesTooLong {
     /// Their size.
     pub bytes: usize,
-}
-
-/// Why this member's part in an election has ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Ended {
-    /// It left.
-    Left,
-    /// Another living member of the election has the same id: of another process, or of this one.
-    DuplicateMember {
-        /// The id.
-        member: MemberId,
-        /// The znode that the other one holds.
-        path: String,
-        /// The address of the other one, if it has published any.
-        address: Option<String>,
-    },
-    /// The election has members of another recipe: all members must use the same.
-    OtherRecipe {
-        /// Theirs.
-        recipe: &'static str,
-    },
-    /// It was handed over, and another engine of this process continues as this member.
-    HandedOver,
-    /// The session was closed.
-    SessionClosed,
-    /// No member can lead with these servers' settings.
-    NoLease(NoLease),
-    /// With the first session's granted timeout, the work might not end before its lease does.
-    StopBudgetTooLong(StopBudgetTooLong),
-    /// A call of the application panicked. Leadership is not released, because the state of the work is unknown. The
-    /// process should exit.
-    HandlerPanicked {
-        /// The call.
-        call: &'static str,
-    },
-    /// The engine's own task panicked, which is a bug. The process should exit.
-    EnginePanicked,
-    /// The runtime on which the election ran has ended.
-    RuntimeEnded,
-}
-
-impl std::error::Error for Ended {}
-
-impl fmt::Display for Ended {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Left => f.write_str("this member has left the election"),
-            Self::DuplicateMember { member, path, address } => {
-                let at = address.as_ref().map(|address| format!(" at {address}")).unwrap_or_default();
-                write!(
-                    f,
-                    "another living member{at} takes part as {member} (it holds {path}); give each member an id of its own"
-                )
-            }
-            Self::OtherRecipe { recipe } => write!(
-                f,
-                "the election has members of the recipe {recipe}: stop them first, all members must use the same recipe"
-            ),
-            Self::HandedOver => f.write_str("another engine of this process continues as this member"),
-            Self::SessionClosed => f.write_str("the ZooKeeper session was closed"),
-            Self::NoLease(why) => why.fmt(f),
-            Self::StopBudgetTooLong(why) => why.fmt(f),
-            Self::HandlerPanicked { call } => write!(f, "the application panicked in `{call}`"),
-            Self::EnginePanicked => f.write_str("the election engine panicked; this is a bug"),
-            Self::RuntimeEnded => f.write_str("the runtime on which the election ran has ended"),
-        }
-    }
-}
-
-/// [`Policy::stop_budget`] is too long for the session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the stop budget of {stop_budget:?} does not fit a session timeout of {:?} with a tick time of {:?}: leases have {:?} \
-     left at least; shorten Policy::stop_budget below that, or have a longer session timeout granted",
-    timing.session_timeout, timing.tick_time, timing.shortest_lease()
-)]
-pub struct StopBudgetTooLong {
-    /// How long the work may take to end.
-    pub stop_budget: Duration,
-    /// The session's timing.
-    pub timing: LeaseTiming,
-}
-
-impl StopBudgetTooLong {
-    /// Checks that work which takes `stop_budget` to end always ends before its lease does.
-    ///
-    /// # Errors
-    /// When it might not.
-    pub fn check(stop_budget: Duration, timing: LeaseTiming) -> Result<(), Self> {
-        if stop_budget < timing.shortest_lease() { Ok(()) } else { Err(Self { stop_budget, timing }) }
-    }
 }
 
 /// The number of the next member that this process has join an election. Another process that continues on a session of
@@ -158,22 +68,6 @@ struct Handle {
     events: Events,
     /// Made when switchovers are blocked for the first time.
     holds: OnceLock<Box<Mutex<Holds>>>,
-}
-
-/// Reports how a member's part has ended once it is dropped, also by a panic or with its runtime.
-pub(super) struct End(Events);
-
-impl End {
-    pub(super) fn report(&self, reason: Ended) {
-        self.0.end(reason);
-    }
-}
-
-impl Drop for End {
-    fn drop(&mut self) {
-        // The first reason counts.
-        self.report(if std::thread::panicking() { Ended::EnginePanicked } else { Ended::RuntimeEnded });
-    }
 }
 
 /// The reasons to block planned moves, oldest first.
@@ -243,7 +137,7 @@ impl Election {
     ) -> Self {
         let (events, inbox) = Events::channel(ElectionStatus::of(&begins.0));
         let runner = Runner::new(begins, session, handler, events.clone(), inbox);
-        tokio::spawn(Running::new(runner, End(events.clone())));
+        tokio::spawn(Running::new(runner, End::new(events.clone())));
         Self { handle: Arc::new(Handle { paths, events, holds: OnceLock::new() }) }
     }
 

@@ -10,7 +10,7 @@ use tokio::sync::{Notify, oneshot};
 
 use super::{
     changes::{Changes, Source},
-    election::Ended,
+    ended::Ended,
     lazy::Lazy,
     status::ElectionStatus,
 };
@@ -232,6 +232,26 @@ impl Events {
     /// To be held during a call of the application.
     pub(super) fn during(&self, call: &'static str) -> During {
         During { events: self.clone(), call }
+    }
+}
+
+/// Reports how a member's part has ended once it is dropped, also by a panic or with its runtime.
+pub(super) struct End(Events);
+
+impl End {
+    pub(super) fn new(events: Events) -> Self {
+        Self(events)
+    }
+
+    pub(super) fn report(&self, reason: Ended) {
+        self.0.end(reason);
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        // The first reason counts.
+        self.report(if std::thread::panicking() { Ended::EnginePanicked } else { Ended::RuntimeEnded });
     }
 }
 

@@ -1,9 +1,17 @@
 //! The first candidate in a queue, for observers that are not in it.
 
-use zk_session::{BootTime, DataWatch, Incarnation, OpError, Session, WatchError, sleep_until};
+use zk_session::{BootTime, DataWatch, Epoch, Incarnation, Node, OpError, Session, WatchError, sleep_until};
 
-use super::leaders::{RETRY, Seen};
+use super::RETRY;
 use crate::{engine::QueueFormat, paths::Paths};
+
+/// The state of a leader znode, and the session on which it was read.
+#[derive(Clone, Debug)]
+pub(super) struct Seen {
+    pub(super) epoch: Epoch,
+    /// The path and the data of the leader znode.
+    pub(super) holder: Option<(String, Node)>,
+}
 
 /// The znode of the first candidate in a queue of this crate's own format, and its changes.
 ///

@@ -6,10 +6,11 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 use zk_session::{BootTime, OpError};
 
-use super::{candidate::Hold, changes::Changes, lazy::Lazy};
+use super::{changes::Changes, lazy::Lazy};
 use crate::{
     engine::{Nomination, Reason, StopReason},
     record::{Cause, Current, Phases},
@@ -148,7 +149,16 @@ impl<E: std::error::Error> From<E> for Failure {
 pub struct Leadership {
     pub(super) terms: Arc<Terms>,
     /// Releases leadership when it is dropped. Only an owned leadership has one.
-    pub(super) hold: Option<Box<Hold>>,
+    pub(super) hold: Option<Box<dyn Loan>>,
+}
+
+/// The ownership of a [`Leadership`]: the work has ended when it is dropped.
+pub(super) trait Loan: fmt::Debug + Send + Sync {
+    /// The work has failed.
+    fn fail(&mut self, why: Failure);
+
+    /// Waits until the election has released leadership, or has ended. Polled after the loan is dropped.
+    fn released(&self) -> BoxFuture<'static, ()>;
 }
 
 /// What a leadership consists of, for the application and for the election.
@@ -240,6 +250,25 @@ impl Leadership {
             Ok(reason) => reason.clone().unwrap_or(StopReason::LeaseEnds),
             // The election has ended, and its last task with it.
             Err(_) => StopReason::SessionOver,
+        }
+    }
+
+    /// Resigns, and waits until leadership is released or the election has ended. Dropping it resigns too, but does not wait.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: the resignation continues.
+    pub async fn resign(self) {
+        let released = self.hold.as_ref().map(|hold| hold.released());
+        drop(self);
+        if let Some(released) = released {
+            released.await;
+        }
+    }
+
+    /// The work has failed, which counts once this is dropped.
+    pub(super) fn fail(&mut self, why: String) {
+        if let Some(hold) = &mut self.hold {
+            hold.fail(Failure::new(why));
         }
     }
 }

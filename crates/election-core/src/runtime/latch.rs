@@ -7,7 +7,8 @@ use super::{
     candidate::CampaignError,
     changes::Changes,
     config::ElectionConfig,
-    election::{Election, Ended},
+    election::Election,
+    ended::Ended,
     handler::{Failure, Handler, Leadership, StopOrder},
     status::ElectionStatus,
 };

@@ -2,7 +2,7 @@
 
 use zk_session::{Incarnation, OpError, ReadOp, ReadResult};
 
-use super::operations::to_node;
+use super::to_node;
 use crate::{
     engine::{Node, Recipe},
     paths::Paths,

@@ -7,26 +7,26 @@ use std::{
     pin::Pin,
     sync::{Mutex, PoisonError},
     task::{Context, Poll, ready},
-    time::Duration,
 };
 
 use futures_util::stream::{self, BoxStream, Stream, StreamExt};
 
 use zk_session::{
-    BootTime, Children, ChildrenWatch, DataWatch, Epoch, Incarnation, Node, Observed, OpError, Session,
-    WatchError, sleep_until,
+    BootTime, Children, ChildrenWatch, DataWatch, Epoch, Incarnation, Observed, OpError, Session, WatchError,
+    sleep_until,
 };
 
-use super::{first::First, operations::ReadError};
+use super::{
+    RETRY,
+    first::{First, Seen},
+    operations::ReadError,
+};
 use crate::{
     engine::fencing_token,
     ids::{MemberId, SiteId},
     paths::Paths,
     record::{Contender, Current, Elected, MAX_SLOTS, Record, Status, limits::MAX_TOKEN},
 };
-
-/// The delay before a failed read is repeated.
-pub(super) const RETRY: Duration = Duration::from_millis(200);
 
 /// A leadership as seen by others.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -170,14 +170,6 @@ struct Slot {
     /// Its tokens are older than before, which is not reported yet.
     began_anew: bool,
     told: Option<Option<Leader>>,
-}
-
-/// The state of a leader znode, and the session on which it was read.
-#[derive(Clone, Debug)]
-pub(super) struct Seen {
-    pub(super) epoch: Epoch,
-    /// The path and the data of the leader znode.
-    pub(super) holder: Option<(String, Node)>,
 }
 
 /// The source of a slot's leader znode.

@@ -8,6 +8,7 @@ mod candidate;
 mod changes;
 mod config;
 mod election;
+mod ended;
 mod events;
 mod first;
 mod handler;
@@ -26,7 +27,8 @@ mod work;
 pub use candidate::{CampaignError, Candidate, RunError};
 pub use changes::Changes;
 pub use config::ElectionConfig;
-pub use election::{AttributesTooLong, Election, Ended, MAX_ATTRIBUTES, StopBudgetTooLong, SwitchoverBlock};
+pub use election::{AttributesTooLong, Election, MAX_ATTRIBUTES, SwitchoverBlock};
+pub use ended::{Ended, StopBudgetTooLong};
 pub use events::HandedOver;
 pub use handler::{ElectionEvent, Failure, Handler, Leadership, StopOrder};
 pub use latch::Latch;
@@ -34,9 +36,17 @@ pub use leaders::{Leader, LeaderChange, Leaders};
 pub use operations::ReadError;
 pub use status::ElectionStatus;
 
+use std::time::Duration;
+
 use zk_session::BootTime;
 
-use crate::time::{Now, Time};
+use crate::{
+    engine::Node,
+    time::{Now, Time},
+};
+
+/// The delay before a failed read is repeated.
+const RETRY: Duration = Duration::from_millis(200);
 
 /// The engine's time: this machine's `CLOCK_BOOTTIME`, and the wall clock.
 pub(crate) fn now() -> Now {
@@ -56,4 +66,17 @@ pub(crate) fn to_time(boot: BootTime) -> Time {
 
 pub(crate) fn to_boot(time: Time) -> BootTime {
     BootTime::from_duration(time.since_origin())
+}
+
+pub(crate) fn to_node(node: zk_session::Node) -> Node {
+    let stat = node.stat;
+    Node {
+        data: node.data,
+        version: stat.version,
+        czxid: stat.czxid,
+        mzxid: stat.mzxid,
+        owner: stat.ephemeral_owner,
+        ctime_ms: stat.ctime_ms,
+        mtime_ms: stat.mtime_ms,
+    }
 }

@@ -8,7 +8,7 @@ use zk_session::{
     sleep_until,
 };
 
-use super::{layout::Layout, leaders::RETRY, turn::Starts};
+use super::{RETRY, layout::Layout, to_node, turn::Starts};
 use crate::{
     engine::{Node, Outcome, Request},
     mirror::{Answer, BATCH, Read},
@@ -377,19 +377,6 @@ pub(crate) async fn transact(session: &Incarnation, request: &Request) -> Result
 fn created(created: Created) -> Outcome {
     let Created { path, stat, .. } = created;
     Outcome::Created { path, czxid: stat.czxid, version: stat.version }
-}
-
-pub(crate) fn to_node(node: zk_session::Node) -> Node {
-    let stat = node.stat;
-    Node {
-        data: node.data,
-        version: stat.version,
-        czxid: stat.czxid,
-        mzxid: stat.mzxid,
-        owner: stat.ephemeral_owner,
-        ctime_ms: stat.ctime_ms,
-        mtime_ms: stat.mtime_ms,
-    }
 }
 
 /// The children of a znode with their data. Children that vanish meanwhile are omitted.

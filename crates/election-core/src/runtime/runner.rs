@@ -13,8 +13,8 @@ use zk_session::{
 };
 
 use super::{
-    election::{End, Ended, StopBudgetTooLong},
-    events::{Events, HandedOver, Inbox, Message},
+    ended::{Ended, StopBudgetTooLong},
+    events::{End, Events, HandedOver, Inbox, Message},
     handler::{ElectionEvent, Handler},
     layout::Layout,
     living::Living,

@@ -11,7 +11,7 @@ use futures_util::StreamExt;
 use tokio::time::{Sleep, sleep};
 use zk_session::{DataWatch, OpError, Session};
 
-use super::{base_watch::BaseWatch, operations::to_node};
+use super::{base_watch::BaseWatch, to_node};
 use crate::{
     engine::{Event, OpId, Outcome, Request, Watched},
     mirror::Write,
