@@ -11,7 +11,8 @@ use crate::sources::{Circle, Graph, Sources};
 const DEFINITIONS: &str = "\
 Lines in src: all lines of `*.rs` files, unit tests included. Lines in tests: the same below tests and benches.
 Public: items and fields declared `pub` in src, outside of tests; the lint `unreachable_pub` makes sure that each can be
-reached. In circles: files that name an item of a file that, directly or through others, names one of theirs.";
+reached. In circles: files that name an item of a file that, directly or through others, names one of theirs; what a
+file uses of the `mod.rs` of its own folder does not count.";
 
 /// Its files are among the tests of election-core.
 const LEFT_OUT: &str = "election-tests";

@@ -8,7 +8,8 @@ use super::Edge;
 /// Units of which each one reaches every other one.
 pub(crate) type Circle = BTreeSet<String>;
 
-/// The files of a crate, or the units of one of its folders, and which names items of which.
+/// The files of a crate, or the units of one of its folders, and which names items of which. A file may use what the
+/// `mod.rs` of its own folder defines; that is left out.
 #[derive(Debug, Default)]
 pub(crate) struct Graph {
     next: BTreeMap<String, BTreeSet<String>>,
@@ -30,6 +31,7 @@ impl Graph {
         for edge in edges {
             if let (Some(from), Some(to)) = (name(&edge.from), name(&edge.to))
                 && from != to
+                && !edge.is_to_own_folder()
             {
                 graph.next.entry(from).or_default().insert(to);
             }
@@ -99,5 +101,16 @@ mod tests {
         let edges = edges(&[("src/a.rs", "src/a/x.rs"), ("src/a/x.rs", "src/a.rs")]);
         assert!(circles(&Graph::of_folder(&edges, Path::new("src"))).is_empty());
         assert_eq!(circles(&Graph::of_files(&edges, Path::new("src"))), ["a.rs a/x.rs"]);
+    }
+
+    #[test]
+    fn a_file_may_use_the_module_of_its_own_folder_alone() {
+        let own = edges(&[("src/a/mod.rs", "src/a/x.rs"), ("src/a/x.rs", "src/a/mod.rs")]);
+        assert!(circles(&Graph::of_folder(&own, Path::new("src/a"))).is_empty());
+        assert!(circles(&Graph::of_files(&own, Path::new("src"))).is_empty());
+        let deeper = edges(&[("src/a/mod.rs", "src/a/b/x.rs"), ("src/a/b/x.rs", "src/a/mod.rs")]);
+        assert_eq!(circles(&Graph::of_folder(&deeper, Path::new("src/a"))), ["b mod"]);
+        let files = edges(&[("src/a/x.rs", "src/a/y.rs"), ("src/a/y.rs", "src/a/x.rs")]);
+        assert_eq!(circles(&Graph::of_folder(&files, Path::new("src/a"))), ["x y"]);
     }
 }

@@ -32,6 +32,13 @@ pub(crate) struct Edge {
     pub(crate) name: String,
 }
 
+impl Edge {
+    /// A file may use what the `mod.rs` of its own folder defines: such an edge makes no circle.
+    fn is_to_own_folder(&self) -> bool {
+        self.to.file_name().is_some_and(|name| name == "mod.rs") && self.from.parent() == self.to.parent()
+    }
+}
+
 impl fmt::Display for Edge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let inside =
@@ -131,8 +138,7 @@ impl Sources {
         edges.into_iter().map(edge).collect()
     }
 
-    /// The circles between the units of each folder, with the folder. Circles of files alone count in the folder of the
-    /// crate's root only.
+    /// The circles between the units of each folder, with the folder.
     pub(crate) fn circles(&self, root: &Path) -> Vec<(PathBuf, Circle)> {
         let edges = self.edges();
         let files: BTreeSet<&Path> = edges.iter().flat_map(|edge| [&*edge.from, &*edge.to]).collect();
@@ -141,11 +147,7 @@ impl Sources {
             .flat_map(|file| file.ancestors().skip(1))
             .filter(|folder| folder.starts_with(root))
             .collect();
-        let circles_of = |folder: &Path| {
-            let is_folder = |unit: &String| files.iter().any(|file| file.starts_with(folder.join(unit)));
-            let counts = |circle: &Circle| folder == root || circle.iter().any(is_folder);
-            Graph::of_folder(&edges, folder).circles().into_iter().filter(counts).collect::<Vec<_>>()
-        };
+        let circles_of = |folder: &Path| Graph::of_folder(&edges, folder).circles();
         let of_each = folders.into_iter().map(|folder| (folder, circles_of(folder)));
         of_each
             .flat_map(|(folder, circles)| circles.into_iter().map(|circle| (folder.to_owned(), circle)))
@@ -157,7 +159,9 @@ impl Sources {
         let mut edges = self.edges();
         edges.retain(|edge| {
             let units = [&edge.from, &edge.to].map(|file| graph::unit(file, folder));
-            units[0] != units[1] && units.iter().flatten().filter(|unit| circle.contains(*unit)).count() == 2
+            !edge.is_to_own_folder()
+                && units[0] != units[1]
+                && units.iter().flatten().filter(|unit| circle.contains(*unit)).count() == 2
         });
         edges
     }
