@@ -100,13 +100,13 @@ impl Journal {
     /// term.
     ///
     /// # Panics
-    /// If two did, or a token is that of two; or if there is no stamp, because that would prove nothing.
+    /// If two did, or a token is that of two; or if no leadership of a slot has followed another, because that would prove
+    /// nothing.
     pub fn assert_one_at_a_time(&self) {
-        let stamps = self.stamps();
-        assert!(!stamps.is_empty(), "no job has left a stamp in {}", self.path.display());
-        let jobs: BTreeSet<&str> = stamps.iter().map(|stamp| stamp.job.as_str()).collect();
-        for job in jobs {
-            let actings = self.actings_of(job);
+        let jobs = self.by_job();
+        let followed = jobs.values().any(|actings| slots(actings).values().any(|count| *count > 1));
+        assert!(followed, "no leadership has followed another in {}: {jobs:?}", self.path.display());
+        for (job, actings) in jobs {
             for two in actings.windows(2) {
                 assert!(two[0].token != two[1].token, "two leaderships of {job} have one token: {two:?}");
             }
@@ -115,6 +115,34 @@ impl Journal {
             assert!(words.is_empty(), "two leaderships of {job} acted at once:\n{}", words.join("\n"));
         }
     }
+
+    /// Asserts that each slot of each job has had one leadership only.
+    ///
+    /// # Panics
+    /// If one has had more, or none has acted.
+    pub fn assert_never_moved(&self) {
+        let jobs = self.by_job();
+        let stayed = jobs.values().all(|actings| slots(actings).values().all(|count| *count == 1));
+        assert!(stayed && !jobs.is_empty(), "more than one leadership, or none: {jobs:?}");
+    }
+
+    /// The leaderships of each job.
+    fn by_job(&self) -> BTreeMap<String, Vec<Acting>> {
+        let mut jobs: BTreeMap<_, Vec<Stamp>> = BTreeMap::new();
+        for stamp in self.stamps() {
+            jobs.entry(stamp.job.clone()).or_default().push(stamp);
+        }
+        jobs.into_iter().map(|(job, stamps)| (job, actings(stamps.into_iter()))).collect()
+    }
+}
+
+/// How many leaderships each slot has had.
+fn slots(actings: &[Acting]) -> BTreeMap<usize, usize> {
+    let mut counts = BTreeMap::new();
+    for acting in actings {
+        *counts.entry(acting.slot).or_default() += 1;
+    }
+    counts
 }
 
 fn actings(stamps: impl Iterator<Item = Stamp>) -> Vec<Acting> {
@@ -205,8 +233,21 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "no job has left a stamp")]
-    fn an_empty_journal_shows_nothing() {
-        journal("").1.assert_one_at_a_time();
+    #[should_panic(expected = "no leadership has followed another")]
+    fn one_leadership_of_each_slot_and_job_shows_nothing() {
+        let (_dir, journal) = journal(
+            "10 begin 1 main orders 0 east-1 1 7\n15 begin 9 main other 0 west-1 1 8\n\
+             16 begin 4 main orders 1 west-2 1 9\n20 act 1 main orders 0 east-1 1 7\n",
+        );
+        journal.assert_never_moved();
+        journal.assert_one_at_a_time();
+    }
+
+    #[test]
+    #[should_panic(expected = "more than one leadership, or none")]
+    fn a_move_is_found() {
+        let (_dir, journal) =
+            journal("10 begin 1 main orders 0 east-1 1 7\n30 begin 2 main orders 0 west-1 2 9\n");
+        journal.assert_never_moved();
     }
 }

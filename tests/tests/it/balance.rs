@@ -76,12 +76,12 @@ async fn leaderships_come_out_even_whoever_comes_or_goes(driver: Driver) {
 
     cluster.worker("east-1").kill();
     shares(&mut cluster, &[("east-2", 3), ("east-3", 3)]).await;
-    cluster.journal().assert_one_at_a_time();
     wait_for("a leader that acts", SOON, async || {
         let leader = cluster.leader().await?;
         cluster.acts(leader.token).await;
         Ok(())
     })
     .await;
+    cluster.journal().assert_one_at_a_time();
     cluster.end().await;
 }

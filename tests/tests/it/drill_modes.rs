@@ -291,6 +291,7 @@ async fn a_worker_kills_itself_once_and_only_where_something_restarts_it(driver:
     })
     .await;
     let second = cluster.successor_of(&first, SOON).await;
+    cluster.acts(second.token).await;
     cluster.journal().assert_one_at_a_time();
     assert_eq!(second.member, "west-1");
 
@@ -337,6 +338,7 @@ async fn a_site_that_is_cut_off_returns_by_itself(driver: Driver) {
     cluster.worker(restarted).kill();
     let second = cluster.leader_is("one of the other site", SOON, |leader| leader.token > first.token).await;
     assert_eq!(second.site, "west");
+    cluster.acts(second.token).await;
     cluster.journal().assert_one_at_a_time();
     assert!(BootTime::now() < began + lasts, "the failover took longer than the cut: make it longer");
     cluster.worker(restarted).start();

@@ -34,7 +34,7 @@ async fn the_first_election_takes_the_preferred_site(driver: Driver) {
         "{list:#}"
     );
 
-    cluster.journal().assert_one_at_a_time();
+    cluster.journal().assert_never_moved();
     cluster.end().await;
 }
 

@@ -42,6 +42,7 @@ async fn a_site_that_is_lost_is_followed_as_simulated(driver: Driver) {
         if list["elector"] == told["elector_then"] { Ok(()) } else { Err(format!("{list:#}")) }
     })
     .await;
+    cluster.acts(second.token).await;
     cluster.journal().assert_one_at_a_time();
     cluster.end().await;
 }
@@ -85,6 +86,7 @@ async fn a_quiet_time_is_explained_and_kept(driver: Driver) {
     for obstacle in obstacles.iter().filter(|o| o["bound"] != "latest") {
         assert!(obstacle["until_ms"].as_u64().unwrap() <= decided, "{obstacle} {elected:#}");
     }
+    cluster.acts(third.token).await;
     cluster.journal().assert_one_at_a_time();
     cluster.end().await;
 }

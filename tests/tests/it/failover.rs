@@ -141,6 +141,7 @@ async fn a_restart_of_all_returns_to_where_it_was(driver: Driver) {
     cluster.worker("west-1").start();
     let third = cluster.successor_of(&second, SOON).await;
     assert_eq!(third.member, "west-1", "{third:?}");
+    cluster.acts(third.token).await;
     cluster.journal().assert_one_at_a_time();
     cluster.end().await;
 }
@@ -240,6 +241,7 @@ async fn leadership_stays_when_the_preferred_site_returns(driver: Driver) {
     .await;
     assert_eq!(cluster.leader().await.expect("it still leads"), second);
 
+    cluster.acts(second.token).await;
     cluster.journal().assert_one_at_a_time();
     assert_eq!(cluster.journal().actings().len(), 2);
     cluster.end().await;

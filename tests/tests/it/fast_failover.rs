@@ -84,6 +84,7 @@ async fn where_the_job_is_not_fenced_the_session_ends_first(driver: Driver) {
     let elected = cluster.znodes().await.decision("orders").await;
     assert_eq!(elected["cause"], "leader-lost", "{elected:#}");
     assert!(second.token > first.token);
+    cluster.acts(second.token).await;
     cluster.journal().assert_one_at_a_time();
     cluster.end().await;
 }
@@ -227,6 +228,6 @@ async fn a_leader_that_one_site_alone_does_not_reach_stays(driver: Driver) {
         .await;
     }
     assert_eq!(cluster.leader().await.expect("a leader"), first);
-    cluster.journal().assert_one_at_a_time();
+    cluster.journal().assert_never_moved();
     cluster.end().await;
 }

@@ -161,6 +161,8 @@ async fn a_restart_of_all_servers_within_the_lease_changes_nothing(driver: Drive
     // A planned move is as orderly as ever.
     cluster.operator().done(&["switchover", "--to-site", "west", "--wait"]).await;
     assert!(cluster.journal().acting(leader.token).unwrap().was_asked);
+    let second = cluster.successor_of(&leader, SOON).await;
+    cluster.acts(second.token).await;
     cluster.journal().assert_one_at_a_time();
     cluster.end().await;
 }

@@ -41,6 +41,8 @@ async fn restarting_each_server_in_turn_moves_no_leadership(driver: Driver) {
     assert!(!actings[0].was_asked, "{actings:?}");
     // Leadership can still be moved: the watches have survived too.
     cluster.operator().done(&["switchover", "--to-site", "west", "--wait"]).await;
+    let second = cluster.successor_of(&leader, SOON).await;
+    cluster.acts(second.token).await;
     cluster.journal().assert_one_at_a_time();
     cluster.end().await;
 }

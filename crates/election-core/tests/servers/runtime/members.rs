@@ -323,11 +323,13 @@ impl World {
             .expect("the request is there")
     }
 
-    /// No two members have acted in one slot at the same time.
+    /// No two members have acted in one slot at the same time. Where none followed another there is nothing to show.
     pub(crate) fn no_overlap(&self) {
         let mut stints = self.stints.lock().unwrap().clone();
         stints.sort_by_key(|s| (s.slot, s.began));
-        for pair in stints.windows(2).filter(|pair| pair[0].slot == pair[1].slot) {
+        let pairs: Vec<_> = stints.windows(2).filter(|pair| pair[0].slot == pair[1].slot).collect();
+        assert!(!pairs.is_empty(), "nobody has followed another, so this shows nothing: {stints:?}");
+        for pair in pairs {
             let ended = pair[0].ended;
             assert!(ended.is_some_and(|ended| ended <= pair[1].began), "two acted at once: {pair:?}");
         }
@@ -406,11 +408,6 @@ impl Handler for App {
     }
 
     async fn takeover(&self, leadership: &Leadership) -> Result<(), Failure> {
-        match self.fate {
-            Fate::FailTakeover => return Err(Failure::new("the test says so")),
-            Fate::HangTakeover => std::future::pending().await,
-            Fate::Lead | Fate::HangStopUntilUrgent => {}
-        }
         // A stop may have been ordered already.
         assert!(BootTime::now() < leadership.work_until().now(), "taken over without a lease");
         let stint = Stint {
@@ -420,7 +417,11 @@ impl Handler for App {
             ended: None,
         };
         self.stints.lock().unwrap().push(stint);
-        Ok(())
+        match self.fate {
+            Fate::FailTakeover => Err(Failure::new("the test says so")),
+            Fate::HangTakeover => std::future::pending().await,
+            Fate::Lead | Fate::HangStopUntilUrgent => Ok(()),
+        }
     }
 
     async fn lead(&self, _: &Leadership) -> Result<(), Failure> {

@@ -182,5 +182,4 @@ async fn sixteen_slots_are_filled_although_most_were_unfit_at_the_start() {
     let session = world.operator().active().await.unwrap();
     let decision = session.get(&world.paths().elected()).await.unwrap().expect("a decision");
     assert!(decision.data.len() < 64 * 1024, "{} bytes", decision.data.len());
-    world.no_overlap();
 }
