@@ -2,14 +2,14 @@
 
 use std::{
     fs,
-    net::TcpStream,
+    net::{TcpListener, TcpStream},
     time::{Duration, Instant},
 };
 
 use crate::support::{
     Background, Log, Outcome, Running, code_of,
     stage::{Stage, leads, successors},
-    taken_port, until,
+    until,
 };
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -106,7 +106,9 @@ fn a_worker_leads_and_says_so_everywhere() {
 #[test]
 fn a_worker_whose_port_is_taken_runs_its_job_and_listens_later() {
     let stage = Stage::new("/port-taken");
-    let (listener, port) = taken_port();
+    let reserved = zk_testkit::PortReservation::take(1).expect("a port");
+    let port = reserved.ports()[0];
+    let listener = TcpListener::bind(("127.0.0.1", port)).expect("the port");
     let listen = format!("http.listen=127.0.0.1:{port}");
     let worker = Background::of(stage.worker_command("east-1", "east", &[&listen]).arg("run"));
     until("it leads without its endpoints", || {

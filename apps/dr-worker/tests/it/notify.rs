@@ -20,6 +20,7 @@ use crate::support::{
 use nix::sys::signal::Signal;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::Value;
+use zk_testkit::PortReservation;
 
 const SECRET: &str = "correct-horse-battery-staple";
 const OTHER: &str = "another-secret-of-the-same-kind";
@@ -116,6 +117,11 @@ fn names(got: &Got) -> Vec<String> {
     got.iter().map(|(_, body)| body["event"].as_str().expect("an event").to_owned()).collect()
 }
 
+/// An operator asks for what is so already: the event `request-failed`.
+fn fail_a_request(stage: &Stage, leading_site: &str) {
+    stage.operator(&["switchover", "--to-site", leading_site, "--at", "+1s"]).assert(0, &[]);
+}
+
 /// The samples of the counter with this outcome.
 fn count(worker: &Running, receiver: &str, outcome: &str) -> u64 {
     let text = worker.http("GET", "/metrics").1;
@@ -154,7 +160,7 @@ fn a_failover_is_notified_of_once() {
     stage.operator(&["switchover", "--to", "west-1", "--wait"]).assert(0, &[]);
     until("the move is notified of", || names(&got).len() == 2);
     stage.operator(&["switchover", "--to", "east-1", "--wait"]).assert(0, &[]);
-    until("the way back is notified of", || names(&got) == ["leader-changed"; 3]);
+    until("the way back is notified of", || names(&got).len() == 3);
 
     // The elector leads, and is lost: the next elector sends, also what the first one has just sent.
     east.kill_with_guards();
@@ -168,6 +174,9 @@ fn a_failover_is_notified_of_once() {
         ids
     };
     until("both are notified of", || ids().len() == 5);
+    // One task sends all of it in order, so nothing of the above is still to come once a later event has come.
+    fail_a_request(&stage, "west");
+    until("a refused request is notified of", || names(&got).iter().any(|name| name == "request-failed"));
     let last: Vec<_> = got.lock().expect("no panic").iter().map(|(_, body)| body.clone()).collect();
     let lost: Vec<_> = last.iter().filter(|body| body["event"] == "leader-lost").collect();
     assert_eq!(lost.len(), 1, "{last:#?}");
@@ -188,6 +197,34 @@ fn a_failover_is_notified_of_once() {
     assert!(!head.contains("dr-signature"), "there is no secret: {head}");
 }
 
+/// The elector decides, and dies before any receiver has it.
+#[test]
+fn what_a_lost_elector_had_not_delivered_is_sent_by_the_next() {
+    let stage = Stage::new("/notify-elector");
+    // Nothing listens here.
+    let absent = PortReservation::take(1).expect("a port");
+    let retry = "retry={max=1000,backoff=\"50ms\",backoff_max=\"50ms\"}";
+    let mut east = worker(&stage, "east-1", "east", &webhook("ops", absent.ports()[0], &[retry]));
+    until("east-1 leads", || leads(&east));
+    let (listener, port) = listen();
+    let got = receiver(listener, &[204]);
+    let west = worker(&stage, "west-1", "west", &webhook("ops", port, &[]));
+    until("west-1 is in line", || successors(&stage.json(&["list"])) == serde_json::json!(["west-1"]));
+    stage.operator(&["switchover", "--to", "west-1", "--wait"]).assert(0, &[]);
+    until("west-1 leads", || leads(&west));
+    until("it is tried", || count(&east, "ops", "retried") > 0);
+    assert_eq!(
+        (names(&got).len(), count(&east, "ops", "delivered")),
+        (0, 0),
+        "the elector sends, and it can't"
+    );
+
+    east.signal(Signal::SIGKILL);
+    east.ended();
+    let has = |id: &str| got.lock().expect("no panic").iter().any(|(_, body)| body["id"] == id);
+    until("the move is notified of", || has("/notify-elector/orders/leader-changed/0/2"));
+}
+
 #[test]
 fn what_fails_is_sent_again_and_what_is_refused_is_not() {
     let stage = Stage::new("/notify-retry");
@@ -199,30 +236,40 @@ fn what_fails_is_sent_again_and_what_is_refused_is_not() {
     let (silent, silent_port) = listen();
     let silent = receiver(silent, &[0, 204]);
     // Nothing listens here at first.
-    let (absent, absent_port) = listen();
-    drop(absent);
+    let absent_port = PortReservation::take(1).expect("a port");
     let mut settings = webhook("failing", failing_port, &[retry]);
     settings.extend(webhook("refusing", refusing_port, &[retry]));
     settings.extend(webhook("silent", silent_port, &[retry, "timeout=500ms"]));
-    settings.extend(webhook("absent", absent_port, &[retry]));
+    settings.extend(webhook("absent", absent_port.ports()[0], &[retry]));
     settings.extend(webhook("other", refusing_port, &["events=[\"hold-set\"]"]));
     let east = worker(&stage, "east-1", "east", &settings);
     // No receiver delays the job.
     until("east-1 leads", || leads(&east));
-    until("it has arrived", || count(&east, "failing", "delivered") == 1);
-    assert_eq!((names(&failing).len(), count(&east, "failing", "retried")), (3, 2));
-    until("it was refused", || count(&east, "refusing", "failed") == 1);
-    assert_eq!((names(&refusing).len(), count(&east, "refusing", "retried")), (1, 0));
-    until("the second attempt was answered", || count(&east, "silent", "delivered") == 1);
-    assert_eq!(names(&silent).len(), 2);
     until("it was tried several times", || count(&east, "absent", "retried") >= 2);
-    let absent = receiver(TcpListener::bind(("127.0.0.1", absent_port)).expect("the port"), &[204]);
-    until("it has arrived", || count(&east, "absent", "delivered") == 1);
-    assert_eq!(names(&absent), ["leader-changed"]);
+    let absent =
+        receiver(TcpListener::bind(("127.0.0.1", absent_port.ports()[0])).expect("the port"), &[204]);
+    // Each receiver gets one after the other: when it has this one, no attempt of the first is to come.
+    fail_a_request(&stage, "east");
+    for (receiver, outcome) in
+        [("failing", "delivered"), ("refusing", "failed"), ("silent", "delivered"), ("absent", "delivered")]
+    {
+        until("both have come to an end", || count(&east, receiver, outcome) == 2);
+    }
+    let (first, second) = ("leader-changed", "request-failed");
+    assert_eq!(
+        (names(&failing), count(&east, "failing", "retried")),
+        ([first, first, first, second].map(str::to_owned).to_vec(), 2)
+    );
+    assert_eq!(
+        (names(&refusing), count(&east, "refusing", "retried")),
+        ([first, second].map(str::to_owned).to_vec(), 0)
+    );
+    assert_eq!(names(&silent), [first, first, second]);
+    assert_eq!(names(&absent), [first, second]);
     assert_eq!(count(&east, "other", "failed"), 0, "it wants other events");
     // Each attempt of a notification has the same id.
     let failing = failing.lock().expect("no panic");
-    assert!(failing.iter().all(|(_, body)| body["id"] == failing[0].1["id"]));
+    assert!(failing[..3].iter().all(|(_, body)| body["id"] == failing[0].1["id"]));
 }
 
 /// The receiver of docs/notifications.md verifies the signature, of the secret of the moment.

@@ -62,12 +62,11 @@ async fn not_by_a_command_that_hangs_and_it_is_ended_with_its_children() {
 #[tokio::test]
 async fn by_an_address_that_accepts() {
     let tree = Tree::new();
-    // Bound and let go: nobody listens there now, and nobody else is given the port at once.
-    let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
-    let address = listener.local_addr().expect("bound");
-    drop(listener);
+    // Nobody listens there now.
+    let reserved = zk_testkit::PortReservation::take(1).expect("a port");
+    let address = format!("127.0.0.1:{}", reserved.ports()[0]);
     let mut spec = tree.spec(IDLE);
-    spec.ready = ReadyProbe::Tcp { address: address.to_string(), interval: INTERVAL, timeout: TIMEOUT };
+    spec.ready = ReadyProbe::Tcp { address: address.clone(), interval: INTERVAL, timeout: TIMEOUT };
     let job = run(spec);
     assert!(is_not_ready(&job).await);
     let _listener = TcpListener::bind(address).expect("bind again");

@@ -180,9 +180,8 @@ async fn dropping_the_last_handle_closes_the_session(driver: DriverKind) {
 }
 
 async fn an_unreachable_server_is_named_in_time(driver: DriverKind) {
-    let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = gone.local_addr().unwrap();
-    drop(gone);
+    let reserved = zk_testkit::PortReservation::take(1).unwrap();
+    let address = format!("127.0.0.1:{}", reserved.ports()[0]);
     let within = Duration::from_secs(2);
     let started = Instant::now();
     let error = Session::builder(format!("{address},no-such-host.invalid:2181"))
@@ -193,7 +192,7 @@ async fn an_unreachable_server_is_named_in_time(driver: DriverKind) {
         .unwrap_err();
     assert!(started.elapsed() < within * 3, "after {:?}", started.elapsed());
     let ConnectError::Unreachable { hosts, .. } = &error else { panic!("{error}") };
-    assert_eq!(hosts[0].host, address.to_string());
+    assert_eq!(hosts[0].host, address);
     assert!(hosts[0].reason.contains("refused"), "{error}");
     assert_eq!(hosts[1].host, "no-such-host.invalid:2181");
     assert!(hosts[1].reason.contains("name"), "{error}");

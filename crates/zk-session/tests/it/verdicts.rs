@@ -219,9 +219,11 @@ async fn a_shorter_session_timeout_is_taken_from_a_majority_and_where_no_other_s
     let servers = servers().await;
     (0..2).for_each(|server| servers.faults().refuse_clients(server, Some(LESS)));
     let both = format!("{},{}", servers.addresses()[0], servers.addresses()[1]);
-    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    // Nobody listens there.
+    let reserved = zk_testkit::PortReservation::take(1).unwrap();
+    let absent = format!("127.0.0.1:{}", reserved.ports()[0]);
     let mute = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let one = format!("{},{silent},{}", servers.addresses()[0], mute.local_addr().unwrap());
+    let one = format!("{},{absent},{}", servers.addresses()[0], mute.local_addr().unwrap());
     for connect in [both, one] {
         let builder = crate::common::builder_for(DriverKind::Native, connect).session_timeout(TIMEOUT);
         let session = builder.connect_timeout(PATIENCE).connect().await.unwrap();
