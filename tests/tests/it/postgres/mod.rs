@@ -90,7 +90,9 @@ async fn a_forced_failover_loses_no_more_than_the_gate_reports() {
         let (from, to) = (same(&leader), other(&leader));
         stage.fits(to).await;
         stage.writes_on().await;
-        let reported = if round % 2 == 0 {
+        // Leadership alternates between the nodes: in four rounds each of them is lost in either way.
+        let under_load = [0, 3].contains(&(round % 4));
+        let reported = if under_load {
             // The host is lost under load.
             let at = Instant::now();
             stage.lose(from);
@@ -143,7 +145,7 @@ async fn a_forced_failover_loses_no_more_than_the_gate_reports() {
             lost.len()
         );
         assert!(bytes <= reported, "{bytes} bytes are lost, {reported} were reported");
-        assert!(round % 2 == 0 || !lost.is_empty(), "the lag was real");
+        assert!(under_load || !lost.is_empty(), "the lag was real");
         stage.writers.forget(&lost);
         // The former primary is rewound, and leads again in the next round.
         stage.return_of(from);
