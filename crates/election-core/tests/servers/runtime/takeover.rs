@@ -3,7 +3,9 @@
 use super::*;
 use zk_testkit::{PassedFrame, Proxy, Sender};
 
-/// On a busy machine a takeover may take so long that it is not waited for any more.
+/// How long a member waits for the changes of its own writes (`LATE` in `base_watch.rs`). On a busy machine a takeover may take
+/// longer. Then it shows less.
+const AWAITED: Duration = Duration::from_millis(50);
 const TRIES: usize = 5;
 
 /// The codes of requests by which an election is read; `exists` of its znodes among them.
@@ -35,14 +37,18 @@ over_both_drivers! {
             })
             .await;
             let [created, ready] = steps.unwrap();
-            let between: Vec<_> =
-                frames[created..ready].iter().filter(|frame| reads(frame, world)).collect();
-            if between.is_empty() {
+            let since = |frame: &PassedFrame| frame.at - frames[created].at;
+            let early: Vec<_> = frames[created..ready]
+                .iter()
+                .filter(|frame| reads(frame, world) && since(frame) < AWAITED)
+                .collect();
+            let took = since(&frames[ready]);
+            assert!(early.is_empty(), "{took:?} from creation to READY: {early:?}");
+            if took < AWAITED {
                 return;
             }
-            eprintln!("{:?} from creation to READY: {between:?}", frames[ready].at - frames[created].at);
         }
-        panic!("something was read each of {TRIES} times");
+        panic!("each of {TRIES} takeovers took longer than {AWAITED:?}: the machine is too busy");
     }
 }
 
