@@ -8,6 +8,7 @@ use zk_session::BootTime;
 
 e2e::with_both_drivers!(
     the_job_moves_when_the_leading_worker_is_killed,
+    with_each_recipe_the_job_moves_from_a_lost_host_once_its_session_has_ended,
     the_job_moves_to_the_backup_site_when_its_site_is_lost,
     leadership_stays_when_the_preferred_site_returns,
     a_rolling_restart_moves_leadership_as_planned,
@@ -29,8 +30,6 @@ async fn the_job_moves_when_the_leading_worker_is_killed(driver: Driver) {
     let acting = cluster.acts(second.token).await;
     let took = acting.from.duration_since(killed);
     println!("{driver}: the next job acted {took:?} after SIGKILL");
-    // The guard has closed the session; the ensemble would have expired it after its timeout of 6 s.
-    assert!(took < Duration::from_secs(6) / 2, "the session of the dead worker was waited for: {took:?}");
     assert_ne!(second.member, first.member);
     assert_eq!(second.site, "west", "who fails is followed by another site: {second:?}");
 
@@ -43,11 +42,38 @@ async fn the_job_moves_when_the_leading_worker_is_killed(driver: Driver) {
     cluster.end().await;
 }
 
+/// Nobody closes the session of a lost host: its timeout passes, and what a job needs to start.
+async fn with_each_recipe_the_job_moves_from_a_lost_host_once_its_session_has_ended(driver: Driver) {
+    const SESSION: Duration = Duration::from_secs(6);
+    for recipe in ["elector", "queue", "single"] {
+        let setup = Setup::new(driver)
+            .workers(&[("east-1", "east"), ("west-1", "west")])
+            .set("job.orders.recipe", recipe)
+            .not_started();
+        let mut cluster = Cluster::of(setup).await;
+        let began = BootTime::now();
+        cluster.workers().iter_mut().for_each(e2e::Worker::start);
+        let first = cluster.settled().await;
+        let start = cluster.acts(first.token).await.from.duration_since(began);
+
+        let lost = BootTime::now();
+        cluster.worker(&first.member).kill_with_guards();
+        let second = cluster.successor_of(&first, SOON).await;
+        assert_ne!(second.member, first.member, "{recipe}");
+        let took = cluster.acts(second.token).await.from.duration_since(lost);
+        println!(
+            "{driver}, {recipe}: the first job acted after {start:?}, the next one {took:?} after the loss"
+        );
+        // The servers expire sessions by ticks, and have got the last heartbeat up to a third of the timeout before.
+        assert!(took > SESSION / 2, "{recipe}: its session was closed, as on a living host: {took:?}");
+        assert!(took < SESSION + SESSION / 3 + start, "{recipe}: {took:?}, and a start took {start:?}");
+        cluster.journal().assert_one_at_a_time();
+        cluster.end().await;
+    }
+}
+
 /// The number of restarts of every node, unless `ROLLING_RESTARTS` is set.
 const ROUNDS: u32 = 2;
-
-/// The most that the job may be down while every node is restarted once, all moves together.
-const OUTAGE: Duration = Duration::from_secs(2);
 
 async fn a_rolling_restart_moves_leadership_as_planned(driver: Driver) {
     let rounds = std::env::var("ROLLING_RESTARTS").map_or(ROUNDS, |rounds| rounds.parse().unwrap());
@@ -63,7 +89,7 @@ async fn a_rolling_restart_moves_leadership_as_planned(driver: Driver) {
         let (is_best, most) = if round % 2 == 0 { (false, 2) } else { (true, 1) };
         ids.sort();
         ids.sort_by_key(|id| is_best == (*id == leader.member));
-        let (moves, first) = (planned, leader.token);
+        let (moves, first, began) = (planned, leader.token, BootTime::now());
         for id in &ids {
             // As `systemctl restart` does it, once it may be taken down.
             wait_for(&format!("{id} may be taken down"), SOON, async || {
@@ -95,7 +121,9 @@ async fn a_rolling_restart_moves_leadership_as_planned(driver: Driver) {
             "{driver}: four nodes were restarted in {}, the job was down for {outage:?}: {gaps:?}",
             ids.join(", ")
         );
-        assert!(outage < OUTAGE, "{gaps:?}");
+        // Each of the moves costs less than the restart of a worker, whatever the machine is.
+        let restarts = BootTime::now().duration_since(began);
+        assert!(outage < restarts / 4, "{gaps:?} of {restarts:?}");
     }
     let history = cluster.operator().json(&["history", "--job", JOB]).await;
     let leaderships = history["leaderships"].as_array().unwrap();
