@@ -32,7 +32,10 @@ async fn all_act(cluster: &Cluster, token: u64) -> Acting {
 }
 
 async fn a_job_that_ignores_sigterm_is_killed_with_its_grandchildren_within_its_budget(driver: Driver) {
-    let mut cluster = Cluster::of(stubborn(driver)).await;
+    // So long that a busy machine adds little to it.
+    const STOP: Duration = Duration::from_secs(3);
+    let setup = stubborn(driver).set("zookeeper.session_timeout", "10s");
+    let mut cluster = Cluster::of(setup.set("job.orders.stop_timeout", "3s")).await;
     let first = cluster.settled().await;
     let acting = all_act(&cluster, first.token).await;
 
@@ -43,14 +46,13 @@ async fn a_job_that_ignores_sigterm_is_killed_with_its_grandchildren_within_its_
     all_act(&cluster, second.token).await;
     cluster.journal().assert_one_at_a_time();
 
-    // The stop timeout of 1 s and the reserve for the kill.
     let stamps = cluster.journal().stamps();
     let asked = stamps.iter().find(|s| s.token == first.token && s.event == Event::Asked);
     let asked = asked.expect("it was asked before it was killed").at;
     let acted_on = cluster.journal().acting(first.token).unwrap().to.duration_since(asked);
     println!("{driver}: acted on for {acted_on:?} after SIGTERM");
-    assert!(acted_on > Duration::from_millis(800), "it was not given its stop timeout: {acted_on:?}");
-    assert!(acted_on < Duration::from_millis(1200), "its budget is 1.2 s: {acted_on:?}");
+    assert!(acted_on > STOP.mul_f64(0.9), "it was not given its stop timeout: {acted_on:?}");
+    assert!(acted_on < STOP * 2, "it was not killed after it: {acted_on:?}");
     cluster.end().await;
 }
 
@@ -73,9 +75,11 @@ async fn nothing_of_the_job_outlives_a_worker_that_is_killed(driver: Driver) {
     .await;
     let took = BootTime::now().duration_since(killed);
     println!("{driver}: all gone {took:?} after SIGKILL to the worker");
-    // The guard took the worker's death as the order to end the job, which has a second for that.
-    assert!(took < Duration::from_secs(4), "the guard waited for the lease: {took:?}");
-    assert!(cluster.journal().acting(first.token).unwrap().was_asked, "it was not even asked first");
+    // The guard took the worker's death as the order to end the job. It asked long before the lease ended: that lasts for half
+    // of the timeout at least, because a heartbeat is sent each quarter of it.
+    let asked = cluster.journal().stamps().into_iter().find(|stamp| stamp.event == Event::Asked);
+    let after = asked.expect("it was not even asked first").at.duration_since(killed);
+    assert!(after < Duration::from_secs(10) / 2, "the guard waited for the lease: {after:?}");
     cluster.end().await;
 }
 
