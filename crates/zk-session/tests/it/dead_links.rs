@@ -7,9 +7,10 @@
 //! to another server.
 
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::{soon, wait_state};
+use crate::common::{Lateness, soon, wait_state};
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use futures_util::stream;
@@ -28,8 +29,19 @@ const TICK: Duration = Duration::from_millis(200);
 const TIMEOUTS: RangeInclusive<u64> = 1..=60;
 /// Those that die in each of the ways; the others do so by turns.
 const IN_EVERY_WAY: [u64; 6] = [1, 2, 4, 10, 30, 60];
-/// What a busy machine may add to everything.
+/// What the machine may add to everything, beside what it is seen to be late by.
 const SLACK: Duration = Duration::from_millis(300);
+
+/// Whether the machine was too busy for a session of this timeout: it may have sent no heartbeat in time.
+fn is_too_busy(late: Duration, timeout: Duration) -> bool {
+    late > timeout / 10
+}
+
+/// Of so many sessions most were judged.
+fn most_are_judged(judged: &[bool]) {
+    let count = judged.iter().filter(|judged| **judged).count();
+    assert!(count > judged.len() / 2, "{count} of {}: the machine is too busy", judged.len());
+}
 
 #[derive(Clone, Copy, Debug)]
 enum Dead {
@@ -111,7 +123,9 @@ fn paused(state: &SessionState) -> bool {
 }
 
 async fn a_dead_link_is_noticed_early_and_the_session_moves_to_another_server(driver: DriverKind) {
+    let lateness = Arc::new(Lateness::watch());
     let runs = beds(driver).await.into_iter().map(|(bed, dead)| {
+        let lateness = Arc::clone(&lateness);
         tokio::spawn(async move {
             let timeout = bed.timeout;
             let before = bed.session.active().await.unwrap();
@@ -134,7 +148,12 @@ async fn a_dead_link_is_noticed_early_and_the_session_moves_to_another_server(dr
                 told.as_secs_f64() / timeout.as_secs_f64(),
                 back.as_secs_f64() / timeout.as_secs_f64()
             );
-            assert!(told <= timeout.mul_f64(0.4) + SLACK, "{timeout:?}, {dead:?}: paused after {told:?}");
+            let late = lateness.most();
+            if is_too_busy(late, timeout) {
+                return false;
+            }
+            let longest = timeout.mul_f64(0.4) + SLACK + late;
+            assert!(told <= longest, "{timeout:?}, {dead:?}: paused after {told:?}, late by {late:?}");
             assert!(next.is_active(), "{timeout:?}, {dead:?}: {next:?} after {back:?}");
             assert!(back < timeout, "{timeout:?}, {dead:?}: back after {back:?}");
             assert_eq!(bed.session.active().await.unwrap(), before, "the same session");
@@ -142,13 +161,16 @@ async fn a_dead_link_is_noticed_early_and_the_session_moves_to_another_server(dr
             assert!(node.stat.is_owned_by(before.session_id()));
             assert_eq!(bed.there.connections(), 1);
             bed.session.close(Duration::from_secs(5)).await;
+            true
         })
     });
-    join_all(runs).await.into_iter().for_each(|run| run.unwrap());
+    most_are_judged(&join_all(runs).await.into_iter().map(Result::unwrap).collect::<Vec<_>>());
 }
 
 async fn with_no_other_server_the_session_is_over_by_the_local_clock(driver: DriverKind) {
+    let lateness = Arc::new(Lateness::watch());
     let runs = beds(driver).await.into_iter().map(|(bed, dead)| {
+        let lateness = Arc::clone(&lateness);
         tokio::spawn(async move {
             let timeout = bed.timeout;
             some_time(timeout).await;
@@ -163,7 +185,9 @@ async fn with_no_other_server_the_session_is_over_by_the_local_clock(driver: Dri
                 "{driver}, {timeout:?}, {dead:?}: inactive after {:.3} of it",
                 after.as_secs_f64() / timeout.as_secs_f64()
             );
-            assert!(after <= timeout + SLACK, "{timeout:?}, {dead:?}: inactive after {after:?}");
+            let late = lateness.most();
+            let longest = timeout + SLACK + late;
+            assert!(after <= longest, "{timeout:?}, {dead:?}: inactive after {after:?}, late by {late:?}");
             let reason = InactiveReason::DeadlinePassed;
             assert_eq!(state, SessionState::Inactive { reason }, "{timeout:?}, {dead:?}");
             bed.session.close(Duration::from_millis(100)).await;
