@@ -6,13 +6,13 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::common::{Lateness, eventually, soon, wait_for};
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinHandle;
 use zk_session::{
-    BootTime, CreateMode, DriverKind, Incarnation, OpError, Session, SessionBuilder, SessionState,
+    BootTime, CreateMode, DriverKind, Incarnation, OpError, Session, SessionBuilder, SessionId, SessionState,
     lease_margin,
 };
 use zk_testkit::{Ensemble, EnsembleBuilder, Mode, Network};
@@ -28,6 +28,30 @@ const SERVERS: usize = 3;
 
 static ALONE: Mutex<()> = Mutex::const_new(());
 
+/// When the ensemble's leader ended this session, by its transaction log: a header of 16 bytes, then for each transaction a
+/// checksum, a length, who, which, when and what, its data, and a byte. An observer hears of it later, by as much as the machine is busy.
+fn ended(ensemble: &Ensemble, leader: usize, session: SessionId) -> BootTime {
+    const CLOSE_SESSION: i32 = -11;
+    let logs = std::fs::read_dir(ensemble.server(leader).dir().join("data/version-2")).unwrap();
+    let logs =
+        logs.map(|log| log.unwrap()).filter(|log| log.file_name().as_encoded_bytes().starts_with(b"log."));
+    for log in logs {
+        let log = std::fs::read(log.path()).unwrap();
+        let mut rest = &log[16..];
+        let int = |bytes: &[u8]| bytes.iter().fold(0_u64, |int, byte| int << 8 | u64::from(*byte));
+        // The file is longer than its content.
+        while rest.len() > 44 && int(&rest[8..12]) > 0 {
+            let (who, when, what) = (int(&rest[12..20]), int(&rest[32..40]), int(&rest[40..44]));
+            if who.cast_signed() == session.0 && what == u64::from(CLOSE_SESSION.cast_unsigned()) {
+                let ago = SystemTime::now().duration_since(UNIX_EPOCH + Duration::from_millis(when)).unwrap();
+                return BootTime::from_duration(BootTime::now().as_duration() - ago);
+            }
+            rest = &rest[12 + usize::try_from(int(&rest[8..12])).unwrap() + 1..];
+        }
+    }
+    panic!("the transaction log of server {leader} does not have the end of {session}")
+}
+
 /// When the ensemble's leader has removed the ephemeral of a session.
 async fn expiry(observer: &Session, path: &str) -> JoinHandle<BootTime> {
     let mut watch = observer.watch_data(path);
@@ -37,6 +61,10 @@ async fn expiry(observer: &Session, path: &str) -> JoinHandle<BootTime> {
         while watch.next().await.unwrap().value.is_some() {}
         BootTime::now()
     })
+}
+
+fn id(session: &Session) -> SessionId {
+    session.incarnation().expect("it is active").session_id()
 }
 
 /// The end of the last lease that a session has, told once the session is over.
@@ -115,7 +143,13 @@ async fn connect_by(builder: &SessionBuilder) -> Session {
 
 /// One run: sessions by a follower, which is cut off until they have expired, and what they believed meanwhile.
 /// Whether it showed what answers of that kind are worth; leases are judged in any case.
-async fn one_cut(ensemble: &Ensemble, follower: usize, observer: &Session, alone: Alone, run: usize) -> bool {
+async fn one_cut(
+    ensemble: &Ensemble,
+    [follower, leader]: [usize; 2],
+    observer: &Session,
+    alone: Alone,
+    run: usize,
+) -> bool {
     let address = ensemble.server(follower).address();
     let (mut leases, mut deceived, mut sessions) = (Vec::new(), Vec::new(), Vec::new());
     let mut handed_over = Vec::new();
@@ -133,7 +167,7 @@ async fn one_cut(ensemble: &Ensemble, follower: usize, observer: &Session, alone
         let expiry = self::expiry(observer, &path).await;
         let keeper = session.keep_lease();
         wait_for(&mut keeper.subscribe(), "a lease", Option::is_some).await;
-        leases.push((format!("{driver}, kept by heartbeats"), last_lease(&session), expiry));
+        leases.push((format!("{driver}, kept by heartbeats"), id(&session), last_lease(&session), expiry));
         sessions.push(session);
 
         let session = connect(driver, address).await;
@@ -146,7 +180,7 @@ async fn one_cut(ensemble: &Ensemble, follower: usize, observer: &Session, alone
     // What proves these is their creation or their re-attachment: heartbeats need a tick.
     for (driver, ticket, expiry) in handed_over {
         let session = builder(driver, address).resume(ticket).connect().await.unwrap();
-        leases.push((format!("{driver}, re-attached"), last_lease(&session), expiry));
+        leases.push((format!("{driver}, re-attached"), id(&session), last_lease(&session), expiry));
         sessions.push(session);
     }
     for driver in DriverKind::ALL {
@@ -155,6 +189,7 @@ async fn one_cut(ensemble: &Ensemble, follower: usize, observer: &Session, alone
         session.create(&path, "", CreateMode::Ephemeral).await.unwrap();
         leases.push((
             format!("{driver}, just made"),
+            id(&session),
             last_lease(&session),
             self::expiry(observer, &path).await,
         ));
@@ -162,9 +197,10 @@ async fn one_cut(ensemble: &Ensemble, follower: usize, observer: &Session, alone
     }
     let started = BootTime::now();
     ensemble.faults().isolate(follower).unwrap();
-    for (which, lease, expiry) in leases {
-        let (end, expired) =
-            (soon("the end", lease).await.unwrap(), soon("the expiry", expiry).await.unwrap());
+    for (which, session, lease, expiry) in leases {
+        let end = soon("the end", lease).await.unwrap();
+        soon("the expiry", expiry).await.unwrap();
+        let expired = ended(ensemble, leader, session);
         let (before, after) = (expired.duration_since(end), end.duration_since(expired));
         assert!(
             end + lease_margin(TIMEOUT) <= expired,
@@ -242,7 +278,7 @@ async fn cut_off(ensemble: &Ensemble, [one, two, leader]: [usize; SERVERS], alon
             run < cuts + 5,
             "of {run} runs {shown} showed answers after the end of a session that expired in time"
         );
-        shown += usize::from(one_cut(ensemble, [one, two][run % 2], &observer, alone, run).await);
+        shown += usize::from(one_cut(ensemble, [[one, two][run % 2], leader], &observer, alone, run).await);
         run += 1;
     }
 }
@@ -351,7 +387,7 @@ async fn lease_of_moves(moves: Moves) {
             let path = format!("/moves-{run}-{n}");
             session.create(&path, "", CreateMode::Ephemeral).await.unwrap();
             let expiry = self::expiry(&observer, &path).await;
-            leases.push((driver, last_lease(&session), expiry, session));
+            leases.push((driver, id(&session), last_lease(&session), expiry, session));
         }
         moves.begin(&ensemble, from, to, leases.iter().map(|(.., session)| session));
         tokio::time::sleep(Duration::from_millis(random.u64(0..moves.takes()))).await;
@@ -359,13 +395,14 @@ async fn lease_of_moves(moves: Moves) {
         ensemble.faults().isolate(to).unwrap();
         // Those that have not moved stay, for the server that they are to move to serves nobody.
         tokio::time::sleep(TIMEOUT + 6 * TICK).await;
-        for (driver, lease, expiry, session) in leases {
+        for (driver, session_id, lease, expiry, session) in leases {
             if !lease.is_finished() && !expiry.is_finished() {
                 lease.abort();
                 expiry.abort();
             } else {
                 let end = soon("the end", lease).await.unwrap();
-                let expired = soon("the expiry", expiry).await.unwrap();
+                soon("the expiry", expiry).await.unwrap();
+                let expired = ended(&ensemble, leader, session_id);
                 let before = expired.duration_since(end);
                 assert!(
                     end + lease_margin(TIMEOUT) <= expired,
