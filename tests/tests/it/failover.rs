@@ -16,6 +16,9 @@ e2e::with_both_drivers!(
     a_wall_clock_that_is_a_day_ahead_holds_nothing_up,
 );
 
+/// The session timeout of the tests.
+const SESSION: Duration = Duration::from_secs(6);
+
 /// Session timeout + 2 s, as documented, twice, for a busy machine.
 const MOVED_WITHIN: Duration = Duration::from_secs(16);
 
@@ -44,7 +47,6 @@ async fn the_job_moves_when_the_leading_worker_is_killed(driver: Driver) {
 
 /// Nobody closes the session of a lost host: its timeout passes, and what a job needs to start.
 async fn with_each_recipe_the_job_moves_from_a_lost_host_once_its_session_has_ended(driver: Driver) {
-    const SESSION: Duration = Duration::from_secs(6);
     for recipe in ["elector", "queue", "single"] {
         let setup = Setup::new(driver)
             .workers(&[("east-1", "east"), ("west-1", "west")])
@@ -89,7 +91,7 @@ async fn a_rolling_restart_moves_leadership_as_planned(driver: Driver) {
         let (is_best, most) = if round % 2 == 0 { (false, 2) } else { (true, 1) };
         ids.sort();
         ids.sort_by_key(|id| is_best == (*id == leader.member));
-        let (moves, first, began) = (planned, leader.token, BootTime::now());
+        let (moves, first) = (planned, leader.token);
         for id in &ids {
             // As `systemctl restart` does it, once it may be taken down.
             wait_for(&format!("{id} may be taken down"), SOON, async || {
@@ -116,14 +118,9 @@ async fn a_rolling_restart_moves_leadership_as_planned(driver: Driver) {
         let actings: Vec<_> = actings.iter().filter(|acting| acting.token >= first).collect();
         let gaps = actings.windows(2).map(|pair| pair[1].from.duration_since(pair[0].to));
         let gaps: Vec<_> = gaps.collect();
-        let outage: Duration = gaps.iter().sum();
-        println!(
-            "{driver}: four nodes were restarted in {}, the job was down for {outage:?}: {gaps:?}",
-            ids.join(", ")
-        );
-        // Each of the moves costs less than the restart of a worker, whatever the machine is.
-        let restarts = BootTime::now().duration_since(began);
-        assert!(outage < restarts / 4, "{gaps:?} of {restarts:?}");
+        println!("{driver}: four nodes were restarted in {}, the job was down for {gaps:?}", ids.join(", "));
+        // A leader that is only lost is missed for a session timeout.
+        assert!(gaps.iter().all(|gap| *gap < SESSION / 2), "{gaps:?}");
     }
     let history = cluster.operator().json(&["history", "--job", JOB]).await;
     let leaderships = history["leaderships"].as_array().unwrap();
