@@ -10,7 +10,11 @@ use strategies::{
     spec::{self, Inputs, Needs, Value, Wrong},
 };
 
-use super::{parse::Words, reader::Section, spec::FROZEN_BUDGET};
+use super::{
+    parse::{Parse as _, Words},
+    reader::Section,
+    spec::FROZEN_BUDGET,
+};
 
 /// `[policy]`, or `[job.NAME.policy]` over it: where leadership should be, and when it moves.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,7 +31,12 @@ pub struct PolicyConfig {
     reported: Vec<Wrong>,
     /// What workers publish.
     inputs: Inputs,
+    /// What the job puts on the node that leads it.
+    load: u32,
 }
+
+/// Changes with what [`PolicyConfig::fingerprint`] is made of.
+const FINGERPRINT_VERSION: u32 = 1;
 
 impl Words for OnPause {
     const WORDS: &[(&str, Self)] = &[
@@ -94,18 +103,61 @@ impl PolicyConfig {
         self.who.needs()
     }
 
-    /// A short text that is the same where this policy is, for a job that is `fenced` or not.
+    /// A short text that is the same where this policy is, for a job that is `fenced` or not. Programs of other versions
+    /// make the same of the same values, so that members do not warn of each other while they are upgraded in turn.
     pub fn fingerprint(&self, fenced: bool) -> String {
-        // FNV-1a: it must be the same in every build, and a collision gains nothing.
+        let mut text = format!("{FINGERPRINT_VERSION} fenced={fenced}");
+        for (key, value) in self.values() {
+            text.extend(["\n", key, "=", &value]);
+        }
+        // FNV-1a: a collision gains nothing.
         let fold = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        let hash = format!("{self:?} {fenced}").bytes().fold(0xcbf2_9ce4_8422_2325, fold);
-        format!("{hash:016x}")
+        format!("{:016x}", text.bytes().fold(0xcbf2_9ce4_8422_2325, fold))
+    }
+
+    /// The value of each key as a file would have it, also of those that are not set, and of what the policy rests on
+    /// elsewhere. A stage that is not set has its defaults.
+    pub(super) fn values(&self) -> BTreeMap<&str, String> {
+        let election = &self.election;
+        let windows: Vec<String> = election.failback_windows.texts().map(str::to_owned).collect();
+        let mut values = BTreeMap::from([
+            ("acquire_timeout", election.acquire_timeout.show()),
+            ("balance", self.balance.show()),
+            ("confirm", election.confirm.show()),
+            ("exclusion", election.exclusion.show()),
+            ("failback_after", election.better_after.show()),
+            ("failback_windows", windows.show()),
+            ("fast_failover", election.fast_failover.show()),
+            ("max_exclusion", election.max_exclusion.show()),
+            ("max_site_failures.count", election.max_site_failures.count.show()),
+            ("max_site_failures.within", election.max_site_failures.within.show()),
+            ("max_takeovers.count", election.max_takeovers.count.show()),
+            ("max_takeovers.within", election.max_takeovers.within.show()),
+            ("min_tenure", election.min_tenure.show()),
+            ("on_pause", election.on_pause.show()),
+            ("penalty_window", election.penalty_window.show()),
+            ("release_timeout", election.release_timeout.show()),
+            ("slots", election.slots.to_string()),
+            ("startup_wait", election.startup_wait.show()),
+            ("suspect_after", election.suspect_after.show()),
+            ("takeover_timeout", election.takeover_timeout.show()),
+            ("(load)", self.load.show()),
+        ]);
+        if let Some(Publishing { percent, micros, every, misses }) = self.inputs.round_trips {
+            values.insert("(round trips)", format!("{percent} {micros} {} {misses}", every.show()));
+        }
+        values.extend(self.who.settings().map(|(key, value)| (key, value.show())));
+        for (key, value) in &self.set {
+            values.entry(key).or_insert_with(|| value.show());
+        }
+        values
     }
 
     /// The same policy for the election of one job that puts this load on the node that leads it.
     #[must_use]
     pub fn for_job(mut self, name: &str, load: u32) -> Self {
         self.who = self.who.for_election(name).with_load(load);
+        self.load = load;
         self
     }
 
@@ -133,6 +185,7 @@ impl PolicyConfig {
             set: BTreeMap::new(),
             reported: Vec::new(),
             inputs: Inputs { round_trips: Some(publishing), ..Inputs::ALL },
+            load: 1,
         }
     }
 

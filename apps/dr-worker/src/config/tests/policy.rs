@@ -290,6 +290,32 @@ fn the_fingerprint_is_of_all_that_is_said_of_sites_jobs_and_hours() {
     assert_eq!(words.len(), all.len());
 }
 
+/// A fixed policy has this one in every version that means the same by it: members of two versions compare theirs.
+#[test]
+fn the_fingerprint_of_a_fixed_policy_is_fixed() {
+    let given = Given::file(SMALL)
+        .set("policy.sites=[\"east\", \"west\"]")
+        .set("policy.site_minimum={ east = 2 }")
+        .set("policy.failback_windows=[\"Sat,Sun 02:00-04:00\"]")
+        .set("policy.pipeline=[\"site-order\", { stage = \"latency\", tolerance = \"2ms\" }]")
+        .set("policy.max_takeovers={ count = 3, within = \"5m\" }")
+        .set("job.orders.load=2");
+    let policy = &given.load().unwrap().jobs[0].policy;
+    assert_eq!(
+        (policy.fingerprint(false).as_str(), policy.fingerprint(true).as_str()),
+        ("c77a075d93f73b03", "fbf4ec774cdaaa2a")
+    );
+}
+
+#[test]
+fn the_fingerprint_is_of_every_key() {
+    let config = Given::file(SMALL).load().unwrap();
+    let values = config.jobs[0].policy.values();
+    let keys: Vec<_> = config.shown().iter().filter_map(|shown| shown.key.strip_prefix("policy.")).collect();
+    let missing: Vec<_> = keys.iter().filter(|key| !values.contains_key(**key)).collect();
+    assert!(keys.len() > 20 && missing.is_empty(), "{missing:?} of {keys:?} are not in {values:?}");
+}
+
 /// A stage `lag`, with a setting, and a strategy `by-id`.
 fn own() -> Registry {
     #[derive(Debug)]
