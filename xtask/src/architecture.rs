@@ -91,6 +91,23 @@ fn no_modules_or_folders_depend_on_each_other() -> anyhow::Result<()> {
     Ok(())
 }
 
+#[test]
+fn no_two_types_of_a_library_share_a_name() -> anyhow::Result<()> {
+    let mut wrong = Vec::new();
+    let libraries = cargo::root().join("crates");
+    for target in cargo::targets()?.iter().filter(|target| target.kind == "lib") {
+        if !target.source.starts_with(&libraries) {
+            continue;
+        }
+        let sources = Sources::read(&target.source)?;
+        for (name, files) in sources.ambiguous_types() {
+            wrong.push(format!("{name}: {files:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    Ok(())
+}
+
 /// The parts of dr-worker, and what each must not use: config, then the views, then the commands, then the worker,
 /// then the operator.
 #[test]

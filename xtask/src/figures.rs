@@ -12,7 +12,7 @@ const DEFINITIONS: &str = "\
 Lines in src: all lines of `*.rs` files, unit tests included. Lines in tests: the same below tests and benches.
 Public: items and fields declared `pub` in src, outside of tests; the lint `unreachable_pub` makes sure that each can be
 reached. In circles: files that name an item of a file that, directly or through others, names one of theirs; what a
-file uses of the `mod.rs` of its own folder does not count.";
+file uses of the `mod.rs` of its own folder does not count. Shared names: of types and traits that two files or more define.";
 
 /// Its files are among the tests of election-core.
 const LEFT_OUT: &str = "election-tests";
@@ -27,8 +27,10 @@ pub(crate) fn run(circles: bool) -> anyhow::Result<ExitCode> {
         let root = target.source.parent().context("a file without a folder")?;
         crates.push((target.package.as_str(), root, Sources::read(&target.source)?));
     }
-    println!("| crate | lines in src | lines in tests | public | files in circles | largest files |");
-    println!("|---|--:|--:|--:|--:|---|");
+    println!(
+        "| crate | lines in src | lines in tests | public | files in circles | shared names | largest files |"
+    );
+    println!("|---|--:|--:|--:|--:|--:|---|");
     for (package, root, sources) in &crates {
         println!("{}", row(package, root, sources)?);
     }
@@ -64,10 +66,11 @@ fn row(package: &str, root: &Path, sources: &Sources) -> anyhow::Result<String> 
     let largest: Vec<String> = files.iter().take(LARGEST).map(name).collect();
     let circles = Graph::of_files(&sources.edges(), root).circles();
     Ok(format!(
-        "| {package} | {} | {in_tests} | {} | {} | {} |",
+        "| {package} | {} | {in_tests} | {} | {} | {} | {} |",
         sum(&files),
         sources.public(),
         circles.iter().map(Circle::len).sum::<usize>(),
+        sources.ambiguous_types().len(),
         largest.join(", "),
     ))
 }

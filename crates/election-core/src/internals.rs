@@ -7,8 +7,8 @@ pub use crate::engine::Rule;
 pub use crate::{
     engine::{
         Action, AppEvent, Config, EndReason, Engine, Epoch, Event, ForceStep, ForcedFailover, Forgotten,
-        Grant, Level, MAX_TOKEN_BASE, NoSuchToken, Node, Note, NoteKind, OpId, Outcome, Released, Request,
-        Watched, Wish, acknowledge, decision, not_now, overrule_site, raise_tokens, slot_of,
+        Grant, Level, MAX_TOKEN_BASE, NoSuchToken, Node, Note, NoteKind, OpId, Outcome, Released, Watched,
+        Wish, ZkOp, acknowledge, decision, not_now, overrule_site, raise_tokens, slot_of,
     },
     mirror::{Answer, BATCH, Mirror, Read, Write},
     time::{Now, Time},

@@ -11,7 +11,7 @@ use serde::Serialize;
 pub use crate::time::in_words;
 use crate::{
     ids::{Ballot, SiteId},
-    record::{Cause, Control, Exclusion, Failure, MemberRecord, Named, Previous},
+    record::{Cause, Control, Exclusion, MemberFailure, MemberRecord, Named, Previous},
 };
 
 /// Decides who should lead.
@@ -169,7 +169,7 @@ impl<'a> Round<'a> {
 #[non_exhaustive]
 pub struct Trouble {
     /// Failures of members, oldest first.
-    pub failures: Vec<Failure>,
+    pub failures: Vec<MemberFailure>,
     /// Sites that have failed as a whole, and why.
     pub failed_sites: Vec<SiteTrouble>,
     /// Sites that have failed too often for leadership to return, and how often.
@@ -179,7 +179,7 @@ pub struct Trouble {
 impl Trouble {
     /// Sets [`failures`](Self::failures).
     #[must_use]
-    pub fn with_failures(self, failures: Vec<Failure>) -> Self {
+    pub fn with_failures(self, failures: Vec<MemberFailure>) -> Self {
         Self { failures, ..self }
     }
 

@@ -19,7 +19,7 @@ mod words;
 pub use fair_share::FairShare;
 pub use pipeline::Pipeline;
 pub use registry::Registry;
-pub use site_policy::{AutoMoves, BelowSiteMinimum, OnLeaderFailure, Spread};
+pub use site_policy::{AutoMoves, BelowSiteMinimum, OnLeaderFailure, SlotSpread};
 pub use spec::{PolicySpec, SpecError};
 pub use stage::{Comparison, Filter, Standing};
 pub use steadiness::Steadiness;

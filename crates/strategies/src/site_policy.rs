@@ -19,7 +19,7 @@ pub(crate) struct SitePolicy {
     pub(crate) below_site_minimum: BelowSiteMinimum,
     pub(crate) on_leader_failure: OnLeaderFailure,
     pub(crate) auto_moves: AutoMoves,
-    pub(crate) spread: Spread,
+    pub(crate) spread: SlotSpread,
 }
 
 impl Default for SitePolicy {
@@ -31,7 +31,7 @@ impl Default for SitePolicy {
             below_site_minimum: BelowSiteMinimum::default(),
             on_leader_failure: OnLeaderFailure::default(),
             auto_moves: AutoMoves::default(),
-            spread: Spread::default(),
+            spread: SlotSpread::default(),
         }
     }
 }
@@ -109,7 +109,7 @@ impl AutoMoves {
 
 /// The sites of the leaders of several slots. With one slot it has no effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Spread {
+pub enum SlotSpread {
     /// Each leader is where it is best: all of them in the most preferred site while that has enough members.
     #[default]
     None,
@@ -117,7 +117,7 @@ pub enum Spread {
     Sites,
 }
 
-impl Spread {
+impl SlotSpread {
     /// The word of each in a policy as text.
     pub const WORDS: [(&'static str, Self); 2] = [("none", Self::None), ("sites", Self::Sites)];
 
@@ -203,8 +203,8 @@ impl SitePolicy {
     fn sites_first(&self, pipeline: Pipeline) -> Pipeline {
         let pipeline = self.enough_first(pipeline);
         match self.spread {
-            Spread::None => pipeline,
-            Spread::Sites => pipeline.compare(SpreadStage::new(self.sites.iter().cloned())),
+            SlotSpread::None => pipeline,
+            SlotSpread::Sites => pipeline.compare(SpreadStage::new(self.sites.iter().cloned())),
         }
     }
 
@@ -214,7 +214,7 @@ impl SitePolicy {
 
     /// The stages before the order of a round after a failure.
     fn after_failure(&self) -> Pipeline {
-        let pipeline = if !self.site_minimum.is_none() || self.spread == Spread::Sites {
+        let pipeline = if !self.site_minimum.is_none() || self.spread == SlotSpread::Sites {
             // Not the member that failed, even if it is the last of its site.
             self.sites_first(self.fit().compare(FailedLast))
         } else {
@@ -329,7 +329,7 @@ mod tests {
         let of = |auto_moves| SitePolicy {
             sites: sites(["east", "west"]),
             auto_moves,
-            spread: Spread::Sites,
+            spread: SlotSpread::Sites,
             ..SitePolicy::default()
         };
         let ahead = |auto_moves, cause| {

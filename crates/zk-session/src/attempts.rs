@@ -41,7 +41,7 @@ macro_rules! of_kind {
 pub(crate) use of_kind;
 
 /// Why an attempt was not answered with what it asked for.
-enum Failed {
+enum AttemptFailed {
     Refused(ErrorCode),
     Ambiguous(String),
     NotSent(String),
@@ -126,8 +126,8 @@ impl Attempts<'_> {
     ) -> Result<Option<Result<Reply, ErrorCode>>, OpError> {
         match self.send(request, watch).await? {
             Ok(reply) => Ok(Some(Ok(reply))),
-            Err(Failed::Refused(code)) => Ok(Some(Err(code))),
-            Err(Failed::Ambiguous(reason) | Failed::NotSent(reason)) => {
+            Err(AttemptFailed::Refused(code)) => Ok(Some(Err(code))),
+            Err(AttemptFailed::Ambiguous(reason) | AttemptFailed::NotSent(reason)) => {
                 self.pause(reason).await?;
                 Ok(None)
             }
@@ -153,9 +153,9 @@ impl Attempts<'_> {
             }
             match self.send(request, None).await? {
                 Ok(reply) => return Ok(Write::Done(reply)),
-                Err(Failed::Refused(code)) => return Ok(Write::Refused(code)),
-                Err(Failed::NotSent(reason)) => self.pause(reason).await?,
-                Err(Failed::Ambiguous(reason)) => {
+                Err(AttemptFailed::Refused(code)) => return Ok(Write::Refused(code)),
+                Err(AttemptFailed::NotSent(reason)) => self.pause(reason).await?,
+                Err(AttemptFailed::Ambiguous(reason)) => {
                     self.in_doubt = true;
                     self.pause(reason).await?;
                     return Ok(Write::Lost);
@@ -198,8 +198,10 @@ impl Attempts<'_> {
             let answer = driver::barrier(&*self.inner.driver, self.deadline).await;
             match self.classify(sent, answer)? {
                 Ok(()) => return Ok(()),
-                Err(Failed::Refused(code)) => return Err(self.refused(code)),
-                Err(Failed::Ambiguous(reason) | Failed::NotSent(reason)) => self.pause(reason).await?,
+                Err(AttemptFailed::Refused(code)) => return Err(self.refused(code)),
+                Err(AttemptFailed::Ambiguous(reason) | AttemptFailed::NotSent(reason)) => {
+                    self.pause(reason).await?
+                }
             }
         }
     }
@@ -287,7 +289,7 @@ impl Attempts<'_> {
         &mut self,
         request: &Request<'_>,
         watch: Option<WatchId>,
-    ) -> Result<Result<Reply, Failed>, OpError> {
+    ) -> Result<Result<Reply, AttemptFailed>, OpError> {
         let place = self.wait_for_place().await?;
         let sent = BootTime::now();
         let answer = self.inner.driver.send(request, Along { watch, heartbeat: false, place: Some(place) });
@@ -296,15 +298,19 @@ impl Attempts<'_> {
         self.classify(sent, answer)
     }
 
-    fn classify<T>(&self, sent: BootTime, answer: DriverResult<T>) -> Result<Result<T, Failed>, OpError> {
+    fn classify<T>(
+        &self,
+        sent: BootTime,
+        answer: DriverResult<T>,
+    ) -> Result<Result<T, AttemptFailed>, OpError> {
         if matches!(answer, Ok(_) | Err(DriverError::Refused(_))) {
             self.inner.contact(sent);
         }
         Ok(match answer {
             Ok(answer) => Ok(answer),
-            Err(DriverError::Refused(code)) => Err(Failed::Refused(code)),
-            Err(DriverError::Ambiguous(reason)) => Err(Failed::Ambiguous(reason)),
-            Err(DriverError::NotSent(reason)) => Err(Failed::NotSent(reason)),
+            Err(DriverError::Refused(code)) => Err(AttemptFailed::Refused(code)),
+            Err(DriverError::Ambiguous(reason)) => Err(AttemptFailed::Ambiguous(reason)),
+            Err(DriverError::NotSent(reason)) => Err(AttemptFailed::NotSent(reason)),
             Err(DriverError::Invalid(reason)) if self.in_doubt => return Err(self.changed(reason)),
             Err(DriverError::Invalid(reason)) => {
                 return Err(OpError::Invalid { path: self.path.to_owned(), reason });

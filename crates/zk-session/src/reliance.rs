@@ -32,10 +32,10 @@ pub(crate) struct Suspects {
 /// The readings of a session that something waits on, and the paths at which ZooKeeper has refused what such a reading
 /// suggested.
 #[derive(Default)]
-pub(crate) struct Reliance(Mutex<Table>);
+pub(crate) struct Reliance(Mutex<ReliedOnZnodes>);
 
 #[derive(Default)]
-struct Table {
+struct ReliedOnZnodes {
     shown: HashMap<WatchId, Shown>,
     begun: u64,
     /// How often each was refused since the last audit.

@@ -37,11 +37,11 @@ pub(crate) struct Resolver {
     isolated_until: AtomicU64,
     /// The system's resolver.
     look_up: Arc<LookUp>,
-    table: Arc<Mutex<Table>>,
+    table: Arc<Mutex<Lookups>>,
 }
 
 #[derive(Default)]
-struct Table {
+struct Lookups {
     under_way: HashMap<Server, watch::Receiver<Lookup>>,
     /// The latest answers, including those that came too late for the caller.
     latest: HashMap<Server, Vec<SocketAddr>>,

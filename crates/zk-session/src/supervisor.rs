@@ -218,10 +218,10 @@ impl Supervisor {
         &mut self,
         incarnation: &Incarnation,
         heartbeats: &mut Heartbeats,
-        answer: Answer,
+        answer: HeartbeatAnswer,
     ) -> Event {
         let now = BootTime::now();
-        let Answer { sent: moment, attached, moved, quorum, result } = answer;
+        let HeartbeatAnswer { sent: moment, attached, moved, quorum, result } = answer;
         let sent = moment.boot;
         let outcome = match &result {
             Ok(()) => "ok",
@@ -377,7 +377,7 @@ impl Supervisor {
 }
 
 /// The answer to a heartbeat.
-struct Answer {
+struct HeartbeatAnswer {
     sent: Moment,
     /// When the connect request of its connection was sent.
     attached: Moment,
@@ -394,7 +394,7 @@ struct Heartbeats {
     timing: LeaseTiming,
     wanted: bool,
     history: LeaseHistory,
-    under_way: Option<BoxFuture<'static, Answer>>,
+    under_way: Option<BoxFuture<'static, HeartbeatAnswer>>,
     next: BootTime,
     /// When the clocks were compared last.
     compared: BootTime,
@@ -469,11 +469,11 @@ impl Heartbeats {
             let silent = || Err(DriverError::Ambiguous(format!("no answer within {patience:?}")));
             let result = crate::time::within(deadline, request).await.unwrap_or_else(silent);
             let moved = driver.attached() != attached;
-            Answer { sent, attached, moved, quorum, result }
+            HeartbeatAnswer { sent, attached, moved, quorum, result }
         }));
     }
 
-    async fn answer(&mut self) -> Answer {
+    async fn answer(&mut self) -> HeartbeatAnswer {
         match &mut self.under_way {
             Some(under_way) => {
                 let answer = Pin::new(under_way).await;

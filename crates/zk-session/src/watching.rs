@@ -401,14 +401,14 @@ pub(crate) struct Tries<T> {
     shared: Arc<Shared>,
     pub(crate) path: Arc<str>,
     /// There after an attempt that has failed.
-    failed: Option<Box<Failed>>,
+    failed: Option<Box<RetryDue>>,
     /// The attempt under way. The mutex makes it `Sync`; it is never locked. On the heap, because there is none while the
     /// watch is set.
     attempt: Option<Box<Mutex<Attempt<T>>>>,
 }
 
 /// When the next attempt is due.
-struct Failed {
+struct RetryDue {
     backoff: Backoff,
     not_before: BootTime,
 }
@@ -458,7 +458,7 @@ impl<T: 'static> Tries<T> {
                     }
                     let mut backoff = self.failed.take().map_or(BACKOFF, |failed| failed.backoff);
                     let not_before = BootTime::now() + backoff.next();
-                    self.failed = Some(Box::new(Failed { backoff, not_before }));
+                    self.failed = Some(Box::new(RetryDue { backoff, not_before }));
                     if error.is_refused() {
                         return Poll::Ready(Err(WatchError::Refused(error)));
                     }

@@ -15,11 +15,11 @@ const ANSWERS_WITHIN: Duration = Duration::from_millis(200);
 #[derive(Debug)]
 pub(crate) struct Door {
     address: SocketAddr,
-    state: State,
+    state: DoorState,
 }
 
 #[derive(Debug)]
-enum State {
+enum DoorState {
     Open(TcpListener),
     /// The same socket, bound and not listening: a connection is refused, and the port stays ours.
     Shut(TcpSocket),
@@ -35,7 +35,7 @@ impl Door {
             return Err(io::ErrorKind::AddrInUse.into());
         }
         let listener = listen(address)?;
-        Ok(Self { address: listener.local_addr()?, state: State::Open(listener) })
+        Ok(Self { address: listener.local_addr()?, state: DoorState::Open(listener) })
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -45,17 +45,17 @@ impl Door {
     /// The next connection; none comes while it is shut.
     pub(crate) async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         match &self.state {
-            State::Open(listener) => listener.accept().await,
-            State::Shut(_) | State::Lost => std::future::pending().await,
+            DoorState::Open(listener) => listener.accept().await,
+            DoorState::Shut(_) | DoorState::Lost => std::future::pending().await,
         }
     }
 
     /// Shuts it, or opens it again.
     pub(crate) fn turn(&mut self, shut: bool) -> io::Result<()> {
-        self.state = match std::mem::replace(&mut self.state, State::Lost) {
-            State::Open(listener) if shut => State::Shut(stop_listening(listener)?),
-            State::Shut(socket) if !shut => State::Open(socket.listen(BACKLOG)?),
-            State::Lost if !shut => State::Open(listen(self.address)?),
+        self.state = match std::mem::replace(&mut self.state, DoorState::Lost) {
+            DoorState::Open(listener) if shut => DoorState::Shut(stop_listening(listener)?),
+            DoorState::Shut(socket) if !shut => DoorState::Open(socket.listen(BACKLOG)?),
+            DoorState::Lost if !shut => DoorState::Open(listen(self.address)?),
             state => state,
         };
         Ok(())

@@ -138,6 +138,21 @@ impl Sources {
         edges.into_iter().map(edge).collect()
     }
 
+    /// Types and traits that several files define under one name, with those files.
+    pub(crate) fn ambiguous_types(&self) -> BTreeMap<&str, BTreeSet<&Path>> {
+        let mut files: BTreeMap<&str, BTreeSet<&Path>> = BTreeMap::new();
+        for (file, module) in self.modules.values() {
+            // Constants are in capitals, functions in small letters.
+            let is_type =
+                |name: &&String| name.starts_with(char::is_uppercase) && name.contains(char::is_lowercase);
+            for name in module.definitions.iter().filter(is_type) {
+                files.entry(name).or_default().insert(file);
+            }
+        }
+        files.retain(|_, files| files.len() > 1);
+        files
+    }
+
     /// The circles between the units of each folder, with the folder.
     pub(crate) fn circles(&self, root: &Path) -> Vec<(PathBuf, Circle)> {
         let edges = self.edges();

@@ -5,9 +5,9 @@ use election_core::{
     explain::{failed_sites, unwell_sites},
     operator::{Layout, Snapshot},
     record::{
-        Absent, AppliedOverlay, Confirmed, Control, Current, Elected, Exclusion, Failure, FiledRequest,
-        Health, Maintenance, MemberRecord, Mode, OrderedBy, Outgoing, RecordError, RequestKind, RequestState,
-        RoundTrips, SiteFailure, Slot, Status, StoppedJob, Target,
+        Absent, AppliedOverlay, Confirmed, Control, Current, Elected, Exclusion, FiledRequest, Health,
+        Maintenance, MemberFailure, MemberRecord, Mode, OrderedBy, Outgoing, RecordError, RequestKind,
+        RequestState, RoundTrips, SiteFailure, Slot, Status, StoppedJob, Target,
     },
     strategy::{SiteTrouble, in_words},
 };
@@ -44,7 +44,7 @@ pub struct Cluster {
     /// Members that are not elected for a while.
     pub exclusions: Vec<Exclusion>,
     /// Failures of members that are remembered, oldest first.
-    pub failures: Vec<Failure>,
+    pub failures: Vec<MemberFailure>,
     /// The mode: whether the elector decides on its own.
     pub mode: Mode,
     /// The order that the job is stopped: a leader does not run it.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use election_core::{
-    internals::{Epoch, Event, OpId, Outcome, Request, Time, Watched},
+    internals::{Epoch, Event, OpId, Outcome, Time, Watched, ZkOp},
     record::{self, Record as _, RequestState},
 };
 
@@ -14,7 +14,7 @@ use crate::{Millis, SECOND, zookeeper::parent_of};
 #[derive(Clone, Debug)]
 pub(super) enum ToClient {
     Connect,
-    Arrives(i64, OpId, Request),
+    Arrives(i64, OpId, ZkOp),
     Reply(i64, OpId, Outcome),
     /// There was no connection for an operation.
     NoSession(OpId),
@@ -223,7 +223,7 @@ impl World {
 
     // ---- operations and watches ----
 
-    pub(super) fn perform(&mut self, host: usize, op: OpId, epoch: Epoch, request: Request) {
+    pub(super) fn perform(&mut self, host: usize, op: OpId, epoch: Epoch, request: ZkOp) {
         let target = &mut self.hosts[host];
         if target.epoch != epoch || target.link != Link::Connected {
             target.ops.insert(op);
@@ -234,7 +234,7 @@ impl World {
         self.client_later(host, LATENCY, ToClient::Arrives(session, op, request));
     }
 
-    fn arrives(&mut self, host: usize, session: i64, op: OpId, request: &Request) {
+    fn arrives(&mut self, host: usize, session: i64, op: OpId, request: &ZkOp) {
         let target = &self.hosts[host];
         if target.is_cut() || target.session != session || !target.ops.contains(&op) {
             // The outcome of pending operations is unknown when the client notices the cut.

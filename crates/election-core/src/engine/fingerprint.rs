@@ -13,7 +13,7 @@ impl Hash for Engine {
     /// next event has its own time. Take out all actions before.
     fn hash<H: Hasher>(&self, to: &mut H) {
         // Each field by name, so that a new one can't be forgotten.
-        let Self { core, course, leader, history } = self;
+        let Self { core, candidacy, leader, history } = self;
         let Core { config: _, number: _, rules: _, now: _, session, reading, own, ops, out, ended } = core;
         let Outbox {
             actions,
@@ -31,6 +31,6 @@ impl Hash for Engine {
         debug_assert!(first_decision.is_none(), "the event that has made it takes it out");
         (session, reading, own, ops, ended).hash(to);
         (told_until, keeps_lease, suspends, watched).hash(to);
-        (course, leader, history).hash(to);
+        (candidacy, leader, history).hash(to);
     }
 }

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use super::{
     core::Core,
-    io::{Outcome, Request},
+    io::{Outcome, ZkOp},
     ops::{HistoryOp, Part, Pending},
 };
 use crate::record::{HistoryEntry, Record};
@@ -62,12 +62,12 @@ impl History {
         let (op, request) = if let Some(entry) = tasks.waiting.front() {
             let (path, token) = (paths.history_entry(entry.fencing_token), entry.fencing_token);
             let Ok(data) = entry.encode(&path) else { return self.written_one(token) };
-            (HistoryOp::Write(token), Request::Create { path, data, ephemeral: false })
+            (HistoryOp::Write(token), ZkOp::Create { path, data, ephemeral: false })
         } else if let Some(name) = tasks.surplus.last() {
             let path = format!("{}/{name}", paths.history());
-            (HistoryOp::Trim, Request::Delete { path, version: None })
+            (HistoryOp::Trim, ZkOp::Delete { path, version: None })
         } else if tasks.lists {
-            (HistoryOp::List, Request::Children { path: paths.history() })
+            (HistoryOp::List, ZkOp::Children { path: paths.history() })
         } else {
             self.tasks = None;
             return;

@@ -274,7 +274,7 @@ impl fmt::Display for Outcome {
 
 /// An operation on a znode.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Request {
+pub enum ZkOp {
     /// Create a znode, and the persistent znodes above it if they are missing: not created yet, or deleted.
     Create {
         /// Its path.
@@ -335,10 +335,10 @@ pub enum Request {
     },
     /// Set or create one znode, and set another one of this version, or create it as a persistent one, in one transaction;
     /// `Stale` if the one to be set has another version, or does not exist, `Exists` if the one to be created exists.
-    /// Answered like the first; for the version of a created znode see [`Request::While`].
+    /// Answered like the first; for the version of a created znode see [`ZkOp::While`].
     Together {
-        /// A [`Request::Set`] or a [`Request::Create`].
-        request: Box<Request>,
+        /// A [`ZkOp::Set`] or a [`ZkOp::Create`].
+        request: Box<ZkOp>,
         /// The other znode's path.
         path: String,
         /// Its data.
@@ -350,7 +350,7 @@ pub enum Request {
     /// it; `Stale` if one of them does not exist. For requests that create or set. Answered like `request`.
     Notifying {
         /// The request to apply.
-        request: Box<Request>,
+        request: Box<ZkOp>,
         /// The path and the data of each of the others.
         others: Vec<(String, Vec<u8>)>,
     },
@@ -358,7 +358,7 @@ pub enum Request {
     /// one of the others does not exist. Answered like `request`.
     Clearing {
         /// The request to apply.
-        request: Box<Request>,
+        request: Box<ZkOp>,
         /// The paths of the others.
         others: Vec<String>,
     },
@@ -371,7 +371,7 @@ pub enum Request {
         /// The version that it must have, or `None` for any.
         version: Option<i32>,
         /// The request to apply.
-        request: Box<Request>,
+        request: Box<ZkOp>,
     },
     /// Read a znode.
     Get {
@@ -385,7 +385,7 @@ pub enum Request {
     },
 }
 
-impl Request {
+impl ZkOp {
     /// The same, and in the same transaction sets the ballots of these members to the data that they have: their watches
     /// report it.
     pub(in crate::engine) fn calling(self, called: &[&Named], paths: &Paths) -> Self {
@@ -438,7 +438,7 @@ pub enum Action {
         /// The session.
         epoch: Epoch,
         /// The request.
-        request: Request,
+        request: ZkOp,
     },
     /// Watch exactly this set, on this session. A watch that exists already continues. A watch that was given up
     /// reports nothing more, so that no earlier result can follow the first result of a later watch.

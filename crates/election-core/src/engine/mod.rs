@@ -1,11 +1,11 @@
 //! The election as a state machine: events in, actions out.
 //!
 //! ```text
-//!   session, lease ──┐                                       ┌──▶ znode operations, watches
-//!   what was read  ──┤   handle(now, event)                  ├──▶ prepare, take over, lead, stop
-//!   outcomes       ──┼──▶  Course ──── Mandate ───▶ Leader ──┼──▶ until when the work may go on
-//!   application    ──┤        └────▶  Core  ◀────────┘       └──▶ notes for the log
-//!   time           ──┘              poll_action() until None
+//!   session, lease ──┐                                                     ┌──▶ znode operations, watches
+//!   what was read  ──┤   handle(now, event)                                ├──▶ prepare, take over, lead, stop
+//!   outcomes       ──┼──▶  Candidacy ──── Appointment ───▶ OwnLeadership ──┼──▶ until when the work may go on
+//!   application    ──┤         └────▶  Core  ◀────────────────┘            └──▶ notes for the log
+//!   time           ──┘               poll_action() until None
 //! ```
 //!
 //! The engine has no clock, no randomness, no task and no lock. The caller that runs the engine reports each event
@@ -15,10 +15,10 @@
 //! - The [core](core::Core) has the state that all parts use: the settings, the session, what was [read](reading),
 //!   what this member [is](own), the [operations](ops) under way, and the actions to be taken out. A part borrows the
 //!   core and nothing else of the engine.
-//! - The [course](course::Course) is how this member comes to lead. Under an elector that is its
-//!   [membership](course::membership), and the [elector] while its ballot is the lowest; otherwise it is a
-//!   [contest](course::contest), in which a znode of its own becomes the leader znode.
-//! - The [leader](leader::Leader) is the leader's side. It uses a [mandate], the only path to it.
+//! - The [candidacy](candidacy::Candidacy) is how this member comes to lead. Under an elector that is its
+//!   [membership](candidacy::elector), and the [elector] while its ballot is the lowest; otherwise it is a
+//!   [contest](candidacy::contest), in which a znode of its own becomes the leader znode.
+//! - The [leader](leader::OwnLeadership) is the leader's side. It uses an [appointment], the only path to it.
 //! - The [history] has the leaderships that must still be recorded.
 //!
 //! Each part is level-triggered: after every event each part checks the whole state again and takes the next step, if
@@ -27,16 +27,16 @@
 //! There are three kinds of methods: [`Engine::handle`] takes an event ([`Engine::reconfigure`] new settings),
 //! [`Engine::poll_action`] returns the next action, and the others only read.
 
+mod appointment;
+mod candidacy;
 mod config;
 mod core;
-mod course;
 mod elector;
 mod explain;
 mod fingerprint;
 mod history;
 mod io;
 mod leader;
-mod mandate;
 mod operator;
 mod ops;
 mod own;
@@ -63,7 +63,7 @@ pub use explain::{
 };
 pub use io::{
     Action, AppEvent, EndReason, Epoch, Event, Grant, Level, Node, Nomination, Note, NoteKind, OpId, Outcome,
-    Reason, Request, Skipped, StopReason, Unrest, Watched, Wish,
+    Reason, Skipped, StopReason, Unrest, Watched, Wish, ZkOp,
 };
 pub use operator::{
     acknowledge::{Forgotten, Released, acknowledge},
@@ -87,9 +87,9 @@ use crate::{
     record::{AppliedOverlay, Current, Elected, Health, MAX_SLOTS, MemberRecord},
     time::{Now, Time},
 };
-use course::Course;
+use candidacy::Candidacy;
 use history::History;
-use leader::{Entry, Leader};
+use leader::{Entry, OwnLeadership};
 use ops::{Part, Pending};
 #[cfg(not(feature = "mutants"))]
 use rules::Rule;
@@ -102,8 +102,8 @@ const LATE: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub struct Engine {
     core: Core,
-    course: Course,
-    leader: Leader,
+    candidacy: Candidacy,
+    leader: OwnLeadership,
     history: History,
 }
 
@@ -118,11 +118,11 @@ impl Engine {
         if let Some(overlay) = config.member.overlay.clone() {
             Arc::make_mut(&mut config.member).overlay = Some(overlay.bounded());
         }
-        let course = Course::of(&config.recipe);
+        let candidacy = Candidacy::of(&config.recipe);
         Self {
             core: Core::new(config, number, now),
-            course,
-            leader: Leader::default(),
+            candidacy,
+            leader: OwnLeadership::default(),
             history: History::default(),
         }
     }
@@ -165,11 +165,11 @@ impl Engine {
                     self.session_over(former);
                 }
                 self.core.session_started(epoch, session_id, granted);
-                self.course.begin(&mut self.core);
+                self.candidacy.begin(&mut self.core);
             }
             Event::SessionPaused { epoch } => {
                 if core.session_paused(epoch) {
-                    self.course.session_paused();
+                    self.candidacy.session_paused();
                 }
             }
             Event::SessionResumed { epoch } => self.session_resumed(epoch),
@@ -263,7 +263,7 @@ impl Engine {
         let active = core.session_is_active();
         [
             core.ops.wake().filter(|_| active),
-            self.course.wake(core),
+            self.candidacy.wake(core),
             self.leader.wake().filter(|_| active),
             core.reading.rereading.wake(&core.ops).filter(|_| active),
             core.hands_over_until().filter(|until| *until > core.now.time),
@@ -323,7 +323,7 @@ impl Engine {
 
     /// Its ballot, once it is in the election.
     pub fn ballot(&self) -> Option<Ballot> {
-        self.course.ballot(&self.core)
+        self.candidacy.ballot(&self.core)
     }
 
     /// Whether its ballot is the lowest.
@@ -427,7 +427,7 @@ impl Engine {
         if !core.session_resumed(epoch) {
             return;
         }
-        self.course.session_resumed(core);
+        self.candidacy.session_resumed(core);
         core.doubt_all();
         self.watch_anew();
         self.core.tell_work_until();
@@ -437,7 +437,7 @@ impl Engine {
     /// again before a deadline is acted upon.
     fn look_again(&mut self) {
         if self.core.session_is_active() {
-            self.course.look_again();
+            self.candidacy.look_again();
             self.core.doubt_all();
             self.watch_anew();
         }
@@ -446,7 +446,7 @@ impl Engine {
     fn session_over(&mut self, epoch: Epoch) {
         let core = &mut self.core;
         if core.session_over(epoch) {
-            self.course.session_over(core);
+            self.candidacy.session_over(core);
             self.leader.session_over(core);
             core.tell_work_until();
             core.forget_reading();
@@ -456,7 +456,7 @@ impl Engine {
     fn saw(&mut self, path: &str, node: Option<&Node>) {
         let core = &mut self.core;
         let paths = &core.config.paths;
-        if let Course::Contest(contest) = &mut self.course {
+        if let Candidacy::Contest(contest) = &mut self.candidacy {
             contest.saw(core, &mut self.leader, path, node);
         } else if path == paths.elected() {
             core.reading.rereading.watch_told(Znode::Decision, node);
@@ -475,7 +475,7 @@ impl Engine {
                 core.saw_next_leader(&record);
             }
         } else {
-            self.course.saw(core, &mut self.leader, path, node);
+            self.candidacy.saw(core, &mut self.leader, path, node);
         }
     }
 
@@ -489,14 +489,16 @@ impl Engine {
         if let Some(slot) = reads.and_then(|(znode, known)| core.read_ended(znode, known, outcome)) {
             leader.saw_leader_znode(core, slot, node());
         }
-        match (pending, &mut self.course) {
-            (Pending::Membership, Course::Elector(membership, _)) => membership.done(core, leader, outcome),
-            (Pending::Elector(op), Course::Elector(_, Some(elector))) => {
+        match (pending, &mut self.candidacy) {
+            (Pending::Membership, Candidacy::Elector(membership, _)) => {
+                membership.done(core, leader, outcome)
+            }
+            (Pending::Elector(op), Candidacy::Elector(_, Some(elector))) => {
                 if let Some(slot) = elector.done(core, op, outcome) {
                     leader.saw_leader_znode(core, slot, node());
                 }
             }
-            (Pending::Contest, Course::Contest(contest)) => contest.done(core, leader, outcome),
+            (Pending::Contest, Candidacy::Contest(contest)) => contest.done(core, leader, outcome),
             (Pending::Leader(op), _) => leader.done(core, op, outcome),
             (Pending::History(op), _) => self.history.done(core, op, outcome),
             // The watch reports the outcome.
@@ -516,16 +518,16 @@ impl Engine {
     fn advance(&mut self, decides: bool) {
         let (core, leader) = (&mut self.core, &mut self.leader);
         leader.refuse_while_withdrawn(core);
-        self.course.advance(core, leader);
+        self.candidacy.advance(core, leader);
         leader.advance(core);
         leader.announce_again(core);
         // The leader may have released the last thing that it held, or have entered another stage.
-        if matches!(self.course, Course::Contest(_)) || core.own.leaving.is_asked() {
-            self.course.advance(core, leader);
+        if matches!(self.candidacy, Candidacy::Contest(_)) || core.own.leaving.is_asked() {
+            self.candidacy.advance(core, leader);
         }
         core.advance_rereading();
         if decides {
-            self.course.decide(core);
+            self.candidacy.decide(core);
         }
         if let Some(first) = core.out.first_decision.take() {
             leader.claim_first(core, first);
@@ -541,10 +543,10 @@ impl Engine {
         self.settle_lease();
         self.leader.settle_suspension(&mut self.core);
         let core = &mut self.core;
-        let is_gone = self.leader.is_idle() && self.course.is_gone();
+        let is_gone = self.leader.is_idle() && self.candidacy.is_gone();
         // A leader znode of this member can return with an older copy of the ensemble.
         if core.own.leaving.is_asked() && is_gone && !core.reading.rereading.doubts_any_leader_znode() {
-            core.end(self.course.end(core));
+            core.end(self.candidacy.end(core));
         }
     }
 
@@ -555,9 +557,9 @@ impl Engine {
     fn watch_anew(&mut self) {
         let core = &mut self.core;
         let Some(epoch) = core.session_epoch() else { return };
-        let mut anew: Vec<_> = self.course.predecessor(core).into_iter().collect();
+        let mut anew: Vec<_> = self.candidacy.predecessor(core).into_iter().collect();
         anew.push(Watched::node(core.config.paths.tokens()));
-        if let Course::Elector(_, Some(_)) = self.course {
+        if let Candidacy::Elector(_, Some(_)) = self.candidacy {
             core.reading.view.forget_membership();
             let paths = &core.config.paths;
             anew.push(Watched::node(paths.control()));
@@ -576,7 +578,7 @@ impl Engine {
         let slots = core.slots_watched();
         core.forget_slots(slots);
         let paths = &core.config.paths;
-        let mut watched = self.course.watched(core);
+        let mut watched = self.candidacy.watched(core);
         if core.own.seat.ballot.is_some() {
             watched.push(Watched::node(paths.elected()));
             watched.extend((0..slots).map(|slot| Watched::node(paths.leader_znode(slot))));
@@ -605,7 +607,7 @@ impl Engine {
         };
         let decides = seat.is_lowest() || core.acts_for_the_elector();
         let acts = core.own.duty.wants_lease || decides;
-        let wants = acts || is_next || self.course.keeps_lease();
+        let wants = acts || is_next || self.candidacy.keeps_lease();
         if wants != core.out.keeps_lease {
             core.out.keeps_lease = wants;
             core.out.push(Action::KeepLease(wants));

@@ -30,7 +30,7 @@ pub(super) struct Own {
     pub(super) gave_up: Option<Box<GaveUp>>,
     pub(super) leaving: Leaving,
     pub(super) seat: Seat,
-    pub(super) duty: Duty,
+    pub(super) duty: LeadershipSummary,
 }
 
 /// What this member has reported, apart from its health, and its wishes.
@@ -39,7 +39,7 @@ pub(super) struct Reports {
     pub(super) site_health: Option<Health>,
     pub(super) measured: BTreeMap<String, String>,
     pub(super) round_trips: RoundTrips,
-    pub(super) reach: Reach,
+    pub(super) reach: Reachability,
     /// The latest term for which this member has prepared while the leader before continued its work.
     pub(super) prepared_for: Option<u64>,
     wishes: Wishes,
@@ -49,7 +49,7 @@ static NO_REPORTS: Reports = Reports {
     site_health: None,
     measured: BTreeMap::new(),
     round_trips: RoundTrips::NONE,
-    reach: Reach { failing: BTreeMap::new(), lost: BTreeSet::new() },
+    reach: Reachability { failing: BTreeMap::new(), lost: BTreeSet::new() },
     prepared_for: None,
     wishes: Wishes { withdrawn: None, holds: None, deadline: None },
 };
@@ -63,7 +63,7 @@ impl Own {
             gave_up: None,
             leaving: Leaving::No,
             seat: Seat::default(),
-            duty: Duty::default(),
+            duty: LeadershipSummary::default(),
         }
     }
 
@@ -169,7 +169,7 @@ impl Seat {
 
 /// The state of this member as a leader, kept by the leader's side for the other parts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Duty {
+pub(super) struct LeadershipSummary {
     /// The slot that it leads, is acquiring, or is releasing.
     pub(super) slot: Option<usize>,
     /// Whether any work of the application runs.
@@ -179,10 +179,10 @@ pub(super) struct Duty {
     /// Whether the first decision is being written with the leader znode.
     pub(super) names_itself: bool,
     /// The leadership that is held.
-    pub(super) held: Option<HeldDuty>,
+    pub(super) held: Option<HeldSummary>,
 }
 
-impl Duty {
+impl LeadershipSummary {
     /// Nothing is held, and nothing is being done.
     pub(super) fn is_idle(&self) -> bool {
         self.slot.is_none()
@@ -191,7 +191,7 @@ impl Duty {
 
 /// A summary of a leadership that is held.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct HeldDuty {
+pub(super) struct HeldSummary {
     pub(super) slot: usize,
     pub(super) ballot: Ballot,
     pub(super) epoch: Epoch,
@@ -242,14 +242,14 @@ const NAMED: usize = 32;
 
 /// The members that this member can't reach.
 #[derive(Clone, Debug, Default, Hash)]
-pub(super) struct Reach {
+pub(super) struct Reachability {
     /// Since when a member has answered no probe.
     failing: BTreeMap<Ballot, Now>,
     /// Those for which that has lasted long enough.
     lost: BTreeSet<Ballot>,
 }
 
-impl Reach {
+impl Reachability {
     /// A round of probes has ended. It is judged now, and not when time has passed since: a process that was frozen
     /// has lost no member; it has only sent no probes.
     pub(super) fn told(&mut self, unanswered: &BTreeSet<Ballot>, policy: &Policy, now: Now) {

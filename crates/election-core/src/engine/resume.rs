@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Engine,
+    candidacy::CandidacyAtRest,
     config::Config,
-    course::Standing,
     io::{Epoch, Grant, Unrest},
     leader::Led,
     own::Leaving,
@@ -36,7 +36,7 @@ pub struct Resumption {
     /// The time of the handover, and the end of the lease, since the clock's origin.
     at: Duration,
     lease: Option<Duration>,
-    standing: Standing,
+    standing: CandidacyAtRest,
     joined_ms: u64,
     health: Health,
     site_health: Option<Health>,
@@ -94,7 +94,7 @@ impl Engine {
         if core.ended || own.leaving != Leaving::No || own.wishes().deadline.is_some() {
             return Err(Unrest::Now("this member is leaving or resigning"));
         }
-        let Some(standing) = self.course.at_rest(core) else {
+        let Some(standing) = self.candidacy.at_rest(core) else {
             return Err(Unrest::Now("this member is joining"));
         };
         let led = self.leader.at_rest(core)?;
@@ -136,7 +136,7 @@ impl Engine {
         now: Now,
     ) -> Result<(Self, Option<Grant>), Unrest> {
         let mut engine = Self::new(config, from.number, now);
-        let Self { core, course, leader, .. } = &mut engine;
+        let Self { core, candidacy, leader, .. } = &mut engine;
         core.session = Some(Session {
             epoch,
             id: from.session_id,
@@ -146,7 +146,7 @@ impl Engine {
             lease: from.lease.map(Time::from_origin),
             created: Created::default(),
         });
-        if !course.resume(core, from.standing) {
+        if !candidacy.resume(core, from.standing) {
             return Err(Unrest::Recipe);
         }
         let own = &mut core.own;

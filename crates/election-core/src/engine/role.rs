@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Engine, leader::State};
+use super::{Engine, leader::LeadershipState};
 
 /// What a member is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -45,11 +45,13 @@ impl Engine {
     /// What this member is doing.
     pub fn role(&self) -> Role {
         match self.leader.state() {
-            State::Leading(_) => Role::Leader,
-            State::Acquiring(_) | State::TakingOver(_) | State::Announcing(_) => Role::TakingOver,
-            State::Stopping(_) | State::Releasing(_) => Role::SteppingDown,
-            State::Idle | State::Cleaning if self.course.is_paused() => Role::Excluded,
-            State::Idle | State::Cleaning => match self.ballot() {
+            LeadershipState::Leading(_) => Role::Leader,
+            LeadershipState::Acquiring(_)
+            | LeadershipState::TakingOver(_)
+            | LeadershipState::Announcing(_) => Role::TakingOver,
+            LeadershipState::Stopping(_) | LeadershipState::Releasing(_) => Role::SteppingDown,
+            LeadershipState::Idle | LeadershipState::Cleaning if self.candidacy.is_paused() => Role::Excluded,
+            LeadershipState::Idle | LeadershipState::Cleaning => match self.ballot() {
                 None => Role::Joining,
                 Some(ballot) => {
                     let unix_ms = self.core.now.unix_ms;

@@ -1,6 +1,6 @@
 //! What this member's own requests write.
 
-use crate::engine::{Node, Outcome, Request};
+use crate::engine::{Node, Outcome, ZkOp};
 
 /// What a request sets or creates.
 #[derive(Clone, Debug)]
@@ -19,25 +19,23 @@ pub struct Write {
 
 impl Write {
     /// All that a request of this session writes, apart from sequential znodes.
-    pub fn all_of(request: &Request, session: i64) -> Vec<Self> {
+    pub fn all_of(request: &ZkOp, session: i64) -> Vec<Self> {
         Self::of(request, session, false)
     }
 
     /// A transaction sets what it is for, if it creates that: servers before 3.9 do not answer otherwise in which
     /// transaction that was.
-    fn of(request: &Request, session: i64, in_transaction: bool) -> Vec<Self> {
+    fn of(request: &ZkOp, session: i64, in_transaction: bool) -> Vec<Self> {
         match request {
-            Request::Create { path, data, ephemeral } => {
+            ZkOp::Create { path, data, ephemeral } => {
                 let owner = if *ephemeral { session } else { 0 };
                 let changes = 1 + u8::from(in_transaction);
                 vec![Self { owner, changes, ..Self::create(path, data) }]
             }
-            Request::Set { path, data, version } => vec![Self::set(path, data, *version)],
+            ZkOp::Set { path, data, version } => vec![Self::set(path, data, *version)],
             // What others are set to is what they have.
-            Request::While { request, .. } | Request::Notifying { request, .. } => {
-                Self::of(request, session, true)
-            }
-            Request::Together { request, path, data, version } => {
+            ZkOp::While { request, .. } | ZkOp::Notifying { request, .. } => Self::of(request, session, true),
+            ZkOp::Together { request, path, data, version } => {
                 let other = version.map_or_else(|| Self::create(path, data), |v| Self::set(path, data, v));
                 Self::of(request, session, true).into_iter().chain([other]).collect()
             }

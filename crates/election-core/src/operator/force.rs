@@ -120,7 +120,7 @@ pub async fn force(
     Err(too_many_races())
 }
 
-async fn write(incarnation: &Incarnation, paths: &Paths, decision: engine::Request) -> Result<(), OpError> {
+async fn write(incarnation: &Incarnation, paths: &Paths, decision: engine::ZkOp) -> Result<(), OpError> {
     if creates(&decision) {
         incarnation.create_parents(&paths.elected()).await?;
     }

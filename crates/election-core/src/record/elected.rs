@@ -30,7 +30,7 @@ pub struct Elected {
     pub exclusions: Vec<Exclusion>,
     /// Members that have failed recently, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub failures: Vec<Failure>,
+    pub failures: Vec<MemberFailure>,
     /// Sites that have failed as a whole recently, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub site_failures: Vec<SiteFailure>,
@@ -306,7 +306,7 @@ impl Exclusion {
 /// A leadership that a member could not take over or maintain.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
 #[non_exhaustive]
-pub struct Failure {
+pub struct MemberFailure {
     /// The member's id, so that a restart does not clear it.
     pub member: MemberId,
     /// When, in milliseconds since the Unix epoch.
@@ -321,7 +321,7 @@ pub struct Failure {
     pub term: u64,
 }
 
-impl Failure {
+impl MemberFailure {
     /// This member failed in that term.
     pub fn new(member: MemberId, cause: String, term: u64, at_ms: u64) -> Self {
         Self { member, at_ms, cause, term }
@@ -407,7 +407,7 @@ mod tests {
             slots: (0..slots).map(|_| slot(rng)).collect(),
             exclusions: (0..size(rng, many.min(100))).map(|_| exclusion(rng)).collect(),
             failures: vec![
-                Failure {
+                MemberFailure {
                     member: member.clone(),
                     at_ms: limits::MAX_MS,
                     cause: text(rng),

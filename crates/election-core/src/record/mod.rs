@@ -31,7 +31,7 @@ pub use contender::{Contender, ContenderStatus};
 pub use control::{Confirmed, Control, FailedSite, Maintenance, Mode, OrderedBy, StoppedJob};
 pub use current::{Current, Status};
 pub use drill::{DrillAnswer, DrillMode, DrillOrder, DrillOutage, DrillProbes, DrillState, DrillStep};
-pub use elected::{Elected, Exclusion, Failure, SiteFailure};
+pub use elected::{Elected, Exclusion, MemberFailure, SiteFailure};
 pub(crate) use elected::{keep_newest, most};
 pub use format::{MAX_RECORD, Record, RecordError, VERSION};
 pub use history::{HistoryEntry, Phases};

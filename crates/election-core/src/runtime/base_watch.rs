@@ -29,7 +29,7 @@ const TAKEOVER: Duration = Duration::from_millis(10);
 /// How long the change that an own write causes may come after the outcome of the write.
 const LATE: Duration = Duration::from_millis(50);
 
-type Reading = Pin<Box<dyn Future<Output = Result<Vec<(Read, Answer)>, OpError>> + Send>>;
+type PendingReads = Pin<Box<dyn Future<Output = Result<Vec<(Read, Answer)>, OpError>> + Send>>;
 
 /// The watched znodes of one election and their changes, on one session and across its reconnects. States in between
 /// may be skipped; the newest is never missed.
@@ -38,7 +38,7 @@ pub(super) struct BaseWatch {
     epoch: u64,
     changes: ChangeWatch,
     mirror: Mirror,
-    reading: Option<Reading>,
+    reading: Option<PendingReads>,
     /// The last read has failed, and is repeated then, also if nothing changes.
     retry_at: Option<Instant>,
     has_failed: bool,
@@ -135,7 +135,7 @@ impl BaseWatch {
         }
     }
 
-    fn read(&self, reads: Vec<Read>) -> Reading {
+    fn read(&self, reads: Vec<Read>) -> PendingReads {
         let (session, epoch) = (self.session.clone(), self.epoch);
         Box::pin(async move {
             match session.active().await {

@@ -62,7 +62,7 @@ impl Candidate {
         let (sender, receiver) = oneshot::channel();
         *self.desk.waiting() = Some(sender);
         let election = self.enter();
-        let mut waiting = Waiting { election: Some(election.clone()), desk: &self.desk };
+        let mut waiting = Campaign { election: Some(election.clone()), desk: &self.desk };
         let leadership = tokio::select! {
             biased;
             Ok(leadership) = receiver => leadership.map_err(CampaignError::Refused)?,
@@ -211,12 +211,12 @@ impl Loan for LeadershipGuard {
 }
 
 /// A campaign that has not ended yet.
-struct Waiting<'a> {
+struct Campaign<'a> {
     election: Option<Election>,
     desk: &'a Desk,
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for Campaign<'_> {
     fn drop(&mut self) {
         if let Some(election) = self.election.take() {
             self.desk.waiting().take();

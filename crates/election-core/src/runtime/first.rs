@@ -7,7 +7,7 @@ use crate::{engine::QueueFormat, paths::Paths};
 
 /// The state of a leader znode, and the session on which it was read.
 #[derive(Clone, Debug)]
-pub(super) struct Seen {
+pub(super) struct SeenHolder {
     pub(super) epoch: Epoch,
     /// The path and the data of the leader znode.
     pub(super) holder: Option<(String, Node)>,
@@ -32,13 +32,13 @@ impl First {
 
     /// The path and the znode of the first candidate. The first call returns the present one; later calls wait for a
     /// change. `None` is returned once when the queue becomes empty.
-    pub(super) async fn next(&mut self) -> Result<Seen, WatchError> {
+    pub(super) async fn next(&mut self) -> Result<SeenHolder, WatchError> {
         loop {
             if let Some((path, watch)) = &mut self.first {
                 let seen = watch.next().await?;
                 if let Some(node) = seen.value {
                     self.told_empty = false;
-                    return Ok(Seen { epoch: seen.epoch, holder: Some((path.clone(), node)) });
+                    return Ok(SeenHolder { epoch: seen.epoch, holder: Some((path.clone(), node)) });
                 }
                 self.first = None;
             }
@@ -54,7 +54,7 @@ impl First {
                 }
                 Ok(None) if !self.told_empty => {
                     self.told_empty = true;
-                    return Ok(Seen { epoch: session.epoch(), holder: None });
+                    return Ok(SeenHolder { epoch: session.epoch(), holder: None });
                 }
                 Ok(None) => self.somebody().await?,
                 Err(error) => {

@@ -7,10 +7,10 @@ use tokio::sync::watch;
 /// A value that one task sets and others read. A channel needs several hundred bytes, and most values of most elections
 /// have no subscriber.
 #[derive(Debug)]
-pub(super) struct Lazy<T>(Mutex<State<T>>);
+pub(super) struct Lazy<T>(Mutex<Content<T>>);
 
 #[derive(Debug)]
-struct State<T> {
+struct Content<T> {
     value: T,
     channel: Option<watch::Sender<T>>,
     is_final: bool,
@@ -18,7 +18,7 @@ struct State<T> {
 
 impl<T: Clone> Lazy<T> {
     pub(super) const fn new(value: T) -> Self {
-        Self(Mutex::new(State { value, channel: None, is_final: false }))
+        Self(Mutex::new(Content { value, channel: None, is_final: false }))
     }
 
     pub(super) fn get(&self) -> T {
@@ -70,13 +70,13 @@ impl<T> Lazy<T> {
         self.state().free(1);
     }
 
-    fn state(&self) -> MutexGuard<'_, State<T>> {
+    fn state(&self) -> MutexGuard<'_, Content<T>> {
         // No code under this lock can panic.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<T> State<T> {
+impl<T> Content<T> {
     /// Frees the channel if it has no more subscribers than that.
     fn free(&mut self, subscribers: usize) {
         if self.channel.as_ref().is_some_and(|channel| channel.receiver_count() <= subscribers) {

@@ -18,7 +18,7 @@ use zk_session::{
 
 use super::{
     RETRY,
-    first::{First, Seen},
+    first::{First, SeenHolder},
     operations::ReadError,
 };
 use crate::{
@@ -154,16 +154,16 @@ struct Follower {
     paths: Paths,
     /// The names of the leader znodes. A queue has no parent of these.
     children: Awaited<ChildrenWatch, Observed<Option<Children>>>,
-    slots: BTreeMap<usize, Slot>,
+    slots: BTreeMap<usize, FollowedSlot>,
 }
 
 /// One slot, from the first appearance of its leader znode. Slot 0 exists once the recipe is known.
 #[derive(Debug)]
-struct Slot {
-    source: Awaited<Source, Seen>,
+struct FollowedSlot {
+    source: Awaited<HolderWatch, SeenHolder>,
     is_queue: bool,
     /// A value that was read and is not reported yet. It is kept here so that a cancelled call loses nothing.
-    pending: Option<Seen>,
+    pending: Option<SeenHolder>,
     /// The session on which the last value was read.
     epoch: Option<Epoch>,
     newest: u64,
@@ -173,13 +173,13 @@ struct Slot {
 }
 
 /// The source of a slot's leader znode.
-enum Source {
+enum HolderWatch {
     /// At this path.
     Znode(String, DataWatch),
     Queue(First),
 }
 
-impl Source {
+impl HolderWatch {
     fn leader_znode(session: &Session, paths: &Paths, slot: usize) -> Self {
         let path = paths.leader_znode(slot);
         let watch = session.watch_data(path.clone());
@@ -187,12 +187,12 @@ impl Source {
     }
 }
 
-impl Slot {
+impl FollowedSlot {
     fn new(session: &Session, paths: &Paths, slot: usize) -> Self {
-        Self::at(Source::leader_znode(session, paths, slot), false)
+        Self::at(HolderWatch::leader_znode(session, paths, slot), false)
     }
 
-    fn at(source: Source, is_queue: bool) -> Self {
+    fn at(source: HolderWatch, is_queue: bool) -> Self {
         Self {
             source: Awaited::new(source),
             is_queue,
@@ -248,7 +248,9 @@ impl Follower {
                     .iter()
                     .filter_map(|name| self.paths.slot_of(&format!("{}/{name}", self.paths.leader())));
                 for slot in slots.filter(|slot| *slot < MAX_SLOTS) {
-                    self.slots.entry(slot).or_insert_with(|| Slot::new(&self.session, &self.paths, slot));
+                    self.slots
+                        .entry(slot)
+                        .or_insert_with(|| FollowedSlot::new(&self.session, &self.paths, slot));
                 }
             }
             let mut seen = Poll::Pending;
@@ -267,10 +269,10 @@ impl Follower {
     fn take_source(&mut self, is_queue: bool) {
         let (session, paths) = (&self.session, &self.paths);
         let source = || match is_queue {
-            true => Source::Queue(First::new(session, paths)),
-            false => Source::leader_znode(session, paths, 0),
+            true => HolderWatch::Queue(First::new(session, paths)),
+            false => HolderWatch::leader_znode(session, paths, 0),
         };
-        let slot = self.slots.entry(0).or_insert_with(|| Slot::at(source(), is_queue));
+        let slot = self.slots.entry(0).or_insert_with(|| FollowedSlot::at(source(), is_queue));
         if slot.is_queue != is_queue {
             (slot.source, slot.is_queue) = (Awaited::new(source()), is_queue);
         }
@@ -281,7 +283,7 @@ impl Follower {
         &self,
         session: &Incarnation,
         slot: usize,
-        seen: &Seen,
+        seen: &SeenHolder,
     ) -> Result<Option<(Current, u64)>, ReadError> {
         let (epoch, newest) = self.slots.get(&slot).map_or((None, 0), |s| (s.epoch, s.newest));
         // The new session's server may lag behind the last one's.
@@ -298,7 +300,7 @@ impl Follower {
         &self,
         session: &Incarnation,
         slot: usize,
-        seen: &Seen,
+        seen: &SeenHolder,
         again: bool,
     ) -> Result<Option<(Current, u64)>, ReadError> {
         let (path, node) = match &seen.holder {
@@ -378,13 +380,13 @@ trait Watching<T>: Sized {
     fn value(self) -> impl Future<Output = (Self, Result<T, WatchError>)> + Send + 'static;
 }
 
-impl Watching<Seen> for Source {
-    async fn value(mut self) -> (Self, Result<Seen, WatchError>) {
+impl Watching<SeenHolder> for HolderWatch {
+    async fn value(mut self) -> (Self, Result<SeenHolder, WatchError>) {
         let seen = match &mut self {
-            Self::Znode(path, watch) => watch
-                .next()
-                .await
-                .map(|seen| Seen { epoch: seen.epoch, holder: seen.value.map(|node| (path.clone(), node)) }),
+            Self::Znode(path, watch) => watch.next().await.map(|seen| SeenHolder {
+                epoch: seen.epoch,
+                holder: seen.value.map(|node| (path.clone(), node)),
+            }),
             Self::Queue(first) => first.next().await,
         };
         (self, seen)

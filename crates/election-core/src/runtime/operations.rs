@@ -10,7 +10,7 @@ use zk_session::{
 
 use super::{RETRY, layout::Layout, to_node, turn::Starts};
 use crate::{
-    engine::{Node, Outcome, Request},
+    engine::{Node, Outcome, ZkOp},
     mirror::{Answer, BATCH, Read},
     paths::Paths,
     record::RecordError,
@@ -23,7 +23,7 @@ use crate::{
 /// What ZooKeeper refuses: [`OpError::is_refused`].
 pub(super) async fn perform(
     session: &Incarnation,
-    request: Request,
+    request: ZkOp,
     directories: &[String],
     starts: Option<&Starts>,
     own: Option<(Layout, Paths)>,
@@ -46,7 +46,7 @@ pub(super) async fn perform(
 /// afterwards: then at least the later one sees the other, and neither has led yet.
 async fn create_alone(
     session: &Incarnation,
-    request: &Request,
+    request: &ZkOp,
     directories: &[String],
     starts: Option<&Starts>,
     own: Layout,
@@ -87,7 +87,7 @@ async fn create_alone(
 /// were one transaction.
 async fn create(
     session: &Incarnation,
-    request: &Request,
+    request: &ZkOp,
     directories: &[String],
     starts: Option<&Starts>,
 ) -> Result<(Outcome, bool), OpError> {
@@ -97,9 +97,9 @@ async fn create(
         began(false);
     }
     let (
-        Request::Create { path, .. }
-        | Request::CreateCounted { path, .. }
-        | Request::CreateSequential { prefix: path, .. },
+        ZkOp::Create { path, .. }
+        | ZkOp::CreateCounted { path, .. }
+        | ZkOp::CreateSequential { prefix: path, .. },
         Outcome::Missing,
     ) = (first_of(request), &done)
     else {
@@ -131,7 +131,7 @@ async fn create(
 /// its leader znode, if that is what the request creates. Then it is done. Otherwise it is to be attempted again.
 async fn begin_election(
     session: &Incarnation,
-    request: &Request,
+    request: &ZkOp,
     directories: &[String],
 ) -> Result<Option<Outcome>, OpError> {
     let Some(base) = directories.first() else { return Ok(None) };
@@ -166,7 +166,7 @@ async fn begin_election(
         )));
     };
     Ok(Some(match request {
-        Request::CreateSequential { prefix, .. } => {
+        ZkOp::CreateSequential { prefix, .. } => {
             Outcome::Created { path: first_child(prefix), czxid: stat.mzxid, version: 0 }
         }
         _ => Outcome::Counted { czxid: stat.mzxid, count: stat.version },
@@ -174,19 +174,19 @@ async fn begin_election(
 }
 
 /// Whether the request can create the first znode of an election.
-fn is_first(request: &Request) -> bool {
-    matches!(request, Request::CreateSequential { .. } | Request::CreateCounted { .. })
+fn is_first(request: &ZkOp) -> bool {
+    matches!(request, ZkOp::CreateSequential { .. } | ZkOp::CreateCounted { .. })
 }
 
 /// What the request creates in an election whose directories are created in the same transaction. Last comes a set, whose
 /// answer says which transaction that is.
-fn first_in_election(request: &Request, base: &str) -> Option<[MultiOp; 2]> {
+fn first_in_election(request: &ZkOp, base: &str) -> Option<[MultiOp; 2]> {
     match request {
-        Request::CreateSequential { prefix, data, ephemeral } => Some([
+        ZkOp::CreateSequential { prefix, data, ephemeral } => Some([
             MultiOp::create(first_child(prefix), data.clone(), mode(*ephemeral)),
             MultiOp::set(base, "", 0),
         ]),
-        Request::CreateCounted { path, data, counter } => {
+        ZkOp::CreateCounted { path, data, counter } => {
             Some([MultiOp::create(path, data.clone(), CreateMode::Ephemeral), MultiOp::set(counter, "", 0)])
         }
         _ => None,
@@ -200,36 +200,36 @@ fn first_child(prefix: &str) -> String {
 }
 
 /// The request that a transaction carries out.
-fn first_of(request: &Request) -> &Request {
+fn first_of(request: &ZkOp) -> &ZkOp {
     match request {
-        Request::Notifying { request, .. } | Request::Together { request, .. } => first_of(request),
+        ZkOp::Notifying { request, .. } | ZkOp::Together { request, .. } => first_of(request),
         request => request,
     }
 }
 
-async fn attempt(session: &Incarnation, request: &Request) -> Result<Outcome, OpError> {
+async fn attempt(session: &Incarnation, request: &ZkOp) -> Result<Outcome, OpError> {
     let result = match request {
-        Request::Create { path, data, ephemeral } => {
+        ZkOp::Create { path, data, ephemeral } => {
             session.create(path, data.clone(), mode(*ephemeral)).await.map(created)
         }
-        Request::CreateSequential { prefix, data, ephemeral } => session
+        ZkOp::CreateSequential { prefix, data, ephemeral } => session
             .create_sequential(prefix, data.clone(), mode(*ephemeral), Recovery::Name)
             .await
             .map(created),
-        Request::CreateCounted { path, data, counter } => create_counted(session, path, data, counter).await,
-        Request::Set { path, data, version } => {
+        ZkOp::CreateCounted { path, data, counter } => create_counted(session, path, data, counter).await,
+        ZkOp::Set { path, data, version } => {
             let stat = session.set(path, data.clone(), Some(*version)).await;
             stat.map(|s| Outcome::Changed { version: s.version, mzxid: s.mzxid })
         }
         // A deletion by itself would read the znode first.
-        Request::Delete { .. }
-        | Request::DeleteWhile { .. }
-        | Request::Together { .. }
-        | Request::Notifying { .. }
-        | Request::Clearing { .. }
-        | Request::While { .. } => all_or_none(session, request).await,
-        Request::Get { path } => session.get(path).await.map(|node| Outcome::Got(node.map(to_node))),
-        Request::Children { path } => {
+        ZkOp::Delete { .. }
+        | ZkOp::DeleteWhile { .. }
+        | ZkOp::Together { .. }
+        | ZkOp::Notifying { .. }
+        | ZkOp::Clearing { .. }
+        | ZkOp::While { .. } => all_or_none(session, request).await,
+        ZkOp::Get { path } => session.get(path).await.map(|node| Outcome::Got(node.map(to_node))),
+        ZkOp::Children { path } => {
             session.children(path).await.map(|c| Outcome::Names(c.map(|c| c.names).unwrap_or_default()))
         }
     };
@@ -249,63 +249,63 @@ fn outcome_of(error: OpError) -> Result<Outcome, OpError> {
 }
 
 /// The path of what a transaction is for.
-fn target_of(request: &Request) -> &str {
+fn target_of(request: &ZkOp) -> &str {
     match request {
-        Request::Create { path, .. }
-        | Request::CreateCounted { path, .. }
-        | Request::CreateSequential { prefix: path, .. }
-        | Request::Set { path, .. }
-        | Request::Delete { path, .. }
-        | Request::DeleteWhile { path, .. }
-        | Request::Get { path }
-        | Request::Children { path } => path,
-        Request::Together { request, .. }
-        | Request::Notifying { request, .. }
-        | Request::Clearing { request, .. }
-        | Request::While { request, .. } => target_of(request),
+        ZkOp::Create { path, .. }
+        | ZkOp::CreateCounted { path, .. }
+        | ZkOp::CreateSequential { prefix: path, .. }
+        | ZkOp::Set { path, .. }
+        | ZkOp::Delete { path, .. }
+        | ZkOp::DeleteWhile { path, .. }
+        | ZkOp::Get { path }
+        | ZkOp::Children { path } => path,
+        ZkOp::Together { request, .. }
+        | ZkOp::Notifying { request, .. }
+        | ZkOp::Clearing { request, .. }
+        | ZkOp::While { request, .. } => target_of(request),
     }
 }
 
 /// Whether a transaction is for the creation of a znode.
-pub(crate) fn creates(request: &Request) -> bool {
+pub(crate) fn creates(request: &ZkOp) -> bool {
     match request {
-        Request::Together { request, .. }
-        | Request::Notifying { request, .. }
-        | Request::Clearing { request, .. }
-        | Request::While { request, .. } => creates(request),
-        request => matches!(request, Request::Create { .. }),
+        ZkOp::Together { request, .. }
+        | ZkOp::Notifying { request, .. }
+        | ZkOp::Clearing { request, .. }
+        | ZkOp::While { request, .. } => creates(request),
+        request => matches!(request, ZkOp::Create { .. }),
     }
 }
 
 /// The operations of one transaction: the checks first, the requested operation last, or before others of its kind.
-fn transaction(request: &Request) -> Option<Vec<MultiOp>> {
+fn transaction(request: &ZkOp) -> Option<Vec<MultiOp>> {
     Some(match request {
         // Servers before 3.9 do not answer in which transaction a group has created a znode, but do so for a set.
-        Request::Create { path, data, ephemeral } => {
+        ZkOp::Create { path, data, ephemeral } => {
             vec![MultiOp::create(path, "", mode(*ephemeral)), MultiOp::set(path, data.clone(), 0)]
         }
-        Request::Set { path, data, version } => vec![MultiOp::set(path, data.clone(), *version)],
-        Request::Delete { path, version } => vec![MultiOp::delete(path, *version)],
-        Request::DeleteWhile { path, version, unchanged, unchanged_version } => {
+        ZkOp::Set { path, data, version } => vec![MultiOp::set(path, data.clone(), *version)],
+        ZkOp::Delete { path, version } => vec![MultiOp::delete(path, *version)],
+        ZkOp::DeleteWhile { path, version, unchanged, unchanged_version } => {
             vec![MultiOp::check(unchanged, *unchanged_version), MultiOp::delete(path, *version)]
         }
-        Request::Together { request, path, data, version } => {
+        ZkOp::Together { request, path, data, version } => {
             let other = match version {
                 Some(version) => MultiOp::set(path, data.clone(), *version),
                 None => MultiOp::create(path, data.clone(), CreateMode::Persistent),
             };
             [other].into_iter().chain(transaction(request)?).collect()
         }
-        Request::Notifying { request, others } => {
+        ZkOp::Notifying { request, others } => {
             let others = others.iter().map(|(path, data)| MultiOp::set(path, data.clone(), None));
             others.chain(transaction(request)?).collect()
         }
-        Request::Clearing { request, others } => {
+        ZkOp::Clearing { request, others } => {
             // Watches report them in this order, and the next leader waits for the first.
             let others = others.iter().map(|path| MultiOp::delete(path, None));
             transaction(request)?.into_iter().chain(others).collect()
         }
-        Request::While { there, version, request } => {
+        ZkOp::While { there, version, request } => {
             [MultiOp::check(there, *version)].into_iter().chain(transaction(request)?).collect()
         }
         _ => return None,
@@ -313,7 +313,7 @@ fn transaction(request: &Request) -> Option<Vec<MultiOp>> {
 }
 
 /// Performs all operations or none. [`OpError::BadVersion`] if a condition is not met.
-async fn all_or_none(session: &Incarnation, request: &Request) -> Result<Outcome, OpError> {
+async fn all_or_none(session: &Incarnation, request: &ZkOp) -> Result<Outcome, OpError> {
     let Some(group) = transaction(request) else {
         return Ok(Outcome::NotApplied("there is no such transaction".to_owned()));
     };
@@ -360,7 +360,7 @@ pub(crate) async fn delete_while(
     unchanged: &str,
     unchanged_version: i32,
 ) -> Result<(), OpError> {
-    let request = Request::DeleteWhile {
+    let request = ZkOp::DeleteWhile {
         path: path.to_owned(),
         version,
         unchanged: unchanged.to_owned(),
@@ -370,7 +370,7 @@ pub(crate) async fn delete_while(
 }
 
 /// Carries out a transaction.
-pub(crate) async fn transact(session: &Incarnation, request: &Request) -> Result<(), OpError> {
+pub(crate) async fn transact(session: &Incarnation, request: &ZkOp) -> Result<(), OpError> {
     all_or_none(session, request).await.map(drop)
 }
 

@@ -26,7 +26,7 @@ use super::{
     work::Work,
 };
 use crate::engine::{
-    Action, AppEvent, EndReason, Engine, Event, Grant, Level, Note, NoteKind, OpId, Outcome, Request,
+    Action, AppEvent, EndReason, Engine, Event, Grant, Level, Note, NoteKind, OpId, Outcome, ZkOp,
 };
 
 /// How long a leaving member waits for ZooKeeper after its work has ended.
@@ -524,12 +524,12 @@ impl<H: Handler> Runner<H> {
         }
     }
 
-    fn perform(&mut self, op: OpId, epoch: u64, request: Request) {
+    fn perform(&mut self, op: OpId, epoch: u64, request: ZkOp) {
         let session = self.incarnation.clone().filter(|known| known.epoch().0 == epoch);
         if let Some(session) = &session {
             self.watches.begins(op, &request, session.session_id().0);
         }
-        let is_list = matches!(request, Request::Children { .. });
+        let is_list = matches!(request, ZkOp::Children { .. });
         let (directories, starts) = (self.engine.directories(), self.turn.starts());
         let (recipe, paths) = self.engine.recipe();
         let own = starts.as_ref().and_then(|_| Some((Layout::of(recipe)?, paths.clone())));

@@ -54,17 +54,17 @@ pub(super) enum Turn {
     Over,
     Waits(Box<Waiting>),
     /// Until it is dropped.
-    Has(Box<(SessionId, Held)>),
+    Has(Box<(SessionId, StartPermit)>),
 }
 
 /// The wait for a turn on a session.
 pub(super) struct Waiting {
     session: SessionId,
-    held: Pin<Box<dyn Future<Output = Held> + Send>>,
+    held: Pin<Box<dyn Future<Output = StartPermit> + Send>>,
 }
 
 /// The permit of one election, and what it has in common with the others.
-pub(super) struct Held {
+pub(super) struct StartPermit {
     starts: Arc<Starts>,
     #[allow(dead_code, reason = "held, and dropped")]
     permit: Option<Permit>,
@@ -82,12 +82,12 @@ impl Turn {
         let permits = Arc::clone(&starts.permits);
         match Arc::clone(&permits).try_acquire_owned() {
             Ok(permit) => {
-                *self = Self::Has(Box::new((on, Held { starts, permit: Some(permit) })));
+                *self = Self::Has(Box::new((on, StartPermit { starts, permit: Some(permit) })));
                 true
             }
             Err(_) => {
                 // Never closed.
-                let held = async { Held { starts, permit: permits.acquire_owned().await.ok() } };
+                let held = async { StartPermit { starts, permit: permits.acquire_owned().await.ok() } };
                 *self = Self::Waits(Box::new(Waiting { session: on, held: Box::pin(held) }));
                 false
             }

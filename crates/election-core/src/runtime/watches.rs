@@ -13,7 +13,7 @@ use zk_session::{DataWatch, OpError, Session};
 
 use super::{base_watch::BaseWatch, to_node};
 use crate::{
-    engine::{Event, OpId, Outcome, Request, Watched},
+    engine::{Event, OpId, Outcome, Watched, ZkOp},
     mirror::Write,
 };
 
@@ -121,7 +121,7 @@ impl Watches {
     }
 
     /// This request is about to be made: the changes that it causes need not be read.
-    pub(super) fn begins(&mut self, op: OpId, request: &Request, session: i64) {
+    pub(super) fn begins(&mut self, op: OpId, request: &ZkOp, session: i64) {
         if let Armed::Whole(whole) = &mut self.armed {
             for write in Write::all_of(request, session) {
                 whole.begins(op, write);

@@ -240,13 +240,13 @@ impl<H> Drop for Work<H> {
 }
 
 /// The leaders with their slots.
-type Leaders = Vec<(usize, Option<Arc<Current>>)>;
+type LeadersBySlot = Vec<(usize, Option<Arc<Current>>)>;
 
 /// What the application is to know, and what it was notified of.
 #[derive(Default)]
 struct Telling {
-    leaders: Leaders,
-    told: Leaders,
+    leaders: LeadersBySlot,
+    told: LeadersBySlot,
     /// While there is something to tell.
     task: Option<AbortHandle>,
 }
@@ -263,7 +263,8 @@ async fn tell<H: Handler>(handler: Arc<H>, telling: Arc<Mutex<Telling>>, events:
         let news = {
             let mut telling = lock(&telling);
             let Telling { leaders, told, task } = &mut *telling;
-            let news: Leaders = leaders.iter().filter(|leader| !told.contains(leader)).cloned().collect();
+            let news: LeadersBySlot =
+                leaders.iter().filter(|leader| !told.contains(leader)).cloned().collect();
             if news.is_empty() {
                 *task = None;
                 break;

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use election_core::internals::{Node, Outcome, Request};
+use election_core::internals::{Node, Outcome, ZkOp};
 
 /// Milliseconds of true time.
 pub(crate) type Millis = u64;
@@ -172,14 +172,14 @@ impl Ensemble {
     // ---- transactions ----
 
     /// Applies an operation of a session; reads are answered as of `view`.
-    pub(crate) fn apply(&mut self, now: Millis, session: i64, view: i64, request: &Request) -> Applied {
+    pub(crate) fn apply(&mut self, now: Millis, session: i64, view: i64, request: &ZkOp) -> Applied {
         match request {
-            Request::Get { path } => Applied::refused(Outcome::Got(self.get_at(path, view).cloned())),
-            Request::Children { path } => {
+            ZkOp::Get { path } => Applied::refused(Outcome::Got(self.get_at(path, view).cloned())),
+            ZkOp::Children { path } => {
                 let names = self.children_at(path, view).map(|(name, _)| name.to_owned());
                 Applied::refused(Outcome::Names(names.collect()))
             }
-            Request::Create { path, data, ephemeral } => {
+            ZkOp::Create { path, data, ephemeral } => {
                 if self.get(path).is_some() {
                     return Applied::refused(Outcome::Exists);
                 }
@@ -188,7 +188,7 @@ impl Ensemble {
                 changed.push(path.clone());
                 Applied { outcome: Outcome::Created { path: path.clone(), czxid, version: 0 }, changed }
             }
-            Request::CreateCounted { path, data, counter } => {
+            ZkOp::CreateCounted { path, data, counter } => {
                 if self.get(path).is_some() {
                     return Applied::refused(Outcome::Exists);
                 }
@@ -200,16 +200,16 @@ impl Ensemble {
                 changed.push(path.clone());
                 Applied { outcome: Outcome::Counted { czxid, count }, changed }
             }
-            Request::CreateSequential { prefix, data, ephemeral, .. } => {
+            ZkOp::CreateSequential { prefix, data, ephemeral, .. } => {
                 let mut changed = self.make_parents(now, prefix);
                 let owner = if *ephemeral { session } else { 0 };
                 let (path, czxid) = self.create_sequential(now, prefix, data.clone(), owner);
                 changed.push(path.clone());
                 Applied { outcome: Outcome::Created { path, czxid, version: 0 }, changed }
             }
-            Request::Set { path, data, version } => self.set(now, path, data.clone(), Some(*version)),
-            Request::Delete { path, version } => self.delete(now, path, *version),
-            Request::Together { request, path, data, version } => {
+            ZkOp::Set { path, data, version } => self.set(now, path, data.clone(), Some(*version)),
+            ZkOp::Delete { path, version } => self.delete(now, path, *version),
+            ZkOp::Together { request, path, data, version } => {
                 match (self.get(path), version) {
                     (Some(_), None) => return Applied::refused(Outcome::Exists),
                     (known, Some(version)) if known.is_none_or(|node| node.version != *version) => {
@@ -232,7 +232,7 @@ impl Ensemble {
                 }
                 applied
             }
-            Request::Notifying { request, others } => {
+            ZkOp::Notifying { request, others } => {
                 if others.iter().any(|(path, _)| self.get(path).is_none()) {
                     return Applied::refused(Outcome::Stale);
                 }
@@ -245,7 +245,7 @@ impl Ensemble {
                 }
                 applied
             }
-            Request::Clearing { request, others } => {
+            ZkOp::Clearing { request, others } => {
                 if others.iter().any(|path| self.get(path).is_none()) {
                     return Applied::refused(Outcome::Stale);
                 }
@@ -258,13 +258,13 @@ impl Ensemble {
                 }
                 applied
             }
-            Request::While { there, version, request } => match self.get(there) {
+            ZkOp::While { there, version, request } => match self.get(there) {
                 Some(node) if version.is_none_or(|version| version == node.version) => {
                     self.apply_in_group(now, session, view, request)
                 }
                 _ => Applied::refused(Outcome::Stale),
             },
-            Request::DeleteWhile { path, version, unchanged, unchanged_version } => {
+            ZkOp::DeleteWhile { path, version, unchanged, unchanged_version } => {
                 match self.get(unchanged).map(|node| node.version) {
                     Some(stands) if stands == *unchanged_version => self.delete(now, path, Some(*version)),
                     _ => Applied::refused(Outcome::Stale),
@@ -296,9 +296,9 @@ impl Ensemble {
     }
 
     /// A creation in a group with other operations: its data is set in the same transaction.
-    fn apply_in_group(&mut self, now: Millis, session: i64, view: i64, request: &Request) -> Applied {
+    fn apply_in_group(&mut self, now: Millis, session: i64, view: i64, request: &ZkOp) -> Applied {
         let mut applied = self.apply(now, session, view, request);
-        if let (Request::Create { .. }, Outcome::Created { path, czxid, version }) =
+        if let (ZkOp::Create { .. }, Outcome::Created { path, czxid, version }) =
             (request, &mut applied.outcome)
         {
             *version = 1;

@@ -31,7 +31,7 @@ pub use value::Value;
 use crate::{
     meter::Publishing,
     pipeline::Pipeline,
-    site_policy::{AutoMoves, BelowSiteMinimum, OnLeaderFailure, SitePolicy, Spread},
+    site_policy::{AutoMoves, BelowSiteMinimum, OnLeaderFailure, SitePolicy, SlotSpread},
     stages::{Distance, FailedLast, Incumbent, Minimum, SameSite},
 };
 
@@ -162,7 +162,7 @@ impl PolicySpec {
                 .unwrap_or_default(),
             on_leader_failure: table.word("on_leader_failure", &OnLeaderFailure::WORDS).unwrap_or_default(),
             auto_moves: table.word("auto_moves", &AutoMoves::WORDS).unwrap_or_default(),
-            spread: table.word("spread", &Spread::WORDS).unwrap_or_default(),
+            spread: table.word("spread", &SlotSpread::WORDS).unwrap_or_default(),
         };
         check_forbidden(&sites, table);
         check_minimum(&sites, table);

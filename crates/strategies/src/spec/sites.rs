@@ -4,7 +4,7 @@ use election_core::SiteId;
 
 use super::{PolicySpec, value::Value};
 use crate::{
-    site_policy::{AutoMoves, BelowSiteMinimum, OnLeaderFailure, Spread},
+    site_policy::{AutoMoves, BelowSiteMinimum, OnLeaderFailure, SlotSpread},
     stages::Minimum,
 };
 
@@ -60,7 +60,7 @@ impl PolicySpec {
 
     /// Sets whether the leaders of several slots are spread over the sites.
     #[must_use]
-    pub fn with_spread(mut self, spread: Spread) -> Self {
+    pub fn with_spread(mut self, spread: SlotSpread) -> Self {
         self.sites.spread = spread;
         self
     }
@@ -91,7 +91,7 @@ impl PolicySpec {
     }
 
     /// Whether the leaders of several slots are spread over the sites.
-    pub fn spread(&self) -> Spread {
+    pub fn spread(&self) -> SlotSpread {
         self.sites.spread
     }
 

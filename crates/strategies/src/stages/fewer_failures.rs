@@ -45,7 +45,7 @@ impl Comparison for FewerFailures {
 
 #[cfg(test)]
 mod tests {
-    use election_core::record::{Cause, Failure};
+    use election_core::record::{Cause, MemberFailure};
 
     use super::*;
     use crate::{
@@ -56,7 +56,8 @@ mod tests {
     fn view(cause: Cause) -> View {
         let members = [member("e-1", "east", 7), member("e-2", "east", 2), member("w-1", "west", 3)];
         let mut view = View { cause, ..View::of(members) };
-        let failure = |id: &str, cause: &str| Failure::new(id.parse().unwrap(), cause.to_owned(), 1, NOW_MS);
+        let failure =
+            |id: &str, cause: &str| MemberFailure::new(id.parse().unwrap(), cause.to_owned(), 1, NOW_MS);
         view.trouble.failures = vec![
             failure("e-1", "work-failed"),
             failure("e-2", "unhealthy"),

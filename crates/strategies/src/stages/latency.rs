@@ -104,7 +104,7 @@ impl Latency {
 }
 
 /// The weight of one member, and its distance, if known.
-struct Share {
+struct MemberWeight {
     weight: u64,
     trip: Option<u64>,
 }
@@ -113,7 +113,7 @@ struct Share {
 const SITE: u64 = 720_720_000;
 
 /// All members that count, the candidate itself included.
-fn shares(candidate: &MemberRecord, round: &Round<'_>) -> Vec<Share> {
+fn shares(candidate: &MemberRecord, round: &Round<'_>) -> Vec<MemberWeight> {
     let candidates = round.candidates.iter().map(|m| (&m.member, &m.site));
     let mut living: BTreeMap<&MemberId, &SiteId> =
         candidates.chain(round.others.iter().map(|o| (&o.member, &o.site))).collect();
@@ -126,11 +126,11 @@ fn shares(candidate: &MemberRecord, round: &Round<'_>) -> Vec<Share> {
         known => known.copied().map(u64::from),
     };
     let weight = |site: &SiteId| SITE / u64::try_from(of_site(site)).unwrap_or(u64::MAX).max(1);
-    living.iter().map(|(id, site)| Share { weight: weight(site), trip: trip(id) }).collect()
+    living.iter().map(|(id, site)| MemberWeight { weight: weight(site), trip: trip(id) }).collect()
 }
 
 /// The longest round trip that it takes to reach more than half of the weight.
-fn majority(mut shares: Vec<Share>) -> Option<u64> {
+fn majority(mut shares: Vec<MemberWeight>) -> Option<u64> {
     let all: u64 = shares.iter().map(|share| share.weight).sum();
     shares.sort_by_key(|share| share.trip.unwrap_or(u64::MAX));
     let mut reached = 0;
@@ -141,7 +141,7 @@ fn majority(mut shares: Vec<Share>) -> Option<u64> {
     last.and_then(|share| share.trip)
 }
 
-fn mean(shares: &[Share]) -> Option<u64> {
+fn mean(shares: &[MemberWeight]) -> Option<u64> {
     let all: u128 = shares.iter().map(|share| u128::from(share.weight)).sum();
     let each = shares.iter().map(|share| Some(u128::from(share.weight) * u128::from(share.trip?)));
     let sum = each.sum::<Option<u128>>()?;

@@ -20,7 +20,7 @@ pub struct SiteOrder {
 
 /// The rank of a site.
 #[derive(Clone, Copy)]
-enum Place {
+enum SiteRank {
     Preferred,
     Listed(usize),
     Unlisted,
@@ -53,25 +53,25 @@ impl SiteOrder {
         if round.control.site_order.is_empty() { &self.sites } else { &round.control.site_order }
     }
 
-    fn place(&self, site: &SiteId, round: &Round<'_>) -> Place {
+    fn place(&self, site: &SiteId, round: &Round<'_>) -> SiteRank {
         if round.control.preferred_site.as_ref() == Some(site) {
-            return Place::Preferred;
+            return SiteRank::Preferred;
         }
         match self.sites(round).iter().position(|s| s == site) {
-            Some(index) => Place::Listed(index),
-            None => Place::Unlisted,
+            Some(index) => SiteRank::Listed(index),
+            None => SiteRank::Unlisted,
         }
     }
 
     fn words(&self, site: &SiteId, round: &Round<'_>) -> String {
         let ordered = !round.control.site_order.is_empty();
         match self.place(site, round) {
-            Place::Preferred => format!("site {site} is preferred by a standing order"),
-            Place::Listed(index) if ordered => {
+            SiteRank::Preferred => format!("site {site} is preferred by a standing order"),
+            SiteRank::Listed(index) if ordered => {
                 format!("site {site} is {} in the operators' order", words::ordinal(index))
             }
-            Place::Listed(index) => format!("site {site} is {} in order", words::ordinal(index)),
-            Place::Unlisted => format!("site {site} is not in the order of sites"),
+            SiteRank::Listed(index) => format!("site {site} is {} in order", words::ordinal(index)),
+            SiteRank::Unlisted => format!("site {site} is not in the order of sites"),
         }
     }
 }
@@ -83,9 +83,9 @@ impl Comparison for SiteOrder {
 
     fn grade(&self, candidate: &MemberRecord, round: &Round<'_>) -> i64 {
         match self.place(&candidate.site, round) {
-            Place::Preferred => -1,
-            Place::Listed(index) => i64::try_from(index).unwrap_or(i64::MAX),
-            Place::Unlisted => i64::MAX,
+            SiteRank::Preferred => -1,
+            SiteRank::Listed(index) => i64::try_from(index).unwrap_or(i64::MAX),
+            SiteRank::Unlisted => i64::MAX,
         }
     }
 
@@ -95,7 +95,7 @@ impl Comparison for SiteOrder {
 
     fn speaks_when_tied(&self, candidate: &MemberRecord, round: &Round<'_>) -> bool {
         // Without any order 'not in the order' would be noise.
-        !self.sites(round).is_empty() || matches!(self.place(&candidate.site, round), Place::Preferred)
+        !self.sites(round).is_empty() || matches!(self.place(&candidate.site, round), SiteRank::Preferred)
     }
 
     fn worth_waiting(&self, electable: &[&MemberRecord], round: &Round<'_>) -> Option<String> {

@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 use election_core::{
     Ballot, MemberId,
     calendar::Windows,
-    record::{Cause, Control, Exclusion, Failure, Health, MemberRecord},
+    record::{Cause, Control, Exclusion, Health, MemberFailure, MemberRecord},
     strategy::{Ground, Ranking, Refused, SiteTrouble, Strategy as _, Trouble},
 };
 use proptest::{prelude::*, sample::subsequence};
 use strategies::{
-    AutoMoves, BelowSiteMinimum, OnLeaderFailure, Pipeline, PolicySpec, Spread, Steadiness,
+    AutoMoves, BelowSiteMinimum, OnLeaderFailure, Pipeline, PolicySpec, SlotSpread, Steadiness,
     spec::{Inputs, Value},
     stages::{self, Distance, Latency},
     testing::{NOW_MS, View, ballot, exclusion, previous, sites, with_attributes},
@@ -74,8 +74,9 @@ fn any_exclusion() -> impl Strategy<Value = Exclusion> {
     (0..BALLOTS, until).prop_map(|(sequence, until)| exclusion(sequence, until))
 }
 
-fn any_failure() -> impl Strategy<Value = Failure> {
-    ("[a-f]", "[a-z, ]{0,9}").prop_map(|(id, cause)| Failure::new(id.parse().unwrap(), cause, 1, NOW_MS))
+fn any_failure() -> impl Strategy<Value = MemberFailure> {
+    ("[a-f]", "[a-z, ]{0,9}")
+        .prop_map(|(id, cause)| MemberFailure::new(id.parse().unwrap(), cause, 1, NOW_MS))
 }
 
 /// Mostly none: a round in which everybody is out says little.
@@ -142,7 +143,7 @@ prop_compose! {
             OnLeaderFailure::SameSiteFirst,
         ][..]),
         auto_moves in prop::sample::select(&[AutoMoves::None, AutoMoves::InSite, AutoMoves::All][..]),
-        spread in prop::sample::select(&[Spread::None, Spread::Sites][..]),
+        spread in prop::sample::select(&[SlotSpread::None, SlotSpread::Sites][..]),
     ) -> PolicySpec {
         PolicySpec::for_sites(self::sites(sites))
             .with_on_leader_failure(on_leader_failure)
@@ -487,7 +488,7 @@ proptest! {
             prop_assert_ne!(&first.named.ballot, &leader.ballot);
         }
         // Where other slots are led from goes before where it failed.
-        if policy.spread() == Spread::Sites && !view.others.is_empty() {
+        if policy.spread() == SlotSpread::Sites && !view.others.is_empty() {
             return Ok(());
         }
         let elsewhere = any(&|named| named.site != leader.site);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use election_core::record::Cause;
 use strategies::{
-    AutoMoves, BelowSiteMinimum, OnLeaderFailure, PolicySpec, Spread,
+    AutoMoves, BelowSiteMinimum, OnLeaderFailure, PolicySpec, SlotSpread,
     spec::{Inputs, Needs, Value},
 };
 
@@ -39,7 +39,7 @@ fn text_and_code_make_the_same_policy() {
                 .with_site_minimum(2)
                 .with_on_leader_failure(OnLeaderFailure::SameSiteFirst)
                 .with_auto_moves(AutoMoves::InSite)
-                .with_spread(Spread::Sites),
+                .with_spread(SlotSpread::Sites),
         ),
         (
             "site_minimum = { east = 2, west = 3 }\nbelow_site_minimum = 'never'",

@@ -12,7 +12,7 @@ use election_core::{
     strategy::{Ranking, Strategy},
 };
 use strategies::{
-    AutoMoves, OnLeaderFailure, PolicySpec, Spread,
+    AutoMoves, OnLeaderFailure, PolicySpec, SlotSpread,
     spec::{Inputs, Value},
     testing::{self, View, member, sites},
 };
@@ -142,7 +142,9 @@ impl Stage {
         let policy = PolicySpec::for_sites(sites(named["sites"].split(',')))
             .with_on_leader_failure(word(named["on_leader_failure"], &OnLeaderFailure::WORDS))
             .with_auto_moves(word(named["auto_moves"], &AutoMoves::WORDS))
-            .with_spread(named.get("spread").map_or_else(Spread::default, |name| word(name, &Spread::WORDS)));
+            .with_spread(
+                named.get("spread").map_or_else(SlotSpread::default, |name| word(name, &SlotSpread::WORDS)),
+            );
         self.strategy = policy.strategy();
     }
 

@@ -18,7 +18,7 @@ pub(super) struct Search {
     /// Whether the search has asked a server to take the session.
     asked: Arc<AtomicBool>,
     pauses: Pauses,
-    home: Home,
+    home: HomeSearch,
 }
 
 pub(super) type Found = Result<Option<Attached>, Expired>;
@@ -61,7 +61,7 @@ impl Pauses {
 
 /// When a server is searched that is better than the present one.
 #[derive(Default)]
-struct Home {
+struct HomeSearch {
     present: Option<SocketAddr>,
     /// Since when it is the present one.
     since: Option<BootTime>,
@@ -69,7 +69,7 @@ struct Home {
     pause: Duration,
 }
 
-impl Home {
+impl HomeSearch {
     /// The session has moved, perhaps because a better server was silent: it returns later, and later again each time that
     /// it does not stay.
     fn moved(&mut self, present: SocketAddr, now: BootTime, session_timeout: Duration) {
@@ -84,7 +84,7 @@ impl Home {
 impl Search {
     pub(super) fn new(seeker: Seeker, tickets: Tickets) -> Self {
         let pauses = Pauses::new(tickets.timeout, seeker.haste.suspect_after);
-        Self { seeker, tickets, under_way: None, asked: Arc::default(), pauses, home: Home::default() }
+        Self { seeker, tickets, under_way: None, asked: Arc::default(), pauses, home: HomeSearch::default() }
     }
 
     /// Whether the session may have no connection now.

@@ -26,7 +26,7 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 /// The state machine, and how its outputs reach the connections.
 #[derive(Debug)]
 pub(super) struct Shared {
-    state: Mutex<State>,
+    state: Mutex<ShellState>,
     started: Instant,
     /// The next deadline has changed.
     wake: Notify,
@@ -35,7 +35,7 @@ pub(super) struct Shared {
 type Connections = HashMap<u64, mpsc::UnboundedSender<Output>>;
 
 #[derive(Debug)]
-struct State {
+struct ShellState {
     cluster: Cluster,
     to: Connections,
     deadline: Option<Duration>,
@@ -43,7 +43,7 @@ struct State {
 
 impl Shared {
     pub(super) fn new(cluster: Cluster) -> Self {
-        let state = State { cluster, to: HashMap::new(), deadline: None };
+        let state = ShellState { cluster, to: HashMap::new(), deadline: None };
         Self { state: Mutex::new(state), started: Instant::now(), wake: Notify::new() }
     }
 
@@ -54,7 +54,7 @@ impl Shared {
     }
 
     fn change<T>(&self, act: impl FnOnce(&mut Cluster, &mut Connections) -> T) -> T {
-        let State { cluster, to, deadline } = &mut *self.state();
+        let ShellState { cluster, to, deadline } = &mut *self.state();
         let result = cluster.act(self.started.elapsed(), |cluster| act(cluster, to));
         for (connection, output) in cluster.take_outputs() {
             let ends = matches!(output, Output::Close(_));
@@ -74,7 +74,7 @@ impl Shared {
         result
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ShellState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

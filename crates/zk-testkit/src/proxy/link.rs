@@ -29,7 +29,7 @@ pub(crate) struct Gate {
 
 /// What all connections of one proxy share.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct ProxyState {
     pub(crate) gate: watch::Sender<Gate>,
     pub(crate) rules: Rules,
     pub(crate) seen: Mutex<HashMap<Op, u64>>,
@@ -42,7 +42,7 @@ pub(crate) struct Shared {
     pub(crate) framed: bool,
 }
 
-impl Shared {
+impl ProxyState {
     pub(crate) fn connections(&self) -> usize {
         Arc::strong_count(&self.connected) - 1
     }
@@ -65,13 +65,13 @@ impl From<std::io::Error> for Reset {
 /// Passes everything on until both sides have ended, or a fault strikes.
 ///
 /// Dropping the future at any point resets both connections.
-pub(crate) async fn run(client: TcpStream, number: usize, shared: &Shared) {
+pub(crate) async fn run(client: TcpStream, number: usize, shared: &ProxyState) {
     let mut client = Wire::new(client);
     shared.open(|gate| gate.black_hole).await;
     let Some(mut server) = connect(&shared.targets).await else {
         return;
     };
-    let link = Link { number, ..Link::default() };
+    let link = ProxiedConnection { number, ..ProxiedConnection::default() };
     let ended = {
         let (from_client, to_client) = client.stream.split();
         let (from_server, to_server) = server.stream.split();
@@ -113,7 +113,7 @@ impl Drop for Wire {
 
 /// State that the two directions of one connection share.
 #[derive(Default)]
-struct Link {
+struct ProxiedConnection {
     /// Which of the proxy's connections, from 0.
     number: usize,
     /// The request whose reply is to be lost.
@@ -122,12 +122,12 @@ struct Link {
     over: Notify,
 }
 
-impl Link {
+impl ProxiedConnection {
     async fn pass_requests(
         &self,
         from: impl AsyncRead + Unpin,
         mut to: impl AsyncWrite + Unpin,
-        shared: &Shared,
+        shared: &ProxyState,
     ) -> Result<(), Reset> {
         let mut pieces = Pieces::new(from, shared.framed);
         let mut handshake = true;
@@ -161,7 +161,7 @@ impl Link {
         &self,
         from: impl AsyncRead + Unpin,
         mut to: impl AsyncWrite + Unpin,
-        shared: &Shared,
+        shared: &ProxyState,
     ) -> Result<(), Reset> {
         let mut pieces = Pieces::new(from, shared.framed);
         let (sender, mut delayed) = mpsc::channel(DELAYED);
@@ -196,7 +196,7 @@ impl Link {
         Ok(())
     }
 
-    fn take_match(&self, asked: &Asked, shared: &Shared) -> Result<(), Reset> {
+    fn take_match(&self, asked: &Asked, shared: &ProxyState) -> Result<(), Reset> {
         *lock(&shared.seen).entry(asked.op).or_default() += 1;
         // One fault at a time: the next request of this connection never gets a
         // reply anyway, and other rules wait for other connections.

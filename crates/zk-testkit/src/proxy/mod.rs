@@ -20,7 +20,7 @@ pub use rule::{Loss, Lost, Which};
 use crate::door::Door;
 use crate::error::Context as _;
 use crate::{Error, PortReservation};
-use link::{Gate, Shared};
+use link::{Gate, ProxyState};
 use record::Record;
 pub(crate) use rule::{FaultKind, MatchedFault, Rules};
 
@@ -37,7 +37,7 @@ const LOOK: Duration = Duration::from_millis(2);
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<ProxyState>,
     orders: mpsc::UnboundedSender<Order>,
     acceptor: JoinHandle<()>,
 }
@@ -84,7 +84,7 @@ impl Proxy {
         let ports = PortReservation::take(1)?;
         let address = SocketAddr::from((ip, ports.ports()[0]));
         let door = Door::open(address).context(|| format!("the proxy cannot listen on {address}"))?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ProxyState {
             gate: watch::Sender::new(Gate::default()),
             rules: Rules::default(),
             seen: Mutex::default(),
@@ -231,7 +231,7 @@ impl Drop for Proxy {
 struct Acceptor {
     door: Door,
     _ports: PortReservation,
-    shared: Arc<Shared>,
+    shared: Arc<ProxyState>,
     links: JoinSet<()>,
 }
 

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use serde_json::{Map, Value as Json, json};
-use strategies::{AutoMoves, BelowSiteMinimum, OnLeaderFailure, Spread, spec};
+use strategies::{AutoMoves, BelowSiteMinimum, OnLeaderFailure, SlotSpread, spec};
 
 use super::{super::tree::Value, *};
 
@@ -95,7 +95,7 @@ fn of_policy(key: &str) -> Option<Json> {
         "below_site_minimum" => words(&mut BelowSiteMinimum::WORDS.iter().map(|(word, _)| *word)),
         "on_leader_failure" => words(&mut OnLeaderFailure::WORDS.iter().map(|(word, _)| *word)),
         "auto_moves" => words(&mut AutoMoves::WORDS.iter().map(|(word, _)| *word)),
-        "spread" => words(&mut Spread::WORDS.iter().map(|(word, _)| *word)),
+        "spread" => words(&mut SlotSpread::WORDS.iter().map(|(word, _)| *word)),
         "pipeline" => json!({ "anyOf": [{ "type": "string" }, pipeline] }),
         "pipelines" => json!({ "type": "object", "additionalProperties": pipeline }),
         "rules" => {

@@ -16,7 +16,7 @@ use super::Core;
 use crate::{
     engine::{
         ops::Pending,
-        own::{HeldDuty, Leaving},
+        own::{HeldSummary, Leaving},
         znode::Known,
     },
     ids::Ballot,
@@ -69,12 +69,12 @@ impl Core {
     }
 
     /// The leadership that this member has entered and announced.
-    fn leads(&self) -> Option<&HeldDuty> {
+    fn leads(&self) -> Option<&HeldSummary> {
         self.own.duty.held.as_ref().filter(|held| held.leads)
     }
 
     /// The member that is named because this leader leaves.
-    fn next_leader<'a>(&self, held: &HeldDuty, elected: &'a Elected) -> Option<&'a Named> {
+    fn next_leader<'a>(&self, held: &HeldSummary, elected: &'a Elected) -> Option<&'a Named> {
         let slot = held.slot;
         let given = elected.given(slot)?;
         let follows = given.previous.as_ref().is_some_and(|previous| previous.ballot == held.ballot);

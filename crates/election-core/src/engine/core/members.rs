@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::Core;
 use crate::{
     engine::{
-        io::{EndReason, Request},
+        io::{EndReason, ZkOp},
         ops::Pending,
         recipe::{Incarnation, fingerprint},
         rules::Rule,
@@ -85,11 +85,11 @@ impl Core {
     /// If only the decision is deleted, the ballots remain. Earlier writes of the elector are applied before its
     /// later ones, since all are on one session. The claim of a successor that is under way meanwhile can still find
     /// the version that it requires. Members remember the term that it replaced, and the next term is above both.
-    pub(in crate::engine) fn as_candidate(&self, request: Request) -> Request {
+    pub(in crate::engine) fn as_candidate(&self, request: ZkOp) -> ZkOp {
         match &self.own.seat.ballot {
             Some(ballot) => {
                 let (there, request) = (self.config.paths.ballot(ballot), Box::new(request));
-                Request::While { there, version: None, request }
+                ZkOp::While { there, version: None, request }
             }
             None => request,
         }
@@ -98,7 +98,7 @@ impl Core {
     /// Sets the ballot of each other member that must know this decision at once, in the same transaction, with the data that
     /// it has. Such a member was passive: it reads the decision later, or not at all. But it watches its ballot. The next in
     /// line are left out if they are called [apart](Self::call).
-    pub(in crate::engine) fn calling(&self, elected: &Elected, apart: bool, request: Request) -> Request {
+    pub(in crate::engine) fn calling(&self, elected: &Elected, apart: bool, request: ZkOp) -> ZkOp {
         // The first decision has no passive members.
         let Some(last) = self.reading.view.elected.record() else { return request };
         let (mut called, next) = elected.called(Some(last));
@@ -116,7 +116,7 @@ impl Core {
         let Some(elected) = self.reading.view.elected.record() else { return };
         let (named, next) = elected.called(None);
         let called = named.into_iter().chain(next).filter(|named| self.is_another(named));
-        let calls: Vec<_> = called.map(|named| Request::call(named, &self.config.paths)).collect();
+        let calls: Vec<_> = called.map(|named| ZkOp::call(named, &self.config.paths)).collect();
         for call in calls {
             self.perform(call, Pending::GivenUp);
         }

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 use super::{
     config::Config,
-    io::{Action, EndReason, Level, Note, NoteKind, Request, Skipped, Watched},
+    io::{Action, EndReason, Level, Note, NoteKind, Skipped, Watched, ZkOp},
     ops::{Ops, Part, Pending, RETRY},
     own::Own,
     reading::Reading,
@@ -91,12 +91,12 @@ impl Core {
     }
 
     /// Begins an operation on this session; returns whether that was possible.
-    pub(in crate::engine) fn perform(&mut self, request: Request, pending: Pending) -> bool {
+    pub(in crate::engine) fn perform(&mut self, request: ZkOp, pending: Pending) -> bool {
         if !self.session_is_active() {
             return false;
         }
         let reads = match &request {
-            Request::Get { path } => self.reads(path),
+            ZkOp::Get { path } => self.reads(path),
             _ => None,
         };
         let op = self.ops.begin(pending, reads);

@@ -2,7 +2,7 @@
 
 use super::Core;
 use crate::engine::{
-    io::{Level, Node, NoteKind, Outcome, Request},
+    io::{Level, Node, NoteKind, Outcome, ZkOp},
     ops::Pending,
     znode::{Known, Meta, Znode},
 };
@@ -43,7 +43,7 @@ impl Core {
 
     pub(in crate::engine) fn advance_rereading(&mut self) {
         for znode in self.reading.rereading.due(&self.ops, self.now.time) {
-            if self.perform(Request::Get { path: self.path_of(znode) }, Pending::Reread(znode)) {
+            if self.perform(ZkOp::Get { path: self.path_of(znode) }, Pending::Reread(znode)) {
                 self.reading.rereading.begun(znode);
             }
         }

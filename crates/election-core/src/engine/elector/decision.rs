@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{
     limit::counts,
-    question::{Decided, Ordered, Question, Undecided, about, ms},
+    question::{Decided, OpenRequest, Question, Undecided, about, ms},
 };
 use crate::{
     engine::rules::Rule,
@@ -23,7 +23,7 @@ impl Question<'_> {
         cause: Cause,
         what: &str,
         exclude: impl IntoIterator<Item = Exclusion>,
-        ordered: Ordered<'_>,
+        ordered: OpenRequest<'_>,
     ) -> Result<Decided, Undecided> {
         // An operator can make a request for any slot of the policy.
         if self.elected.is_none() && self.slot >= self.policy.slots {
@@ -114,7 +114,7 @@ impl Question<'_> {
 
     /// Takes the leader znode from a leader that does not release it: no member is named, and the
     /// leader's ballot is excluded.
-    pub(in crate::engine) fn vacate(&self, holder: &Named, ordered: Ordered<'_>) -> Elected {
+    pub(in crate::engine) fn vacate(&self, holder: &Named, ordered: OpenRequest<'_>) -> Elected {
         let mut exclusions = self.living_exclusions();
         exclusions.retain(|e| e.ballot != holder.ballot);
         let reason = "its leader znode was taken by force".to_owned();
@@ -157,7 +157,7 @@ impl Question<'_> {
         sentence: String,
         holder: &Named,
         exclusions: Vec<Exclusion>,
-        ordered: Ordered<'_>,
+        ordered: OpenRequest<'_>,
     ) -> Elected {
         let mut elected = self.next_term(cause, exclusions, ordered);
         let sentence = about(self.slot, elected.slots.len(), sentence);
@@ -229,7 +229,7 @@ impl Question<'_> {
     }
 
     /// The ballot to leave out because an operator moves leadership away from it.
-    fn leaving(&self, ordered: Ordered<'_>) -> Option<Ballot> {
+    fn leaving(&self, ordered: OpenRequest<'_>) -> Option<Ballot> {
         ordered.and_then(|_| self.holder())
     }
 
@@ -263,7 +263,7 @@ impl Question<'_> {
         exclusions: Vec<Exclusion>,
         fresh: Vec<Exclusion>,
         leaving: Option<&Ballot>,
-        ordered: Ordered<'_>,
+        ordered: OpenRequest<'_>,
     ) -> (Ranking, Vec<Exclusion>, Option<&'static str>) {
         let slot = Some(self.slot);
         let (candidates, others) = (self.candidates(slot, leaving), self.others(slot));
@@ -335,7 +335,7 @@ impl Question<'_> {
         sentence: String,
         chosen: &Named,
         exclusions: Vec<Exclusion>,
-        ordered: Ordered<'_>,
+        ordered: OpenRequest<'_>,
     ) -> Elected {
         let mut next = self.next_term(cause, exclusions, ordered);
         let sentence = about(self.slot, next.slots.len(), sentence);
@@ -346,7 +346,7 @@ impl Question<'_> {
     }
 
     /// The decision about this slot in the next term.
-    fn given(&self, next: &Elected, cause: Cause, sentence: String, ordered: Ordered<'_>) -> Given {
+    fn given(&self, next: &Elected, cause: Cause, sentence: String, ordered: OpenRequest<'_>) -> Given {
         Given {
             term: next.term,
             cause,
@@ -359,7 +359,7 @@ impl Question<'_> {
     }
 
     /// The next term. All slots are kept as they are, except for what is remembered of this one.
-    fn next_term(&self, cause: Cause, exclusions: Vec<Exclusion>, ordered: Ordered<'_>) -> Elected {
+    fn next_term(&self, cause: Cause, exclusions: Vec<Exclusion>, ordered: OpenRequest<'_>) -> Elected {
         let mut attempts = self.recent_attempts();
         if counts(cause) && ordered.is_none() && !self.is_vacated() {
             attempts.push(self.unix_ms);

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use super::{
     pass::{At, Facts},
+    phase_timers::{Phase, PhaseTimers},
     question::{Decided, Undecided},
     succession::may_succeed,
     verdict::{Act, Verdict, loud, quiet},
-    watchdog::{Phase, Watchdog},
 };
 use crate::{
     engine::{io::Reason, reading::Reading},
@@ -20,32 +20,32 @@ const SUCCESSION: Duration = Duration::from_millis(250);
 
 impl Facts<'_> {
     /// What the member that is named reports of itself.
-    pub(in crate::engine) fn judged(&self, at: At<'_>, named: &Named, watchdog: &mut Watchdog) -> Verdict {
+    pub(in crate::engine) fn judged(&self, at: At<'_>, named: &Named, timers: &mut PhaseTimers) -> Verdict {
         let Some(member) = self.members.iter().find(|m| self.rules.same(named, &m.member, &m.ballot)) else {
             if self.is_spoiled(named) {
                 // Its session lives, and it writes its record again.
-                return self.in_phase(at, named, watchdog);
+                return self.in_phase(at, named, timers);
             }
-            return self.lost(at, named, watchdog);
+            return self.lost(at, named, timers);
         };
         if let Some(gave_up) = member.gave_up.as_ref().filter(|g| g.term == at.term) {
             let what = format!("{} gave up term {} ({})", named.member, gave_up.term, gave_up.reason);
             let reason = format!("{}: {}", gave_up.cause, gave_up.reason);
-            return self.exclude(at, gave_up.cause, &what, reason, watchdog);
+            return self.exclude(at, gave_up.cause, &what, reason, timers);
         }
         if member.leaving {
             let what = format!("{} is shutting down", named.member);
-            return self.unfit(at, named, Cause::LeaderShutdown, Reason::LeaderShutdown, &what, watchdog);
+            return self.unfit(at, named, Cause::LeaderShutdown, Reason::LeaderShutdown, &what, timers);
         }
         if let Some(why) = self.site_failed(&named.site) {
             let what = format!("site {} of {} has failed ({why})", named.site, named.member);
-            return self.unfit(at, named, Cause::SiteFailed, Reason::SiteFailed, &what, watchdog);
+            return self.unfit(at, named, Cause::SiteFailed, Reason::SiteFailed, &what, timers);
         }
         if let Health::Unhealthy { reason } = &member.health {
             let what = format!("{} is not healthy ({reason})", named.member);
-            return self.unfit(at, named, Cause::Unhealthy, Reason::Unhealthy, &what, watchdog);
+            return self.unfit(at, named, Cause::Unhealthy, Reason::Unhealthy, &what, timers);
         }
-        self.in_phase(at, named, watchdog)
+        self.in_phase(at, named, timers)
     }
 
     /// The named member lives, and should not lead.
@@ -56,22 +56,22 @@ impl Facts<'_> {
         cause: Cause,
         reason: Reason,
         what: &str,
-        watchdog: &mut Watchdog,
+        timers: &mut PhaseTimers,
     ) -> Verdict {
-        let noticed = watchdog.noticed(at.slot, at.term, reason.as_str(), self.now);
+        let noticed = timers.noticed(at.slot, at.term, reason.as_str(), self.now);
         let (until, proposal) = match self.question(at.slot, noticed).decide(cause, what, None, None) {
             Ok(Decided { elected, held: None }) if elected.named(at.slot) != Some(named) => {
                 return Verdict::Act(Act::Write(elected, Some(at.meta.version)));
             }
             Ok(Decided { elected, held: Some(hold) }) => {
                 let other = Some(elected).filter(|elected| elected.named(at.slot) != Some(named));
-                (self.hold(hold, watchdog).ends(), other)
+                (self.hold(hold, timers).ends(), other)
             }
-            Err(Undecided::Held(hold)) => (self.hold(hold, watchdog).ends(), None),
-            _ => (self.wake_at_exclusions_end(watchdog), None),
+            Err(Undecided::Held(hold)) => (self.hold(hold, timers).ends(), None),
+            _ => (self.wake_at_exclusions_end(timers), None),
         };
         // An unhealthy leader is better than none.
-        match self.in_phase(at, named, watchdog) {
+        match self.in_phase(at, named, timers) {
             Verdict::Wait(wait) => {
                 let sentence = format!("{what}, and no other member may lead now; {}", wait.sentence);
                 // Stopping the last member is no alarm. Members that remain and may not lead are reported afterwards.
@@ -97,13 +97,13 @@ impl Facts<'_> {
     }
 
     /// The named member is not present any more.
-    fn lost(&self, at: At<'_>, named: &Named, watchdog: &mut Watchdog) -> Verdict {
+    fn lost(&self, at: At<'_>, named: &Named, timers: &mut PhaseTimers) -> Verdict {
         let left_with_all = |reading: &Reading| reading.memory.left_with_all(&named.ballot);
         if at.current.is_none() && self.reading.is_some_and(left_with_all) {
-            return self.begin_again(at, watchdog);
+            return self.begin_again(at, timers);
         }
         if let Some(successor) = self.steps_in(at) {
-            let waited = watchdog.phase(at.slot, at.term, Phase::Succession, Some(SUCCESSION), self.now);
+            let waited = timers.phase(at.slot, at.term, Phase::Succession, Some(SUCCESSION), self.now);
             if waited < SUCCESSION {
                 let sentence = format!("{} is first in line and is to step in", successor.member);
                 return quiet(Reason::Acquire, sentence).until(self.now.time + (SUCCESSION - waited)).into();
@@ -113,7 +113,7 @@ impl Facts<'_> {
         if at.current.is_some_and(|(current, _)| current.term > at.term) {
             return quiet(Reason::Reading, "a later decision is being read").into();
         }
-        let noticed = watchdog.noticed(at.slot, at.term, "lost", self.now);
+        let noticed = timers.noticed(at.slot, at.term, "lost", self.now);
         let question = self.question(at.slot, noticed);
         let Named { member, site, .. } = named;
         // A closed session and an expired session look the same: nothing is left.
@@ -126,6 +126,6 @@ impl Facts<'_> {
             Some(_) => Cause::LeaderShutdown,
             None => Cause::LeaderLost,
         };
-        self.write(question.decide(cause, &what, None, None), Some(at.meta), watchdog)
+        self.write(question.decide(cause, &what, None, None), Some(at.meta), timers)
     }
 }

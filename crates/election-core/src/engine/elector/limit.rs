@@ -4,11 +4,11 @@
 
 use std::time::Duration;
 
-use super::question::{Hold, Question, doubled, ms};
+use super::question::{Question, TakeoverHold, doubled, ms};
 use crate::{
     calendar::utc,
     engine::{io::Reason, policy::Policy},
-    record::{Cause, Elected, Failure, most},
+    record::{Cause, Elected, MemberFailure, most},
     time::{in_words, is_within},
 };
 
@@ -37,7 +37,7 @@ impl Question<'_> {
         all.iter().copied().filter(|at| is_within(*at, window, self.unix_ms)).collect()
     }
 
-    pub(in crate::engine) fn check_limit(&self, cause: Cause) -> Result<(), Hold> {
+    pub(in crate::engine) fn check_limit(&self, cause: Cause) -> Result<(), TakeoverHold> {
         match cause {
             Cause::Resigned => self.check_pace(),
             // A member that joins and leaves repeatedly may be better each time that it joins: the limit is for this.
@@ -52,12 +52,12 @@ impl Question<'_> {
     /// A leader that an order forbids still leads, so no leadership is missing, and an order does not waver. If
     /// leadership still moves for orders again and again, the orders contradict each other: in the members'
     /// configurations, or in what a script sets.
-    pub(in crate::engine) fn check_obeyed(&self) -> Result<(), Hold> {
+    pub(in crate::engine) fn check_obeyed(&self) -> Result<(), TakeoverHold> {
         let recent = self.recent_obeyed();
         let allowed = most::obeyed(self.elected.map_or(1, |e| e.slots.len()));
         let Some(oldest) = recent.first().filter(|_| recent.len() >= allowed) else { return Ok(()) };
         let until_ms = oldest.saturating_add(ms(OBEYED_WITHIN));
-        Err(Hold {
+        Err(TakeoverHold {
             reason: Reason::Held,
             sentence: format!(
                 "on hold until {}: {} moves for standing orders in {}; `ack` resumes now",
@@ -92,14 +92,14 @@ impl Question<'_> {
     }
 
     /// The first failure may be the member's fault. Each further failure on another member points at the job.
-    fn check_pause(&self) -> Result<(), Hold> {
+    fn check_pause(&self) -> Result<(), TakeoverHold> {
         let before = self.elected.map_or(0, |elected| job_failures(self.policy, elected, self.unix_ms));
         let Some(doublings) = before.checked_sub(1) else { return Ok(()) };
         let until_ms = self.noticed_at_ms.saturating_add(ms(doubled(FIRST_PAUSE, doublings).min(LONGEST)));
         if until_ms <= self.unix_ms {
             return Ok(());
         }
-        Err(Hold {
+        Err(TakeoverHold {
             reason: Reason::Backoff,
             sentence: format!(
                 "on hold until {}: the job has failed {} times in {}; `ack` resumes now",
@@ -112,12 +112,12 @@ impl Question<'_> {
     }
 
     /// A member may resign as often as it wants, but not in a hot loop.
-    fn check_pace(&self) -> Result<(), Hold> {
+    fn check_pace(&self) -> Result<(), TakeoverHold> {
         let given =
             self.elected.and_then(|e| e.given(self.slot)).filter(|given| given.cause == Cause::Resigned);
         match given.filter(|given| is_within(given.decided_at_ms, PACE, self.unix_ms)) {
             None => Ok(()),
-            Some(given) => Err(Hold {
+            Some(given) => Err(TakeoverHold {
                 reason: Reason::ResignedAgain,
                 sentence: format!(
                     "leadership was given up twice within {PACE:?}; the next leader is named after that"
@@ -137,7 +137,7 @@ pub(in crate::engine) fn check_limit(
     slot: usize,
     cause: Cause,
     unix_ms: u64,
-) -> Result<(), Hold> {
+) -> Result<(), TakeoverHold> {
     let limit = policy.max_takeovers;
     // The record keeps no more takeovers than this.
     let kept = most::attempts(elected.map_or(1, |e| e.slots.len()));
@@ -165,7 +165,7 @@ pub(in crate::engine) fn check_limit(
         return Ok(());
     }
     let end = if until_ms == u64::MAX { String::new() } else { format!(" until {}", utc(until_ms)) };
-    Err(Hold {
+    Err(TakeoverHold {
         reason: Reason::Held,
         sentence: format!(
             "on hold{end}: {count} takeover{s} in {} (limit {allowed}); `ack` resumes now",
@@ -183,7 +183,7 @@ pub(in crate::engine) fn job_failures(policy: &Policy, elected: &Elected, unix_m
     recent.filter(|failure| failure.holds_up(elected)).count()
 }
 
-impl Failure {
+impl MemberFailure {
     /// Whether it delays takeovers: the cause points at the job at least as much as at the member, and the failure
     /// has not been acknowledged.
     pub(in crate::engine) fn holds_up(&self, elected: &Elected) -> bool {

@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use super::{
     question::doubled,
-    question::{Ordered, Question},
+    question::{OpenRequest, Question},
 };
 use crate::{
     engine::policy::Policy,
@@ -27,7 +27,7 @@ pub(in crate::engine) type Losses = BTreeMap<SiteId, Vec<u64>>;
 
 impl Question<'_> {
     /// The losses that count once a decision of this cause is taken.
-    pub(in crate::engine) fn losses_after(&self, cause: Cause, ordered: Ordered<'_>) -> Losses {
+    pub(in crate::engine) fn losses_after(&self, cause: Cause, ordered: OpenRequest<'_>) -> Losses {
         let known = self.elected.map(|e| &e.losses);
         // An operator's request says nothing about the site. The rest of a takeover that began with vacating the
         // leader znode is not another loss.

@@ -8,6 +8,7 @@ pub(in crate::engine) mod limit;
 pub(in crate::engine) mod losses;
 pub(in crate::engine) mod pass;
 mod penalties;
+pub(in crate::engine) mod phase_timers;
 mod phases;
 pub(in crate::engine) mod question;
 pub(in crate::engine) mod requests;
@@ -17,13 +18,12 @@ pub(in crate::engine) mod succession;
 pub(in crate::engine) mod suspicion;
 pub(in crate::engine) mod trace;
 pub(in crate::engine) mod verdict;
-pub(in crate::engine) mod watchdog;
 
 use std::sync::Arc;
 
 use super::{
     core::Core,
-    io::{Level, NoteKind, Outcome, Request, Skipped},
+    io::{Level, NoteKind, Outcome, Skipped, ZkOp},
     ops::{Begun, Check, ElectorOp, IrreversibleStep, Part, Pending},
     recipe::Recipe,
     rules::Rule,
@@ -34,14 +34,14 @@ use crate::{
     record::{self, Elected, Record, RecordError},
     time::Time,
 };
-use pass::{Decider, Facts};
+use pass::{Facts, Pass};
+use phase_timers::PhaseTimers;
 use verdict::{Act, Verdict, Wait};
-use watchdog::Watchdog;
 
 /// The state that a member keeps while it is the elector.
 #[derive(Clone, Debug, Default, Hash)]
 pub(in crate::engine) struct Elector {
-    watchdog: Watchdog,
+    timers: PhaseTimers,
     /// The step for which everything was just read again.
     checked: Option<IrreversibleStep>,
     /// The first decision was to be written with the own leader znode. If that was refused, it is written alone: the
@@ -78,13 +78,13 @@ impl Elector {
         let leased = core.lease_is_valid() || !core.rules.keep(Rule::ElectorLease);
         let may_act =
             core.session_is_active() && leased && (core.own.seat.is_lowest() || core.acts_for_the_elector());
-        self.watchdog.begin();
+        self.timers.begin();
         if !free || !may_act {
             // The next pass is made when the wait ends, or with the next lease.
             return;
         }
         let Recipe::Elector(strategy) = &core.config.recipe else { return };
-        let decider = Decider {
+        let decider = Pass {
             election: core.config.paths.name(),
             now: core.now,
             me: &core.config.member.member,
@@ -94,7 +94,7 @@ impl Elector {
         };
         let reading = &core.reading;
         let verdict = match Facts::of(decider, &reading.view, Some(reading), None) {
-            Ok(facts) => facts.pass(&mut self.watchdog),
+            Ok(facts) => facts.pass(&mut self.timers),
             Err(wait) => wait.into(),
         };
         self.carry_out(core, verdict);
@@ -107,7 +107,7 @@ impl Elector {
 
     /// When the next pass is due, unless an operation is under way.
     pub(in crate::engine) fn wake(&self, core: &Core) -> Option<Time> {
-        self.watchdog.wake().filter(|_| !core.ops.is_busy(Part::Elector))
+        self.timers.wake().filter(|_| !core.ops.is_busy(Part::Elector))
     }
 
     fn carry_out(&mut self, core: &mut Core, verdict: Verdict) {
@@ -136,7 +136,7 @@ impl Elector {
         if let Some(step) = irreversible_step(core, &act)
             && checked.as_ref() != Some(&step)
         {
-            let request = Request::Get { path: paths.elected() };
+            let request = ZkOp::Get { path: paths.elected() };
             return perform(core, request, ElectorOp::Check(step, Check::Elected));
         }
         let (request, pending) = match act {
@@ -156,23 +156,23 @@ impl Elector {
             }
             Act::Vacate { slot, leader: version, decision: unchanged_version } => {
                 let (path, unchanged) = (paths.leader_znode(slot), paths.elected());
-                let request = Request::DeleteWhile { path, version, unchanged, unchanged_version };
+                let request = ZkOp::DeleteWhile { path, version, unchanged, unchanged_version };
                 (request, ElectorOp::Vacate(slot))
             }
             Act::Answer(name, version, request) | Act::Refuse(name, version, request) => {
                 let path = paths.request(&name);
                 match request.encode(&path) {
-                    Ok(data) => (Request::Set { path, data, version }, ElectorOp::Answer(name, request)),
+                    Ok(data) => (ZkOp::Set { path, data, version }, ElectorOp::Answer(name, request)),
                     Err(error) => return later(core, &error.to_string()),
                 }
             }
             Act::Trim(name) => {
-                (Request::Delete { path: paths.request(&name), version: None }, ElectorOp::Trim(name))
+                (ZkOp::Delete { path: paths.request(&name), version: None }, ElectorOp::Trim(name))
             }
         };
         let request = match request {
             // It replaces nothing.
-            Request::Create { .. } => request,
+            ZkOp::Create { .. } => request,
             request => core.as_candidate(request),
         };
         let request = match &pending {
@@ -215,7 +215,7 @@ impl Elector {
                 let refused = (!matches!(outcome, Outcome::Unknown(_))).then_some(over);
                 perform(
                     core,
-                    Request::Get { path: core.config.paths.elected() },
+                    ZkOp::Get { path: core.config.paths.elected() },
                     ElectorOp::ReadElected(refused),
                 );
             }
@@ -239,7 +239,7 @@ impl Elector {
                 }
                 perform(
                     core,
-                    Request::Get { path: core.config.paths.leader_znode(slot) },
+                    ZkOp::Get { path: core.config.paths.leader_znode(slot) },
                     ElectorOp::ReadLeader(slot),
                 );
             }
@@ -275,16 +275,16 @@ impl Elector {
         match (check, outcome) {
             (Check::Elected, Outcome::Got(node)) => {
                 core.see_elected(node.as_ref());
-                let request = Request::Get { path: paths.leader_znode(0) };
+                let request = ZkOp::Get { path: paths.leader_znode(0) };
                 perform(core, request, ElectorOp::Check(step, Check::Leader(0)));
             }
             (Check::Leader(slot), Outcome::Got(node)) => {
                 core.see_leader_znode(slot, node.as_ref());
                 let (request, check) = match slot + 1 {
                     next if next < core.slots_watched() => {
-                        (Request::Get { path: paths.leader_znode(next) }, Check::Leader(next))
+                        (ZkOp::Get { path: paths.leader_znode(next) }, Check::Leader(next))
                     }
-                    _ => (Request::Children { path: paths.nodes() }, Check::Members),
+                    _ => (ZkOp::Children { path: paths.nodes() }, Check::Members),
                 };
                 perform(core, request, ElectorOp::Check(step, check));
                 return Some(slot);
@@ -293,7 +293,7 @@ impl Elector {
                 let same = core.reading.view.electors().has_members(names);
                 match step {
                     IrreversibleStep::Refusal(_) if same => {
-                        let request = Request::Get { path: paths.control() };
+                        let request = ZkOp::Get { path: paths.control() };
                         let check = Check::Control(core.reading.view.electors().control.meta());
                         perform(core, request, ElectorOp::Check(step, check));
                     }
@@ -321,7 +321,7 @@ impl Elector {
     }
 }
 
-fn perform(core: &mut Core, request: Request, op: ElectorOp) {
+fn perform(core: &mut Core, request: ZkOp, op: ElectorOp) {
     core.perform(request, Pending::Elector(op));
 }
 
@@ -338,17 +338,17 @@ pub(in crate::engine) fn writing(
     elected: &Elected,
     over: Option<i32>,
     begun: Option<(&str, &record::Request, i32)>,
-) -> Result<Request, RecordError> {
+) -> Result<ZkOp, RecordError> {
     let path = paths.elected();
     let data = elected.encode(&path)?;
     let decision = match over {
-        Some(version) => Request::Set { path, data, version },
-        None => Request::Create { path, data, ephemeral: false },
+        Some(version) => ZkOp::Set { path, data, version },
+        None => ZkOp::Create { path, data, ephemeral: false },
     };
     let Some((name, begun, version)) = begun else { return Ok(decision) };
     let path = paths.request(name);
     let (data, version) = (begun.encode(&path)?, Some(version));
-    Ok(Request::Together { request: Box::new(decision), path, data, version })
+    Ok(ZkOp::Together { request: Box::new(decision), path, data, version })
 }
 
 /// What to check before this act.

@@ -6,10 +6,10 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use super::{
-    question::{Decided, Hold, Question, Undecided, about, grace, is_vacated},
+    phase_timers::{Phase, PhaseTimers},
+    question::{Decided, Question, TakeoverHold, Undecided, about, grace, is_vacated},
     trace::DecisionTrace,
     verdict::{Act, Blocker, Verdict, Wait, loud, quiet},
-    watchdog::{Phase, Watchdog},
 };
 use crate::{
     engine::{
@@ -33,7 +33,7 @@ static NO_ORDERS: Control = Control::NONE;
 
 /// The elector, the time and the policy of a pass.
 #[derive(Clone, Copy)]
-pub(in crate::engine) struct Decider<'a> {
+pub(in crate::engine) struct Pass<'a> {
     /// The election's name.
     pub(in crate::engine) election: &'a str,
     pub(in crate::engine) now: Now,
@@ -86,12 +86,12 @@ pub(in crate::engine) struct At<'a> {
 impl<'a> Facts<'a> {
     /// The input of a pass, or why nothing can be done before more has been read.
     pub(in crate::engine) fn of(
-        decider: Decider<'a>,
+        decider: Pass<'a>,
         view: &'a View,
         reading: Option<&'a Reading>,
         trace: Option<&'a DecisionTrace>,
     ) -> Result<Self, Wait> {
-        let Decider { election, now, me, policy, strategy, rules } = decider;
+        let Pass { election, now, me, policy, strategy, rules } = decider;
         let electors = view.electors();
         let (Some(members), Some(requests)) = (&electors.members, &electors.requests) else {
             return Err(quiet(Reason::Reading, "the membership is being read"));
@@ -134,11 +134,11 @@ impl<'a> Facts<'a> {
         })
     }
 
-    pub(in crate::engine) fn pass(&self, watchdog: &mut Watchdog) -> Verdict {
+    pub(in crate::engine) fn pass(&self, timers: &mut PhaseTimers) -> Verdict {
         let caught_up = self.elected.and_then(|(elected, meta)| self.caught_up(elected, meta));
         // What became of a request is not known from a decision that is older than what members remember.
         if caught_up.is_none()
-            && let Some(answer) = self.settle_requests().or_else(|| self.end_requests(watchdog))
+            && let Some(answer) = self.settle_requests().or_else(|| self.end_requests(timers))
         {
             return Verdict::Act(answer);
         }
@@ -155,23 +155,23 @@ impl<'a> Facts<'a> {
             };
         }
         let Some((elected, meta)) = self.elected else {
-            return self.first(watchdog);
+            return self.first(timers);
         };
         if let Some(next) = caught_up {
             return Verdict::Act(Act::Write(Box::new(next), Some(meta.version)));
         }
-        if let Some(verdict) = self.requested(elected, watchdog) {
+        if let Some(verdict) = self.requested(elected, timers) {
             return verdict;
         }
         let resized = elected.slots.len() != self.policy.slots;
         if resized && self.control.mode == Mode::Auto && !self.stands_in() {
-            return self.resize(elected, meta, watchdog);
+            return self.resize(elected, meta, timers);
         }
-        let verdicts = (0..elected.slots.len()).map(|slot| self.look_at(slot, elected, meta, watchdog));
+        let verdicts = (0..elected.slots.len()).map(|slot| self.look_at(slot, elected, meta, timers));
         let verdict = most_urgent(elected, verdicts.collect());
         match verdict {
             Verdict::Wait(_) => {
-                let sites = self.remember_sites(elected, meta, watchdog);
+                let sites = self.remember_sites(elected, meta, timers);
                 sites.or_else(|| self.trim()).map_or(verdict, Verdict::Act)
             }
             Verdict::Act(_) => verdict,
@@ -183,16 +183,16 @@ impl<'a> Facts<'a> {
         slot: usize,
         elected: &Elected,
         meta: Meta,
-        watchdog: &mut Watchdog,
+        timers: &mut PhaseTimers,
     ) -> Verdict {
         if let Known::Unreadable(error, _) = self.leaders[slot] {
             return loud(Reason::Unreadable, error.to_string()).into();
         }
         let at = At { slot, elected, meta, term: elected.term_of(slot), current: self.current(slot) };
         match elected.named(slot) {
-            None if is_vacated(elected, slot) => self.vacated(at, watchdog),
-            None => self.empty(at, watchdog),
-            Some(named) => self.named(at, named, watchdog),
+            None if is_vacated(elected, slot) => self.vacated(at, timers),
+            None => self.empty(at, timers),
+            Some(named) => self.named(at, named, timers),
         }
     }
 
@@ -207,7 +207,7 @@ impl<'a> Facts<'a> {
     // ---- the states of the decision ----
 
     /// No member has been named yet.
-    pub(in crate::engine) fn first(&self, watchdog: &mut Watchdog) -> Verdict {
+    pub(in crate::engine) fn first(&self, timers: &mut PhaseTimers) -> Verdict {
         if let Some(Known::Unreadable(error, _)) =
             self.leaders.iter().find(|p| matches!(p, Known::Unreadable(..)))
         {
@@ -216,18 +216,18 @@ impl<'a> Facts<'a> {
         if let Some(restored) = self.restored() {
             return Verdict::Act(Act::Write(Box::new(restored), None));
         }
-        let noticed = watchdog.noticed(0, 0, "startup", self.now);
-        let began = watchdog.first_pass(self.now);
+        let noticed = timers.noticed(0, 0, "startup", self.now);
+        let began = timers.first_pass(self.now);
         // An operator's request does not wait for other members to join.
         if let Some((asked, meta)) = self.next_request() {
-            return Verdict::Act(self.carry_out(asked, meta, watchdog));
+            return Verdict::Act(self.carry_out(asked, meta, timers));
         }
         if self.control.mode == Mode::Manual {
-            return self.until_asked(|auto, watchdog| auto.first(watchdog), watchdog);
+            return self.until_asked(|auto, timers| auto.first(timers), timers);
         }
         let question = self.question(0, noticed);
         let decide = |question: &Question<'_>| question.resize(Cause::Startup, "the first decision");
-        self.at_startup(question, "the first decision", began, decide, None, watchdog)
+        self.at_startup(question, "the first decision", began, decide, None, timers)
     }
 
     /// Decides; if a better candidate may be about to join, waits for `startup_wait`, once.
@@ -238,28 +238,28 @@ impl<'a> Facts<'a> {
         began: Time,
         decide: impl Fn(&Question<'_>) -> Result<Decided, Undecided>,
         meta: Option<Meta>,
-        watchdog: &mut Watchdog,
+        timers: &mut PhaseTimers,
     ) -> Verdict {
         let why = match decide(&question) {
             Err(Undecided::WorthWaiting(why)) => why,
-            decided => return self.write(decided, meta, watchdog),
+            decided => return self.write(decided, meta, timers),
         };
         let due = began + self.policy.startup_wait;
         let impatient = Impatient(self.strategy);
         let decide = || decide(&Question { strategy: &impatient, ..question });
         if self.now.time < due {
-            watchdog.wake_at(due);
+            timers.wake_at(due);
             let proposal = self.would_decide(decide);
             let sentence = format!("{which} waits a little: {why}");
             return quiet(Reason::StartupWait, sentence).until(due).instead_of(proposal).into();
         }
-        self.write(decide(), meta, watchdog)
+        self.write(decide(), meta, timers)
     }
 
     /// All members had left, and some have returned: decides as at first, and prefers the previous leaders.
-    pub(in crate::engine) fn begin_again(&self, at: At<'_>, watchdog: &mut Watchdog) -> Verdict {
-        let noticed = watchdog.noticed(at.slot, at.term, "all-left", self.now);
-        let began = watchdog.first_pass(self.now);
+    pub(in crate::engine) fn begin_again(&self, at: At<'_>, timers: &mut PhaseTimers) -> Verdict {
+        let noticed = timers.noticed(at.slot, at.term, "all-left", self.now);
+        let began = timers.first_pass(self.now);
         let question = self.question(at.slot, noticed);
         let decide = |question: &Question<'_>| question.decide(Cause::Startup, "all had left", None, None);
         self.at_startup(
@@ -268,7 +268,7 @@ impl<'a> Facts<'a> {
             began,
             decide,
             Some(at.meta),
-            watchdog,
+            timers,
         )
     }
 
@@ -277,27 +277,27 @@ impl<'a> Facts<'a> {
         &self,
         elected: &Elected,
         meta: Meta,
-        watchdog: &mut Watchdog,
+        timers: &mut PhaseTimers,
     ) -> Verdict {
-        let noticed = watchdog.noticed(0, elected.term, "slots", self.now);
+        let noticed = timers.noticed(0, elected.term, "slots", self.now);
         let what = format!("the slots are {} now, and were {}", self.policy.slots, elected.slots.len());
-        self.write(self.question(0, noticed).resize(Cause::SlotsChanged, &what), Some(meta), watchdog)
+        self.write(self.question(0, noticed).resize(Cause::SlotsChanged, &what), Some(meta), timers)
     }
 
     /// The slot has had no candidate so far.
-    fn empty(&self, at: At<'_>, watchdog: &mut Watchdog) -> Verdict {
+    fn empty(&self, at: At<'_>, timers: &mut PhaseTimers) -> Verdict {
         if self.control.mode == Mode::Manual {
-            return self.until_asked(|auto, watchdog| auto.empty(at, watchdog), watchdog);
+            return self.until_asked(|auto, timers| auto.empty(at, timers), timers);
         }
-        let noticed = watchdog.noticed(at.slot, at.term, "empty", self.now);
+        let noticed = timers.noticed(at.slot, at.term, "empty", self.now);
         let decided =
             self.question(at.slot, noticed).decide(Cause::MemberJoined, "it had no leader", None, None);
-        self.write(decided, Some(at.meta), watchdog)
+        self.write(decided, Some(at.meta), timers)
     }
 
     /// The leader znode has been, or is being, removed from its leader by force.
-    fn vacated(&self, at: At<'_>, watchdog: &mut Watchdog) -> Verdict {
-        let noticed = watchdog.noticed(at.slot, at.term, "vacated", self.now);
+    fn vacated(&self, at: At<'_>, timers: &mut PhaseTimers) -> Verdict {
+        let noticed = timers.noticed(at.slot, at.term, "vacated", self.now);
         let given = &at.elected.slots[at.slot].given;
         if let Some((current, meta)) = at.current {
             // The second step. The version alone proves nothing, since every znode begins at version 0: the ballot
@@ -310,7 +310,7 @@ impl<'a> Facts<'a> {
                     false => Duration::ZERO,
                 };
                 let timer = self.timer(Phase::Release);
-                let waited = watchdog.phase(at.slot, at.term, timer, Some(limit), self.now);
+                let waited = timers.phase(at.slot, at.term, timer, Some(limit), self.now);
                 if waited < limit {
                     let (member, limit_text) = (&current.member, in_words(limit));
                     let sentence =
@@ -324,7 +324,7 @@ impl<'a> Facts<'a> {
                 "{} holds the leader znode though no member is named; waiting for its release",
                 current.member
             );
-            watchdog.phase(at.slot, at.term, Phase::Release, None, self.now);
+            timers.phase(at.slot, at.term, Phase::Release, None, self.now);
             return quiet(Reason::Release, sentence).into();
         }
         let ordered = given.request.as_ref().and_then(|which| self.request(which));
@@ -338,21 +338,21 @@ impl<'a> Facts<'a> {
             }
             (decided, _) => decided,
         };
-        self.write(decided, Some(at.meta), watchdog)
+        self.write(decided, Some(at.meta), timers)
     }
 
-    fn named(&self, at: At<'_>, named: &Named, watchdog: &mut Watchdog) -> Verdict {
+    fn named(&self, at: At<'_>, named: &Named, timers: &mut PhaseTimers) -> Verdict {
         if self.control.mode == Mode::Manual {
             let sentence = "the mode is manual: only what an operator asks for is carried out";
             // In this mode there is no line of succession, so no successor steps in either.
             let wait = self.unless_manual(
                 quiet(Reason::Manual, sentence),
-                |auto, watchdog| auto.named(at, named, watchdog),
-                watchdog,
+                |auto, timers| auto.named(at, named, timers),
+                timers,
             );
             return self.refresh(at.elected, at.meta, wait);
         }
-        self.suspicion(at, named, watchdog, |watchdog| self.judged(at, named, watchdog))
+        self.suspicion(at, named, timers, |timers| self.judged(at, named, timers))
     }
 
     // ---- helpers ----
@@ -360,25 +360,25 @@ impl<'a> Facts<'a> {
     /// No member is named until an operator requests it.
     fn until_asked(
         &self,
-        otherwise: impl FnOnce(&Facts<'_>, &mut Watchdog) -> Verdict,
-        watchdog: &mut Watchdog,
+        otherwise: impl FnOnce(&Facts<'_>, &mut PhaseTimers) -> Verdict,
+        timers: &mut PhaseTimers,
     ) -> Verdict {
         let sentence = "the mode is manual: no member is named until an operator asks for it";
-        self.unless_manual(quiet(Reason::Manual, sentence), otherwise, watchdog).into()
+        self.unless_manual(quiet(Reason::Manual, sentence), otherwise, timers).into()
     }
 
     /// For `explain`: what else would block the decision, and what would be decided in another mode than manual.
     fn unless_manual(
         &self,
         manual: Wait,
-        otherwise: impl FnOnce(&Facts<'_>, &mut Watchdog) -> Verdict,
-        watchdog: &mut Watchdog,
+        otherwise: impl FnOnce(&Facts<'_>, &mut PhaseTimers) -> Verdict,
+        timers: &mut PhaseTimers,
     ) -> Wait {
         if self.trace.is_none() {
             return manual;
         }
         let control = Control { mode: Mode::Auto, ..self.control.clone() };
-        match otherwise(&Facts { control: &control, ..self.clone() }, watchdog) {
+        match otherwise(&Facts { control: &control, ..self.clone() }, timers) {
             Verdict::Act(act) => manual.instead_of(act.into_decision()),
             Verdict::Wait(Wait { blockers, proposal, .. }) => {
                 let all = manual.blockers.iter().cloned().chain(blockers).collect();
@@ -415,13 +415,13 @@ impl<'a> Facts<'a> {
         cause: Cause,
         what: &str,
         reason: String,
-        watchdog: &mut Watchdog,
+        timers: &mut PhaseTimers,
     ) -> Verdict {
-        let noticed = watchdog.noticed(at.slot, at.term, "exclude", self.now);
+        let noticed = timers.noticed(at.slot, at.term, "exclude", self.now);
         let question = self.question(at.slot, noticed);
         let named = at.elected.named(at.slot);
         let exclusion: Option<Exclusion> = named.map(|named| question.penalty(named, cause, &reason));
-        self.write(question.decide(cause, what, exclusion, None), Some(at.meta), watchdog)
+        self.write(question.decide(cause, what, exclusion, None), Some(at.meta), timers)
     }
 
     /// Waits, unless a line of succession needs an update.
@@ -439,34 +439,34 @@ impl<'a> Facts<'a> {
         &self,
         decided: Result<Decided, Undecided>,
         meta: Option<Meta>,
-        watchdog: &mut Watchdog,
+        timers: &mut PhaseTimers,
     ) -> Verdict {
         match decided {
             Ok(Decided { elected, held: None }) => Verdict::Act(Act::Write(elected, meta.map(|m| m.version))),
             Ok(Decided { elected, held: Some(hold) }) => {
-                self.hold(hold, watchdog).instead_of(Some(elected)).into()
+                self.hold(hold, timers).instead_of(Some(elected)).into()
             }
-            Err(Undecided::Held(hold)) => self.hold(hold, watchdog).into(),
+            Err(Undecided::Held(hold)) => self.hold(hold, timers).into(),
             Err(Undecided::NoCandidate(sentence) | Undecided::TargetUnfit(sentence)) => {
-                loud(Reason::Nobody, sentence).until(self.wake_at_exclusions_end(watchdog)).into()
+                loud(Reason::Nobody, sentence).until(self.wake_at_exclusions_end(timers)).into()
             }
             Err(Undecided::WorthWaiting(sentence)) => quiet(Reason::StartupWait, sentence).into(),
         }
     }
 
     /// Waits until a hold ends.
-    pub(in crate::engine) fn hold(&self, hold: Hold, watchdog: &mut Watchdog) -> Wait {
+    pub(in crate::engine) fn hold(&self, hold: TakeoverHold, timers: &mut PhaseTimers) -> Wait {
         let until = self.time_of(hold.until_ms);
-        watchdog.wake_at(until);
+        timers.wake_at(until);
         loud(hold.reason, hold.sentence).until(until)
     }
 
     /// Wakes when the first exclusion ends; returns that time.
-    pub(in crate::engine) fn wake_at_exclusions_end(&self, watchdog: &mut Watchdog) -> Option<Time> {
+    pub(in crate::engine) fn wake_at_exclusions_end(&self, timers: &mut PhaseTimers) -> Option<Time> {
         let exclusions = self.elected.iter().flat_map(|(e, _)| &e.exclusions);
         let living = exclusions.filter(|e| e.holds_at(self.now.unix_ms));
         let end = living.map(|e| e.until_ms).min().map(|end| self.time_of(end))?;
-        watchdog.wake_at(end);
+        timers.wake_at(end);
         Some(end)
     }
 

@@ -11,7 +11,7 @@ use super::question::{Question, doubled, ms};
 use crate::{
     engine::rules::Rule,
     ids::MemberId,
-    record::{Cause, Elected, Exclusion, Failure, Named, keep_newest, most},
+    record::{Cause, Elected, Exclusion, MemberFailure, Named, keep_newest, most},
     strategy::Trouble,
     time::is_within,
 };
@@ -23,19 +23,19 @@ impl Question<'_> {
     }
 
     /// The same with these failures.
-    pub(in crate::engine) fn trouble_with(&self, failures: Vec<Failure>) -> Trouble {
+    pub(in crate::engine) fn trouble_with(&self, failures: Vec<MemberFailure>) -> Trouble {
         Trouble { failures, failed_sites: self.failed_sites(), barred_sites: self.barred_sites() }
     }
 
     /// The failures among these that still count.
-    pub(in crate::engine) fn living_failures(&self, all: &[Failure]) -> Vec<Failure> {
+    pub(in crate::engine) fn living_failures(&self, all: &[MemberFailure]) -> Vec<MemberFailure> {
         let window = self.policy.penalty_window;
         all.iter().filter(|f| is_within(f.at_ms, window, self.unix_ms)).cloned().collect()
     }
 
     /// The failures that count once a decision of this cause is taken: the member that it blames has failed once
     /// more.
-    pub(in crate::engine) fn failures_after(&self, cause: Cause) -> Vec<Failure> {
+    pub(in crate::engine) fn failures_after(&self, cause: Cause) -> Vec<MemberFailure> {
         let mut failures = self.living_failures(self.elected.map_or(&[], |e| &e.failures));
         // The rest of a takeover that began with vacating the leader znode is not another failure.
         if !blames(cause) || self.is_vacated() || self.policy.penalty_window.is_zero() {
@@ -48,7 +48,12 @@ impl Question<'_> {
         };
         if let Some(member) = blamed {
             let term = self.elected.map_or(0, |e| e.term_of(self.slot));
-            failures.push(Failure { member, at_ms: self.unix_ms, cause: cause.as_str().to_owned(), term });
+            failures.push(MemberFailure {
+                member,
+                at_ms: self.unix_ms,
+                cause: cause.as_str().to_owned(),
+                term,
+            });
         }
         failures
     }
@@ -64,7 +69,7 @@ impl Question<'_> {
     /// How long a member that has given up or failed is excluded, after these failures, and the reason.
     fn excluded_for(
         &self,
-        before: &[Failure],
+        before: &[MemberFailure],
         member: &MemberId,
         cause: Cause,
         reason: &str,
@@ -111,7 +116,7 @@ impl Question<'_> {
             keep_newest(&mut exclusions);
             if blames(gave_up.cause) && !is_remembered && !self.policy.penalty_window.is_zero() {
                 let (member, cause) = (member.member.clone(), gave_up.cause.as_str().to_owned());
-                failures.push(Failure { member, at_ms: gave_up.at_ms, cause, term: gave_up.term });
+                failures.push(MemberFailure { member, at_ms: gave_up.at_ms, cause, term: gave_up.term });
             }
         }
         Elected { exclusions, failures, ..elected.clone() }

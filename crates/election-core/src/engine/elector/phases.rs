@@ -7,9 +7,9 @@ use super::{
     decision::no_candidate,
     losses::{losses_of, patience},
     pass::{At, Facts},
+    phase_timers::{Phase, PhaseTimers},
     question::{Decided, Undecided, ms},
     verdict::{Blocker, Verdict, Wait, loud, quiet},
-    watchdog::{Phase, Watchdog},
 };
 use crate::{
     calendar::utc,
@@ -25,36 +25,36 @@ const MINUTE_MS: u64 = 60_000;
 
 impl Facts<'_> {
     /// The named member is present, and acquires leadership.
-    pub(in crate::engine) fn in_phase(&self, at: At<'_>, named: &Named, watchdog: &mut Watchdog) -> Verdict {
+    pub(in crate::engine) fn in_phase(&self, at: At<'_>, named: &Named, timers: &mut PhaseTimers) -> Verdict {
         match at.current {
-            None => self.acquiring(at, named, watchdog),
+            None => self.acquiring(at, named, timers),
             // The same member in an earlier term ends that leadership first, as any other leader would.
             Some((current, _))
                 if !self.rules.same(named, &current.member, &current.ballot) || current.term != at.term =>
             {
-                self.releasing(at, named, current, watchdog)
+                self.releasing(at, named, current, timers)
             }
-            Some((current, _)) if current.status == Status::Progress => self.taking_over(at, named, watchdog),
-            Some((current, _)) => self.serving(at, named, current, watchdog),
+            Some((current, _)) if current.status == Status::Progress => self.taking_over(at, named, timers),
+            Some((current, _)) => self.serving(at, named, current, timers),
         }
     }
 
     /// The leader znode is free, and the member that is named has not created it.
-    fn acquiring(&self, at: At<'_>, named: &Named, watchdog: &mut Watchdog) -> Verdict {
+    fn acquiring(&self, at: At<'_>, named: &Named, timers: &mut PhaseTimers) -> Verdict {
         let limit = self.policy.acquire_timeout;
-        let waited = watchdog.phase(at.slot, at.term, self.timer(Phase::Acquire), Some(limit), self.now);
+        let waited = timers.phase(at.slot, at.term, self.timer(Phase::Acquire), Some(limit), self.now);
         if waited < limit {
             let sentence = format!("{} is named and is to create the leader znode", named.member);
             return quiet(Reason::Acquire, sentence).until(self.now.time + (limit - waited)).into();
         }
         let what = format!("{} did not create the leader znode within {limit:?}", named.member);
-        self.exclude(at, Cause::TakeoverFailed, &what, what.clone(), watchdog)
+        self.exclude(at, Cause::TakeoverFailed, &what, what.clone(), timers)
     }
 
     /// Another member still holds the leader znode.
-    fn releasing(&self, at: At<'_>, named: &Named, current: &Current, watchdog: &mut Watchdog) -> Verdict {
+    fn releasing(&self, at: At<'_>, named: &Named, current: &Current, timers: &mut PhaseTimers) -> Verdict {
         let limit = self.policy.release_timeout;
-        let waited = watchdog.phase(at.slot, at.term, self.timer(Phase::Release), Some(limit), self.now);
+        let waited = timers.phase(at.slot, at.term, self.timer(Phase::Release), Some(limit), self.now);
         if waited < limit {
             let sentence = if current.ballot == named.ballot {
                 format!("{} is named anew, and is to end term {} first", named.member, current.term)
@@ -65,7 +65,7 @@ impl Facts<'_> {
         }
         if !self.rules.keep(Rule::TimerPerPhase) {
             let what = format!("{} did not take over within {limit:?}", named.member);
-            return self.exclude(at, Cause::TakeoverFailed, &what, what.clone(), watchdog);
+            return self.exclude(at, Cause::TakeoverFailed, &what, what.clone(), timers);
         }
         // This is not the new leader's fault, so no member is excluded for it. Removing the leader znode would break
         // 'at most one leader', so that is left to an operator.
@@ -81,9 +81,9 @@ impl Facts<'_> {
     }
 
     /// The named member holds its leader znode in PROGRESS.
-    fn taking_over(&self, at: At<'_>, named: &Named, watchdog: &mut Watchdog) -> Verdict {
+    fn taking_over(&self, at: At<'_>, named: &Named, timers: &mut PhaseTimers) -> Verdict {
         let limit = self.policy.takeover_timeout;
-        let waited = watchdog.phase(at.slot, at.term, self.timer(Phase::Takeover), Some(limit), self.now);
+        let waited = timers.phase(at.slot, at.term, self.timer(Phase::Takeover), Some(limit), self.now);
         if waited < limit || !self.rules.keep(Rule::TakeoverTimeout) {
             let wait = quiet(Reason::Takeover, format!("{} is taking over", named.member));
             return self.refresh(
@@ -93,46 +93,46 @@ impl Facts<'_> {
             );
         }
         let what = format!("{} did not take over within {limit:?}", named.member);
-        self.exclude(at, Cause::TakeoverFailed, &what, what.clone(), watchdog)
+        self.exclude(at, Cause::TakeoverFailed, &what, what.clone(), timers)
     }
 
     /// The state is as decided.
-    fn serving(&self, at: At<'_>, named: &Named, current: &Current, watchdog: &mut Watchdog) -> Verdict {
-        let tenure = watchdog.phase(at.slot, at.term, Phase::Serving, None, self.now);
+    fn serving(&self, at: At<'_>, named: &Named, current: &Current, timers: &mut PhaseTimers) -> Verdict {
+        let tenure = timers.phase(at.slot, at.term, Phase::Serving, None, self.now);
         let question = self.question(at.slot, self.now.unix_ms);
         let ranking = question.rank_elective(&named.ballot);
         if let Some(refused) =
             ranking.refusal(&named.ballot).filter(|refused| refused.ground == Ground::Order)
         {
-            return self.obeying(at, named, refused, &ranking, watchdog);
+            return self.obeying(at, named, refused, &ranking, timers);
         }
         let better = ranking.first().filter(|first| first.named.ballot != named.ballot);
         let Some(better) = better else {
-            watchdog.no_better_candidate(at.slot);
+            timers.no_better_candidate(at.slot);
             return self.refresh(
                 at.elected,
                 at.meta,
                 quiet(Reason::Steady, format!("{} leads", current.member)),
             );
         };
-        let so_far = watchdog.better(at.slot, at.term, &better.named.ballot, self.now);
-        let outlook = Outlook::of(self, at, named, better, so_far, tenure);
+        let so_far = timers.better(at.slot, at.term, &better.named.ballot, self.now);
+        let outlook = Forecast::of(self, at, named, better, so_far, tenure);
         let blockers = self.blockers(at, named, better, &outlook);
-        let Some(wait) = self.what_is_said(current, named, better, &outlook, watchdog) else {
-            let noticed = watchdog.noticed(at.slot, at.term, "better", self.now);
+        let Some(wait) = self.what_is_said(current, named, better, &outlook, timers) else {
+            let noticed = timers.noticed(at.slot, at.term, "better", self.now);
             return match self.better_leads(at, better, &outlook, noticed) {
                 Ok(decided) if decided.elected.named(at.slot) == Some(named) => {
                     let steady = quiet(Reason::Steady, format!("{} leads", current.member));
                     self.refresh(at.elected, at.meta, steady)
                 }
-                decided => self.write(decided, Some(at.meta), watchdog),
+                decided => self.write(decided, Some(at.meta), timers),
             };
         };
         let mut wait = wait.blocked_by(blockers);
         if self.trace.is_some()
             && let Ok(decided) = self.better_leads(at, better, &outlook, self.now.unix_ms)
         {
-            let hold = decided.held.map(|hold| self.hold(hold, &mut Watchdog::default()));
+            let hold = decided.held.map(|hold| self.hold(hold, &mut PhaseTimers::default()));
             wait.blockers.extend(hold.into_iter().flat_map(|hold| hold.blockers));
             wait = wait.instead_of(Some(decided.elected));
         }
@@ -140,7 +140,7 @@ impl Facts<'_> {
     }
 
     /// Everything that blocks a move to a better member.
-    fn blockers(&self, at: At<'_>, named: &Named, better: &Ranked, outlook: &Outlook<'_>) -> Vec<Blocker> {
+    fn blockers(&self, at: At<'_>, named: &Named, better: &Ranked, outlook: &Forecast<'_>) -> Vec<Blocker> {
         let (leader, better) = (&named.member, &better.named);
         let policy = self.policy;
         let waits = outlook.waits.iter().filter(|(_, wait)| !wait.is_zero()).map(|(reason, wait)| {
@@ -179,15 +179,15 @@ impl Facts<'_> {
         current: &Current,
         named: &Named,
         better: &Ranked,
-        outlook: &Outlook<'_>,
-        watchdog: &mut Watchdog,
+        outlook: &Forecast<'_>,
+        timers: &mut PhaseTimers,
     ) -> Option<Wait> {
         if self.control.stay.contains(&outlook.term) {
             return Some(quiet(Reason::Stay, stays(&current.member, &better.named)));
         }
         let longest = outlook.waits.into_iter().max_by_key(|(_, wait)| *wait);
         if let Some((reason, wait)) = longest.filter(|(_, wait)| !wait.is_zero()) {
-            watchdog.wake_at(self.now.time + wait);
+            timers.wake_at(self.now.time + wait);
             let mut sentence = format!("{} leads; {} would be better", current.member, better.named.member);
             match reason {
                 Reason::FailbackWindow => sentence.push_str(" (outside of failback_windows)"),
@@ -220,7 +220,7 @@ impl Facts<'_> {
         &self,
         at: At<'_>,
         better: &Ranked,
-        outlook: &Outlook<'_>,
+        outlook: &Forecast<'_>,
         noticed_at_ms: u64,
     ) -> Result<Decided, Undecided> {
         let by = outlook
@@ -262,9 +262,9 @@ impl Facts<'_> {
         named: &Named,
         refused: &Refused,
         ranking: &Ranking,
-        watchdog: &mut Watchdog,
+        timers: &mut PhaseTimers,
     ) -> Verdict {
-        watchdog.no_better_candidate(at.slot);
+        timers.no_better_candidate(at.slot);
         let what = format!("{} may not lead any more ({})", named.member, refused.reason);
         let Some(best) = ranking.first() else {
             let sentence = format!(
@@ -273,7 +273,7 @@ impl Facts<'_> {
                 refused.reason,
                 no_candidate(ranking)
             );
-            let wait = loud(Reason::Nobody, sentence).until(self.wake_at_exclusions_end(watchdog));
+            let wait = loud(Reason::Nobody, sentence).until(self.wake_at_exclusions_end(timers));
             return self.refresh(at.elected, at.meta, wait);
         };
         if let Some(why) = self.holds(&named.ballot) {
@@ -282,21 +282,21 @@ impl Facts<'_> {
             let wait = quiet(Reason::HeldByLeader, sentence).instead_of(self.would_decide(obey));
             return self.refresh(at.elected, at.meta, wait);
         }
-        let noticed = watchdog.noticed(at.slot, at.term, "standing-order", self.now);
+        let noticed = timers.noticed(at.slot, at.term, "standing-order", self.now);
         match self.question(at.slot, noticed).obey(&what, best) {
             Decided { elected, held: Some(hold) } => {
-                let wait = self.hold(hold, watchdog);
+                let wait = self.hold(hold, timers);
                 let sentence = format!("{what}, and leads on: {}", wait.sentence);
                 let wait = loud(wait.reason, sentence).until(wait.ends()).instead_of(Some(elected));
                 self.refresh(at.elected, at.meta, wait)
             }
-            decided => self.write(Ok(decided), Some(at.meta), watchdog),
+            decided => self.write(Ok(decided), Some(at.meta), timers),
         }
     }
 }
 
 /// What is known of a move to a better member.
-struct Outlook<'a> {
+struct Forecast<'a> {
     elected: &'a Elected,
     term: u64,
     /// How long it must have been better.
@@ -310,7 +310,7 @@ struct Outlook<'a> {
     moves_at: u64,
 }
 
-impl<'a> Outlook<'a> {
+impl<'a> Forecast<'a> {
     fn of(
         facts: &'a Facts<'_>,
         at: At<'a>,

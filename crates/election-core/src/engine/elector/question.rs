@@ -44,14 +44,14 @@ pub(in crate::engine) enum Undecided {
     /// The operator's target may not lead, or is not present.
     TargetUnfit(String),
     /// No member may lead, and none would be named now because of a hold.
-    Held(Hold),
+    Held(TakeoverHold),
     /// A better candidate may be about to join.
     WorthWaiting(String),
 }
 
 /// Too many moves in too short a time: nothing is decided until the hold ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::engine) struct Hold {
+pub(in crate::engine) struct TakeoverHold {
     pub(in crate::engine) reason: Reason,
     pub(in crate::engine) sentence: String,
     /// When the hold ends, in milliseconds since the Unix epoch.
@@ -62,7 +62,7 @@ pub(in crate::engine) struct Hold {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::engine) struct Decided {
     pub(in crate::engine) elected: Box<Elected>,
-    pub(in crate::engine) held: Option<Hold>,
+    pub(in crate::engine) held: Option<TakeoverHold>,
 }
 
 impl From<Elected> for Decided {
@@ -72,7 +72,7 @@ impl From<Elected> for Decided {
 }
 
 /// An operator's request.
-pub(in crate::engine) type Ordered<'a> = Option<(&'a RequestRef, &'a Request)>;
+pub(in crate::engine) type OpenRequest<'a> = Option<(&'a RequestRef, &'a Request)>;
 
 impl Question<'_> {
     /// Whether the leader znode is being vacated. Naming the next leader then belongs to the takeover that began with

@@ -27,9 +27,9 @@ use std::time::Duration;
 use super::{
     decision::cause_of,
     pass::Facts,
+    phase_timers::PhaseTimers,
     question::{Undecided, is_vacated},
     verdict::{Act, Verdict},
-    watchdog::Watchdog,
 };
 use crate::{
     calendar::utc,
@@ -80,8 +80,8 @@ impl Facts<'_> {
     }
 
     /// Ends requests that can't be begun any more, and refuses requests that the mode forbids.
-    pub(in crate::engine) fn end_requests(&self, watchdog: &mut Watchdog) -> Option<Act> {
-        if let Some(act) = self.end_plans(watchdog) {
+    pub(in crate::engine) fn end_requests(&self, timers: &mut PhaseTimers) -> Option<Act> {
+        if let Some(act) = self.end_plans(timers) {
             return Some(act);
         }
         for (FiledRequest { which, request }, meta) in self.unbegun() {
@@ -93,7 +93,7 @@ impl Facts<'_> {
                     let ended = Box::new(Request { state, ..request.clone() });
                     return Some(Act::Answer(which.name.clone(), meta.version, ended));
                 }
-                Some(end) => watchdog.wake_at(*end),
+                Some(end) => timers.wake_at(*end),
                 None => {}
             }
             if let Some(why) = forbidden(self.control).filter(|_| request.kind.is_move()) {
@@ -105,7 +105,7 @@ impl Facts<'_> {
 
     /// Ends planned moves that were not begun in time. There is one at most: a later one, which was filed at the same
     /// moment, is refused. Wakes for the others.
-    fn end_plans(&self, watchdog: &mut Watchdog) -> Option<Act> {
+    fn end_plans(&self, timers: &mut PhaseTimers) -> Option<Act> {
         let mut first: Option<&RequestRef> = None;
         for (FiledRequest { which, request }, meta) in self.requests {
             let (RequestState::Planned { at_ms }, Some(phase)) =
@@ -131,7 +131,7 @@ impl Facts<'_> {
                     let end_ms = at_ms.saturating_add(request.valid_for_ms);
                     let next_ms = if phase == PlanPhase::Early { *at_ms } else { end_ms };
                     // The wall clock may be set meanwhile.
-                    watchdog.wake_at(self.time_of(next_ms).min(self.now.time + RECHECK));
+                    timers.wake_at(self.time_of(next_ms).min(self.now.time + RECHECK));
                 }
             }
             first = Some(which);
@@ -169,10 +169,14 @@ impl Facts<'_> {
     }
 
     /// Decides the next request, unless its slot is still being vacated for another.
-    pub(in crate::engine) fn requested(&self, elected: &Elected, watchdog: &mut Watchdog) -> Option<Verdict> {
+    pub(in crate::engine) fn requested(
+        &self,
+        elected: &Elected,
+        timers: &mut PhaseTimers,
+    ) -> Option<Verdict> {
         let (filed, meta) = self.next_request()?;
         let waits = self.slot_of(&filed.request).is_ok_and(|slot| is_vacated(elected, slot));
-        (!waits).then(|| Verdict::Act(self.carry_out(filed, meta, watchdog)))
+        (!waits).then(|| Verdict::Act(self.carry_out(filed, meta, timers)))
     }
 
     /// The slot that a request is about.
@@ -226,8 +230,11 @@ impl Facts<'_> {
 
     /// Why this request is not begun although it could be carried out: another one has precedence.
     fn gives_way(&self, filed: &FiledRequest, slot: usize) -> Option<String> {
-        let seen =
-            Seen { election: self.election, elected: self.elected.map(|(e, _)| e), members: self.members };
+        let seen = Comparison {
+            election: self.election,
+            elected: self.elected.map(|(e, _)| e),
+            members: self.members,
+        };
         let others = self.requests.iter().map(|(other, _)| other).filter(|other| other.which != filed.which);
         let begun = others.filter(|other| matches!(other.request.state, RequestState::Accepted { .. }));
         let repeated = begun.into_iter().find_map(|other| {
@@ -255,7 +262,7 @@ impl Facts<'_> {
         &self,
         filed: &FiledRequest,
         meta: Meta,
-        watchdog: &mut Watchdog,
+        timers: &mut PhaseTimers,
     ) -> Act {
         let FiledRequest { which, request } = filed;
         let refuse = |reason: String| self.refuse(which, request, meta, reason);
@@ -281,8 +288,7 @@ impl Facts<'_> {
         if let (RequestKind::Switchover, Some(why)) = (request.kind, held) {
             return refuse(format!("the leader does not hand over now: {why}"));
         }
-        let noticed =
-            watchdog.noticed(slot, elected.map_or(0, |(e, _)| e.term_of(slot)), "request", self.now);
+        let noticed = timers.noticed(slot, elected.map_or(0, |(e, _)| e.term_of(slot)), "request", self.now);
         let question = self.question(slot, noticed);
         let planned = match request.state {
             RequestState::Planned { at_ms } => format!(", planned for {}", utc(at_ms)),
@@ -364,7 +370,7 @@ pub fn not_now(
     }
     // A request that can't be carried out at all is refused with that reason.
     let slot = slot_of(request, elected, leader_znodes).ok()?;
-    let seen = Seen { election, elected, members };
+    let seen = Comparison { election, elected, members };
     let mut open = requests.iter().filter(|filed| filed.request.state.is_open());
     open.find_map(|filed| {
         let known = elected.and_then(|e| e.slot_for(&filed.which));
@@ -374,13 +380,13 @@ pub fn not_now(
 }
 
 /// The information for comparing one request with another.
-struct Seen<'a> {
+struct Comparison<'a> {
     election: &'a str,
     elected: Option<&'a Elected>,
     members: &'a [MemberRecord],
 }
 
-impl Seen<'_> {
+impl Comparison<'_> {
     /// Why `request` is not carried out while `open`, about the same leader, has not ended; `None` if it overrides
     /// `open`. A switchover waits for any other request. A failover is for failures, including a failure of the
     /// request before it: it is refused only in favour of the same failover, while the member that was named by that

@@ -11,9 +11,9 @@ use std::collections::BTreeMap;
 
 use super::{
     pass::Facts,
-    question::{Ordered, Question},
+    phase_timers::PhaseTimers,
+    question::{OpenRequest, Question},
     verdict::Act,
-    watchdog::Watchdog,
 };
 use crate::{
     engine::{policy::Policy, znode::Meta},
@@ -39,7 +39,7 @@ pub fn failed_sites(
         control.drained.contains(site) || control.failed_sites.iter().any(|declared| declared.site == *site)
     };
     let mut open = by_site(members).into_iter().filter(|(site, _)| !closed(site));
-    let measured = if open.any(|(_, members)| Word::of(&members).is_refuge()) {
+    let measured = if open.any(|(_, members)| SiteReport::of(&members).is_refuge()) {
         unwell_sites(members)
     } else {
         Vec::new()
@@ -60,15 +60,15 @@ pub fn failed_sites(
 
 /// Which sites have failed by the reports of their own living members, and why.
 pub fn unwell_sites(members: &[MemberRecord]) -> Vec<SiteTrouble> {
-    let unwell = by_site(members).into_iter().filter_map(|(site, members)| match Word::of(&members) {
-        Word::Unwell(why) => Some(SiteTrouble { site: site.clone(), why }),
-        Word::Well | Word::NobodyLooks | Word::NobodyKnows => None,
+    let unwell = by_site(members).into_iter().filter_map(|(site, members)| match SiteReport::of(&members) {
+        SiteReport::Unwell(why) => Some(SiteTrouble { site: site.clone(), why }),
+        SiteReport::Well | SiteReport::NobodyLooks | SiteReport::NobodyKnows => None,
     });
     unwell.collect()
 }
 
 /// What the living members of a site report about it.
-enum Word {
+enum SiteReport {
     Well,
     /// Most of those that know report that it has failed.
     Unwell(String),
@@ -78,7 +78,7 @@ enum Word {
     NobodyKnows,
 }
 
-impl Word {
+impl SiteReport {
     fn of(members: &[&MemberRecord]) -> Self {
         let said: Vec<_> = members.iter().filter_map(|member| member.site_health.as_ref()).collect();
         let reasons: Vec<_> = said
@@ -144,7 +144,7 @@ impl Question<'_> {
 
     /// The site to which a forced failover moves leadership although its own members report it as failed, and who
     /// requested that. The operator's judgement has precedence.
-    pub(in crate::engine) fn overruled(&self, ordered: Ordered<'_>) -> Option<(SiteId, String)> {
+    pub(in crate::engine) fn overruled(&self, ordered: OpenRequest<'_>) -> Option<(SiteId, String)> {
         let (_, request) = ordered.filter(|(_, request)| request.force)?;
         let site = match &request.to {
             Target::Any => return None,
@@ -155,7 +155,7 @@ impl Question<'_> {
     }
 
     /// The failures of sites after such a request has been decided.
-    pub(in crate::engine) fn site_failures_after(&self, ordered: Ordered<'_>) -> Vec<SiteFailure> {
+    pub(in crate::engine) fn site_failures_after(&self, ordered: OpenRequest<'_>) -> Vec<SiteFailure> {
         let known = self.elected.map(|e| e.site_failures.clone()).unwrap_or_default();
         match self.overruled(ordered) {
             Some((site, by)) => overrule(known, self.members, &site, &by, self.unix_ms),
@@ -184,9 +184,9 @@ impl Facts<'_> {
         &self,
         elected: &Elected,
         meta: Meta,
-        watchdog: &mut Watchdog,
+        timers: &mut PhaseTimers,
     ) -> Option<Act> {
-        let gone = self.gone(elected, watchdog);
+        let gone = self.gone(elected, timers);
         let mut failed = failed_sites(self.members, self.control, Some(elected));
         failed.extend(
             gone.into_iter().map(|site| SiteTrouble { site, why: "all of its members are gone".to_owned() }),
@@ -223,7 +223,7 @@ impl Facts<'_> {
     /// The sites from which a failure moved leadership away, and which have had no member for a while. A site that
     /// was drained or has a member in maintenance, or that handed over as planned before its members ended, has not
     /// failed.
-    fn gone(&self, elected: &Elected, watchdog: &mut Watchdog) -> Vec<SiteId> {
+    fn gone(&self, elected: &Elected, timers: &mut PhaseTimers) -> Vec<SiteId> {
         let given = elected.slots.iter().map(|slot| &slot.given);
         let lost = given.filter(|given| given.cause.is_failure() && given.cause != Cause::Failover);
         let mut sites: Vec<_> =
@@ -236,13 +236,13 @@ impl Facts<'_> {
             is_empty && !serviced && !self.control.drained.contains(site)
         });
         let patience = self.policy.site_gone_after;
-        watchdog
+        timers
             .gone(sites, self.now)
             .into_iter()
             .filter_map(|(site, since)| {
                 let so_far = self.now.time.since(since);
                 if so_far < patience {
-                    watchdog.wake_at(self.now.time + (patience - so_far));
+                    timers.wake_at(self.now.time + (patience - so_far));
                     return None;
                 }
                 Some(site)

@@ -15,9 +15,9 @@
 
 use super::{
     pass::{At, Facts},
+    phase_timers::PhaseTimers,
     question::{Decided, Undecided},
     verdict::{Act, Verdict, loud},
-    watchdog::Watchdog,
 };
 use crate::{
     engine::{io::Reason, witnesses::witnesses},
@@ -31,8 +31,8 @@ impl Facts<'_> {
         &self,
         at: At<'_>,
         named: &Named,
-        watchdog: &mut Watchdog,
-        otherwise: impl FnOnce(&mut Watchdog) -> Verdict,
+        timers: &mut PhaseTimers,
+        otherwise: impl FnOnce(&mut PhaseTimers) -> Verdict,
     ) -> Verdict {
         let holder = at.current.map_or_else(|| named.clone(), |(current, _)| current.named());
         let lost = if self.policy.may_suspect() {
@@ -41,11 +41,11 @@ impl Facts<'_> {
             None
         };
         let Some(lost) = lost else {
-            return otherwise(watchdog);
+            return otherwise(timers);
         };
         let names: Vec<_> = lost.iter().map(|m| m.member.as_str()).collect();
         let what = format!("{} is not reached by {}", holder.member, names.join(", "));
-        let noticed = watchdog.noticed(at.slot, at.term, "suspected", self.now);
+        let noticed = timers.noticed(at.slot, at.term, "suspected", self.now);
         // Holders that lead another slot are checked there.
         let here = |named: &Named| at.elected.slot_of(&named.ballot).is_none_or(|slot| slot == at.slot);
         let suspects: Vec<_> = self.suspects().filter(here).collect();
@@ -55,19 +55,19 @@ impl Facts<'_> {
                 return Verdict::Act(Act::Depose(at.slot, elected, Some(at.meta.version)));
             }
             Ok(Decided { elected, held: Some(hold) }) => {
-                let wait = self.hold(hold, watchdog);
+                let wait = self.hold(hold, timers);
                 (wait.sentence.clone(), wait.ends(), Some(elected))
             }
             Err(Undecided::Held(hold)) => {
-                let wait = self.hold(hold, watchdog);
+                let wait = self.hold(hold, timers);
                 (wait.sentence.clone(), wait.ends(), None)
             }
             Err(Undecided::NoCandidate(why) | Undecided::TargetUnfit(why) | Undecided::WorthWaiting(why)) => {
-                (why, self.wake_at_exclusions_end(watchdog), None)
+                (why, self.wake_at_exclusions_end(timers), None)
             }
         };
         // An unreachable leader is better than none.
-        match otherwise(watchdog) {
+        match otherwise(timers) {
             Verdict::Wait(wait) => {
                 let sentence = format!("{what}; {why}; {}", wait.sentence);
                 loud(Reason::Suspected, sentence).until(until).instead_of(proposal).into()

@@ -16,11 +16,11 @@ use serde::Serialize;
 
 use super::{
     elector::{
-        pass::{Decider, Facts},
+        pass::{Facts, Pass},
+        phase_timers::{Phase, PhaseTimers},
         question::is_vacated,
         trace::{Asked, DecisionTrace},
         verdict::{Act, Blocker, Verdict, Wait, loud},
-        watchdog::{Phase, Watchdog},
     },
     io::Reason,
     policy::Policy,
@@ -261,7 +261,7 @@ impl<'a> Looker<'a> {
                     reason: reason @ (Reason::Acquire | Reason::Takeover),
                     sentence,
                     ..
-                }) = self.look(slot, &view, &DecisionTrace::default(), Watchdog::default())
+                }) = self.look(slot, &view, &DecisionTrace::default(), PhaseTimers::default())
                 {
                     let until_ms = Some(self.now.unix_ms);
                     obstacles.push(Obstacle { reason, sentence, until_ms, bound: Bound::Earliest });
@@ -309,9 +309,9 @@ impl<'a> Looker<'a> {
         (if_lost.unwrap_or_default(), switchover.unwrap_or_default())
     }
 
-    fn look(&self, slot: usize, view: &View, trace: &DecisionTrace, mut watchdog: Watchdog) -> Verdict {
+    fn look(&self, slot: usize, view: &View, trace: &DecisionTrace, mut timers: PhaseTimers) -> Verdict {
         match self.facts(view, trace) {
-            Ok(facts) => facts.look_at_either(slot, &mut watchdog),
+            Ok(facts) => facts.look_at_either(slot, &mut timers),
             Err(wait) => wait.into(),
         }
     }
@@ -326,7 +326,7 @@ impl<'a> Looker<'a> {
         // The elector's id is in what it writes; nothing else depends on the id.
         let me = self.elector.or(self.seen.members.first());
         let Some(me) = me else { return Err(loud(Reason::NoElector, NO_MEMBER)) };
-        let decider = Decider {
+        let decider = Pass {
             election: "",
             now: self.now,
             me: &me.member,
@@ -338,9 +338,9 @@ impl<'a> Looker<'a> {
     }
 
     /// The memory of an elector that has seen every event whose time is in the records.
-    fn memory(&self) -> Watchdog {
-        let mut watchdog = Watchdog::default();
-        let Some(elected) = &self.seen.elected else { return watchdog };
+    fn memory(&self) -> PhaseTimers {
+        let mut timers = PhaseTimers::default();
+        let Some(elected) = &self.seen.elected else { return timers };
         for (slot, named) in elected.leaders() {
             let Given { term, decided_at_ms, .. } = elected.slots[slot].given;
             let (phase, since) = match self.leader_znode(slot) {
@@ -349,13 +349,13 @@ impl<'a> Looker<'a> {
                 Some(c) if c.status == Status::Progress => (Phase::Takeover, c.since_ms),
                 Some(c) => (Phase::Serving, c.ready_ms.unwrap_or(c.since_ms)),
             };
-            watchdog.assume(slot, term, phase, Time::from_millis(since).min(self.now.time));
+            timers.assume(slot, term, phase, Time::from_millis(since).min(self.now.time));
         }
         for slot in (0..elected.slots.len()).filter(|slot| is_vacated(elected, *slot)) {
             let Given { term, decided_at_ms, .. } = elected.slots[slot].given;
-            watchdog.assume(slot, term, Phase::Release, Time::from_millis(decided_at_ms).min(self.now.time));
+            timers.assume(slot, term, Phase::Release, Time::from_millis(decided_at_ms).min(self.now.time));
         }
-        watchdog
+        timers
     }
 
     /// The question that would be asked next of a slot about which nothing is asked now, once the member that is
@@ -447,13 +447,11 @@ const fn bound_of(reason: Reason) -> Bound {
 
 impl Facts<'_> {
     /// What must be done about a slot, whether it has been decided already or not yet.
-    fn look_at_either(&self, slot: usize, watchdog: &mut Watchdog) -> Verdict {
+    fn look_at_either(&self, slot: usize, timers: &mut PhaseTimers) -> Verdict {
         match self.elected {
-            None => self.first(watchdog),
-            Some((elected, meta)) if slot < elected.slots.len() => {
-                self.look_at(slot, elected, meta, watchdog)
-            }
-            Some((elected, meta)) => self.resize(elected, meta, watchdog),
+            None => self.first(timers),
+            Some((elected, meta)) if slot < elected.slots.len() => self.look_at(slot, elected, meta, timers),
+            Some((elected, meta)) => self.resize(elected, meta, timers),
         }
     }
 }

@@ -10,9 +10,9 @@ use super::{Bound, Explanation, Looker, Obstacle, Seen, explain, simulate::simul
 use crate::{
     engine::{
         elector::{
-            pass::{Decider, Facts},
+            pass::{Facts, Pass},
+            phase_timers::PhaseTimers,
             verdict::{Act, Verdict, Wait},
-            watchdog::Watchdog,
         },
         io::Reason,
         policy::{Policy, TakeoverLimit},
@@ -247,7 +247,7 @@ fn check_members(seen: &Seen, told: &Explanation) {
 /// Lets a new elector make its passes while the time advances, until it decides or nothing more will happen. Compares
 /// each pass with what is explained before it.
 fn drive(mut seen: Seen, policy: &Policy, strategy: &Whim) -> &'static str {
-    let mut watchdog = Watchdog::default();
+    let mut timers = PhaseTimers::default();
     let mut passed = Duration::ZERO;
     let promised = explain(&seen, policy, strategy, NOW_MS);
     let Some(me) = seen.members.first().map(|m| m.member.clone()) else {
@@ -261,16 +261,16 @@ fn drive(mut seen: Seen, policy: &Policy, strategy: &Whim) -> &'static str {
         check_members(&seen, &told);
         let view = seen.view(policy);
         let reading = Reading::default();
-        let pass = |now, watchdog: &mut Watchdog| {
+        let pass = |now, timers: &mut PhaseTimers| {
             let rules = Rules::default();
-            let decider = Decider { election: "", now, me: &me, policy, strategy, rules };
-            watchdog.begin();
+            let decider = Pass { election: "", now, me: &me, policy, strategy, rules };
+            timers.begin();
             match Facts::of(decider, &view, Some(&reading), None) {
-                Ok(facts) => facts.pass(watchdog),
+                Ok(facts) => facts.pass(timers),
                 Err(wait) => wait.into(),
             }
         };
-        match pass(now, &mut watchdog) {
+        match pass(now, &mut timers) {
             Verdict::Wait(Wait { reason, sentence, .. }) => {
                 // Nothing has happened since: the elector does not report the same wait in other words.
                 for later in [1, 2500, 7000].map(Duration::from_millis) {
@@ -280,8 +280,8 @@ fn drive(mut seen: Seen, policy: &Policy, strategy: &Whim) -> &'static str {
                     let still = Duration::from_millis(1);
                     let ends = |e: &Exclusion| e.until_ms > unix_ms && e.until_ms <= later.unix_ms;
                     let news = seen.elected.as_ref().is_some_and(|e| e.exclusions.iter().any(ends));
-                    if !news && watchdog.wake().is_none_or(|wake| later.time + still < wake) {
-                        let mut again = watchdog.clone();
+                    if !news && timers.wake().is_none_or(|wake| later.time + still < wake) {
+                        let mut again = timers.clone();
                         let verdict = pass(later, &mut again);
                         let said = matches!(&verdict, Verdict::Wait(wait) if wait.sentence == sentence);
                         assert!(said, "{sentence}, and a moment later: {verdict:?}");
@@ -298,7 +298,7 @@ fn drive(mut seen: Seen, policy: &Policy, strategy: &Whim) -> &'static str {
                     let told_of = told.slots.iter().any(|s| s.proposal.is_some());
                     assert!(told_of, "{reason}: {sentence}, and yet nothing is to come: {told:#?}");
                 }
-                let Some(wake) = watchdog.wake() else {
+                let Some(wake) = timers.wake() else {
                     for slot in told.slots.iter().filter(|s| s.proposal.is_some()) {
                         let endless = slot.obstacles.iter().any(|o| o.until_ms.is_none());
                         assert!(endless, "nothing ever happens, but: {slot:#?}");

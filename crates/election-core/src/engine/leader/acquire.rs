@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use super::{Leader, state::*};
+use super::{OwnLeadership, state::*};
 use crate::{
     engine::{
+        appointment::{Appointment, By, nomination},
         core::Core,
         elector::succession::succeed,
-        io::{Action, Grant, Level, Node, Nomination, NoteKind, Outcome, Request, StopReason},
-        mandate::{By, Mandate, nomination},
+        io::{Action, Grant, Level, Node, Nomination, NoteKind, Outcome, StopReason, ZkOp},
         ops::{LeaderOp, Part, Pending},
         recipe::Recipe,
         rules::Rule,
@@ -20,23 +20,23 @@ use crate::{
 
 const ACQUIRE: Pending = Pending::Leader(LeaderOp::Acquire);
 
-impl Leader {
+impl OwnLeadership {
     /// Begins to acquire leadership.
-    pub(in crate::engine) fn claim(&mut self, core: &mut Core, mandate: Mandate) {
-        self.claim_with(core, mandate, None);
+    pub(in crate::engine) fn claim(&mut self, core: &mut Core, appointment: Appointment) {
+        self.claim_with(core, appointment, None);
     }
 
     /// Writes the first decision with the leader znode.
     pub(in crate::engine) fn claim_first(&mut self, core: &mut Core, first: Box<Elected>) {
-        if let Some(mandate) = core.first_mandate(&first) {
-            self.claim_with(core, mandate, Some(first));
+        if let Some(appointment) = core.first_mandate(&first) {
+            self.claim_with(core, appointment, Some(first));
         }
     }
 
-    fn claim_with(&mut self, core: &mut Core, mandate: Mandate, written: Option<Box<Elected>>) {
-        let Nomination { slot, term, sentence, .. } = &*mandate.nomination;
+    fn claim_with(&mut self, core: &mut Core, appointment: Appointment, written: Option<Box<Elected>>) {
+        let Nomination { slot, term, sentence, .. } = &*appointment.nomination;
         let (slot, term) = (*slot, *term);
-        let (step, text) = match &mandate.by {
+        let (step, text) = match &appointment.by {
             By::Decision => (AcquireStep::Waiting, format!("is named for term {term}: {sentence}")),
             By::Succession(_) => {
                 let slots = core.reading.view.elected.record().map_or(1, |elected| elected.slots.len());
@@ -56,25 +56,26 @@ impl Leader {
         core.note(Level::Info, NoteKind::Leadership, text);
         self.slot = slot;
         self.announces_alone = false;
-        self.calls_next = matches!(mandate.by, By::Succession(_));
-        let acquiring = Acquiring { mandate, prepared: Prepared::No, step, over: None, written, refused: 0 };
-        self.turn(core, State::Acquiring(Box::new(acquiring)));
+        self.calls_next = matches!(appointment.by, By::Succession(_));
+        let acquiring =
+            Acquiring { appointment, prepared: Prepared::No, step, over: None, written, refused: 0 };
+        self.turn(core, LeadershipState::Acquiring(Box::new(acquiring)));
         self.advance_claim(core);
     }
 
     pub(super) fn advance_claim(&mut self, core: &mut Core) {
-        let State::Acquiring(acquiring) = &self.state else { return };
+        let LeadershipState::Acquiring(acquiring) = &self.state else { return };
         if core.own.leaving.is_asked() {
             return self.give_up_claim(core, StopReason::Leaving);
         }
-        if let Err(why) = core.carries(&acquiring.mandate) {
+        if let Err(why) = core.carries(&acquiring.appointment) {
             return self.give_up_claim(core, StopReason::NotNamed(why));
         }
         if !core.session_is_active() {
             return;
         }
-        if acquiring.prepared == Prepared::No && !acquiring.mandate.is_uncommitted() {
-            core.out.push(Action::Prepare(acquiring.mandate.nomination.clone()));
+        if acquiring.prepared == Prepared::No && !acquiring.appointment.is_uncommitted() {
+            core.out.push(Action::Prepare(acquiring.appointment.nomination.clone()));
             self.set_prepared(core, Prepared::Running);
         }
         if !core.ops.has(&ACQUIRE) {
@@ -83,12 +84,12 @@ impl Leader {
     }
 
     fn take_step(&mut self, core: &mut Core) {
-        let State::Acquiring(acquiring) = &self.state else { return };
+        let LeadershipState::Acquiring(acquiring) = &self.state else { return };
         let request = match acquiring.step {
             AcquireStep::ReadElected | AcquireStep::Rereading(_) => {
-                Request::Get { path: core.config.paths.elected() }
+                ZkOp::Get { path: core.config.paths.elected() }
             }
-            AcquireStep::Looking => Request::Get { path: core.leader_znode_path(self.slot) },
+            AcquireStep::Looking => ZkOp::Get { path: core.leader_znode_path(self.slot) },
             AcquireStep::Waiting => {
                 match self.own_leader_znode(core) {
                     Known::Absent => self.set_step(AcquireStep::Creating),
@@ -108,18 +109,18 @@ impl Leader {
         core.perform(request, ACQUIRE);
     }
 
-    /// The creation of the leader znode. It is applied only while the decision is the one that gives the mandate; a
+    /// The creation of the leader znode. It is applied only while the decision is the one that gives the appointment; a
     /// successor replaces that decision in the same transaction, and an elector that names itself creates it. So nothing
     /// is left behind if it is refused, and the decision need not be read again afterwards.
     ///
     /// After a reconnect the known decision is read first: in an ensemble that was restored from a copy, another one can
     /// have its version.
-    fn creation(&mut self, core: &mut Core) -> Option<Request> {
+    fn creation(&mut self, core: &mut Core) -> Option<ZkOp> {
         if !core.is_sure(self.slot) {
             return None;
         }
-        let State::Acquiring(acquiring) = &self.state else { return None };
-        let is_first = acquiring.mandate.by == By::FirstDecision;
+        let LeadershipState::Acquiring(acquiring) = &self.state else { return None };
+        let is_first = acquiring.appointment.by == By::FirstDecision;
         let (elected, meta) = match &core.reading.view.elected {
             Known::Present(..) if is_first => {
                 self.adopt_decision(core);
@@ -136,34 +137,34 @@ impl Leader {
             }
         };
         let version = core.rules.version(meta.version);
-        let State::Acquiring(acquiring) = &mut self.state else { return None };
+        let LeadershipState::Acquiring(acquiring) = &mut self.state else { return None };
         acquiring.over = Some(version);
-        let next = match acquiring.mandate.by {
+        let next = match acquiring.appointment.by {
             By::Succession(_) => {
-                let slot = acquiring.mandate.nomination.slot;
-                if elected.named(slot).is_some_and(|named| named.ballot == acquiring.mandate.ballot) {
+                let slot = acquiring.appointment.nomination.slot;
+                if elected.named(slot).is_some_and(|named| named.ballot == acquiring.appointment.ballot) {
                     // The elector was quicker, and names this member.
                     self.adopt_decision(core);
                     return None;
                 }
-                let me = core.named(&acquiring.mandate.ballot);
+                let me = core.named(&acquiring.appointment.ballot);
                 let remark = match &core.config.recipe {
                     Recipe::Elector(strategy) => strategy.remark(&core.attributes(), Cause::LeaderLost),
                     _ => None,
                 };
                 let next = succeed(elected, slot, &me, remark, core.now.unix_ms, &core.config.policy);
-                Arc::make_mut(&mut acquiring.mandate.nomination).term = next.term;
+                Arc::make_mut(&mut acquiring.appointment.nomination).term = next.term;
                 Some(next)
             }
             By::Decision | By::FirstDecision | By::Contest => None,
         };
-        let State::Acquiring(acquiring) = &self.state else { return None };
-        let data = self.leader_record(core, &acquiring.mandate, Status::Progress, None)?;
-        let create = Request::Create { path: core.leader_znode_path(self.slot), data, ephemeral: true };
+        let LeadershipState::Acquiring(acquiring) = &self.state else { return None };
+        let data = self.leader_record(core, &acquiring.appointment, Status::Progress, None)?;
+        let create = ZkOp::Create { path: core.leader_znode_path(self.slot), data, ephemeral: true };
         let path = core.config.paths.elected();
         let Some(next) = next else {
             return Some(match core.rules.keep(Rule::NamedAtCreation) {
-                true => core.as_candidate(Request::While {
+                true => core.as_candidate(ZkOp::While {
                     there: path,
                     version: Some(version),
                     request: Box::new(create),
@@ -173,11 +174,11 @@ impl Leader {
         };
         match next.encode(&path) {
             Ok(data) => {
-                if let State::Acquiring(acquiring) = &mut self.state {
+                if let LeadershipState::Acquiring(acquiring) = &mut self.state {
                     acquiring.written = Some(Box::new(next));
                 }
                 Some(match core.rules.keep(Rule::Commit) {
-                    true => core.as_candidate(Request::Together {
+                    true => core.as_candidate(ZkOp::Together {
                         request: Box::new(create),
                         path,
                         data,
@@ -194,8 +195,8 @@ impl Leader {
     }
 
     /// The creation of the leader znode and of the decision.
-    fn first_creation(&mut self, core: &mut Core) -> Option<Request> {
-        let State::Acquiring(acquiring) = &self.state else { return None };
+    fn first_creation(&mut self, core: &mut Core) -> Option<ZkOp> {
+        let LeadershipState::Acquiring(acquiring) = &self.state else { return None };
         let path = core.config.paths.elected();
         let first = acquiring.written.as_ref().map(|first| first.encode(&path));
         let data = match first {
@@ -209,12 +210,11 @@ impl Leader {
                 return None;
             }
         };
-        let leader = self.leader_record(core, &acquiring.mandate, Status::Progress, None)?;
-        let create =
-            Request::Create { path: core.leader_znode_path(self.slot), data: leader, ephemeral: true };
+        let leader = self.leader_record(core, &acquiring.appointment, Status::Progress, None)?;
+        let create = ZkOp::Create { path: core.leader_znode_path(self.slot), data: leader, ephemeral: true };
         Some(match core.rules.keep(Rule::CommitFirst) {
             true => {
-                core.as_candidate(Request::Together { request: Box::new(create), path, data, version: None })
+                core.as_candidate(ZkOp::Together { request: Box::new(create), path, data, version: None })
             }
             false => create,
         })
@@ -223,9 +223,9 @@ impl Leader {
     /// The decision names this member: the claim continues under that decision.
     fn adopt_decision(&mut self, core: &mut Core) {
         let adopted = core.reading.view.elected.record().and_then(|elected| nomination(elected, self.slot));
-        if let (State::Acquiring(acquiring), Some(adopted)) = (&mut self.state, adopted) {
-            acquiring.mandate.nomination = adopted.into();
-            acquiring.mandate.by = By::Decision;
+        if let (LeadershipState::Acquiring(acquiring), Some(adopted)) = (&mut self.state, adopted) {
+            acquiring.appointment.nomination = adopted.into();
+            acquiring.appointment.by = By::Decision;
         }
         self.report(core);
         self.advance_claim(core);
@@ -234,15 +234,15 @@ impl Leader {
     /// Leadership that is held, entitled and prepared. It is entered if the lease covers the time that stopping needs
     /// and an eighth of the session timeout.
     fn enter(&mut self, core: &mut Core, znode: HeldZnode) {
-        let State::Acquiring(acquiring) = &self.state else { return };
-        let mandate = &acquiring.mandate;
+        let LeadershipState::Acquiring(acquiring) = &self.state else { return };
+        let appointment = &acquiring.appointment;
         let known = self.own_leader_znode(core).meta();
         let is_other = known.is_none_or(|m| m.czxid != znode.czxid);
         // In a contest the znode is this member's candidacy, and is not created again: its record is only written
         // again, after leadership is entered.
-        if mandate.by != By::Contest {
+        if appointment.by != By::Contest {
             // Its record was changed from outside: the leader znode is created again.
-            let spoiled = self.is_spoiled_in(core, &znode, &mandate.ballot, mandate.nomination.term);
+            let spoiled = self.is_spoiled_in(core, &znode, &appointment.ballot, appointment.nomination.term);
             // Preparing may take long, or have no end: check whether the znode still exists.
             let gone = core.is_sure(self.slot) && is_other && *self.own_leader_znode(core) != Known::Unread;
             if spoiled.is_some() || gone {
@@ -270,13 +270,13 @@ impl Leader {
             return core.note(Level::Warn, NoteKind::Trouble, text);
         };
         let grant = Grant {
-            nomination: mandate.nomination.clone(),
-            ballot: mandate.ballot.clone(),
+            nomination: appointment.nomination.clone(),
+            ballot: appointment.ballot.clone(),
             fencing_token,
             work_until,
         };
-        let held = Held {
-            mandate: mandate.clone(),
+        let held = HeldLeadership {
+            appointment: appointment.clone(),
             fencing_token,
             znode,
             epoch: core.epoch(),
@@ -289,19 +289,19 @@ impl Leader {
         core.out.told_until = Some(work_until);
         core.out.push(Action::WorkUntil(work_until));
         core.out.push(Action::TakeOver(grant));
-        self.turn(core, State::TakingOver(Box::new(held)));
+        self.turn(core, LeadershipState::TakingOver(Box::new(held)));
     }
 
     fn set_step(&mut self, step: AcquireStep) {
-        if let State::Acquiring(acquiring) = &mut self.state {
+        if let LeadershipState::Acquiring(acquiring) = &mut self.state {
             acquiring.step = step;
         }
     }
 
     pub(super) fn set_prepared(&mut self, core: &mut Core, prepared: Prepared) {
-        if let State::Acquiring(acquiring) = &mut self.state {
+        if let LeadershipState::Acquiring(acquiring) = &mut self.state {
             acquiring.prepared = prepared;
-            let Nomination { term, cause, .. } = *acquiring.mandate.nomination;
+            let Nomination { term, cause, .. } = *acquiring.appointment.nomination;
             if (prepared, cause) == (Prepared::Yes, Cause::LeaderShutdown) {
                 core.own.reports_mut().prepared_for = Some(term);
             }
@@ -310,23 +310,23 @@ impl Leader {
     }
 
     pub(in crate::engine) fn give_up_claim(&mut self, core: &mut Core, reason: StopReason) {
-        let State::Acquiring(acquiring) = &self.state else { return };
+        let LeadershipState::Acquiring(acquiring) = &self.state else { return };
         let hold = match acquiring.step {
-            AcquireStep::Rereading(znode) | AcquireStep::Entitled(znode) => Hold::Znode(znode),
+            AcquireStep::Rereading(znode) | AcquireStep::Entitled(znode) => LeftZnode::Znode(znode),
             AcquireStep::Creating if core.ops.has(&ACQUIRE) => {
                 core.ops.replace(&ACQUIRE, &Pending::Leader(LeaderOp::LateCreation));
-                Hold::Creating
+                LeftZnode::Creating
             }
-            AcquireStep::Looking => Hold::Unsure,
-            AcquireStep::Creating | AcquireStep::Waiting | AcquireStep::ReadElected => Hold::Nothing,
+            AcquireStep::Looking => LeftZnode::Unsure,
+            AcquireStep::Creating | AcquireStep::Waiting | AcquireStep::ReadElected => LeftZnode::Nothing,
         };
         core.ops.give_up(&ACQUIRE);
-        let (term, began) = (acquiring.mandate.nomination.term, acquiring.prepared != Prepared::No);
+        let (term, began) = (acquiring.appointment.nomination.term, acquiring.prepared != Prepared::No);
         let epoch = core.epoch();
         core.note(Level::Info, NoteKind::Leadership, format!("does not take over term {term}: {reason}"));
         if began {
             let stopping = Stopping { reason: reason.clone(), epoch, hold, term, token: None };
-            self.turn(core, State::Stopping(Box::new(stopping)));
+            self.turn(core, LeadershipState::Stopping(Box::new(stopping)));
             // The preparation touches nothing that only a leader may touch, so it has its whole budget, even before
             // there is a lease.
             let budget = core.now.time + core.stop_budget();
@@ -342,9 +342,9 @@ impl Leader {
     }
 
     pub(super) fn acquire_done(&mut self, core: &mut Core, outcome: &Outcome) {
-        let State::Acquiring(acquiring) = &self.state else { return };
+        let LeadershipState::Acquiring(acquiring) = &self.state else { return };
         let step = acquiring.step;
-        let is_first = acquiring.mandate.by == By::FirstDecision;
+        let is_first = acquiring.appointment.by == By::FirstDecision;
         let next = match (step, outcome) {
             // The elector makes another pass: by then it may decide otherwise.
             (AcquireStep::Creating, Outcome::NotApplied(why)) if is_first => {
@@ -410,7 +410,7 @@ impl Leader {
     /// The leader znode was read after a lost reply, or after a watch reported another one: determines the next step.
     fn looked(&mut self, core: &mut Core, node: Option<&Node>) -> Result<AcquireStep, StopReason> {
         core.see_leader_znode(self.slot, node);
-        if let (Some(_), State::Acquiring(acquiring)) = (node, &mut self.state) {
+        if let (Some(_), LeadershipState::Acquiring(acquiring)) = (node, &mut self.state) {
             acquiring.refused = 0;
         }
         if core.is_contest() {
@@ -437,30 +437,30 @@ impl Leader {
     }
 
     fn count_refusal(&mut self) {
-        if let State::Acquiring(acquiring) = &mut self.state {
+        if let LeadershipState::Acquiring(acquiring) = &mut self.state {
             acquiring.refused = acquiring.refused.saturating_add(1).min(2);
         }
     }
 
     fn was_refused_repeatedly(&self) -> bool {
-        matches!(&self.state, State::Acquiring(acquiring) if acquiring.refused > 1)
+        matches!(&self.state, LeadershipState::Acquiring(acquiring) if acquiring.refused > 1)
     }
 
     /// Whether the creation was refused although the decision has not changed: the own ballot may be gone.
     fn was_refused_over_the_same(&self, core: &Core) -> bool {
-        let State::Acquiring(acquiring) = &self.state else { return false };
+        let LeadershipState::Acquiring(acquiring) = &self.state else { return false };
         let over = acquiring.over;
         over.is_some() && over == core.reading.view.elected.meta().map(|known| known.version)
     }
 
     fn claim_is_uncommitted(&self) -> bool {
-        matches!(&self.state, State::Acquiring(acquiring) if acquiring.mandate.is_uncommitted())
+        matches!(&self.state, LeadershipState::Acquiring(acquiring) if acquiring.appointment.is_uncommitted())
     }
 
     /// The term that is being claimed.
     fn claimed_term(&self) -> u64 {
         match &self.state {
-            State::Acquiring(acquiring) => acquiring.mandate.nomination.term,
+            LeadershipState::Acquiring(acquiring) => acquiring.appointment.nomination.term,
             _ => 0,
         }
     }
@@ -473,8 +473,8 @@ impl Leader {
 
     /// A write of this member is known before a watch reports it.
     fn know_own_leader_znode(&self, core: &mut Core, znode: &HeldZnode) {
-        let State::Acquiring(acquiring) = &self.state else { return };
-        if let Some(data) = self.leader_record(core, &acquiring.mandate, Status::Progress, None) {
+        let LeadershipState::Acquiring(acquiring) = &self.state else { return };
+        if let Some(data) = self.leader_record(core, &acquiring.appointment, Status::Progress, None) {
             let owner = core.session_id();
             let node = Node { version: znode.version, ..Node::created(data, znode.czxid, owner) };
             core.see_leader_znode(self.slot, Some(&node));
@@ -498,10 +498,10 @@ impl Leader {
         let claimed = self.claimed_term();
         core.has_created(node.czxid);
         let znode = self.znode(core, node.czxid, node.version, claimed);
-        let State::Acquiring(acquiring) = &self.state else { return Ok(AcquireStep::Waiting) };
+        let LeadershipState::Acquiring(acquiring) = &self.state else { return Ok(AcquireStep::Waiting) };
         let is_claimed = |found: &Current| {
             (found.term, found.status) == (claimed, Status::Progress)
-                && found.ballot == acquiring.mandate.ballot
+                && found.ballot == acquiring.appointment.ballot
         };
         if found.as_ref().is_some_and(is_claimed) {
             return Ok(AcquireStep::Rereading(znode));
@@ -512,7 +512,7 @@ impl Leader {
 
     /// The leader znode and the decision that names this member were written, in one transaction.
     fn committed(&mut self, core: &mut Core, znode: HeldZnode) {
-        let State::Acquiring(acquiring) = &mut self.state else { return };
+        let LeadershipState::Acquiring(acquiring) = &mut self.state else { return };
         let (written, mzxid) = (acquiring.written.take(), znode.czxid);
         // A watch may have been quicker, and have read a later state already.
         let meta = match (acquiring.over, &core.reading.view.elected) {
@@ -542,12 +542,13 @@ impl Leader {
     /// The leader znode is held. Checks that the known decision names this member in the term of the leader znode.
     fn confirmed(&mut self, core: &mut Core, znode: HeldZnode) {
         self.set_step(AcquireStep::Entitled(znode));
-        let State::Acquiring(acquiring) = &self.state else { return };
+        let LeadershipState::Acquiring(acquiring) = &self.state else { return };
         let names = core.reading.view.elected.record().is_some_and(|elected| {
-            let named = elected.named(self.slot).is_some_and(|n| core.is_me(n, &acquiring.mandate.ballot));
+            let named =
+                elected.named(self.slot).is_some_and(|n| core.is_me(n, &acquiring.appointment.ballot));
             named && elected.term_of(self.slot) == znode.term
         });
-        match core.carries(&acquiring.mandate) {
+        match core.carries(&acquiring.appointment) {
             Ok(()) if names => self.adopt_decision(core),
             Ok(()) => {
                 let why = format!("the decision does not name it in term {}", znode.term);

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::{Entry, Leader, state::*};
+use super::{Entry, OwnLeadership, state::*};
 use crate::{
     engine::{
+        appointment::moved_away,
         core::Core,
         elector::question::is_removed,
-        io::{Action, Level, Node, NoteKind, Outcome, Request, StopReason},
-        mandate::moved_away,
+        io::{Action, Level, Node, NoteKind, Outcome, StopReason, ZkOp},
         ops::{LeaderOp, Part, Pending},
         policy::OnPause,
         rules::Rule,
@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Whether its session is active, and the decision and the leader znode were read since the last pause.
-fn is_confirmed(core: &Core, held: &Held, slot: usize) -> bool {
+fn is_confirmed(core: &Core, held: &HeldLeadership, slot: usize) -> bool {
     let rereading = &core.reading.rereading;
     core.session_is_active()
         && core.session_epoch() == Some(held.epoch)
@@ -28,11 +28,11 @@ fn is_confirmed(core: &Core, held: &Held, slot: usize) -> bool {
         && !rereading.doubts_leader_znode(slot)
 }
 
-impl Leader {
+impl OwnLeadership {
     /// Checks whether leadership may continue.
     pub(in crate::engine) fn check_held(&mut self, core: &mut Core) {
         let Some(held) = self.held() else { return };
-        let leads = matches!(self.state, State::Leading(_));
+        let leads = matches!(self.state, LeadershipState::Leading(_));
         if core.own.leaving.is_asked() && !(leads && core.hands_over()) {
             return self.stop(core, StopReason::Leaving);
         }
@@ -51,7 +51,7 @@ impl Leader {
             return;
         }
         if held.doubted && !core.ops.leader_has(LeaderOp::Doubt) {
-            let request = Request::Get { path: core.leader_znode_path(self.slot) };
+            let request = ZkOp::Get { path: core.leader_znode_path(self.slot) };
             core.perform(request, Pending::Leader(LeaderOp::Doubt));
         }
         self.repair_leader_znode(core);
@@ -75,20 +75,20 @@ impl Leader {
     }
 
     /// Why another member must lead now.
-    fn is_moved(&self, core: &Core, held: &Held) -> Option<StopReason> {
-        let mandate = &held.mandate;
+    fn is_moved(&self, core: &Core, held: &HeldLeadership) -> Option<StopReason> {
+        let appointment = &held.appointment;
         let orphaned = core.session_epoch() != Some(held.epoch);
-        let other_ballot = core.own.seat.ballot.as_ref().filter(|ballot| **ballot != mandate.ballot);
+        let other_ballot = core.own.seat.ballot.as_ref().filter(|ballot| **ballot != appointment.ballot);
         if !orphaned && other_ballot.is_some() {
             return Some(StopReason::BallotLost);
         }
         let elected = core.reading.view.elected.record()?;
-        let slot = mandate.nomination.slot;
-        let mine = elected.named(slot).is_some_and(|n| core.is_me(n, &mandate.ballot));
+        let slot = appointment.nomination.slot;
+        let mine = elected.named(slot).is_some_and(|n| core.is_me(n, &appointment.ballot));
         let term = if core.rules.keep(Rule::TermOfSlot) { elected.term_of(slot) } else { elected.term };
-        let moved = !mine || term != mandate.nomination.term;
+        let moved = !mine || term != appointment.nomination.term;
         if moved && core.rules.keep(Rule::StandDown) && !core.works_on_for(elected) {
-            if is_removed(elected, slot, &mandate.ballot) {
+            if is_removed(elected, slot, &appointment.ballot) {
                 return Some(StopReason::Removed(moved_away(elected, slot)));
             }
             return Some(StopReason::NotNamed(moved_away(elected, slot)));
@@ -117,9 +117,9 @@ impl Leader {
                 self.stop(core, StopReason::LeaderZnodeLost);
             }
         }
-        if let State::Stopping(stopping) = &self.state
+        if let LeadershipState::Stopping(stopping) = &self.state
             && Some(stopping.epoch) == epoch
-            && let Hold::Znode(znode) = stopping.hold
+            && let LeftZnode::Znode(znode) = stopping.hold
             && node.is_none_or(|n| n.czxid > znode.czxid)
             && !stopping.reason.is_urgent()
         {
@@ -147,18 +147,21 @@ impl Leader {
     /// Writes the own record again if it was changed from outside: the elector can't decide anything while the record
     /// can't be read.
     fn repair_leader_znode(&mut self, core: &mut Core) {
-        let (State::TakingOver(held) | State::Leading(held)) = &self.state else { return };
+        let (LeadershipState::TakingOver(held) | LeadershipState::Leading(held)) = &self.state else {
+            return;
+        };
         if core.ops.leader_has(LeaderOp::Repair) {
             return;
         }
-        let mandate = &held.mandate;
-        let Some(version) = self.is_spoiled_in(core, &held.znode, &mandate.ballot, mandate.nomination.term)
+        let appointment = &held.appointment;
+        let Some(version) =
+            self.is_spoiled_in(core, &held.znode, &appointment.ballot, appointment.nomination.term)
         else {
             return;
         };
         let status = if held.ready_ms.is_some() { Status::Ready } else { Status::Progress };
-        if let Some(data) = self.leader_record(core, mandate, status, held.ready_ms) {
-            let request = Request::Set { path: core.leader_znode_path(self.slot), data, version };
+        if let Some(data) = self.leader_record(core, appointment, status, held.ready_ms) {
+            let request = ZkOp::Set { path: core.leader_znode_path(self.slot), data, version };
             core.perform(request, Pending::Leader(LeaderOp::Repair));
         }
     }
@@ -194,7 +197,7 @@ impl Leader {
     // ---- READY ----
 
     pub(super) fn announce(&mut self, core: &mut Core) {
-        let State::TakingOver(held) = &mut self.state else { return };
+        let LeadershipState::TakingOver(held) = &mut self.state else { return };
         self.announce_later = true;
         // READY must not be written into another member's leader znode.
         let known = core.reading.view.leader(self.slot).meta();
@@ -207,23 +210,23 @@ impl Leader {
             self.lead(core);
             return know_own_ready(core);
         }
-        let (mandate, znode) = (held.mandate.clone(), held.znode);
+        let (appointment, znode) = (held.appointment.clone(), held.znode);
         let entry = (!self.announces_alone).then(|| entry(core, held));
-        let Some(data) = self.leader_record(core, &mandate, Status::Ready, Some(core.now.unix_ms)) else {
+        let Some(data) = self.leader_record(core, &appointment, Status::Ready, Some(core.now.unix_ms)) else {
             return;
         };
         let version = if core.rules.keep(Rule::ReadyOnOwnZnode) { znode.version } else { -1 };
-        let mut request = Request::Set { path: core.leader_znode_path(self.slot), data, version };
+        let mut request = ZkOp::Set { path: core.leader_znode_path(self.slot), data, version };
         if let Some(entry) = entry {
             let path = core.config.paths.history_entry(entry.fencing_token);
             if let Ok(data) = entry.encode(&path) {
-                request = Request::Together { request: Box::new(request), path, data, version: None };
+                request = ZkOp::Together { request: Box::new(request), path, data, version: None };
             }
         }
         if core.perform(request, Pending::Leader(LeaderOp::Announce)) {
             self.announce_later = false;
-            if let State::TakingOver(held) = std::mem::take(&mut self.state) {
-                self.turn(core, State::Announcing(held));
+            if let LeadershipState::TakingOver(held) = std::mem::take(&mut self.state) {
+                self.turn(core, LeadershipState::Announcing(held));
             }
         }
     }
@@ -236,15 +239,15 @@ impl Leader {
     }
 
     pub(super) fn announced(&mut self, core: &mut Core, outcome: &Outcome) {
-        let State::Announcing(mut held) = std::mem::take(&mut self.state) else { return };
+        let LeadershipState::Announcing(mut held) = std::mem::take(&mut self.state) else { return };
         if let Outcome::Changed { version, .. } = outcome {
             held.znode.version = *version;
-            self.state = State::Announcing(held);
+            self.state = LeadershipState::Announcing(held);
             return self.lead(core);
         }
         self.announces_alone = true;
         held.doubted |= *outcome != Outcome::Missing;
-        self.turn(core, State::TakingOver(held));
+        self.turn(core, LeadershipState::TakingOver(held));
         if *outcome == Outcome::Missing {
             return self.stop(core, StopReason::LeaderZnodeLost);
         }
@@ -255,14 +258,15 @@ impl Leader {
     }
 
     fn lead(&mut self, core: &mut Core) {
-        let (State::TakingOver(mut held) | State::Announcing(mut held)) = std::mem::take(&mut self.state)
+        let (LeadershipState::TakingOver(mut held) | LeadershipState::Announcing(mut held)) =
+            std::mem::take(&mut self.state)
         else {
             return;
         };
         self.announce_later = false;
         held.ready_ms = Some(core.now.unix_ms);
         let entry = entry(core, &held);
-        self.turn(core, State::Leading(held));
+        self.turn(core, LeadershipState::Leading(held));
         core.out.push(Action::Lead);
         if std::mem::take(&mut self.calls_next) {
             core.call();
@@ -307,8 +311,8 @@ fn until_created(decided_at: u64, free_at: u64, created_at: u64, most: Duration)
 }
 
 /// The entry of a leadership that becomes READY now.
-fn entry(core: &Core, held: &Held) -> HistoryEntry {
-    let nomination = &held.mandate.nomination;
+fn entry(core: &Core, held: &HeldLeadership) -> HistoryEntry {
+    let nomination = &held.appointment.nomination;
     let (slot, ready_ms) = (nomination.slot, core.now.unix_ms);
     let elected = core.reading.view.elected.record().filter(|e| e.term_of(slot) == nomination.term);
     let decision = elected.and_then(|e| e.given(slot));
@@ -327,7 +331,7 @@ fn entry(core: &Core, held: &Held) -> HistoryEntry {
         v: VERSION,
         term: nomination.term,
         member: core.config.member.member.clone(),
-        ballot: held.mandate.ballot.clone(),
+        ballot: held.appointment.ballot.clone(),
         site: core.config.member.site.clone(),
         slot,
         fencing_token: held.fencing_token,

@@ -19,22 +19,22 @@ mod state;
 mod wishes;
 
 use super::{
+    appointment::{Appointment, By},
     core::Core,
-    io::{AppEvent, Level, Node, NoteKind, Outcome, Request, StopReason},
-    mandate::{By, Mandate},
+    io::{AppEvent, Level, Node, NoteKind, Outcome, StopReason, ZkOp},
     ops::{LeaderOp, Part, Pending},
     policy::OnPause,
     znode::Known,
 };
 use crate::record::{Cause, ContenderStatus, Current, GaveUp, HistoryEntry, Record, Status, VERSION};
 pub(in crate::engine) use resume::Led;
-use state::{AcquireStep, Held, Prepared, ReleaseStep, Releasing};
-pub(in crate::engine) use state::{Stage, State};
+use state::{AcquireStep, HeldLeadership, Prepared, ReleaseStep, Releasing};
+pub(in crate::engine) use state::{LeadershipState, Stage};
 
 /// The leader's side of a member.
 #[derive(Clone, Debug, Default, Hash)]
-pub(in crate::engine) struct Leader {
-    state: State,
+pub(in crate::engine) struct OwnLeadership {
+    state: LeadershipState,
     /// The slot of the state. A member has one at a time, and releases its leader znode before it turns to another.
     slot: usize,
     /// The application serves; READY must still be written.
@@ -59,24 +59,24 @@ pub(in crate::engine) enum Entry {
     },
 }
 
-impl Leader {
-    pub(in crate::engine) fn state(&self) -> &State {
+impl OwnLeadership {
+    pub(in crate::engine) fn state(&self) -> &LeadershipState {
         &self.state
     }
 
     pub(in crate::engine) fn is_idle(&self) -> bool {
-        matches!(self.state, State::Idle)
+        matches!(self.state, LeadershipState::Idle)
     }
 
     pub(in crate::engine) fn is_taking_over(&self) -> bool {
         match &self.state {
-            State::Acquiring(acquiring) => acquiring.step == AcquireStep::Creating,
-            State::TakingOver(_) | State::Announcing(_) => true,
+            LeadershipState::Acquiring(acquiring) => acquiring.step == AcquireStep::Creating,
+            LeadershipState::TakingOver(_) | LeadershipState::Announcing(_) => true,
             _ => false,
         }
     }
 
-    pub(in crate::engine) fn held(&self) -> Option<&Held> {
+    pub(in crate::engine) fn held(&self) -> Option<&HeldLeadership> {
         self.state.held()
     }
 
@@ -88,7 +88,7 @@ impl Leader {
     /// The fencing token of the leadership that is held, or is being given up.
     pub(in crate::engine) fn fencing_token(&self) -> Option<u64> {
         match &self.state {
-            State::Stopping(stopping) => stopping.token,
+            LeadershipState::Stopping(stopping) => stopping.token,
             _ => self.held().map(|held| held.fencing_token),
         }
     }
@@ -102,37 +102,43 @@ impl Leader {
 
     pub(in crate::engine) fn app(&mut self, core: &mut Core, event: AppEvent) {
         match (event, &self.state) {
-            (AppEvent::Prepared, State::Acquiring(_)) => self.set_prepared(core, Prepared::Yes),
-            (AppEvent::PrepareFailed(why), State::Acquiring(_)) => {
+            (AppEvent::Prepared, LeadershipState::Acquiring(_)) => self.set_prepared(core, Prepared::Yes),
+            (AppEvent::PrepareFailed(why), LeadershipState::Acquiring(_)) => {
                 self.record_giving_up(core, Cause::TakeoverFailed, &why);
                 core.note(Level::Warn, NoteKind::TakeoverFailed, format!("preparing failed: {why}"));
                 self.give_up_claim(core, StopReason::TakeoverFailed(why));
             }
-            (AppEvent::TakenOver, State::TakingOver(_)) => self.announce(core),
-            (AppEvent::TakenOverWith(remark), State::TakingOver(_)) => {
+            (AppEvent::TakenOver, LeadershipState::TakingOver(_)) => self.announce(core),
+            (AppEvent::TakenOverWith(remark), LeadershipState::TakingOver(_)) => {
                 self.remark(&remark);
                 self.announce(core);
             }
-            (AppEvent::TakeoverFailed(why), State::TakingOver(_)) => {
+            (AppEvent::TakeoverFailed(why), LeadershipState::TakingOver(_)) => {
                 self.record_giving_up(core, Cause::TakeoverFailed, &why);
                 core.note(Level::Warn, NoteKind::TakeoverFailed, format!("taking over failed: {why}"));
                 self.stop(core, StopReason::TakeoverFailed(why));
             }
-            (AppEvent::Declined(why), State::Acquiring(_) | State::TakingOver(_)) => {
+            (AppEvent::Declined(why), LeadershipState::Acquiring(_) | LeadershipState::TakingOver(_)) => {
                 core.note(Level::Info, NoteKind::Leadership, format!("declines leadership: {why}"));
                 self.resign(core, why);
             }
             // Also before READY is written: that write may have to wait for the connection.
-            (AppEvent::WorkFailed(why), State::Leading(_) | State::Announcing(_) | State::TakingOver(_)) => {
+            (
+                AppEvent::WorkFailed(why),
+                LeadershipState::Leading(_) | LeadershipState::Announcing(_) | LeadershipState::TakingOver(_),
+            ) => {
                 self.record_giving_up(core, Cause::WorkFailed, &why);
                 core.note(Level::Warn, NoteKind::Leadership, format!("gives up leadership: {why}"));
                 self.stop(core, StopReason::WorkFailed(why));
             }
-            (AppEvent::WorkFinished, State::Leading(_) | State::Announcing(_) | State::TakingOver(_)) => {
+            (
+                AppEvent::WorkFinished,
+                LeadershipState::Leading(_) | LeadershipState::Announcing(_) | LeadershipState::TakingOver(_),
+            ) => {
                 self.record_giving_up(core, Cause::Resigned, "its work is finished");
                 self.stop(core, StopReason::WorkFinished);
             }
-            (AppEvent::Stopped, State::Stopping(_)) => self.stopped(core),
+            (AppEvent::Stopped, LeadershipState::Stopping(_)) => self.stopped(core),
             // A reply to a step that was given up meanwhile.
             _ => {}
         }
@@ -144,16 +150,18 @@ impl Leader {
         core.reading.forget_tenures();
         let keep = matches!(core.config.policy.on_pause, OnPause::Keep { .. });
         match &mut self.state {
-            State::Leading(_) if keep => {}
-            State::TakingOver(_) | State::Announcing(_) | State::Leading(_) => {
+            LeadershipState::Leading(_) if keep => {}
+            LeadershipState::TakingOver(_) | LeadershipState::Announcing(_) | LeadershipState::Leading(_) => {
                 self.stop(core, StopReason::SessionOver);
             }
-            State::Acquiring(acquiring) => {
+            LeadershipState::Acquiring(acquiring) => {
                 acquiring.step = AcquireStep::Waiting;
                 self.give_up_claim(core, StopReason::SessionOver);
             }
-            State::Stopping(_) => self.hasten(core, StopReason::SessionOver),
-            State::Idle | State::Cleaning | State::Releasing(_) => self.turn(core, State::Idle),
+            LeadershipState::Stopping(_) => self.hasten(core, StopReason::SessionOver),
+            LeadershipState::Idle | LeadershipState::Cleaning | LeadershipState::Releasing(_) => {
+                self.turn(core, LeadershipState::Idle)
+            }
         }
     }
 
@@ -182,12 +190,14 @@ impl Leader {
         }
         core.ops.retry_now(Part::Leader);
         match &self.state {
-            State::Idle => self.advance_idle(core),
-            State::Acquiring(_) => self.advance_claim(core),
-            State::TakingOver(_) | State::Announcing(_) | State::Leading(_) => self.check_held(core),
-            State::Releasing(_) => self.advance_release(core),
-            State::Stopping(_) => self.hasten_if_removed(core),
-            State::Cleaning => {}
+            LeadershipState::Idle => self.advance_idle(core),
+            LeadershipState::Acquiring(_) => self.advance_claim(core),
+            LeadershipState::TakingOver(_) | LeadershipState::Announcing(_) | LeadershipState::Leading(_) => {
+                self.check_held(core)
+            }
+            LeadershipState::Releasing(_) => self.advance_release(core),
+            LeadershipState::Stopping(_) => self.hasten_if_removed(core),
+            LeadershipState::Cleaning => {}
         }
     }
 
@@ -199,18 +209,18 @@ impl Leader {
         let owned = |(_, known): &(usize, &Known<Current>)| core.is_own_leader_znode(known);
         let leftover = core.reading.view.leaders().find(owned).map(|(slot, _)| slot);
         if let Some(slot) = leftover {
-            let request = Request::Get { path: core.config.paths.leader_znode(slot) };
+            let request = ZkOp::Get { path: core.config.paths.leader_znode(slot) };
             if core.perform(request, Pending::Leader(LeaderOp::Clean)) {
                 self.slot = slot;
-                self.turn(core, State::Cleaning);
+                self.turn(core, LeadershipState::Cleaning);
             }
-        } else if let Some(mandate) = core.decided_mandate() {
-            self.claim(core, mandate);
+        } else if let Some(appointment) = core.decided_mandate() {
+            self.claim(core, appointment);
         }
     }
 
     /// Changes to another state.
-    fn turn(&mut self, core: &mut Core, state: State) {
+    fn turn(&mut self, core: &mut Core, state: LeadershipState) {
         self.state = state;
         self.report(core);
     }
@@ -220,7 +230,7 @@ impl Leader {
     }
 
     fn cleaned(&mut self, core: &mut Core, outcome: &Outcome) {
-        self.turn(core, State::Idle);
+        self.turn(core, LeadershipState::Idle);
         if let Outcome::Got(node) = outcome {
             core.see_leader_znode(self.slot, node.as_ref());
             if node.as_ref().is_some_and(|n| self.is_own(core, n)) {
@@ -246,29 +256,29 @@ impl Leader {
     fn leader_record(
         &self,
         core: &mut Core,
-        mandate: &Mandate,
+        appointment: &Appointment,
         status: Status,
         ready_ms: Option<u64>,
     ) -> Option<Vec<u8>> {
         let path = core.leader_znode_path(self.slot);
         let since_ms = self.held().map_or(core.now.unix_ms, |held| held.znode.created_ms);
         let member = &core.config.member;
-        let data = match mandate.by {
+        let data = match appointment.by {
             By::Contest => {
                 let status = match status {
                     Status::Progress => ContenderStatus::Progress,
                     Status::Ready => ContenderStatus::Ready,
                 };
                 let base = core.own.seat.own.as_ref().map_or(0, |own| own.base);
-                core.config.contender(status, &mandate.ballot, core.granted(), since_ms, ready_ms, base)
+                core.config.contender(status, &appointment.ballot, core.granted(), since_ms, ready_ms, base)
             }
             By::Decision | By::Succession(_) | By::FirstDecision => Current {
                 v: VERSION,
                 member: member.member.clone(),
-                ballot: mandate.ballot.clone(),
+                ballot: appointment.ballot.clone(),
                 site: member.site.clone(),
-                slot: mandate.nomination.slot,
-                term: mandate.nomination.term,
+                slot: appointment.nomination.slot,
+                term: appointment.nomination.term,
                 status,
                 endpoint: member.address.clone(),
                 fencing_token: self.held().map(|held| held.fencing_token),
@@ -290,9 +300,9 @@ impl Leader {
     /// Reports in the own record that leadership is given up.
     pub(in crate::engine) fn record_giving_up(&self, core: &mut Core, cause: Cause, reason: &str) {
         let term = match &self.state {
-            State::Acquiring(acquiring) => acquiring.mandate.nomination.term,
+            LeadershipState::Acquiring(acquiring) => acquiring.appointment.nomination.term,
             state => match state.held() {
-                Some(held) => held.mandate.nomination.term,
+                Some(held) => held.appointment.nomination.term,
                 None => return,
             },
         };

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::{Leader, look_before_release, state::*};
+use super::{OwnLeadership, look_before_release, state::*};
 use crate::{
     engine::{
+        appointment::moved_away,
         core::Core,
         elector::question::is_removed,
-        io::{Action, Epoch, Level, NoteKind, Outcome, Request, StopReason},
-        mandate::moved_away,
+        io::{Action, Epoch, Level, NoteKind, Outcome, StopReason, ZkOp},
         ops::{LeaderOp, Pending},
         own::Seat,
         rules::Rule,
@@ -23,21 +23,21 @@ const RELEASE: Pending = Pending::Leader(LeaderOp::Release);
 /// How long a leader that gave up waits for the decision that names the next one. The elector needs one write for it.
 const DECISION: Duration = Duration::from_secs(1);
 
-impl Leader {
+impl OwnLeadership {
     // ---- the work ----
 
     /// Ends a leadership that is held.
     pub(in crate::engine) fn stop(&mut self, core: &mut Core, reason: StopReason) {
         let Some(held) = self.held() else { return };
         let hold = match reason {
-            StopReason::LeaderZnodeLost | StopReason::SessionOver => Hold::Nothing,
-            _ => Hold::Znode(held.znode),
+            StopReason::LeaderZnodeLost | StopReason::SessionOver => LeftZnode::Nothing,
+            _ => LeftZnode::Znode(held.znode),
         };
         let stopping = Box::new(Stopping {
             reason: reason.clone(),
             epoch: held.epoch,
             hold,
-            term: held.mandate.nomination.term,
+            term: held.appointment.nomination.term,
             token: Some(held.fencing_token),
         });
         self.announce_later = false;
@@ -45,11 +45,11 @@ impl Leader {
             core.ops.give_up(&Pending::Leader(op));
         }
         if !core.rules.keep(Rule::WorkEndsFirst) {
-            let request = Request::Delete { path: core.leader_znode_path(self.slot), version: None };
+            let request = ZkOp::Delete { path: core.leader_znode_path(self.slot), version: None };
             core.perform(request, Pending::GivenUp);
         }
         core.note(Level::Info, NoteKind::Leadership, format!("stops leading: {reason}"));
-        self.turn(core, State::Stopping(stopping));
+        self.turn(core, LeadershipState::Stopping(stopping));
         core.out.push(Action::Stop(reason));
     }
 
@@ -64,10 +64,10 @@ impl Leader {
 
     /// A stop that is under way becomes urgent: another member may lead.
     pub(super) fn hasten(&mut self, core: &mut Core, reason: StopReason) {
-        if let State::Stopping(stopping) = &mut self.state
+        if let LeadershipState::Stopping(stopping) = &mut self.state
             && !stopping.reason.is_urgent()
         {
-            stopping.hold = Hold::Nothing;
+            stopping.hold = LeftZnode::Nothing;
             stopping.reason = reason.clone();
             core.out.push(Action::Stop(reason));
         }
@@ -76,7 +76,7 @@ impl Leader {
     /// A stop that is under way becomes urgent once leadership is taken by force. Deleting the leader znode remains this
     /// member's task, up to the end of the stop budget.
     pub(in crate::engine) fn hasten_if_removed(&mut self, core: &mut Core) {
-        let State::Stopping(stopping) = &mut self.state else { return };
+        let LeadershipState::Stopping(stopping) = &mut self.state else { return };
         let Some(elected) = core.reading.view.elected.record() else { return };
         let ballot = core.own.seat.ballot.as_ref().filter(|_| core.session_epoch() == Some(stopping.epoch));
         if !stopping.reason.is_urgent() && ballot.is_some_and(|own| is_removed(elected, self.slot, own)) {
@@ -89,7 +89,7 @@ impl Leader {
     /// remains this member's task.
     pub(in crate::engine) fn hasten_at_lease_end(&mut self, core: &mut Core) {
         let due = core.lease_ends_first().is_some_and(|until| core.now.time + core.stop_budget() >= until);
-        if let State::Stopping(stopping) = &mut self.state
+        if let LeadershipState::Stopping(stopping) = &mut self.state
             && due
             && !stopping.reason.is_urgent()
         {
@@ -99,7 +99,7 @@ impl Leader {
     }
 
     pub(super) fn stopped(&mut self, core: &mut Core) {
-        let State::Stopping(stopping) = &self.state else { return };
+        let LeadershipState::Stopping(stopping) = &self.state else { return };
         let (epoch, hold, term) = (stopping.epoch, stopping.hold, stopping.term);
         core.note(Level::Info, NoteKind::Leadership, format!("has stopped what it did for term {term}"));
         self.let_go(core, epoch, hold, term);
@@ -114,20 +114,20 @@ impl Leader {
     // ---- the leader znode ----
 
     /// Nothing runs any more: removes what may be left of the own leader znode.
-    pub(super) fn let_go(&mut self, core: &mut Core, epoch: Epoch, hold: Hold, term: u64) {
+    pub(super) fn let_go(&mut self, core: &mut Core, epoch: Epoch, hold: LeftZnode, term: u64) {
         core.own.leadership_ended();
         let step = match hold {
             _ if core.session_epoch() != Some(epoch) => None,
-            Hold::Nothing => None,
-            Hold::Creating => Some(ReleaseStep::AwaitCreation),
-            Hold::Unsure => Some(look_before_release(core)),
-            Hold::Znode(znode) if self.awaits_decision(core, term) => {
+            LeftZnode::Nothing => None,
+            LeftZnode::Creating => Some(ReleaseStep::AwaitCreation),
+            LeftZnode::Unsure => Some(look_before_release(core)),
+            LeftZnode::Znode(znode) if self.awaits_decision(core, term) => {
                 let until = core.now.time + DECISION;
                 Some(ReleaseStep::AwaitDecision { znode, term, until })
             }
-            Hold::Znode(znode) => Some(self.delete_or_look(core, znode, term)),
+            LeftZnode::Znode(znode) => Some(self.delete_or_look(core, znode, term)),
         };
-        self.turn(core, step.map_or(State::Idle, |step| Releasing::state(epoch, step)));
+        self.turn(core, step.map_or(LeadershipState::Idle, |step| Releasing::state(epoch, step)));
     }
 
     /// Whether this member gave up the leadership of term `term`, and the elector has not decided about it yet, while a
@@ -142,7 +142,7 @@ impl Leader {
 
     /// When a wait for the decision ends.
     pub(in crate::engine) fn wake(&self) -> Option<Time> {
-        let State::Releasing(release) = &self.state else { return None };
+        let LeadershipState::Releasing(release) = &self.state else { return None };
         match release.step {
             ReleaseStep::AwaitDecision { until, .. } => Some(until),
             _ => None,
@@ -180,20 +180,22 @@ impl Leader {
         match outcome {
             Outcome::Created { czxid, version, .. } => {
                 core.has_created(*czxid);
-                let created = Hold::Znode(self.znode(core, *czxid, *version, 0));
+                let created = LeftZnode::Znode(self.znode(core, *czxid, *version, 0));
                 self.may_be_left(core, created);
             }
-            Outcome::Exists | Outcome::Unknown(_) => self.may_be_left(core, Hold::Unsure),
-            _ => self.may_be_left(core, Hold::Nothing),
+            Outcome::Exists | Outcome::Unknown(_) => self.may_be_left(core, LeftZnode::Unsure),
+            _ => self.may_be_left(core, LeftZnode::Nothing),
         }
     }
 
-    fn may_be_left(&mut self, core: &mut Core, left: Hold) {
+    fn may_be_left(&mut self, core: &mut Core, left: LeftZnode) {
         match &mut self.state {
-            State::Stopping(stopping) if stopping.hold == Hold::Creating => stopping.hold = left,
-            State::Releasing(release) if release.step == ReleaseStep::AwaitCreation => {
-                if left == Hold::Nothing {
-                    self.turn(core, State::Idle);
+            LeadershipState::Stopping(stopping) if stopping.hold == LeftZnode::Creating => {
+                stopping.hold = left
+            }
+            LeadershipState::Releasing(release) if release.step == ReleaseStep::AwaitCreation => {
+                if left == LeftZnode::Nothing {
+                    self.turn(core, LeadershipState::Idle);
                 } else {
                     release.step = look_before_release(core);
                 }
@@ -204,9 +206,9 @@ impl Leader {
     }
 
     pub(super) fn advance_release(&mut self, core: &mut Core) {
-        let State::Releasing(release) = &self.state else { return };
+        let LeadershipState::Releasing(release) = &self.state else { return };
         if core.session_epoch() != Some(release.epoch) {
-            return self.turn(core, State::Idle);
+            return self.turn(core, LeadershipState::Idle);
         }
         if core.ops.has(&RELEASE) {
             return;
@@ -216,29 +218,27 @@ impl Leader {
                 return;
             }
             let step = self.delete_or_look(core, znode, term);
-            let State::Releasing(release) = &mut self.state else { return };
+            let LeadershipState::Releasing(release) = &mut self.state else { return };
             release.step = step;
         }
-        let State::Releasing(release) = &mut self.state else { return };
+        let LeadershipState::Releasing(release) = &mut self.state else { return };
         let path = core.leader_znode_path(self.slot);
         let request = match release.step {
             ReleaseStep::AwaitCreation | ReleaseStep::AwaitDecision { .. } => return,
             ReleaseStep::Delete { version, unchanged: Some(unchanged_version) } => {
                 let paths = &core.config.paths;
                 let unchanged = if core.is_contest() { paths.leader() } else { paths.elected() };
-                let delete = Request::DeleteWhile { path, version, unchanged, unchanged_version };
+                let delete = ZkOp::DeleteWhile { path, version, unchanged, unchanged_version };
                 match core.leaves_with_release() {
-                    Some(others) => Request::Clearing { request: Box::new(delete), others },
+                    Some(others) => ZkOp::Clearing { request: Box::new(delete), others },
                     None => delete,
                 }
             }
-            ReleaseStep::Delete { version, unchanged: None } => {
-                Request::Delete { path, version: Some(version) }
-            }
-            ReleaseStep::ReadElected => Request::Get { path: core.config.paths.elected() },
-            ReleaseStep::Look { .. } => Request::Get { path },
+            ReleaseStep::Delete { version, unchanged: None } => ZkOp::Delete { path, version: Some(version) },
+            ReleaseStep::ReadElected => ZkOp::Get { path: core.config.paths.elected() },
+            ReleaseStep::Look { .. } => ZkOp::Get { path },
         };
-        let clears = matches!(request, Request::Clearing { .. });
+        let clears = matches!(request, ZkOp::Clearing { .. });
         let sent = core.perform(request, RELEASE);
         if sent && clears {
             core.own.seat = Seat { is_clearing: true, ..Seat::default() };
@@ -254,7 +254,7 @@ impl Leader {
         let look = look_before_release(core);
         let found_own = matches!(outcome, Outcome::Got(Some(node)) if self.is_own(core, node));
         let is_seen = core.is_own_leader_znode(self.own_leader_znode(core));
-        let State::Releasing(release) = &mut self.state else { return };
+        let LeadershipState::Releasing(release) = &mut self.state else { return };
         core.own.seat.is_clearing &= *outcome == Outcome::Ok;
         match (release.step, outcome) {
             (ReleaseStep::Delete { .. }, Outcome::Ok | Outcome::Missing) => {
@@ -264,12 +264,12 @@ impl Leader {
                 if is_seen {
                     core.see_leader_znode(self.slot, None);
                 }
-                self.turn(core, State::Idle);
+                self.turn(core, LeadershipState::Idle);
             }
             // The leader znode is not the one that was held: the ensemble returned to an older copy. The contest
             // searches for what this incarnation has left behind, and removes it.
             (ReleaseStep::Delete { unchanged: Some(_), .. }, Outcome::Stale) if core.is_contest() => {
-                self.turn(core, State::Idle);
+                self.turn(core, LeadershipState::Idle);
             }
             (ReleaseStep::Delete { version, .. }, _) => {
                 release.step = match core.rules.keep(Rule::DeleteOwnOnly) {
@@ -286,7 +286,7 @@ impl Leader {
             }
             (ReleaseStep::Look { .. }, Outcome::Got(node)) => {
                 core.see_leader_znode(self.slot, node.as_ref());
-                self.turn(core, State::Idle);
+                self.turn(core, LeadershipState::Idle);
             }
             (ReleaseStep::Look { .. } | ReleaseStep::ReadElected, _) => release.step = look,
             (ReleaseStep::AwaitCreation | ReleaseStep::AwaitDecision { .. }, _) => {}

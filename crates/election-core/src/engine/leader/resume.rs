@@ -4,12 +4,12 @@ use std::{borrow::Cow, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Leader, state::*};
+use super::{OwnLeadership, state::*};
 use crate::{
     engine::{
+        appointment::{Appointment, By},
         core::Core,
         io::{Epoch, Grant, Nomination, Unrest},
-        mandate::{By, Mandate},
     },
     ids::Ballot,
     record::{Cause, Previous, limits},
@@ -47,17 +47,17 @@ impl Led {
     }
 }
 
-impl Leader {
+impl OwnLeadership {
     /// The leadership, if there is one.
     pub(in crate::engine) fn at_rest(&self, core: &Core) -> Result<Option<Led>, Unrest> {
         let held = match &self.state {
-            State::Idle => return Ok(None),
-            State::Leading(held) => held,
+            LeadershipState::Idle => return Ok(None),
+            LeadershipState::Leading(held) => held,
             _ => return Err(Unrest::Now("this member is taking over or stepping down")),
         };
-        let Mandate { nomination, ballot, by } = &held.mandate;
+        let Appointment { nomination, ballot, by } = &held.appointment;
         let (by, names) = match by {
-            By::Contest => (LedBy::Contest, core.carries(&held.mandate).is_ok()),
+            By::Contest => (LedBy::Contest, core.carries(&held.appointment).is_ok()),
             By::Decision | By::Succession(_) | By::FirstDecision => {
                 let names = core.reading.view.elected.record().is_some_and(|elected| {
                     let named = elected.named(nomination.slot).is_some_and(|named| core.is_me(named, ballot));
@@ -94,11 +94,11 @@ impl Leader {
             LedBy::Decision => By::Decision,
             LedBy::Contest => By::Contest,
         };
-        let mandate = Mandate { nomination: Arc::clone(&nomination), ballot: ballot.clone(), by };
+        let appointment = Appointment { nomination: Arc::clone(&nomination), ballot: ballot.clone(), by };
         core.has_created(znode.czxid);
         self.slot = slot;
-        let held = Held { mandate, fencing_token, znode, epoch, doubted: true, ready_ms };
-        self.turn(core, State::Leading(Box::new(held)));
+        let held = HeldLeadership { appointment, fencing_token, znode, epoch, doubted: true, ready_ms };
+        self.turn(core, LeadershipState::Leading(Box::new(held)));
         // Without a lease it stops at the next event.
         let work_until = core.work_until().unwrap_or(core.now.time);
         core.out.told_until = Some(work_until);

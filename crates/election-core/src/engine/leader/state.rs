@@ -6,26 +6,26 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     engine::{
+        appointment::{Appointment, By},
         io::{Epoch, StopReason},
-        mandate::{By, Mandate},
-        own::{Duty, HeldDuty},
+        own::{HeldSummary, LeadershipSummary},
     },
     record::Elected,
     time::Time,
 };
 
 #[derive(Clone, Debug, Default, Hash)]
-pub(in crate::engine) enum State {
+pub(in crate::engine) enum LeadershipState {
     /// Nothing is held, and nothing is being done.
     #[default]
     Idle,
     /// Nothing is held. The leader znode is read, to see whether it is a left-over of this very session.
     Cleaning,
     Acquiring(Box<Acquiring>),
-    TakingOver(Box<Held>),
+    TakingOver(Box<HeldLeadership>),
     /// READY is being written.
-    Announcing(Box<Held>),
-    Leading(Box<Held>),
+    Announcing(Box<HeldLeadership>),
+    Leading(Box<HeldLeadership>),
     Stopping(Box<Stopping>),
     Releasing(Box<Releasing>),
 }
@@ -33,7 +33,7 @@ pub(in crate::engine) enum State {
 /// Named, or stepping in: until the leader znode is held and the application prepared.
 #[derive(Clone, Debug, Hash)]
 pub(in crate::engine) struct Acquiring {
-    pub(super) mandate: Mandate,
+    pub(super) appointment: Appointment,
     pub(super) prepared: Prepared,
     pub(super) step: AcquireStep,
     /// The version of the decision on which the creation of the leader znode depends.
@@ -94,8 +94,8 @@ impl Hash for Reported {
 
 /// Leadership that has been entered.
 #[derive(Clone, Debug, Hash)]
-pub(in crate::engine) struct Held {
-    pub(super) mandate: Mandate,
+pub(in crate::engine) struct HeldLeadership {
+    pub(super) appointment: Appointment,
     pub(in crate::engine) fencing_token: u64,
     pub(super) znode: HeldZnode,
     pub(in crate::engine) epoch: Epoch,
@@ -110,14 +110,14 @@ pub(in crate::engine) struct Stopping {
     pub(super) reason: StopReason,
     /// The session on which it led, and what is held there.
     pub(super) epoch: Epoch,
-    pub(super) hold: Hold,
+    pub(super) hold: LeftZnode,
     pub(in crate::engine) term: u64,
     pub(in crate::engine) token: Option<u64>,
 }
 
 /// What may remain in ZooKeeper when leadership is given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Hold {
+pub(super) enum LeftZnode {
     Nothing,
     Znode(HeldZnode),
     /// Its creation is under way.
@@ -164,20 +164,20 @@ pub(in crate::engine) enum Stage {
 }
 
 impl Releasing {
-    pub(super) fn state(epoch: Epoch, step: ReleaseStep) -> State {
-        State::Releasing(Box::new(Self { epoch, step }))
+    pub(super) fn state(epoch: Epoch, step: ReleaseStep) -> LeadershipState {
+        LeadershipState::Releasing(Box::new(Self { epoch, step }))
     }
 }
 
-impl State {
-    pub(in crate::engine) fn held(&self) -> Option<&Held> {
+impl LeadershipState {
+    pub(in crate::engine) fn held(&self) -> Option<&HeldLeadership> {
         match self {
             Self::TakingOver(held) | Self::Announcing(held) | Self::Leading(held) => Some(held),
             _ => None,
         }
     }
 
-    pub(in crate::engine) fn held_mut(&mut self) -> Option<&mut Held> {
+    pub(in crate::engine) fn held_mut(&mut self) -> Option<&mut HeldLeadership> {
         match self {
             Self::TakingOver(held) | Self::Announcing(held) | Self::Leading(held) => Some(held),
             _ => None,
@@ -194,17 +194,17 @@ impl State {
     }
 
     /// A summary for the other parts of the engine.
-    pub(super) fn duty(&self, slot: usize) -> Duty {
-        let held = self.held().map(|held| HeldDuty {
-            slot: held.mandate.nomination.slot,
-            ballot: held.mandate.ballot.clone(),
+    pub(super) fn duty(&self, slot: usize) -> LeadershipSummary {
+        let held = self.held().map(|held| HeldSummary {
+            slot: held.appointment.nomination.slot,
+            ballot: held.appointment.ballot.clone(),
             epoch: held.epoch,
             created_ms: held.znode.created_ms,
             ready_ms: held.ready_ms,
             leads: matches!(self, Self::Leading(_)),
         });
         let is_idle = matches!(self, Self::Idle);
-        Duty {
+        LeadershipSummary {
             slot: (!is_idle).then_some(slot),
             is_working: self.is_working(),
             wants_lease: self.wants_lease(),
@@ -215,7 +215,7 @@ impl State {
 
     /// Whether the first decision is being written with the leader znode.
     pub(super) fn names_itself(&self) -> bool {
-        matches!(self, Self::Acquiring(acquiring) if acquiring.mandate.by == By::FirstDecision)
+        matches!(self, Self::Acquiring(acquiring) if acquiring.appointment.by == By::FirstDecision)
     }
 
     /// Whether this member is about to lead, or leads.

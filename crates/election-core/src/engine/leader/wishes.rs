@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::{Leader, State};
+use super::{LeadershipState, OwnLeadership};
 use crate::{
     engine::{
         core::Core,
@@ -18,7 +18,7 @@ use crate::{
 /// How long a reason may be, in characters.
 const REASON: usize = 500;
 
-impl Leader {
+impl OwnLeadership {
     pub(in crate::engine) fn wish(&mut self, core: &mut Core, wish: Wish) {
         let short = |reason: String| reason.chars().take(REASON).collect::<String>();
         match wish {
@@ -44,7 +44,7 @@ impl Leader {
     }
 
     pub(super) fn resign(&mut self, core: &mut Core, reason: String) {
-        if self.held().is_some() || matches!(self.state, State::Acquiring(_)) {
+        if self.held().is_some() || matches!(self.state, LeadershipState::Acquiring(_)) {
             self.record_giving_up(core, Cause::Resigned, &reason);
             self.end(core, StopReason::Resigned(reason));
         }
@@ -53,7 +53,7 @@ impl Leader {
     /// Adds a remark of the application to the sentence of this leadership, which the history shows.
     pub(super) fn remark(&mut self, remark: &str) {
         if let Some(held) = self.state.held_mut() {
-            let sentence = &mut Arc::make_mut(&mut held.mandate.nomination).sentence;
+            let sentence = &mut Arc::make_mut(&mut held.appointment.nomination).sentence;
             let mut both = format!("{sentence}; {remark}");
             shorten(&mut both, 2 * REASON);
             *sentence = both.into();

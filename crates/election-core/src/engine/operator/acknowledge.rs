@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     ids::SiteId,
-    record::{Elected, Failure, SiteFailure},
+    record::{Elected, MemberFailure, SiteFailure},
 };
 
 /// What an acknowledgement forgets.
@@ -37,7 +37,7 @@ pub struct Released {
     /// as well.
     pub pauses: Vec<u64>,
     /// The failures of members.
-    pub failures: Vec<Failure>,
+    pub failures: Vec<MemberFailure>,
     /// The failures of sites; a failure that continues is noticed again.
     pub site_failures: Vec<SiteFailure>,
     /// When each site lost a leader.

@@ -56,7 +56,7 @@ pub fn decision(
     elected: &Elected,
     over: Option<(&Elected, i32)>,
     begun: Option<(&str, &Request, i32)>,
-) -> Result<io::Request, RecordError> {
+) -> Result<io::ZkOp, RecordError> {
     let request = writing(paths, elected, over.map(|(_, version)| version), begun)?;
     let (mut called, next) = elected.called(over.map(|(last, _)| last));
     called.extend(next);

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use election_core::internals::{Answer as Found, BATCH, Node, OpId, Outcome, Read, Request, Time, Write};
+use election_core::internals::{Answer as Found, BATCH, Node, OpId, Outcome, Read, Time, Write, ZkOp};
 
 use super::Crowd;
 
 /// From a member to its server.
 #[derive(Debug)]
 pub(super) enum Message {
-    Perform(OpId, Request),
+    Perform(OpId, ZkOp),
     Heartbeat(Time),
     /// Reads a znode and watches it. If it is probably `absent`, the member asks for its creation first.
     Node {
@@ -45,7 +45,7 @@ impl Crowd {
         let counts = &mut self.members[member].counts;
         let answer = match message {
             Message::Perform(op, request) => {
-                let is_read = matches!(request, Request::Get { .. } | Request::Children { .. });
+                let is_read = matches!(request, ZkOp::Get { .. } | ZkOp::Children { .. });
                 *if is_read { &mut counts.reads } else { &mut counts.writes } += 1;
                 let session = self.members[member].session;
                 let mut applied = self.zk.apply(self.now, session, self.zk.zxid(), &request);

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use election_core::internals::{Answer, Event, Mirror, Node, OpId, Outcome, Read, Request, Watched, Write};
+use election_core::internals::{Answer, Event, Mirror, Node, OpId, Outcome, Read, Watched, Write, ZkOp};
 
 use super::{Crowd, Due, EPOCH, Kind, server::Message};
 use crate::zookeeper::Millis;
@@ -187,7 +187,7 @@ impl Crowd {
     }
 
     /// A request is made: the changes that it causes need not be read.
-    pub(super) fn begins(&mut self, member: usize, op: OpId, request: &Request) {
+    pub(super) fn begins(&mut self, member: usize, op: OpId, request: &ZkOp) {
         let it = &mut self.members[member];
         if let Some(whole) = &mut it.watching.whole {
             for write in Write::all_of(request, it.session) {

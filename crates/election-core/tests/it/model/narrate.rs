@@ -1,7 +1,7 @@
 //! A path through the states as text.
 
 use election_core::{
-    internals::{Outcome, Request, Watched},
+    internals::{Outcome, Watched, ZkOp},
     record::{Current, Elected, Record},
 };
 
@@ -146,47 +146,47 @@ fn short(path: &str) -> String {
     path.trim_start_matches("/dr/orders/").to_owned()
 }
 
-fn asked(request: &Request) -> String {
+fn asked(request: &ZkOp) -> String {
     match request {
-        Request::Create { path, .. } | Request::CreateCounted { path, .. } => {
+        ZkOp::Create { path, .. } | ZkOp::CreateCounted { path, .. } => {
             format!("creates {}", short(path))
         }
-        Request::CreateSequential { prefix, .. } => format!("draws {}", short(prefix)),
-        Request::Set { path, data, version } => match Elected::decode(path, data) {
+        ZkOp::CreateSequential { prefix, .. } => format!("draws {}", short(prefix)),
+        ZkOp::Set { path, data, version } => match Elected::decode(path, data) {
             Ok(elected) => format!("sets {} of version {version} to term {}", short(path), elected.term),
             Err(_) => format!("sets {} of version {version}", short(path)),
         },
-        Request::Delete { path, version: Some(version) } => {
+        ZkOp::Delete { path, version: Some(version) } => {
             format!("deletes {} of version {version}", short(path))
         }
-        Request::DeleteWhile { path, version, unchanged, unchanged_version } => format!(
+        ZkOp::DeleteWhile { path, version, unchanged, unchanged_version } => format!(
             "deletes {} of version {version} while {} has version {unchanged_version}",
             short(path),
             short(unchanged)
         ),
-        Request::Delete { path, version: None } => format!("deletes {}", short(path)),
-        Request::Together { request, path, version: Some(version), .. } => {
+        ZkOp::Delete { path, version: None } => format!("deletes {}", short(path)),
+        ZkOp::Together { request, path, version: Some(version), .. } => {
             format!("{}, and {} of version {version}", asked(request), short(path))
         }
-        Request::Together { request, path, version: None, .. } => {
+        ZkOp::Together { request, path, version: None, .. } => {
             format!("{}, and creates {}", asked(request), short(path))
         }
-        Request::Notifying { request, others } => {
+        ZkOp::Notifying { request, others } => {
             let others: Vec<_> = others.iter().map(|(path, _)| short(path)).collect();
             format!("{}, and calls {}", asked(request), others.join(", "))
         }
-        Request::Clearing { request, others } => {
+        ZkOp::Clearing { request, others } => {
             let others: Vec<_> = others.iter().map(|path| short(path)).collect();
             format!("{}, with {}", asked(request), others.join(", "))
         }
-        Request::While { there, version: None, request } => {
+        ZkOp::While { there, version: None, request } => {
             format!("{} while {} is there", asked(request), short(there))
         }
-        Request::While { there, version: Some(version), request } => {
+        ZkOp::While { there, version: Some(version), request } => {
             format!("{} while {} has version {version}", asked(request), short(there))
         }
-        Request::Get { path } => format!("reads {}", short(path)),
-        Request::Children { path } => format!("lists {}", short(path)),
+        ZkOp::Get { path } => format!("reads {}", short(path)),
+        ZkOp::Children { path } => format!("lists {}", short(path)),
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use election_core::{
     Ballot,
-    internals::{Engine, Epoch, Event, OpId, Outcome, Request, Time, Watched},
+    internals::{Engine, Epoch, Event, OpId, Outcome, Time, Watched, ZkOp},
 };
 
 use crate::model::server::Tree;
@@ -36,7 +36,7 @@ pub(crate) struct Client {
     pub(crate) session: i64,
     pub(crate) link: Link,
     /// Sent, and not yet at the server.
-    pub(crate) sent: VecDeque<(OpId, Request)>,
+    pub(crate) sent: VecDeque<(OpId, ZkOp)>,
     /// On their way back.
     pub(crate) replies: VecDeque<(OpId, Outcome)>,
     /// The watched znodes, and the last report of each watch.
@@ -150,9 +150,9 @@ impl Client {
     }
 
     /// The oldest request that it has sent, if that is a write.
-    pub(crate) fn writes(&self) -> Option<&Request> {
+    pub(crate) fn writes(&self) -> Option<&ZkOp> {
         let (_, request) = self.sent.front()?;
-        (!matches!(request, Request::Get { .. } | Request::Children { .. })).then_some(request)
+        (!matches!(request, ZkOp::Get { .. } | ZkOp::Children { .. })).then_some(request)
     }
 
     /// All requests in progress fail, or their outcome is unknown.

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use election_core::internals::{Node, Outcome, Request, Time};
+use election_core::internals::{Node, Outcome, Time, ZkOp};
 
 use crate::model::canon::FIRST_ZXID;
 use crate::model::settings::{TICK, TIMEOUT};
@@ -21,7 +21,7 @@ pub(crate) struct Server {
     pub(crate) sessions: BTreeMap<i64, Time>,
     next_session: i64,
     /// Writes of sessions whose client has lost the connection over which they were sent.
-    pub(crate) strays: Vec<(i64, Request)>,
+    pub(crate) strays: Vec<(i64, ZkOp)>,
 }
 
 /// How a request went, and what it changed.
@@ -95,20 +95,20 @@ impl Server {
     }
 
     /// Applies a request of a session; what it reads it reads in `view`.
-    pub(crate) fn apply(&mut self, session: i64, view: &Tree, request: &Request) -> Applied {
+    pub(crate) fn apply(&mut self, session: i64, view: &Tree, request: &ZkOp) -> Applied {
         let read = |outcome| Applied { outcome, changed: Vec::new() };
         match request {
-            Request::Get { path } => read(Outcome::Got(view.get(path).map(|node| (**node).clone()))),
-            Request::Children { path } => {
+            ZkOp::Get { path } => read(Outcome::Got(view.get(path).map(|node| (**node).clone()))),
+            ZkOp::Children { path } => {
                 read(Outcome::Names(children(view, path).map(|(name, _)| name.to_owned()).collect()))
             }
-            Request::Create { path, data, ephemeral } => {
+            ZkOp::Create { path, data, ephemeral } => {
                 if self.tree.contains_key(path) {
                     return read(Outcome::Exists);
                 }
                 self.create(path, data, if *ephemeral { session } else { 0 })
             }
-            Request::CreateCounted { path, data, counter } => {
+            ZkOp::CreateCounted { path, data, counter } => {
                 if self.tree.contains_key(path) {
                     return read(Outcome::Exists);
                 }
@@ -119,13 +119,13 @@ impl Server {
                 let created = self.create(path, data, session);
                 Applied { outcome: Outcome::Counted { czxid, count }, ..created }
             }
-            Request::CreateSequential { prefix, data, ephemeral, .. } => {
+            ZkOp::CreateSequential { prefix, data, ephemeral, .. } => {
                 let number = self.numbers.entry(parent_of(prefix).to_owned()).or_default();
                 let path = format!("{prefix}{number:010}");
                 *number += 1;
                 self.create(&path, data, if *ephemeral { session } else { 0 })
             }
-            Request::Set { path, data, version } => match self.check(path, Some(*version)) {
+            ZkOp::Set { path, data, version } => match self.check(path, Some(*version)) {
                 Err(outcome) => read(outcome),
                 Ok(known) => {
                     self.zxid += 1;
@@ -136,14 +136,14 @@ impl Server {
                     Applied { outcome, changed: vec![path.clone()] }
                 }
             },
-            Request::DeleteWhile { path, version, unchanged, unchanged_version } => {
+            ZkOp::DeleteWhile { path, version, unchanged, unchanged_version } => {
                 if self.get(unchanged).is_none_or(|node| node.version != *unchanged_version) {
                     return read(Outcome::Stale);
                 }
-                let delete = Request::Delete { path: path.clone(), version: Some(*version) };
+                let delete = ZkOp::Delete { path: path.clone(), version: Some(*version) };
                 self.apply(session, view, &delete)
             }
-            Request::Together { request, path, data, version } => {
+            ZkOp::Together { request, path, data, version } => {
                 if version.is_some() && self.check(path, *version).is_err() {
                     return read(Outcome::Stale);
                 }
@@ -163,7 +163,7 @@ impl Server {
                 }
                 applied
             }
-            Request::Notifying { request, others } => {
+            ZkOp::Notifying { request, others } => {
                 if others.iter().any(|(path, _)| self.check(path, None).is_err()) {
                     return read(Outcome::Stale);
                 }
@@ -176,7 +176,7 @@ impl Server {
                 }
                 applied
             }
-            Request::Clearing { request, others } => {
+            ZkOp::Clearing { request, others } => {
                 if others.iter().any(|path| self.check(path, None).is_err()) {
                     return read(Outcome::Stale);
                 }
@@ -189,11 +189,11 @@ impl Server {
                 }
                 applied
             }
-            Request::While { there, version, request } => match self.check(there, *version) {
+            ZkOp::While { there, version, request } => match self.check(there, *version) {
                 Ok(_) => self.apply_in_group(session, view, request),
                 Err(_) => read(Outcome::Stale),
             },
-            Request::Delete { path, version } => match self.check(path, *version) {
+            ZkOp::Delete { path, version } => match self.check(path, *version) {
                 Err(outcome) => read(outcome),
                 Ok(_) => {
                     self.zxid += 1;
@@ -212,10 +212,9 @@ impl Server {
     }
 
     /// A creation in a group with other operations: its data is set in the same transaction.
-    fn apply_in_group(&mut self, session: i64, view: &Tree, request: &Request) -> Applied {
+    fn apply_in_group(&mut self, session: i64, view: &Tree, request: &ZkOp) -> Applied {
         let mut applied = self.apply(session, view, request);
-        if let (Request::Create { .. }, Outcome::Created { path, version, .. }) =
-            (request, &mut applied.outcome)
+        if let (ZkOp::Create { .. }, Outcome::Created { path, version, .. }) = (request, &mut applied.outcome)
         {
             *version = 1;
             if let Some(node) = self.get(path).cloned() {

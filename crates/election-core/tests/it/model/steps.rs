@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use election_core::{
     Role,
-    internals::{Event, Node, Outcome, Request, Watched},
+    internals::{Event, Node, Outcome, Watched, ZkOp},
     record::{MemberRecord, Record, Request as Ordered, Status},
 };
 
@@ -335,7 +335,7 @@ impl World {
         let session = client.session;
         let view = self.members[m].client().map(|c| self.view_of(c)).unwrap_or_default();
         let applied = self.server().apply(session, &view, &request);
-        let reads = matches!(request, Request::Get { .. } | Request::Children { .. });
+        let reads = matches!(request, ZkOp::Get { .. } | ZkOp::Children { .. });
         if !reads {
             self.server().has_moved(session);
         }
@@ -604,7 +604,7 @@ impl World {
         // Its end would be one more moment in every order of events.
         request.valid_for_ms = election_core::record::limits::MAX_MS;
         let Ok(data) = request.encode(&prefix) else { return };
-        let create = Request::CreateSequential { prefix, data, ephemeral: false };
+        let create = ZkOp::CreateSequential { prefix, data, ephemeral: false };
         let view = self.server.tree.clone();
         let applied = self.server().apply(0, &view, &create);
         for path in applied.changed {
@@ -650,20 +650,20 @@ impl World {
     }
 }
 
-fn touches(request: &Request) -> &str {
+fn touches(request: &ZkOp) -> &str {
     match request {
-        Request::Create { path, .. }
-        | Request::CreateCounted { path, .. }
-        | Request::Set { path, .. }
-        | Request::Delete { path, .. }
-        | Request::DeleteWhile { path, .. }
-        | Request::Get { path }
-        | Request::Children { path } => path,
-        Request::CreateSequential { prefix, .. } => prefix,
-        Request::While { request, .. }
-        | Request::Together { request, .. }
-        | Request::Notifying { request, .. }
-        | Request::Clearing { request, .. } => touches(request),
+        ZkOp::Create { path, .. }
+        | ZkOp::CreateCounted { path, .. }
+        | ZkOp::Set { path, .. }
+        | ZkOp::Delete { path, .. }
+        | ZkOp::DeleteWhile { path, .. }
+        | ZkOp::Get { path }
+        | ZkOp::Children { path } => path,
+        ZkOp::CreateSequential { prefix, .. } => prefix,
+        ZkOp::While { request, .. }
+        | ZkOp::Together { request, .. }
+        | ZkOp::Notifying { request, .. }
+        | ZkOp::Clearing { request, .. } => touches(request),
     }
 }
 

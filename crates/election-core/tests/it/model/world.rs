@@ -10,7 +10,7 @@ use std::{
 use election_core::{
     Ballot, SiteId, StopReason, fencing_token,
     internals::{
-        Action, AppEvent, Engine, Event, Node, Now, OpId, Outcome, Request, Time, Watched, raise_tokens,
+        Action, AppEvent, Engine, Event, Node, Now, OpId, Outcome, Time, Watched, ZkOp, raise_tokens,
     },
     record::{Cause, Contender, Current, Elected, Record, Request as Ordered, RequestRef},
 };
@@ -148,7 +148,7 @@ impl World {
         let path = setting.paths().elected();
         let raised = raise_tokens(None, None, RESTORED, "operator", WALL_MS).expect("a base");
         let data = raised.expect("a higher one").encode(&path).expect("a record");
-        let create = Request::Create { path, data, ephemeral: false };
+        let create = ZkOp::Create { path, data, ephemeral: false };
         let _ = self.server().apply(0, &Tree::default(), &create);
     }
 
@@ -313,7 +313,7 @@ impl World {
         }
     }
 
-    fn perform(&mut self, setting: &Setting, m: usize, op: OpId, epoch: u64, request: Request) {
+    fn perform(&mut self, setting: &Setting, m: usize, op: OpId, epoch: u64, request: ZkOp) {
         let living = |c: &&mut Client| c.epoch == epoch && c.link != Link::Over;
         let Some(client) = self.member(m).client_mut().filter(living) else {
             let outcome = Outcome::NotApplied("the session is over".to_owned());
@@ -321,11 +321,11 @@ impl World {
         };
         // No other part reads the history.
         let outcome = match &request {
-            Request::Create { path, .. } if path.contains("/history/") => {
+            ZkOp::Create { path, .. } if path.contains("/history/") => {
                 Outcome::Created { path: path.clone(), czxid: 0, version: 0 }
             }
-            Request::Children { path } if path.ends_with("/history") => Outcome::Names(Vec::new()),
-            Request::Together { request, path, .. } if path.contains("/history/") => {
+            ZkOp::Children { path } if path.ends_with("/history") => Outcome::Names(Vec::new()),
+            ZkOp::Together { request, path, .. } if path.contains("/history/") => {
                 return client.sent.push_back((op, (**request).clone()));
             }
             _ => return client.sent.push_back((op, request)),

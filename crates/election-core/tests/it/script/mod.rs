@@ -13,7 +13,7 @@ use std::{
 
 use election_core::{
     Paths, Policy, Recipe, SiteId,
-    internals::{Action, Engine, Event, Now, OpId, Outcome, Request, Time, Watched},
+    internals::{Action, Engine, Event, Now, OpId, Outcome, Time, Watched, ZkOp},
 };
 
 use crate::{
@@ -67,7 +67,7 @@ struct Loss {
 
 #[derive(Debug)]
 enum Pending {
-    Operation { member: String, session: i64, op: OpId, request: Request },
+    Operation { member: String, session: i64, op: OpId, request: ZkOp },
     Watch { member: String, watched: Watched },
     Reply { member: String, event: Event },
 }
@@ -293,7 +293,7 @@ impl Stage {
         Err(format!("no end after {STEPS} steps"))
     }
 
-    fn operation(&mut self, name: &str, session: i64, op: OpId, request: &Request) -> Result<(), String> {
+    fn operation(&mut self, name: &str, session: i64, op: OpId, request: &ZkOp) -> Result<(), String> {
         let Some(member) = self.members.get(name) else {
             return Ok(());
         };
@@ -317,7 +317,7 @@ impl Stage {
         }
         let applied = self.zk.apply(self.now_ms, session, self.zk.zxid(), request);
         let applied = match request {
-            Request::Get { path } if member_lacks(&self.members, name, path) => {
+            ZkOp::Get { path } if member_lacks(&self.members, name, path) => {
                 Applied { outcome: Outcome::Got(None), ..applied }
             }
             _ => applied,

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fmt::Write as _};
 use election_core::{
     Recipe,
     calendar::utc,
-    internals::{Outcome, Request},
+    internals::{Outcome, ZkOp},
     record::{
         Contender, Current, Elected, Health, HistoryEntry, MemberRecord, Record, Request as Order,
         RequestState, TokenBase,
@@ -20,42 +20,42 @@ impl Stage {
         matches!(self.recipe, Recipe::Single)
     }
 
-    pub(super) fn operation_in_words(&self, request: &Request) -> String {
+    pub(super) fn operation_in_words(&self, request: &ZkOp) -> String {
         match request {
-            Request::Create { path, data, .. } | Request::CreateCounted { path, data, .. } => {
+            ZkOp::Create { path, data, .. } | ZkOp::CreateCounted { path, data, .. } => {
                 format!("create {}", self.written(path, data))
             }
-            Request::CreateSequential { prefix, data, ephemeral, .. } => {
+            ZkOp::CreateSequential { prefix, data, ephemeral, .. } => {
                 let what =
                     if *ephemeral { String::new() } else { format!(": {}", self.content(prefix, data)) };
                 format!("create {}{what}", prefix.trim_end_matches(|c: char| c != '/'))
             }
-            Request::Set { path, data, version } => {
+            ZkOp::Set { path, data, version } => {
                 let over =
                     if *version == -1 { "any version".to_owned() } else { format!("version {version}") };
                 format!("set {} over {over}", self.written(path, data))
             }
-            Request::Delete { path, version: Some(version) } => format!("delete {path} in version {version}"),
-            Request::DeleteWhile { path, version, .. } => format!("delete {path} in version {version}"),
-            Request::Delete { path, version: None } => format!("delete {path}"),
-            Request::Together { request, path, data, version } => {
+            ZkOp::Delete { path, version: Some(version) } => format!("delete {path} in version {version}"),
+            ZkOp::DeleteWhile { path, version, .. } => format!("delete {path} in version {version}"),
+            ZkOp::Delete { path, version: None } => format!("delete {path}"),
+            ZkOp::Together { request, path, data, version } => {
                 let over = version.map_or_else(String::new, |version| format!(" over version {version}"));
                 let other = format!("{}{over}", self.written(path, data));
                 format!("{}, and with it {other}", self.operation_in_words(request))
             }
-            Request::Notifying { request, others } => {
+            ZkOp::Notifying { request, others } => {
                 let others: Vec<_> = others.iter().map(|(path, _)| path.as_str()).collect();
                 format!("{}, and with it {} as they are", self.operation_in_words(request), others.join(", "))
             }
-            Request::Clearing { request, others } => {
+            ZkOp::Clearing { request, others } => {
                 format!("{}, and with it {}", self.operation_in_words(request), others.join(", "))
             }
-            Request::While { version: Some(version), request, there } => {
+            ZkOp::While { version: Some(version), request, there } => {
                 format!("{} while {there} has version {version}", self.operation_in_words(request))
             }
-            Request::While { version: None, request, .. } => self.operation_in_words(request),
-            Request::Get { path } => format!("read {path}"),
-            Request::Children { path } => format!("list {path}"),
+            ZkOp::While { version: None, request, .. } => self.operation_in_words(request),
+            ZkOp::Get { path } => format!("read {path}"),
+            ZkOp::Children { path } => format!("list {path}"),
         }
     }
 
@@ -198,18 +198,18 @@ pub(super) fn outcome_in_words(outcome: &Outcome) -> &'static str {
     }
 }
 
-pub(super) fn verb_and_path(request: &Request) -> (&'static str, &str) {
+pub(super) fn verb_and_path(request: &ZkOp) -> (&'static str, &str) {
     match request {
-        Request::Create { path, .. } | Request::CreateCounted { path, .. } => ("create", path),
-        Request::CreateSequential { prefix, .. } => ("create", prefix),
-        Request::Set { path, .. } => ("set", path),
-        Request::Delete { path, .. } | Request::DeleteWhile { path, .. } => ("delete", path),
-        Request::While { request, .. }
-        | Request::Together { request, .. }
-        | Request::Notifying { request, .. }
-        | Request::Clearing { request, .. } => verb_and_path(request),
-        Request::Get { path } => ("read", path),
-        Request::Children { path } => ("list", path),
+        ZkOp::Create { path, .. } | ZkOp::CreateCounted { path, .. } => ("create", path),
+        ZkOp::CreateSequential { prefix, .. } => ("create", prefix),
+        ZkOp::Set { path, .. } => ("set", path),
+        ZkOp::Delete { path, .. } | ZkOp::DeleteWhile { path, .. } => ("delete", path),
+        ZkOp::While { request, .. }
+        | ZkOp::Together { request, .. }
+        | ZkOp::Notifying { request, .. }
+        | ZkOp::Clearing { request, .. } => verb_and_path(request),
+        ZkOp::Get { path } => ("read", path),
+        ZkOp::Children { path } => ("list", path),
     }
 }
 

@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use election_core::{
     MemberId, Paths, Profile,
-    internals::{Action, Config, EndReason, Engine, Event, Request, Watched},
+    internals::{Action, Config, EndReason, Engine, Event, Watched, ZkOp},
 };
 use fastrand::Rng;
 
@@ -63,7 +63,7 @@ pub(crate) enum Due {
     /// A write reaches the ensemble whose connection was lost.
     Stray {
         session: i64,
-        request: Request,
+        request: ZkOp,
         since: Millis,
     },
     /// The ensemble's leader learns that a session was heard of.

@@ -1,7 +1,7 @@
 //! Between a worker and the ensemble: connections, operations, heartbeats, watches,
 //! sessions and their ends.
 
-use election_core::internals::{Epoch, Event, OpId, Outcome, Request, Time, Watched};
+use election_core::internals::{Epoch, Event, OpId, Outcome, Time, Watched, ZkOp};
 
 use super::{
     Due, Sim, ToWorker,
@@ -27,7 +27,7 @@ pub(crate) struct Message {
 pub(crate) enum What {
     Ping(Time),
     Heartbeat(Time),
-    Perform { op: OpId, request: Request, reply_lost: bool },
+    Perform { op: OpId, request: ZkOp, reply_lost: bool },
 }
 
 /// Something that the client in a worker has to do or to learn.
@@ -83,8 +83,8 @@ pub(crate) enum ToClient {
     },
 }
 
-fn reads(request: &Request) -> bool {
-    matches!(request, Request::Get { .. } | Request::Children { .. })
+fn reads(request: &ZkOp) -> bool {
+    matches!(request, ZkOp::Get { .. } | ZkOp::Children { .. })
 }
 
 impl Sim {
@@ -364,7 +364,7 @@ impl Sim {
 
     // ---- operations ----
 
-    pub(super) fn perform(&mut self, host: usize, op: OpId, epoch: Epoch, request: Request) {
+    pub(super) fn perform(&mut self, host: usize, op: OpId, epoch: Epoch, request: ZkOp) {
         let loss = self.hosts[host].net.loss;
         let timeout = self.settings.timeout;
         let usable = self.client_of(host).is_some_and(|c| c.epoch == epoch && c.link == Link::Connected);
@@ -501,14 +501,14 @@ impl Sim {
 
     /// A write whose connection is lost may reach the ensemble all the same, also after what its client has read over the next
     /// connection. Once a write has come over that one, the ensemble refuses it.
-    fn stray(&mut self, session: i64, request: &Request) {
+    fn stray(&mut self, session: i64, request: &ZkOp) {
         if self.rng.f64() < self.settings.strays {
             let delay = self.rng.u64(0..self.settings.timeout);
             self.after(delay, Due::Stray { session, request: request.clone(), since: self.now });
         }
     }
 
-    pub(super) fn lands(&mut self, session: i64, request: &Request, since: Millis) {
+    pub(super) fn lands(&mut self, session: i64, request: &ZkOp, since: Millis) {
         let moved = self.written.get(&session).is_some_and(|at| *at > since);
         if moved || self.outage || !self.zk.lives(session) {
             return;

@@ -249,7 +249,7 @@ impl Sim {
             ForceStep::Vacate { slot, version, .. } => {
                 let (path, unchanged) = (self.paths.leader_znode(slot), self.paths.elected());
                 let unchanged_version = decision_version.unwrap_or(-1);
-                let request = internals::Request::DeleteWhile { path, version, unchanged, unchanged_version };
+                let request = internals::ZkOp::DeleteWhile { path, version, unchanged, unchanged_version };
 
                 let applied = self.zk.apply(self.now, 0, 0, &request);
                 self.commit(&applied);

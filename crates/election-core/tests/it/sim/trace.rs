@@ -2,7 +2,7 @@
 
 use election_core::{
     MemberId,
-    internals::{Action, Event, Request},
+    internals::{Action, Event, ZkOp},
     record::{Elected, Named},
 };
 
@@ -62,25 +62,25 @@ pub(crate) fn elected(elected: &Elected) -> String {
     )
 }
 
-fn describe(request: &Request) -> String {
+fn describe(request: &ZkOp) -> String {
     match request {
-        Request::Create { path, data, .. } | Request::CreateCounted { path, data, .. } => {
+        ZkOp::Create { path, data, .. } | ZkOp::CreateCounted { path, data, .. } => {
             format!("create {path} {}", text(data))
         }
-        Request::Set { path, data, version } => format!("set {path} v{version} {}", text(data)),
-        Request::CreateSequential { prefix, .. } => format!("create {prefix}#"),
-        Request::DeleteWhile { path, version, .. } => format!("delete {path} {version} unless decided anew"),
-        Request::Delete { path, version } => format!("delete {path} {version:?}"),
-        Request::Together { request, path, data, version } => {
+        ZkOp::Set { path, data, version } => format!("set {path} v{version} {}", text(data)),
+        ZkOp::CreateSequential { prefix, .. } => format!("create {prefix}#"),
+        ZkOp::DeleteWhile { path, version, .. } => format!("delete {path} {version} unless decided anew"),
+        ZkOp::Delete { path, version } => format!("delete {path} {version:?}"),
+        ZkOp::Together { request, path, data, version } => {
             let other = version.map_or_else(|| format!("create {path}"), |v| format!("set {path} v{v}"));
             format!("{}, and {other} {}", describe(request), text(data))
         }
-        Request::Notifying { request, others } => {
+        ZkOp::Notifying { request, others } => {
             let others: Vec<_> = others.iter().map(|(path, _)| path.as_str()).collect();
             format!("{}, and calls {}", describe(request), others.join(", "))
         }
-        Request::Clearing { request, others } => format!("{}, with {}", describe(request), others.join(", ")),
-        Request::While { there, version, request } => {
+        ZkOp::Clearing { request, others } => format!("{}, with {}", describe(request), others.join(", ")),
+        ZkOp::While { there, version, request } => {
             let version = version.map_or_else(String::new, |version| format!(" v{version}"));
             format!("while {there}{version}: {}", describe(request))
         }

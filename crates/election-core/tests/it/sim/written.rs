@@ -28,15 +28,15 @@ impl Sim {
     }
 
     /// Whether a process may begin the request.
-    pub(super) fn check_begun(&mut self, host: usize, asked: &internals::Request) {
+    pub(super) fn check_begun(&mut self, host: usize, asked: &internals::ZkOp) {
         let asked = match asked {
-            internals::Request::Notifying { request, .. } => request,
+            internals::ZkOp::Notifying { request, .. } => request,
             asked => asked,
         };
-        let internals::Request::While { request: asked, .. } = asked else { return };
-        let internals::Request::Together { request: decision, path, data, .. } = &**asked else { return };
-        let (internals::Request::Set { data: decision, .. }
-        | internals::Request::Create { data: decision, .. }) = &**decision
+        let internals::ZkOp::While { request: asked, .. } = asked else { return };
+        let internals::ZkOp::Together { request: decision, path, data, .. } = &**asked else { return };
+        let (internals::ZkOp::Set { data: decision, .. } | internals::ZkOp::Create { data: decision, .. }) =
+            &**decision
         else {
             return;
         };

@@ -8,7 +8,7 @@ use std::{
 use election_core::{
     CampaignError, Candidate, ElectionConfig, Ended, Failure, Health, Latch, Leadership, OnPause, Policy,
     Profile, QueueFormat, Recipe, Role, RunError, StopReason,
-    record::{Cause, Failure as Failed},
+    record::{Cause, MemberFailure as Failed},
 };
 use tokio::time::timeout;
 use zk_session::DriverKind;

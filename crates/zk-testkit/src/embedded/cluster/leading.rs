@@ -7,7 +7,7 @@ use zk_proto::OpCode;
 
 use super::connection::{Ending, Stage};
 use super::prepare::{self, Asking};
-use super::replica::{Ask, Delivery, Forward, Link, Origin};
+use super::replica::{Ask, Delivery, Forward, Origin, ReplicaLink};
 use super::sessions::Sessions;
 use super::{Cluster, Settings, millis};
 use crate::embedded::tree::{Change, Txn};
@@ -48,7 +48,7 @@ impl Cluster {
             self.leader = *chosen;
             let leader = &mut self.replicas[self.leader];
             leader.tree = tree;
-            leader.link = Link::default();
+            leader.link = ReplicaLink::default();
         }
         self.alone_since = None;
         // A majority found itself again: it has a leader, who gives every session time to come back.

@@ -93,7 +93,7 @@ impl Draft<'_> {
 
     /// `op` is the request's, or what the flags make of a part of a group.
     fn create(&mut self, op: OpCode, create: &Create<'_>) -> Result<Change, ErrorCode> {
-        let mode = Mode::from_flags(create.flags)?;
+        let mode = NodeKind::from_flags(create.flags)?;
         if mode.ttl && !self.asking.ttl_enabled {
             return Err(ErrorCode::UNIMPLEMENTED);
         }
@@ -186,8 +186,7 @@ impl Draft<'_> {
 
     fn multi(&mut self, parts: &[Request<'_>]) -> Result<Change, ErrorCode> {
         // 3.9 reads what kind of znode each is to make before it looks at any part.
-        let is_odd =
-            |part: &Request<'_>| matches!(part, Request::Create(it) if Mode::from_flags(it.flags).is_err());
+        let is_odd = |part: &Request<'_>| matches!(part, Request::Create(it) if NodeKind::from_flags(it.flags).is_err());
         if self.asking.release >= Release::V3_9 && parts.iter().any(is_odd) {
             return Err(ErrorCode::MARSHALLING_ERROR);
         }
@@ -232,13 +231,13 @@ fn next_version(is: i32, expected: i32) -> Result<i32, ErrorCode> {
     if expected == -1 || expected == is { Ok(is.wrapping_add(1)) } else { Err(ErrorCode::BAD_VERSION) }
 }
 
-struct Mode {
+struct NodeKind {
     ephemeral: bool,
     sequential: bool,
     ttl: bool,
 }
 
-impl Mode {
+impl NodeKind {
     /// The numbers of `CreateMode`; 4 is a container.
     fn from_flags(flags: i32) -> Result<Self, ErrorCode> {
         if !(0..=6).contains(&flags) {

@@ -4,7 +4,7 @@ use zk_proto::{ErrorCode, EventKind, Id, PartReply, Reply, Request, permission};
 
 use super::Release;
 use super::replica::Replica;
-use crate::embedded::tree::{Mode, Node, Watcher, check, user, without_hashes};
+use crate::embedded::tree::{Node, WatchMode, Watcher, check, user, without_hashes};
 
 /// Who reads.
 pub(super) struct Reader<'a> {
@@ -32,21 +32,21 @@ impl Replica {
                     readable(path)?;
                 }
                 if *watch {
-                    watches.data.add(path, watcher, Mode::Once);
+                    watches.data.add(path, watcher, WatchMode::Once);
                 }
                 Ok(Reply::Stat(tree.find(path)?.stat()))
             }
             Request::GetData { path, watch } => {
                 let node = readable(path)?;
                 if *watch {
-                    watches.data.add(path, watcher, Mode::Once);
+                    watches.data.add(path, watcher, WatchMode::Once);
                 }
                 Ok(Reply::Data(node.data.clone(), node.stat()))
             }
             Request::GetChildren { path, watch, with_stat } => {
                 let node = readable(path)?;
                 if *watch {
-                    watches.child.add(path, watcher, Mode::Once);
+                    watches.child.add(path, watcher, WatchMode::Once);
                 }
                 let names = node.children.iter().cloned().collect();
                 Ok(if *with_stat { Reply::NamesAndStat(names, node.stat()) } else { Reply::Names(names) })
@@ -87,8 +87,8 @@ impl Replica {
                 };
                 let mut again = |path: &str, of_children: bool, missed| match missed {
                     Some(kind) => watches.missed(watcher, kind, path),
-                    None if of_children => watches.child.add(path, watcher, Mode::Once),
-                    None => watches.data.add(path, watcher, Mode::Once),
+                    None if of_children => watches.child.add(path, watcher, WatchMode::Once),
+                    None => watches.data.add(path, watcher, WatchMode::Once),
                 };
                 for path in data {
                     again(path, false, since(path, |node| node.mzxid, EventKind::DATA_CHANGED));
@@ -100,17 +100,17 @@ impl Replica {
                     again(path, true, since(path, |node| node.pzxid, EventKind::CHILDREN_CHANGED));
                 }
                 for path in persistent {
-                    watches.add_both(path, watcher, Mode::Persistent);
+                    watches.add_both(path, watcher, WatchMode::Persistent);
                 }
                 for path in recursive {
-                    watches.add_both(path, watcher, Mode::Recursive);
+                    watches.add_both(path, watcher, WatchMode::Recursive);
                 }
                 Ok(Reply::Empty)
             }
             Request::AddWatch { path, mode } => {
                 let mode = match mode {
-                    0 => Mode::Persistent,
-                    1 => Mode::Recursive,
+                    0 => WatchMode::Persistent,
+                    1 => WatchMode::Recursive,
                     _ => return Err(ErrorCode::MARSHALLING_ERROR),
                 };
                 watches.add_both(path, watcher, mode);
@@ -154,14 +154,14 @@ impl Replica {
 
 /// The numbers of `WatcherType`: which of the two tables, and which mode. Before 3.9 modes are not
 /// distinguished.
-fn watch_kind(kind: i32, release: Release) -> Result<(bool, bool, Option<Mode>), ErrorCode> {
+fn watch_kind(kind: i32, release: Release) -> Result<(bool, bool, Option<WatchMode>), ErrorCode> {
     let is_newer = release >= Release::V3_9;
     match kind {
-        1 => Ok((true, false, is_newer.then_some(Mode::Once))),
-        2 => Ok((false, true, is_newer.then_some(Mode::Once))),
+        1 => Ok((true, false, is_newer.then_some(WatchMode::Once))),
+        2 => Ok((false, true, is_newer.then_some(WatchMode::Once))),
         3 => Ok((true, true, None)),
-        4 if is_newer => Ok((true, true, Some(Mode::Persistent))),
-        5 if is_newer => Ok((true, true, Some(Mode::Recursive))),
+        4 if is_newer => Ok((true, true, Some(WatchMode::Persistent))),
+        5 if is_newer => Ok((true, true, Some(WatchMode::Recursive))),
         _ => Err(ErrorCode::MARSHALLING_ERROR),
     }
 }

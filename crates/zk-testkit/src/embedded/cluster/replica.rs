@@ -19,7 +19,7 @@ pub(super) struct Replica {
     pub(super) serving: bool,
     /// While it answers reads without a quorum: the sessions of its clients, which no other server has.
     pub(super) local: Option<Sessions>,
-    pub(super) link: Link,
+    pub(super) link: ReplicaLink,
     /// How it refuses its clients, if it does.
     pub(super) refuses: Option<Refusal>,
     /// From the leader, in order.
@@ -36,7 +36,7 @@ pub(super) struct Replica {
 
 /// The link between a server and the leader, in both directions; the leader's link to itself is always open.
 #[derive(Debug, Default)]
-pub(super) struct Link {
+pub(super) struct ReplicaLink {
     /// The server does not run.
     pub(super) stopped: bool,
     /// By the servers' clock, since when nothing passes.
@@ -47,7 +47,7 @@ pub(super) struct Link {
     pub(super) lag: Duration,
 }
 
-impl Link {
+impl ReplicaLink {
     pub(super) fn is_up(&self) -> bool {
         self.cut_since.is_none() && !self.stopped
     }

@@ -17,7 +17,7 @@ pub(crate) use acl::{SUPER, check, digest_id, for_anyone, settle, user, without_
 pub(crate) use hash_order::HashOrder;
 pub(crate) use node::{LONGEST_TTL, Node, Owner};
 pub(crate) use txn::{Change, Txn};
-pub(crate) use watches::{Mode, Notice, Watcher, Watches};
+pub(crate) use watches::{Notice, WatchMode, Watcher, Watches};
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Tree {

@@ -13,7 +13,7 @@ use zk_proto::{Acl, EventKind, ancestors};
 pub(crate) type Watcher = u64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mode {
+pub(crate) enum WatchMode {
     Once,
     Persistent,
     Recursive,
@@ -42,7 +42,7 @@ impl Watches {
         Self { data: table(), child: table(), notices: Vec::new() }
     }
 
-    pub(crate) fn add_both(&mut self, path: &str, watcher: Watcher, mode: Mode) {
+    pub(crate) fn add_both(&mut self, path: &str, watcher: Watcher, mode: WatchMode) {
         self.data.add(path, watcher, mode);
         self.child.add(path, watcher, mode);
     }
@@ -109,22 +109,22 @@ impl Watches {
 /// The watches of one of the two kinds.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
-    by_path: HashMap<String, Vec<(Watcher, Mode)>>,
+    by_path: HashMap<String, Vec<(Watcher, WatchMode)>>,
     by_watcher: HashMap<Watcher, HashSet<String>>,
     recursive: usize,
     several_modes: bool,
 }
 
 impl Table {
-    pub(crate) fn add(&mut self, path: &str, watcher: Watcher, mode: Mode) {
+    pub(crate) fn add(&mut self, path: &str, watcher: Watcher, mode: WatchMode) {
         self.remove(path, watcher, self.several_modes.then_some(mode));
         self.by_path.entry(path.to_owned()).or_default().push((watcher, mode));
         self.by_watcher.entry(watcher).or_default().insert(path.to_owned());
-        self.recursive += usize::from(mode == Mode::Recursive);
+        self.recursive += usize::from(mode == WatchMode::Recursive);
     }
 
     /// Of one mode, or of any. Whether there was one.
-    pub(crate) fn remove(&mut self, path: &str, watcher: Watcher, mode: Option<Mode>) -> bool {
+    pub(crate) fn remove(&mut self, path: &str, watcher: Watcher, mode: Option<WatchMode>) -> bool {
         let Some(paths) = self.by_watcher.get_mut(&watcher).filter(|paths| paths.contains(path)) else {
             return false;
         };
@@ -133,7 +133,7 @@ impl Table {
         let mut is_left = false;
         watchers.retain(|(held, its_mode)| {
             let goes = *held == watcher && mode.is_none_or(|mode| mode == *its_mode);
-            self.recursive -= usize::from(goes && *its_mode == Mode::Recursive);
+            self.recursive -= usize::from(goes && *its_mode == WatchMode::Recursive);
             is_left |= *held == watcher && !goes;
             !goes
         });
@@ -151,7 +151,7 @@ impl Table {
     }
 
     /// Whether anyone, or that connection, watches that path in that mode, or in any.
-    pub(crate) fn has(&self, path: &str, watcher: Option<Watcher>, mode: Option<Mode>) -> bool {
+    pub(crate) fn has(&self, path: &str, watcher: Option<Watcher>, mode: Option<WatchMode>) -> bool {
         let watchers = self.by_path.get(path).into_iter().flatten();
         watchers.into_iter().any(|(held, its_mode)| {
             watcher.is_none_or(|watcher| watcher == *held) && mode.is_none_or(|mode| mode == *its_mode)
@@ -183,23 +183,23 @@ impl Table {
         let mut told = Vec::new();
         let mut once = Vec::new();
         for (watcher, mode) in self.by_path.get(path).into_iter().flatten() {
-            if *mode == Mode::Recursive && kind == EventKind::CHILDREN_CHANGED {
+            if *mode == WatchMode::Recursive && kind == EventKind::CHILDREN_CHANGED {
                 continue;
             }
             if !self.several_modes || !told.contains(watcher) {
                 told.push(*watcher);
             }
-            if *mode == Mode::Once {
+            if *mode == WatchMode::Once {
                 once.push(*watcher);
             }
         }
         for watcher in once {
-            self.remove(path, watcher, Some(Mode::Once));
+            self.remove(path, watcher, Some(WatchMode::Once));
         }
         if self.recursive > 0 && kind != EventKind::CHILDREN_CHANGED {
             for above in ancestors(path) {
                 for (watcher, mode) in self.by_path.get(above).into_iter().flatten() {
-                    if *mode == Mode::Recursive && !told.contains(watcher) {
+                    if *mode == WatchMode::Recursive && !told.contains(watcher) {
                         told.push(*watcher);
                     }
                 }

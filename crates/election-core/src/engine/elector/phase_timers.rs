@@ -52,8 +52,8 @@ impl<K: PartialEq, T: Copy> Since<K, T> {
 /// The elector's memory. Each elector begins with an empty one: it grants whole timeouts, and does not guess what the
 /// former elector has seen.
 #[derive(Clone, Debug, Default, Hash)]
-pub(in crate::engine) struct Watchdog {
-    slots: Slots<Memory>,
+pub(in crate::engine) struct PhaseTimers {
+    slots: Slots<SlotTimers>,
     first_pass: Since<(), Time>,
     /// Sites without a member.
     gone: Vec<(SiteId, Time)>,
@@ -63,8 +63,8 @@ pub(in crate::engine) struct Watchdog {
 /// The memory of one slot. All terms in it are those in which the slot was decided, so a change of another slot
 /// restarts nothing.
 #[derive(Clone, Debug, Default, Hash)]
-struct Memory {
-    phase: Option<Current>,
+struct SlotTimers {
+    phase: Option<PhaseOfTerm>,
     /// By the wall clock, since it is only reported.
     trigger: Since<(u64, &'static str), u64>,
     better: Since<(u64, Ballot), Time>,
@@ -73,17 +73,17 @@ struct Memory {
 /// The phase of a term, and how long the earlier phases of that term have taken. A candidate that repeatedly creates
 /// and deletes its leader znode gets no more time than one that does neither.
 #[derive(Clone, Debug, Hash)]
-struct Current {
+struct PhaseOfTerm {
     term: u64,
     phase: Phase,
     since: Time,
     spent: Vec<(Phase, Duration)>,
 }
 
-impl Watchdog {
+impl PhaseTimers {
     /// Sets since when a slot has been in this phase, according to the znodes: for a member that has not watched it.
     pub(in crate::engine) fn assume(&mut self, slot: usize, term: u64, phase: Phase, since: Time) {
-        self.slot(slot).phase = Some(Current { term, phase, since, spent: Vec::new() });
+        self.slot(slot).phase = Some(PhaseOfTerm { term, phase, since, spent: Vec::new() });
     }
 
     /// Begins a pass.
@@ -101,7 +101,7 @@ impl Watchdog {
         self.wake = Some(self.wake.map_or(at, |known| known.min(at)));
     }
 
-    fn slot(&mut self, slot: usize) -> &mut Memory {
+    fn slot(&mut self, slot: usize) -> &mut SlotTimers {
         self.slots.grow(slot + 1);
         &mut self.slots[slot]
     }
@@ -117,7 +117,7 @@ impl Watchdog {
         now: Now,
     ) -> Duration {
         let known = self.slot(slot).phase.take().filter(|known| known.term == term);
-        let mut current = known.unwrap_or(Current { term, phase, since: now.time, spent: Vec::new() });
+        let mut current = known.unwrap_or(PhaseOfTerm { term, phase, since: now.time, spent: Vec::new() });
         if current.phase != phase {
             let took = now.time.since(current.since);
             match current.spent.iter_mut().find(|(known, _)| *known == current.phase) {

@@ -1,40 +1,40 @@
 //! How this member comes to lead: by the decision of an elector, or by a znode of its own.
 
 pub(in crate::engine) mod contest;
+pub(in crate::engine) mod elector;
 mod line;
-pub(in crate::engine) mod membership;
 
-use contest::{Candidacy, Contest};
-use membership::{Membership, Registered};
+use contest::{ContestAtRest, ContestCandidacy};
+use elector::{ElectorCandidacy, Registered};
 use serde::{Deserialize, Serialize};
 
 use super::{
     core::Core,
     elector::Elector,
     io::{EndReason, Node, Watched},
-    leader::Leader,
+    leader::OwnLeadership,
     recipe::Recipe,
 };
 use crate::{ids::Ballot, time::Time};
 
 /// What this member does under its recipe.
 #[derive(Clone, Debug, Hash)]
-pub(in crate::engine) enum Course {
+pub(in crate::engine) enum Candidacy {
     /// It is a member of the election with a ballot, and decides while that is the lowest.
-    Elector(Box<Membership>, Option<Box<Elector>>),
+    Elector(Box<ElectorCandidacy>, Option<Box<Elector>>),
     /// A znode alone decides who leads.
-    Contest(Box<Contest>),
+    Contest(Box<ContestCandidacy>),
 }
 
 /// The part of a member at rest: what crosses to another process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(in crate::engine) enum Standing {
+pub(in crate::engine) enum CandidacyAtRest {
     Elector(Registered),
-    Contest(Box<Candidacy>),
+    Contest(Box<ContestAtRest>),
 }
 
-impl Course {
+impl Candidacy {
     pub(in crate::engine) fn of(recipe: &Recipe) -> Self {
         match recipe {
             Recipe::Elector(_) => Self::Elector(Box::default(), None),
@@ -84,21 +84,21 @@ impl Course {
     // ---- another process ----
 
     /// What crosses, if this member is at rest.
-    pub(in crate::engine) fn at_rest(&self, core: &Core) -> Option<Standing> {
+    pub(in crate::engine) fn at_rest(&self, core: &Core) -> Option<CandidacyAtRest> {
         match self {
-            Self::Elector(membership, _) => membership.at_rest(core).map(Standing::Elector),
-            Self::Contest(contest) => contest.at_rest(core).map(Box::new).map(Standing::Contest),
+            Self::Elector(membership, _) => membership.at_rest(core).map(CandidacyAtRest::Elector),
+            Self::Contest(contest) => contest.at_rest(core).map(Box::new).map(CandidacyAtRest::Contest),
         }
     }
 
     /// Continues with what has crossed. Returns whether that is of this recipe.
-    pub(in crate::engine) fn resume(&mut self, core: &mut Core, from: Standing) -> bool {
+    pub(in crate::engine) fn resume(&mut self, core: &mut Core, from: CandidacyAtRest) -> bool {
         match (self, from) {
-            (Self::Elector(membership, _), Standing::Elector(from)) => {
-                **membership = Membership::resume(core, from);
+            (Self::Elector(membership, _), CandidacyAtRest::Elector(from)) => {
+                **membership = ElectorCandidacy::resume(core, from);
             }
-            (Self::Contest(contest), Standing::Contest(from)) if from.is_of(core) => {
-                **contest = Contest::resume(core, *from);
+            (Self::Contest(contest), CandidacyAtRest::Contest(from)) if from.is_of(core) => {
+                **contest = ContestCandidacy::resume(core, *from);
             }
             _ => return false,
         }
@@ -108,7 +108,7 @@ impl Course {
     // ---- taking the next steps ----
 
     /// Takes the next step towards joining or leaving the election.
-    pub(in crate::engine) fn advance(&mut self, core: &mut Core, leader: &mut Leader) {
+    pub(in crate::engine) fn advance(&mut self, core: &mut Core, leader: &mut OwnLeadership) {
         match self {
             Self::Elector(membership, _) => membership.advance(core),
             Self::Contest(contest) => contest.advance(core, leader),
@@ -126,7 +126,7 @@ impl Course {
     pub(in crate::engine) fn saw(
         &mut self,
         core: &mut Core,
-        leader: &mut Leader,
+        leader: &mut OwnLeadership,
         path: &str,
         node: Option<&Node>,
     ) {

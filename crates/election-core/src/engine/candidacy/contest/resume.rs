@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Before, Contest, ContestStep};
+use super::{Before, ContestCandidacy, ContestStep};
 use crate::{
     engine::{
         core::Core,
@@ -17,10 +17,10 @@ use crate::{
 
 /// A candidacy at rest.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(in crate::engine) struct Candidacy {
+pub(in crate::engine) struct ContestAtRest {
     /// The format of the queue; none in the single recipe.
     queue: Option<String>,
-    part: Part,
+    part: Step,
     own: Option<Box<OwnZnode>>,
     before: Option<Box<Before>>,
     attempts: u32,
@@ -35,33 +35,33 @@ pub(in crate::engine) struct Candidacy {
 /// The steps in which a candidacy is at rest.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum Part {
+enum Step {
     Waiting,
     Leading,
     Pausing,
 }
 
-impl Candidacy {
+impl ContestAtRest {
     /// Whether it is a candidacy under the recipe of this configuration.
     pub(in crate::engine) fn is_of(&self, core: &Core) -> bool {
         self.queue.as_deref() == core.queue_format().map(QueueFormat::as_str)
     }
 }
 
-impl Contest {
+impl ContestCandidacy {
     /// What crosses, if nothing is being looked for and nothing is in doubt.
-    pub(in crate::engine) fn at_rest(&self, core: &Core) -> Option<Candidacy> {
+    pub(in crate::engine) fn at_rest(&self, core: &Core) -> Option<ContestAtRest> {
         let part = match self.step {
-            ContestStep::Waiting => Part::Waiting,
-            ContestStep::Leading => Part::Leading,
-            ContestStep::Pausing => Part::Pausing,
+            ContestStep::Waiting => Step::Waiting,
+            ContestStep::Leading => Step::Leading,
+            ContestStep::Pausing => Step::Pausing,
             _ => return None,
         };
         let is_behind = self.before.as_ref().is_none_or(|before| !before.gone);
         if self.unanswered || self.look_again || !is_behind || core.own.seat.ranks_again {
             return None;
         }
-        Some(Candidacy {
+        Some(ContestAtRest {
             queue: core.queue_format().map(|format| format.as_str().to_owned()),
             part,
             own: core.own.seat.own.clone(),
@@ -77,13 +77,13 @@ impl Contest {
 
     /// Continues in another process. The watches read the own znode, and the one before it or the leader znode, as soon as
     /// the session is resumed; until then nothing is done.
-    pub(in crate::engine) fn resume(core: &mut Core, from: Candidacy) -> Self {
+    pub(in crate::engine) fn resume(core: &mut Core, from: ContestAtRest) -> Self {
         core.own.seat = Seat { own: from.own, ..Seat::default() };
         Self {
             step: match from.part {
-                Part::Waiting => ContestStep::Waiting,
-                Part::Leading => ContestStep::Leading,
-                Part::Pausing => ContestStep::Pausing,
+                Step::Waiting => ContestStep::Waiting,
+                Step::Leading => ContestStep::Leading,
+                Step::Pausing => ContestStep::Pausing,
             },
             before: from.before,
             attempts: from.attempts,

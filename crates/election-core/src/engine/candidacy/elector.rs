@@ -16,8 +16,8 @@ use crate::{
     engine::{
         core::Core,
         elector::question::ms,
-        io::{Level, Node, NoteKind, Outcome, Request, StopReason, Watched},
-        leader::Leader,
+        io::{Level, Node, NoteKind, Outcome, StopReason, Watched, ZkOp},
+        leader::OwnLeadership,
         ops::{Part, Pending, USED_UP},
         own::Seat,
         recipe::Leftovers,
@@ -29,7 +29,7 @@ use crate::{
 
 /// The progress of a member with joining the election.
 #[derive(Clone, Debug, Default, Hash)]
-pub(in crate::engine) struct Membership {
+pub(in crate::engine) struct ElectorCandidacy {
     step: MembershipStep,
     /// The number of ballots drawn in this session. Each has a new number, so that a lost reply for one ballot can't
     /// be mistaken for another's.
@@ -61,8 +61,8 @@ enum MembershipStep {
     Idle,
     /// Looks for ballots that this incarnation has left behind on this session: one whose creation had no answer, or one that was
     /// given up. A lowest ballot without a member would leave the election without an elector.
-    Sweep(Then),
-    DropStray(String, Then),
+    Sweep(AfterSweep),
+    DropStray(String, AfterSweep),
     LookForNode,
     /// Another session's record blocks joining; it may expire.
     AwaitNode,
@@ -98,7 +98,7 @@ enum MembershipStep {
 
 /// The next step once no stray ballot is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Then {
+enum AfterSweep {
     LookForNode,
     Leave,
 }
@@ -118,7 +118,7 @@ pub(in crate::engine) struct Registered {
     version: i32,
 }
 
-impl Membership {
+impl ElectorCandidacy {
     /// What crosses, if this member is a candidate and does nothing else.
     pub(in crate::engine) fn at_rest(&self, core: &Core) -> Option<Registered> {
         if self.step != MembershipStep::Candidate || self.look_again || self.reads_record {
@@ -178,7 +178,7 @@ impl Membership {
         // What was removed while leaving has returned with an older copy of the ensemble.
         let leaves = matches!(
             self.step,
-            MembershipStep::Sweep(Then::Leave) | MembershipStep::DropStray(_, Then::Leave)
+            MembershipStep::Sweep(AfterSweep::Leave) | MembershipStep::DropStray(_, AfterSweep::Leave)
         );
         if self.step == MembershipStep::Gone {
             self.step = MembershipStep::LookForNode;
@@ -223,25 +223,25 @@ impl Membership {
             MembershipStep::Idle | MembershipStep::Gone => return,
             MembershipStep::Sweep(_) => Line::ballots(core).list(),
             MembershipStep::DropStray(name, _) => Line::ballots(core).drop(&name),
-            MembershipStep::LookForNode => Request::Get { path: core.own_node() },
+            MembershipStep::LookForNode => ZkOp::Get { path: core.own_node() },
             MembershipStep::AwaitNode => {
                 self.wait_for_other(core);
                 return;
             }
-            MembershipStep::LookAtLeader { slot, .. } => Request::Get { path: paths.leader_znode(slot) },
-            MembershipStep::ReadElected { .. } => Request::Get { path: paths.elected() },
+            MembershipStep::LookAtLeader { slot, .. } => ZkOp::Get { path: paths.leader_znode(slot) },
+            MembershipStep::ReadElected { .. } => ZkOp::Get { path: paths.elected() },
             MembershipStep::RemoveLeader { leftover, slot, version, decision } => {
                 let (path, unchanged) = (paths.leader_znode(slot), paths.elected());
                 let request = match decision {
                     Some(unchanged_version) => {
-                        Request::DeleteWhile { path, version, unchanged, unchanged_version }
+                        ZkOp::DeleteWhile { path, version, unchanged, unchanged_version }
                     }
-                    None => Request::Delete { path, version: Some(version) },
+                    None => ZkOp::Delete { path, version: Some(version) },
                 };
                 // Versions begin at 0 again if the whole tree was deleted. Then its ballot was deleted as well, and
                 // the name of a ballot is never used twice.
                 match leftover.ballot {
-                    Some(ballot) => Request::While {
+                    Some(ballot) => ZkOp::While {
                         there: paths.ballot(&ballot),
                         version: None,
                         request: Box::new(request),
@@ -250,19 +250,19 @@ impl Membership {
                 }
             }
             MembershipStep::RemoveBallot { leftover } => match leftover.ballot {
-                Some(ballot) => Request::Delete { path: paths.ballot(&ballot), version: None },
+                Some(ballot) => ZkOp::Delete { path: paths.ballot(&ballot), version: None },
                 None => {
                     self.step = MembershipStep::RemoveNode;
                     return self.advance(core);
                 }
             },
-            MembershipStep::RemoveNode => Request::Delete { path: core.own_node(), version: None },
+            MembershipStep::RemoveNode => ZkOp::Delete { path: core.own_node(), version: None },
             MembershipStep::DrawBallot => {
                 self.drawn += 1;
                 Line::ballots(core).create(self.drawn, core.config.member.member.as_str().into())
             }
             MembershipStep::WriteNode(ballot) => match self.node_data(core, &ballot) {
-                Some(data) => Request::Create { path: core.own_node(), data: data.to_vec(), ephemeral: true },
+                Some(data) => ZkOp::Create { path: core.own_node(), data: data.to_vec(), ephemeral: true },
                 None => return,
             },
             MembershipStep::Rank => {
@@ -271,12 +271,12 @@ impl Membership {
                 Line::ballots(core).list()
             }
             MembershipStep::Candidate if core.own.seat.lists_ballots => Line::ballots(core).list(),
-            MembershipStep::Candidate if self.reads_record => Request::Get { path: core.own_node() },
+            MembershipStep::Candidate if self.reads_record => ZkOp::Get { path: core.own_node() },
             MembershipStep::Candidate => match self.outdated_node(core) {
                 Some(request) => request,
                 None => return,
             },
-            MembershipStep::DropNode => Request::Delete { path: core.own_node(), version: None },
+            MembershipStep::DropNode => ZkOp::Delete { path: core.own_node(), version: None },
         };
         core.perform(request, Pending::Membership);
     }
@@ -293,15 +293,15 @@ impl Membership {
                 let is_cleared = core.own.seat.is_clearing && self.drawn == 1 && !self.reads_record;
                 let next = match core.own.seat.is_clearing {
                     true if is_cleared => MembershipStep::Gone,
-                    true => MembershipStep::Sweep(Then::Leave),
+                    true => MembershipStep::Sweep(AfterSweep::Leave),
                     false => MembershipStep::DropNode,
                 };
                 self.leave_seat(core, next);
                 return is_cleared;
             }
             MembershipStep::DropNode
-            | MembershipStep::Sweep(Then::Leave)
-            | MembershipStep::DropStray(_, Then::Leave) => {}
+            | MembershipStep::Sweep(AfterSweep::Leave)
+            | MembershipStep::DropStray(_, AfterSweep::Leave) => {}
             MembershipStep::Gone => return true,
             // No ballot is in the election (any more, or yet). A record, and after a creation without an answer a
             // ballot, may still exist, and the session may continue for other elections.
@@ -315,7 +315,7 @@ impl Membership {
         false
     }
 
-    pub(in crate::engine) fn done(&mut self, core: &mut Core, leader: &mut Leader, outcome: &Outcome) {
+    pub(in crate::engine) fn done(&mut self, core: &mut Core, leader: &mut OwnLeadership, outcome: &Outcome) {
         let step = self.step.clone();
         match (step, outcome) {
             // By then another leader's znode may have this version.
@@ -369,12 +369,12 @@ impl Membership {
             }
             // It is not known which ballot was drawn, if any: it is removed before another is drawn.
             (MembershipStep::DrawBallot, Outcome::Unknown(why)) => {
-                self.step = MembershipStep::Sweep(Then::LookForNode);
+                self.step = MembershipStep::Sweep(AfterSweep::LookForNode);
                 self.later(core, why);
             }
             // Another process of this id was quicker, or the reply was lost: read the record.
             (MembershipStep::WriteNode(_), Outcome::Exists | Outcome::Unknown(_)) => {
-                self.step = MembershipStep::Sweep(Then::LookForNode)
+                self.step = MembershipStep::Sweep(AfterSweep::LookForNode)
             }
             (MembershipStep::Rank, Outcome::Names(names)) => {
                 self.found_ballots(core, leader, names);
@@ -408,7 +408,7 @@ impl Membership {
             }
             (MembershipStep::Candidate, _) => self.later(core, "the own record could not be written"),
             (MembershipStep::DropNode, Outcome::Ok | Outcome::Missing) => {
-                self.step = MembershipStep::Sweep(Then::Leave)
+                self.step = MembershipStep::Sweep(AfterSweep::Leave)
             }
             (_, outcome) => self.later(core, &outcome.to_string()),
         }
@@ -427,7 +427,7 @@ impl Membership {
             // this session it is refused.
             self.step = match mine {
                 true => MembershipStep::DropNode,
-                false => MembershipStep::DropStray(NEVER_CREATED.to_owned(), Then::Leave),
+                false => MembershipStep::DropStray(NEVER_CREATED.to_owned(), AfterSweep::Leave),
             };
             return;
         }
@@ -521,13 +521,13 @@ impl Membership {
                     "{error}; its numbers are used up: delete {parent} with all below it, and all members draw new ones"
                 );
                 core.note(Level::Warn, NoteKind::Trouble, text);
-                self.step = MembershipStep::Sweep(Then::LookForNode);
+                self.step = MembershipStep::Sweep(AfterSweep::LookForNode);
                 core.ops.retry(Part::Membership, core.now.time + USED_UP);
             }
         }
     }
 
-    fn found_ballots(&mut self, core: &mut Core, leader: &mut Leader, names: &[String]) {
+    fn found_ballots(&mut self, core: &mut Core, leader: &mut OwnLeadership, names: &[String]) {
         let Some(mine) = &core.own.seat.ballot else { return };
         let before = match Line::ballots(core).rank(names, mine.as_str()) {
             Rank::Gone => return self.ballot_lost(core, leader, "the own ballot is gone"),
@@ -556,22 +556,24 @@ impl Membership {
         self.step = MembershipStep::Candidate;
     }
 
-    fn swept(&mut self, core: &Core, then: Then, names: &[String]) {
+    fn swept(&mut self, core: &Core, then: AfterSweep, names: &[String]) {
         self.step = match (Line::ballots(core).own(names).next(), then) {
             (Some(stray), then) => MembershipStep::DropStray(stray.to_owned(), then),
-            (None, Then::LookForNode) => MembershipStep::LookForNode,
+            (None, AfterSweep::LookForNode) => MembershipStep::LookForNode,
             // What was removed may have returned with an older copy of the ensemble.
-            (None, Then::Leave) if std::mem::take(&mut self.reads_record) => MembershipStep::LookForNode,
-            (None, Then::Leave) => MembershipStep::Gone,
+            (None, AfterSweep::Leave) if std::mem::take(&mut self.reads_record) => {
+                MembershipStep::LookForNode
+            }
+            (None, AfterSweep::Leave) => MembershipStep::Gone,
         };
     }
 
     /// Rejoins with a new ballot, once nothing is held under the old one.
-    fn ballot_lost(&mut self, core: &mut Core, leader: &mut Leader, why: &str) {
+    fn ballot_lost(&mut self, core: &mut Core, leader: &mut OwnLeadership, why: &str) {
         core.note(Level::Warn, NoteKind::Registration, format!("{why}; standing anew"));
         leader.end(core, StopReason::BallotLost);
         let drawn = self.drawn;
-        self.reset(core, MembershipStep::Sweep(Then::LookForNode));
+        self.reset(core, MembershipStep::Sweep(AfterSweep::LookForNode));
         self.drawn = drawn;
     }
 
@@ -579,7 +581,7 @@ impl Membership {
     pub(in crate::engine) fn saw(
         &mut self,
         core: &mut Core,
-        leader: &mut Leader,
+        leader: &mut OwnLeadership,
         path: &str,
         node: Option<&Node>,
     ) {
@@ -667,7 +669,7 @@ impl Membership {
     }
 
     /// The write that brings the own record up to date, if it differs from the record in ZooKeeper.
-    fn outdated_node(&mut self, core: &mut Core) -> Option<Request> {
+    fn outdated_node(&mut self, core: &mut Core) -> Option<ZkOp> {
         let ballot = core.own.seat.ballot.clone()?;
         let data = self.node_data(core, &ballot)?;
         let (published, version) = self.published.as_ref()?;
@@ -675,7 +677,7 @@ impl Membership {
             return None;
         }
         self.written = Some(Arc::clone(&data));
-        Some(Request::Set { path: core.own_node(), data: data.to_vec(), version: *version })
+        Some(ZkOp::Set { path: core.own_node(), data: data.to_vec(), version: *version })
     }
 }
 

@@ -10,14 +10,14 @@ use crate::{
 
 /// Why this member may lead.
 #[derive(Clone, Debug, Hash)]
-pub(in crate::engine) struct Mandate {
+pub(in crate::engine) struct Appointment {
     /// The application has it as well.
     pub(in crate::engine) nomination: Arc<Nomination>,
     pub(in crate::engine) ballot: Ballot,
     pub(in crate::engine) by: By,
 }
 
-/// The basis of a mandate.
+/// The basis of an appointment.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(in crate::engine) enum By {
     /// The decision names this member.
@@ -37,13 +37,13 @@ pub(in crate::engine) struct Lost {
     term: u64,
 }
 
-impl Mandate {
-    /// The mandate that the decision gives for `slot`.
+impl Appointment {
+    /// The appointment that the decision gives for `slot`.
     pub(in crate::engine) fn decided(elected: &Elected, slot: usize, ballot: Ballot) -> Option<Self> {
         Some(Self { nomination: nomination(elected, slot)?.into(), ballot, by: By::Decision })
     }
 
-    /// The mandate to follow the member that is named for `slot`, and that has vanished.
+    /// The appointment to follow the member that is named for `slot`, and that has vanished.
     pub(in crate::engine) fn succession(elected: &Elected, slot: usize, ballot: Ballot) -> Option<Self> {
         let gone = elected.named(slot)?;
         let nomination = Nomination {
@@ -65,24 +65,24 @@ impl Mandate {
 
 impl Core {
     /// What the decision entitles this member to, under an elector.
-    pub(in crate::engine) fn decided_mandate(&self) -> Option<Mandate> {
+    pub(in crate::engine) fn decided_mandate(&self) -> Option<Appointment> {
         if self.refuses_all() {
             return None;
         }
         let ballot = self.own.seat.ballot.as_ref()?;
         let elected = self.reading.view.elected.record()?;
         match self.slot_named(elected, ballot) {
-            Some(slot) => self.mandate_of(elected, slot, ballot),
+            Some(slot) => self.appointment_of(elected, slot, ballot),
             None => {
                 let slot = self.lost_slot(elected, ballot)?;
-                Mandate::succession(elected, slot, ballot.clone()).filter(|_| self.held_back().is_none())
+                Appointment::succession(elected, slot, ballot.clone()).filter(|_| self.held_back().is_none())
             }
         }
     }
 
     /// What the first decision entitles this member to, which it is about to write as the elector: to create the leader
     /// znode in the same transaction.
-    pub(in crate::engine) fn first_mandate(&self, first: &Elected) -> Option<Mandate> {
+    pub(in crate::engine) fn first_mandate(&self, first: &Elected) -> Option<Appointment> {
         // A decision that was deleted is written again as it was: its leader may still lead.
         let is_again = self.reading.memory.has(first.term);
         let is_busy = !self.own.duty.is_idle() || self.refuses_all();
@@ -92,19 +92,19 @@ impl Core {
         let ballot = self.own.seat.ballot.as_ref()?;
         let slot = self.slot_named(first, ballot)?;
         let is_free = *self.reading.view.leader(slot) == Known::Absent && self.is_sure(slot);
-        let mandate = self.mandate_of(first, slot, ballot).filter(|_| is_free)?;
-        Some(Mandate { by: By::FirstDecision, ..mandate })
+        let appointment = self.appointment_of(first, slot, ballot).filter(|_| is_free)?;
+        Some(Appointment { by: By::FirstDecision, ..appointment })
     }
 
     fn refuses_all(&self) -> bool {
         self.own.leaving.is_asked() || self.own.wishes().withdrawn.is_some()
     }
 
-    /// The mandate that this decision gives for `slot`, unless it is one that this member gave up.
-    fn mandate_of(&self, elected: &Elected, slot: usize, ballot: &Ballot) -> Option<Mandate> {
-        let mandate = Mandate::decided(elected, slot, ballot.clone())?;
+    /// The appointment that this decision gives for `slot`, unless it is one that this member gave up.
+    fn appointment_of(&self, elected: &Elected, slot: usize, ballot: &Ballot) -> Option<Appointment> {
+        let appointment = Appointment::decided(elected, slot, ballot.clone())?;
         let gave_up = self.own.gave_up.as_ref();
-        Some(mandate).filter(|mandate| gave_up.is_none_or(|g| g.term != mandate.nomination.term))
+        Some(appointment).filter(|appointment| gave_up.is_none_or(|g| g.term != appointment.nomination.term))
     }
 
     /// Why this member, although it is first in line, leaves it to the elector who follows a lost leader.
@@ -128,30 +128,30 @@ impl Core {
         lost.map(|(slot, _)| slot)
     }
 
-    /// Whether what is known still supports this mandate, or why it does not.
-    pub(in crate::engine) fn carries(&self, mandate: &Mandate) -> Result<(), String> {
-        if let By::Contest = mandate.by {
+    /// Whether what is known still supports this appointment, or why it does not.
+    pub(in crate::engine) fn carries(&self, appointment: &Appointment) -> Result<(), String> {
+        if let By::Contest = appointment.by {
             let own = self.own.seat.own.as_ref().map(|own| own.term());
             let base = self.contest_base().map_or(0, |(base, _)| base);
             return match self.own.ill_health() {
                 Some(why) => Err(why),
-                None if base >= mandate.nomination.term => Err(tokens_raised(base)),
-                None if own == Some(mandate.nomination.term) => Ok(()),
+                None if base >= appointment.nomination.term => Err(tokens_raised(base)),
+                None if own == Some(appointment.nomination.term) => Ok(()),
                 None => Err("its znode is gone".to_owned()),
             };
         }
-        if self.own.seat.ballot.as_ref() != Some(&mandate.ballot) {
+        if self.own.seat.ballot.as_ref() != Some(&appointment.ballot) {
             return Err("its ballot is gone".to_owned());
         }
         let Some(elected) = self.reading.view.elected.record() else {
             return Ok(());
         };
-        let slot = mandate.nomination.slot;
-        let named = elected.named(slot).is_some_and(|n| self.is_me(n, &mandate.ballot));
-        if named && elected.term_of(slot) == mandate.nomination.term {
+        let slot = appointment.nomination.slot;
+        let named = elected.named(slot).is_some_and(|n| self.is_me(n, &appointment.ballot));
+        if named && elected.term_of(slot) == appointment.nomination.term {
             return Ok(());
         }
-        if let By::Succession(lost) = &mandate.by {
+        if let By::Succession(lost) = &appointment.by {
             // Named by the elector in this or another term while stepping in: the claim continues under that
             // decision.
             if named {
@@ -159,14 +159,14 @@ impl Core {
             }
             // Nothing was decided about this slot yet, though other slots may have changed.
             let waits = elected.named(slot).is_some_and(|n| n.ballot == lost.ballot);
-            if waits && elected.term_of(slot) == lost.term && elected.slot_of(&mandate.ballot).is_none() {
+            if waits && elected.term_of(slot) == lost.term && elected.slot_of(&appointment.ballot).is_none() {
                 return Ok(());
             }
         }
         Err(moved_away(elected, slot))
     }
 
-    /// Whether all that a mandate, or a release, depends on was read since the connection was lost. The lease can
+    /// Whether all that an appointment, or a release, depends on was read since the connection was lost. The lease can
     /// return before that, and the ensemble can be a copy in which another member is named, or holds the leader
     /// znode.
     pub(in crate::engine) fn is_sure(&self, slot: usize) -> bool {

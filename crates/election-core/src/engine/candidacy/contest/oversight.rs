@@ -3,23 +3,23 @@
 
 use std::borrow::Cow;
 
-use super::{Contest, ContestStep, FIRST_PAUSE, Then};
+use super::{AfterSeek, ContestCandidacy, ContestStep, FIRST_PAUSE};
 use crate::{
     engine::{
+        appointment::{Appointment, By, tokens_raised},
         core::Core,
-        io::{Level, Nomination, NoteKind, Request, StopReason},
-        leader::{Leader, Stage},
-        mandate::{By, Mandate, tokens_raised},
+        io::{Level, Nomination, NoteKind, StopReason, ZkOp},
+        leader::{OwnLeadership, Stage},
         ops::{Part, Pending},
         recipe::Recipe,
     },
     record::{Cause, Record as _, TokenBase},
 };
 
-impl Contest {
+impl ContestCandidacy {
     /// No candidate is before this one: it may lead.
     /// Its token is above this base.
-    pub(super) fn hand_over(&mut self, core: &mut Core, leader: &mut Leader, base: u64) {
+    pub(super) fn hand_over(&mut self, core: &mut Core, leader: &mut OwnLeadership, base: u64) {
         let Some(own) = &mut core.own.seat.own else { return };
         own.base = base;
         let own = own.clone();
@@ -48,7 +48,8 @@ impl Contest {
             // Its content is in the view from now on.
             own.node.data = Vec::new();
         }
-        leader.claim(core, Mandate { nomination: nomination.into(), ballot: own.ballot, by: By::Contest });
+        leader
+            .claim(core, Appointment { nomination: nomination.into(), ballot: own.ballot, by: By::Contest });
     }
 
     /// The application did not run either, so its time begins again.
@@ -57,7 +58,7 @@ impl Contest {
     }
 
     /// The leader oversees itself.
-    pub(super) fn oversee(&mut self, core: &mut Core, leader: &mut Leader) {
+    pub(super) fn oversee(&mut self, core: &mut Core, leader: &mut OwnLeadership) {
         let stage = leader.state().stage();
         if stage != self.stage.map(|(stage, _)| stage) {
             self.stage = stage.map(|stage| (stage, core.now.time));
@@ -109,17 +110,17 @@ impl Contest {
         let text = format!("raises the tokens above {}, which it has seen", tokens.token_base);
         core.note(Level::Info, NoteKind::Decided, text);
         let request = match version {
-            Some(version) => Request::Set { path, data, version },
-            None => Request::Create { path, data, ephemeral: false },
+            Some(version) => ZkOp::Set { path, data, version },
+            None => ZkOp::Create { path, data, ephemeral: false },
         };
         // Versions begin at 0 again if the whole tree was deleted.
-        let request = Request::While { there, version: None, request: Box::new(request) };
+        let request = ZkOp::While { there, version: None, request: Box::new(request) };
         core.perform(request, Pending::Tokens);
     }
 
     /// A leader that has led on after the end of its session (`keep`) leads until another member does, or until it
     /// can take over again: its token ended with its znode.
-    fn end_former_life(&self, core: &mut Core, leader: &mut Leader) {
+    fn end_former_life(&self, core: &mut Core, leader: &mut OwnLeadership) {
         let epoch = core.session_epoch();
         if epoch.is_none() || leader.held().is_none_or(|held| Some(held.epoch) == epoch) {
             return;
@@ -158,7 +159,7 @@ impl Contest {
         }
         let served_long = served.is_some_and(|served| served >= core.config.policy.min_tenure);
         let failed = self.pause_after_failure(core, served_long);
-        self.step = ContestStep::Seek(if failed { Then::Pause } else { Then::Join });
+        self.step = ContestStep::Seek(if failed { AfterSeek::Pause } else { AfterSeek::Join });
     }
 
     /// After a failure this member pauses, so that others can lead.

@@ -1,15 +1,15 @@
 //! Recipes without an elector: a znode alone decides who leads.
 //!
 //! ```text
-//!   what was read ──┐                      ┌──▶ znode operations, watches
-//!   outcomes ───────┼──▶ Contest ── znode ─┴──▶ Leader ──▶ prepare, take over, lead, stop
-//!   health, time ───┘       ▲                      │
-//!                           └─────── released ─────┘
+//!   what was read ──┐                               ┌──▶ znode operations, watches
+//!   outcomes ───────┼──▶ ContestCandidacy ── znode ─┴──▶ OwnLeadership ──▶ prepare, take over, lead, stop
+//!   health, time ───┘           ▲                           │
+//!                               └───────── released ────────┘
 //! ```
 //!
 //! The contest is this member's candidacy until a znode of its own is the leader znode: in the queue once no
 //! candidate is before it, in the single recipe once the znode has been created. The contest hands that znode to the
-//! [leader's side](crate::engine::leader) as a mandate. From then on everything is as under an elector: prepare, take
+//! [leader's side](crate::engine::leader) as an appointment. From then on everything is as under an elector: prepare, take
 //! over, READY, the lease and its end, stopping, and deleting the leader znode after that. When the leader's side is
 //! idle again, the contest starts again with another znode.
 //!
@@ -48,14 +48,14 @@ mod steps;
 use std::{sync::Arc, time::Duration};
 
 use duplicate::Duplicate;
-pub(in crate::engine) use resume::Candidacy;
+pub(in crate::engine) use resume::ContestAtRest;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     engine::{
         core::Core,
         io::{Level, Node, NoteKind, Watched},
-        leader::{Leader, Stage},
+        leader::{OwnLeadership, Stage},
         ops::{Part, Pending},
         own::Seat,
         recipe::{Leftovers, Recipe},
@@ -72,7 +72,7 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
 /// The progress of this member's candidacy.
 #[derive(Clone, Debug, Default, Hash)]
-pub(in crate::engine) struct Contest {
+pub(in crate::engine) struct ContestCandidacy {
     step: ContestStep,
     /// The number of znodes whose creation was begun in this session.
     attempts: u32,
@@ -123,15 +123,15 @@ enum ContestStep {
     /// The last of these.
     DropLeftover(Vec<String>),
     /// Looks for znodes of this incarnation that belong to no candidacy.
-    Seek(Then),
+    Seek(AfterSeek),
     /// Found under the guid of a creation that was not answered.
     Adopt(Box<str>),
     /// Single: the leader znode is this incarnation's. Reads the count of its creation, before the leader znode is read
     /// again: if the leader znode is newer, the count is too low, and nothing is deleted by it.
-    Count(Then),
-    Look(Then, i32),
+    Count(AfterSeek),
+    Look(AfterSeek, i32),
     /// With its version and its count, if it is the leader znode.
-    Drop(Box<str>, Option<(i32, i32)>, Then),
+    Drop(Box<str>, Option<(i32, i32)>, AfterSeek),
     Create,
     /// Queue: looks for the znode before the own one.
     Rank,
@@ -150,13 +150,13 @@ enum ContestStep {
 
 /// The next step once no znode is left that belongs to no candidacy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Then {
+enum AfterSeek {
     Join,
     Pause,
     Leave,
 }
 
-impl Contest {
+impl ContestCandidacy {
     /// Starts again. Only the memory of failures is kept.
     fn reset(&mut self, core: &mut Core, step: ContestStep) {
         core.ops.give_up_all(Part::Contest);
@@ -179,13 +179,13 @@ impl Contest {
     }
 }
 
-impl Contest {
+impl ContestCandidacy {
     /// A session has begun: this member becomes a candidate. Nothing of a former session is kept.
     pub(in crate::engine) fn begin(&mut self, core: &mut Core) {
         let first = match (core.config.leftovers, core.queue_format()) {
             (Leftovers::Remove, Some(_)) => ContestStep::ListLeftovers,
             // The znode exists most likely: a read, rather than a creation that is refused.
-            (Leftovers::Remove, None) => ContestStep::Seek(Then::Join),
+            (Leftovers::Remove, None) => ContestStep::Seek(AfterSeek::Join),
             (Leftovers::Wait, _) => ContestStep::Create,
         };
         self.reset(core, first);
@@ -256,10 +256,10 @@ impl Contest {
         matches!(
             self.step,
             ContestStep::Pausing
-                | ContestStep::Seek(Then::Pause)
-                | ContestStep::Count(Then::Pause)
-                | ContestStep::Look(Then::Pause, _)
-                | ContestStep::Drop(_, _, Then::Pause)
+                | ContestStep::Seek(AfterSeek::Pause)
+                | ContestStep::Count(AfterSeek::Pause)
+                | ContestStep::Look(AfterSeek::Pause, _)
+                | ContestStep::Drop(_, _, AfterSeek::Pause)
         )
     }
 
@@ -301,7 +301,7 @@ impl Contest {
     pub(in crate::engine) fn saw(
         &mut self,
         core: &mut Core,
-        leader: &mut Leader,
+        leader: &mut OwnLeadership,
         path: &str,
         node: Option<&Node>,
     ) {
@@ -355,11 +355,11 @@ impl Contest {
         core.own.seat.own = None;
         self.before = None;
         core.ops.give_up(&Pending::Contest);
-        self.step = ContestStep::Seek(Then::Join);
+        self.step = ContestStep::Seek(AfterSeek::Join);
     }
 }
 
-fn leader_znode_seen(core: &mut Core, leader: &mut Leader, node: Option<&Node>) {
+fn leader_znode_seen(core: &mut Core, leader: &mut OwnLeadership, node: Option<&Node>) {
     core.reading.rereading.watch_told(Znode::Leader(0), node);
     core.see_leader_znode(0, node);
     leader.saw_leader_znode(core, 0, node);

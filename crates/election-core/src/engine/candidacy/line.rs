@@ -4,7 +4,7 @@
 use crate::{
     engine::{
         core::Core,
-        io::Request,
+        io::ZkOp,
         recipe::{Incarnation, QueueFormat},
         rules::Rule,
     },
@@ -58,19 +58,19 @@ impl Line {
         format!("{}/{name}", self.parent)
     }
 
-    pub(super) fn list(&self) -> Request {
-        Request::Children { path: self.parent.clone() }
+    pub(super) fn list(&self) -> ZkOp {
+        ZkOp::Children { path: self.parent.clone() }
     }
 
-    pub(super) fn drop(&self, name: &str) -> Request {
-        Request::Delete { path: self.path(name), version: None }
+    pub(super) fn drop(&self, name: &str) -> ZkOp {
+        ZkOp::Delete { path: self.path(name), version: None }
     }
 
     /// Creates the own znode, named after the attempt, so that a lost reply for one attempt is never mistaken for
     /// another's.
-    pub(super) fn create(&self, attempt: u32, data: Vec<u8>) -> Request {
+    pub(super) fn create(&self, attempt: u32, data: Vec<u8>) -> ZkOp {
         let prefix = self.path(&self.format.stem(self.own, attempt));
-        Request::CreateSequential { prefix, data, ephemeral: true }
+        ZkOp::CreateSequential { prefix, data, ephemeral: true }
     }
 
     /// Whether this name belongs to the attempt.

@@ -2,13 +2,13 @@
 
 use super::{
     super::line::{Line, NEVER_CREATED, Rank},
-    Before, Contest, ContestStep, Then,
+    AfterSeek, Before, ContestCandidacy, ContestStep,
 };
 use crate::{
     engine::{
         core::Core,
-        io::{Level, Node, NoteKind, Outcome, Request, StopReason},
-        leader::Leader,
+        io::{Level, Node, NoteKind, Outcome, StopReason, ZkOp},
+        leader::OwnLeadership,
         ops::{Part, Pending, USED_UP},
         own::OwnZnode,
         recipe::QueueFormat,
@@ -19,9 +19,9 @@ use crate::{
     record::{Contender, ContenderStatus, Record},
 };
 
-impl Contest {
+impl ContestCandidacy {
     /// Takes the next step, if none is under way.
-    pub(in crate::engine) fn advance(&mut self, core: &mut Core, leader: &mut Leader) {
+    pub(in crate::engine) fn advance(&mut self, core: &mut Core, leader: &mut OwnLeadership) {
         self.oversee(core, leader);
         self.raise_tokens(core);
         if !core.session_is_active()
@@ -36,17 +36,17 @@ impl Contest {
     }
 
     /// Changes to the step that the circumstances require. Returns whether it can only wait.
-    fn turn(&mut self, core: &mut Core, leader: &mut Leader) -> bool {
+    fn turn(&mut self, core: &mut Core, leader: &mut OwnLeadership) -> bool {
         let idle = leader.is_idle();
         if core.own.leaving.is_asked() {
             if !idle {
                 return true;
             }
             match self.step {
-                ContestStep::Seek(Then::Leave)
-                | ContestStep::Count(Then::Leave)
-                | ContestStep::Look(Then::Leave, _)
-                | ContestStep::Drop(_, _, Then::Leave) => return false,
+                ContestStep::Seek(AfterSeek::Leave)
+                | ContestStep::Count(AfterSeek::Leave)
+                | ContestStep::Look(AfterSeek::Leave, _)
+                | ContestStep::Drop(_, _, AfterSeek::Leave) => return false,
                 ContestStep::Idle | ContestStep::Gone => return true,
                 _ => {}
             }
@@ -57,9 +57,9 @@ impl Contest {
             self.step = match own {
                 _ if nothing => ContestStep::Gone,
                 Some(own) if self.created_one() => {
-                    ContestStep::Drop(own.path.as_ref().into(), None, Then::Leave)
+                    ContestStep::Drop(own.path.as_ref().into(), None, AfterSeek::Leave)
                 }
-                _ => self.seek_last(core, Then::Leave),
+                _ => self.seek_last(core, AfterSeek::Leave),
             };
             return nothing;
         }
@@ -93,7 +93,7 @@ impl Contest {
                 return true;
             }
             self.join_at = None;
-            self.step = ContestStep::Seek(Then::Join);
+            self.step = ContestStep::Seek(AfterSeek::Join);
         }
         if let Some(why) = core.own.no_candidate()
             && !self.is_paused()
@@ -102,14 +102,14 @@ impl Contest {
             core.note(Level::Warn, NoteKind::Registration, format!("is no candidate: {why}"));
             core.own.seat.own = None;
             self.before = None;
-            self.step = self.seek_last(core, Then::Pause);
+            self.step = self.seek_last(core, AfterSeek::Pause);
         }
         false
     }
 
     /// Looks for what it has created before it creates nothing for a while. A creation that was not answered may still be
     /// on its way from another server; after a write of this session it is refused.
-    fn seek_last(&self, core: &Core, then: Then) -> ContestStep {
+    fn seek_last(&self, core: &Core, then: AfterSeek) -> ContestStep {
         if !self.unanswered {
             return ContestStep::Seek(then);
         }
@@ -137,7 +137,7 @@ impl Contest {
         }
         let next = match core.reading.view.leader(0) {
             Known::Absent => ContestStep::Create,
-            known if core.is_own_leader_znode(known) => ContestStep::Seek(Then::Join),
+            known if core.is_own_leader_znode(known) => ContestStep::Seek(AfterSeek::Join),
             _ => {
                 self.suspect_holder(core);
                 return true;
@@ -148,22 +148,22 @@ impl Contest {
         false
     }
 
-    fn next_request(&mut self, core: &mut Core) -> Option<Request> {
+    fn next_request(&mut self, core: &mut Core) -> Option<ZkOp> {
         let paths = core.config.paths.clone();
         let queue = Line::queue(core);
-        let znode = || Request::Get { path: paths.leader_znode(0) };
+        let znode = || ZkOp::Get { path: paths.leader_znode(0) };
         Some(match &self.step {
             ContestStep::ListLeftovers | ContestStep::Rank => queue?.list(),
             ContestStep::Leading if core.own.seat.ranks_again => queue?.list(),
-            ContestStep::LookAtLeftover(names) => Request::Get { path: queue?.path(names.last()?) },
+            ContestStep::LookAtLeftover(names) => ZkOp::Get { path: queue?.path(names.last()?) },
             ContestStep::DropLeftover(names) => queue?.drop(names.last()?),
             ContestStep::Seek(_) => queue.map_or_else(znode, |queue| queue.list()),
-            ContestStep::LookAtDuplicate => Request::Get { path: self.suspected.as_ref()?.path.clone() },
-            ContestStep::Adopt(name) => Request::Get { path: queue?.path(name) },
-            ContestStep::Count(_) => Request::Get { path: paths.leader() },
+            ContestStep::LookAtDuplicate => ZkOp::Get { path: self.suspected.as_ref()?.path.clone() },
+            ContestStep::Adopt(name) => ZkOp::Get { path: queue?.path(name) },
+            ContestStep::Count(_) => ZkOp::Get { path: paths.leader() },
             ContestStep::Look(..) => znode(),
-            ContestStep::Drop(path, None, _) => Request::Delete { path: path.to_string(), version: None },
-            ContestStep::Drop(path, Some((version, count)), _) => Request::DeleteWhile {
+            ContestStep::Drop(path, None, _) => ZkOp::Delete { path: path.to_string(), version: None },
+            ContestStep::Drop(path, Some((version, count)), _) => ZkOp::DeleteWhile {
                 path: path.to_string(),
                 version: *version,
                 unchanged: paths.leader(),
@@ -181,7 +181,7 @@ impl Contest {
         })
     }
 
-    fn create_own(&mut self, core: &mut Core) -> Option<Request> {
+    fn create_own(&mut self, core: &mut Core) -> Option<ZkOp> {
         let status = match core.queue_format() {
             Some(_) => ContenderStatus::Waiting,
             None => ContenderStatus::Progress,
@@ -201,7 +201,7 @@ impl Contest {
         self.unanswered = true;
         Some(match Line::queue(core) {
             Some(queue) => queue.create(self.attempts, data),
-            None => Request::CreateCounted {
+            None => ZkOp::CreateCounted {
                 path: core.config.paths.leader_znode(0),
                 data,
                 counter: core.config.paths.leader(),
@@ -209,7 +209,7 @@ impl Contest {
         })
     }
 
-    pub(in crate::engine) fn done(&mut self, core: &mut Core, leader: &mut Leader, outcome: &Outcome) {
+    pub(in crate::engine) fn done(&mut self, core: &mut Core, leader: &mut OwnLeadership, outcome: &Outcome) {
         match (self.step.clone(), outcome) {
             (_, Outcome::NotApplied(why)) => later(core, why),
             (ContestStep::ListLeftovers, Outcome::Names(names)) => {
@@ -240,7 +240,7 @@ impl Contest {
             (ContestStep::Look(then, count), Outcome::Got(node)) => {
                 self.looked_at_leader_znode(core, then, count, node.as_ref())
             }
-            (ContestStep::Drop(_, None, Then::Leave), Outcome::Ok | Outcome::Missing)
+            (ContestStep::Drop(_, None, AfterSeek::Leave), Outcome::Ok | Outcome::Missing)
                 if self.created_one() =>
             {
                 self.step = ContestStep::Gone;
@@ -261,18 +261,18 @@ impl Contest {
             }
             (ContestStep::Create, Outcome::Exists) => {
                 self.refused = self.refused.saturating_add(1).min(2);
-                self.step = ContestStep::Seek(Then::Join);
+                self.step = ContestStep::Seek(AfterSeek::Join);
             }
             // It is unknown whether the znode was created.
             (ContestStep::Create, Outcome::Unknown(why)) => {
-                self.step = ContestStep::Seek(Then::Join);
+                self.step = ContestStep::Seek(AfterSeek::Join);
                 later(core, why);
             }
             (ContestStep::Adopt(name), Outcome::Got(node)) => {
                 let adopted = node.as_ref().filter(|node| node.owner == core.session_id());
                 match adopted.zip(Line::queue(core)) {
                     Some((node, queue)) => self.joins_with(core, &queue.path(&name), node.clone(), None),
-                    None => self.step = ContestStep::Seek(Then::Join),
+                    None => self.step = ContestStep::Seek(AfterSeek::Join),
                 }
             }
             (ContestStep::LookAtDuplicate, Outcome::Got(node)) => {
@@ -312,11 +312,12 @@ impl Contest {
 
     /// The znodes of this incarnation in the queue. The last creation, if it had no answer, is this member's; all others
     /// are deleted.
-    fn sought_in_queue(&mut self, core: &mut Core, then: Then, names: &[String]) {
+    fn sought_in_queue(&mut self, core: &mut Core, then: AfterSeek, names: &[String]) {
         let Some(queue) = Line::queue(core) else { return };
         let mut mine = queue.own(names);
-        let adoptable =
-            |name: &str| then == Then::Join && self.unanswered && queue.is_of_attempt(name, self.attempts);
+        let adoptable = |name: &str| {
+            then == AfterSeek::Join && self.unanswered && queue.is_of_attempt(name, self.attempts)
+        };
         self.step = match mine.clone().find(|name| !adoptable(name)) {
             Some(stray) => ContestStep::Drop(queue.path(stray).into(), None, then),
             None => match mine.next() {
@@ -326,17 +327,17 @@ impl Contest {
         };
     }
 
-    fn sought_leader_znode(&mut self, core: &mut Core, then: Then, node: Option<&Node>) {
+    fn sought_leader_znode(&mut self, core: &mut Core, then: AfterSeek, node: Option<&Node>) {
         core.see_leader_znode(0, node);
         if node.is_some() {
             self.refused = 0;
-        } else if self.refused > 1 && then == Then::Join {
+        } else if self.refused > 1 && then == AfterSeek::Join {
             core.contradicted(Part::Contest, &core.config.paths.leader_znode(0));
         }
         // A znode of another incarnation is never deleted, not even that of a former process of this member.
         match node {
             Some(node) if self.owns(core, node) => self.step = ContestStep::Count(then),
-            Some(_) if then == Then::Join => {
+            Some(_) if then == AfterSeek::Join => {
                 self.unanswered = false;
                 let text = match core.reading.view.leader(0).record() {
                     Some(current) => format!("waits for {} to let go", current.member),
@@ -350,11 +351,11 @@ impl Contest {
     }
 
     /// The leader znode was this incarnation's a moment ago.
-    fn looked_at_leader_znode(&mut self, core: &mut Core, then: Then, count: i32, node: Option<&Node>) {
+    fn looked_at_leader_znode(&mut self, core: &mut Core, then: AfterSeek, count: i32, node: Option<&Node>) {
         core.see_leader_znode(0, node);
         let path = core.config.paths.leader_znode(0);
         match node.filter(|n| self.owns(core, n)) {
-            Some(node) if then == Then::Join && self.unanswered => {
+            Some(node) if then == AfterSeek::Join && self.unanswered => {
                 self.joins_with(core, &path, node.clone(), Some(count));
             }
             Some(node) => self.step = ContestStep::Drop(path.into(), Some((node.version, count)), then),
@@ -362,12 +363,12 @@ impl Contest {
         }
     }
 
-    fn nothing_left(&mut self, then: Then) -> ContestStep {
+    fn nothing_left(&mut self, then: AfterSeek) -> ContestStep {
         self.unanswered = false;
         match then {
-            Then::Join => ContestStep::Create,
-            Then::Pause => ContestStep::Pausing,
-            Then::Leave => ContestStep::Gone,
+            AfterSeek::Join => ContestStep::Create,
+            AfterSeek::Pause => ContestStep::Pausing,
+            AfterSeek::Leave => ContestStep::Gone,
         }
     }
 
@@ -384,7 +385,7 @@ impl Contest {
             let why = format!(
                 "{path} is no name of a place in a queue; where its numbers are used up, delete {parent}"
             );
-            self.step = ContestStep::Drop(path.into(), None, Then::Join);
+            self.step = ContestStep::Drop(path.into(), None, AfterSeek::Join);
             later(core, &why);
             core.ops.retry(Part::Contest, core.now.time + USED_UP);
             return;
@@ -403,7 +404,7 @@ impl Contest {
     }
 
     /// The own znode was the first in the queue before the connection was lost.
-    fn ranked_again(&mut self, core: &mut Core, leader: &mut Leader, names: &[String]) {
+    fn ranked_again(&mut self, core: &mut Core, leader: &mut OwnLeadership, names: &[String]) {
         core.own.seat.ranks_again = false;
         let (Some(queue), Some(own)) = (Line::queue(core), &core.own.seat.own) else { return };
         if !queue.is_first(names, own.name()) && leader.held().is_none() {
@@ -424,7 +425,7 @@ impl Contest {
                 core.own.seat.own = None;
                 let text = "a former znode of this member is still in the queue".to_owned();
                 core.note(Level::Warn, NoteKind::Registration, text);
-                self.step = ContestStep::Drop(queue.path(stray).into(), None, Then::Join);
+                self.step = ContestStep::Drop(queue.path(stray).into(), None, AfterSeek::Join);
             }
             Rank::First => {
                 self.suspect(core, None);

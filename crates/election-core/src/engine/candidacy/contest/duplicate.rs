@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use super::{Contest, ContestStep};
+use super::{ContestCandidacy, ContestStep};
 use crate::{
     engine::{
+        candidacy::elector::{held_by_other, patience, whereabouts},
         core::Core,
-        course::membership::{held_by_other, patience, whereabouts},
         io::{EndReason, Level, Node, NoteKind},
         own::Leaving,
     },
@@ -24,7 +24,7 @@ pub(super) struct Duplicate {
     read: Option<(i64, Time)>,
 }
 
-impl Contest {
+impl ContestCandidacy {
     /// The znode at this path, if there is one, may be another incarnation's.
     pub(super) fn suspect(&mut self, core: &Core, path: Option<String>) {
         if self.suspected.as_ref().map(|suspected| &suspected.path) != path.as_ref() {
