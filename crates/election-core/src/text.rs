@@ -5,7 +5,7 @@
 //! a program can't be started with a NUL in its environment. So they are
 //!
 //! * refused where an operator gives a text: [`Text`];
-//! * escaped where a record is read: each field of a record names [`line`] or [`block`] where it is declared;
+//! * escaped where a record is read: each field of a record names [`line`](mod@line) or [`block`] where it is declared;
 //! * [stripped] where a text is passed on to a program.
 
 use std::{

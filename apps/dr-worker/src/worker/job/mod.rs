@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Every process of a job (its program, exec probe, hook) runs under its own guard, with a deadline. So none of them
-//! outlives the worker or the lease. The worker starts each of its children by [`start`]: [`adopt_orphans`] relies on it.
+//! outlives the worker or the lease. The worker starts each of its children by `start`: `adopt_orphans` relies on it.
 //!
 //! When [`JobRun::stop`] returns, it has verified that the guard has no descendant left, or, if the guard was lost,
 //! that the worker finds no process of the job.

@@ -36,7 +36,7 @@ const UNSEEN: u64 = u64::MAX;
 /// Makes this process the parent of the processes that a dying guard leaves behind. So a job's processes are found and
 /// killed even if they have their own sessions.
 ///
-/// Call it once, in a process that starts children only by [`start`]: every other child is treated as an orphan, and is
+/// Call it once, in a process that starts children only by `start`: every other child is treated as an orphan, and is
 /// killed.
 ///
 /// # Errors
