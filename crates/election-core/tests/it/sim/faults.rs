@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use election_core::{
-    Role,
     internals::{Event, Wish},
     record::{Control, Health, MAX_SLOTS, RequestKind, RoundTrips},
 };
@@ -486,11 +485,11 @@ impl Sim {
         self.changed(&gone);
     }
 
-    /// Whether the member on this session leads, and writes a spoiled leader znode again.
+    /// Whether the member on this session knows that it has created a leader znode: it writes a spoiled one again.
     fn leads_on(&self, session: i64) -> bool {
         self.hosts.iter().filter_map(|host| host.process.as_ref()).any(|process| {
             process.client.as_ref().is_some_and(|client| client.session == session)
-                && !matches!(process.engine.role(), Role::Standby | Role::Excluded)
+                && process.engine.fencing_token().is_some()
         })
     }
 

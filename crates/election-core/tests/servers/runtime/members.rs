@@ -328,7 +328,7 @@ impl World {
         let mut stints = self.stints.lock().unwrap().clone();
         stints.sort_by_key(|s| (s.slot, s.began));
         let pairs: Vec<_> = stints.windows(2).filter(|pair| pair[0].slot == pair[1].slot).collect();
-        assert!(!pairs.is_empty(), "nobody has followed another, so this shows nothing: {stints:?}");
+        assert!(!pairs.is_empty(), "no leadership followed another, so this shows nothing: {stints:?}");
         for pair in pairs {
             let ended = pair[0].ended;
             assert!(ended.is_some_and(|ended| ended <= pair[1].began), "two acted at once: {pair:?}");
