@@ -1,4 +1,7 @@
 //! One ZooKeeper session, from its creation to its end, and never another one.
+//!
+//! No session begins while work of the former one may run: a `SessionPin` is taken with a session and dropped when its
+//! user is clear of it, and the next session waits for that. Otherwise one process could act under two sessions.
 
 use std::collections::HashMap;
 use std::fmt;

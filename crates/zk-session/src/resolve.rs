@@ -1,4 +1,7 @@
 //! Resolves names to addresses, without blocking a runtime.
+//!
+//! A cut of the network (a drill's) is a comparison with the clock at each use of a connection, so no timer can be lost that
+//! would have ended it.
 
 use std::collections::{HashMap, HashSet};
 use std::io;

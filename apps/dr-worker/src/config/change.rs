@@ -1,4 +1,9 @@
 //! What a changed key needs in a worker that runs, and which configuration such a worker goes on with. Pure.
+//!
+//! A reload is done as a whole or not at all, and never touches a running job. The new configuration is read and checked
+//! first, with the programs that it names and the granted lease. Keys that need a restart of the worker keep their old
+//! values, and the result is checked again, so the configuration in force is always one that the reader accepts. A longer
+//! `stop_timeout` counts for the lease at once, a shorter one only when the job has been started with it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,3 +1,11 @@
+//! One leadership of an election.
+//!
+//! `elected` has one version and one term for all slots, so any two decisions exclude each other. Each slot keeps the term
+//! and version of the decision that it rests on; its leader, its line, its remembered tenure and the elector's timers use
+//! these. So a decision about one slot leaves the others unchanged. The leader znode of slot 0 is always `leader/current`,
+//! that of slot 1 `leader/current-1`, and so on: an election that grows or shrinks never has two leader znodes for one
+//! leadership.
+
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{Cause, Named, Previous, RequestRef, format::exact, limits};

@@ -3,6 +3,10 @@
 //!
 //! At rest this is one watch per job. Whatever an order begins ends by this member's own clock: a rehearsal and a cut end when
 //! the order does, at the latest, whatever has become of the program that gave it.
+//!
+//! A kill is recorded before it happens, in an answer that a restarted worker reads, so it happens once. A takeover enters its
+//! leadership first and then ends the rehearsal, and a rehearsal looks for a leadership after it can be interrupted: one of
+//! the two sees the other.
 
 mod decision;
 mod run;

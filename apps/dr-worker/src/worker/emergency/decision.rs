@@ -1,4 +1,9 @@
 //! Whether a job may be run without ZooKeeper, with which token, and when its node may rejoin. Without clock and I/O.
+//!
+//! While ZooKeeper has no quorum nothing but an operator can tell that no other member leads. So the command asks a quorum
+//! first, has the operator name what was fenced, and gives the job a token above all that this node has seen, by more than
+//! any election can have given out since. A resource then refuses every leader of the elections, so the node's worker joins
+//! none of them before a quorum has tokens above it. The record of that is written before the job starts.
 
 use election_core::{MemberId, SiteId, internals::MAX_TOKEN_BASE};
 

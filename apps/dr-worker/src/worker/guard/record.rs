@@ -3,6 +3,10 @@
 //! The file exists from before the program starts until no process of it is left. If a member's lock is free and its
 //! directory of records is empty, everything that ran under its guards has ended. A record that is left describes which
 //! processes to look for ([`crate::worker::job::sweep`]).
+//!
+//! No guard waits for a disk while its program runs, because a disk can hang. The guard starts the launcher first, writes
+//! the record once, and then lets the launcher become the program. At the end, guard and worker report that no process is
+//! left, then remove the record, and wait neither for the file nor for a guard in an uninterruptible wait.
 
 use std::fs;
 use std::io;

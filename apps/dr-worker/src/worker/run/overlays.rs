@@ -1,4 +1,7 @@
 //! Follows the overlays of this worker's jobs in ZooKeeper.
+//!
+//! Each member checks an overlay with its own files before it applies it, and goes on with the former version otherwise: a
+//! bad push stops no job. A restart that an overlay needs is a request like an operator's, so the leader does it once.
 
 use std::{collections::BTreeMap, future::pending};
 

@@ -1,5 +1,9 @@
 //! Keeps the roster of an election: which members take part, and since when others are absent. Operators read it; no decision
 //! uses it.
+//!
+//! One znode for all members is one write for a site that is lost or starts, a second after the membership has changed and
+//! only where it differs from what is written. An elector that was lost is in it for its successor, which has never read its
+//! record; a worker that stops adds that itself. What a reader finds in `nodes` is present, whatever the roster says.
 
 use std::time::Duration;
 

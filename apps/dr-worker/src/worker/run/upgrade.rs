@@ -1,4 +1,10 @@
 //! An upgrade in place: from the request to the execution of the new program, and from its start to the report.
+//!
+//! Nothing is believed longer than before. The guards keep the deadline that they have, and a program that does not come up
+//! renews nothing. The new engine begins paused, with the lease that was proved for this session and its leader znode in
+//! doubt. The lease grows only by heartbeats of the new program over its own connection. No new session is made before the
+//! jobs of the old one have ended, and a program that fails on its way ends without closing the session: the last guard does
+//! that. Until the execution succeeds nothing has changed, so the old program goes on after any failure.
 
 use std::{
     fs, io,

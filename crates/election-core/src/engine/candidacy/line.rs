@@ -1,5 +1,9 @@
 //! A line of ephemeral sequential znodes, in which this member has one at most: the ballots of an election, and the
 //! znodes of a queue. How the own znode is created, found again, distinguished from strays, and ranked.
+//!
+//! The name of a znode ends in the number of children that its parent has had. Number 0 proves that no znode was before it in
+//! the life of that parent, so the member need not list them. Only for the first attempt of a session: an earlier one could
+//! have left a stray.
 
 use crate::{
     engine::{

@@ -1,4 +1,12 @@
 //! This member's part among the others.
+//!
+//! # Calls
+//! Most members are neither elector nor leader, named, nor first in line, and nothing they know moves leadership: they are
+//! passive ([`Engine::is_passive`](crate::engine::Engine::is_passive)) and read nothing unless they are called. A decision
+//! that names such a member, or makes it the first in line, sets its ballot, and each member watches its own ballot. That is
+//! in the transaction of the decision, with two exceptions, which must not fail if the called member is lost as well: a
+//! successor calls the next one in line after its own READY, and a decision that was deleted and is written again is
+//! followed by its calls. A member that misses a call is named later, by a decision that calls it again.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,8 @@
 //! Whether the named member is fit to lead on: its own report, the reports on its site, and whether it is present at
 //! all.
+//!
+//! A lost leader is left to its successor for a quarter of a second, if that member lives and, as far as the elector knows,
+//! may step in. Both would write the same decision, and one of the two writes would be refused.
 
 use std::time::Duration;
 

@@ -1,5 +1,10 @@
 //! The elector: what it decides, and how its verdicts are carried out. It performs one operation at a time; the
 //! outcome determines what follows.
+//!
+//! An elector writes only while its ballot exists. A late write could hit a decision or a request that was created again
+//! after an administrator had deleted the former one. So each change by an elector, and each creation of a leader znode,
+//! checks the writer's own ballot in the same transaction. Ballots are deleted with the tree, and a ballot's name is never
+//! used again.
 
 mod aside;
 pub(in crate::engine) mod decision;

@@ -1,4 +1,12 @@
 //! The input of a decision.
+//!
+//! # A forced removal
+//! It has three steps, which any elector or the operator's command can finish: name no leader and exclude the holder; delete
+//! the leader znode while it has the excluded ballot; name the next leader. Between the first two the holder has the stop
+//! budget of its record, and stops urgently: if it lives, its job has ended when the next one begins. An elector counts that
+//! time from its own reading of the decision. A move *now*, and a suspect under `fast_failover`, have no such time. If the
+//! deletion came first, the old leader could create the znode again. If the naming came first, a late deletion could remove
+//! the new leader's znode.
 
 use std::time::Duration;
 

@@ -1,4 +1,11 @@
 //! From being named, or stepping in, until leadership is entered.
+//!
+//! Leader znode and decision belong together. A member that is named creates its leader znode only while the decision has
+//! the version that names it. A successor is first in line and has seen the leader come and go; it creates the znode and
+//! writes term + 1 that names itself, both or neither. So exactly one of elector and successor wins, a refused claim leaves
+//! nothing behind, and a late reading costs a refused transaction at worst. An elector that names itself in the first
+//! decision of an election creates both in one transaction too, and prepares afterwards. If that is refused, it reads what
+//! there is, and writes the decision alone: its view of the leader znode may have been old.
 
 use std::sync::Arc;
 

@@ -1,4 +1,12 @@
 //! How leadership ends: the work first, then the leader znode.
+//!
+//! A leader that gives up (its job failed, or it resigned) has not vanished. It reports that in its record, and keeps its
+//! leader znode until the elector has named the next leader, for at most a second. Otherwise the first in line would take
+//! over as after a crash: for another cause, so perhaps on another site, and without the exclusion.
+//!
+//! A leader znode is deleted only under the known decision. The versions of every znode begin at 0, so a late deletion by a
+//! frozen elector or leader could remove the next leader's znode. Each removal needs a decision first, so the deletion checks
+//! the version of the decision in the same transaction.
 
 use std::time::Duration;
 

@@ -1,5 +1,10 @@
 //! The names of a queue's znodes, and their order: each format has its own rule, since all candidates in one queue
 //! must agree.
+//!
+//! A session is no identity: members of one election can share one, as Curator's and kazoo's latches do. So the name of an
+//! ephemeral sequential znode contains the session, the member's fingerprint, the number of its incarnation in its process,
+//! and the attempt. A leader znode has that name in its record, or is known by its czxid. An engine adopts and deletes no
+//! other znode, even if its session owns it. What one process hands over, one engine of the next continues.
 
 use super::QueueFormat;
 use crate::{

@@ -1,5 +1,8 @@
 //! Another incarnation of this member that is before this one: a former process whose session has not expired yet, or a
 //! living process with the same id.
+//!
+//! The second incarnation waits as long as a session needs to expire, reads again, and gives way. A member that has left
+//! without a connection deletes its znodes when the connection returns; no other incarnation does while the session lives.
 
 use std::time::Duration;
 
