@@ -100,14 +100,15 @@ impl Sources {
         self.modules.values().map(|(_, module)| module.public).sum()
     }
 
-    /// How many fields a struct of that name has.
-    pub(crate) fn fields_of(&self, name: &str) -> usize {
-        self.modules.values().filter_map(|(_, module)| module.fields.get(name)).sum()
+    /// How many lines are neither blank, nor a comment, nor of a test.
+    pub(crate) fn code_lines(&self) -> usize {
+        self.modules.values().map(|(_, module)| module.code_lines).sum()
     }
 
-    /// How many functions the `impl` blocks of a type of that name have, those of traits left out.
-    pub(crate) fn methods_of(&self, name: &str) -> usize {
-        self.modules.values().filter_map(|(_, module)| module.methods.get(name)).sum()
+    /// The names that the crate's root exports, its modules among them.
+    pub(crate) fn root(&self) -> usize {
+        let root = self.modules.get(&[][..]).map(|(_, module)| module);
+        root.map_or(0, |root| root.exports)
     }
 
     /// Which files name items of which: each pair once, with the first line.

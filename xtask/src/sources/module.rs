@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use proc_macro2::{Delimiter, TokenStream, TokenTree};
+use proc_macro2::{TokenStream, TokenTree};
+use syn::spanned::Spanned as _;
+use syn::visit::{self, Visit};
+use syn::{Attribute, Ident, UseTree, Visibility};
 
 /// A path in the source, such as `crate::engine::Event`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,172 +34,87 @@ pub(crate) struct Module {
     pub(crate) paths: Vec<Named>,
     /// Items and fields that are declared `pub`. The lint `unreachable_pub` keeps them reachable from outside.
     pub(crate) public: usize,
-    /// The fields of each struct with named fields.
-    pub(crate) fields: BTreeMap<String, usize>,
-    /// The functions in `impl NAME` blocks, by the name.
-    pub(crate) methods: BTreeMap<String, usize>,
+    /// Names of others, and modules, that it exports to everybody.
+    pub(crate) exports: usize,
+    /// Lines that are neither blank, nor a comment, nor of a test.
+    pub(crate) code_lines: usize,
+    /// The first and last lines of what is there for tests only.
+    tests: Vec<(usize, usize)>,
+    /// How many items with a body enclose what is visited: their inner items are no definitions of the module.
+    depth: usize,
 }
 
 impl Module {
     /// # Errors
     /// That the text is not Rust.
     pub(crate) fn parse(text: &str) -> anyhow::Result<Self> {
-        let tokens: TokenStream = text.parse().map_err(|error| anyhow::anyhow!("{error}"))?;
+        let file = syn::parse_file(text)?;
         let mut module = Self::default();
-        module.scan(tokens, true);
+        module.visit_file(&file);
+        let is_of_test =
+            |line: usize| module.tests.iter().any(|(first, last)| (*first..=*last).contains(&line));
+        let is_code = |line: &str| !line.is_empty() && !line.starts_with("//");
+        let lines = text.lines().zip(1..).filter(|(line, at)| is_code(line.trim()) && !is_of_test(*at));
+        module.code_lines = lines.count();
         Ok(module)
     }
 
-    /// `items`: whether names that are declared here belong to the module, and not to a function or an `impl`.
-    fn scan(&mut self, tokens: TokenStream, items: bool) {
-        let tokens: Vec<TokenTree> = tokens.into_iter().collect();
-        let (mut at, mut exported) = (0, false);
-        while let Some(token) = tokens.get(at) {
-            let rest = &tokens[at..];
-            let mut still_exported = false;
-            at += match token {
-                TokenTree::Punct(punct) if punct.as_char() == '#' => match attribute(rest) {
-                    Some((content, length)) if is_test_only(&content) => {
-                        length + item_length(&rest[length..])
-                    }
-                    Some((content, length)) => {
-                        self.paths_in_strings(content);
-                        length
-                    }
-                    None => 1,
-                },
-                // A field, a method, a lifetime: no path begins with it.
-                TokenTree::Punct(punct) if ['.', '\''].contains(&punct.as_char()) => match rest.get(1) {
-                    Some(TokenTree::Ident(_)) => 2,
-                    _ => 1,
-                },
-                // The rest of a path with generics, or one of another crate.
-                TokenTree::Punct(_) if is_separator(rest) => {
-                    2 + path(&rest[2..]).map_or(0, |(_, length)| length)
-                }
-                TokenTree::Ident(ident) => match ident.to_string().as_str() {
-                    "pub" => {
-                        still_exported = true;
-                        self.visibility(rest)
-                    }
-                    "use" => self.import(rest, exported),
-                    "mod" => self.child(rest),
-                    "impl" => self.implementation(rest),
-                    keyword @ ("struct" | "enum" | "trait" | "type" | "fn" | "const" | "static") => {
-                        self.definition(keyword, rest, items)
-                    }
-                    _ => match path(rest) {
-                        Some((path, length)) => {
-                            self.paths.push(Named { path, line: ident.span().start().line });
-                            length
-                        }
-                        None => 1,
-                    },
-                },
-                TokenTree::Group(group) => {
-                    self.scan(group.stream(), false);
-                    1
-                }
-                _ => 1,
-            };
-            exported = still_exported;
-        }
-    }
-
-    /// `pub`, `pub(..)`: its length.
-    fn visibility(&mut self, tokens: &[TokenTree]) -> usize {
-        if is_group(tokens.get(1), Delimiter::Parenthesis) {
-            return 2;
-        }
-        let next = tokens.get(1).map(ToString::to_string).unwrap_or_default();
-        self.public += usize::from(!["use", "mod"].contains(&next.as_str()));
-        1
-    }
-
-    fn import(&mut self, tokens: &[TokenTree], is_exported: bool) -> usize {
-        let length = until_semicolon(tokens);
-        self.tree(&tokens[1..length], &[], is_exported);
-        length
-    }
-
-    /// One tree of an import, which begins below the prefix.
-    fn tree(&mut self, tokens: &[TokenTree], prefix: &[String], is_exported: bool) {
-        let Some((steps, length)) = path(tokens) else {
-            if let Some(TokenTree::Group(group)) =
-                tokens.iter().find(|token| matches!(token, TokenTree::Group(_)))
-            {
-                let inner: Vec<TokenTree> = group.stream().into_iter().collect();
-                for tree in inner.split(|token| is_punct(Some(token), ',')) {
-                    self.tree(tree, prefix, is_exported);
-                }
+    fn import(&mut self, tree: &UseTree, prefix: &[String], is_exported: bool) {
+        let (ident, name) = match tree {
+            UseTree::Path(path) => {
+                let prefix: Vec<String> = prefix.iter().cloned().chain([path.ident.to_string()]).collect();
+                return self.import(&path.tree, &prefix, is_exported);
             }
-            return;
+            UseTree::Group(group) => {
+                return group.items.iter().for_each(|tree| self.import(tree, prefix, is_exported));
+            }
+            UseTree::Glob(_) => (None, "*".to_owned()),
+            UseTree::Name(name) => (Some(&name.ident), name.ident.to_string()),
+            UseTree::Rename(rename) => (Some(&rename.ident), rename.rename.to_string()),
         };
-        let full: Vec<String> = prefix.iter().chain(&steps).cloned().collect();
-        let rest = &tokens[length..];
-        if is_separator(rest) && !is_punct(rest.get(2), '*') {
-            return self.tree(&rest[2..], &full, is_exported);
-        }
-        let line = tokens[0].span().start().line;
-        let itself = full.len() > 1 && full.last().is_some_and(|last| last == "self");
-        let path = if itself { full[..full.len() - 1].to_vec() } else { full };
-        let renamed = rest.get(1).filter(|_| matches!(rest.first(), Some(TokenTree::Ident(_))));
-        let name = match renamed {
-            Some(name) => name.to_string(),
-            None if is_separator(rest) => "*".to_owned(),
-            None => path.last().cloned().unwrap_or_default(),
-        };
+        let last = ident.filter(|ident| *ident != "self" || prefix.is_empty()).map(Ident::to_string);
+        let path: Vec<String> = prefix.iter().cloned().chain(last).collect();
+        let name = if name == "self" { path.last().cloned().unwrap_or_default() } else { name };
+        let line = tree.span().start().line;
         self.imports.push(Import { name, target: Named { path, line }, is_exported });
     }
 
-    fn child(&mut self, tokens: &[TokenTree]) -> usize {
-        let name = tokens.get(1).map(ToString::to_string).unwrap_or_default();
-        let body = match tokens.get(2) {
-            Some(TokenTree::Group(group)) => {
-                let mut child = Self::default();
-                child.scan(group.stream(), true);
-                Some(child)
+    fn export(&mut self, visibility: &Visibility, names: usize) {
+        self.exports += if matches!(visibility, Visibility::Public(_)) { names } else { 0 };
+    }
+
+    /// The paths among the arguments of a macro, which has no syntax of its own.
+    fn paths_in_tokens(&mut self, tokens: TokenStream) {
+        let mut path: Option<Named> = None;
+        let mut colons = 0;
+        let mut after_dot = false;
+        for token in tokens {
+            match &token {
+                TokenTree::Punct(punct) if punct.as_char() == ':' => colons += 1,
+                TokenTree::Ident(_) if after_dot => {}
+                TokenTree::Ident(ident) => match &mut path {
+                    Some(path) if colons == 2 => path.path.push(ident.to_string()),
+                    _ => {
+                        let named = Named { path: vec![ident.to_string()], line: ident.span().start().line };
+                        self.paths.extend(path.replace(named));
+                    }
+                },
+                _ => self.paths.extend(path.take()),
             }
-            _ => None,
-        };
-        self.children.insert(name, body);
-        3
-    }
-
-    fn definition(&mut self, keyword: &str, tokens: &[TokenTree], items: bool) -> usize {
-        let Some(TokenTree::Ident(name)) = tokens.get(1) else { return 1 };
-        let name = name.to_string();
-        // `const fn`, `fn` in a type.
-        if name == "fn" {
-            return 1;
+            if let TokenTree::Group(group) = &token {
+                self.paths_in_tokens(group.stream());
+            }
+            if !matches!(&token, TokenTree::Punct(punct) if punct.as_char() == ':') {
+                colons = 0;
+            }
+            after_dot = matches!(&token, TokenTree::Punct(punct) if punct.as_char() == '.');
         }
-        if keyword == "struct"
-            && let Some(TokenTree::Group(body)) =
-                tokens[..item_length(tokens)].iter().find(|token| is_group(Some(token), Delimiter::Brace))
-        {
-            self.fields.insert(name.clone(), fields(body.stream()));
-        }
-        if items {
-            self.definitions.insert(name);
-        }
-        2
-    }
-
-    /// `impl .. {`: counts its functions, and leaves the rest to the scan.
-    fn implementation(&mut self, tokens: &[TokenTree]) -> usize {
-        let length = item_length(tokens);
-        let header = &tokens[1..length.max(1)];
-        if let (Some(TokenTree::Ident(name)), Some(TokenTree::Group(body))) = (header.first(), header.get(1))
-        {
-            let functions = body.stream().into_iter().filter(|token| token.to_string() == "fn").count();
-            *self.methods.entry(name.to_string()).or_default() += functions;
-        }
-        1
+        self.paths.extend(path);
     }
 
     /// The paths that serde takes as text: `#[serde(with = "super::text")]`.
-    fn paths_in_strings(&mut self, content: TokenStream) {
-        for token in content {
+    fn paths_in_strings(&mut self, tokens: TokenStream) {
+        for token in tokens {
             match token {
                 TokenTree::Group(group) => self.paths_in_strings(group.stream()),
                 TokenTree::Literal(literal) => {
@@ -211,99 +129,155 @@ impl Module {
             }
         }
     }
-}
 
-fn is_punct(token: Option<&TokenTree>, wanted: char) -> bool {
-    matches!(token, Some(TokenTree::Punct(punct)) if punct.as_char() == wanted)
-}
-
-fn is_group(token: Option<&TokenTree>, wanted: Delimiter) -> bool {
-    matches!(token, Some(TokenTree::Group(group)) if group.delimiter() == wanted)
-}
-
-/// Whether `::` is next.
-fn is_separator(tokens: &[TokenTree]) -> bool {
-    is_punct(tokens.first(), ':') && is_punct(tokens.get(1), ':')
-}
-
-/// `a::b::c`, and how many tokens it has.
-fn path(tokens: &[TokenTree]) -> Option<(Vec<String>, usize)> {
-    let Some(TokenTree::Ident(first)) = tokens.first() else { return None };
-    let (mut path, mut length) = (vec![first.to_string()], 1);
-    while is_separator(&tokens[length..]) {
-        let Some(TokenTree::Ident(next)) = tokens.get(length + 2) else { break };
-        path.push(next.to_string());
-        length += 3;
-    }
-    Some((path, length))
-}
-
-/// What is in `#[..]` or `#![..]`, and how many tokens that has.
-fn attribute(tokens: &[TokenTree]) -> Option<(TokenStream, usize)> {
-    let at = if is_punct(tokens.get(1), '!') { 2 } else { 1 };
-    match tokens.get(at) {
-        Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Bracket => {
-            Some((group.stream(), at + 1))
+    /// Whether something is there for tests only; remembers its lines then.
+    fn is_of_tests(&mut self, attributes: &[Attribute], whole: proc_macro2::Span) -> bool {
+        let is = attributes.iter().any(is_test_only);
+        if is {
+            self.tests.push((whole.start().line, whole.end().line));
         }
-        _ => None,
+        is
+    }
+
+    fn count(&mut self, visibility: &Visibility) {
+        self.public += usize::from(matches!(visibility, Visibility::Public(_)));
+    }
+
+    fn define(&mut self, name: &Ident, visibility: &Visibility) {
+        self.count(visibility);
+        if self.depth == 0 {
+            self.definitions.insert(name.to_string());
+        }
+    }
+}
+
+impl Visit<'_> for Module {
+    fn visit_item(&mut self, item: &syn::Item) {
+        use syn::Item;
+
+        if self.is_of_tests(attributes(item), item.span()) {
+            return;
+        }
+        match item {
+            Item::Use(import) => {
+                let before = self.imports.len();
+                self.import(&import.tree, &[], !matches!(import.vis, Visibility::Inherited));
+                return self.export(&import.vis, self.imports.len() - before);
+            }
+            Item::Mod(child) => {
+                let body = child.content.as_ref().map(|(_, items)| {
+                    let mut body = Self::default();
+                    items.iter().for_each(|item| body.visit_item(item));
+                    self.tests.append(&mut body.tests);
+                    body
+                });
+                self.children.insert(child.ident.to_string(), body);
+                return self.export(&child.vis, 1);
+            }
+            Item::Struct(item) => self.define(&item.ident, &item.vis),
+            Item::Enum(item) => self.define(&item.ident, &item.vis),
+            Item::Union(item) => self.define(&item.ident, &item.vis),
+            Item::Trait(item) => self.define(&item.ident, &item.vis),
+            Item::Type(item) => self.define(&item.ident, &item.vis),
+            Item::Fn(item) => self.define(&item.sig.ident, &item.vis),
+            Item::Const(item) => self.define(&item.ident, &item.vis),
+            Item::Static(item) => self.define(&item.ident, &item.vis),
+            _ => {}
+        }
+        self.depth += 1;
+        visit::visit_item(self, item);
+        self.depth -= 1;
+    }
+
+    fn visit_impl_item_fn(&mut self, item: &syn::ImplItemFn) {
+        if !self.is_of_tests(&item.attrs, item.span()) {
+            self.count(&item.vis);
+            visit::visit_impl_item_fn(self, item);
+        }
+    }
+
+    fn visit_impl_item_const(&mut self, item: &syn::ImplItemConst) {
+        if !self.is_of_tests(&item.attrs, item.span()) {
+            self.count(&item.vis);
+            visit::visit_impl_item_const(self, item);
+        }
+    }
+
+    fn visit_field(&mut self, field: &syn::Field) {
+        if !self.is_of_tests(&field.attrs, field.span()) {
+            self.count(&field.vis);
+            visit::visit_field(self, field);
+        }
+    }
+
+    fn visit_variant(&mut self, variant: &syn::Variant) {
+        if !self.is_of_tests(&variant.attrs, variant.span()) {
+            visit::visit_variant(self, variant);
+        }
+    }
+
+    fn visit_local(&mut self, local: &syn::Local) {
+        if !self.is_of_tests(&local.attrs, local.span()) {
+            visit::visit_local(self, local);
+        }
+    }
+
+    fn visit_field_value(&mut self, value: &syn::FieldValue) {
+        if !self.is_of_tests(&value.attrs, value.span()) {
+            visit::visit_field_value(self, value);
+        }
+    }
+
+    fn visit_path(&mut self, path: &syn::Path) {
+        if path.leading_colon.is_none() {
+            let steps = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
+            self.paths.push(Named { path: steps, line: path.span().start().line });
+        }
+        visit::visit_path(self, path);
+    }
+
+    fn visit_macro(&mut self, call: &syn::Macro) {
+        visit::visit_macro(self, call);
+        self.paths_in_tokens(call.tokens.clone());
+    }
+
+    fn visit_attribute(&mut self, attribute: &Attribute) {
+        if let syn::Meta::List(list) = &attribute.meta {
+            self.paths_in_strings(list.tokens.clone());
+        }
     }
 }
 
 /// `cfg(test)`, `cfg(all(test, ..))`, `test`.
-fn is_test_only(attribute: &TokenStream) -> bool {
-    let text: String = attribute.to_string().split_whitespace().collect();
-    text == "test" || text == "cfg(test)" || text.starts_with("cfg(all(test,")
-}
-
-fn until_semicolon(tokens: &[TokenTree]) -> usize {
-    tokens.iter().position(|token| is_punct(Some(token), ';')).map_or(tokens.len(), |at| at + 1)
-}
-
-/// How many tokens the item, field, variant or statement has that begins here, its attributes included.
-fn item_length(tokens: &[TokenTree]) -> usize {
-    let mut start = 0;
-    while is_punct(tokens.get(start), '#')
-        && let Some((_, length)) = attribute(&tokens[start..])
-    {
-        start += length;
-    }
-    let to_semicolon = ["use", "const", "static", "type", "let"];
-    let with_body = ["fn", "mod", "impl", "struct", "enum", "trait"];
-    let keyword = tokens[start..].iter().map(ToString::to_string).find(|text| {
-        to_semicolon.contains(&text.as_str())
-            || with_body.contains(&text.as_str())
-            || [",", ";"].contains(&text.as_str())
-    });
-    let is_const_fn = tokens[start..]
-        .windows(2)
-        .take(6)
-        .any(|two| two[0].to_string() == "const" && two[1].to_string() == "fn");
-    let keyword = keyword.unwrap_or_default();
-    let ends = |token: &TokenTree| {
-        if to_semicolon.contains(&keyword.as_str()) && !is_const_fn {
-            is_punct(Some(token), ';')
-        } else if is_const_fn || with_body.contains(&keyword.as_str()) {
-            is_punct(Some(token), ';') || is_group(Some(token), Delimiter::Brace)
-        } else {
-            is_punct(Some(token), ',') || is_punct(Some(token), ';')
+fn is_test_only(attribute: &Attribute) -> bool {
+    let is_test = |path: &syn::Path| path.is_ident("test");
+    match &attribute.meta {
+        syn::Meta::Path(path) => is_test(path),
+        syn::Meta::List(list) if list.path.is_ident("cfg") => {
+            let text: String = list.tokens.to_string().split_whitespace().collect();
+            text == "test" || text.starts_with("all(test,")
         }
-    };
-    tokens[start..].iter().position(ends).map_or(tokens.len(), |at| start + at + 1)
+        _ => false,
+    }
 }
 
-/// The named fields between the braces of a struct: each has one colon that is no part of `::` outside of brackets.
-fn fields(body: TokenStream) -> usize {
-    let tokens: Vec<TokenTree> = body.into_iter().collect();
-    let (mut at, mut fields) = (0, 0);
-    while at < tokens.len() {
-        if is_separator(&tokens[at..]) {
-            at += 2;
-            continue;
-        }
-        fields += usize::from(is_punct(tokens.get(at), ':'));
-        at += 1;
+fn attributes(item: &syn::Item) -> &[Attribute] {
+    use syn::Item;
+
+    match item {
+        Item::Const(item) => &item.attrs,
+        Item::Enum(item) => &item.attrs,
+        Item::Fn(item) => &item.attrs,
+        Item::Impl(item) => &item.attrs,
+        Item::Macro(item) => &item.attrs,
+        Item::Mod(item) => &item.attrs,
+        Item::Static(item) => &item.attrs,
+        Item::Struct(item) => &item.attrs,
+        Item::Trait(item) => &item.attrs,
+        Item::Type(item) => &item.attrs,
+        Item::Use(item) => &item.attrs,
+        _ => &[],
     }
-    fields
 }
 
 #[cfg(test)]
@@ -347,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn public_items_and_fields_fields_and_methods_are_counted() {
+    fn public_items_exports_and_lines_of_code_are_counted() {
         let module = parse(
             "pub struct A { pub b: std::vec::Vec<u8>, pub(crate) c: u8, d: u8 }
             impl A { pub const fn e() {} fn f(g: fn()) {} }
@@ -357,8 +331,8 @@ mod tests {
             pub mod k {}",
         );
         assert_eq!(module.public, 3);
-        assert_eq!(module.fields["A"], 3);
-        assert_eq!(module.methods["A"], 2);
+        assert_eq!(module.exports, 2);
+        assert_eq!(module.code_lines, 6);
         assert_eq!(module.definitions.into_iter().collect::<Vec<_>>(), ["A", "i"]);
     }
 }
