@@ -104,6 +104,39 @@ pub enum ConnectError {
     },
 }
 
+/// Why there is no session.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InactiveReason {
+    /// No session has been made yet.
+    #[error("not yet connected")]
+    NotYetConnected,
+    /// A majority of the servers reports that it has expired.
+    #[error("the servers have expired the session")]
+    Expired,
+    /// No request was answered for a session timeout: the servers may have expired it.
+    #[error("no answer for a whole session timeout")]
+    DeadlinePassed,
+    /// The driver failed.
+    #[error("the driver failed: {reason}")]
+    DriverFailed {
+        /// The reason.
+        reason: String,
+    },
+    /// The servers refused the credentials for a new session: each of them, or a majority within the connect timeout. A
+    /// single server with another configuration ends no session and no attempt.
+    ///
+    /// Credentials that were accepted at first are refused after a change on the servers. Until that is corrected, operations fail at once with [`OpError::AuthFailed`](OpError::AuthFailed), and a new
+    /// session is attempted every five to ten seconds. A process that should rather end can watch for this state and close
+    /// the session. Credentials are not read again from their file: new ones need a new
+    /// [`SessionBuilder`](crate::SessionBuilder).
+    #[error("the servers refused the credentials: {reason}")]
+    AuthFailed {
+        /// The servers and their reasons.
+        reason: String,
+    },
+}
+
 /// One server and why it made no session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

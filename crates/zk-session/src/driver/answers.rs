@@ -10,8 +10,8 @@ use std::time::Duration;
 use super::refusal::Refusal;
 use crate::driver_kind::DriverKind;
 use crate::error::ConnectError;
-use crate::hosts::{Host, Server};
 use crate::lease::SHORTEST;
+use crate::servers::hosts::{Host, Server};
 
 /// The last answer of each address.
 #[derive(Clone, Debug, Default)]

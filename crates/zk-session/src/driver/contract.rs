@@ -8,11 +8,11 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use zk_proto::{ErrorCode, Purpose, Reply, Request, Ticket, WatchId, WatchKind};
 
 use super::answers::Answers;
-use crate::close::CloseOutcome;
-use crate::config::Settings;
+use crate::driver::close::CloseOutcome;
 use crate::error::ConnectError;
-use crate::resolve::Resolver;
-use crate::state::InactiveReason;
+use crate::error::InactiveReason;
+use crate::servers::resolve::Resolver;
+use crate::settings::Settings;
 use crate::time::{BootTime, Moment, within};
 
 /// A znode that never exists, under one that never exists either: its deletion is the quorum round trip of [`barrier`].

@@ -11,9 +11,9 @@ use zk_proto::{Credentials, Handshake, Purpose, Ticket};
 use super::ConnectSpec;
 use super::refusal::Refusal;
 use super::transport::{self, ReadEnd, WriteEnd};
-use crate::config::Settings;
 use crate::error::ConnectError;
-use crate::hosts::Host;
+use crate::servers::hosts::Host;
+use crate::settings::Settings;
 use crate::time::{BootTime, Moment, within};
 
 /// How long the steps of one attempt may take.

@@ -10,11 +10,11 @@ use tokio::sync::oneshot;
 use zk_proto::{Reply, Request, Ticket, WatchId};
 
 use super::{Along, Answer, BoxFuture, Driver, DriverResult};
-use crate::close::CloseOutcome;
-use crate::config::Settings;
-use crate::incarnation::Incarnation;
+use crate::driver::close::CloseOutcome;
 use crate::lock::lock;
 use crate::node::{Epoch, SessionId};
+use crate::session::incarnation::Incarnation;
+use crate::settings::Settings;
 use crate::time::{BootTime, Moment};
 
 pub(crate) const SESSION: SessionId = SessionId(0x77);

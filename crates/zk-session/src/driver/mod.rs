@@ -15,12 +15,13 @@
 
 use std::sync::Arc;
 
-use crate::close::CloseOutcome;
+use crate::driver::close::CloseOutcome;
 use crate::driver_kind::DriverKind;
 #[cfg(not(feature = "zookeeper-async"))]
 use crate::error::ConnectError;
 
 mod answers;
+pub(crate) mod close;
 mod contract;
 mod dial;
 #[cfg(test)]

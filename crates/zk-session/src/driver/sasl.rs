@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::config::{ReadFile, SaslDigest, SaslUser, Settings};
-use crate::renewed::renewed;
-use crate::secret::Secret;
+use crate::settings::renewed::renewed;
+use crate::settings::secret::Secret;
+use crate::settings::{ReadFile, SaslDigest, SaslUser, Settings};
 
 /// For one connection: reads the file, if the user is in one. `None` without SASL.
 pub(super) async fn user(settings: &Arc<Settings>) -> Result<Option<SaslUser>, String> {

@@ -21,11 +21,11 @@ use super::contract::ConnectSpec;
 use super::dial::{Attached, Dialer, Patience};
 use super::refusal::Refusal;
 use crate::backoff::Backoff;
-use crate::hosts::Host;
-use crate::known::Known;
 use crate::lease::SHORTEST;
 use crate::lock::lock;
-use crate::resolve::Resolver;
+use crate::servers::hosts::Host;
+use crate::servers::known::Known;
+use crate::servers::resolve::Resolver;
 use crate::time::{BootTime, sleep_until};
 
 /// Between rounds while the present connection works.
@@ -463,8 +463,8 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use crate::hosts::Server;
-    use crate::preference::Preference;
+    use crate::servers::hosts::Server;
+    use crate::servers::preference::Preference;
 
     fn host(port: u16) -> Host {
         let server = Server { name: "127.0.0.1".to_owned(), port };

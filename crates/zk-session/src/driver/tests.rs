@@ -13,12 +13,12 @@ use zk_testkit::{Op, Proxy, TestServer, Which};
 
 use super::contract::BARRIER_PATH;
 use super::*;
-use crate::close::CloseOutcome;
-use crate::config::Settings;
-use crate::hosts::Server;
-use crate::preference::Preference;
-use crate::resolve::Resolver;
-use crate::state::InactiveReason;
+use crate::driver::close::CloseOutcome;
+use crate::error::InactiveReason;
+use crate::servers::hosts::Server;
+use crate::servers::preference::Preference;
+use crate::servers::resolve::Resolver;
+use crate::settings::Settings;
 use crate::time::BootTime;
 
 /// As long as anything may take that is to happen at all.

@@ -11,9 +11,9 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::config::{ReadFile, Settings, TlsOptions};
-use crate::hosts::Host;
-use crate::renewed::renewed;
+use crate::servers::hosts::Host;
+use crate::settings::renewed::renewed;
+use crate::settings::{ReadFile, Settings, TlsOptions};
 
 /// For one connection: reads the files, and uses what was read last if they can't be used now. `None` without TLS.
 pub(super) async fn connector(settings: &Settings) -> Result<Option<TlsConnector>, String> {

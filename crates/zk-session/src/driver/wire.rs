@@ -32,10 +32,10 @@ use super::{
     Along, Answer, Answers, BoxFuture, ConnectFailure, ConnectSpec, Driver, DriverError, DriverEvent,
     DriverResult, Place,
 };
-use crate::close::CloseOutcome;
+use crate::driver::close::CloseOutcome;
 use crate::error::ConnectError;
+use crate::error::InactiveReason;
 use crate::lock::lock;
-use crate::state::InactiveReason;
 use crate::time::{BootTime, Moment, sleep_until, within};
 
 /// Makes or resumes a session. Also returns when the connect request was sent.

@@ -51,7 +51,7 @@ use self::home::Home;
 use self::relay::{Job, Relay, Work};
 use super::wire::{self, Wire};
 use super::{Along, Answer, Answers, BoxFuture, ConnectFailure, ConnectSpec, Connected, Driver};
-use crate::close::CloseOutcome;
+use crate::driver::close::CloseOutcome;
 use crate::time::{BootTime, Moment};
 
 mod call;

@@ -7,7 +7,7 @@ use super::*;
 use crate::driver::tests::{SOON, spec};
 use crate::driver::{Answer, DriverError, DriverEvent};
 use crate::driver_kind::DriverKind;
-use crate::state::InactiveReason;
+use crate::error::InactiveReason;
 
 /// The result of a request, with a client that `start` controls.
 async fn ends_by<F>(

@@ -15,11 +15,11 @@ use futures_util::stream::FuturesUnordered;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use crate::hosts::Host;
-use crate::hosts::Server;
-use crate::known::Known;
 use crate::lock::lock;
-use crate::preference::Preference;
+use crate::servers::hosts::Host;
+use crate::servers::hosts::Server;
+use crate::servers::known::Known;
+use crate::servers::preference::Preference;
 use crate::time::{BootTime, within};
 
 /// Once one name is resolved, the others have this long to be as well.
@@ -202,7 +202,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, AtomicUsize};
 
     use super::*;
-    use crate::hosts::ConnectString;
+    use crate::servers::hosts::ConnectString;
 
     fn resolver(connect: &str) -> Resolver {
         Resolver::new(&ConnectString::parse(connect).unwrap().servers, Preference::default())

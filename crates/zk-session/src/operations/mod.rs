@@ -1,14 +1,21 @@
 //! The operations on a session, each with the check that finds out its outcome after a lost answer.
 
+pub(crate) mod administration;
+pub(crate) mod attempts;
+pub(crate) mod multi;
+mod subtree;
+#[cfg(test)]
+mod tests;
+
 use std::time::Duration;
 
 use zk_proto::{Create, ErrorCode, Reply, Request};
 
-use crate::attempts::{Attempts, Write, of_kind};
 use crate::error::{OpError, owned_by};
-use crate::incarnation::Incarnation;
 use crate::node::{Children, CreateMode, Created, Node, Stat};
+use crate::operations::attempts::{Attempts, Write, of_kind};
 use crate::path::{self, check};
+use crate::session::incarnation::Incarnation;
 use crate::time::BootTime;
 
 /// How a sequential create finds its znode again after a lost answer: its path is not known beforehand, and creating
@@ -412,6 +419,3 @@ fn is_numbered(candidate: &str, prefix: &str) -> bool {
 pub(crate) fn any_without(version: Option<i32>) -> i32 {
     version.unwrap_or(-1)
 }
-
-#[cfg(test)]
-mod tests;

@@ -5,8 +5,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::hosts::{Host, Server};
-use crate::preference::Preference;
+use crate::servers::hosts::{Host, Server};
+use crate::servers::preference::Preference;
 use crate::time::BootTime;
 
 /// How long an address is asked after all others because it was silent.

@@ -4,12 +4,12 @@
 use zk_proto::{AclEntry as Wire, ErrorCode, Id, Reply, Request};
 
 use crate::acl::{AccessList, AclEntry};
-use crate::attempts::{Write, of_kind};
 use crate::error::OpError;
-use crate::incarnation::Incarnation;
 use crate::node::{Children, Node, Stat};
 use crate::operations::any_without;
+use crate::operations::attempts::{Write, of_kind};
 use crate::path::check;
+use crate::session::incarnation::Incarnation;
 
 /// One read of a group for [`Incarnation::multi_read`].
 #[derive(Clone, Debug, PartialEq, Eq)]

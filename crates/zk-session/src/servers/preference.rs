@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use crate::hosts::{Host, Server};
+use crate::servers::hosts::{Host, Server};
 use crate::time::BootTime;
 
 /// An order of servers. Of equal servers any is as good.

@@ -36,8 +36,8 @@ use std::time::Duration;
 use zk_proto::{ErrorCode, Reply, Request, Stat};
 
 use crate::driver::{Along, BoxFuture, DriverError, DriverResult, answered};
-use crate::incarnation::{Incarnation, Inner};
-use crate::reliance::{Shown, Suspects};
+use crate::session::incarnation::{Incarnation, Inner};
+use crate::session::reliance::{Shown, Suspects};
 use crate::time::{BootTime, within};
 
 /// How many znodes are checked by one request.

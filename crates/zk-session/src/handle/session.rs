@@ -13,34 +13,34 @@ use tracing::Instrument as _;
 use zk_proto::{Purpose, Ticket, WatchMode};
 
 use crate::acl::{AccessList, Acl, AclEntry, Id};
-use crate::administration::{ReadOp, ReadResult, Reconfiguration};
-use crate::close::CloseOutcome;
-#[cfg(any(feature = "tls", feature = "sasl"))]
-use crate::config::ReadFile;
-use crate::config::{SaslDigest, SaslUser, Settings, TlsOptions};
 #[cfg(any(feature = "tls", feature = "sasl"))]
 use crate::driver;
+use crate::driver::close::CloseOutcome;
 use crate::driver_kind::DriverKind;
 use crate::error::{Closed, ConnectError, OpError};
-use crate::establish::{self, establish};
-use crate::held::HeldEphemeral;
-use crate::hosts::{ConnectString, parse_preferred};
-use crate::incarnation::{Bound, Incarnation, SessionPin};
 use crate::instruments::Instruments;
-use crate::lasting::ChangeWatch;
 use crate::lease::Lease;
-use crate::multi::{MultiOp, MultiResult};
 use crate::node::{Children, CreateMode, Created, Epoch, Node, Stat};
 use crate::operations::Recovery;
+use crate::operations::administration::{ReadOp, ReadResult, Reconfiguration};
+use crate::operations::multi::{MultiOp, MultiResult};
 use crate::path::check;
-use crate::secret::Auth;
-use crate::secret::Secret;
-use crate::shared::{CLOSE_WITHIN, LastHandle, Shared};
-use crate::state::SessionState;
-use crate::supervisor;
+use crate::servers::hosts::{ConnectString, parse_preferred};
+use crate::session::establish::{self, establish};
+use crate::session::incarnation::{Bound, Incarnation, SessionPin};
+use crate::session::shared::{CLOSE_WITHIN, LastHandle, Shared};
+use crate::session::state::SessionState;
+use crate::session::supervisor;
+use crate::session::wakeup::Wakeup;
+#[cfg(any(feature = "tls", feature = "sasl"))]
+use crate::settings::ReadFile;
+use crate::settings::secret::Auth;
+use crate::settings::secret::Secret;
+use crate::settings::{SaslDigest, SaslUser, Settings, TlsOptions};
 use crate::time::{BootTime, within};
-use crate::wakeup::Wakeup;
-use crate::watching::{ChildrenWatch, DataWatch};
+use crate::watch::held::HeldEphemeral;
+use crate::watch::lasting::ChangeWatch;
+use crate::watch::value::{ChildrenWatch, DataWatch};
 
 /// Settings of a new session.
 #[derive(Clone, Debug)]

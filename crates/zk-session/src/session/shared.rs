@@ -10,18 +10,18 @@ use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 use tracing::{Instrument as _, Span};
 
-use crate::close::CloseOutcome;
-use crate::config::Settings;
-use crate::error::{Closed, ConnectError, OpError};
-use crate::hosts::parse_preferred;
-use crate::incarnation::{Bound, Incarnation};
+use crate::driver::close::CloseOutcome;
+use crate::error::{Closed, ConnectError, InactiveReason, OpError};
 use crate::lease::Lease;
 use crate::lock::lock;
-use crate::preference::Preference;
-use crate::resolve::Resolver;
-use crate::state::{InactiveReason, SessionState};
+use crate::servers::hosts::parse_preferred;
+use crate::servers::preference::Preference;
+use crate::servers::resolve::Resolver;
+use crate::session::incarnation::{Bound, Incarnation};
+use crate::session::state::SessionState;
+use crate::session::wakeup::Bell;
+use crate::settings::Settings;
 use crate::time::{BootTime, sleep_until, within};
-use crate::wakeup::Bell;
 
 /// The time for closing the session when its last handle is dropped.
 pub(crate) const CLOSE_WITHIN: Duration = Duration::from_secs(2);

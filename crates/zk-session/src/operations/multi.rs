@@ -2,12 +2,12 @@
 
 use zk_proto::{ErrorCode, OpCode, Reply, Request};
 
-use crate::attempts::{Attempts, Write};
 use crate::error::OpError;
-use crate::incarnation::Incarnation;
 use crate::node::{CreateMode, Node, Stat};
 use crate::operations::any_without;
+use crate::operations::attempts::{Attempts, Write};
 use crate::path::check;
+use crate::session::incarnation::Incarnation;
 
 /// One operation of a group for [`Incarnation::multi`]. Each sees what those before it have done.
 /// There are no sequential creates: their names could not be found after a lost answer.

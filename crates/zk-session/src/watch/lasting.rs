@@ -8,11 +8,11 @@ use std::task::{Context, Poll, ready};
 use futures_core::Stream;
 use zk_proto::{Request, WatchMode};
 
-use crate::changes::{Change, ChangeKind, Queue};
 use crate::error::{Closed, OpError, WatchError};
-use crate::incarnation::{Armed, Incarnation, Inner};
-use crate::shared::Shared;
-use crate::watching::{Next, PollNext, Tries, item, next_allowed};
+use crate::session::changes::{Change, ChangeKind, Queue};
+use crate::session::incarnation::{Armed, Incarnation, Inner};
+use crate::session::shared::Shared;
+use crate::watch::value::{Next, PollNext, Tries, item, next_allowed};
 
 /// Changes of a znode and its children, or of a tree. From [`Session::watch_each`](crate::Session::watch_each) and
 /// [`Session::watch_tree`](crate::Session::watch_tree).

@@ -1,4 +1,4 @@
-//! What a session relies on that one server has told it, for [`audit`](crate::audit).
+//! What a session relies on that one server has told it, for [`audit`](crate::session::audit).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

@@ -14,15 +14,15 @@ use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use zk_proto::{Ticket, WatchId, WatchKind};
 
-use crate::changes::Queue;
-use crate::config::Settings;
 use crate::driver::Driver;
-use crate::error::NoLease;
+use crate::error::{InactiveReason, NoLease};
 use crate::lease::LeaseTiming;
 use crate::lock::lock;
 use crate::node::{Epoch, SessionId};
-use crate::reliance::{Reliance, Shown};
-use crate::state::{Deadline, InactiveReason};
+use crate::session::changes::Queue;
+use crate::session::reliance::{Reliance, Shown};
+use crate::session::state::Deadline;
+use crate::settings::Settings;
 use crate::time::{BootTime, sleep_until};
 
 /// How many requests of operations are in progress at one time. A server answers a session's requests in order, so a

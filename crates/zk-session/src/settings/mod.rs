@@ -14,12 +14,16 @@ use zk_proto::Limits;
 use crate::acl::Acl;
 use crate::driver_kind::DriverKind;
 use crate::error::ConnectError;
-use crate::hosts::ConnectString;
 use crate::instruments::Instruments;
+use crate::servers::hosts::ConnectString;
+
 #[cfg(any(feature = "tls", feature = "sasl"))]
-use crate::renewed::InUse;
-use crate::secret::Auth;
-use crate::secret::Secret;
+pub(crate) mod renewed;
+pub(crate) mod secret;
+
+#[cfg(any(feature = "tls", feature = "sasl"))]
+use renewed::InUse;
+use secret::{Auth, Secret};
 
 /// TLS settings. The server's certificate must always be valid for the name in the connect string: this check can't be
 /// turned off.

@@ -9,11 +9,10 @@ use zk_proto::{ErrorCode, Reply, Request, WatchId};
 
 use crate::backoff::Backoff;
 use crate::driver::{self, Along, DriverError, DriverResult, Place, answered};
-use crate::error::{OpError, UnknownCause};
-use crate::incarnation::{Armed, Incarnation, Inner, PLACES};
+use crate::error::{InactiveReason, OpError, UnknownCause};
 use crate::node::{Children, Node, Stat};
 use crate::path;
-use crate::state::InactiveReason;
+use crate::session::incarnation::{Armed, Incarnation, Inner, PLACES};
 use crate::time::{BootTime, sleep_until};
 
 /// More attempts than that in one operation mean that something is wrong which does not pass with time.

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use zk_proto::{ErrorCode, Request};
 
-use crate::attempts::Write;
 use crate::error::{OpError, UnknownCause};
-use crate::incarnation::Incarnation;
+use crate::operations::attempts::Write;
 use crate::path::{check, join};
+use crate::session::incarnation::Incarnation;
 
 /// How often the children of one znode are deleted before the operation gives up because others keep creating them.
 const ROUNDS: u32 = 16;

@@ -8,11 +8,11 @@ use tracing::{debug, info, warn};
 
 use crate::backoff::Backoff;
 use crate::error::{OpError, WatchError};
-use crate::incarnation::Incarnation;
 use crate::node::{CreateMode, Epoch, Node, SessionId, Stat};
-use crate::shared::Shared;
+use crate::session::incarnation::Incarnation;
+use crate::session::shared::Shared;
 use crate::time::{BootTime, sleep_until};
-use crate::watching::{DataWatch, Observed};
+use crate::watch::value::{DataWatch, Observed};
 
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(5));
 

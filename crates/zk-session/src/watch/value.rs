@@ -15,14 +15,14 @@ use futures_core::Stream;
 use tracing::warn;
 use zk_proto::{ErrorCode, Reply, Request, WatchKind};
 
-use crate::attempts::Attempts;
 use crate::backoff::Backoff;
 use crate::driver::BoxFuture;
 use crate::error::{Closed, OpError, WatchError};
-use crate::incarnation::{ArmedOnce, Incarnation, Inner};
 use crate::node::{Children, Epoch, Node, SessionId};
+use crate::operations::attempts::Attempts;
 use crate::path::check;
-use crate::shared::Shared;
+use crate::session::incarnation::{ArmedOnce, Incarnation, Inner};
+use crate::session::shared::Shared;
 use crate::time::BootTime;
 
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(5));

@@ -10,12 +10,12 @@ use tracing::debug;
 use zk_proto::{Purpose, Ticket};
 
 use crate::backoff::Backoff;
-use crate::close::CloseOutcome;
+use crate::driver::close::CloseOutcome;
 use crate::driver::{self, Answers, ConnectFailure, ConnectSpec, Connected, DriverEvent};
 use crate::error::{ConnectError, HostFailure};
-use crate::incarnation::Incarnation;
 use crate::node::Epoch;
-use crate::shared::Shared;
+use crate::session::incarnation::Incarnation;
+use crate::session::shared::Shared;
 use crate::time::{BootTime, Moment, sleep_until, within};
 
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(2));

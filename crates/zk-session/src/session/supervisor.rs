@@ -11,17 +11,17 @@ use std::time::Duration;
 use tracing::{debug, error, info, warn};
 use zk_proto::{Purpose, Request};
 
-use crate::audit::{Audits, DISTRUSTED_FOR, Disagreement};
 use crate::backoff::Backoff;
-use crate::close::CloseOutcome;
+use crate::driver::close::CloseOutcome;
 use crate::driver::{self, Along, BoxFuture, DriverError, DriverEvent, answered};
-use crate::error::{ConnectError, NoLease};
-use crate::establish::{Made, establish};
-use crate::incarnation::Incarnation;
+use crate::error::{ConnectError, InactiveReason, NoLease};
 use crate::lease::{Answered, Lease, LeaseHistory, LeaseTiming, clock_interval, lease_margin};
 use crate::node::Epoch;
-use crate::shared::Shared;
-use crate::state::{Event, InactiveReason, Machine, SessionState};
+use crate::session::audit::{Audits, DISTRUSTED_FOR, Disagreement};
+use crate::session::establish::{Made, establish};
+use crate::session::incarnation::Incarnation;
+use crate::session::shared::Shared;
+use crate::session::state::{Event, Machine, SessionState};
 use crate::time::{BootTime, Moment, sleep_until};
 
 /// Between sessions.

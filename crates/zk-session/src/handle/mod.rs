@@ -1,0 +1,3 @@
+//! What a program holds of a session.
+
+pub(crate) mod session;
