@@ -2,10 +2,8 @@
 
 use std::fmt;
 
-use election_core::{
-    operator::{OperatorError, ReadError},
-    record::RecordError,
-};
+use election_admin::{OperatorError, ReadError};
+use election_core::record::RecordError;
 use zk_session::{ConnectError, OpError};
 
 use crate::{config::Problems, host_fault::HostFault};

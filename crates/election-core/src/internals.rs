@@ -4,6 +4,13 @@
 
 #[cfg(feature = "mutants")]
 pub use crate::engine::Rule;
+#[cfg(feature = "runtime")]
+pub use crate::runtime::{
+    ReadError,
+    layout::{Layout, children, node},
+    operations::{creates, delete_while, get_all, transact, tree},
+    to_node, unix_ms,
+};
 pub use crate::{
     engine::{
         Action, AppEvent, Config, EndReason, Engine, Epoch, Event, ForceStep, ForcedFailover, Forgotten,
@@ -11,5 +18,5 @@ pub use crate::{
         Wish, ZkOp, acknowledge, decision, not_now, overrule_site, raise_tokens, slot_of,
     },
     mirror::{Answer, BATCH, Mirror, Read, Write},
-    time::{Now, Time},
+    time::{Now, Time, in_words, is_within},
 };

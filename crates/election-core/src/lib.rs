@@ -9,8 +9,6 @@ pub mod explain;
 mod ids;
 pub mod internals;
 mod mirror;
-#[cfg(feature = "runtime")]
-pub mod operator;
 mod paths;
 pub mod record;
 #[cfg(feature = "runtime")]

@@ -19,7 +19,7 @@ pub(crate) const APART_MS: u64 = 10_000;
 pub(crate) const FAR: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// Whether `at_ms` is within the last `window`, both by wall clocks.
-pub(crate) fn is_within(at_ms: u64, window: Duration, now_ms: u64) -> bool {
+pub fn is_within(at_ms: u64, window: Duration, now_ms: u64) -> bool {
     let window = u64::try_from(window.as_millis()).unwrap_or(u64::MAX);
     at_ms <= now_ms.saturating_add(APART_MS) && at_ms.saturating_add(window) > now_ms
 }

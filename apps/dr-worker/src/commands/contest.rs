@@ -1,9 +1,7 @@
 //! Moves of leadership in recipes without an elector.
 
-use election_core::{
-    operator::Layout,
-    record::{Request, RequestKind, Target},
-};
+use election_admin::Layout;
+use election_core::record::{Request, RequestKind, Target};
 
 use crate::{error::Error, typed::Typed};
 

@@ -3,11 +3,8 @@
 use std::time::Duration;
 
 use anstream::eprintln;
-use election_core::{
-    Paths,
-    operator::{Layout, Observer, overlays},
-    strategy::in_words,
-};
+use election_admin::{Layout, Observer, overlays};
+use election_core::{Paths, strategy::in_words};
 use futures_util::{StreamExt as _, stream};
 use zk_session::{Incarnation, Session, SessionState};
 

@@ -1,8 +1,8 @@
 //! Requests about a job: what is checked before one is filed.
 
+use election_admin::{Layout, Snapshot};
 use election_core::{
     Paths,
-    operator::{Layout, Snapshot},
     record::{Outgoing, Request, RequestKind},
 };
 

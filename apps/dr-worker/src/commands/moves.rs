@@ -2,9 +2,9 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
+use election_admin::{Layout, OperatorError, Snapshot};
 use election_core::{
     MemberId, Paths,
-    operator::{self, Layout, OperatorError, Snapshot},
     record::{Current, FiledRequest, Outgoing, Request, RequestKind, RequestState, Status, Target},
 };
 use zk_session::BootTime;
@@ -130,7 +130,8 @@ pub(crate) async fn decide(
     // Only workers need the job's stop budget.
     let policy = config.engine(Duration::ZERO, false);
     let strategy = config.strategy();
-    let forced = operator::force(&operator.session, paths, filed, &policy, strategy.as_ref(), until).await;
+    let forced =
+        election_admin::force(&operator.session, paths, filed, &policy, strategy.as_ref(), until).await;
     match forced {
         Ok(()) => Ok(Decision::Made),
         Err(OperatorError::Refused(why)) => Ok(Decision::Refused(why)),

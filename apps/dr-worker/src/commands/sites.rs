@@ -1,6 +1,7 @@
 use std::collections::BTreeSet;
 
-use election_core::{SiteId, operator::Snapshot, record::Control};
+use election_admin::Snapshot;
+use election_core::{SiteId, record::Control};
 
 use super::election::Operator;
 

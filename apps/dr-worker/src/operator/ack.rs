@@ -2,13 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use election_core::{
-    explain::held_until,
-    operator::{
-        Forgotten, forget_breadcrumbs,
-        orders::{self, Acknowledged},
-    },
+use election_admin::{
+    Forgotten, forget_breadcrumbs,
+    orders::{self, Acknowledged},
 };
+use election_core::explain::held_until;
 use serde_json::json;
 
 use super::{

@@ -1,8 +1,8 @@
 //! `confirm`.
 
+use election_admin::orders;
 use election_core::{
     Confirm, SiteId,
-    operator::orders,
     record::{Confirmed, Control},
 };
 use serde_json::json;

@@ -1,8 +1,8 @@
 //! `switchover` and `failover` for recipes without an elector.
 
+use election_admin::Layout;
 use election_core::{
     Paths,
-    operator::{self, Layout},
     record::{Current, Request, Status},
 };
 use serde_json::json;
@@ -29,7 +29,7 @@ pub(super) async fn move_on(
     how: Output,
 ) -> Result<(), Error> {
     let follows = contest::check(job, layout, request)?;
-    let old = operator::vacate(&operator.session, paths).await?;
+    let old = election_admin::vacate(&operator.session, paths).await?;
     output::print_progress(format_args!("took {job} from {}; {follows}", old.member));
     if !wanted.wait {
         return report(job, &old, None, how);

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use clap::ValueEnum;
+use election_admin::{
+    Snapshot,
+    orders::{self, Ordered},
+};
 use election_core::{
     MemberId, SiteId,
-    operator::{
-        Snapshot,
-        orders::{self, Ordered},
-    },
     record::{Control, FailedSite, Maintenance, MemberRecord, Mode, OrderedBy},
     text::Text,
 };

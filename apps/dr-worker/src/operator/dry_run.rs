@@ -1,6 +1,6 @@
 //! `--dry-run`: who would lead after a command, and why, by the elector's own code. Nothing is written.
 
-use election_core::operator::Snapshot;
+use election_admin::Snapshot;
 use serde::Serialize;
 
 use super::{

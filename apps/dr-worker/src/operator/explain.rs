@@ -1,8 +1,8 @@
 //! `explain`: why the current leaders lead.
 
+use election_admin::{ReadError, Snapshot};
 use election_core::{
     explain::{Bound, Obstacle},
-    operator::{ReadError, Snapshot},
     record::{Cause, Mode, Status},
 };
 use owo_colors::OwoColorize as _;

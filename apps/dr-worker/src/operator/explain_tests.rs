@@ -1,12 +1,8 @@
 //! The examples of docs/explain.md are what is printed.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
-use election_core::{
-    Policy, Reason, Skipped,
-    operator::{Decision, LeaderZnode, Snapshot},
-    record::Elected,
-    strategy::Strategy,
-};
+use election_admin::{Decision, LeaderZnode, Snapshot};
+use election_core::{Policy, Reason, Skipped, record::Elected, strategy::Strategy};
 use serde_json::json;
 
 use super::{explain, simulate};

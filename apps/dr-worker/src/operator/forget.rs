@@ -1,6 +1,6 @@
 //! `forget`.
 
-use election_core::operator::{OperatorError, forget};
+use election_admin::{OperatorError, forget};
 use serde_json::json;
 
 use super::{

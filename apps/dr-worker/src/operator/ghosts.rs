@@ -2,10 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use election_core::{
-    Paths,
-    operator::{Disagreement, Ghost, Observer, Problem, compare_servers, remove_ghost},
-};
+use election_admin::{Disagreement, Ghost, Observer, Problem, compare_servers, remove_ghost};
+use election_core::Paths;
 use serde_json::json;
 use zk_session::Session;
 

@@ -1,4 +1,4 @@
-use election_core::operator::ReadError;
+use election_admin::ReadError;
 
 use super::{
     election::Operator,

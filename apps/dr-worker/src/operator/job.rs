@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use election_core::{
-    MemberId, operator,
+    MemberId,
     record::{Outgoing, Request, RequestKind, Target},
     text::Text,
 };
@@ -106,7 +106,7 @@ async fn ask(
 ) -> Result<(), Error> {
     let operator = Operator::connect(sources).await?;
     let reason = arguments.reason.clone().map(Text::into_string);
-    let request = operator::new_request(kind, from, Target::Any, false, reason, asker());
+    let request = election_admin::new_request(kind, from, Target::Any, false, reason, asker());
     let result = check_and_file(&operator, arguments, request, consent, how).await;
     operator.close().await;
     result

@@ -1,8 +1,8 @@
 use std::time::Duration;
 
+use election_admin::{Observer, ReadError};
 use election_core::{
     Reason, SiteId, Skipped,
-    operator::{Observer, ReadError},
     record::{Current, Mode, OrderedBy, Outgoing, Status, Target},
 };
 use futures_util::{StreamExt as _, stream};

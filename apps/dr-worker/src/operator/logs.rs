@@ -4,7 +4,8 @@ use std::{io, thread, time::Duration};
 
 use anstream::adapter::strip_str;
 use clap::Args;
-use election_core::{MemberId, operator::Snapshot, record::MemberRecord, text::shown};
+use election_admin::Snapshot;
+use election_core::{MemberId, record::MemberRecord, text::shown};
 use serde::Deserialize;
 
 use super::{

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use election_core::{
-    MemberId, SiteId, operator,
+    MemberId, SiteId,
     record::{Outgoing, Request, RequestKind, Target},
     text::Text,
 };
@@ -61,8 +61,14 @@ impl Move {
     /// The request for it.
     pub(super) fn request(&self, kind: RequestKind, force: bool) -> Request {
         let (from, to) = (self.outgoing(), self.target());
-        let mut request =
-            operator::new_request(kind, from, to, force, self.reason.clone().map(Text::into_string), asker());
+        let mut request = election_admin::new_request(
+            kind,
+            from,
+            to,
+            force,
+            self.reason.clone().map(Text::into_string),
+            asker(),
+        );
         request.accept_loss = self.accept_loss;
         request
     }

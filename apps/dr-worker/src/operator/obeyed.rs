@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use election_admin::Snapshot;
 use election_core::{
     Reason, SiteId,
-    operator::Snapshot,
     record::{Control, Current, Status},
 };
 use zk_session::BootTime;

@@ -2,9 +2,9 @@
 
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
+use election_admin::{Layout, OperatorError, ReadError, Snapshot, overlays};
 use election_core::{
     MemberId,
-    operator::{Layout, OperatorError, ReadError, Snapshot, overlays},
     record::{AppliedOverlay, MemberRecord, NewOverlay, Overlay},
     text::Text,
 };

@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
+use election_admin::{Layout, Snapshot, Withdrawal};
 use election_core::{
-    operator::{self, Layout, Snapshot, Withdrawal},
     record::{FiledRequest, Request, RequestKind, RequestRef},
     strategy::in_words,
 };
@@ -95,9 +95,9 @@ pub(super) async fn cancel(arguments: &CancelArguments, sources: &Sources, how: 
 async fn withdraw(operator: &Operator, arguments: &CancelArguments, how: Output) -> Result<(), Error> {
     let job = operator.one(arguments.job.as_deref()).await?;
     let (paths, id) = (operator.paths(&job)?, &arguments.id);
-    let filed = operator::request(&operator.session, &paths, id).await?;
+    let filed = election_admin::request(&operator.session, &paths, id).await?;
     let why = format!("by {}", asker());
-    let request = match operator::cancel(&operator.session, &paths, &filed.which, &why).await? {
+    let request = match election_admin::cancel(&operator.session, &paths, &filed.which, &why).await? {
         Withdrawal::Withdrawn(request) => request,
         Withdrawal::TooLate(Request { kind, state, .. }) => {
             let progress = kind.progress(&state);
@@ -143,7 +143,7 @@ async fn file_plan(operator: &Operator, wanted: &Move, request: Request, how: Ou
     let job = operator.one(wanted.job.as_deref()).await?;
     let paths = operator.paths(&job)?;
     moves::check_plan(operator, &job, &paths, &request).await?;
-    let filed = operator::ask(&operator.session, &paths, request).await?;
+    let filed = election_admin::ask(&operator.session, &paths, request).await?;
     let FiledRequest { which, request } = &filed;
     output::print_progress(format_args!(
         "request {}: {} of {job}{}{}, planned for {}",
@@ -232,10 +232,10 @@ async fn check_and_file(
         return report_leader(&job, &leader, how);
     }
     if wanted.try_only.dry_run {
-        if let Some(why) = operator::hindrance(&paths, &snapshot, &request) {
+        if let Some(why) = election_admin::hindrance(&paths, &snapshot, &request) {
             return Err(Error::NotNow(format!("{job}: {why}")));
         }
-        let changed = operator::filed(&snapshot, request);
+        let changed = election_admin::filed(&snapshot, request);
         return dry_run::show(operator, &job, &what, &changed, true, how);
     }
     confirmed(&snapshot)?;

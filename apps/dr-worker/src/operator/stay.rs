@@ -1,6 +1,7 @@
 //! `stay`.
 
-use election_core::{operator::orders, record::Control};
+use election_admin::orders;
+use election_core::record::Control;
 use serde_json::json;
 
 use super::{

@@ -1,6 +1,6 @@
 //! `raise-token`.
 
-use election_core::operator::{self, Raised};
+use election_admin::Raised;
 use serde_json::json;
 
 use super::{
@@ -46,7 +46,7 @@ async fn raise_all(operator: &Operator, arguments: &RaiseTokenArguments, how: Ou
     ))?;
     for job in jobs {
         let paths = operator.paths(&job)?;
-        let raised = operator::raise_tokens(&operator.session, &paths, above, &asker()).await?;
+        let raised = election_admin::raise_tokens(&operator.session, &paths, above, &asker()).await?;
         if let Output::Json = how {
             let term = if let Raised::InTerm(term) = raised { Some(term) } else { None };
             output::print_json(&json!({ "election": job, "above": above, "term": term }))?;

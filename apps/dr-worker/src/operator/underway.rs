@@ -2,9 +2,9 @@
 
 use std::{cell::RefCell, convert::Infallible, time::Duration};
 
+use election_admin::{Snapshot, Withdrawal};
 use election_core::{
     Paths,
-    operator::{self, Snapshot, Withdrawal},
     record::{Current, FiledRequest, HistoryEntry, Record as _, Request, RequestKind, RequestState},
     strategy::in_words,
 };
@@ -60,7 +60,7 @@ impl Filing {
         let mut signals = Signals::new().map_err(|e| Error::Internal(format!("no signal handlers: {e}")))?;
         let slot = snapshot.slot_for(&request).ok();
         let old = slot.and_then(|slot| snapshot.leader_znode(slot)).map(|znode| znode.record.clone());
-        let filed = operator::file(&operator.session, &paths, snapshot, request).await?;
+        let filed = election_admin::file(&operator.session, &paths, snapshot, request).await?;
         let underway =
             Underway { operator, job, paths, filed, patience, until, slot: slot.unwrap_or_default(), old };
         underway.print_filed(waits);
@@ -80,7 +80,7 @@ pub(super) fn longest_move(operator: &Operator, job: &str) -> Duration {
         + policy.release_timeout
         + policy.acquire_timeout
         + policy.takeover_timeout
-        + operator::ELECTOR_PATIENCE
+        + election_admin::ELECTOR_PATIENCE
 }
 
 /// A filed request.
@@ -214,7 +214,8 @@ impl Underway<'_> {
     /// The same, with the error to report once it is withdrawn.
     async fn withdraw_with(&self, withdrawn: Error, why: &str, how: Output) -> Result<(), Error> {
         let reason = format!("by {} ({why})", self.filed.request.by);
-        let cancelled = operator::cancel(&self.operator.session, &self.paths, &self.filed.which, &reason);
+        let cancelled =
+            election_admin::cancel(&self.operator.session, &self.paths, &self.filed.which, &reason);
         let name = &self.filed.which.name;
         let failed = match tokio::time::timeout(WITHDRAWAL, cancelled).await {
             Ok(Ok(Withdrawal::Withdrawn(_))) => return Err(withdrawn),
@@ -259,7 +260,8 @@ impl Underway<'_> {
             }
         };
         let session = &self.operator.session;
-        let last = operator::follow(session, &self.paths, &self.filed.which, self.until, progress).await?;
+        let last =
+            election_admin::follow(session, &self.paths, &self.filed.which, self.until, progress).await?;
         match last.map(|r| r.state) {
             Some(state @ RequestState::Done { .. }) => {
                 if let RequestState::Done { term, .. } = state

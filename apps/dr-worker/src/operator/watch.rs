@@ -9,7 +9,8 @@ use std::{
     time::Duration,
 };
 
-use election_core::{operator::ReadError, record::HistoryEntry};
+use election_admin::ReadError;
+use election_core::record::HistoryEntry;
 use futures_util::FutureExt as _;
 use serde::Serialize;
 use serde_json::json;

@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-use election_core::{Paths, operator::ReadError};
+use election_admin::ReadError;
+use election_core::Paths;
 use zk_session::{AclEntry, Incarnation, OpError, permission};
 
 use super::ProblemRow;

@@ -135,7 +135,7 @@ fn leader(slot: usize, row: &SlotRow) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use election_core::operator::Snapshot;
+    use election_admin::Snapshot;
 
     use super::*;
 

@@ -1,9 +1,9 @@
 use std::{collections::BTreeMap, fmt, time::Duration};
 
+use election_admin::{Layout, Snapshot};
 use election_core::{
     Ballot, MemberId, Paths, SiteId, Skipped,
     explain::{failed_sites, unwell_sites},
-    operator::{Layout, Snapshot},
     record::{
         Absent, AppliedOverlay, Confirmed, Control, Current, Elected, Exclusion, FiledRequest, Health,
         Maintenance, MemberFailure, MemberRecord, Mode, OrderedBy, Outgoing, RecordError, RequestKind,

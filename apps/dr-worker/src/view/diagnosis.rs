@@ -1,7 +1,5 @@
-use election_core::{
-    Paths,
-    operator::{Observer, ReadError, Snapshot},
-};
+use election_admin::{Observer, ReadError, Snapshot};
+use election_core::Paths;
 
 use super::{access, problems::ProblemRow};
 use crate::config::ZooKeeperConfig;

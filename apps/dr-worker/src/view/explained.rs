@@ -1,7 +1,7 @@
+use election_admin::{Layout, Snapshot};
 use election_core::{
     Ballot, MemberId, Policy, SiteId, Skipped,
     explain::{Explanation, NextStep, Obstacle, Proposal, SlotExplanation},
-    operator::{Layout, Snapshot},
     record::{Cause, Mode, Named, RecordError, Status},
     strategy::{Decider, Ranked, Ranking, Refused, Strategy},
 };

@@ -1,9 +1,7 @@
 use std::fmt;
 
-use election_core::{
-    MemberId,
-    operator::{Disagreement, Ghost, Layout, OldDecision, Problem},
-};
+use election_admin::{Disagreement, Ghost, Layout, OldDecision, Problem};
+use election_core::MemberId;
 use serde::Serialize;
 
 use crate::typed::Typed;

@@ -1,9 +1,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
-use election_core::{
-    operator::{Decision, LeaderZnode, Snapshot},
-    record::Health,
-};
+use election_admin::{Decision, LeaderZnode, Snapshot};
+use election_core::record::Health;
 use serde_json::{Value, json};
 
 use super::*;

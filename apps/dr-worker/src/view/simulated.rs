@@ -1,9 +1,9 @@
 use std::collections::BTreeSet;
 
+use election_admin::{Layout, Snapshot};
 use election_core::{
     MemberId, Policy, SiteId,
     explain::{Obstacle, Played, Proposal, Prospect, simulate},
-    operator::{Layout, Snapshot},
     record::{MemberRecord, Named},
     strategy::Strategy,
 };

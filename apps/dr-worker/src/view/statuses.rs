@@ -8,9 +8,9 @@ use std::{
     time::Duration,
 };
 
+use election_admin::Snapshot;
 use election_core::{
     Skipped,
-    operator::Snapshot,
     record::{Current, MemberRecord},
     text::shown,
 };

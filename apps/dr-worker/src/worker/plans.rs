@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use election_core::{Paths, operator::Observer};
+use election_admin::Observer;
+use election_core::Paths;
 use metrics::gauge;
 use tokio::{
     task::JoinSet,

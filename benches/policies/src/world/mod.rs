@@ -16,8 +16,7 @@ use std::collections::BTreeMap;
 
 use election_core::{
     Leftovers, MemberId, Paths, Profile, Reason, Recipe, SiteId,
-    internals::{Action, Config, EndReason, Engine, Event, NoteKind, Now, Time, acknowledge},
-    operator::Forgotten,
+    internals::{Action, Config, EndReason, Engine, Event, Forgotten, NoteKind, Now, Time, acknowledge},
     record::{Elected, Health, Record as _, Request, RequestKind, Target},
 };
 

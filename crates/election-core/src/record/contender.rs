@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Current, Status,
+    Current, Health, MemberRecord, Status,
     format::{VERSION, is_zero},
     limits,
 };
@@ -69,7 +69,7 @@ pub enum ContenderStatus {
 impl Contender {
     /// Its incarnation, if its znode has this path.
     #[cfg(feature = "runtime")]
-    pub(crate) fn ballot_at(&self, path: &str) -> Option<Ballot> {
+    pub fn ballot_at(&self, path: &str) -> Option<Ballot> {
         self.ballot.clone().or_else(|| Ballot::new(path.rsplit('/').next().unwrap_or_default()).ok())
     }
 
@@ -92,6 +92,40 @@ impl Contender {
             fencing_token: token,
             since_ms: self.since_ms,
             ready_ms: self.ready_ms,
+        }
+    }
+
+    /// This contender as a member.
+    pub fn into_member(self, ballot: Ballot) -> MemberRecord {
+        MemberRecord {
+            v: VERSION,
+            member: self.member,
+            site: self.site,
+            ballot,
+            address: self.address,
+            http: self.http,
+            priority: 1,
+            attributes: Default::default(),
+            measured: Default::default(),
+            // An unhealthy member leaves the contest.
+            health: Health::Unchecked,
+            site_health: None,
+            policy: String::new(),
+            config: None,
+            software: self.software,
+            // An election without an elector has no standing orders.
+            orders_format: VERSION,
+            session_timeout_ms: self.session_timeout_ms,
+            stop_budget_ms: 0,
+            joined_ms: self.since_ms,
+            gave_up: None,
+            withdrawn: None,
+            leaving: false,
+            prepared: None,
+            holds: None,
+            unreached: Default::default(),
+            round_trips: Default::default(),
+            remembers: None,
         }
     }
 }

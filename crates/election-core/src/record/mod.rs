@@ -129,7 +129,7 @@ macro_rules! with {
     )*};
 }
 
-with!(Control, DrillOrder, MemberRecord, RoundTrips);
+with!(Control, DrillOrder, MemberRecord, Request, RoundTrips);
 
 #[cfg(test)]
 mod bounds_tests;

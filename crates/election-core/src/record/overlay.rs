@@ -54,8 +54,8 @@ impl Overlay {
         self.restores.unwrap_or(self.version)
     }
 
-    #[cfg(feature = "runtime")]
-    pub(crate) fn new(version: u64, at_ms: u64, new: &NewOverlay<'_>) -> Self {
+    /// The overlay of this version.
+    pub fn new(version: u64, at_ms: u64, new: &NewOverlay<'_>) -> Self {
         let NewOverlay { text, by, reason, restores } = *new;
         let shortened = |text: &str| {
             let mut text = text.to_owned();

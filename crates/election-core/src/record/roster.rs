@@ -66,7 +66,7 @@ impl Roster {
     const MOST: usize = 128;
 
     /// The members that are listed and are not among those `present`.
-    pub(crate) fn absent(&self, present: &[String], now_ms: u64) -> Vec<Absent> {
+    pub fn absent(&self, present: &[String], now_ms: u64) -> Vec<Absent> {
         let others = self.members.iter().filter(|(member, _)| !is_among(member, present));
         let recent = others.filter(|(_, listed)| listed.is_recent(now_ms));
         let absent = recent.map(|(member, Listed { site, absent })| Absent {
@@ -79,7 +79,7 @@ impl Roster {
     }
 
     /// Of those that are `present`, the ones whose site is not known, because they are new or have returned.
-    pub(crate) fn newcomers(&self, present: &[String]) -> Vec<String> {
+    pub fn newcomers(&self, present: &[String]) -> Vec<String> {
         let is_known = |name: &&String| {
             let listed = self.members.iter().find(|(member, _)| member.as_str() == name.as_str());
             listed.is_some_and(|(_, listed)| listed.absent.is_none())
@@ -88,7 +88,7 @@ impl Roster {
     }
 
     /// Lists the newcomers with their sites, and marks those as absent that are not `present` any more.
-    pub(crate) fn update(
+    pub fn update(
         &mut self,
         present: &[String],
         newcomers: impl IntoIterator<Item = (MemberId, SiteId)>,
@@ -106,7 +106,7 @@ impl Roster {
     }
 
     /// A member has stopped.
-    pub(crate) fn sign_off(&mut self, member: MemberId, site: SiteId, now_ms: u64) {
+    pub fn sign_off(&mut self, member: MemberId, site: SiteId, now_ms: u64) {
         let absent = Some(Absence { since_ms: now_ms, stopped: true });
         self.members.insert(member, Listed { site, absent });
         self.trim(now_ms);

@@ -23,7 +23,8 @@ pub struct TokenBase {
 }
 
 impl TokenBase {
-    pub(crate) fn new(token_base: u64, by: &str, at_ms: u64) -> Self {
+    /// This base.
+    pub fn new(token_base: u64, by: &str, at_ms: u64) -> Self {
         let mut by = by.to_owned();
         shorten(&mut by, crate::ids::MAX_NAME);
         Self { v: VERSION, token_base, by, at_ms }

@@ -42,7 +42,7 @@ impl Layout {
     }
 
     /// The recipe of the present candidates; `None` if there are none.
-    pub(crate) fn present(
+    pub fn present(
         paths: &Paths,
         ballots: &[String],
         queue: &[String],
@@ -86,7 +86,7 @@ fn is_contenders(paths: &Paths, node: &Node) -> bool {
 }
 
 /// The names that a read has found; none if there is no such znode.
-pub(crate) fn children(result: ReadResult) -> Vec<String> {
+pub fn children(result: ReadResult) -> Vec<String> {
     match result {
         ReadResult::Children(names) => names.unwrap_or_default(),
         _ => Vec::new(),
@@ -94,7 +94,7 @@ pub(crate) fn children(result: ReadResult) -> Vec<String> {
 }
 
 /// The znode that a read has found.
-pub(crate) fn node(result: ReadResult) -> Option<Node> {
+pub fn node(result: ReadResult) -> Option<Node> {
     match result {
         ReadResult::Node(node) => node.map(to_node),
         _ => None,

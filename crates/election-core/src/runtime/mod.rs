@@ -55,7 +55,7 @@ pub(crate) fn now() -> Now {
 
 /// The wall clock, in milliseconds since the Unix epoch.
 #[allow(clippy::disallowed_methods)] // the only read of it
-pub(crate) fn unix_ms() -> u64 {
+pub fn unix_ms() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, crate::record::limits::millis)
 }
@@ -68,7 +68,8 @@ pub(crate) fn to_boot(time: Time) -> BootTime {
     BootTime::from_duration(time.since_origin())
 }
 
-pub(crate) fn to_node(node: zk_session::Node) -> Node {
+/// A znode as the engine has it.
+pub fn to_node(node: zk_session::Node) -> Node {
     let stat = node.stat;
     Node {
         data: node.data,

@@ -267,7 +267,7 @@ fn target_of(request: &ZkOp) -> &str {
 }
 
 /// Whether a transaction is for the creation of a znode.
-pub(crate) fn creates(request: &ZkOp) -> bool {
+pub fn creates(request: &ZkOp) -> bool {
     match request {
         ZkOp::Together { request, .. }
         | ZkOp::Notifying { request, .. }
@@ -353,7 +353,10 @@ async fn create_counted(
 }
 
 /// Deletes this version of `path` if `unchanged` still has its version.
-pub(crate) async fn delete_while(
+///
+/// # Errors
+/// [`OpError::BadVersion`] if one of them has another version.
+pub async fn delete_while(
     session: &Incarnation,
     path: &str,
     version: i32,
@@ -370,7 +373,10 @@ pub(crate) async fn delete_while(
 }
 
 /// Carries out a transaction.
-pub(crate) async fn transact(session: &Incarnation, request: &ZkOp) -> Result<(), OpError> {
+///
+/// # Errors
+/// [`OpError::BadVersion`] if a condition is not met.
+pub async fn transact(session: &Incarnation, request: &ZkOp) -> Result<(), OpError> {
     all_or_none(session, request).await.map(drop)
 }
 
@@ -380,7 +386,10 @@ fn created(created: Created) -> Outcome {
 }
 
 /// The children of a znode with their data. Children that vanish meanwhile are omitted.
-pub(crate) async fn tree(session: &Incarnation, parent: &str) -> Result<BTreeMap<String, Node>, OpError> {
+///
+/// # Errors
+/// When ZooKeeper doesn't answer.
+pub async fn tree(session: &Incarnation, parent: &str) -> Result<BTreeMap<String, Node>, OpError> {
     let names = session.children(parent).await?.map(|c| c.names).unwrap_or_default();
     let nodes = get_all(session, parent, names).await?;
     Ok(nodes.into_iter().filter_map(|(name, node)| Some((name, node?))).collect())
@@ -428,7 +437,10 @@ fn answer(result: ReadResult) -> Answer {
 }
 
 /// Reads these children of a znode, many by one request.
-pub(crate) async fn get_all(
+///
+/// # Errors
+/// When ZooKeeper doesn't answer.
+pub async fn get_all(
     session: &Incarnation,
     parent: &str,
     names: Vec<String>,

@@ -1,9 +1,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
-use election_core::{
-    operator::Snapshot,
-    record::{DrillOrder, Health},
-};
+use election_admin::Snapshot;
+use election_core::record::{DrillOrder, Health};
 use serde_json::json;
 
 use super::{super::report::tests::sample as report, *};

@@ -1,11 +1,7 @@
 //! Reads what the checks of a drill need.
 
-use election_core::{
-    Paths, Policy,
-    operator::{Observer, Snapshot},
-    record::DrillMode,
-    strategy::Strategy,
-};
+use election_admin::{Observer, Snapshot};
+use election_core::{Paths, Policy, record::DrillMode, strategy::Strategy};
 
 use super::{
     checks::{Predicted, State},

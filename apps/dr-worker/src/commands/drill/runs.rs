@@ -1,8 +1,8 @@
 //! The reports of drills in ZooKeeper: written while a drill runs, and kept.
 
+use election_admin::drills;
 use election_core::{
     Paths,
-    operator::drills,
     record::DrillOrder,
     text::{cut, shown},
 };

@@ -3,10 +3,10 @@
 
 use std::{pin::pin, time::Duration};
 
+use election_admin::{Observer, Snapshot, drills};
 use election_core::{
     MemberId, Reason,
     explain::explain,
-    operator::{self, Observer, Snapshot, drills},
     record::{
         DrillAnswer, FiledRequest, MemberRecord, Mode, Outgoing, RequestKind, RequestRef, RequestState,
         Status, Target,
@@ -207,7 +207,7 @@ impl Watched<'_> {
             Act::Withdraw => {
                 if let Some(filed) = &self.request {
                     let why = format!("by {} (the drill is aborted)", asker());
-                    operator::cancel(&operator.session, paths, &filed.which, &why).await?;
+                    election_admin::cancel(&operator.session, paths, &filed.which, &why).await?;
                 }
                 Ok(())
             }
@@ -218,10 +218,13 @@ impl Watched<'_> {
         let Drill { operator, paths, .. } = self.drill;
         let reason = Some(self.drill.reason_of(&self.begun.run));
         let request =
-            operator::new_request(RequestKind::Switchover, Outgoing::Only, to, false, reason, asker());
-        match operator::ask(&operator.session, paths, request.clone()).await {
+            election_admin::new_request(RequestKind::Switchover, Outgoing::Only, to, false, reason, asker());
+        match election_admin::ask(&operator.session, paths, request.clone()).await {
             Ok(filed) => self.request = Some(filed),
-            Err(operator::OperatorError::NotNow(reason) | operator::OperatorError::Refused(reason)) => {
+            Err(
+                election_admin::OperatorError::NotNow(reason)
+                | election_admin::OperatorError::Refused(reason),
+            ) => {
                 let state = RequestState::Failed { reason, at_ms: unix_ms() };
                 let which = RequestRef { czxid: 0, name: "r-none".to_owned() };
                 let mut request = request;
@@ -258,7 +261,7 @@ impl Watched<'_> {
             && filed.request.state.is_unbegun()
         {
             let why = format!("by {} (the drill is over)", asker());
-            let _ = operator::cancel(&operator.session, paths, &filed.which, &why).await;
+            let _ = election_admin::cancel(&operator.session, paths, &filed.which, &why).await;
         }
         let ended = drills::end(&operator.session, paths, &run).await;
         if ended.is_ok() {

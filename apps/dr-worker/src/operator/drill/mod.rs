@@ -16,9 +16,9 @@ mod timeline;
 mod trace;
 
 use clap::{Args, Subcommand, ValueEnum};
+use election_admin::Observer;
 use election_core::{
     MemberId, Paths, SiteId,
-    operator::Observer,
     record::{DrillMode, Target},
     text::Text,
 };
@@ -234,7 +234,7 @@ async fn examine(
 fn check_names(
     operator: &Operator,
     plan: &DrillPlan,
-    snapshot: &election_core::operator::Snapshot,
+    snapshot: &election_admin::Snapshot,
 ) -> Result<(), String> {
     match &plan.to {
         Target::Site(site) => crate::commands::check_sites(operator, &plan.job, [site], snapshot, ""),

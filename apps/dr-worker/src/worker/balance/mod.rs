@@ -13,10 +13,10 @@ mod survey;
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use election_admin::{Observer, Snapshot};
 use election_core::{
     Election, ElectionConfig, ElectionEvent, Ended, Failure, Handler, InvalidName, Leadership, Leftovers,
     MemberId, Paths, Policy, Profile, QueueFormat, Recipe, StopOrder,
-    operator::{self, Observer, Snapshot},
     record::{Outgoing, RequestKind, RequestRef, RequestState, Target},
 };
 use metrics::counter;
@@ -216,7 +216,7 @@ impl Balancer {
         let Some(job) = jobs.iter().find(|job| job.name == wanted.election) else { return Ok(()) };
         let reason = format!("fair share: {}", wanted.reason);
         tracing::info!(job = job.name, from = %wanted.from, to = %wanted.to, reason, "requesting a switchover");
-        let request = operator::new_request(
+        let request = election_admin::new_request(
             RequestKind::Switchover,
             Outgoing::Member(wanted.from.clone()),
             Target::Member(wanted.to.clone()),
@@ -224,7 +224,7 @@ impl Balancer {
             Some(reason),
             self.by.clone(),
         );
-        let filed = operator::ask(&self.session, &job.paths, request).await?;
+        let filed = election_admin::ask(&self.session, &job.paths, request).await?;
         count(&job.name, "asked");
         let job = job.name.clone();
         memory.asked.push(Asked { job, request: filed.which, to: wanted.to.clone() });

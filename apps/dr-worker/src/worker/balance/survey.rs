@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use election_admin::{Layout, Snapshot};
 use election_core::{
     Ballot, MemberId, Paths, Policy,
     explain::{barred_sites, failed_sites},
-    operator::{Layout, Snapshot},
     record::{Cause, Elected, MemberRecord, Mode, Status},
     strategy::{Round, Trouble},
 };

@@ -13,9 +13,9 @@ mod run;
 
 use std::{env, process, sync::Arc, time::Duration};
 
+use election_admin::{Observer, drills};
 use election_core::{
     Election, InvalidName, MemberId, Paths, Role, SiteId,
-    operator::{Observer, drills},
     record::{DrillAnswer, DrillOrder, Record as _},
 };
 use zk_session::{BootTime, DataWatch, Session, sleep_until};
@@ -140,7 +140,7 @@ impl Drills {
         }
     }
 
-    async fn read(&self, order: &DrillOrder) -> Result<Found, election_core::operator::OperatorError> {
+    async fn read(&self, order: &DrillOrder) -> Result<Found, election_admin::OperatorError> {
         let session = self.session.active().await?;
         let answer = drills::answer_of(&session, &self.paths, &self.me, &order.run).await?;
         let mut is_prober_here = false;

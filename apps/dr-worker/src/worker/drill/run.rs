@@ -8,8 +8,8 @@ use std::{
     time::Duration,
 };
 
+use election_admin::drills;
 use election_core::{
-    operator::drills,
     record::{DrillAnswer, DrillOrder, DrillProbes, DrillState},
     strategy::in_words,
 };

@@ -7,10 +7,8 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
-use election_core::{
-    Paths, Skipped,
-    operator::{Observer, ReadError, Snapshot},
-};
+use election_admin::{Observer, ReadError, Snapshot};
+use election_core::{Paths, Skipped};
 
 use super::{
     answer::{answer, refuse},

@@ -10,9 +10,9 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
+use election_admin::{Layout, orders};
 use election_core::{
     MemberId, Paths, SiteId,
-    operator::{self, Layout, orders},
     record::{Control, FiledRequest, Outgoing, Request, RequestKind, RequestRef, RequestState, Target},
     text::Text,
 };
@@ -74,8 +74,14 @@ impl Move {
         if self.now && !self.force {
             return Err(Error::Usage("\"now\" needs \"force\"".to_owned()));
         }
-        let mut request =
-            operator::new_request(kind, from, to, self.force, self.reason.clone().map(Text::into_string), by);
+        let mut request = election_admin::new_request(
+            kind,
+            from,
+            to,
+            self.force,
+            self.reason.clone().map(Text::into_string),
+            by,
+        );
         (request.accept_loss, request.now) = (self.accept_loss, self.now);
         match (&self.at, &self.within) {
             (None, None) => Ok(request),
@@ -109,7 +115,7 @@ impl JobRequest {
                 kind.as_str()
             )));
         }
-        Ok(operator::new_request(
+        Ok(election_admin::new_request(
             kind,
             from,
             Target::Any,
@@ -190,7 +196,7 @@ impl Desk {
             Layout::Elector => {}
             layout => {
                 contest::check(job, layout, &request)?;
-                let old = operator::vacate(&operator.session, paths).await?;
+                let old = election_admin::vacate(&operator.session, paths).await?;
                 let body = json!({ "election": job, "request": null, "taken_from": old.member });
                 return Ok(reported(
                     format!("took {job} from {}", old.member),
@@ -227,7 +233,7 @@ impl Desk {
 
     async fn file(&self, request: Request) -> Result<(FiledRequest, Response), Error> {
         let Self { operator, job, paths } = self;
-        let filed = operator::ask(&operator.session, paths, request).await?;
+        let filed = election_admin::ask(&operator.session, paths, request).await?;
         let response = accepted(job, &filed.which.name, &plan::shown(job, &filed));
         Ok((filed, response))
     }
@@ -255,7 +261,7 @@ impl Desk {
             Decision::StillLed(why) => Ok(Some(why)),
             Decision::Refused(why) | Decision::NotNow(why) => {
                 let reason = format!("by {} ({why})", filed.request.by);
-                operator::cancel(&operator.session, paths, &filed.which, &reason).await?;
+                election_admin::cancel(&operator.session, paths, &filed.which, &reason).await?;
                 Ok(Some(format!("withdrawn: {why}")))
             }
         }

@@ -7,7 +7,8 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
-use election_core::{MemberId, SiteId, operator::Snapshot};
+use election_admin::Snapshot;
+use election_core::{MemberId, SiteId};
 
 use super::{
     answer::{answer, refuse},

@@ -2,11 +2,8 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use election_core::{
-    Paths,
-    operator::{self, OperatorError},
-    record::FiledRequest,
-};
+use election_admin::OperatorError;
+use election_core::{Paths, record::FiledRequest};
 use tokio::{sync::mpsc, task::JoinSet};
 use zk_session::{BootTime, Session};
 
@@ -48,12 +45,12 @@ pub(super) async fn follow(session: Session, paths: Paths, since_ms: u64, events
 async fn end_of(session: &Session, paths: &Paths, name: &str) -> Option<FiledRequest> {
     loop {
         let ended = async {
-            let filed = operator::request(session, paths, name).await?;
+            let filed = election_admin::request(session, paths, name).await?;
             if filed.request.state.is_final() {
                 return Ok(Some(filed));
             }
             let until = BootTime::now() + FAR;
-            let ended = operator::follow(session, paths, &filed.which, until, |_| {}).await?;
+            let ended = election_admin::follow(session, paths, &filed.which, until, |_| {}).await?;
             Ok(ended.map(|request| FiledRequest { request, ..filed }))
         };
         match ended.await {

@@ -11,7 +11,8 @@ use std::{
     time::Duration,
 };
 
-use election_core::{Ballot, MemberId, Paths, operator::Observer};
+use election_admin::Observer;
+use election_core::{Ballot, MemberId, Paths};
 use tokio::{
     sync::watch,
     task::JoinSet,

@@ -6,9 +6,9 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
+use election_admin::{Leading, Observer, OperatorError, change_breadcrumbs};
 use election_core::{
     Failure, Leadership, MemberId, Paths, SiteId,
-    operator::{self, Leading, Observer, OperatorError, change_breadcrumbs},
     record::{Breadcrumb, Breadcrumbs},
 };
 use metrics::counter;
@@ -112,7 +112,7 @@ impl Fencing {
         session: &Incarnation,
         member: &MemberId,
         env: &JobEnv,
-    ) -> Result<bool, operator::ReadError> {
+    ) -> Result<bool, election_admin::ReadError> {
         if env.previous_leader.as_deref() == Some(member.as_str()) {
             return Ok(true);
         }

@@ -7,7 +7,8 @@ use std::{
     time::Duration,
 };
 
-use election_core::{Election, ElectionConfig, Leftovers, Paths, operator::Observer, record::AppliedOverlay};
+use election_admin::Observer;
+use election_core::{Election, ElectionConfig, Leftovers, Paths, record::AppliedOverlay};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use tokio::task::JoinSet;
 use zk_session::{BootTime, Incarnation, Session, SessionPin};

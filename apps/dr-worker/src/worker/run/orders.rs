@@ -12,9 +12,9 @@ use std::{
     time::Duration,
 };
 
+use election_admin::{JobNews, JobRequests, Leading};
 use election_core::{
     Failure, Leadership, MemberId, Paths,
-    operator::{JobNews, JobRequests, Leading},
     record::{Control, FiledRequest, Request, RequestKind, RequestRef, RequestState, StoppedJob},
     strategy::in_words,
 };

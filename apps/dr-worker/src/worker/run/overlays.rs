@@ -5,9 +5,9 @@
 
 use std::{collections::BTreeMap, future::pending};
 
+use election_admin::overlays;
 use election_core::{
     Paths,
-    operator::overlays,
     record::{AppliedOverlay, Overlay, Record as _, RefusedOverlay},
     text::{self, cut, shown},
 };
@@ -59,9 +59,7 @@ impl Overlays {
             async move {
                 let overlay = match overlays::read(&incarnation, &paths?).await {
                     Ok(overlay) => overlay.map(Ok),
-                    Err(election_core::operator::OperatorError::Record(error)) => {
-                        Some(Err(error.to_string()))
-                    }
+                    Err(election_admin::OperatorError::Record(error)) => Some(Err(error.to_string())),
                     Err(error) => return Err(Error::from(error)),
                 };
                 Ok::<_, Error>(overlay.map(|overlay| ((*job).to_owned(), overlay)))

@@ -3,9 +3,9 @@
 
 use std::{collections::BTreeMap, future::pending, sync::Arc, time::Duration};
 
+use election_admin::OperatorError;
 use election_core::{
     Paths, Role,
-    operator::{self, OperatorError},
     record::{AppliedOverlay, Outgoing, RequestKind, Target},
 };
 use metrics::counter;
@@ -232,7 +232,7 @@ fn restart(worker: &Worker, job: &Job, run: Arc<JobRun>, reason: String) {
             }
             let by = format!("dr-worker on {me}");
             let from = Outgoing::Member(me.clone());
-            let request = operator::new_request(
+            let request = election_admin::new_request(
                 RequestKind::Restart,
                 from,
                 Target::Any,
@@ -241,7 +241,7 @@ fn restart(worker: &Worker, job: &Job, run: Arc<JobRun>, reason: String) {
                 by,
             );
             let leads = election.status().now().role == Role::Leader;
-            match leads.then_some(operator::ask(&session, &paths, request)) {
+            match leads.then_some(election_admin::ask(&session, &paths, request)) {
                 None => {}
                 Some(asked) => match asked.await {
                     Ok(filed) => {

@@ -7,10 +7,8 @@
 
 use std::time::Duration;
 
-use election_core::{
-    Ballot, Election, ElectionStatus, Paths,
-    operator::{OperatorError, roster},
-};
+use election_admin::{OperatorError, roster};
+use election_core::{Ballot, Election, ElectionStatus, Paths};
 use futures_util::{StreamExt as _, stream};
 use tokio::time::{sleep, timeout};
 use zk_session::Session;

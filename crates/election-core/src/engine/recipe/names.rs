@@ -93,7 +93,7 @@ impl QueueFormat {
     }
 
     /// The names that are in the queue, the first one first.
-    pub(crate) fn order(self, names: &[String]) -> Vec<&str> {
+    pub fn order(self, names: &[String]) -> Vec<&str> {
         let names = names.iter().map(String::as_str);
         match self {
             Self::Native => {

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use election_admin::{Observer, Problem};
 use election_core::{
     Ended, LeaderChange, Leaders, QueueFormat, Recipe,
-    operator::{self, Observer, Problem},
     record::{RequestKind, RequestState, Target},
 };
 use zk_session::{BootTime, DriverKind};
@@ -86,7 +86,7 @@ async fn all_comes_back_with_a_single_place() {
 const BASE: u64 = 1_000_000_000_000;
 
 async fn raise_tokens(world: &World) {
-    operator::raise_tokens(world.operator(), world.paths(), BASE, "the test").await.unwrap();
+    election_admin::raise_tokens(world.operator(), world.paths(), BASE, "the test").await.unwrap();
 }
 
 /// If no member remembers the earlier state, tokens begin again, and followers are notified.
@@ -131,7 +131,7 @@ async fn a_token_below_those_of_the_history_is_reported() {
     assert!(token < newest, "{token} after {newest}");
     assert_eq!(world.problems().await, [Problem::LowToken { slot: 0, token, newest }]);
 
-    operator::raise_tokens(world.operator(), world.paths(), newest, "the test").await.unwrap();
+    election_admin::raise_tokens(world.operator(), world.paths(), newest, "the test").await.unwrap();
     wait_for("it leads with a newer one", SOON, || {
         east.leads() && east.status().fencing_token.is_some_and(|token| token > newest)
     })
@@ -174,7 +174,7 @@ async fn a_deleted_decision_disturbs_nobody() {
     wait_for("west-1 is next in line", SOON, || west.is_next()).await;
     wait_for("east-1 leads", SOON, || east.leads()).await;
     let base = 1_000_000_000_000;
-    let raised = election_core::operator::raise_tokens(world.operator(), world.paths(), base, "the test");
+    let raised = election_admin::raise_tokens(world.operator(), world.paths(), base, "the test");
     raised.await.unwrap();
     wait_for("its token is above the base", SOON, || {
         east.leads() && east.status().fencing_token.is_some_and(|token| token > BASE)

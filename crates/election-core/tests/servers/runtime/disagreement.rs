@@ -1,8 +1,8 @@
 //! A server that keeps what a lost member has left, while the others have deleted it: the members behind that server.
 
+use election_admin::OperatorError;
 use election_core::{
     Leaders, QueueFormat, Recipe,
-    operator::{self, OperatorError},
     record::{RequestKind, Target},
 };
 use zk_session::{BootTime, Session};
@@ -113,7 +113,8 @@ async fn a_leader_that_one_server_keeps_is_reported_gone_and_a_forced_removal_en
         let mut leaders = Leaders::follow(&observer, world.paths().clone());
         while leaders.next().await.unwrap().unwrap().leader.is_none() {}
         lose(&world, &lost).await;
-        let removed = tokio::time::timeout(SOON, operator::vacate(&commands, world.paths())).await.unwrap();
+        let removed =
+            tokio::time::timeout(SOON, election_admin::vacate(&commands, world.paths())).await.unwrap();
         assert!(
             matches!(&removed, Err(OperatorError::Refused(why)) if why == "no member leads"),
             "{removed:?}"
@@ -128,13 +129,13 @@ async fn a_leader_that_one_server_keeps_is_reported_gone_and_a_forced_removal_en
                 Session::builder(address.to_string()).connect().await.unwrap(),
             ));
         }
-        let found = operator::compare_servers(&sessions, world.paths()).await.unwrap();
+        let found = election_admin::compare_servers(&sessions, world.paths()).await.unwrap();
         assert!(
             !found.is_empty() && found.iter().all(|found| found.server == "zk1" && found.is_kept),
             "{found:?}"
         );
         servers.faults().copy_data(1);
-        assert_eq!(operator::compare_servers(&sessions, world.paths()).await.unwrap(), []);
+        assert_eq!(election_admin::compare_servers(&sessions, world.paths()).await.unwrap(), []);
     }
 }
 
@@ -153,10 +154,10 @@ async fn a_forced_failover_behind_a_server_that_keeps_the_leader_znode_ends() {
     servers.faults().keep_znode(1, &world.paths().leader_znode(0), true);
     east.proxy().black_hole(true);
     let request = world.request_for(RequestKind::Failover, Target::Member("west-1".parse().unwrap()), true);
-    let filed = operator::ask(&commands, world.paths(), request).await.unwrap();
+    let filed = election_admin::ask(&commands, world.paths(), request).await.unwrap();
     let (policy, strategy, until) =
         (world.policy(), world.strategy(), BootTime::now() + filed.request.valid_for());
-    let forcing = operator::force(&commands, world.paths(), &filed, &policy, &*strategy, until);
+    let forcing = election_admin::force(&commands, world.paths(), &filed, &policy, &*strategy, until);
     tokio::time::timeout(SOON, forcing).await.unwrap().unwrap();
     assert_ne!(server_of_session(&world, &commands), Some(1));
     wait_for("west-1 leads", SOON, || west.leads()).await;

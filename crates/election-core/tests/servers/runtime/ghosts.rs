@@ -1,9 +1,9 @@
 //! Ephemerals that no living member owns, as a server would leave them: here a session that is no member's
 //! keeps them.
 
+use election_admin::Problem;
 use election_core::{
     Ballot,
-    operator::{self, Problem},
     record::{MemberRecord, Record as _},
 };
 use zk_session::{CreateMode, DriverKind, Incarnation, Recovery};
@@ -74,8 +74,14 @@ async fn ghosts_are_named_and_once_they_are_removed_somebody_leads() {
     }
 
     for ghost in &ghosts {
-        assert!(operator::remove_ghost(world.operator(), world.paths(), ghost).await.unwrap(), "{ghost:?}");
-        assert!(!operator::remove_ghost(world.operator(), world.paths(), ghost).await.unwrap(), "{ghost:?}");
+        assert!(
+            election_admin::remove_ghost(world.operator(), world.paths(), ghost).await.unwrap(),
+            "{ghost:?}"
+        );
+        assert!(
+            !election_admin::remove_ghost(world.operator(), world.paths(), ghost).await.unwrap(),
+            "{ghost:?}"
+        );
     }
     wait_for("east-1 leads", SOON, || members[0].leads()).await;
     assert_eq!(world.problems().await, []);

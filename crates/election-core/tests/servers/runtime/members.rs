@@ -9,10 +9,10 @@ use std::{
     time::Duration,
 };
 
+use election_admin::{Observer, Problem, ReadError, Snapshot};
 use election_core::{
     Election, ElectionConfig, ElectionStatus, Failure, Handler, Leadership, Nomination, Paths, Policy,
     Profile, Recipe, StopOrder, TakeoverLimit,
-    operator::{self, Observer, Problem, ReadError, Snapshot},
     record::{FiledRequest, Health, Outgoing, Request, RequestKind, Target},
     strategy::{Ranked, Ranking, Refused, Round, Strategy},
 };
@@ -291,7 +291,7 @@ impl World {
     }
 
     pub(crate) fn request_for(&self, kind: RequestKind, to: Target, force: bool) -> Request {
-        operator::new_request(
+        election_admin::new_request(
             kind,
             Outgoing::Only,
             to,
@@ -303,14 +303,14 @@ impl World {
 
     pub(crate) async fn ask_only(&self, kind: RequestKind, to: Target, force: bool) -> FiledRequest {
         let request = self.request_for(kind, to, force);
-        operator::ask(&self.operator, &self.paths, request).await.unwrap()
+        election_admin::ask(&self.operator, &self.paths, request).await.unwrap()
     }
 
     /// Asks and waits for the outcome.
     pub(crate) async fn ask(&self, kind: RequestKind, to: Target, force: bool) -> Request {
         let filed = self.ask_only(kind, to, force).await;
         let deadline = BootTime::now() + Duration::from_secs(30);
-        let following = operator::follow(&self.operator, &self.paths, &filed.which, deadline, |_| {});
+        let following = election_admin::follow(&self.operator, &self.paths, &filed.which, deadline, |_| {});
         following.await.unwrap().expect("the request is there")
     }
 

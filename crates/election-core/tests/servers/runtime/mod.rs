@@ -47,9 +47,9 @@ mod waits;
 
 use std::{collections::BTreeMap, time::Duration};
 
+use election_admin::Observer;
 use election_core::{
     Ended, MAX_ATTRIBUTES, Paths, Profile, Role,
-    operator::{self, Observer},
     record::{Cause, Health, RequestKind, RequestState, RoundTrips, Target},
 };
 use members::{Fate, World, wait_for};
@@ -183,10 +183,10 @@ over_both_drivers! {
         east.proxy().black_hole(true);
         let request = world.request_for(RequestKind::Failover, Target::Member("west-1".parse().unwrap()), true);
         let session = world.operator();
-        let filed = operator::ask(session, world.paths(), request).await.unwrap();
+        let filed = election_admin::ask(session, world.paths(), request).await.unwrap();
         let policy = world.policy();
         let until = zk_session::BootTime::now() + filed.request.valid_for();
-        operator::force(session, world.paths(), &filed, &policy, &*world.strategy(), until).await.unwrap();
+        election_admin::force(session, world.paths(), &filed, &policy, &*world.strategy(), until).await.unwrap();
         wait_for("west-1 leads", SOON, || west.leads()).await;
         let snapshot = world.snapshot().await;
         let elected = snapshot.elected.unwrap().record;

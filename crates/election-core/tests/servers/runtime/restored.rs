@@ -8,9 +8,9 @@ use std::{
     time::Duration,
 };
 
+use election_admin::Raised;
 use election_core::{
     Election, ElectionConfig, Failure, Handler, Leadership, Paths, Policy, QueueFormat, Recipe, StopOrder,
-    operator::{self, Raised},
     record::Cause,
 };
 use tokio::{runtime::Builder, sync::oneshot};
@@ -159,7 +159,7 @@ async fn a_restored_ensemble(driver: DriverKind) {
 
     // An operator asks the resource, and enters what it has seen.
     let operator = stage.session().await;
-    let raised = operator::raise_tokens(&operator, &stage.paths, second, "the test").await.unwrap();
+    let raised = election_admin::raise_tokens(&operator, &stage.paths, second, "the test").await.unwrap();
     let Raised::InTerm(term) = raised else { panic!("{raised:?}") };
     wait_for("it leads in the term of the raised base", SOON, || {
         let status = election.status().now();
@@ -171,9 +171,10 @@ async fn a_restored_ensemble(driver: DriverKind) {
     let fourth = status.fencing_token.unwrap();
     assert!(fourth > second, "{fourth} after {second}");
     assert_eq!(stage.store.accepted(), 3);
-    let again = operator::raise_tokens(&operator, &stage.paths, second, "the test").await.unwrap();
+    let again = election_admin::raise_tokens(&operator, &stage.paths, second, "the test").await.unwrap();
     assert_eq!(again, Raised::Already);
-    let absurd = operator::raise_tokens(&operator, &stage.paths, u64::MAX, "the test").await.unwrap_err();
+    let absurd =
+        election_admin::raise_tokens(&operator, &stage.paths, u64::MAX, "the test").await.unwrap_err();
     assert!(absurd.to_string().contains("no token"), "{absurd}");
 
     // Every later leadership uses the base, independent of the elector.

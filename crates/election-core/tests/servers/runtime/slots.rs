@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use election_core::{
-    Role, operator,
+    Role,
     record::{Health, Outgoing, RequestKind, RequestState, Target},
 };
 use zk_session::{BootTime, DriverKind};
@@ -102,7 +102,7 @@ async fn one_leader_of_several_is_replaced(driver: DriverKind) {
     let spare = members.iter().find(|m| m.status().role == Role::Standby).expect("there are spares");
     let to = Target::Member(spare.id().parse().unwrap());
     let ask = async |from: Outgoing| {
-        let request = operator::new_request(
+        let request = election_admin::new_request(
             RequestKind::Switchover,
             from,
             to.clone(),
@@ -110,9 +110,10 @@ async fn one_leader_of_several_is_replaced(driver: DriverKind) {
             None,
             "a test".to_owned(),
         );
-        let filed = operator::ask(world.operator(), world.paths(), request).await.unwrap();
+        let filed = election_admin::ask(world.operator(), world.paths(), request).await.unwrap();
         let deadline = BootTime::now() + Duration::from_secs(30);
-        let following = operator::follow(world.operator(), world.paths(), &filed.which, deadline, |_| {});
+        let following =
+            election_admin::follow(world.operator(), world.paths(), &filed.which, deadline, |_| {});
         following.await.unwrap().expect("the request is there").state
     };
     // The operator must specify which of the three.

@@ -2,10 +2,10 @@
 
 use std::{future::Future, pin::Pin, time::Duration};
 
+use election_admin::{JobRequests, Leading, Observer, Snapshot, drills, forget, orders, overlays, roster};
 use election_core::{
     Ballot, CampaignError, Candidate, Election, ElectionConfig, Ended, Failure, Handler, Latch, Leaders,
     Leadership, MemberId, Paths, Policy, RunError, SiteId, StopOrder,
-    operator::{self, JobRequests, Leading, Observer, Snapshot, drills, forget, orders, overlays, roster},
     record::{
         DrillAnswer, DrillMode, DrillOrder, FiledRequest, NewOverlay, Request, RequestKind, RequestRef,
         RequestState, Target,
@@ -159,31 +159,31 @@ fn calls() -> impl Iterator<Item = (&'static str, Call)> {
     let operators = calls! {
         "snapshot": |session, paths| of_active!(session, |active| Observer::new(active).snapshot(paths)),
         "ask": |session, paths| {
-            of(operator::ask(session, paths, filed().request).await)
+            of(election_admin::ask(session, paths, filed().request).await)
         },
-        "file": |session, paths| of(operator::file(session, paths, &Snapshot::default(), filed().request).await),
+        "file": |session, paths| of(election_admin::file(session, paths, &Snapshot::default(), filed().request).await),
         "force": |session, paths| {
             let far = BootTime::now() + Duration::MAX;
-            of(operator::force(session, paths, &filed(), &Policy::default(), &EastFirst, far).await)
+            of(election_admin::force(session, paths, &filed(), &Policy::default(), &EastFirst, far).await)
         },
         "follow": |session, paths| {
             let far = BootTime::now() + Duration::MAX;
-            of(operator::follow(session, paths, &which(), far, |_| {}).await)
+            of(election_admin::follow(session, paths, &which(), far, |_| {}).await)
         },
-        "request": |session, paths| of(operator::request(session, paths, "r0000000001").await),
-        "cancel": |session, paths| of(operator::cancel(session, paths, &which(), "a test").await),
-        "vacate": |session, paths| of(operator::vacate(session, paths).await),
-        "raise_tokens": |session, paths| of(operator::raise_tokens(session, paths, 1, "a test").await),
+        "request": |session, paths| of(election_admin::request(session, paths, "r0000000001").await),
+        "cancel": |session, paths| of(election_admin::cancel(session, paths, &which(), "a test").await),
+        "vacate": |session, paths| of(election_admin::vacate(session, paths).await),
+        "raise_tokens": |session, paths| of(election_admin::raise_tokens(session, paths, 1, "a test").await),
         "compare_servers": |session, paths| {
             let servers = ["one", "two"].map(|name| (name.to_owned(), session.clone()));
-            of(operator::compare_servers(&servers, paths).await)
+            of(election_admin::compare_servers(&servers, paths).await)
         },
-        "forget_breadcrumbs": |session, paths| of(operator::forget_breadcrumbs(session, paths).await),
+        "forget_breadcrumbs": |session, paths| of(election_admin::forget_breadcrumbs(session, paths).await),
         "forget::remove": |session, paths| of(forget::remove(session, paths).await),
         "orders::order": |session, paths| of(orders::order(session, paths, "a test", None, |_| {}).await),
         "orders::read": |session, paths| of(orders::read(session, paths).await),
         "orders::acknowledge": |session, paths| {
-            of(orders::acknowledge(session, paths, operator::Forgotten::ALL).await)
+            of(orders::acknowledge(session, paths, election_admin::Forgotten::ALL).await)
         },
         "orders::overrule_site": |session, paths| {
             let site = SiteId::new("east").unwrap();
@@ -214,7 +214,7 @@ fn calls() -> impl Iterator<Item = (&'static str, Call)> {
     };
     let of_incarnations = calls! {
         "change_breadcrumbs": |session, paths| {
-            of_active!(session, |active| operator::change_breadcrumbs(&active, paths, None, |_, _| {}))
+            of_active!(session, |active| election_admin::change_breadcrumbs(&active, paths, None, |_, _| {}))
         },
         "overlays::read": |session, paths| of_active!(session, |active| overlays::read(&active, paths)),
         "overlays::history": |session, paths| of_active!(session, |active| overlays::history(&active, paths)),

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use election_admin::{Layout, ReadError, Snapshot, compare_servers};
 use election_core::{
     SiteId,
-    operator::{Layout, ReadError, Snapshot, compare_servers},
     record::{Absent, Mode, Status},
 };
 use zk_session::{OpError, Session};

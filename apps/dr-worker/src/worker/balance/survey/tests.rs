@@ -1,8 +1,8 @@
 use std::time::Duration;
 
+use election_admin::{Decision, LeaderZnode};
 use election_core::{
     Ballot, Paths, Policy, SiteId,
-    operator::{self, Decision, LeaderZnode},
     record::{Control, Current, FiledRequest, Outgoing, Record as _, RequestKind, RequestRef, Slot, Target},
 };
 use serde_json::json;
@@ -93,7 +93,7 @@ fn it_stays_while_anything_speaks_against_a_move() {
     let changes: [(&str, Change); 7] = [
         ("manual", |s| s.control = Control::default().with(|control| control.mode = Mode::Manual)),
         ("an open request", |s| {
-            let request = operator::new_request(
+            let request = election_admin::new_request(
                 RequestKind::Switchover,
                 Outgoing::Only,
                 Target::Any,

@@ -2,16 +2,14 @@
 
 use zk_session::{CreateMode, Session};
 
-use super::{
+use crate::{
     error::{OperatorError, TRIES, is_worth_another_look, pause, too_many_races},
     observer::Observer,
 };
-use crate::{
-    engine::{self, Forgotten, Released},
-    ids::SiteId,
-    paths::Paths,
+use election_core::{
+    Paths, SiteId,
+    internals::{self, Forgotten, Layout, ReadError, Released, unix_ms},
     record::{Control, Elected, Record as _},
-    runtime::{ReadError, layout::Layout, unix_ms},
 };
 
 /// Standing orders before and after a change.
@@ -144,7 +142,7 @@ pub async fn acknowledge(
         check_layout(&observer, paths).await?;
         let Some(node) = observer.read(&path).await? else { return Ok(None) };
         let before = Elected::decode(&path, &node.data)?;
-        let Some((after, released)) = engine::acknowledge(&before, what) else { return Ok(None) };
+        let Some((after, released)) = internals::acknowledge(&before, what) else { return Ok(None) };
         match incarnation.set(&path, after.encode(&path)?, Some(node.version)).await {
             Ok(_) => return Ok(Some(Acknowledged { before, released, after })),
             Err(error) if is_worth_another_look(&error) => {}
@@ -179,7 +177,7 @@ pub async fn overrule_site(
         let members = observer.snapshot(paths).await?.members;
         let Some(node) = observer.read(&path).await? else { return Ok(false) };
         let before = Elected::decode(&path, &node.data)?;
-        let Some(next) = engine::overrule_site(&before, &members, site, by, unix_ms()) else {
+        let Some(next) = internals::overrule_site(&before, &members, site, by, unix_ms()) else {
             return Ok(false);
         };
         match incarnation.set(&path, next.encode(&path)?, Some(node.version)).await {

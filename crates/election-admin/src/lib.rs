@@ -1,9 +1,5 @@
-//! An operator's commands to elections: read them, file requests, change standing orders, and force steps.
-//!
-//! A function that takes a [`Session`](zk_session::Session) waits until that is [active](zk_session::Session::active), which
-//! can take as long as no server answers: bound it by a timeout. After that, each of its operations ends within the operation
-//! timeout of the session, and what ZooKeeper refuses is an error at once. [`JobRequests`] is for a leader: it tries again
-//! until the session is closed.
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
 
 mod breadcrumbs;
 mod contests;
@@ -34,7 +30,4 @@ pub use requests::{
 };
 pub use servers::{Disagreement, compare_servers};
 
-pub use crate::{
-    engine::{Forgotten, Released},
-    runtime::{ReadError, layout::Layout},
-};
+pub use election_core::internals::{Forgotten, Layout, ReadError, Released};

@@ -2,14 +2,14 @@
 
 use zk_session::{CreateMode, Incarnation, MultiOp, Session};
 
-use super::{
+use crate::{
     error::{OperatorError, TRIES, is_worth_another_look, pause, too_many_races},
     observer::Observer,
 };
-use crate::{
-    paths::Paths,
+use election_core::{
+    Paths,
+    internals::{ReadError, unix_ms},
     record::{NewOverlay, Overlay, Record as _, RecordError},
-    runtime::{ReadError, unix_ms},
 };
 
 /// How many versions are kept.

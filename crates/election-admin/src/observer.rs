@@ -2,24 +2,18 @@
 
 use zk_session::{Incarnation, OpError, ReadOp};
 
-use super::{
-    error::OperatorError,
-    outline::{Outline, children},
-};
 use crate::{
-    engine::{Node, Seen, fencing_token, slot_of},
-    ids::{Ballot, MemberId},
-    mirror::BATCH,
-    paths::Paths,
+    error::OperatorError,
+    outline::{Outline, children, last_of},
+};
+use election_core::{
+    Ballot, MemberId, Paths,
+    explain::Seen,
+    fencing_token,
+    internals::{BATCH, Layout, Node, ReadError, get_all, slot_of, to_node, tree, unix_ms},
     record::{
         Absent, Breadcrumb, Breadcrumbs, Control, Current, Elected, FiledRequest, HistoryEntry, MAX_SLOTS,
         MemberRecord, Record, RecordError, Request, RequestRef, Roster, TokenBase,
-    },
-    runtime::{
-        ReadError,
-        layout::Layout,
-        operations::{get_all, tree},
-        unix_ms,
     },
 };
 
@@ -42,7 +36,7 @@ pub struct Snapshot {
     /// The leader znodes, by slot: as many as the decision has slots; one before the first decision.
     pub leader_znodes: Vec<Option<LeaderZnode>>,
     /// The base of the tokens in an election without an elector.
-    pub(super) tokens: Option<TokenBase>,
+    pub(crate) tokens: Option<TokenBase>,
     /// The standing orders; the default if there are none.
     pub control: Control,
     /// The leaderships whose work may still run; none if no member fences.
@@ -192,7 +186,7 @@ impl Observer {
         for group in paths.chunks(BATCH) {
             let reads = group.iter().map(|(paths, _)| ReadOp::children(paths.base()));
             for (parts, (_, name)) in self.session.multi_read(reads).await?.into_iter().zip(group) {
-                if Layout::last_of(&children(parts)).is_some() {
+                if last_of(&children(parts)).is_some() {
                     found.push(name.clone());
                 }
             }
@@ -302,17 +296,17 @@ impl Observer {
     }
 
     /// All living ballots; none if there is no such election.
-    pub(super) async fn ballots(&self, paths: &Paths) -> Result<Option<Vec<Ballot>>, OpError> {
+    pub(crate) async fn ballots(&self, paths: &Paths) -> Result<Option<Vec<Ballot>>, OpError> {
         let names = self.session.children(&paths.election()).await?.map(|children| children.names);
         Ok(names.map(|names| names.into_iter().filter_map(|name| Ballot::new(name).ok()).collect()))
     }
 
-    pub(super) async fn read(&self, path: &str) -> Result<Option<Node>, OpError> {
-        Ok(self.session.get(path).await?.map(crate::runtime::to_node))
+    pub(crate) async fn read(&self, path: &str) -> Result<Option<Node>, OpError> {
+        Ok(self.session.get(path).await?.map(to_node))
     }
 
     /// Reads a record; `None` if there is no such znode.
-    pub(super) async fn record<R: Record>(&self, path: &str) -> Result<Option<R>, OperatorError> {
+    pub(crate) async fn record<R: Record>(&self, path: &str) -> Result<Option<R>, OperatorError> {
         let node = self.read(path).await?;
         Ok(node.map(|node| R::decode(path, &node.data)).transpose()?)
     }

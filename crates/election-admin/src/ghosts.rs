@@ -9,21 +9,19 @@ use std::{collections::BTreeSet, time::Duration};
 
 use zk_session::{Session, SessionId};
 
-use super::{
+use crate::{
     error::OperatorError,
     observer::{Observer, Snapshot},
 };
-use crate::{
-    ids::{Ballot, MemberId},
-    paths::Paths,
-    runtime::{ReadError, operations::delete_while, unix_ms},
-    time::is_within,
+use election_core::{
+    Ballot, MemberId, Paths,
+    internals::{ReadError, delete_while, is_within, unix_ms},
 };
 
 /// A member that has just joined has its ballot, and will write its record soon.
 const YOUNG: Duration = Duration::from_secs(5);
 
-/// An ephemeral that no living member owns. See [`Problem::Ghost`](super::Problem::Ghost).
+/// An ephemeral that no living member owns. See [`Problem::Ghost`](crate::Problem::Ghost).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Ghost {
@@ -42,7 +40,7 @@ pub struct Ghost {
 type Suspect = (String, Option<MemberId>, Ballot);
 
 /// The ephemerals without the other two, read once more.
-pub(super) async fn find(
+pub(crate) async fn find(
     observer: &Observer,
     paths: &Paths,
     snapshot: &Snapshot,

@@ -2,16 +2,15 @@
 
 use zk_session::{CreateMode, Incarnation, MultiOp, ReadOp, ReadResult, Session};
 
-use super::{
+use crate::{
     error::{OperatorError, TRIES, is_worth_another_look, pause, too_many_races},
     observer::Observer,
     outline,
 };
-use crate::{
-    ids::MemberId,
-    paths::Paths,
+use election_core::{
+    MemberId, Paths,
+    internals::{ReadError, unix_ms},
     record::{DrillAnswer, DrillOrder, Record as _, RecordError},
-    runtime::{ReadError, unix_ms},
 };
 
 /// Reads the order that is under way; `None` if there is none. It may be over: see [`DrillOrder::is_over`].

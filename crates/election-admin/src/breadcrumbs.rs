@@ -2,16 +2,15 @@
 
 use zk_session::{CreateMode, Incarnation, MultiOp, ReadOp, Session};
 
-use super::{
+use crate::{
     error::{OperatorError, TRIES, is_worth_another_look, pause, too_many_races},
     job_requests::{Leading, is_held},
     observer::Observer,
     outline,
 };
-use crate::{
-    engine::Node,
-    ids::Ballot,
-    paths::Paths,
+use election_core::{
+    Ballot, Paths,
+    internals::{Node, to_node},
     record::{Breadcrumb, Breadcrumbs, Current, Record as _},
 };
 
@@ -80,7 +79,7 @@ pub async fn forget_breadcrumbs(session: &Session, paths: &Paths) -> Result<Vec<
     for attempt in 0..TRIES {
         let incarnation = session.active().await?;
         let snapshot = Observer::new(incarnation.clone()).snapshot(paths).await?;
-        let Some(known) = incarnation.get(&path).await?.map(crate::runtime::to_node) else {
+        let Some(known) = incarnation.get(&path).await?.map(to_node) else {
             return Ok(Vec::new());
         };
         let before = Breadcrumbs::decode(&path, &known.data);

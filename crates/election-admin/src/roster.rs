@@ -2,16 +2,14 @@
 
 use zk_session::{CreateMode, Incarnation, MultiOp, ReadOp};
 
-use super::{
+use crate::{
     error::{OperatorError, TRIES, is_worth_another_look, pause, too_many_races},
     outline::{children, node},
 };
-use crate::{
-    engine::Node,
-    ids::{Ballot, MemberId, SiteId},
-    paths::Paths,
+use election_core::{
+    Ballot, MemberId, Paths, SiteId,
+    internals::{Node, get_all},
     record::{MemberRecord, Record as _, Roster},
-    runtime::operations::get_all,
 };
 
 /// Brings the roster up to date with the members that have a record now. It is written only if that changes it, and only while

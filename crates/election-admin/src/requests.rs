@@ -4,17 +4,16 @@ use std::time::Duration;
 
 use zk_session::{BootTime, CreateMode, OpError, Recovery, Session, sleep_until};
 
-use super::{
+use crate::{
     error::{OperatorError, TRIES, is_worth_another_look, pause, too_many_races},
     observer::{Observer, Snapshot},
 };
-use crate::{
-    engine::not_now,
-    paths::Paths,
+use election_core::{
+    Paths,
+    internals::{Layout, ReadError, not_now, unix_ms},
     record::{
         Elected, FiledRequest, Outgoing, Record, Request, RequestKind, RequestRef, RequestState, Target,
     },
-    runtime::{ReadError, layout::Layout, unix_ms},
 };
 
 /// A request that is pending, valid for [`Request::USUAL_VALIDITY`].
@@ -27,7 +26,7 @@ pub fn new_request(
     by: String,
 ) -> Request {
     let request = Request::new(uuid::Uuid::new_v4().to_string(), kind, to, by, unix_ms());
-    Request { from, force, reason, ..request }
+    request.with(|request| (request.from, request.force, request.reason) = (from, force, reason))
 }
 
 /// Files a request for the elector, or for the leader if it is about its job.
@@ -219,11 +218,11 @@ pub async fn cancel(
             let elected = Elected::decode(&paths.elected(), &decision.data)?;
             if let Some(slot) = elected.slot_for(which) {
                 let state = RequestState::Accepted { term: elected.term_of(slot) };
-                return Ok(Withdrawal::TooLate(Request { state, ..request }));
+                return Ok(Withdrawal::TooLate(request.with(|request| request.state = state)));
             }
         }
         let state = RequestState::Cancelled { reason: why.to_owned(), at_ms: unix_ms() };
-        let request = Request { state: state.clone(), ..request };
+        let request = request.with(|request| request.state = state.clone());
         written = Some(state);
         match incarnation.set(&path, request.encode(&path)?, Some(node.version)).await {
             Ok(_) => return Ok(Withdrawal::Withdrawn(request)),

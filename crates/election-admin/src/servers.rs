@@ -11,9 +11,9 @@ use std::{
 
 use zk_session::{Incarnation, MultiOp, OpError, Session};
 
-use crate::{
-    paths::Paths,
-    runtime::{ReadError, operations::tree},
+use election_core::{
+    Paths,
+    internals::{ReadError, tree},
 };
 
 /// A difference that lasts for so many looks is no race.

@@ -2,15 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use super::{
+use crate::{
     ghosts::{self, Ghost},
     observer::{Decision, Observer, Snapshot},
 };
-use crate::{
-    ids::MemberId,
-    paths::Paths,
+use election_core::{
+    MemberId, Paths,
+    internals::{Layout, ReadError},
     record::{Breadcrumb, HistoryEntry, Remembered},
-    runtime::{ReadError, layout::Layout},
 };
 
 /// What is wrong with an election. See [`Observer::problems`].
@@ -18,13 +17,13 @@ use crate::{
 #[non_exhaustive]
 pub enum Problem {
     /// A znode whose session is over and which blocks an elector, a leader or a member.
-    /// [`remove_ghost`](super::remove_ghost) removes it.
+    /// [`remove_ghost`](crate::remove_ghost) removes it.
     Ghost(Ghost),
     /// The decision has been deleted, or replaced by an older one. The elector writes a new one by itself, above what
     /// members have seen.
     OldDecision(OldDecision),
     /// A leader's fencing token is older than an earlier one, so a resource that has seen the earlier one refuses the
-    /// leader. In an election with an elector, [`raise_tokens`](super::raise_tokens) repairs it.
+    /// leader. In an election with an elector, [`raise_tokens`](crate::raise_tokens) repairs it.
     LowToken {
         /// The slot of the leader.
         slot: usize,
@@ -154,7 +153,7 @@ mod tests {
     use serde_json::json;
 
     use super::{super::observer::LeaderZnode, *};
-    use crate::record::{Current, Elected, MemberRecord, Record as _};
+    use election_core::record::{Current, Elected, MemberRecord, Record as _};
 
     fn member(remembers: serde_json::Value) -> MemberRecord {
         let record = json!({ "v": 1, "member": "east-1", "ballot": "s1.1-0000000001", "site": "east", "remembers": remembers });

@@ -4,13 +4,16 @@ use std::time::Duration;
 
 use zk_session::{OpError, WatchError};
 
-use crate::{engine::NoSuchToken, record::RecordError, runtime::ReadError};
+use election_core::{
+    internals::{NoSuchToken, ReadError},
+    record::RecordError,
+};
 
 /// How many times a step is repeated after it has lost a race.
-pub(in crate::operator) const TRIES: u32 = 50;
+pub(crate) const TRIES: u32 = 50;
 
 /// Whether a compare-and-set lost a race or has an unknown outcome. Reading the znode again then shows its state.
-pub(in crate::operator) const fn is_worth_another_look(error: &OpError) -> bool {
+pub(crate) const fn is_worth_another_look(error: &OpError) -> bool {
     matches!(
         error,
         OpError::BadVersion { .. }
@@ -22,7 +25,7 @@ pub(in crate::operator) const fn is_worth_another_look(error: &OpError) -> bool 
 
 /// Between two attempts. So many races in a row are no races: the server of the session may disagree with the quorum, and a
 /// session needs seconds to find that out and to move to another server.
-pub(in crate::operator) async fn pause(attempt: u32) {
+pub(crate) async fn pause(attempt: u32) {
     match attempt.saturating_sub(10) {
         0 => tokio::task::yield_now().await,
         late => tokio::time::sleep(Duration::from_millis(10) * late).await,
@@ -30,7 +33,7 @@ pub(in crate::operator) async fn pause(attempt: u32) {
 }
 
 /// Why a compare-and-set was given up.
-pub(in crate::operator) fn too_many_races() -> OperatorError {
+pub(crate) fn too_many_races() -> OperatorError {
     OperatorError::Refused(format!(
         "gave up after losing {TRIES} races: other clients change it all the time, or the server of this session shows \
          another state than the quorum has"

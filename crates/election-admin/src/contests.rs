@@ -2,16 +2,14 @@
 
 use zk_session::OpError;
 
-use super::{
+use crate::{
     observer::{LeaderZnode, Observer, Snapshot},
     outline::Outline,
 };
-use crate::{
-    engine::{Node, QueueFormat},
-    ids::Ballot,
-    paths::Paths,
-    record::{Contender, Health, MemberRecord, Record as _, TokenBase, VERSION},
-    runtime::{ReadError, layout::Layout, operations::get_all},
+use election_core::{
+    Ballot, Paths, QueueFormat,
+    internals::{Layout, Node, ReadError, get_all},
+    record::{Contender, Record as _, TokenBase},
 };
 
 impl Observer {
@@ -38,7 +36,7 @@ impl Observer {
     }
 
     /// Reads an election without an elector: its candidates, in the order of the queue.
-    pub(super) async fn contest(
+    pub(crate) async fn contest(
         &self,
         paths: &Paths,
         layout: Layout,
@@ -65,7 +63,7 @@ impl Observer {
                 snapshot.leader_znodes =
                     vec![Some(LeaderZnode { record, version: node.version, czxid: node.czxid })];
             }
-            snapshot.members.push(as_member(contender, ballot));
+            snapshot.members.push(contender.into_member(ballot));
         }
         Ok(snapshot)
     }
@@ -87,42 +85,9 @@ impl Observer {
 }
 
 /// The path of the leader znode in an election without an elector.
-pub(super) fn leader_znode_of(paths: &Paths, layout: Layout, ballot: &Ballot) -> String {
+pub(crate) fn leader_znode_of(paths: &Paths, layout: Layout, ballot: &Ballot) -> String {
     match layout {
         Layout::Queue => format!("{}/{ballot}", paths.queue()),
         Layout::Elector | Layout::Single => paths.leader_znode(0),
-    }
-}
-
-fn as_member(contender: Contender, ballot: Ballot) -> MemberRecord {
-    MemberRecord {
-        v: VERSION,
-        member: contender.member,
-        site: contender.site,
-        ballot,
-        address: contender.address,
-        http: contender.http,
-        priority: 1,
-        attributes: Default::default(),
-        measured: Default::default(),
-        // An unhealthy member leaves the contest.
-        health: Health::Unchecked,
-        site_health: None,
-        policy: String::new(),
-        config: None,
-        software: contender.software,
-        // An election without an elector has no standing orders.
-        orders_format: VERSION,
-        session_timeout_ms: contender.session_timeout_ms,
-        stop_budget_ms: 0,
-        joined_ms: contender.since_ms,
-        gave_up: None,
-        withdrawn: None,
-        leaving: false,
-        prepared: None,
-        holds: None,
-        unreached: Default::default(),
-        round_trips: Default::default(),
-        remembers: None,
     }
 }

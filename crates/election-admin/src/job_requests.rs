@@ -7,19 +7,17 @@ use zk_session::{
     sleep_until,
 };
 
-use super::{
+use crate::{
     error::{OperatorError, TRIES, is_worth_another_look, pause, too_many_races},
     outline,
 };
-use crate::{
-    engine::Node,
-    ids::MemberId,
-    paths::Paths,
+use election_core::{
+    MemberId, Paths,
+    internals::{Node, get_all, to_node, unix_ms},
     record::{
         Control, Current, FiledRequest, MAX_SLOTS, OrderedBy, Record as _, RecordError, Request, RequestKind,
         RequestRef, RequestState, StoppedJob,
     },
-    runtime::{operations::get_all, to_node, unix_ms},
 };
 
 /// The delay before a failed read is repeated.
@@ -198,7 +196,7 @@ impl JobRequests {
             }
             let before = control.clone();
             obey(&mut control, request);
-            let request = Request { state: begun, ..request.clone() };
+            let request = request.clone().with(|request| request.state = begun);
             let mut group = vec![
                 MultiOp::check(&leader_path, leader.version),
                 MultiOp::set(&path, request.encode(&path)?, asked.version),
@@ -262,7 +260,7 @@ impl JobRequests {
             if request.state.is_final() {
                 return Ok(());
             }
-            let request = Request { state: state.clone(), ..request };
+            let request = request.with(|request| request.state = state.clone());
             match incarnation.set(&path, request.encode(&path)?, Some(node.version)).await {
                 Ok(_) => return Ok(()),
                 Err(error) if is_worth_another_look(&error) => incarnation.barrier().await?,
@@ -275,7 +273,7 @@ impl JobRequests {
 }
 
 /// Whether this leadership holds the leader znode. Its term names one leader.
-pub(super) fn is_held(node: &Node, path: &str, leading: Leading<'_>) -> bool {
+pub(crate) fn is_held(node: &Node, path: &str, leading: Leading<'_>) -> bool {
     let current = Current::decode(path, &node.data);
     current.is_ok_and(|current| current.member == *leading.member && current.term == leading.term)
 }
@@ -312,7 +310,7 @@ fn obey(control: &mut Control, request: &Request) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{Outgoing, Target};
+    use election_core::record::{Outgoing, Target};
 
     fn asked(kind: RequestKind) -> Request {
         Request::new("1".to_owned(), kind, Target::Any, "ann@desk".to_owned(), 1)
@@ -376,7 +374,7 @@ mod tests {
             (RequestKind::Stop, Outgoing::Only, vec![next.clone()], &running, true),
             (RequestKind::Start, Outgoing::Only, vec![next], &stopped, true),
         ] {
-            let request = Request { from, ..asked(kind) };
+            let request = asked(kind).with(|request| request.from = from);
             let found = is_abandoned(&request, 4, &leaders, control);
             assert_eq!(found, abandoned, "{request:?} {leaders:?}");
         }

@@ -4,22 +4,19 @@ use std::time::Duration;
 
 use zk_session::{BootTime, CreateMode, Incarnation, OpError, Session, sleep_until};
 
-use super::{
+use crate::{
     contests::leader_znode_of,
     error::{OperatorError, TRIES, is_worth_another_look, pause, too_many_races},
     observer::Observer,
 };
-use crate::{
-    engine::{self, ForceStep, ForcedFailover, MAX_TOKEN_BASE, NoSuchToken, Policy, decision, fencing_token},
-    paths::Paths,
-    record::{Current, Elected, FiledRequest, MAX_SLOTS, Record, Request, TokenBase},
-    runtime::{
-        layout::Layout,
-        operations::{creates, delete_while, transact},
-        unix_ms,
+use election_core::{
+    Paths, Policy, fencing_token,
+    internals::{
+        self, ForceStep, ForcedFailover, Layout, MAX_TOKEN_BASE, NoSuchToken, ZkOp, creates, decision,
+        delete_while, in_words, transact, unix_ms,
     },
+    record::{Current, Elected, FiledRequest, MAX_SLOTS, Record, Request, TokenBase},
     strategy::Strategy,
-    time::in_words,
 };
 
 /// The pause between two looks at a leader that has its stop budget to end its work.
@@ -120,7 +117,7 @@ pub async fn force(
     Err(too_many_races())
 }
 
-async fn write(incarnation: &Incarnation, paths: &Paths, decision: engine::ZkOp) -> Result<(), OpError> {
+async fn write(incarnation: &Incarnation, paths: &Paths, decision: ZkOp) -> Result<(), OpError> {
     if creates(&decision) {
         incarnation.create_parents(&paths.elected()).await?;
     }
@@ -132,7 +129,7 @@ async fn write(incarnation: &Incarnation, paths: &Paths, decision: engine::ZkOp)
 /// older token.
 ///
 /// # Errors
-/// When there is an elector, which must be [asked](super::ask) instead; when there is no leader; when ZooKeeper doesn't
+/// When there is an elector, which must be [asked](crate::ask) instead; when there is no leader; when ZooKeeper doesn't
 /// answer.
 ///
 /// # Cancel safety
@@ -256,7 +253,7 @@ pub async fn raise_tokens(
             tokens.push(current.and_then(|node| fencing_token(node.czxid, base)));
         }
         let token = tokens.into_iter().min().flatten();
-        let raised = crate::engine::raise_tokens(elected.as_ref(), token, above, by, unix_ms())?;
+        let raised = internals::raise_tokens(elected.as_ref(), token, above, by, unix_ms())?;
         let Some(next) = raised else { return Ok(Raised::Already) };
         let data = next.encode(&path)?;
         let written = match version {

@@ -2,12 +2,16 @@
 
 use zk_session::{Incarnation, MultiOp, OpError, ReadOp, Session};
 
-use super::{
+use crate::{
     error::{OperatorError, TRIES, is_worth_another_look, pause, too_many_races},
     observer::{Observer, Snapshot},
     outline::{children, node},
 };
-use crate::{engine::Node, mirror::BATCH, paths::Paths, record::Control, runtime::ReadError};
+use election_core::{
+    Paths,
+    internals::{BATCH, Node, ReadError},
+    record::Control,
+};
 
 /// The parts of an election. What else is below it belongs to others.
 const PARTS: [&str; 12] = [
@@ -41,15 +45,15 @@ fn hindrance(snapshot: &Snapshot) -> Option<String> {
         return Some(format!("{} is a member: stop its worker first", member.member));
     }
     // Those for a term end with it.
-    let lasting = Control {
-        stay: Vec::new(),
-        confirmed: Vec::new(),
-        changed_by: String::new(),
-        changed_at_ms: 0,
-        changed_reason: None,
-        ..control.clone()
-    };
-    if lasting != (Control { v: control.v, ..Control::NONE }) {
+    let lasting = control.clone().with(|control| {
+        control.v = Control::NONE.v;
+        control.stay.clear();
+        control.confirmed.clear();
+        control.changed_by.clear();
+        control.changed_at_ms = 0;
+        control.changed_reason = None;
+    });
+    if lasting != Control::NONE {
         return Some("standing orders are in force; end them first".to_owned());
     }
     if let Some(left) = breadcrumbs.leaderships.first() {
