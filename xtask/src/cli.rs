@@ -150,7 +150,7 @@ pub(crate) struct ModelArgs {
     /// The maximum number of states; a run with more fails.
     #[arg(long, value_name = "N")]
     pub(crate) states: Option<usize>,
-    /// A rule of the engine to switch off, such as Lease.
+    /// A rule of the engine to drop, such as Lease.
     #[arg(long, value_name = "RULE")]
     pub(crate) without: Option<String>,
 }

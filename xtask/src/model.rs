@@ -8,8 +8,12 @@ use crate::cargo::{self, cargo};
 use crate::cli::ModelArgs;
 
 pub(crate) async fn run(args: &ModelArgs) -> anyhow::Result<ExitCode> {
-    let mut command = cargo(["test", "--package", "election-core", "--features", "mutants", "--test", "it"]);
-    command.args(["--", "--exact", "model::every_run", "--ignored", "--nocapture"]);
+    let (package, test) = match args.without {
+        None => ("election-core", "model::every_run"),
+        Some(_) => ("election-mutants", "model::mutants::every_run_without_a_rule"),
+    };
+    let mut command = cargo(["test", "--package", package, "--all-features", "--test", "it"]);
+    command.args(["--", "--exact", test, "--ignored", "--nocapture"]);
     let mut set = |name: &str, value: Option<String>| {
         if let Some(value) = value {
             command.env(name, value);

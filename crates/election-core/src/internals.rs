@@ -2,8 +2,6 @@
 //!
 //! **Not covered by semantic versioning.** An application does not need it.
 
-#[cfg(feature = "mutants")]
-pub use crate::engine::Rule;
 #[cfg(feature = "runtime")]
 pub use crate::runtime::{
     ReadError,

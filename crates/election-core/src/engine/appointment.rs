@@ -71,7 +71,7 @@ impl Core {
         }
         let ballot = self.own.seat.ballot.as_ref()?;
         let elected = self.reading.view.elected.record()?;
-        match self.slot_named(elected, ballot) {
+        match elected.slot_of(ballot) {
             Some(slot) => self.appointment_of(elected, slot, ballot),
             None => {
                 let slot = self.lost_slot(elected, ballot)?;
@@ -90,7 +90,7 @@ impl Core {
             return None;
         }
         let ballot = self.own.seat.ballot.as_ref()?;
-        let slot = self.slot_named(first, ballot)?;
+        let slot = first.slot_of(ballot)?;
         let is_free = *self.reading.view.leader(slot) == Known::Absent && self.is_sure(slot);
         let appointment = self.appointment_of(first, slot, ballot).filter(|_| is_free)?;
         Some(Appointment { by: By::FirstDecision, ..appointment })
@@ -122,7 +122,7 @@ impl Core {
         let (policy, unix_ms) = (&self.config.policy, self.now.unix_ms);
         let lost = elected.leaders().find(|(slot, _)| {
             elected.place_in_line(*slot, ballot) == Some(0)
-                && self.reading.has_vanished(elected, *slot, self.rules)
+                && self.reading.has_vanished(elected, *slot)
                 && may_succeed(elected, *slot, ballot, policy, unix_ms)
         });
         lost.map(|(slot, _)| slot)
@@ -147,7 +147,7 @@ impl Core {
             return Ok(());
         };
         let slot = appointment.nomination.slot;
-        let named = elected.named(slot).is_some_and(|n| self.is_me(n, &appointment.ballot));
+        let named = elected.named(slot).is_some_and(|n| n.ballot == appointment.ballot);
         if named && elected.term_of(slot) == appointment.nomination.term {
             return Ok(());
         }

@@ -14,7 +14,7 @@ impl Hash for Engine {
     fn hash<H: Hasher>(&self, to: &mut H) {
         // Each field by name, so that a new one can't be forgotten.
         let Self { core, candidacy, leader, history } = self;
-        let Core { config: _, number: _, rules: _, now: _, session, reading, own, ops, out, ended } = core;
+        let Core { config: _, number: _, now: _, session, reading, own, ops, out, ended } = core;
         let Outbox {
             actions,
             told_until,

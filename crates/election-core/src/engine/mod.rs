@@ -45,7 +45,6 @@ mod reading;
 mod recipe;
 mod resume;
 mod role;
-mod rules;
 mod session;
 mod tokens;
 mod witnesses;
@@ -73,8 +72,6 @@ pub use policy::{Confirm, OnPause, Policy, SiteFailureLimit, TakeoverLimit};
 pub use recipe::{Leftovers, QueueFormat, Recipe};
 pub use resume::Resumption;
 pub use role::Role;
-#[cfg(feature = "mutants")]
-pub use rules::Rule;
 pub use tokens::{MAX_TOKEN_BASE, NoSuchToken, fencing_token, raise_tokens};
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
@@ -91,8 +88,6 @@ use candidacy::Candidacy;
 use history::History;
 use leader::{Entry, OwnLeadership};
 use ops::{Part, Pending};
-#[cfg(not(feature = "mutants"))]
-use rules::Rule;
 use znode::{Known, Znode};
 
 /// How late a wakeup may come. If one comes later, the process was frozen, or its machine has too much to do.
@@ -151,14 +146,13 @@ impl Engine {
         let core = &mut self.core;
         core.now = Now { time: core.now.time.max(now.time), unix_ms: now.unix_ms };
         // The clock alone can end a leadership: a process that was frozen checks its deadline before anything else.
-        if core.rules.keep(Rule::DeadlineFirst) && self.leader.held().is_some() {
+        if self.leader.held().is_some() {
             self.leader.advance(core);
         }
         if is_late {
             self.look_again();
         }
         let core = &mut self.core;
-        let membership = matches!(event, Event::SeenTree { .. });
         match event {
             Event::SessionStarted { epoch, session_id, granted } => {
                 if let Some(former) = core.session_epoch() {
@@ -198,7 +192,7 @@ impl Engine {
             Event::Leave { hand_over } => core.leave(hand_over),
             Event::Tick => {}
         }
-        self.advance(membership || self.core.rules.keep(Rule::LevelTriggered));
+        self.advance();
     }
 
     /// Takes over new settings, and decides by them from now on: the policy, the strategy, and this member's attributes,
@@ -223,13 +217,6 @@ impl Engine {
         member.policy = given.policy;
         member.overlay = given.overlay.map(AppliedOverlay::bounded);
         self.handle(now, Event::Tick);
-    }
-
-    /// Switches one rule off, for a test that shows what goes wrong without it.
-    #[cfg(feature = "mutants")]
-    pub fn without(mut self, rule: Rule) -> Self {
-        self.core.rules.drop(rule);
-        self
     }
 
     // ---- out ----
@@ -514,8 +501,7 @@ impl Engine {
 
     // ---- taking the next steps ----
 
-    /// `decides`: whether the elector makes a pass.
-    fn advance(&mut self, decides: bool) {
+    fn advance(&mut self) {
         let (core, leader) = (&mut self.core, &mut self.leader);
         leader.refuse_while_withdrawn(core);
         self.candidacy.advance(core, leader);
@@ -526,9 +512,7 @@ impl Engine {
             self.candidacy.advance(core, leader);
         }
         core.advance_rereading();
-        if decides {
-            self.candidacy.decide(core);
-        }
+        self.candidacy.decide(core);
         if let Some(first) = core.out.first_decision.take() {
             leader.claim_first(core, first);
         }

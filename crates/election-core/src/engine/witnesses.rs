@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use super::rules::{Rule, Rules};
 use crate::{
     ids::{Ballot, SiteId},
     record::MemberRecord,
@@ -13,7 +12,6 @@ pub(in crate::engine) fn witnesses<'a>(
     members: &'a [MemberRecord],
     suspect: &Ballot,
     site: &SiteId,
-    rules: Rules,
 ) -> Option<Vec<&'a MemberRecord>> {
     let mut others = 0;
     let mut sites = BTreeSet::from([site]);
@@ -26,7 +24,7 @@ pub(in crate::engine) fn witnesses<'a>(
         }
     }
     let seen_from: BTreeSet<_> = lost.iter().map(|m| &m.site).collect();
-    let of_two_sites = sites.len() == 1 || seen_from.len() > 1 || !rules.keep(Rule::WitnessesOfTwoSites);
+    let of_two_sites = sites.len() == 1 || seen_from.len() > 1;
     let enough = lost.len() >= 2 && 2 * lost.len() > others && of_two_sites;
     enough.then_some(lost)
 }

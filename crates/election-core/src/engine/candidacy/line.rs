@@ -10,7 +10,6 @@ use crate::{
         core::Core,
         io::ZkOp,
         recipe::{Incarnation, QueueFormat},
-        rules::Rule,
     },
     ids::Ballot,
 };
@@ -23,8 +22,6 @@ pub(super) struct Line {
     parent: String,
     format: QueueFormat,
     own: Incarnation,
-    /// Whether to look for znodes that this incarnation has left behind.
-    sweeps: bool,
 }
 
 /// The position of the own znode in its line.
@@ -42,16 +39,15 @@ pub(super) enum Rank<'n> {
 impl Line {
     /// The ballots. Their names have the format of a queue's znodes.
     pub(super) fn ballots(core: &Core) -> Self {
-        let sweeps = core.rules.keep(Rule::SweepBallots);
         let parent = core.config.paths.election();
-        Self { parent, format: QueueFormat::Native, own: core.incarnation(), sweeps }
+        Self { parent, format: QueueFormat::Native, own: core.incarnation() }
     }
 
     /// The queue, if the recipe has one.
     pub(super) fn queue(core: &Core) -> Option<Self> {
         let format = core.queue_format()?;
         let parent = format.parent(&core.config.paths);
-        Some(Self { parent, format, own: core.incarnation(), sweeps: true })
+        Some(Self { parent, format, own: core.incarnation() })
     }
 
     pub(super) fn parent(&self) -> &str {
@@ -92,8 +88,7 @@ impl Line {
     /// The names that this incarnation has created.
     pub(super) fn own<'n>(&self, names: &'n [String]) -> impl Iterator<Item = &'n str> + Clone {
         let stem = self.format.incarnation_stem(self.own);
-        let sweeps = self.sweeps;
-        names.iter().map(String::as_str).filter(move |name| sweeps && name.starts_with(&stem))
+        names.iter().map(String::as_str).filter(move |name| name.starts_with(&stem))
     }
 
     /// The names that others have created.

@@ -16,7 +16,6 @@ use crate::{
         io::{EndReason, ZkOp},
         ops::Pending,
         recipe::{Incarnation, fingerprint},
-        rules::Rule,
         witnesses::witnesses,
         znode::Known,
     },
@@ -66,16 +65,6 @@ impl Core {
     pub(in crate::engine) fn named(&self, ballot: &Ballot) -> Named {
         let member = &self.config.member;
         Named { member: member.member.clone(), ballot: ballot.clone(), site: member.site.clone() }
-    }
-
-    /// Whether `named` is this member with `ballot`.
-    pub(in crate::engine) fn is_me(&self, named: &Named, ballot: &Ballot) -> bool {
-        self.rules.same(named, &self.config.member.member, ballot)
-    }
-
-    /// The slot that this member with `ballot` is named for.
-    pub(in crate::engine) fn slot_named(&self, elected: &Elected, ballot: &Ballot) -> Option<usize> {
-        elected.leaders().find(|(_, named)| self.is_me(named, ballot)).map(|(slot, _)| slot)
     }
 
     /// The configured attributes, overridden by the measured ones.
@@ -136,7 +125,7 @@ impl Core {
 
     /// The latest decision that it has seen, while the decision in ZooKeeper is missing or older.
     pub(in crate::engine) fn remembers(&self) -> Option<Remembered> {
-        self.reading.remembers().filter(|_| self.rules.keep(Rule::MemoryShared))
+        self.reading.remembers()
     }
 
     /// Whether this member decides: its ballot is the lowest, or it has lost the member with the ballot before its
@@ -157,6 +146,6 @@ impl Core {
             return false;
         };
         let mut lower = members.iter().filter(|m| m.ballot < *mine);
-        lower.all(|m| witnesses(members, &m.ballot, &m.site, self.rules).is_some())
+        lower.all(|m| witnesses(members, &m.ballot, &m.site).is_some())
     }
 }

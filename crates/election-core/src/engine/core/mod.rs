@@ -15,7 +15,6 @@ use super::{
     ops::{Ops, Part, Pending, RETRY},
     own::Own,
     reading::Reading,
-    rules::Rules,
     session::Session,
 };
 use crate::{
@@ -35,7 +34,6 @@ pub(in crate::engine) struct Core {
     pub(in crate::engine) config: Config,
     /// The number of this incarnation.
     pub(in crate::engine) number: u32,
-    pub(in crate::engine) rules: Rules,
     pub(in crate::engine) now: Now,
     pub(in crate::engine) session: Option<Session>,
     pub(in crate::engine) reading: Reading,
@@ -79,7 +77,6 @@ impl Core {
         Self {
             config,
             number,
-            rules: Rules::default(),
             now,
             session: None,
             reading: Reading::default(),

@@ -7,7 +7,6 @@ use crate::{
     engine::{
         io::{Action, Level, Node, NoteKind},
         recipe::{QueueFormat, Recipe},
-        rules::Rule,
         znode::{Known, Znode},
     },
     ids::{Ballot, share},
@@ -37,7 +36,7 @@ impl Core {
     }
 
     pub(in crate::engine) fn see_elected(&mut self, node: Option<&Node>) {
-        if !self.reading.view.elected.is_newer_than(node) || !self.rules.keep(Rule::OlderReadings) {
+        if !self.reading.view.elected.is_newer_than(node) {
             self.take_elected(node);
         }
     }

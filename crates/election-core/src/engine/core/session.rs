@@ -8,7 +8,6 @@ use crate::{
     engine::{
         io::{Action, Epoch},
         policy::OnPause,
-        rules::Rule,
         session::{Created, Session},
     },
     time::{FAR, Time},
@@ -28,9 +27,6 @@ impl Core {
     /// Until when the session permits the work to continue.
     pub(in crate::engine) fn lease_until(&self) -> Option<Time> {
         let session = self.session.as_ref()?;
-        if !self.rules.keep(Rule::Lease) {
-            return Some(Time::ZERO + FAR);
-        }
         match self.config.policy.on_pause {
             OnPause::Stop | OnPause::Freeze { .. } => session.lease,
             OnPause::Keep { max_pause } => {

@@ -8,11 +8,8 @@ use super::{
     question::{Decided, OpenRequest, Question, Undecided, about, ms},
 };
 use crate::{
-    engine::rules::Rule,
     ids::Ballot,
-    record::{
-        Cause, Elected, Exclusion, Given, MemberRecord, Named, RequestKind, Slot, Target, VERSION, limits,
-    },
+    record::{Cause, Elected, Exclusion, Given, MemberRecord, Named, RequestKind, Slot, Target, VERSION},
     strategy::{Ground, Ranked, Ranking, Refused, Round, Trouble, choose},
 };
 
@@ -31,8 +28,7 @@ impl Question<'_> {
             return Err(Undecided::TargetUnfit(why));
         }
         let mut exclusions = self.living_exclusions();
-        let kept = exclude.into_iter().filter(|_| self.rules.keep(Rule::ExclusionsInDecision));
-        let fresh: Vec<_> = kept.collect();
+        let fresh: Vec<_> = exclude.into_iter().collect();
         exclusions.retain(|e| fresh.iter().all(|f| f.ballot != e.ballot));
         exclusions.extend(fresh.iter().cloned());
         let leaving = self.leaving(ordered);
@@ -220,10 +216,7 @@ impl Question<'_> {
             member: named.member.clone(),
             ballot: named.ballot.clone(),
             since_ms: self.unix_ms,
-            until_ms: match self.rules.keep(Rule::ExclusionsEnd) {
-                true => self.unix_ms.saturating_add(ms(span)),
-                false => limits::MAX_MS,
-            },
+            until_ms: self.unix_ms.saturating_add(ms(span)),
             reason,
         }
     }
@@ -244,8 +237,7 @@ impl Question<'_> {
     /// The members that may be asked to lead `slot`, or a new one. A member has one slot at most, and releases the
     /// leader znode of one slot before it gets another.
     fn candidates(&self, slot: Option<usize>, leaving: Option<&Ballot>) -> Vec<MemberRecord> {
-        let elsewhere =
-            |ballot: &Ballot| self.rules.keep(Rule::OneSlot) && self.slot_taken_by(ballot, slot).is_some();
+        let elsewhere = |ballot: &Ballot| self.slot_taken_by(ballot, slot).is_some();
         let free = |m: &&MemberRecord| Some(&m.ballot) != leaving && !elsewhere(&m.ballot);
         self.standing().filter(free).cloned().collect()
     }
@@ -301,7 +293,7 @@ impl Question<'_> {
         };
         let mut ranking = rank(&exclusions, &known);
         ranking.refused.extend(self.withdrawn());
-        if !ranking.order.is_empty() || !self.rules.keep(Rule::LastCandidate) {
+        if !ranking.order.is_empty() {
             return (ranking, exclusions, None);
         }
         let open = Trouble { barred_sites: Vec::new(), ..known.clone() };
@@ -376,19 +368,11 @@ impl Question<'_> {
             losses: self.losses_after(cause, ordered),
             acknowledged_at_ms: self.elected.map_or(0, |e| e.acknowledged_at_ms),
             youngest: self.members.iter().map(|m| &m.ballot).max().cloned(),
-            token_base: self
-                .elected
-                .map(|e| e.token_base)
-                .or(self.above.map(|r| r.token))
-                .filter(|_| self.rules.keep(Rule::TokenBaseKept))
-                .unwrap_or(0),
+            token_base: self.elected.map(|e| e.token_base).or(self.above.map(|r| r.token)).unwrap_or(0),
             decided_by: self.decider.to_owned(),
             // Another slot may have decided a later request meanwhile.
             last_request: request.max(self.decided_up_to),
         };
-        if !self.rules.keep(Rule::SlotsCarried) {
-            next.slots.iter_mut().for_each(|slot| slot.given.term = next.term);
-        }
         // Slots without any information begin with this decision.
         let unknown = "nothing is known of it".to_owned();
         let unknown = Given { request: None, ..self.given(&next, cause, unknown, None) };

@@ -24,7 +24,7 @@ const SUCCESSION: Duration = Duration::from_millis(250);
 impl Facts<'_> {
     /// What the member that is named reports of itself.
     pub(in crate::engine) fn judged(&self, at: At<'_>, named: &Named, timers: &mut PhaseTimers) -> Verdict {
-        let Some(member) = self.members.iter().find(|m| self.rules.same(named, &m.member, &m.ballot)) else {
+        let Some(member) = self.members.iter().find(|m| m.ballot == named.ballot) else {
             if self.is_spoiled(named) {
                 // Its session lives, and it writes its record again.
                 return self.in_phase(at, named, timers);
@@ -94,7 +94,7 @@ impl Facts<'_> {
         let first = at.elected.line_of(at.slot).first()?;
         let lives =
             self.members.iter().any(|m| m.ballot == first.ballot && m.withdrawn.is_none() && !m.leaving);
-        let seen = self.reading?.has_vanished(at.elected, at.slot, self.rules);
+        let seen = self.reading?.has_vanished(at.elected, at.slot);
         let may = may_succeed(at.elected, at.slot, &first.ballot, self.policy, self.now.unix_ms);
         Some(first).filter(|_| lives && seen && may)
     }

@@ -31,7 +31,6 @@ use super::{
     io::{Level, NoteKind, Outcome, Skipped, ZkOp},
     ops::{Begun, Check, ElectorOp, IrreversibleStep, Part, Pending},
     recipe::Recipe,
-    rules::Rule,
     znode::{Known, Meta},
 };
 use crate::{
@@ -80,7 +79,7 @@ impl Elector {
             && !core.reading.rereading.doubts_any_leader_znode()
             && !core.own.duty.names_itself;
         // A stale elector that is cut off must not decide, queued writes included.
-        let leased = core.lease_is_valid() || !core.rules.keep(Rule::ElectorLease);
+        let leased = core.lease_is_valid();
         let may_act =
             core.session_is_active() && leased && (core.own.seat.is_lowest() || core.acts_for_the_elector());
         self.timers.begin();
@@ -95,7 +94,6 @@ impl Elector {
             me: &core.config.member.member,
             policy: &core.config.policy,
             strategy: &**strategy,
-            rules: core.rules,
         };
         let reading = &core.reading;
         let verdict = match Facts::of(decider, &reading.view, Some(reading), None) {
@@ -146,14 +144,12 @@ impl Elector {
         }
         let (request, pending) = match act {
             Act::Write(elected, over) | Act::Depose(_, elected, over) => {
-                let over = over.map(|version| core.rules.version(version));
                 match writing(&paths, &elected, over, None) {
                     Ok(request) => (request, ElectorOp::Decision(elected, over, None)),
                     Err(error) => return later(core, &error.to_string()),
                 }
             }
             Act::Begin(elected, over, begun) => {
-                let over = over.map(|version| core.rules.version(version));
                 match writing(&paths, &elected, over, Some((&begun.name, &begun.request, begun.version))) {
                     Ok(request) => (request, ElectorOp::Decision(elected, over, Some(begun))),
                     Err(error) => return later(core, &error.to_string()),

@@ -16,7 +16,6 @@ use crate::{
         io::Reason,
         policy::Policy,
         reading::{Reading, view::View},
-        rules::{Rule, Rules},
         znode::{Known, Meta},
     },
     ids::{Ballot, MemberId},
@@ -40,7 +39,6 @@ pub(in crate::engine) struct Pass<'a> {
     pub(in crate::engine) me: &'a MemberId,
     pub(in crate::engine) policy: &'a Policy,
     pub(in crate::engine) strategy: &'a dyn Strategy,
-    pub(in crate::engine) rules: Rules,
 }
 
 /// The input of a pass.
@@ -64,7 +62,6 @@ pub(in crate::engine) struct Facts<'a> {
     /// The latest transaction that wrote any member's record.
     pub(in crate::engine) newest_zxid: i64,
     pub(in crate::engine) unreadable: &'a [RecordError],
-    pub(in crate::engine) rules: Rules,
     /// What this member has seen and remembers; `None` for `explain`.
     pub(in crate::engine) reading: Option<&'a Reading>,
     /// Only for `explain`: records what is asked, and disables the update of the lines of succession.
@@ -91,7 +88,7 @@ impl<'a> Facts<'a> {
         reading: Option<&'a Reading>,
         trace: Option<&'a DecisionTrace>,
     ) -> Result<Self, Wait> {
-        let Pass { election, now, me, policy, strategy, rules } = decider;
+        let Pass { election, now, me, policy, strategy } = decider;
         let electors = view.electors();
         let (Some(members), Some(requests)) = (&electors.members, &electors.requests) else {
             return Err(quiet(Reason::Reading, "the membership is being read"));
@@ -128,7 +125,6 @@ impl<'a> Facts<'a> {
             control,
             newest_zxid: electors.newest_zxid,
             unreadable: &electors.unreadable,
-            rules,
             reading,
             trace,
         })
@@ -303,14 +299,10 @@ impl<'a> Facts<'a> {
             // The second step. The version alone proves nothing, since every znode begins at version 0: the ballot
             // recorded in it must be the excluded one.
             let excluded = at.elected.exclusions.iter().any(|e| e.ballot == current.ballot);
-            if excluded || !self.rules.keep(Rule::VacateExcludedOnly) {
+            if excluded {
                 let request = given.request.as_ref().and_then(|which| self.request(which));
-                let limit = match self.rules.keep(Rule::ForceWaits) {
-                    true => grace(given.cause, request.map(|(_, r)| r), self.members, &current.ballot),
-                    false => Duration::ZERO,
-                };
-                let timer = self.timer(Phase::Release);
-                let waited = timers.phase(at.slot, at.term, timer, Some(limit), self.now);
+                let limit = grace(given.cause, request.map(|(_, r)| r), self.members, &current.ballot);
+                let waited = timers.phase(at.slot, at.term, Phase::Release, Some(limit), self.now);
                 if waited < limit {
                     let (member, limit_text) = (&current.member, in_words(limit));
                     let sentence =
@@ -488,14 +480,8 @@ impl<'a> Facts<'a> {
             holders: &self.holders,
             decided_up_to: self.decided_up_to(),
             above: if self.elected.is_none() { self.latest() } else { None },
-            rules: self.rules,
             trace: self.trace,
         }
-    }
-
-    /// The phase whose time runs.
-    pub(in crate::engine) fn timer(&self, phase: Phase) -> Phase {
-        if self.rules.keep(Rule::TimerPerPhase) { phase } else { Phase::Takeover }
     }
 }
 

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use super::question::{Question, doubled, ms};
 use crate::{
-    engine::rules::Rule,
     ids::MemberId,
     record::{Cause, Elected, Exclusion, MemberFailure, Named, keep_newest, most},
     strategy::Trouble,
@@ -91,8 +90,9 @@ impl Question<'_> {
     pub(in crate::engine) fn with_given_up(&self, elected: &Elected) -> Elected {
         let (mut exclusions, mut failures) = (self.living_exclusions(), elected.failures.clone());
         for member in self.members {
-            let known = member.gave_up.as_ref().filter(|_| self.rules.keep(Rule::ExclusionsInDecision));
-            let Some(gave_up) = known.filter(|gave_up| gave_up.term < elected.term) else { continue };
+            let Some(gave_up) = member.gave_up.as_ref().filter(|gave_up| gave_up.term < elected.term) else {
+                continue;
+            };
             let is_remembered = failures.iter().any(|f| f.member == member.member && f.term == gave_up.term);
             let before = if is_remembered { Vec::new() } else { self.living_failures(&failures) };
             let reason = format!("{}: {}", gave_up.cause, gave_up.reason);

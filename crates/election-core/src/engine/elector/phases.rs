@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     calendar::utc,
-    engine::{io::Reason, policy::Confirm, rules::Rule},
+    engine::{io::Reason, policy::Confirm},
     ids::{MemberId, SiteId},
     record::{Cause, Confirmed, Current, Elected, Named, Status},
     strategy::{Ground, Ranked, Ranking, Refused},
@@ -29,9 +29,7 @@ impl Facts<'_> {
         match at.current {
             None => self.acquiring(at, named, timers),
             // The same member in an earlier term ends that leadership first, as any other leader would.
-            Some((current, _))
-                if !self.rules.same(named, &current.member, &current.ballot) || current.term != at.term =>
-            {
+            Some((current, _)) if current.ballot != named.ballot || current.term != at.term => {
                 self.releasing(at, named, current, timers)
             }
             Some((current, _)) if current.status == Status::Progress => self.taking_over(at, named, timers),
@@ -42,7 +40,7 @@ impl Facts<'_> {
     /// The leader znode is free, and the member that is named has not created it.
     fn acquiring(&self, at: At<'_>, named: &Named, timers: &mut PhaseTimers) -> Verdict {
         let limit = self.policy.acquire_timeout;
-        let waited = timers.phase(at.slot, at.term, self.timer(Phase::Acquire), Some(limit), self.now);
+        let waited = timers.phase(at.slot, at.term, Phase::Acquire, Some(limit), self.now);
         if waited < limit {
             let sentence = format!("{} is named and is to create the leader znode", named.member);
             return quiet(Reason::Acquire, sentence).until(self.now.time + (limit - waited)).into();
@@ -54,7 +52,7 @@ impl Facts<'_> {
     /// Another member still holds the leader znode.
     fn releasing(&self, at: At<'_>, named: &Named, current: &Current, timers: &mut PhaseTimers) -> Verdict {
         let limit = self.policy.release_timeout;
-        let waited = timers.phase(at.slot, at.term, self.timer(Phase::Release), Some(limit), self.now);
+        let waited = timers.phase(at.slot, at.term, Phase::Release, Some(limit), self.now);
         if waited < limit {
             let sentence = if current.ballot == named.ballot {
                 format!("{} is named anew, and is to end term {} first", named.member, current.term)
@@ -62,10 +60,6 @@ impl Facts<'_> {
                 format!("{} is named; {} is to let go first", named.member, current.member)
             };
             return quiet(Reason::Release, sentence).until(self.now.time + (limit - waited)).into();
-        }
-        if !self.rules.keep(Rule::TimerPerPhase) {
-            let what = format!("{} did not take over within {limit:?}", named.member);
-            return self.exclude(at, Cause::TakeoverFailed, &what, what.clone(), timers);
         }
         // This is not the new leader's fault, so no member is excluded for it. Removing the leader znode would break
         // 'at most one leader', so that is left to an operator.
@@ -83,8 +77,8 @@ impl Facts<'_> {
     /// The named member holds its leader znode in PROGRESS.
     fn taking_over(&self, at: At<'_>, named: &Named, timers: &mut PhaseTimers) -> Verdict {
         let limit = self.policy.takeover_timeout;
-        let waited = timers.phase(at.slot, at.term, self.timer(Phase::Takeover), Some(limit), self.now);
-        if waited < limit || !self.rules.keep(Rule::TakeoverTimeout) {
+        let waited = timers.phase(at.slot, at.term, Phase::Takeover, Some(limit), self.now);
+        if waited < limit {
             let wait = quiet(Reason::Takeover, format!("{} is taking over", named.member));
             return self.refresh(
                 at.elected,

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::trace::DecisionTrace;
 use crate::{
-    engine::{io::Reason, policy::Policy, rules::Rules},
+    engine::{io::Reason, policy::Policy},
     ids::Ballot,
     record::{
         Cause, Control, Elected, Exclusion, MemberRecord, Named, Previous, Remembered, Request, RequestRef,
@@ -39,7 +39,6 @@ pub(in crate::engine) struct Question<'a> {
     pub(in crate::engine) slot: usize,
     /// The holders of the leader znodes, by slot.
     pub(in crate::engine) holders: &'a [Option<&'a Ballot>],
-    pub(in crate::engine) rules: Rules,
     /// Where questions to the strategy are recorded, for `explain`.
     pub(in crate::engine) trace: Option<&'a DecisionTrace>,
 }

@@ -33,7 +33,7 @@ use super::{
 };
 use crate::{
     calendar::utc,
-    engine::{ops::Begun, rules::Rule, znode::Meta},
+    engine::{ops::Begun, znode::Meta},
     ids::Ballot,
     record::{
         Control, Current, Elected, FiledRequest, MemberRecord, Mode, Named, Outgoing, PlanPhase, Request,
@@ -208,14 +208,12 @@ impl Facts<'_> {
 
     /// The requests that are not begun yet, the oldest first: moves by the elector, the others by the leader.
     fn unbegun(&self) -> impl Iterator<Item = &(FiledRequest, Meta)> {
-        let keeps = self.rules.keep(Rule::DecidedOnce);
         let decided_up_to = self.decided_up_to();
         let unix_ms = self.now.unix_ms;
         self.requests.iter().filter(move |(FiledRequest { which, request }, _)| match request.state {
             RequestState::Planned { .. } => {
                 request.plan_at(unix_ms) == Some(PlanPhase::Due) && self.can_hand_over(request)
             }
-            _ if !keeps => !request.state.is_final(),
             RequestState::Pending => Some(which.czxid) > decided_up_to || !request.kind.is_move(),
             _ => false,
         })

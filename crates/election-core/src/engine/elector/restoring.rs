@@ -4,7 +4,6 @@ use super::pass::Facts;
 use crate::{
     engine::{
         reading::Reading,
-        rules::Rule,
         tokens::{Above, above},
         znode::Meta,
     },
@@ -16,7 +15,7 @@ impl Facts<'_> {
     fn remembered(&self) -> Option<Remembered> {
         let members = self.members.iter().filter_map(|member| member.remembers);
         let own = self.reading.and_then(Reading::remembers);
-        members.chain(own).reduce(Remembered::or_newer).filter(|_| self.rules.keep(Rule::Remembered))
+        members.chain(own).reduce(Remembered::or_newer)
     }
 
     /// For a missing decision: the remembered one, to be written again.

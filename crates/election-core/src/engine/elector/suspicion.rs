@@ -36,7 +36,7 @@ impl Facts<'_> {
     ) -> Verdict {
         let holder = at.current.map_or_else(|| named.clone(), |(current, _)| current.named());
         let lost = if self.policy.may_suspect() {
-            witnesses(self.members, &holder.ballot, &holder.site, self.rules)
+            witnesses(self.members, &holder.ballot, &holder.site)
         } else {
             None
         };
@@ -79,7 +79,6 @@ impl Facts<'_> {
     /// All members that would be deposed.
     fn suspects(&self) -> impl Iterator<Item = Named> {
         let all = self.members.iter();
-        all.filter(|m| witnesses(self.members, &m.ballot, &m.site, self.rules).is_some())
-            .map(MemberRecord::named)
+        all.filter(|m| witnesses(self.members, &m.ballot, &m.site).is_some()).map(MemberRecord::named)
     }
 }

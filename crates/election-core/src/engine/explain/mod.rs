@@ -25,7 +25,6 @@ use super::{
     io::Reason,
     policy::Policy,
     reading::view::View,
-    rules::Rules,
     znode::{Known, Meta},
 };
 use crate::{
@@ -332,7 +331,6 @@ impl<'a> Looker<'a> {
             me: &me.member,
             policy: self.policy,
             strategy: self.strategy,
-            rules: Rules::default(),
         };
         Facts::of(decider, view, None, Some(trace))
     }

@@ -17,7 +17,6 @@ use crate::{
         io::Reason,
         policy::{Policy, TakeoverLimit},
         reading::Reading,
-        rules::Rules,
     },
     ids::{Ballot, MemberId, SiteId},
     record::{
@@ -262,8 +261,7 @@ fn drive(mut seen: Seen, policy: &Policy, strategy: &Whim) -> &'static str {
         let view = seen.view(policy);
         let reading = Reading::default();
         let pass = |now, timers: &mut PhaseTimers| {
-            let rules = Rules::default();
-            let decider = Pass { election: "", now, me: &me, policy, strategy, rules };
+            let decider = Pass { election: "", now, me: &me, policy, strategy };
             timers.begin();
             match Facts::of(decider, &view, Some(&reading), None) {
                 Ok(facts) => facts.pass(timers),

@@ -18,7 +18,6 @@ use crate::{
         io::{Action, Grant, Level, Node, Nomination, NoteKind, Outcome, StopReason, ZkOp},
         ops::{LeaderOp, Part, Pending},
         recipe::Recipe,
-        rules::Rule,
         tokens::fencing_token,
         znode::{Known, Meta},
     },
@@ -100,7 +99,7 @@ impl OwnLeadership {
             AcquireStep::Waiting => {
                 match self.own_leader_znode(core) {
                     Known::Absent => self.set_step(AcquireStep::Creating),
-                    known if core.is_own_leader_znode(known) && core.rules.keep(Rule::AdoptOwnZnode) => {
+                    known if core.is_own_leader_znode(known) => {
                         self.set_step(AcquireStep::Looking);
                     }
                     _ => return,
@@ -143,7 +142,7 @@ impl OwnLeadership {
                 return None;
             }
         };
-        let version = core.rules.version(meta.version);
+        let version = meta.version;
         let LeadershipState::Acquiring(acquiring) = &mut self.state else { return None };
         acquiring.over = Some(version);
         let next = match acquiring.appointment.by {
@@ -170,29 +169,23 @@ impl OwnLeadership {
         let create = ZkOp::Create { path: core.leader_znode_path(self.slot), data, ephemeral: true };
         let path = core.config.paths.elected();
         let Some(next) = next else {
-            return Some(match core.rules.keep(Rule::NamedAtCreation) {
-                true => core.as_candidate(ZkOp::While {
-                    there: path,
-                    version: Some(version),
-                    request: Box::new(create),
-                }),
-                false => create,
-            });
+            return Some(core.as_candidate(ZkOp::While {
+                there: path,
+                version: Some(version),
+                request: Box::new(create),
+            }));
         };
         match next.encode(&path) {
             Ok(data) => {
                 if let LeadershipState::Acquiring(acquiring) = &mut self.state {
                     acquiring.written = Some(Box::new(next));
                 }
-                Some(match core.rules.keep(Rule::Commit) {
-                    true => core.as_candidate(ZkOp::Together {
-                        request: Box::new(create),
-                        path,
-                        data,
-                        version: Some(version),
-                    }),
-                    false => create,
-                })
+                Some(core.as_candidate(ZkOp::Together {
+                    request: Box::new(create),
+                    path,
+                    data,
+                    version: Some(version),
+                }))
             }
             Err(error) => {
                 self.give_up_claim(core, StopReason::NotNamed(error.to_string()));
@@ -219,12 +212,7 @@ impl OwnLeadership {
         };
         let leader = self.leader_record(core, &acquiring.appointment, Status::Progress, None)?;
         let create = ZkOp::Create { path: core.leader_znode_path(self.slot), data: leader, ephemeral: true };
-        Some(match core.rules.keep(Rule::CommitFirst) {
-            true => {
-                core.as_candidate(ZkOp::Together { request: Box::new(create), path, data, version: None })
-            }
-            false => create,
-        })
+        Some(core.as_candidate(ZkOp::Together { request: Box::new(create), path, data, version: None }))
     }
 
     /// The decision names this member: the claim continues under that decision.
@@ -369,8 +357,7 @@ impl OwnLeadership {
                 core.has_created(*czxid);
                 let znode = self.znode(core, *czxid, *version, self.claimed_term());
                 self.know_own_leader_znode(core, &znode);
-                let commits = if is_first { Rule::CommitFirst } else { Rule::Commit };
-                if self.claim_is_uncommitted() && core.rules.keep(commits) {
+                if self.claim_is_uncommitted() {
                     return self.committed(core, znode);
                 }
                 AcquireStep::Entitled(znode)
@@ -435,7 +422,7 @@ impl OwnLeadership {
                 }
                 Ok(AcquireStep::Creating)
             }
-            Some(node) if self.may_adopt(core, node) => self.found_own_leader_znode(core, node),
+            Some(node) if self.is_own(core, node) => self.found_own_leader_znode(core, node),
             Some(_) if self.claim_is_uncommitted() => {
                 Err(StopReason::NotNamed("somebody else was quicker".to_owned()))
             }
@@ -486,15 +473,6 @@ impl OwnLeadership {
             let node = Node { version: znode.version, ..Node::created(data, znode.czxid, owner) };
             core.see_leader_znode(self.slot, Some(&node));
         }
-    }
-
-    /// Whether a leader znode that exists after a lost reply may be this claim's own.
-    fn may_adopt(&self, core: &Core, node: &Node) -> bool {
-        let path = core.leader_znode_path(self.slot);
-        let says_so =
-            || Current::decode(&path, &node.data).is_ok_and(|c| c.member == core.config.member.member);
-        let own = self.is_own(core, node) || (!core.rules.keep(Rule::OwnerChecked) && says_so());
-        own && core.rules.keep(Rule::AdoptOwnZnode)
     }
 
     /// A leader znode of its own after a lost reply: the creation was applied. A leader znode of an earlier
@@ -551,8 +529,7 @@ impl OwnLeadership {
         self.set_step(AcquireStep::Entitled(znode));
         let LeadershipState::Acquiring(acquiring) = &self.state else { return };
         let names = core.reading.view.elected.record().is_some_and(|elected| {
-            let named =
-                elected.named(self.slot).is_some_and(|n| core.is_me(n, &acquiring.appointment.ballot));
+            let named = elected.named(self.slot).is_some_and(|n| n.ballot == acquiring.appointment.ballot);
             named && elected.term_of(self.slot) == znode.term
         });
         match core.carries(&acquiring.appointment) {

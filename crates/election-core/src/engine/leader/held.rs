@@ -11,7 +11,6 @@ use crate::{
         io::{Action, Level, Node, NoteKind, Outcome, StopReason, ZkOp},
         ops::{LeaderOp, Part, Pending},
         policy::OnPause,
-        rules::Rule,
         znode::Known,
     },
     ids::Ballot,
@@ -84,10 +83,9 @@ impl OwnLeadership {
         }
         let elected = core.reading.view.elected.record()?;
         let slot = appointment.nomination.slot;
-        let mine = elected.named(slot).is_some_and(|n| core.is_me(n, &appointment.ballot));
-        let term = if core.rules.keep(Rule::TermOfSlot) { elected.term_of(slot) } else { elected.term };
-        let moved = !mine || term != appointment.nomination.term;
-        if moved && core.rules.keep(Rule::StandDown) && !core.works_on_for(elected) {
+        let mine = elected.named(slot).is_some_and(|n| n.ballot == appointment.ballot);
+        let moved = !mine || elected.term_of(slot) != appointment.nomination.term;
+        if moved && !core.works_on_for(elected) {
             if is_removed(elected, slot, &appointment.ballot) {
                 return Some(StopReason::Removed(moved_away(elected, slot)));
             }
@@ -113,9 +111,6 @@ impl OwnLeadership {
             && node.is_none_or(|n| n.czxid != held.znode.czxid)
         {
             held.doubted = true;
-            if !core.rules.keep(Rule::DoubtedFirst) {
-                self.stop(core, StopReason::LeaderZnodeLost);
-            }
         }
         if let LeadershipState::Stopping(stopping) = &self.state
             && Some(stopping.epoch) == epoch
@@ -202,7 +197,7 @@ impl OwnLeadership {
         // READY must not be written into another member's leader znode.
         let known = core.reading.view.leader(self.slot).meta();
         let other = held.doubted || known.is_none_or(|m| m.czxid != held.znode.czxid);
-        if other && core.rules.keep(Rule::ReadyOnOwnZnode) {
+        if other {
             held.doubted = true;
             return;
         }
@@ -215,8 +210,7 @@ impl OwnLeadership {
         let Some(data) = self.leader_record(core, &appointment, Status::Ready, Some(core.now.unix_ms)) else {
             return;
         };
-        let version = if core.rules.keep(Rule::ReadyOnOwnZnode) { znode.version } else { -1 };
-        let mut request = ZkOp::Set { path: core.leader_znode_path(self.slot), data, version };
+        let mut request = ZkOp::Set { path: core.leader_znode_path(self.slot), data, version: znode.version };
         if let Some(entry) = entry {
             let path = core.config.paths.history_entry(entry.fencing_token);
             if let Ok(data) = entry.encode(&path) {

@@ -19,7 +19,6 @@ use crate::{
         io::{Action, Epoch, Level, NoteKind, Outcome, StopReason, ZkOp},
         ops::{LeaderOp, Pending},
         own::Seat,
-        rules::Rule,
         znode::Known,
     },
     record::{Cause, GaveUp},
@@ -51,10 +50,6 @@ impl OwnLeadership {
         self.announce_later = false;
         for op in [LeaderOp::Doubt, LeaderOp::Repair, LeaderOp::Announce] {
             core.ops.give_up(&Pending::Leader(op));
-        }
-        if !core.rules.keep(Rule::WorkEndsFirst) {
-            let request = ZkOp::Delete { path: core.leader_znode_path(self.slot), version: None };
-            core.perform(request, Pending::GivenUp);
         }
         core.note(Level::Info, NoteKind::Leadership, format!("stops leading: {reason}"));
         self.turn(core, LeadershipState::Stopping(stopping));
@@ -165,7 +160,6 @@ impl OwnLeadership {
             && core.is_sure(self.slot);
         let version = znode.version;
         match self.decision_that_took_nothing(core, term) {
-            _ if !core.rules.keep(Rule::DeleteOwnOnly) => ReleaseStep::Delete { version, unchanged: None },
             _ if known && core.is_contest() => {
                 ReleaseStep::Delete { version, unchanged: core.creation_count() }
             }
@@ -252,8 +246,7 @@ impl OwnLeadership {
             core.own.seat = Seat { is_clearing: true, ..Seat::default() };
         }
         // The state can change before the connection returns.
-        if !sent && matches!(release.step, ReleaseStep::Delete { .. }) && core.rules.keep(Rule::DeleteOwnOnly)
-        {
+        if !sent && matches!(release.step, ReleaseStep::Delete { .. }) {
             release.step = look_before_release(core);
         }
     }
@@ -279,12 +272,7 @@ impl OwnLeadership {
             (ReleaseStep::Delete { unchanged: Some(_), .. }, Outcome::Stale) if core.is_contest() => {
                 self.turn(core, LeadershipState::Idle);
             }
-            (ReleaseStep::Delete { version, .. }, _) => {
-                release.step = match core.rules.keep(Rule::DeleteOwnOnly) {
-                    true => look,
-                    false => ReleaseStep::Delete { version, unchanged: None },
-                };
-            }
+            (ReleaseStep::Delete { .. }, _) => release.step = look,
             (ReleaseStep::ReadElected, Outcome::Got(node)) => {
                 release.step = ReleaseStep::Look { unchanged: node.as_ref().map(|n| n.version) };
                 core.see_elected(node.as_ref());

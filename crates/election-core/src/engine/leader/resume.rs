@@ -60,7 +60,7 @@ impl OwnLeadership {
             By::Contest => (LedBy::Contest, core.carries(&held.appointment).is_ok()),
             By::Decision | By::Succession(_) | By::FirstDecision => {
                 let names = core.reading.view.elected.record().is_some_and(|elected| {
-                    let named = elected.named(nomination.slot).is_some_and(|named| core.is_me(named, ballot));
+                    let named = elected.named(nomination.slot).is_some_and(|named| named.ballot == *ballot);
                     named && elected.term_of(nomination.slot) == nomination.term
                 });
                 (LedBy::Decision, names)

@@ -12,7 +12,6 @@ use crate::{
         },
         io,
         policy::Policy,
-        rules::Rules,
     },
     paths::Paths,
     record::{
@@ -130,7 +129,6 @@ impl ForcedFailover<'_> {
             above,
             slot,
             holders: &holders,
-            rules: Rules::default(),
             trace: None,
         };
         let ordered = Some((which, request));

@@ -6,11 +6,7 @@ pub(in crate::engine) mod rereading;
 pub(in crate::engine) mod tenure;
 pub(in crate::engine) mod view;
 
-use super::{
-    rules::{Rule, Rules},
-    tokens::fencing_token,
-    znode::Known,
-};
+use super::{tokens::fencing_token, znode::Known};
 use crate::record::{Elected, Named, Remembered};
 use memory::Memory;
 use rereading::Rereading;
@@ -94,12 +90,12 @@ impl Reading {
 
     /// Whether the member that is named for `slot` was seen as its leader in this very term, and its leader znode has
     /// become free since.
-    pub(in crate::engine) fn has_vanished(&self, elected: &Elected, slot: usize, rules: Rules) -> bool {
+    pub(in crate::engine) fn has_vanished(&self, elected: &Elected, slot: usize) -> bool {
         let has_vanished = |named: &Named| {
             let tenure = self.tenures.get(slot);
             tenure.is_some_and(|tenure| tenure.has_vanished(elected.term_of(slot), &named.ballot))
         };
-        let seen = elected.named(slot).is_some_and(has_vanished) || !rules.keep(Rule::SeenLeading);
+        let seen = elected.named(slot).is_some_and(has_vanished);
         seen && *self.view.leader(slot) == Known::Absent
     }
 

@@ -2,7 +2,13 @@
 
 use election_core::record::RequestKind;
 
-use crate::model::settings::{Ask, Fault, Kind, Setting, Start, THREE, THREE_TWO_EAST};
+use crate::model::{
+    election::Election,
+    settings::{Ask, Fault, Kind, Setting, Start, THREE, THREE_TWO_EAST},
+};
+
+/// More states than any run has.
+pub(crate) const MOST: usize = 20_000_000;
 
 /// All faults that can happen by themselves.
 pub(crate) const ANY: &[Fault] = &[
@@ -26,7 +32,6 @@ pub(crate) const fn ask(kind: RequestKind, to: Option<&'static str>, force: bool
 }
 
 pub(crate) const MOVE: &[Ask] = &[ask(RequestKind::Switchover, None, false)];
-pub(crate) const FAILOVER: &[Ask] = &[ask(RequestKind::Failover, None, false)];
 pub(crate) const FORCE: &[Ask] = &[ask(RequestKind::Failover, None, true)];
 const FORCE_NOW: &[Ask] = &[Ask { now: true, ..FORCE[0] }];
 const MOVES: &[Ask] =
@@ -37,9 +42,6 @@ pub(crate) const TO_AND_FRO: &[Ask] = &[
     ask(RequestKind::Switchover, Some("a"), false),
     ask(RequestKind::Switchover, Some("b"), false),
 ];
-
-pub(crate) const TO_B_THEN_FORCE: &[Ask] =
-    &[ask(RequestKind::Switchover, Some("b"), false), ask(RequestKind::Failover, Some("a"), true)];
 
 /// Three members race for the leader znode while a switchover is carried out: one lags, the work of
 /// another ends. Both faults may hit any member, at any moment, and in either order.
@@ -249,4 +251,38 @@ pub(crate) fn long() -> Vec<Setting> {
             ..DELETED
         },
     ]
+}
+
+/// The runs that `MODEL_RUN` chooses, or all of them, within the bounds that the environment gives; and how many states
+/// each may have.
+pub(crate) fn chosen() -> (Vec<Setting>, usize) {
+    let text = |name: &str| std::env::var(name).ok();
+    let number = |name: &str| {
+        text(name)
+            .map(|n| n.parse::<usize>().unwrap_or_else(|_| panic!("{name} must be a number, and is {n}")))
+    };
+    let small = |name: &str| number(name).map(|n| u8::try_from(n).unwrap_or(u8::MAX));
+    let only = text("MODEL_RUN").unwrap_or_default();
+    let mut settings: Vec<_> = short().into_iter().chain(long()).collect();
+    settings.retain(|setting| setting.name.contains(&only));
+    for setting in &mut settings {
+        setting.faults = small("MODEL_FAULTS").unwrap_or(setting.faults);
+        setting.overtakes = small("MODEL_OVERTAKES").unwrap_or(setting.overtakes);
+    }
+    (settings, number("MODEL_STATES").unwrap_or(MOST))
+}
+
+/// Makes these runs, and prints what they have seen.
+///
+/// # Panics
+///
+/// A promise does not hold, or a run has more states than `most`.
+pub(crate) fn hold(settings: Vec<Setting>, most: usize) {
+    let mut wrong = 0;
+    for setting in settings {
+        let report = Election::new(setting).check(most, 2);
+        println!("{report}");
+        wrong += usize::from(!report.complete);
+    }
+    assert_eq!(wrong, 0, "runs in which a promise does not hold, or with more than {most} states: see above");
 }

@@ -7,7 +7,7 @@ use election_core::{
     Confirm, MemberId, OnPause, Paths, Policy, Profile, QueueFormat, Recipe, SiteFailureLimit, SiteId,
     TakeoverLimit,
     calendar::Windows,
-    internals::{Config, Rule},
+    internals::Config,
     record::{RequestKind, Target},
 };
 
@@ -152,7 +152,6 @@ pub(crate) struct Setting {
     /// The ensemble was restored from a copy: the resource has seen newer tokens than any later czxid, and an operator
     /// has raised the base.
     pub(crate) restored: bool,
-    pub(crate) without: Option<Rule>,
     pub(crate) without_outside: Option<Outside>,
     /// Whether to check, from every state, that there is a leader in the end.
     pub(crate) liveness: bool,
@@ -161,7 +160,6 @@ pub(crate) struct Setting {
 }
 
 pub(crate) const TWO: &[(&str, &str)] = &[("a", "east"), ("b", "west")];
-pub(crate) const TWINS: &[(&str, &str)] = &[("a", "east"), ("b", "east")];
 pub(crate) const THREE_TWO_EAST: &[(&str, &str)] = &[("a", "east"), ("b", "east"), ("c", "west")];
 pub(crate) const THREE: &[(&str, &str)] = &[("a", "east"), ("b", "west"), ("c", "west")];
 
@@ -184,7 +182,6 @@ impl Setting {
             broken: &[],
             suspicion: false,
             restored: false,
-            without: None,
             without_outside: None,
             liveness: true,
             survivors: true,

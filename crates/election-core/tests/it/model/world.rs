@@ -191,10 +191,6 @@ impl World {
     pub(crate) fn start(&mut self, setting: &Setting, m: usize) {
         let number = u32::try_from(self.members[m].life).unwrap_or(u32::MAX);
         let engine = Engine::new(setting.config(m), number, self.clock());
-        let engine = match setting.without {
-            Some(rule) => engine.without(rule),
-            None => engine,
-        };
         let member = self.member(m);
         member.life += 1;
         member.process = Some(Process {

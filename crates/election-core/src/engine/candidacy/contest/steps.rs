@@ -12,7 +12,6 @@ use crate::{
         ops::{Part, Pending, USED_UP},
         own::OwnZnode,
         recipe::QueueFormat,
-        rules::Rule,
         znode::Known,
     },
     ids::Ballot,
@@ -129,10 +128,7 @@ impl ContestCandidacy {
             }
             // Every znode that was created since is behind the own one.
             let was_alone = self.before.as_ref().is_some_and(|before| before.alone && before.gone);
-            self.step = match !was_alone && core.rules.keep(Rule::RanksAgain) {
-                true => ContestStep::Rank,
-                false => ContestStep::First,
-            };
+            self.step = if was_alone { ContestStep::First } else { ContestStep::Rank };
             return false;
         }
         let next = match core.reading.view.leader(0) {
@@ -305,9 +301,8 @@ impl ContestCandidacy {
 
     /// Single: whether this incarnation has created the leader znode.
     fn owns(&self, core: &Core, node: &Node) -> bool {
-        let member = || !core.rules.keep(Rule::OwnerChecked) && self.is_of_this_member(core, node);
         let known = core.read_leader_record(&core.config.paths.leader_znode(0), Some(node));
-        core.is_own_leader_znode(&known) || member()
+        core.is_own_leader_znode(&known)
     }
 
     /// The znodes of this incarnation in the queue. The last creation, if it had no answer, is this member's; all others

@@ -31,7 +31,7 @@ pub(super) fn compare(part: &str, found: &str) {
     let show = |text: &str| text.lines().skip(at).take(6).collect::<Vec<_>>().join("\n    ");
     panic!(
         "{}:{}: the checker finds something else\n  written:\n    {}\n  found:\n    {}\nIf that is right: TRACES=write \
-         cargo test -p election-core --features mutants --test it published -- --test-threads 1",
+         cargo test -p election-core --test it published -- --test-threads 1",
         path.display(),
         document[..from].lines().count() + at + 1,
         show(written),
