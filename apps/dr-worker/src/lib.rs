@@ -21,7 +21,6 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod capabilities;
 mod checked;
 mod client;
 mod commands;
@@ -36,7 +35,6 @@ mod private_file;
 mod program;
 #[cfg(test)]
 mod reference;
-mod rotating;
 mod signals;
 mod tls;
 mod typed;
@@ -49,7 +47,7 @@ use std::process::ExitCode;
 
 pub use strategies::Registry;
 
-use worker::guard;
+use worker::closing;
 
 /// The whole program, daemon and command line, with policies that may name what is in the registry: stages in their
 /// pipelines, and whole strategies.
@@ -58,10 +56,14 @@ use worker::guard;
 /// same program runs again as the guard of each job, with other arguments. Every verb knows the registry; run the same
 /// program on all nodes, and as the operator's.
 pub fn main_with(registry: Registry) -> ExitCode {
-    let mut args = std::env::args_os().skip(1);
     // Before anything else: a guard must not load configuration, open sockets or start threads.
-    if args.next().is_some_and(|verb| verb == guard::VERB) {
-        return guard::main(args);
+    match job_guard::run_if_guard_or(closing::run) {
+        Some(ended) => ended,
+        None if std::env::args_os().nth(1).is_some_and(|verb| verb == "guard") => {
+            let program = program::program();
+            eprintln!("{program} guard: started by `{program} run` for each job, not by hand");
+            error::ExitCode::Usage.into()
+        }
+        None => operator::main(&registry).into(),
     }
-    operator::main(&registry).into()
 }

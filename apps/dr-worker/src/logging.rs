@@ -20,6 +20,7 @@ use std::{
 
 use anstream::{AutoStream, ColorChoice, adapter::strip_str};
 use clap::ValueEnum;
+use job_guard::RotatingFile;
 use metrics::counter;
 use tracing::{Level, Metadata, level_filters::LevelFilter};
 use tracing_subscriber::{
@@ -31,7 +32,7 @@ use tracing_subscriber::{
     util::SubscriberInitExt as _,
 };
 
-use crate::{config::LogConfig, mask::mask, rotating::RotatingFile};
+use crate::{config::LogConfig, mask::mask};
 use json::Labelled;
 pub(crate) use json::{identify, set_term};
 use queue::{Lane, Missing, Queue};

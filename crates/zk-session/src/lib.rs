@@ -20,6 +20,7 @@ mod time;
 mod watch;
 
 pub use acl::{AccessList, Acl, AclEntry, Id, permission};
+pub use boot_time::{BootTime, sleep_until};
 pub use driver::close::CloseOutcome;
 pub use driver_kind::{DriverKind, UnknownDriver};
 pub use error::{
@@ -39,7 +40,6 @@ pub use session::state::SessionState;
 pub use session::wakeup::Wakeup;
 pub use settings::TlsOptions;
 pub use settings::secret::{Secret, SecretFileError};
-pub use time::{BootTime, sleep_until};
 pub use watch::held::{HeldEphemeral, HeldStatus};
 pub use watch::lasting::ChangeWatch;
 pub use watch::value::{ChildrenWatch, DataWatch, Observed};

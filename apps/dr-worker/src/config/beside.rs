@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use job_guard::JobOutput;
 use strategies::{spec::Step, stages::Capacity};
 
 use super::{
     job::{JobConfig, Recipe},
     node::NodeConfig,
-    output::JobOutput,
     reader::Section,
 };
 

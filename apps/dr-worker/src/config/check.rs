@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use job_guard::{Check, ReadyProbe};
+
 use super::{
-    probe::{ReadyProbe, Tried, read_probe},
+    probe::{Tried, read_probe},
     reader::Section,
-    spec::Check,
 };
 
 /// A job's check: after 17 s at most it has failed, where nothing is set.

@@ -1,10 +1,11 @@
 use std::{ops::RangeInclusive, time::Duration};
 
 use election_core::record::DrillMode;
+use job_guard::ReadyProbe;
 
 use super::{
     parse::Words,
-    probe::{ReadyProbe, Tried, read_probe},
+    probe::{Tried, read_probe},
     reader::Section,
     tree::Origin,
 };

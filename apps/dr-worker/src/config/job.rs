@@ -1,21 +1,21 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use election_core::OnPause;
+use job_guard::{ExitCodes, ReadyProbe, RestartPolicy, StopSignal};
 
 use super::{
     check::read_checks,
     drill_orders::{DrillConfig, JobDrill},
     fence::Fence,
     hook::Hooks,
-    identity::{RunAs, read_as_worker},
-    limits::Limits,
+    identity::{read_as_worker, read_run_as},
+    limits::read_limits,
     output::read_output,
     parse::{Mismatch, Parse, choice},
     policy::PolicyConfig,
-    probe::{READY, ReadyProbe, read_probe},
+    probe::{READY, read_probe},
     reader::Section,
-    signal::StopSignal,
-    spec::{ExitCodes, JobSpec, Measure, RestartPolicy},
+    spec::{JobSpec, Measure},
     tree::{Node, Origin},
 };
 
@@ -101,9 +101,9 @@ impl JobConfig {
         let env = section.or("env", BTreeMap::new());
         let working_dir = section.optional("working_dir");
         let no_new_privileges = section.optional("no_new_privileges");
-        let run_as = RunAs::read(section);
+        let run_as = read_run_as(section);
         let as_worker = read_as_worker(section, run_as.as_ref());
-        let limits = section.table("limits", Limits::read);
+        let limits = section.table("limits", read_limits);
         let stop_signal = section.or("stop_signal", StopSignal::default());
         let stop_timeout = section.duration("stop_timeout", Duration::from_secs(2), Duration::ZERO..=HOUR);
         let ready = section.table("ready", |section| {

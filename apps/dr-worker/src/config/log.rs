@@ -1,10 +1,11 @@
 use std::path::PathBuf;
 
+use job_guard::RotatedFile;
 use tracing_subscriber::filter::Targets;
 
 use super::{
     Sources, layers,
-    output::{RotatedFile, read_rotated},
+    output::read_rotated,
     parse::{Mismatch, Parse},
     reader::{Findings, Section},
     tree::Node,

@@ -30,7 +30,6 @@ mod probes;
 mod problem;
 mod reader;
 mod runnable;
-mod signal;
 mod size;
 mod spec;
 mod timing;
@@ -59,38 +58,35 @@ pub use drill_plan::{DrillPlan, Objectives};
 pub use fence::{Fence, FenceCommand, FenceFailure};
 pub use hook::{Hook, HookMode, HookName, Hooks};
 pub use http::{ControlAccess, HostPort, HttpConfig, StatusAccess};
-pub(crate) use identity::Identity;
-pub use identity::{Helper, RunAs};
+pub use identity::Helper;
 pub use job::{JobConfig, Recipe};
+pub use job_guard::{
+    Check, ExitCodes, JobOutput, KILL_RESERVE, Limits, NotAStopSignal, ReadyProbe, RestartPolicy,
+    RotatedFile, RunAs, Size, StopSignal,
+};
 pub(crate) use layers::DEFAULT_DIRECTORY;
 pub use layers::{PREFIX, Sources, is_of_policy};
-pub use limits::Limits;
 pub use log::LogConfig;
 pub(crate) use log::read_levels;
 pub use node::NodeConfig;
 pub(crate) use node::host_name;
 pub use notify::{NotifyCommand, NotifyConfig, NotifyEvent, NotifyRetry, Webhook, WebhookUrl};
-pub use output::{JobOutput, RotatedFile};
 pub(crate) use overlay::SETTLE;
 pub use overlay::{OverlayChange, Usable, check_overlay, overlay_changes, overlay_values};
 pub use policy::PolicyConfig;
-pub use probe::ReadyProbe;
 pub use probes::{ProbeTarget, ProbesConfig};
 pub use problem::{Problem, Problems};
 pub use reader::Shown;
 pub use runnable::{SpecError, SpecErrors};
-pub use signal::{NotAStopSignal, StopSignal};
-pub use size::Size;
-pub use spec::{Check, ExitCodes, JobSpec, KILL_RESERVE, Measure, RestartPolicy};
-pub(crate) use spec::{
-    DR_REHEARSAL, DR_RUN, FENCE_VARIABLES, HOOK_VARIABLES, LEADERSHIP_VARIABLES, NOT_REHEARSED,
-};
+pub(crate) use spec::{DR_REHEARSAL, FENCE_VARIABLES, HOOK_VARIABLES, LEADERSHIP_VARIABLES, NOT_REHEARSED};
+pub use spec::{JobSpec, Measure};
 pub use tokens::Tokens;
 pub use tree::Origin;
 pub use watchdog::{WatchdogConfig, WatchdogMode};
 pub use zookeeper::{Access, Auth, Overlays, Scheme, ZooKeeperConfig};
 pub(crate) use zookeeper::{CREDENTIALS, unreadable};
 
+use job_guard::own_file;
 use reader::{Findings, Section};
 use tree::Node;
 use zk_session::LeaseTiming;
@@ -98,7 +94,6 @@ use zk_session::LeaseTiming;
 use crate::{
     checked,
     host_fault::HostFault,
-    private_file,
     tls::{Expiry, Unusable, of_authorities, of_zookeeper},
     wall::unix_ms,
 };
@@ -252,14 +247,14 @@ impl Config {
 
     /// The name of the other user who owns the state directory: the worker runs as that user.
     pub(crate) fn owner_of_state_dir(&self) -> Option<String> {
-        let owner = Uid::from_raw(private_file::foreign_owner(&self.node.state_dir)?);
+        let owner = Uid::from_raw(own_file::foreign_owner(&self.node.state_dir)?);
         Some(User::from_uid(owner).ok()??.name)
     }
 
     /// Why only a worker of another user than this one, root, can use the state directory.
     pub(crate) fn warning_of_state_dir(&self) -> Option<String> {
         let dir = &self.node.state_dir;
-        let owner = private_file::foreign_owner(dir)?;
+        let owner = own_file::foreign_owner(dir)?;
         let dir = dir.display();
         Some(format!(
             "node.state_dir {dir} belongs to user {owner}: only a worker of that user starts; check as that user"

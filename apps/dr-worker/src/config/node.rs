@@ -5,6 +5,7 @@ use election_core::{
     text::{is_host, is_plain},
 };
 
+use job_guard::Check;
 use strategies::published::RESERVED;
 
 use super::{
@@ -13,7 +14,6 @@ use super::{
     incomplete, layers,
     problem::Problems,
     reader::{Findings, Section},
-    spec::Check,
 };
 
 /// `[node]`: this worker.

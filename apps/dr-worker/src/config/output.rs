@@ -2,7 +2,9 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use super::{parse::Words, reader::Section, size::Size};
+use job_guard::{JobOutput, RotatedFile, Size};
+
+use super::{parse::Words, reader::Section};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -17,33 +19,6 @@ const USUAL_LIMIT: Size = Size(1 << 20);
 
 /// The journal's socket of the host.
 const JOURNAL: &str = "/run/systemd/journal/socket";
-
-/// Where a job's output goes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum JobOutput {
-    /// To the worker's log, line by line.
-    Log,
-    /// To a file, unchanged.
-    File(RotatedFile),
-    /// To the systemd journal, line by line.
-    Journal {
-        /// The journal's socket.
-        socket: PathBuf,
-    },
-}
-
-/// A file that is renamed and begun again when it is large or old.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RotatedFile {
-    /// The file; the older ones are beside it: `PATH.1`, `PATH.2`.
-    pub path: PathBuf,
-    /// It gets no larger.
-    pub max_size: Size,
-    /// It gets no older; zero: its age does not matter.
-    pub max_age: Duration,
-    /// How many older ones are kept.
-    pub keep: u32,
-}
 
 #[derive(Clone, Copy, PartialEq)]
 enum OutputKind {

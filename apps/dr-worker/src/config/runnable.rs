@@ -4,12 +4,12 @@ use std::fmt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
+use job_guard::{JobOutput, ReadyProbe};
 use nix::unistd::{AccessFlags, access};
 
 use super::hook::HookName;
-use super::identity::RunAs;
-use super::output::JobOutput;
-use super::probe::ReadyProbe;
+use super::identity::check_run_as;
+use super::limits::check_limits;
 use super::spec::{DR_REHEARSAL, DR_RUN, FENCE_VARIABLES, HOOK_VARIABLES, JobSpec, LEADERSHIP_VARIABLES};
 use crate::host_fault::HostFault;
 
@@ -76,8 +76,8 @@ impl JobSpec {
             faults.check_command("rehearsal.command", command, has_dir);
         }
         faults.check_output();
-        let run_as = self.run_as.as_ref().map_or(Ok(()), RunAs::check);
-        for (key, problem) in [run_as, self.limits.check()].into_iter().filter_map(Result::err) {
+        let run_as = self.run_as.as_ref().map_or(Ok(()), check_run_as);
+        for (key, problem) in [run_as, check_limits(&self.limits)].into_iter().filter_map(Result::err) {
             faults.add(key, problem);
         }
         for name in HookName::ALL {

@@ -1,38 +1,19 @@
 //! Sizes with a unit, such as `"10MiB"`.
 
+use job_guard::Size;
+
 use super::{
     parse::{Mismatch, Parse},
     tree::Node,
 };
 
-/// A number of bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Size(pub u64);
-
-/// The units, the largest first.
-const UNITS: [(&str, u64); 5] =
-    [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
-
 const SIZE: &str =
     "a size: a string with a whole number and a unit, such as \"512KiB\", \"10MiB\" or \"2GiB\"";
-
-impl std::fmt::Display for Size {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let unit = UNITS.iter().find(|(_, bytes)| self.0 >= *bytes && self.0.is_multiple_of(*bytes));
-        let (unit, bytes) = unit.unwrap_or(&("B", 1));
-        write!(f, "{}{unit}", self.0 / bytes)
-    }
-}
 
 impl Parse for Size {
     fn parse(node: &Node) -> Result<Self, Mismatch> {
         let text = String::parse(node)?;
-        let parsed = UNITS.iter().find_map(|(unit, bytes)| {
-            let number: u64 = text.trim().strip_suffix(unit)?.trim_end().parse().ok()?;
-            number.checked_mul(*bytes)
-        });
-        let wrong = || Mismatch::from(format!("expected {SIZE}, found {text:?}"));
-        parsed.map(Self).ok_or_else(wrong)
+        text.parse().map_err(|_| Mismatch::from(format!("expected {SIZE}, found {text:?}")))
     }
 
     fn show(&self) -> String {

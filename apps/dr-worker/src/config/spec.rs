@@ -4,21 +4,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{
-    drill_orders::JobDrill,
-    fence::Fence,
-    hook::Hooks,
-    identity::{Helper, RunAs},
-    limits::Limits,
-    output::JobOutput,
-    probe::ReadyProbe,
-    signal::StopSignal,
-    size::Size,
+use job_guard::{
+    Check, ExitCodes, JobOutput, KILL_RESERVE, Limits, ReadyProbe, RestartPolicy, RunAs, Size, StopSignal,
 };
 
-/// How long before the lease's end SIGKILL is sent at the latest, so that the kernel has torn the
-/// process tree down by the end of the lease.
-pub const KILL_RESERVE: Duration = Duration::from_millis(300);
+use super::{drill_orders::JobDrill, fence::Fence, hook::Hooks, identity::Helper};
 
 /// How long before the end of the lease the worker orders the end of a frozen job: the order must arrive before the guard
 /// kills the job by its own clock.
@@ -102,55 +92,6 @@ pub struct JobSpec {
     pub fitness: Option<Check>,
     /// What drills may do with it on this node.
     pub drill: JobDrill,
-}
-
-/// A probe that is repeated.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Check {
-    /// The probe: `exec`, `http` or `tcp`.
-    pub probe: ReadyProbe,
-    /// How many failures in a row count as failing; at least 1.
-    pub failures: u32,
-}
-
-impl Check {
-    /// The pause between the beginnings of two tries.
-    pub fn interval(&self) -> Duration {
-        self.probe.pace().map_or(Duration::MAX, |(interval, _)| interval)
-    }
-}
-
-/// How a job that ended is restarted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RestartPolicy {
-    /// How many restarts within `within`; one more end, and the job has failed. 0: none at all.
-    pub max: u32,
-    /// The window that restarts are counted in.
-    pub within: Duration,
-    /// The pause before a restart, doubled with each one in the window.
-    pub backoff: Duration,
-    /// The longest pause.
-    pub backoff_max: Duration,
-}
-
-impl Default for RestartPolicy {
-    fn default() -> Self {
-        RestartPolicy {
-            max: 3,
-            within: Duration::from_secs(60),
-            backoff: Duration::from_millis(200),
-            backoff_max: Duration::from_secs(10),
-        }
-    }
-}
-
-/// Exit codes of a job after which it is not restarted here, if it ended by itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ExitCodes {
-    /// It stays down, and the member leads on.
-    pub stay_down: Vec<i32>,
-    /// It can't run on this node: the member gives up leadership, and is excluded.
-    pub not_here: Vec<i32>,
 }
 
 /// A command that runs periodically on every member, leading or not. Its standard output has values of the member, such

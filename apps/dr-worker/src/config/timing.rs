@@ -4,9 +4,10 @@
 use std::{fmt, time::Duration};
 
 use election_core::StopBudgetTooLong;
+use job_guard::KILL_RESERVE;
 use zk_session::{LeaseTiming, lease_margin};
 
-use super::spec::{JobSpec, KILL_RESERVE};
+use super::spec::JobSpec;
 
 /// Checks that `job` has ended `reserve` before its lease has, even if it needs all of its stop timeout.
 ///

@@ -10,6 +10,7 @@ use std::{
 
 use anstream::eprint;
 use election_core::{Paths, text::Text};
+use job_guard::{LockError, StateLock, lock_path};
 use nix::unistd::{Uid, User};
 use serde_json::json;
 
@@ -30,7 +31,6 @@ use crate::{
             Newest, NewestFile, Record, Records,
             decision::{self, Ensemble, Facts, Grant},
         },
-        job::{LockError, StateLock, lock_of},
         run::alone,
     },
 };
@@ -272,7 +272,7 @@ fn ask_for(sentence: &str) -> Result<(), Error> {
 
 async fn clear(arguments: &EmergencyArguments, sources: &Sources, how: Output) -> Result<(), Error> {
     let (id, state_dir, _) = NodeConfig::load_local(sources)?;
-    let records = Records::beside(&lock_of(&state_dir, id.as_str()));
+    let records = Records::beside(&lock_path(&state_dir, id.as_str()));
     let mut all = records.read()?;
     if let Some(job) = &arguments.job {
         all.retain(|name, _| name == job);
@@ -322,7 +322,7 @@ pub(super) struct Local(Vec<Record>);
 impl Local {
     pub(super) fn of(sources: &Sources) -> Self {
         let Ok((id, state_dir, _)) = NodeConfig::load_local(sources) else { return Self::default() };
-        let records = Records::beside(&lock_of(&state_dir, id.as_str())).read();
+        let records = Records::beside(&lock_path(&state_dir, id.as_str())).read();
         Self(records.unwrap_or_default().into_values().collect())
     }
 

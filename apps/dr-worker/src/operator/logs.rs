@@ -6,6 +6,7 @@ use anstream::adapter::strip_str;
 use clap::Args;
 use election_admin::Snapshot;
 use election_core::{MemberId, record::MemberRecord, text::shown};
+use job_guard::KeptOutput;
 use serde::Deserialize;
 
 use super::{
@@ -19,7 +20,7 @@ use crate::{
     typed::Typed,
     view::is_absent,
     wall::unix_ms,
-    worker::job::{KeptOutput, ShownLine},
+    worker::job::ShownLine,
 };
 
 #[derive(Debug, Args)]

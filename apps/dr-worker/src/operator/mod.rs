@@ -70,7 +70,6 @@ use crate::{
     program::{NAME, program},
     signals,
     worker::{
-        job::adopt_guards,
         run::{self, Beginning},
         systemd,
         upgrade::{check, transfer},
@@ -318,7 +317,7 @@ fn resumed() -> Result<Beginning, Error> {
     let resumed = transfer::receive().map_err(|error| {
         Error::Failed(format!("{} is for a worker that upgrades itself: {error}", check::RESUME))
     })?;
-    adopt_guards(resumed.handed.guards());
+    job_guard::adopt_guards(resumed.handed.guards());
     checked::give(resumed.handed.files.clone());
     Ok(Beginning::Resume(Box::new(resumed)))
 }

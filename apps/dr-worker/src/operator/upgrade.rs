@@ -5,6 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use job_guard::{StateLock, is_alive, lock_path};
 use nix::{sys::signal::kill, unistd::Pid};
 use serde_json::json;
 
@@ -13,11 +14,7 @@ use crate::{
     config::{NodeConfig, Sources},
     error::Error,
     signals::UPGRADE,
-    worker::{
-        guard::tree::Process,
-        job::{StateLock, lock_of},
-        upgrade::report::{Progress, Report},
-    },
+    worker::upgrade::report::{Progress, Report},
 };
 
 /// The longest time for the whole: the answer of the new program, the wait for rest, and the proof of a lease.
@@ -31,7 +28,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// `upgrade`
 pub(super) fn run(sources: &Sources, how: Output) -> Result<(), Error> {
     let (id, state_dir, _) = NodeConfig::load_local(sources)?;
-    let lock = lock_of(&state_dir, id.as_str());
+    let lock = lock_path(&state_dir, id.as_str());
     let holder = StateLock::holder(&state_dir, id.as_str()).map_err(|error| {
         Error::Failed(format!("can't read {}: {error}; run this as the worker's user", lock.display()))
     })?;
@@ -90,7 +87,7 @@ fn outcome(pid: i32, read: impl Fn() -> Option<Report>) -> Result<Report, Error>
             _ => {}
         }
         // A dead one may not be reaped yet.
-        if !matches!(Process::read(Pid::from_raw(pid)), Ok(Some(process)) if !process.is_dead()) {
+        if !is_alive(pid) {
             return Err(Error::Failed(format!(
                 "process {pid} has ended during the upgrade; its guards end the jobs, see its log"
             )));

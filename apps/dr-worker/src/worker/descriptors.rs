@@ -4,13 +4,9 @@
 //! A worker raises its soft limit, as systemd recommends, and restores it for the programs that it starts. Jobs come
 //! first: the HTTP endpoints get what they leave.
 
-use std::{ffi::CStr, fs::File, io, sync::OnceLock};
+use std::{io, sync::OnceLock};
 
-use rustix::{
-    fs::{MemfdFlags, memfd_create},
-    io::Errno,
-    process::{Resource, Rlimit, getrlimit, setrlimit},
-};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::{
     config::{Check, HookMode, HookName, JobConfig, JobOutput, ReadyProbe},
@@ -57,33 +53,10 @@ pub(crate) fn inherit_limit(started_with: Option<u64>) {
     STARTED_WITH.get_or_init(|| started_with);
 }
 
-/// A file without a path, for what belongs into no argument and no environment. Nothing can be executed from it: some kernels
-/// are configured to refuse another one (`vm.memfd_noexec`).
-///
-/// # Errors
-/// If the kernel refuses it.
-pub(crate) fn file_in_memory(name: &CStr, flags: MemfdFlags) -> io::Result<File> {
-    let made = match memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
-        // A kernel before 6.3 does not know the flag.
-        Err(Errno::INVAL) => memfd_create(name, flags),
-        made => made,
-    };
-    Ok(File::from(made?))
-}
-
 /// The soft limit for programs that this process starts, if it differs from its own.
 pub(crate) fn limit_of_programs() -> Option<u64> {
     let started_with = STARTED_WITH.get().copied().flatten()?;
     (getrlimit(Resource::Nofile).current != Some(started_with)).then_some(started_with)
-}
-
-/// Sets the soft limit of this process, which is about to become another program.
-///
-/// # Errors
-/// If the kernel refuses it.
-pub(crate) fn set_limit(current: u64) -> io::Result<()> {
-    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    setrlimit(Resource::Nofile, Rlimit { current: Some(current), maximum }).map_err(io::Error::from)
 }
 
 /// How many files a worker must be able to open to lead all of these jobs.

@@ -1,20 +1,21 @@
 //! The daemon, and everything that it runs.
 //!
 //! ```text
-//!   run ──▶ upgrade, http, probes, balance, drill, notify, plans, systemd ──▶ state ──▶ job ──▶ guard
+//!   run ──▶ upgrade, http, probes, balance, drill, notify, plans, systemd ──▶ state ──▶ job
 //!               └──▶ metrics
 //! ```
 //!
 //! Arrows are all the dependencies between them; `run` also uses `metrics`, and `run`, `http`, `probes` and `state`
 //! use `certificates`. `run` starts and ends the daemon. `state` is what a running worker knows of itself; it also arms the
-//! `watchdog` device. `emergency` is what `run` keeps and asks for the job without ZooKeeper. [`job`] runs the programs of a job, each under a [`guard`].
+//! `watchdog` device. `emergency` is what `run` keeps and asks for the job without ZooKeeper. [`job`] is what belongs to
+//! a job beside the program that [`job_guard`] runs.
 
 mod balance;
 mod certificates;
+pub(crate) mod closing;
 mod descriptors;
 mod drill;
 pub(crate) mod emergency;
-pub mod guard;
 mod http;
 pub mod job;
 mod metrics;

@@ -14,7 +14,8 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use crate::job_support::{CgroupRoot, PATIENCE, Tree, Worker, WorkerSetup, guards_of, wait_for};
-use dr_worker::worker::job::{StateLock, sweep};
+use dr_worker::worker::job::new_guards;
+use job_guard::{StateLock, sweep};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, mkfifo};
@@ -300,7 +301,9 @@ fn next_worker(worker: &mut Worker, state: &Path, mark: &Mark) -> Judged {
         let by = BootTime::now() + PATIENCE;
         let lock = StateLock::acquire_by(state, "east-1", by).await.expect("guard and worker end");
         loop {
-            let Err(words) = sweep(&lock, BootTime::now() + Duration::from_millis(300)).await else {
+            let Err(words) =
+                sweep(&new_guards().lock(lock.clone()), BootTime::now() + Duration::from_millis(300)).await
+            else {
                 return Judged::AtRelease { is_gone: !mark.is_held() };
             };
             let holders = mark.holders();

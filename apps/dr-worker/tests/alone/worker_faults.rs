@@ -12,7 +12,8 @@ use crate::job_support::{
     CgroupRoot, PATIENCE, STUBBORN, STUBBORN_PROCESSES, Tree, Worker, WorkerSetup, children_of, guards_of,
     name_of, programs_for_all, wait_for,
 };
-use dr_worker::worker::job::{StateLock, sweep};
+use dr_worker::worker::job::new_guards;
+use job_guard::{StateLock, sweep};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, Uid};
 use rustix::fs::{MemfdFlags, inotify, memfd_create};
@@ -416,7 +417,7 @@ fn swept(state: &Path, within: Duration) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let lock = StateLock::acquire_by(state, "east-1", BootTime::now() + PATIENCE).await;
-        sweep(&lock.expect("worker and guard end"), BootTime::now() + within).await
+        sweep(&new_guards().lock(lock.expect("worker and guard end")), BootTime::now() + within).await
     })
 }
 
@@ -462,7 +463,10 @@ fn a_record_is_there_from_before_the_start_until_nothing_is_left() {
         std::fs::write(&state_dir, "").expect("written");
     });
     let word = worker.expect("failed");
-    assert!(word.contains("can't note in") && word.contains("node.state_dir"), "{word}");
+    assert!(
+        word.contains("can't note in") && word.contains("check that its directory can be written"),
+        "{word}"
+    );
     assert!(empty.is_gone());
 }
 

@@ -24,8 +24,9 @@ pub use cgroup_root::CgroupRoot;
 use dr_worker::config::{
     ExitCodes, Hooks, JobDrill, JobOutput, JobSpec, Limits, ReadyProbe, RestartPolicy, StopSignal,
 };
-use dr_worker::worker::job::{Guards, JobEnv, JobRun, StateLock, WorkTime, adopt_orphans, tend_orphans};
+use dr_worker::worker::job::{JobEnv, new_guards};
 pub use frozen::Disk;
+use job_guard::{Guards, JobRun, StateLock, WorkTime, adopt_orphans, tend_orphans};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
@@ -233,7 +234,7 @@ pub fn env() -> JobEnv {
 }
 
 pub fn guards() -> Guards {
-    Guards::new().exe(env!("CARGO_BIN_EXE_dr-worker"))
+    new_guards().exe(env!("CARGO_BIN_EXE_dr-worker"))
 }
 
 /// A lease that is not renewed unless the test does.
@@ -247,7 +248,7 @@ pub fn long_lease() -> watch::Receiver<BootTime> {
 }
 
 pub fn run(spec: JobSpec) -> JobRun {
-    JobRun::start(Arc::new(spec), &env(), long_lease(), guards())
+    JobRun::start(spec.job(&env()), long_lease(), guards())
 }
 
 pub fn soon() -> BootTime {
@@ -498,7 +499,7 @@ pub fn worker_process() {
         fitness: None,
         drill: JobDrill::default(),
     };
-    let mut guards = Guards::new().exe(orders.guard_exe);
+    let mut guards = new_guards().exe(orders.guard_exe);
     if let Some(dir) = orders.lock_dir {
         guards = guards.lock(StateLock::acquire(&dir, "east-1").expect("the lock is free"));
     }
@@ -533,7 +534,7 @@ pub fn worker_process() {
         });
         let (suspend, suspended) = watch::channel(false);
         let time = WorkTime::new(work_until, suspended);
-        let mut job = Some(JobRun::start(Arc::new(spec), &env(), time, guards));
+        let mut job = Some(JobRun::start(spec.job(&env()), time, guards));
         let (line_sender, mut lines) = tokio::sync::mpsc::unbounded_channel();
         std::thread::spawn(move || {
             for line in std::io::stdin().lines().map_while(Result::ok) {

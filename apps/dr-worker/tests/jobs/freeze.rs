@@ -1,6 +1,5 @@
 //! Jobs whose processes are stopped while it is not certain that their worker leads.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::job_support::{
@@ -8,7 +7,7 @@ use crate::job_support::{
     soon, state_of, until, wait_for,
 };
 use dr_worker::config::{Check, JobSpec, ReadyProbe};
-use dr_worker::worker::job::{Guards, JobError, JobRun, ProcessState, WorkTime};
+use job_guard::{Guards, JobRun, ProcessState, RunEnd, WorkTime};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tokio::net::TcpListener;
@@ -36,7 +35,7 @@ impl Run {
 
     fn until(spec: JobSpec, until: watch::Receiver<BootTime>, guards: Guards) -> Run {
         let (suspend, suspended) = watch::channel(false);
-        let job = JobRun::start(Arc::new(spec), &env(), WorkTime::new(until, suspended), guards);
+        let job = JobRun::start(spec.job(&env()), WorkTime::new(until, suspended), guards);
         Run { job, suspend, _lease: None }
     }
 
@@ -160,7 +159,7 @@ async fn at_the_end_of_its_lease_a_frozen_job_is_killed_and_not_asked() {
     let left = end.duration_since(BootTime::now());
     assert!(left > Duration::ZERO, "it outlived its lease");
     assert!(left < Duration::from_millis(600), "it was ended {left:?} before its lease");
-    assert!(matches!(run.job.finished().await, JobError::LeaseEnded { .. }));
+    assert!(matches!(run.job.finished().await, RunEnd::LeaseEnded { .. }));
     assert!(!tree.file("asked").exists());
 }
 
@@ -188,7 +187,7 @@ async fn a_job_is_not_started_while_it_would_have_to_rest() {
     let tree = Tree::new();
     let (suspend, suspended) = watch::channel(true);
     let time = WorkTime::new(long_lease(), suspended);
-    let job = JobRun::start(Arc::new(freezing(&tree, COUNTING)), &env(), time, guards());
+    let job = JobRun::start(freezing(&tree, COUNTING).job(&env()), time, guards());
     // That nothing is started shows only with time: a slow machine makes no failure of it.
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert!(tree.is_gone() && count(&tree) == 0, "it was started");

@@ -1,17 +1,16 @@
 //! The disk of the state directory hangs, as a frozen file system does: what has ended is reported all the same.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::job_support::{Disk, PATIENCE, Tree, WorkerSetup, env, guards, long_lease, soon, wait_for};
 use dr_worker::config::{Check, JobSpec, ReadyProbe};
-use dr_worker::worker::job::{JobError, JobRun, StateLock};
+use job_guard::{JobRun, RunEnd, StateLock};
 use nix::sys::signal::Signal;
 
 /// A job whose guards keep their records on this disk.
 fn run_on(disk: &Disk, spec: JobSpec) -> JobRun {
     let lock = StateLock::acquire(disk.path(), "east-1").expect("free");
-    JobRun::start(Arc::new(spec), &env(), long_lease(), guards().lock(lock))
+    JobRun::start(spec.job(&env()), long_lease(), guards().lock(lock))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -62,7 +61,7 @@ async fn a_liveness_check_fails_whose_guard_the_disk_holds_up() {
     disk.freeze();
     let finished = tokio::time::timeout(PATIENCE, job.finished()).await;
     let error = finished.expect("the check fails while the disk hangs");
-    assert!(matches!(error, JobError::RestartsExhausted { .. }), "{error:?}");
+    assert!(matches!(error, RunEnd::RestartsExhausted { .. }), "{error:?}");
     assert!(error.to_string().contains("liveness: the probe did not end within"), "{error}");
     assert!(disk.thaw(), "it was frozen all the time");
 }
@@ -74,7 +73,7 @@ async fn a_start_whose_record_can_not_be_written_has_failed_and_names_the_record
     let lock = StateLock::acquire(disk.path(), "east-1").expect("free");
     disk.freeze();
     let spec = tree.spec("echo run >> runs");
-    let job = JobRun::start(Arc::new(spec), &env(), long_lease(), guards().lock(lock));
+    let job = JobRun::start(spec.job(&env()), long_lease(), guards().lock(lock));
     let finished = tokio::time::timeout(PATIENCE, job.finished()).await;
     let error = finished.expect("an outcome while the disk hangs").to_string();
     assert!(error.contains(disk.path().to_str().expect("a plain name")), "{error}");

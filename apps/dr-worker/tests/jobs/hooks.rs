@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use crate::job_support::{Tree, env, guards, until};
 use dr_worker::config::{Hook, HookMode, HookName, JobSpec};
-use dr_worker::worker::guard::Exit;
 use dr_worker::worker::job::{AsyncHooks, HookProblem, HookRuns, JobError, run_hook};
+use job_guard::{Deadline, Exit};
 use tokio::sync::watch;
 use zk_session::BootTime;
 
@@ -21,7 +21,7 @@ fn with_hook(tree: &Tree, script: &str, timeout: Duration) -> JobSpec {
 
 async fn run(spec: &JobSpec, by: Option<BootTime>) -> Result<(), JobError> {
     // Nobody renews it.
-    let by = by.map(|by| watch::channel(by).1.into());
+    let by = by.map(|by| Deadline::at(watch::channel(by).1));
     run_hook(spec, HookName::BeforeTakeover, &env(), &guards(), by, pending()).await
 }
 
@@ -207,7 +207,7 @@ async fn a_lease_that_is_renewed_keeps_the_hook() {
     let first_end = BootTime::now() + Duration::from_secs(1);
     let (lease, by) = watch::channel(first_end);
     let (env, guards) = (env(), guards());
-    let hook = run_hook(&spec, HookName::BeforeTakeover, &env, &guards, Some(by.into()), pending());
+    let hook = run_hook(&spec, HookName::BeforeTakeover, &env, &guards, Some(Deadline::at(by)), pending());
     let renewals = async {
         until("the end of the first lease", || {
             lease.send_replace(BootTime::now() + Duration::from_secs(1));

@@ -6,11 +6,10 @@ use crate::job_support::{
     STUBBORN, STUBBORN_PROCESSES, Tree, env, guards, guards_of, lease, long_lease, run, soon, until,
 };
 use dr_worker::config::{RestartPolicy, StopSignal};
-use dr_worker::worker::guard::Exit;
-use dr_worker::worker::job::{JobError, JobRun, ProcessState};
+use job_guard::Exit;
+use job_guard::{JobRun, ProcessState, RunEnd};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use std::sync::Arc;
 use zk_session::BootTime;
 
 #[tokio::test]
@@ -34,8 +33,8 @@ async fn a_job_that_ends_when_asked_is_stopped_gently() {
     assert_eq!(stopped.exit, Some(Exit::Code(3)));
     assert_eq!(job.status().borrow().state, ProcessState::Stopped);
     assert_eq!(job.status().borrow().pid, None);
-    assert!(matches!(job.finished().await, JobError::Stopped { .. }));
-    assert!(matches!(job.ready().await, Err(JobError::Stopped { .. })));
+    assert!(matches!(job.finished().await, RunEnd::Stopped { .. }));
+    assert!(matches!(job.ready().await, Err(RunEnd::Stopped { .. })));
     assert_eq!(job.stop(soon()).await, stopped, "asked again it says the same");
 }
 
@@ -138,11 +137,11 @@ async fn a_lease_that_is_not_renewed_ends_the_job_in_time() {
     let spec = tree.spec(STUBBORN);
     let (_renewer, work_until) = lease(Duration::from_secs(2));
     let end = *work_until.borrow();
-    let job = JobRun::start(Arc::new(spec), &env(), work_until, guards());
+    let job = JobRun::start(spec.job(&env()), work_until, guards());
     until("all processes", || tree.living().len() >= STUBBORN_PROCESSES).await;
     let error = job.finished().await;
     let now = BootTime::now();
-    assert!(matches!(error, JobError::LeaseEnded { .. }), "{error}");
+    assert!(matches!(error, RunEnd::LeaseEnded { .. }), "{error}");
     assert!(tree.is_gone());
     assert!(now < end, "{:?} late", now.duration_since(end));
     assert_eq!(job.status().borrow().state, ProcessState::Fatal);
@@ -153,10 +152,10 @@ async fn a_lease_whose_holder_is_gone_ends_the_job_in_time() {
     let tree = Tree::new();
     let (renewer, work_until) = lease(Duration::from_secs(2));
     let end = *work_until.borrow();
-    let job = JobRun::start(Arc::new(tree.spec(STUBBORN)), &env(), work_until, guards());
+    let job = JobRun::start(tree.spec(STUBBORN).job(&env()), work_until, guards());
     job.ready().await.expect("it runs");
     drop(renewer);
-    assert!(matches!(job.finished().await, JobError::LeaseEnded { .. }));
+    assert!(matches!(job.finished().await, RunEnd::LeaseEnded { .. }));
     assert!(BootTime::now() < end);
 }
 
@@ -165,8 +164,8 @@ async fn a_lease_too_short_to_stop_in_starts_nothing() {
     let tree = Tree::new();
     let spec = tree.spec("echo > started; sleep 1000");
     let (_renewer, work_until) = lease(spec.stop_budget() - Duration::from_millis(1));
-    let job = JobRun::start(Arc::new(spec), &env(), work_until, guards());
-    assert!(matches!(job.finished().await, JobError::LeaseEnded { .. }));
+    let job = JobRun::start(spec.job(&env()), work_until, guards());
+    assert!(matches!(job.finished().await, RunEnd::LeaseEnded { .. }));
     assert!(!tree.file("started").exists());
 }
 
@@ -182,11 +181,7 @@ async fn a_job_that_keeps_ending_is_given_up_after_its_restarts() {
     };
     let job = run(spec);
     let error = job.finished().await;
-    assert_eq!(
-        error.to_string(),
-        "job orders has failed: exit code 7; not started again after 2 restarts \
-         (job.orders.restart allows 2 within 60s)"
-    );
+    assert_eq!(error.to_string(), "job orders has failed: exit code 7; not started again after 2 restarts");
     assert_eq!(tree.lines("runs").len(), 3);
     let status = job.status().borrow().clone();
     assert_eq!((status.state, status.restarts), (ProcessState::Fatal, 2));
@@ -260,8 +255,7 @@ async fn a_program_that_cannot_run_is_told_with_its_reason() {
 async fn a_guard_that_cannot_be_started_is_told_with_its_path() {
     let tree = Tree::new();
     let job = JobRun::start(
-        Arc::new(tree.spec("sleep 1000")),
-        &env(),
+        tree.spec("sleep 1000").job(&env()),
         long_lease(),
         guards().exe("/not/there/dr-worker"),
     );

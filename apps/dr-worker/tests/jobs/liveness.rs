@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::job_support::{STUBBORN, Tree, run, soon, until};
 use dr_worker::config::{Check, JobSpec, ReadyProbe, RestartPolicy};
-use dr_worker::worker::job::{JobError, ProcessState};
+use job_guard::{ProcessState, RunEnd};
 use zk_session::BootTime;
 
 const INTERVAL: Duration = Duration::from_millis(20);
@@ -53,7 +53,7 @@ async fn it_is_ended_with_its_kin_and_started_again_until_its_restarts_are_used_
 
     std::fs::write(tree.file("go"), "").expect("write");
     let error = job.finished().await;
-    assert!(matches!(error, JobError::RestartsExhausted { .. }), "{error:?}");
+    assert!(matches!(error, RunEnd::RestartsExhausted { .. }), "{error:?}");
     let words = "job orders has failed: liveness: the probe ended: exit code 3 it hangs; not started again after 1 restarts";
     assert!(error.to_string().starts_with(words), "{error}");
     assert!(tree.is_gone());
@@ -114,6 +114,6 @@ async fn a_stop_while_it_is_being_ended_is_a_stop() {
     until("its stop signal", || tree.file("asked").exists()).await;
     job.stop(BootTime::now() + Duration::from_secs(1)).await;
     assert!(tree.is_gone());
-    assert!(matches!(job.finished().await, JobError::Stopped { .. }));
+    assert!(matches!(job.finished().await, RunEnd::Stopped { .. }));
     assert_eq!(job.status().borrow().restarts, 0);
 }

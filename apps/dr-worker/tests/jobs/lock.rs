@@ -21,6 +21,9 @@ fn orders(tree: &Tree, script: &str) -> Vec<u8> {
     let launch = serde_json::json!({
         "command": spec.command,
         "env": spec.env,
+        "withheld": [],
+        "run_variable": "DR_RUN",
+        "guard_name": "dr-guard",
         "working_dir": spec.working_dir,
         "stop_signal": spec.stop_signal,
         "stop_timeout_ms": u64::try_from(spec.stop_timeout.as_millis()).expect("short"),

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::job_support::{Tree, run, soon, until};
 use dr_worker::config::{ReadyProbe, RestartPolicy};
-use dr_worker::worker::job::{JobError, ProcessState};
+use job_guard::{ProcessState, RunEnd};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const INTERVAL: Duration = Duration::from_millis(20);
@@ -13,7 +13,7 @@ const TIMEOUT: Duration = Duration::from_millis(500);
 const IDLE: &str = "exec sleep 1000";
 
 /// Long enough for several tries of a probe.
-async fn is_not_ready(job: &dr_worker::worker::job::JobRun) -> bool {
+async fn is_not_ready(job: &job_guard::JobRun) -> bool {
     let early = tokio::time::timeout(Duration::from_millis(300), job.ready()).await;
     early.is_err() && job.status().borrow().state == ProcessState::Starting
 }
@@ -144,7 +144,7 @@ async fn a_job_that_fails_before_it_is_ready_says_so_to_whoever_waits() {
     let mut spec = tree.spec("sleep 0.1; exit 4");
     spec.ready = ReadyProbe::Exec { command: vec!["false".into()], interval: INTERVAL, timeout: TIMEOUT };
     let error = run(spec).ready().await.expect_err("it never serves");
-    assert!(matches!(&error, JobError::RestartsExhausted { last, .. } if last == "exit code 4"), "{error}");
+    assert!(matches!(&error, RunEnd::RestartsExhausted { last, .. } if last == "exit code 4"), "{error}");
 }
 
 #[tokio::test]
@@ -168,7 +168,7 @@ async fn not_by_being_started_again_and_again() {
     spec.ready = ReadyProbe::None { after: Duration::from_secs(60) };
     spec.restart = RestartPolicy { max: 2, backoff: INTERVAL, ..RestartPolicy::default() };
     let error = run(spec).ready().await.expect_err("it never serves");
-    assert!(matches!(&error, JobError::RestartsExhausted { last, .. } if last == "exit code 5"), "{error}");
+    assert!(matches!(&error, RunEnd::RestartsExhausted { last, .. } if last == "exit code 5"), "{error}");
     assert_eq!(tree.lines("starts").len(), 3);
 }
 

@@ -13,6 +13,7 @@ use election_core::{
     record::{DrillAnswer, DrillOrder, DrillProbes, DrillState},
     strategy::in_words,
 };
+use job_guard::{OneShot, probe_once};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -29,7 +30,6 @@ use crate::{
     logging,
     mask::mask,
     wall::{ms, unix_ms},
-    worker::job::check_once,
 };
 
 /// How often the answer of a prober is written while nothing else happens.
@@ -223,13 +223,15 @@ impl<'a> Run<'a> {
             return pending().await;
         };
         let slot = &self.drills.slot;
-        let title = format!("job {} drill probe", slot.name());
-        let (variables, guards) = (slot.variables("prober"), slot.guards().clone());
-        let run_as = slot.spec().user_of(Helper::DrillProbe);
+        let command = OneShot {
+            env: slot.variables("prober"),
+            run_as: slot.spec().user_of(Helper::DrillProbe),
+            ..OneShot::new(format!("job {} drill probe", slot.name()))
+        };
         self.answer().probes = Some(DrillProbes::new(&target(&probe), interval, self.after_ms()));
         loop {
             let next = Instant::now() + interval;
-            let outcome = check_once(&probe, &title, &variables, run_as.as_ref(), &guards).await;
+            let outcome = probe_once(&probe, command.clone(), slot.guards()).await;
             let outcome = outcome.map_err(|reason| mask(&reason).into_owned());
             if let Some(probes) = &mut self.answer().probes {
                 probes.add(self.after_ms(), outcome.as_ref().copied().map_err(String::as_str));

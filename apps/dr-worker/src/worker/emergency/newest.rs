@@ -9,13 +9,14 @@ use std::{
 };
 
 use election_core::{ElectionStatus, MemberId, SiteId, record::limits};
+use job_guard::{file_name, own_file};
 use serde::{Deserialize, Serialize};
 use tokio::{
     sync::{Semaphore, watch},
     task::spawn_blocking,
 };
 
-use crate::{private_file, wall::unix_ms, worker::job::file_name};
+use crate::wall::unix_ms;
 
 /// A change of leadership changes several records within moments: they are written once.
 const SETTLES: Duration = Duration::from_millis(500);
@@ -95,7 +96,7 @@ impl NewestFile {
     /// # Errors
     /// If the file can't be read, or is no such file.
     pub(crate) fn read(&self) -> io::Result<Option<Newest>> {
-        match private_file::read_own(&self.0) {
+        match own_file::read_own(&self.0) {
             Ok(data) => Ok(Some(serde_json::from_slice(&data)?)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
@@ -138,8 +139,8 @@ impl NewestFile {
         if kept.as_ref() == Some(&next) {
             return Ok(());
         }
-        self.0.parent().map_or(Ok(()), private_file::create_dir)?;
-        private_file::replace_durably(&self.0, &serde_json::to_vec(&Newest { at_ms: unix_ms(), ..next })?)
+        self.0.parent().map_or(Ok(()), own_file::create_dir)?;
+        own_file::replace_durably(&self.0, &serde_json::to_vec(&Newest { at_ms: unix_ms(), ..next })?)
     }
 }
 

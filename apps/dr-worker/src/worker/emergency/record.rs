@@ -7,11 +7,10 @@ use std::{
 };
 
 use election_core::record::limits;
+use job_guard::own_file;
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    config::JobConfig, error::Error, host_fault::HostFault, private_file, typed::Typed, wall::moment,
-};
+use crate::{config::JobConfig, error::Error, host_fault::HostFault, typed::Typed, wall::moment};
 
 /// An emergency leadership.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,7 +75,7 @@ impl Records {
     /// # Errors
     /// If the file can't be read. It then counts as a record of every job.
     pub(crate) fn read(&self) -> Result<BTreeMap<String, Record>, Error> {
-        let data = match private_file::read_own(&self.0) {
+        let data = match own_file::read_own(&self.0) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
             Err(error) => return Err(Error::on_host("node.state_dir", HostFault::of_user(&self.0, &error))),
             Ok(data) => data,
@@ -112,7 +111,7 @@ impl Records {
 
     fn write(&self, all: &BTreeMap<String, Record>) -> Result<(), Error> {
         let written = serde_json::to_vec_pretty(all).map_err(io::Error::from);
-        let written = written.and_then(|data| private_file::replace_durably(&self.0, &data));
+        let written = written.and_then(|data| own_file::replace_durably(&self.0, &data));
         written.map_err(|error| Error::Failed(format!("can't write {}: {error}", self.0.display())))
     }
 

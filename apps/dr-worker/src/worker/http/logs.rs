@@ -7,6 +7,7 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
+use job_guard::KeptOutput;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -14,10 +15,7 @@ use super::{
     answer::{answer, refuse},
     roles::Which,
 };
-use crate::worker::{
-    job::{KeptOutput, ShownLine},
-    state::Worker,
-};
+use crate::worker::{job::ShownLine, state::Worker};
 
 /// `?job=J&lines=N`
 #[derive(Debug, Deserialize)]

@@ -8,6 +8,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use election_core::record::Health;
+use job_guard::ProcessState;
 use metrics::{counter, gauge};
 use metrics_exporter_prometheus::PrometheusHandle;
 
@@ -16,7 +17,6 @@ use super::{
     status::{lease_remaining, session_word},
 };
 use crate::worker::{
-    job::ProcessState,
     metrics::{Bounded, Scope},
     state::{Job, Worker},
 };

@@ -4,11 +4,12 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{extract::State, http::StatusCode, response::Response};
 use election_core::{MemberId, Role, SiteId, Skipped, record::StoppedJob};
+use job_guard::ProcessStatus;
 use serde::Serialize;
 use zk_session::{BootTime, SessionState};
 
 use super::answer::answer;
-use crate::worker::{job::ProcessStatus, state::Worker};
+use crate::worker::state::Worker;
 
 #[derive(Serialize)]
 struct Status<'a> {

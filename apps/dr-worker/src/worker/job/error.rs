@@ -1,10 +1,11 @@
-//! The errors of a job's run.
+//! The errors of a job's run and of its hooks.
 
 use std::time::Duration;
 
 use election_core::Failure;
+use job_guard::{Exit, RunEnd};
 
-use crate::{config::HookName, worker::guard::Exit};
+use crate::config::HookName;
 
 /// Why a job does not run, or a hook failed.
 ///
@@ -12,42 +13,12 @@ use crate::{config::HookName, worker::guard::Exit};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum JobError {
-    /// It ended more often than its restart policy allows.
-    #[error(
-        "job {job} has failed: {last}; not started again after {restarts} restarts \
-         (job.{job}.restart allows {max} within {within:?})"
-    )]
-    RestartsExhausted {
-        /// The job.
-        job: String,
-        /// How its last run ended.
-        last: String,
-        /// How often it was started again in this leadership.
-        restarts: u32,
-        /// What the policy allows.
-        max: u32,
-        /// Within which time.
-        within: Duration,
-    },
-    /// It ended with an exit code that says that it can't run on this node.
-    #[error("job {job} can't run on this node: exit code {code} (job.{job}.exit_codes.not_here)")]
-    NotHere {
-        /// The job.
-        job: String,
-        /// The exit code.
-        code: i32,
-    },
-    /// The lease ended, or left no time to start the job and to stop it again.
-    #[error("job {job} was ended because its lease was not renewed in time")]
-    LeaseEnded {
-        /// The job.
-        job: String,
-    },
-    /// It was stopped on request.
-    #[error("job {job} was stopped")]
-    Stopped {
-        /// The job.
-        job: String,
+    /// Its run is over.
+    #[error("{end}{}", key(.end))]
+    Run {
+        /// Why.
+        #[from]
+        end: RunEnd,
     },
     /// A hook failed.
     #[error("hook {hook} of job {job} {problem}{}", quoted(.stderr))]
@@ -61,6 +32,17 @@ pub enum JobError {
         /// The end of its standard error.
         stderr: String,
     },
+}
+
+/// The key that has decided that it is over.
+fn key(end: &RunEnd) -> String {
+    match end {
+        RunEnd::RestartsExhausted { job, max, within, .. } => {
+            format!(" (job.{job}.restart allows {max} within {within:?})")
+        }
+        RunEnd::NotHere { job, .. } => format!(" (job.{job}.exit_codes.not_here)"),
+        _ => String::new(),
+    }
 }
 
 /// What went wrong with a hook.
@@ -96,5 +78,27 @@ fn quoted(stderr: &str) -> String {
     match stderr.trim() {
         "" => String::new(),
         text => format!("; its standard error: {text}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_names_the_key_that_has_decided_it() {
+        let job = "orders".to_owned();
+        let (last, within) = ("exit code 7".to_owned(), Duration::from_secs(60));
+        let exhausted = RunEnd::RestartsExhausted { job: job.clone(), last, restarts: 2, max: 2, within };
+        assert_eq!(
+            JobError::from(exhausted).to_string(),
+            "job orders has failed: exit code 7; not started again after 2 restarts \
+             (job.orders.restart allows 2 within 60s)"
+        );
+        assert_eq!(
+            JobError::from(RunEnd::NotHere { job: job.clone(), code: 4 }).to_string(),
+            "job orders can't run on this node: exit code 4 (job.orders.exit_codes.not_here)"
+        );
+        assert_eq!(JobError::from(RunEnd::Stopped { job }).to_string(), "job orders was stopped");
     }
 }

@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use job_guard::{Deadline, Exit, Finished, Guards, OneShot};
 use metrics::counter;
 use tokio::sync::{oneshot, watch};
 use zk_session::BootTime;
@@ -14,14 +15,11 @@ use zk_session::BootTime;
 use super::{
     env::{self, JobEnv},
     error::{HookProblem, JobError},
-    guarded::Guards,
-    oneshot::{Deadline, Finished, OneShot},
 };
 use crate::{
     config::{FenceCommand, HOOK_VARIABLES, Helper, HookName, JobSpec},
     error::ExitCode,
     wall,
-    worker::guard::Exit,
 };
 
 /// The exit code of a hook that declines leadership: not here, now. The operator's commands exit with it for the same.

@@ -11,8 +11,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::lock::StateLock;
-use crate::private_file;
+use job_guard::{StateLock, own_file};
 
 /// How often the disk is tried.
 const PAUSE: Duration = Duration::from_secs(2);
@@ -76,5 +75,5 @@ impl HungDisk {
 }
 
 fn try_disk(file: &Path) {
-    let _ = private_file::replace(file, b"").and_then(|()| fs::remove_file(file));
+    let _ = own_file::replace(file, b"").and_then(|()| fs::remove_file(file));
 }

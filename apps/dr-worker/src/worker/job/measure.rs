@@ -4,10 +4,11 @@ use election_core::text::is_plain;
 use std::collections::BTreeMap;
 use std::future::pending;
 
+use job_guard::{Guards, OneShot};
 use serde_json::Value;
 use strategies::published::RESERVED;
 
-use super::{env::JobEnv, guarded::Guards, oneshot::OneShot};
+use super::env::JobEnv;
 use crate::config::{Helper, JobSpec};
 
 /// How many bytes of its output are read: a member's record has no room for more.
@@ -34,16 +35,14 @@ pub async fn run_measure(
 ) -> Result<BTreeMap<String, String>, String> {
     let Some(measure) = &spec.measure else { return Ok(BTreeMap::new()) };
     let finished = OneShot {
-        title: format!("job {} measure", spec.name),
         command: measure.command.clone(),
         env: env.of_member(&spec.env, role),
         working_dir: spec.working_dir.clone(),
         no_new_privileges: spec.no_new_privileges,
         run_as: spec.user_of(Helper::Measure),
         timeout: measure.timeout,
-        by: None,
         hears: Some(MOST),
-        logs_errors: false,
+        ..OneShot::new(format!("job {} measure", spec.name))
     }
     .run(guards, pending())
     .await;

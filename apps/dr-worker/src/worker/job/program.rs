@@ -1,11 +1,11 @@
 //! Asks another version of this program a question, before this process becomes it.
 
-use std::collections::BTreeMap;
 use std::future::pending;
 use std::time::Duration;
 
-use super::{guarded::Guards, oneshot::OneShot};
-use crate::worker::guard::Exit;
+use job_guard::{Exit, OneShot};
+
+use super::new_guards;
 
 /// The longest answer: it has the files of a configuration.
 const MOST: usize = 16 * 1024 * 1024;
@@ -21,20 +21,9 @@ pub(crate) async fn ask_program(
     command: Vec<String>,
     timeout: Duration,
 ) -> Result<(Exit, String, String), String> {
-    let finished = OneShot {
-        title: "upgrade".to_owned(),
-        command,
-        env: BTreeMap::new(),
-        working_dir: None,
-        no_new_privileges: None,
-        run_as: None,
-        timeout,
-        by: None,
-        hears: Some(MOST),
-        logs_errors: false,
-    }
-    .run(&Guards::new(), pending())
-    .await;
+    let finished = OneShot { command, timeout, hears: Some(MOST), ..OneShot::new("upgrade") }
+        .run(&new_guards(), pending())
+        .await;
     match (finished.exit, finished.timed_out) {
         (_, Some(after)) => Err(format!("it did not answer within {after:?}")),
         (Ok(exit), None) => {

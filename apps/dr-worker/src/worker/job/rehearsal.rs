@@ -1,13 +1,14 @@
 //! A rehearsal of a job: its program is started on a member that does not lead, without a token, and stopped when it is
 //! ready.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use election_core::strategy::in_words;
+use job_guard::{Deadline, Guards, JobRun};
 use tokio::sync::{Mutex, MutexGuard, watch};
 use zk_session::{BootTime, sleep_until};
 
-use super::{env::JobEnv, guarded::Guards, hook::run_hook, run::JobRun, work_time::WorkTime};
+use super::{described::guards_in, env::JobEnv, hook::run_hook};
 use crate::config::{ExitCodes, HookName, JobOutput, JobSpec, RestartPolicy};
 
 /// How long before its guard the worker stops a rehearsal that was not ready in time.
@@ -82,7 +83,7 @@ pub(crate) async fn rehearse(
             let cancelled = async {
                 let _ = stopping.clone().wait_for(Option::is_some).await;
             };
-            let by = Some(ends.clone().into());
+            let by = Some(Deadline::at(ends.clone()));
             run_hook(&spec, HookName::Prepare, env, &guards, by, cancelled)
                 .await
                 .map_err(|e| e.to_string())?;
@@ -90,8 +91,7 @@ pub(crate) async fn rehearse(
         if let Some(reason) = stopping.borrow().clone() {
             return Err(reason);
         }
-        let time = WorkTime::from(ends.clone());
-        let run = JobRun::start(Arc::new(spec.clone()), env, time, guards.clone());
+        let run = JobRun::start(spec.job(env), ends.clone(), guards_in(&guards, env));
         // The guard ends it in time for `until`, which would be reported as an end of the lease.
         let last = until - budget - SPARE;
         let limit = (BootTime::now() + timeout).min(last);
@@ -139,12 +139,12 @@ mod tests {
 
     #[tokio::test]
     async fn who_takes_over_waits_for_the_end_of_a_rehearsal() {
-        let rehearsals = Arc::new(Rehearsals::default());
+        let rehearsals = std::sync::Arc::new(Rehearsals::default());
         // None is under way.
         rehearsals.end().await;
         let (turn, interrupted) = rehearsals.begin().await;
         let taking_over = tokio::spawn({
-            let rehearsals = Arc::clone(&rehearsals);
+            let rehearsals = std::sync::Arc::clone(&rehearsals);
             async move { rehearsals.end().await }
         });
         interrupted.await;

@@ -11,7 +11,7 @@ use tokio::{
 };
 
 use super::notification::Notification;
-use crate::{config::NotifyCommand, worker::job};
+use crate::config::NotifyCommand;
 
 /// How much of its standard error is kept.
 const TAIL: usize = 2048;
@@ -35,7 +35,8 @@ pub(crate) async fn run(command: &NotifyCommand, notification: &Notification) ->
     }
     program.args(arguments).envs(&notification.env).process_group(0).kill_on_drop(true);
     program.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let (mut child, group) = job::start(&mut program).map_err(|why| format!("it can't be started: {why}"))?;
+    let (mut child, group) =
+        job_guard::start_child(&mut program).map_err(|why| format!("it can't be started: {why}"))?;
     let mut stderr = Vec::new();
     let ended =
         tokio::time::timeout(command.timeout, watch(&mut child, &notification.body, &mut stderr)).await;

@@ -2,6 +2,7 @@
 
 use std::{future::pending, sync::Arc, time::Duration};
 
+use job_guard::{Deadline, StateLock, WorkTime};
 use tokio::{sync::watch, task::JoinSet};
 use zk_session::BootTime;
 
@@ -14,7 +15,7 @@ use crate::{
     worker::{
         descriptors,
         emergency::decision::Grant,
-        job::{self, Deadline, Guards, JobEnv, StateLock, WorkTime},
+        job::{self, JobEnv},
         state::JobSlot,
     },
 };
@@ -34,7 +35,7 @@ const RENEWAL: Duration = Duration::from_secs(1);
 /// # Errors
 /// With the processes that are left.
 pub(crate) async fn check_alone(lock: &StateLock) -> Result<(), Error> {
-    let swept = job::sweep(lock, BootTime::now() + SWEEP_WITHIN).await;
+    let swept = job_guard::sweep(&job::new_guards().lock(lock.clone()), BootTime::now() + SWEEP_WITHIN).await;
     swept.map_err(|left| {
         Error::NotNow(format!(
             "an earlier worker of this node and its guard were killed together, and its job may still run: {left}; end \
@@ -57,11 +58,11 @@ pub(crate) async fn lead(
 ) -> Result<(), Error> {
     logging::identify(config.node.id.as_str(), config.node.site.as_str(), [job.name()].into_iter());
     let internal = |error: std::io::Error| Error::Internal(format!("can't begin: {error}"));
-    job::adopt_orphans().map_err(internal)?;
+    job_guard::adopt_orphans().map_err(internal)?;
     descriptors::raise_limit().map_err(internal)?;
     let mut background = JoinSet::new();
     background.spawn(async {
-        if let Err(error) = job::tend_orphans().await {
+        if let Err(error) = job_guard::tend_orphans().await {
             tracing::error!(%error, "can't reap orphans");
         }
     });
@@ -70,8 +71,8 @@ pub(crate) async fn lead(
             tracing::warn!(%error, "can't log ignored signals");
         }
     });
-    let mut guards = Guards::new().lock(lock);
-    if let Ok(cgroup) = job::delegated_cgroup() {
+    let mut guards = job::new_guards().lock(lock);
+    if let Ok(cgroup) = job_guard::delegated_cgroup() {
         guards = guards.cgroup(cgroup);
     }
     let slot = Arc::new(JobSlot::new(&config.node, job, guards, None, Duration::ZERO));
@@ -119,7 +120,7 @@ pub(crate) async fn lead(
     }
     slot.left();
     background.shutdown().await;
-    job::flush_output(LAST_LINES);
+    job_guard::flush_output(LAST_LINES);
     led
 }
 

@@ -11,6 +11,7 @@ use election_core::{
     Failure, Leadership, MemberId, Paths, SiteId,
     record::{Breadcrumb, Breadcrumbs},
 };
+use job_guard::Deadline;
 use metrics::counter;
 use zk_session::{Incarnation, Session};
 
@@ -18,10 +19,7 @@ use crate::{
     config::{Fence, FenceFailure},
     typed::Typed,
     wall::unix_ms,
-    worker::{
-        job::{Deadline, JobEnv},
-        state::JobSlot,
-    },
+    worker::{job::JobEnv, state::JobSlot},
 };
 
 /// The delay before this member tries again to report that its job has ended.
@@ -162,7 +160,7 @@ impl Fencing {
         }
         for command in &self.fence.commands {
             let variables = env.to_fence(&slot.spec().env, &command.name, former);
-            let by = Deadline::from(leadership.work_until());
+            let by = Deadline::at(leadership.work_until());
             if let Err((problem, stderr)) = slot.fence(command.clone(), variables, by).await {
                 counted("failed");
                 let name = &command.name;

@@ -3,12 +3,10 @@
 use std::sync::Arc;
 
 use election_core::{Election, record::Health};
+use job_guard::Tally;
 use tokio::time::{Instant, sleep_until};
 
-use crate::{
-    config::Check,
-    worker::{job::Tally, state::JobSlot},
-};
+use crate::{config::Check, worker::state::JobSlot};
 
 /// Runs until it is dropped. The first answer counts at once, because the member is not elected before it. Later a
 /// failure has to repeat itself before leadership moves; that is so from the beginning if the member continues (`is_again`)

@@ -12,6 +12,7 @@ use election_core::{
     ElectionEvent, Failure, Handler, Leadership, Nomination, StopOrder,
     record::{Cause, Current},
 };
+use job_guard::Deadline;
 use tokio::sync::watch;
 use zk_session::BootTime;
 
@@ -23,7 +24,7 @@ use super::{
 use crate::{
     config::HookName,
     worker::{
-        job::{Deadline, HungDisk, JobEnv, JobError},
+        job::{HungDisk, JobEnv, JobError},
         metrics,
         probes::Answers,
         state::{JobSlot, Renewals},

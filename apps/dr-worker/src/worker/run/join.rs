@@ -10,6 +10,7 @@ use std::{
 use election_admin::Observer;
 use election_core::{Election, ElectionConfig, Leftovers, Paths, record::AppliedOverlay};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use job_guard::{StateLock, capabilities::may_kill_any_user, delegated_cgroup};
 use tokio::task::JoinSet;
 use zk_session::{BootTime, Incarnation, Session, SessionPin};
 
@@ -27,7 +28,6 @@ use super::{
     watchdog::Device,
 };
 use crate::{
-    capabilities::may_kill_any_user,
     config::{self, Config, JobConfig},
     connect::Servers,
     error::Error,
@@ -36,7 +36,7 @@ use crate::{
         balance,
         drill::Drills,
         emergency::{self, Newest, NewestFile},
-        job::{self, Guards, StateLock},
+        job,
         probes::{self, Answers, Prober},
         state::{Job, JobSlot, Vacancy, Worker},
         upgrade::{
@@ -79,8 +79,8 @@ pub(super) async fn join(
         checked => checked?,
     }
     let known = session::known(session, Servers::of(&config.zookeeper), background);
-    let mut guards = Guards::new().lock(lock.clone()).session(known);
-    match job::delegated_cgroup() {
+    let mut guards = job::new_guards().lock(lock.clone()).last_will(known);
+    match delegated_cgroup() {
         Ok(cgroup) => {
             tracing::info!(cgroup = %cgroup.display(), "each job gets its own cgroup");
             guards = guards.cgroup(cgroup);

@@ -14,7 +14,7 @@ use election_core::{
 };
 use tokio::sync::watch;
 
-use crate::private_file;
+use job_guard::own_file;
 
 /// The file with the ballots. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -31,7 +31,7 @@ impl Memory {
     /// that costs time, not safety.
     pub(super) fn beside(lock: &Path, is_gone: bool) -> Self {
         let path = lock.with_extension("ballots.json");
-        let ballots = private_file::read_own(&path).ok().and_then(|data| serde_json::from_slice(&data).ok());
+        let ballots = own_file::read_own(&path).ok().and_then(|data| serde_json::from_slice(&data).ok());
         Self { path, ballots: Arc::new(Mutex::new(ballots.unwrap_or_default())), is_gone }
     }
 
@@ -78,7 +78,7 @@ impl Memory {
     fn remember(&self, znode: &str, ballot: &str) -> io::Result<()> {
         let mut ballots = self.ballots.lock().unwrap_or_else(PoisonError::into_inner);
         ballots.insert(znode.to_owned(), ballot.to_owned());
-        private_file::replace(&self.path, &serde_json::to_vec(&*ballots)?)
+        own_file::replace(&self.path, &serde_json::to_vec(&*ballots)?)
     }
 }
 

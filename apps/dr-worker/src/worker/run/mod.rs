@@ -40,6 +40,7 @@ mod work;
 use std::{os::fd::OwnedFd, pin::pin, process, sync::Arc, time::Duration};
 
 use election_core::Ended;
+use job_guard::{StateLock, lock_path};
 use tokio::{net::TcpListener, task::JoinSet};
 use zk_session::{BootTime, Session, SessionPin};
 
@@ -47,7 +48,7 @@ use super::{
     certificates, descriptors,
     emergency::Records,
     http,
-    job::{self, HungDisk, StateLock, lock_of},
+    job::{self, HungDisk},
     metrics, notify, plans,
     state::Worker,
     systemd::{Phase, ServiceManager},
@@ -100,7 +101,7 @@ pub(crate) async fn run(config: Config, sources: Sources, beginning: Beginning) 
     logging::identify(config.node.id.as_str(), config.node.site.as_str(), jobs);
     let mut signals = Signals::new().map_err(|e| Error::Internal(format!("no signals: {e}")))?;
     let mut reloads = Reloads::new().map_err(|e| Error::Internal(format!("no signals: {e}")))?;
-    job::adopt_orphans().map_err(|e| Error::Internal(format!("can't become a subreaper: {e}")))?;
+    job_guard::adopt_orphans().map_err(|e| Error::Internal(format!("can't become a subreaper: {e}")))?;
     tokio::spawn(async {
         if let Err(error) = signals::log_ignored().await {
             tracing::warn!(%error, "can't log ignored signals");
@@ -193,7 +194,7 @@ async fn start(config: &Config, beginning: Beginning) -> Result<Running, Error> 
     let worker = Arc::new(Worker::new(config.clone(), certificates, HungDisk::watch(&lock)));
     let mut background = JoinSet::new();
     background.spawn(async {
-        if let Err(error) = job::tend_orphans().await {
+        if let Err(error) = job_guard::tend_orphans().await {
             tracing::error!(%error, "can't reap orphans");
         }
     });
@@ -257,7 +258,7 @@ fn again(handed: Handed, runs: Vec<[OwnedFd; 2]>, pin: Option<SessionPin>) -> Re
 /// Waits for the lock, while the guard of a killed worker stops its job. Refuses to run a job that this node has led without
 /// ZooKeeper.
 async fn acquire(config: &Config) -> Result<StateLock, Error> {
-    let emergencies = Records::beside(&lock_of(&config.node.state_dir, config.node.id.as_str()));
+    let emergencies = Records::beside(&lock_path(&config.node.state_dir, config.node.id.as_str()));
     // `emergency-lead` has the lock as long as it runs.
     emergencies.refuse(&config.jobs)?;
     let patience = config.jobs.iter().map(|job| job.spec.stop_budget()).max().unwrap_or_default();
@@ -269,7 +270,7 @@ async fn acquire(config: &Config) -> Result<StateLock, Error> {
 
 /// Ends what an earlier worker has left behind. Returns whether nothing of it is left.
 async fn sweep(lock: &StateLock) -> bool {
-    let swept = job::sweep(lock, BootTime::now() + SWEEP_WITHIN).await;
+    let swept = job_guard::sweep(&job::new_guards().lock(lock.clone()), BootTime::now() + SWEEP_WITHIN).await;
     if let Err(left) = &swept {
         tracing::error!(
             "an earlier worker and its guard were killed together, and its job may still run: {left}; \
@@ -404,7 +405,7 @@ impl Running {
         tracing::info!(session = %outcome, "the worker has stopped");
         drop(self.parts);
         self.background.shutdown().await;
-        job::flush_output(LAST_LINES);
+        job_guard::flush_output(LAST_LINES);
         result
     }
 

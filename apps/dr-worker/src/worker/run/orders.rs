@@ -18,16 +18,14 @@ use election_core::{
     record::{Control, FiledRequest, Request, RequestKind, RequestRef, RequestState, StoppedJob},
     strategy::in_words,
 };
+use job_guard::{Deadline, JobRun};
 use zk_session::{BootTime, Session};
 
 use super::work::JobWork;
 use crate::{
     typed::Typed,
     wall::unix_ms,
-    worker::{
-        job::{Deadline, JobError, JobRun},
-        state::Halt,
-    },
+    worker::{job::JobError, state::Halt},
 };
 
 /// What starts the job again.
@@ -366,7 +364,7 @@ async fn halt(work: &JobWork, leadership: &Leadership, why: Halt) {
 
 async fn finished(run: Option<Arc<JobRun>>) -> JobError {
     match run {
-        Some(run) => run.finished().await,
+        Some(run) => run.finished().await.into(),
         None => pending().await,
     }
 }

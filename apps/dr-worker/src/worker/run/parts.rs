@@ -6,6 +6,7 @@ use election_core::{
     Election,
     record::{AppliedOverlay, Health},
 };
+use job_guard::Guards;
 use tokio::sync::watch;
 
 use super::{
@@ -21,7 +22,6 @@ use crate::{
     config::{self, Config, JobConfig},
     worker::{
         balance::Balanced,
-        job::Guards,
         probes::{self, Prober},
         state::JobSlot,
     },

@@ -8,6 +8,7 @@ use election_core::{
     Paths, Role,
     record::{AppliedOverlay, Outgoing, RequestKind, Target},
 };
+use job_guard::JobRun;
 use metrics::counter;
 use tokio::task::{JoinHandle, spawn_blocking};
 use zk_session::{Incarnation, LeaseTiming, Session};
@@ -19,7 +20,6 @@ use crate::{
     logging,
     wall::unix_ms,
     worker::{
-        job::JobRun,
         metrics::RELOADS,
         state::{Job, Reload, Worker},
     },

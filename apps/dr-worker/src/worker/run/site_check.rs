@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 use election_core::{Election, record::Health};
 use tokio::time::{Instant, sleep_until};
 
-use crate::{
-    config::{Check, NodeConfig},
-    worker::job::{Guards, Tally, check_once},
-};
+use job_guard::{Guards, OneShot, Tally, probe_once};
+
+use crate::config::{Check, NodeConfig};
 
 /// Runs until it is dropped. One success is enough to be healthy again: an error costs little, because most members of
 /// the site have to agree.
@@ -23,6 +22,7 @@ pub(super) async fn keep(
         .into_iter()
         .map(|(name, value)| (name.to_owned(), value))
         .collect();
+    let command = OneShot { env, ..OneShot::new("site check") };
     let mut tally = Tally::new(check.failures);
     // Until the first answer, no leadership moves here after a failure of another site. A member that continues (`is_again`)
     // has reported an answer.
@@ -32,7 +32,7 @@ pub(super) async fn keep(
         .for_each(|election| election.set_site_health(Some(Health::Unknown)));
     loop {
         let next = Instant::now() + check.interval();
-        let outcome = check_once(&check.probe, "site check", &env, None, &guards).await;
+        let outcome = probe_once(&check.probe, command.clone(), &guards).await;
         // Only a change of the result is published, because each is a write.
         let report = tally.answered(outcome.is_ok());
         let failures = tally.in_a_row();

@@ -19,6 +19,7 @@ use std::{
 
 use election_core::{Election, HandedOver, Role};
 use futures_util::future::join_all;
+use job_guard::{HandedRun, NoOthers, StateLock};
 use tokio::{net::TcpListener, task::JoinSet, time::Instant};
 use zk_session::{BootTime, Session};
 
@@ -29,7 +30,6 @@ use crate::{
     program::file,
     worker::{
         descriptors,
-        job::{self, HandedRun, NoOthers, StateLock},
         state::{Job, SlotState, Worker},
         upgrade::{
             FORMAT,
@@ -253,10 +253,10 @@ struct Held {
 impl Held {
     /// Executes the new program. Nothing waits here, so the state that was handed over is the state at the execution.
     fn execute(self, file: &Path) -> Result<std::convert::Infallible, Refusal> {
-        job::flush_output(LAST_LINES);
+        job_guard::flush_output(LAST_LINES);
         logging::flush(LAST_LINES);
         let guards: Vec<i32> = self.runs.iter().map(|run| run.state.guard()).collect();
-        let _no_others: NoOthers = job::no_guards_but(&guards).map_err(|others| {
+        let _no_others: NoOthers = job_guard::no_guards_but(&guards).map_err(|others| {
             (Progress::NotNow, format!("{others} hooks, probes or measurements of jobs are running"))
         })?;
         let is_held =

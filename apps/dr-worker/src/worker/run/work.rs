@@ -3,13 +3,14 @@
 use std::{future::Future, sync::Arc, time::Duration};
 
 use election_core::{Failure, Leadership, Nomination};
+use job_guard::{Deadline, ProcessState};
 use zk_session::BootTime;
 
 use super::fencing::Fencing;
 use crate::{
     config::HookName,
     worker::{
-        job::{Deadline, JobEnv, JobError, ProcessState},
+        job::{JobEnv, JobError, work_time},
         state::JobSlot,
     },
 };
@@ -51,13 +52,13 @@ impl JobWork {
         if let Some(fencing) = &self.fencing {
             fencing.clear(&self.slot, leadership, &env).await?;
         }
-        let by = Some(leadership.work_until().into());
+        let by = Some(Deadline::at(leadership.work_until()));
         let hook = self.slot.hook(HookName::BeforeTakeover, &env, by).await;
         hook.map_err(JobError::into_failure)?;
         let armed = self.slot.arm(leadership.work_until().into()).await;
         armed.map_err(|why| Failure::new(format!("watchdog: {why}")))?;
-        let run = self.slot.start(&env, leadership.into());
-        run.ready().await?;
+        let run = self.slot.start(&env, work_time(leadership));
+        run.ready().await.map_err(JobError::from)?;
         Ok(())
     }
 
@@ -112,7 +113,7 @@ impl JobWork {
             return;
         }
         if let Some(env) = self.slot.env() {
-            self.try_hook(HookName::AfterReady, &env, Some(leadership.work_until().into())).await;
+            self.try_hook(HookName::AfterReady, &env, Some(Deadline::at(leadership.work_until()))).await;
         }
     }
 

@@ -6,6 +6,7 @@ use std::{
 };
 
 use election_core::record::{AppliedOverlay, StoppedJob};
+use job_guard::{Deadline, Guards, HandedRun, JobRun, ProcessState, ProcessStatus, RunState, WorkTime};
 use serde::{Deserialize, Serialize};
 use std::os::fd::OwnedFd;
 use tokio::sync::watch;
@@ -16,9 +17,8 @@ use crate::{
     logging, wall,
     worker::{
         job::{
-            AsyncHooks, Deadline, Guards, HandedRun, HookProblem, HookRuns, JobEnv, JobError, JobRun,
-            ProcessState, ProcessStatus, Rehearsals, RunState, WorkTime, check_fitness, rehearse,
-            run_measure,
+            AsyncHooks, HookProblem, HookRuns, JobEnv, JobError, Rehearsals, check_fitness, guards_in,
+            rehearse, run_measure,
         },
         watchdog::Watchdog,
     },
@@ -27,8 +27,6 @@ use crate::{
 /// Where a job runs on this node while this node leads.
 pub(in crate::worker) struct JobSlot {
     name: String,
-    /// The present configuration, which the running job follows as far as it can.
-    specs: watch::Sender<Arc<JobSpec>>,
     pub(in crate::worker) member: String,
     pub(in crate::worker) site: String,
     guards: Guards,
@@ -44,8 +42,9 @@ pub(in crate::worker) struct JobSlot {
     rehearsals: Rehearsals,
 }
 
-#[derive(Default)]
 struct State {
+    /// The present configuration, which the running job follows as far as it can.
+    spec: Arc<JobSpec>,
     run: Option<Arc<JobRun>>,
     /// The environment of the current leadership, until its cleanup has ended.
     env: Option<JobEnv>,
@@ -112,13 +111,21 @@ impl JobSlot {
         lease_reserve: Duration,
     ) -> Self {
         let state = State {
+            spec: Arc::clone(&job.spec),
+            run: None,
+            env: None,
+            restarts: 0,
+            last: None,
+            presence: Presence::default(),
+            halt: None,
             stop_budget: job.spec.stop_budget(),
             takeover_timeout: job.policy.election.takeover_timeout,
-            ..State::default()
+            overlay: None,
+            adopted: None,
+            is_past_ready: false,
         };
         Self {
             name: job.name().to_owned(),
-            specs: watch::channel(Arc::clone(&job.spec)).0,
             member: node.id.to_string(),
             site: node.site.to_string(),
             guards,
@@ -140,7 +147,7 @@ impl JobSlot {
 
     /// The job's configuration.
     pub(in crate::worker) fn spec(&self) -> Arc<JobSpec> {
-        Arc::clone(&self.specs.borrow())
+        Arc::clone(&self.lock().spec)
     }
 
     /// Changes the job's configuration.
@@ -149,12 +156,10 @@ impl JobSlot {
         let (budget, is_running) = (job.spec.stop_budget(), state.run.is_some());
         state.stop_budget = if is_running { state.stop_budget.max(budget) } else { budget };
         state.takeover_timeout = job.policy.election.takeover_timeout;
-        // Under the lock: a job that is started now takes both.
-        self.specs.send_if_modified(|spec| {
-            let is_new = *spec != job.spec;
-            spec.clone_from(&job.spec);
-            is_new
-        });
+        state.spec = Arc::clone(&job.spec);
+        if let (Some(run), Some(env)) = (&state.run, &state.env) {
+            run.change(job.spec.job(env));
+        }
     }
 
     /// Which overlay of its configuration this member applies, if there is one.
@@ -269,9 +274,8 @@ impl JobSlot {
     /// Starts the job for the current leadership.
     pub(in crate::worker) fn start(&self, env: &JobEnv, time: WorkTime) -> Arc<JobRun> {
         let mut state = self.lock();
-        state.stop_budget = self.spec().stop_budget();
-        let run = JobRun::follow(self.specs.subscribe(), env, time, self.guards.clone());
-        let run = Arc::new(run);
+        state.stop_budget = state.spec.stop_budget();
+        let run = Arc::new(JobRun::start(state.spec.job(env), time, guards_in(&self.guards, env)));
         state.run = Some(Arc::clone(&run));
         drop(state);
         self.turns.send_modify(|turns| *turns += 1);
@@ -321,8 +325,8 @@ impl JobSlot {
         let env = self.env().unwrap_or_else(|| self.env_of_member());
         let run = match handed.run.zip(descriptors) {
             Some((run, descriptors)) => {
-                let (specs, time) = (self.specs.subscribe(), WorkTime::new(lease, rest));
-                Some(Arc::new(JobRun::adopt(specs, &env, time, self.guards.clone(), run, descriptors)?))
+                let (job, guards) = (self.spec().job(&env), guards_in(&self.guards, &env));
+                Some(Arc::new(JobRun::adopt(job, WorkTime::new(lease, rest), guards, run, descriptors)?))
             }
             None => None,
         };

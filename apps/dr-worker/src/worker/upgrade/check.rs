@@ -10,6 +10,7 @@
 
 use std::{collections::BTreeMap, ffi::OsString, path::Path, time::Duration};
 
+use job_guard::Exit;
 use serde::{Deserialize, Serialize};
 
 use super::{FORMAT, report::Progress};
@@ -19,7 +20,7 @@ use crate::{
     connect::Servers,
     error::{Error, ExitCode},
     program::program,
-    worker::{guard::Exit, job::ask_program},
+    worker::job::ask_program,
 };
 
 /// The option of `run` with the question.

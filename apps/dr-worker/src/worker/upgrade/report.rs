@@ -8,7 +8,7 @@ use std::{
 use election_core::record::limits;
 use serde::{Deserialize, Serialize};
 
-use crate::private_file;
+use job_guard::own_file;
 
 /// How far an upgrade has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,7 +61,7 @@ fn beside(lock: &Path) -> PathBuf {
 impl Report {
     /// The last upgrade of the worker that has this lock. An unreadable report counts as none.
     pub(crate) fn read(lock: &Path) -> Option<Report> {
-        serde_json::from_slice(&private_file::read_own(&beside(lock)).ok()?).ok()
+        serde_json::from_slice(&own_file::read_own(&beside(lock)).ok()?).ok()
     }
 
     /// Replaces the report of this worker's last upgrade.
@@ -69,7 +69,7 @@ impl Report {
     /// # Errors
     /// If the directory can't be written.
     pub(crate) fn write(&self, lock: &Path) -> io::Result<()> {
-        private_file::replace(&beside(lock), &serde_json::to_vec(self)?)
+        own_file::replace(&beside(lock), &serde_json::to_vec(self)?)
     }
 }
 

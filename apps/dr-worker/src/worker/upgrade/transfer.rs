@@ -25,6 +25,7 @@ use std::{
 };
 
 use election_core::Resumption;
+use job_guard::{RunState, file_in_memory};
 use rustix::{
     fs::MemfdFlags,
     net::{
@@ -37,11 +38,7 @@ use serde::{Deserialize, Serialize};
 use zk_session::{SessionId, Ticket};
 
 use super::FORMAT;
-use crate::{
-    checked::Files,
-    signals,
-    worker::{descriptors::file_in_memory, job::RunState, state::SlotState},
-};
+use crate::{checked::Files, signals, worker::state::SlotState};
 
 /// How many descriptors a message has: the kernel permits 253.
 const AT_ONCE: usize = 200;

@@ -4,7 +4,7 @@ use super::super::{
     facts::{Facts, Node},
     finding::{Found, Severity},
 };
-use crate::worker::guard::memory::NEEDED;
+use job_guard::LOCKED_MEMORY_NEEDED;
 
 /// With fewer open files a worker serves few HTTP clients.
 const FEWEST_FILES: u64 = 1024;
@@ -89,8 +89,14 @@ pub(super) fn open_files(facts: &Facts, found: &mut Found) {
 }
 
 pub(super) fn locked_memory(facts: &Facts, found: &mut Found) {
-    if let Some(most) = node(facts).and_then(|node| node.locked_memory).filter(|most| *most < NEEDED) {
-        found.add(format!("a guard may lock {} MiB of memory, and needs {}", most >> 20, NEEDED >> 20));
+    if let Some(most) =
+        node(facts).and_then(|node| node.locked_memory).filter(|most| *most < LOCKED_MEMORY_NEEDED)
+    {
+        found.add(format!(
+            "a guard may lock {} MiB of memory, and needs {}",
+            most >> 20,
+            LOCKED_MEMORY_NEEDED >> 20
+        ));
     }
 }
 

@@ -7,19 +7,14 @@ use std::{
     path::Path,
 };
 
+use job_guard::{StateLock, capabilities::may_lock_any_memory, delegated_to, missing_controller};
 use nix::unistd::{AccessFlags, access};
 use rustix::fs::{statfs, statvfs};
 
 use super::super::facts::{Disk, Node, Server};
 use crate::{
-    capabilities::may_lock_any_memory,
     config::{Config, HostPort, WatchdogConfig, WatchdogMode},
-    worker::{
-        exposed,
-        guard::cgroup::lack,
-        job::{StateLock, delegated_to},
-        needed,
-    },
+    worker::{exposed, needed},
 };
 
 /// The types of file systems in memory, of linux/magic.h: tmpfs and ramfs.
@@ -111,7 +106,7 @@ fn disk(path: &Path) -> Option<Disk> {
 fn unmet_limits(config: &Config, process: &str) -> Vec<(String, &'static str, String)> {
     let cgroup = delegated_to(process);
     let lack = |controller| match &cgroup {
-        Ok(dir) => lack(dir, controller),
+        Ok(dir) => missing_controller(dir, controller),
         Err(why) => Some(format!("the worker has no cgroup to divide: {why}")),
     };
     let wanted = config.jobs.iter().flat_map(|job| {

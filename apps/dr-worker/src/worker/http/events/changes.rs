@@ -4,9 +4,8 @@ use election_core::{
     ElectionStatus,
     record::{Current, Elected},
 };
+use job_guard::ProcessStatus;
 use serde_json::{Value, json};
-
-use crate::worker::job::ProcessStatus;
 
 /// The name of an event, and its data.
 pub(super) type Part = (&'static str, Value);

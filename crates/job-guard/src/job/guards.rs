@@ -1,0 +1,156 @@
+//! How guards are started.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use super::{
+    lock::{StateLock, file_name},
+    reporter::Reporter,
+};
+use crate::guard::{invocation::SELF_EXE, last_will::LastWill};
+
+/// How guards are started. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Guards {
+    exe: PathBuf,
+    name: Arc<str>,
+    withheld: Arc<[String]>,
+    lock: Option<StateLock>,
+    cgroup: Option<PathBuf>,
+    will: Option<watch::Receiver<Option<LastWill>>>,
+    open_files: Option<u64>,
+    reporter: Arc<dyn Reporter>,
+}
+
+impl Default for Guards {
+    fn default() -> Self {
+        Guards {
+            exe: SELF_EXE.into(),
+            name: "job".into(),
+            withheld: Arc::default(),
+            lock: None,
+            cgroup: None,
+            will: None,
+            open_files: None,
+            reporter: Arc::new(()),
+        }
+    }
+}
+
+impl Guards {
+    /// Guards of this program's own image, which calls [`run_if_guard`](crate::run_if_guard), without a lock and without
+    /// cgroups.
+    pub fn new() -> Guards {
+        Guards::default()
+    }
+
+    /// Uses another image that calls [`run_if_guard`](crate::run_if_guard): for a process that does not, such as a test.
+    #[must_use]
+    pub fn exe(mut self, exe: impl Into<PathBuf>) -> Guards {
+        self.exe = exe.into();
+        self
+    }
+
+    /// What the names that others see begin with, by default `job`. With `dr` the guards are `dr-guard` in lists of processes,
+    /// all that they start has the variable `DR_RUN`, and entries in the journal have `DR_STREAM`.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Guards {
+        self.name = name.into();
+        self
+    }
+
+    /// Variables of this process's environment that no program gets, unless its own sets them.
+    #[must_use]
+    pub fn withhold(mut self, variables: impl IntoIterator<Item = impl Into<String>>) -> Guards {
+        self.withheld = variables.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Each guard holds the lock until no process of its job is left.
+    #[must_use]
+    pub fn lock(mut self, lock: StateLock) -> Guards {
+        self.lock = Some(lock);
+        self
+    }
+
+    /// Each job gets a cgroup of its own below `dir`, a writable directory of the cgroup v2 hierarchy in which no other
+    /// program makes cgroups: [`delegated_cgroup`](crate::delegated_cgroup) finds one.
+    #[must_use]
+    pub fn cgroup(mut self, dir: impl Into<PathBuf>) -> Guards {
+        self.cgroup = Some(dir.into());
+        self
+    }
+
+    /// Each guard knows the present will of this process, so that the last one can have it carried out if this process dies. It
+    /// takes a lock as well ([`Guards::lock`]).
+    #[must_use]
+    pub fn last_will(mut self, will: watch::Receiver<Option<LastWill>>) -> Guards {
+        self.will = Some(will);
+        self
+    }
+
+    /// The soft limit of open files for programs, if it differs from this process's own.
+    #[must_use]
+    pub fn open_files(mut self, limit: Option<u64>) -> Guards {
+        self.open_files = limit;
+        self
+    }
+
+    /// Who is told what programs write and do.
+    #[must_use]
+    pub fn reporter(mut self, reporter: Arc<dyn Reporter>) -> Guards {
+        self.reporter = reporter;
+        self
+    }
+
+    /// Whether jobs get cgroups of their own.
+    pub fn have_cgroups(&self) -> bool {
+        self.cgroup.is_some()
+    }
+
+    /// The cgroup of a job. One name per job, so that the processes that a killed guard left in it are found.
+    pub(super) fn cgroup_of(&self, job: &str) -> Option<PathBuf> {
+        let dir = self.cgroup.as_ref()?;
+        Some(dir.join(format!("job-{}", file_name(job))))
+    }
+
+    pub(super) fn image(&self) -> &Path {
+        &self.exe
+    }
+
+    pub(super) fn guard_name(&self) -> String {
+        format!("{}-guard", self.name)
+    }
+
+    /// The variable with the name of the record of a run.
+    pub(super) fn run_variable(&self) -> String {
+        format!("{}_RUN", self.name.to_uppercase())
+    }
+
+    /// The field of the journal with the stream of a line.
+    pub(super) fn stream_field(&self) -> String {
+        format!("{}_STREAM", self.name.to_uppercase())
+    }
+
+    pub(super) fn withheld(&self) -> Vec<String> {
+        self.withheld.to_vec()
+    }
+
+    pub(super) fn state_lock(&self) -> Option<&StateLock> {
+        self.lock.as_ref()
+    }
+
+    pub(super) fn will(&self) -> Option<watch::Receiver<Option<LastWill>>> {
+        self.will.clone()
+    }
+
+    pub(super) fn soft_limit(&self) -> Option<u64> {
+        self.open_files
+    }
+
+    pub(super) fn told(&self) -> Arc<dyn Reporter> {
+        Arc::clone(&self.reporter)
+    }
+}

@@ -1,0 +1,247 @@
+//! Probes of a job: whether it is ready, and whether it still serves (liveness).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use boot_time::BootTime;
+use nix::unistd::Pid;
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+
+use super::{
+    guards::Guards,
+    http,
+    notify::NotifySocket,
+    oneshot::{Deadline, OneShot},
+    tally::Tally,
+};
+use crate::config::{Job, ReadyProbe, RunAs};
+
+/// How often the log reports why a job is not ready yet.
+const WORDS_INTERVAL: Duration = Duration::from_secs(10);
+
+/// The pause between the first two attempts of a readiness probe. It doubles up to the configured interval: a job that
+/// starts quickly is soon found to be ready.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+
+/// The pauses between the attempts of a readiness probe.
+fn pauses(interval: Duration) -> impl Iterator<Item = Duration> {
+    std::iter::successors(Some(FIRST_PAUSE.min(interval)), move |pause| Some((*pause * 2).min(interval)))
+}
+
+/// A probe of one run of a job.
+pub(super) struct Probe {
+    pub(super) job: Arc<Job>,
+    pub(super) guards: Guards,
+    pub(super) work_until: watch::Receiver<BootTime>,
+    /// The job's main process.
+    pub(super) main: Pid,
+    pub(super) notify: Option<Arc<NotifySocket>>,
+    /// True while the job is frozen: a try in that time says nothing about the job.
+    pub(super) frozen: watch::Receiver<bool>,
+    /// True when the probe is cancelled.
+    pub(super) cancel: watch::Receiver<bool>,
+}
+
+impl Probe {
+    /// Returns true when the probe has passed once, or false when it was cancelled. No command of it is running then.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the guard kills a running command soon after.
+    pub(super) async fn passed(self) -> bool {
+        let interval = match &self.job.ready {
+            ReadyProbe::None { after } => return self.has_run_for(*after).await,
+            ReadyProbe::Notify => return self.is_notified().await,
+            ReadyProbe::Exec { interval, .. }
+            | ReadyProbe::Http { interval, .. }
+            | ReadyProbe::Tcp { interval, .. } => *interval,
+        };
+        let mut say_at = BootTime::now() + WORDS_INTERVAL;
+        let mut pauses = pauses(interval);
+        loop {
+            let began = tokio::time::Instant::now();
+            let reason = match self.attempt_awake(&self.job.ready_as, &self.job.ready).await {
+                Some(Ok(())) => return true,
+                Some(Err(reason)) => reason,
+                None if *self.cancel.borrow() => return false,
+                None => continue,
+            };
+            let now = BootTime::now();
+            if now >= say_at {
+                say_at = now + WORDS_INTERVAL;
+                tracing::warn!(job = self.job.name, "not ready yet: {reason}");
+            } else {
+                tracing::debug!(job = self.job.name, "not ready yet: {reason}");
+            }
+            tokio::select! {
+                biased;
+                () = self.cancelled() => return false,
+                () = tokio::time::sleep_until(began + pauses.next().unwrap_or(interval)) => {}
+            }
+        }
+    }
+
+    async fn cancelled(&self) {
+        // A closed channel cancels the probe.
+        let _ = self.cancel.clone().wait_for(|&is_cancelled| is_cancelled).await;
+    }
+
+    /// Without a break: a job that was frozen meanwhile begins again.
+    async fn has_run_for(&self, after: Duration) -> bool {
+        let mut frozen = self.frozen.clone();
+        loop {
+            frozen.mark_unchanged();
+            tokio::select! {
+                biased;
+                () = self.cancelled() => return false,
+                Ok(()) = frozen.changed() => {}
+                () = tokio::time::sleep(after), if !*frozen.borrow() => return true,
+            }
+        }
+    }
+
+    /// One try while the job is not frozen; `None` if it was frozen meanwhile, or the probe is cancelled.
+    async fn attempt_awake(&self, run_as: &Option<RunAs>, probe: &ReadyProbe) -> Option<Result<(), String>> {
+        let mut frozen = self.frozen.clone();
+        tokio::select! {
+            biased;
+            () = self.cancelled() => return None,
+            awake = frozen.wait_for(|frozen| !frozen) => drop(awake.ok()?),
+        }
+        let outcome = self.attempt(run_as, probe).await;
+        (!frozen.has_changed().unwrap_or(true)).then_some(outcome)
+    }
+
+    async fn is_notified(&self) -> bool {
+        let word = async {
+            match &self.notify {
+                Some(socket) => socket.ready(self.main).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = self.cancelled() => false,
+            () = word => true,
+        }
+    }
+
+    /// Runs the job's liveness check until it has failed too often in a row. Returns the reason, or `None` if it was
+    /// cancelled or there is no check. No command of it is running then.
+    ///
+    /// # Cancel safety
+    /// As [`Probe::passed`].
+    pub(super) async fn failed(self) -> Option<String> {
+        let check = self.job.liveness.as_ref()?;
+        let mut tally = Tally::new(check.failures);
+        loop {
+            let next = tokio::time::Instant::now() + check.interval();
+            let outcome = self.attempt_awake(&self.job.liveness_as, &check.probe).await;
+            // An interrupted try does not count.
+            if *self.cancel.borrow() {
+                return None;
+            }
+            let Some(outcome) = outcome else { continue };
+            let report = tally.answered(outcome.is_ok());
+            if let Err(reason) = outcome {
+                let failures = tally.in_a_row();
+                tracing::debug!(job = self.job.name, failures, "the liveness check failed: {reason}");
+                if report == Some(false) {
+                    return Some(reason);
+                }
+            }
+            tokio::select! {
+                biased;
+                () = self.cancelled() => return None,
+                () = tokio::time::sleep_until(next) => {}
+            }
+        }
+    }
+
+    /// One try. The error is the reason, as a sentence.
+    async fn attempt(&self, run_as: &Option<RunAs>, probe: &ReadyProbe) -> Result<(), String> {
+        let command = OneShot {
+            env: self.job.env.clone(),
+            working_dir: self.job.working_dir.clone(),
+            no_new_privileges: self.job.no_new_privileges,
+            run_as: run_as.clone(),
+            by: Some(Deadline::at(self.work_until.clone())),
+            ..OneShot::new(format!("job {} probe", self.job.name))
+        };
+        attempt(probe, command, &self.guards, self.cancelled()).await
+    }
+}
+
+/// One try of a probe; `command` has what else a command needs. One that needs no try passes. The error is the reason, as a
+/// sentence.
+///
+/// # Errors
+/// Why it did not pass.
+///
+/// # Cancel safety
+/// If the future is dropped, the guard kills a running command soon after.
+pub async fn probe_once(probe: &ReadyProbe, command: OneShot, guards: &Guards) -> Result<(), String> {
+    attempt(probe, command, guards, std::future::pending()).await
+}
+
+/// The same, until `cancelled` completes.
+async fn attempt(
+    probe: &ReadyProbe,
+    as_command: OneShot,
+    guards: &Guards,
+    cancelled: impl Future<Output = ()>,
+) -> Result<(), String> {
+    match probe {
+        ReadyProbe::None { .. } | ReadyProbe::Notify => Ok(()),
+        // A command has to be ended, not only dropped, so it handles the cancellation itself.
+        ReadyProbe::Exec { command, timeout, .. } => {
+            let command = OneShot { command: command.clone(), timeout: *timeout, ..as_command };
+            passes(command, guards, cancelled).await
+        }
+        ReadyProbe::Http { url, timeout, .. } => unless(cancelled, http::get(url, *timeout)).await,
+        ReadyProbe::Tcp { address, timeout, .. } => unless(cancelled, tcp(address, *timeout)).await,
+    }
+}
+
+async fn unless(
+    cancelled: impl Future<Output = ()>,
+    asked: impl Future<Output = Result<(), String>>,
+) -> Result<(), String> {
+    tokio::select! {
+        biased;
+        outcome = asked => outcome,
+        () = cancelled => Err("it is no longer asked for".to_owned()),
+    }
+}
+
+async fn passes(probe: OneShot, guards: &Guards, cancelled: impl Future<Output = ()>) -> Result<(), String> {
+    let finished = probe.run(guards, cancelled).await;
+    match (finished.timed_out, finished.exit) {
+        (_, Ok(exit)) if exit.is_success() => Ok(()),
+        (Some(after), _) => Err(format!("the probe did not end within {after:?}")),
+        (None, Ok(exit)) => Err(format!("the probe ended: {exit} {}", finished.stderr).trim_end().to_owned()),
+        (None, Err(reason)) => Err(format!("the probe did not start: {reason}")),
+    }
+}
+
+async fn tcp(address: &str, timeout: Duration) -> Result<(), String> {
+    match tokio::time::timeout(timeout, TcpStream::connect(address)).await {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(error)) => Err(format!("{address}: {error}")),
+        Err(_) => Err(format!("{address}: no connection within {timeout:?}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attempts_are_frequent_at_first() {
+        let ms = |interval: u64, count| -> Vec<u128> {
+            pauses(Duration::from_millis(interval)).take(count).map(|pause| pause.as_millis()).collect()
+        };
+        assert_eq!(ms(500, 8), [10, 20, 40, 80, 160, 320, 500, 500]);
+        assert_eq!(ms(4, 2), [4, 4]);
+    }
+}

@@ -1,0 +1,192 @@
+//! The handle on the run of a job.
+
+use std::sync::Arc;
+use std::time::Duration;
+use std::{io, os::fd::OwnedFd};
+
+use boot_time::BootTime;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::{
+    guarded::Guarded,
+    guards::Guards,
+    handover::{Ask, HandedRun, RunState},
+    output,
+    run_end::RunEnd,
+    status::{ProcessState, ProcessStatus, Stopped},
+    supervisor::{Adopted, Outcome, Supervisor},
+    work_time::WorkTime,
+};
+use crate::config::Job;
+
+/// The run of a job, with all restarts of its program.
+///
+/// If it is dropped, the job is stopped as by [`JobRun::stop`], in the background, before the lease ends. If the
+/// runtime shuts down as well, the guard stops it.
+#[derive(Debug)]
+pub struct JobRun {
+    name: String,
+    jobs: watch::Sender<Arc<Job>>,
+    stop_by: watch::Sender<Option<BootTime>>,
+    status: watch::Receiver<ProcessStatus>,
+    outcome: watch::Receiver<Option<Outcome>>,
+    asks: mpsc::Sender<Ask<HandedRun>>,
+}
+
+/// How long the job's tasks may take to answer that it is handed over.
+const ANSWER_WITHIN: Duration = Duration::from_millis(500);
+
+impl JobRun {
+    /// Starts the job, which may work until the end of the lease in `time`. The job
+    /// gets the stop signal early enough to have its whole stop timeout, and is killed before that time, by the guard
+    /// alone if necessary.
+    ///
+    /// Faults of the description, such as a program that does not exist, appear only in [`JobRun::finished`].
+    ///
+    /// # Panics
+    /// Outside a tokio runtime with I/O and time enabled.
+    pub fn start(job: Job, time: impl Into<WorkTime>, guards: Guards) -> JobRun {
+        let jobs = watch::Sender::new(Arc::new(job));
+        JobRun::supervise(jobs, time.into(), guards, ProcessStatus::starting(), None)
+    }
+
+    /// Continues a run that the program before this one has handed over, with its guard's socket and its output. The job
+    /// runs, and is ready.
+    ///
+    /// # Errors
+    /// If the descriptors can't be used.
+    ///
+    /// # Panics
+    /// As [`JobRun::start`].
+    pub fn adopt(
+        job: Job,
+        time: impl Into<WorkTime>,
+        guards: Guards,
+        state: RunState,
+        [socket, pipe]: [OwnedFd; 2],
+    ) -> io::Result<JobRun> {
+        let running = ProcessStatus {
+            state: ProcessState::Running,
+            pid: u32::try_from(state.main()).ok(),
+            restarts: state.restarts.total(),
+            ..ProcessStatus::starting()
+        };
+        let guarded = Guarded::adopt(&guards, state.guard, socket)?;
+        let (jobs, followed) = watch::channel(Arc::new(job));
+        let copying = output::adopt(followed.clone(), &guards, state.output, pipe)?;
+        let adopted = Adopted { guarded, copying, restarts: state.restarts };
+        Ok(JobRun::supervise(jobs, time.into(), guards, running, Some(adopted)))
+    }
+
+    fn supervise(
+        jobs: watch::Sender<Arc<Job>>,
+        time: WorkTime,
+        guards: Guards,
+        status: ProcessStatus,
+        adopted: Option<Adopted>,
+    ) -> JobRun {
+        let (stop_by, stop_wishes) = watch::channel(None);
+        let (status_sender, status) = watch::channel(status);
+        let (outcome_sender, outcome) = watch::channel(None);
+        let (asks, asked) = mpsc::channel(1);
+        let name = jobs.borrow().name.clone();
+        let supervisor = Supervisor::new(jobs.subscribe(), guards, time, stop_wishes, asked, status_sender);
+        let supervisor = supervisor.adopting(adopted);
+        tokio::spawn(async move {
+            let outcome = supervisor.supervise().await;
+            // The receivers may be gone.
+            let _ = outcome_sender.send(Some(outcome));
+        });
+        JobRun { name, jobs, stop_by, status, outcome, asks }
+    }
+
+    /// Changes the description. The limits of restarts, the meaning of exit codes, the liveness check and the destination of
+    /// the output change at once, the rest at the next start of the program.
+    pub fn change(&self, job: Job) {
+        self.jobs.send_if_modified(|present| {
+            let is_new = **present != job;
+            if is_new {
+                *present = Arc::new(job);
+            }
+            is_new
+        });
+    }
+
+    /// Waits until the job runs and its readiness probe has passed, or until it has ended and stays down
+    /// ([`ExitCodes::stay_down`](crate::ExitCodes::stay_down)): it has done its work.
+    ///
+    /// It keeps waiting while the job is restarted.
+    ///
+    /// # Errors
+    /// As [`JobRun::finished`], if that comes first.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn ready(&self) -> Result<(), RunEnd> {
+        let mut status = self.status.clone();
+        let is_ready = |state| matches!(state, ProcessState::Running | ProcessState::Exited);
+        let running = status.wait_for(|status| is_ready(status.state));
+        tokio::select! {
+            biased;
+            end = self.finished() => Err(end),
+            Ok(_) = running => Ok(()),
+        }
+    }
+
+    /// Waits until the job has ended and is not restarted. No process of it is left.
+    ///
+    /// # Cancel safety
+    /// Cancel safe, and may be called any number of times.
+    pub async fn finished(&self) -> RunEnd {
+        self.outcome().await.end
+    }
+
+    /// Stops the job: the stop signal now, SIGKILL to its whole tree after the stop timeout, early enough that it is
+    /// gone `by`. Returns only when no process of it is left. If a process survives SIGKILL (in an uninterruptible wait
+    /// of the kernel), that is after `by`, and is logged.
+    ///
+    /// Called again, it can only bring the end forward. It returns at once if the job has ended.
+    ///
+    /// # Cancel safety
+    /// Dropping the future does not cancel the stop; call it again to continue waiting.
+    pub async fn stop(&self, by: BootTime) -> Stopped {
+        self.stop_by.send_modify(|wish| {
+            *wish = Some(wish.map_or(by, |earlier| earlier.min(by)));
+        });
+        self.outcome().await.stopped
+    }
+
+    /// Hands the run over to the next program of this process.
+    ///
+    /// # Errors
+    /// The reason, if the job is not ready, is being stopped, or its tasks are busy.
+    pub async fn hand_over(&self) -> Result<HandedRun, String> {
+        let (answer, answered) = oneshot::channel();
+        let _ = self.asks.try_send(answer);
+        match tokio::time::timeout(ANSWER_WITHIN, answered).await {
+            Ok(Ok(handed)) => handed,
+            _ => Err("its tasks are busy, or have ended".to_owned()),
+        }
+    }
+
+    /// The state of the job's process, and its changes.
+    pub fn status(&self) -> watch::Receiver<ProcessStatus> {
+        self.status.clone()
+    }
+
+    async fn outcome(&self) -> Outcome {
+        let mut outcome = self.outcome.clone();
+        if let Ok(outcome) = outcome.wait_for(Option::is_some).await
+            && let Some(outcome) = outcome.as_ref()
+        {
+            return outcome.clone();
+        }
+        // The supervisor is gone without an outcome: it panicked, or its runtime is shutting down. The guard ends the
+        // job, but its end was not observed. So it is not reported, and the lease has to expire.
+        tracing::error!(
+            job = self.name,
+            "the job's supervisor has died; its end is not reported, and its guard ends it"
+        );
+        std::future::pending().await
+    }
+}

@@ -1,0 +1,291 @@
+//! The task behind a [`JobRun`](super::JobRun): runs the program, restarts it, ends it.
+//!
+//! ```text
+//!   stop requests ─┐
+//!   ends of runs ──┴─▶ Supervisor ── events ──▶ Machine
+//!                          ▲   ◀── decisions ──────┘
+//!                          │ run, or wait, or finish
+//!                       one_run: the program under its guard
+//! ```
+
+mod one_run;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use boot_time::{BootTime, sleep_until};
+use tokio::sync::{mpsc, watch};
+
+use super::{
+    guarded::Guarded,
+    guards::Guards,
+    handover::{Ask, HandedRun},
+    machine::{Decision, End, Event, Finish, Machine},
+    output::{Copying, KeptOutput},
+    restart::RestartState,
+    run_end::RunEnd,
+    status::{ProcessState, ProcessStatus, Stopped},
+    work_time::WorkTime,
+};
+use crate::{config::Job, guard::plan};
+
+/// The outcome of a run of the job.
+#[derive(Clone, Debug)]
+pub(super) struct Outcome {
+    pub(super) end: RunEnd,
+    pub(super) stopped: Stopped,
+}
+
+pub(super) struct Supervisor {
+    /// The description of the present run, or of the last one.
+    job: Arc<Job>,
+    jobs: watch::Receiver<Arc<Job>>,
+    /// Whether the sender of descriptions still exists.
+    is_followed: bool,
+    kept: Option<KeptOutput>,
+    guards: Guards,
+    work_until: watch::Receiver<BootTime>,
+    /// Whether the sender of renewals still exists.
+    is_renewed: bool,
+    suspended: watch::Receiver<bool>,
+    /// Whether the sender of that still exists.
+    is_suspendable: bool,
+    /// Whether the processes rest.
+    frozen: watch::Sender<bool>,
+    stop_requests: watch::Receiver<Option<BootTime>>,
+    stop: Option<Stop>,
+    /// Whether the [`JobRun`](super::JobRun) was dropped.
+    is_abandoned: bool,
+    machine: Machine,
+    /// Why the last run ended, until the next one is ready.
+    problem: Option<String>,
+    /// It has ended with code 0, and stays down.
+    is_done: bool,
+    status: watch::Sender<ProcessStatus>,
+    /// Requests to hand the job over to the next program of this process.
+    asks: mpsc::Receiver<Ask<HandedRun>>,
+    /// The run that the program before this one has handed over.
+    adopted: Option<Adopted>,
+}
+
+/// A run of the program that is ready, from the program before this one.
+pub(super) struct Adopted {
+    pub(super) guarded: Guarded,
+    pub(super) copying: Copying,
+    pub(super) restarts: RestartState,
+}
+
+/// A requested stop.
+#[derive(Clone, Copy)]
+struct Stop {
+    began: BootTime,
+    /// The job is gone by this time. `None`: no caller waits, and the lease is the limit.
+    by: Option<BootTime>,
+}
+
+impl Supervisor {
+    pub(super) fn new(
+        mut jobs: watch::Receiver<Arc<Job>>,
+        guards: Guards,
+        time: WorkTime,
+        stop_requests: watch::Receiver<Option<BootTime>>,
+        asks: mpsc::Receiver<Ask<HandedRun>>,
+        status: watch::Sender<ProcessStatus>,
+    ) -> Supervisor {
+        let job = Arc::clone(&jobs.borrow_and_update());
+        let machine = Machine::new(job.restart, job.exit_codes.clone());
+        Supervisor {
+            kept: KeptOutput::of_guards(&guards),
+            job,
+            jobs,
+            is_followed: true,
+            guards,
+            work_until: time.until,
+            is_renewed: true,
+            suspended: time.suspended,
+            is_suspendable: true,
+            frozen: watch::Sender::new(false),
+            stop_requests,
+            stop: None,
+            is_abandoned: false,
+            machine,
+            problem: None,
+            is_done: false,
+            status,
+            asks,
+            adopted: None,
+        }
+    }
+
+    /// Continues this run, if there is one, instead of starting the program.
+    pub(super) fn adopting(mut self, adopted: Option<Adopted>) -> Supervisor {
+        self.adopted = adopted;
+        self
+    }
+
+    /// Runs the job until it is stopped or has failed. No process of it is left then.
+    pub(super) async fn supervise(mut self) -> Outcome {
+        let mut decision = self.tell(Event::Start);
+        let mut stopped = Stopped { exit: None, took: Duration::ZERO };
+        let mut reason = String::new();
+        loop {
+            let restart_at = match decision {
+                Decision::Run => {
+                    let ended = self.run_once().await;
+                    let now = BootTime::now();
+                    stopped = Stopped {
+                        exit: ended.exit,
+                        took: now.duration_since(self.stop.map_or(ended.since, |stop| stop.began)),
+                    };
+                    let is_lease_over = ended.by_deadline || self.lease_leaves_no_time(now);
+                    let by_itself = ended.exit.filter(|_| !ended.was_asked);
+                    reason = ended.reason;
+                    decision = self.machine.on(Event::Gone(End { by_itself, is_lease_over }), now);
+                    self.report(decision, &reason, now);
+                    continue;
+                }
+                Decision::RestartAt(at) => Some(at),
+                Decision::StayDown(_) | Decision::Continue => None,
+                Decision::Finish(why) => return self.finish(why, reason, stopped),
+            };
+            self.publish(None);
+            let pause = async {
+                match restart_at {
+                    Some(at) => sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            decision = tokio::select! {
+                biased;
+                by = next_request(&mut self.stop_requests) => self.begin_stop(by),
+                () = pause => self.tell(Event::Start),
+                Some(ask) = self.asks.recv() => {
+                    drop(ask.send(Err(self.no_handover())));
+                    continue;
+                }
+            };
+        }
+    }
+
+    fn tell(&mut self, event: Event) -> Decision {
+        self.machine.on(event, BootTime::now())
+    }
+
+    /// Reports why the program is not running any more, and what follows.
+    fn report(&mut self, decision: Decision, reason: &str, now: BootTime) {
+        let job = self.job.name.as_str();
+        self.is_done = decision == Decision::StayDown(0);
+        match decision {
+            Decision::RestartAt(at) => {
+                let in_ms = millis(at.duration_since(now));
+                tracing::warn!(job, in_ms, "job ended ({reason}); restarting it");
+            }
+            Decision::StayDown(_) => {
+                tracing::warn!(job, "job ended ({reason}) and stays down, as its exit codes say")
+            }
+            Decision::Finish(Finish::Stopped | Finish::LeaseEnded) => return,
+            _ => {}
+        }
+        self.problem = Some(reason.to_owned());
+    }
+
+    fn finish(&mut self, why: Finish, last: String, stopped: Stopped) -> Outcome {
+        let job = self.job.name.clone();
+        let end = match why {
+            Finish::Stopped => {
+                let took_ms = millis(stopped.took);
+                tracing::info!(job, took_ms, "job stopped: no process of it is left");
+                self.problem = None;
+                RunEnd::Stopped { job }
+            }
+            Finish::LeaseEnded => {
+                tracing::error!(job, "job ended: its lease was not renewed");
+                RunEnd::LeaseEnded { job }
+            }
+            Finish::NotHere(code) => RunEnd::NotHere { job, code },
+            Finish::RestartsExhausted => RunEnd::RestartsExhausted {
+                job,
+                last,
+                restarts: self.machine.restarts(),
+                max: self.job.restart.max,
+                within: self.job.restart.within,
+            },
+        };
+        if let Finish::NotHere(_) | Finish::RestartsExhausted = why {
+            tracing::error!(job = self.job.name, "{end}");
+        }
+        self.publish(None);
+        Outcome { end, stopped }
+    }
+
+    /// Takes over the present description for the next run.
+    fn renew(&mut self) {
+        let job = Arc::clone(&self.jobs.borrow_and_update());
+        self.machine.set_rules(job.restart, job.exit_codes.clone());
+        self.job = job;
+    }
+
+    /// Notes an event among the job's last output.
+    fn keep(&self, event: &str) {
+        if let Some(kept) = &self.kept {
+            kept.add(&self.job.name, None, event.as_bytes());
+        }
+    }
+
+    /// Records that the job is to stop, or that its [`JobRun`](super::JobRun) was dropped. The earliest end counts.
+    fn begin_stop(&mut self, by: Option<BootTime>) -> Decision {
+        self.is_abandoned |= by.is_none();
+        let earlier = self.stop.and_then(|stop| stop.by);
+        self.stop = Some(Stop {
+            began: self.stop.map_or_else(BootTime::now, |stop| stop.began),
+            by: match (earlier, by) {
+                (Some(earlier), Some(by)) => Some(earlier.min(by)),
+                (earlier, by) => earlier.or(by),
+            },
+        });
+        self.tell(Event::Stop)
+    }
+
+    fn no_handover(&self) -> String {
+        format!("its process is {}", self.machine.state().as_str())
+    }
+
+    fn lease_leaves_no_time(&self, now: BootTime) -> bool {
+        now >= plan::last_stop(*self.work_until.borrow(), self.job.stop_timeout)
+    }
+
+    fn publish(&self, pid: Option<u32>) {
+        let state = match self.machine.state() {
+            ProcessState::Starting | ProcessState::Running if *self.frozen.borrow() => ProcessState::Frozen,
+            state => state,
+        };
+        let restarts = self.machine.restarts();
+        let status =
+            ProcessStatus { state, pid, restarts, problem: self.problem.clone(), is_done: self.is_done };
+        self.status.send_if_modified(|old| {
+            let is_new = *old != status;
+            *old = status;
+            is_new
+        });
+    }
+}
+
+/// A duration in milliseconds: a number in the log, which has no type for `u128`.
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The next request to stop: by when, or `None` if the [`JobRun`](super::JobRun) was dropped.
+///
+/// # Cancel safety
+/// Cancel safe.
+async fn next_request(wishes: &mut watch::Receiver<Option<BootTime>>) -> Option<BootTime> {
+    loop {
+        if wishes.changed().await.is_err() {
+            return None;
+        }
+        if let Some(by) = *wishes.borrow_and_update() {
+            return Some(by);
+        }
+    }
+}

@@ -1,0 +1,536 @@
+//! One run of the program, from its start under a guard until no process of it is left.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use boot_time::{BootTime, sleep_until};
+use nix::unistd::Pid;
+use tokio::sync::{AcquireError, Semaphore, SemaphorePermit, oneshot, watch};
+
+use super::{Adopted, Stop, Supervisor, next_request};
+use crate::{
+    capabilities::renounces_privileges,
+    config::{Identity, Job, ReadyProbe},
+    guard::{
+        plan,
+        protocol::{Exit, Launch, Report, Why},
+    },
+    job::{
+        guarded::{ESCALATION_LAG, Guarded, Output},
+        handover::{Ask, HandedRun, RunState, hold},
+        machine::{Event, Machine},
+        notify::{NOTIFY_SOCKET, NotifySocket},
+        output::{self, Copying},
+        probe::Probe,
+        status::ProcessState,
+    },
+};
+
+/// How long a guard may take to confirm a stop order, before the worker sends the stop signal instead: a guard that
+/// hangs must not cost the job its stop timeout.
+const CONFIRM_WITHIN: Duration = Duration::from_millis(500);
+
+/// What explains most ends with code 0: the worker ends what a program has left behind in the background.
+const IN_FOREGROUND: &str = ", without a request to stop; a program that goes into the background has to be told to stay in the \
+                             foreground";
+
+/// Jobs are started one at a time: a thread of the runtime waits until the kernel has executed the guard. If hundreds of jobs
+/// are taken over at once, the heartbeats of the session need a thread too.
+static STARTING: Semaphore = Semaphore::const_new(1);
+
+/// One run of the program.
+struct Run {
+    ended: Ended,
+    /// The main process, while it runs.
+    main: Option<Pid>,
+    /// Whether the guard has sent the stop signal.
+    is_asked: bool,
+    /// When the worker sends the stop signal itself, unless the guard has confirmed the order.
+    unconfirmed: Option<BootTime>,
+    /// The readiness probe, then the liveness check.
+    probe: Option<Pin<Box<dyn Future<Output = Probed> + Send>>>,
+    /// The stop because its liveness check failed.
+    dead: Option<Stop>,
+    /// Whether the kernel has ended a process just before the program ended.
+    is_out_of_memory: bool,
+    cancel_probe: watch::Sender<bool>,
+    notify: Option<Arc<NotifySocket>>,
+    /// Copies its output to the log.
+    copying: Option<Copying>,
+}
+
+/// The outcome of a probe.
+enum Probed {
+    /// The job is ready.
+    Ready,
+    /// The liveness check failed, and why.
+    Dead(String),
+    /// The probe was cancelled.
+    Nothing,
+}
+
+/// How one run of the program ended, its whole tree included.
+pub(super) struct Ended {
+    pub(super) exit: Option<Exit>,
+    /// When the program itself ended, or got the stop signal.
+    pub(super) since: BootTime,
+    pub(super) reason: String,
+    /// Whether it was asked to end.
+    pub(super) was_asked: bool,
+    pub(super) by_deadline: bool,
+}
+
+impl Default for Run {
+    fn default() -> Self {
+        Run {
+            ended: Ended {
+                exit: None,
+                since: BootTime::now(),
+                // Every other end sets its own reason.
+                reason: "its guard was lost".to_owned(),
+                was_asked: false,
+                by_deadline: false,
+            },
+            main: None,
+            is_asked: false,
+            unconfirmed: None,
+            probe: None,
+            dead: None,
+            is_out_of_memory: false,
+            cancel_probe: watch::Sender::new(false),
+            notify: None,
+            copying: None,
+        }
+    }
+}
+
+impl Run {
+    fn pid(&self) -> Option<u32> {
+        u32::try_from(self.main?.as_raw()).ok()
+    }
+}
+
+impl Supervisor {
+    /// Runs the program once. Returns when no process of it is left.
+    pub(super) async fn run_once(&mut self) -> Ended {
+        if let Some(adopted) = self.adopted.take() {
+            return self.run_adopted(adopted).await;
+        }
+        self.renew();
+        self.frozen.send_replace(false);
+        self.publish(None);
+        let mut run = Run::default();
+        let turn = tokio::select! {
+            biased;
+            by = next_request(&mut self.stop_requests), if !self.is_abandoned => {
+                self.begin_stop(by);
+                return run.ended;
+            }
+            turn = turn_to_start(self.suspended.clone()) => turn,
+        };
+        self.keep(&self.guards.told().start_note());
+        let guarded = match self.start(&mut run).await {
+            Ok(guarded) => guarded,
+            Err(reason) => {
+                self.keep(&format!("not started: {reason}"));
+                return Ended { reason, ..run.ended };
+            }
+        };
+        drop(turn);
+        self.see_through(guarded, run).await
+    }
+
+    /// Continues a run that is ready.
+    async fn run_adopted(&mut self, adopted: Adopted) -> Ended {
+        let Adopted { guarded, copying, restarts } = adopted;
+        let policy = Machine::new(self.job.restart, self.job.exit_codes.clone());
+        self.machine = policy.with_restarts(restarts);
+        self.tell(Event::Start);
+        self.tell(Event::Ready);
+        let mut run = Run { main: guarded.main(), copying: Some(copying), ..Run::default() };
+        self.publish(run.pid());
+        tracing::info!(job = self.job.name, pid = run.pid(), "job runs on under the new program");
+        self.check_liveness(&mut run);
+        self.see_through(guarded, run).await
+    }
+
+    /// Supervises the program to the end of its run.
+    async fn see_through(&mut self, guarded: Guarded, mut run: Run) -> Ended {
+        self.attend(guarded, &mut run).await;
+        run.cancel_probe.send_replace(true);
+        if let Some(probe) = run.probe {
+            probe.await;
+        }
+        if let Some(copying) = run.copying {
+            copying.finish().await;
+        }
+        self.keep(&format!("ended: {}", run.ended.reason));
+        run.ended
+    }
+
+    async fn start(&mut self, run: &mut Run) -> Result<Guarded, String> {
+        let run_as = self.look_up_user().await?;
+        let mut launch = self.launch(run_as);
+        if self.job.ready == ReadyProbe::Notify {
+            let socket =
+                NotifySocket::bind().map_err(|error| format!("can't make its readiness socket: {error}"))?;
+            launch.env.insert(NOTIFY_SOCKET.to_owned(), socket.address());
+            run.notify = Some(Arc::new(socket));
+        }
+        let (stdout, copying) = output::of_job(self.jobs.clone(), &self.guards)
+            .map_err(|error| format!("can't make a pipe for its output: {error}"))?;
+        run.copying = Some(copying);
+        // The guard inherits the worker's standard error, to which it passes on the job's output once the worker is
+        // gone.
+        let output = Output { stdout: Some(stdout), stderr: None };
+        Guarded::start(&self.guards, &format!("job {}", self.job.name), launch, output).await
+    }
+
+    fn launch(&mut self, run_as: Option<Identity>) -> Launch {
+        let mut env = self.job.env.clone();
+        if let Some(identity) = &run_as {
+            identity.log_in(&mut env);
+        }
+        Launch {
+            command: self.job.command.clone(),
+            env,
+            withheld: self.guards.withheld(),
+            run_variable: self.guards.run_variable(),
+            guard_name: self.guards.guard_name(),
+            working_dir: self.job.working_dir.clone(),
+            stop_signal: self.job.stop_signal,
+            stop_timeout_ms: u64::try_from(self.job.stop_timeout.as_millis()).unwrap_or(u64::MAX),
+            freezes: self.job.freezes,
+            until: (*self.work_until.borrow_and_update()).into(),
+            cgroup: self.guards.cgroup_of(&self.job.name),
+            record: None,
+            lock_from: None,
+            relays_output: true,
+            open_files: self.guards.soft_limit(),
+            no_new_privileges: renounces_privileges(self.job.no_new_privileges, run_as.is_some()),
+            run_as,
+            limits: self.job.limits,
+        }
+    }
+
+    /// The user that the program runs as, unless that is the worker's.
+    async fn look_up_user(&self) -> Result<Option<Identity>, String> {
+        match self.job.run_as.clone() {
+            Some(run_as) => run_as.other_than_own().await,
+            None => Ok(None),
+        }
+    }
+
+    /// Supervises a guarded program until no process of it is left.
+    async fn attend(&mut self, mut guarded: Guarded, run: &mut Run) {
+        if *self.suspended.borrow_and_update() {
+            guarded.suspend(true);
+        }
+        loop {
+            let destroy_at = self.kill_at(run.dead) + ESCALATION_LAG;
+            let probed = async {
+                match &mut run.probe {
+                    Some(probe) => probe.await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                report = guarded.next() => match report {
+                    Report::Gone => return,
+                    other => self.handle(other, run),
+                },
+                by = next_request(&mut self.stop_requests), if !self.is_abandoned => {
+                    self.begin_stop(by);
+                    self.order_end(by, &mut guarded, run);
+                }
+                renewed = self.work_until.changed(), if self.is_renewed => match renewed {
+                    Ok(()) => guarded.until(*self.work_until.borrow_and_update()),
+                    Err(_) => self.is_renewed = false,
+                },
+                changed = self.jobs.changed(), if self.is_followed => match changed {
+                    Ok(()) => self.adapt(run),
+                    Err(_) => self.is_followed = false,
+                },
+                changed = self.suspended.changed(), if self.is_suspendable => match changed {
+                    Ok(()) => guarded.suspend(*self.suspended.borrow_and_update()),
+                    Err(_) => self.is_suspendable = false,
+                },
+                () = sleep_until(destroy_at) => {
+                    tracing::error!(
+                        job = self.job.name,
+                        "the guard has not ended the job in time; killing it and its guard"
+                    );
+                    guarded.destroy().await;
+                }
+                () = sleep_until(run.unconfirmed.unwrap_or(destroy_at)), if run.unconfirmed.is_some() => {
+                    run.unconfirmed = None;
+                    tracing::warn!(
+                        job = self.job.name,
+                        "the guard does not answer; the worker sends the stop signal itself"
+                    );
+                    guarded.signal_directly(self.job.stop_signal);
+                }
+                probed = probed => {
+                    run.probe = None;
+                    // During a stop the result of a probe does not count.
+                    if run.main.is_some() && !run.is_asked && self.stop.is_none() {
+                        self.probed(probed, &mut guarded, run);
+                    }
+                }
+                Some(ask) = self.asks.recv() => self.hand_over(ask, &guarded, run).await,
+            }
+        }
+    }
+
+    /// Takes over what can change in the present run. The guard got the rest when the program was started.
+    fn adapt(&mut self, run: &mut Run) {
+        let new = Arc::clone(&self.jobs.borrow_and_update());
+        self.machine.set_rules(new.restart, new.exit_codes.clone());
+        let has_other_check = new.liveness != self.job.liveness;
+        self.job = Arc::new(Job {
+            restart: new.restart,
+            exit_codes: new.exit_codes.clone(),
+            liveness: new.liveness.clone(),
+            liveness_as: new.liveness_as.clone(),
+            ..Job::clone(&self.job)
+        });
+        if has_other_check && self.machine.state() == ProcessState::Running {
+            run.probe = None;
+            self.check_liveness(run);
+        }
+    }
+
+    fn handle(&mut self, report: Report, run: &mut Run) {
+        match report {
+            Report::Started { pid } => {
+                let main = Pid::from_raw(pid);
+                run.main = Some(main);
+                tracing::info!(job = self.job.name, pid, "job started");
+                if self.stop.is_none() {
+                    self.publish(run.pid());
+                    let probe = self.probe(main, run);
+                    run.probe = Some(Box::pin(async {
+                        if probe.passed().await { Probed::Ready } else { Probed::Nothing }
+                    }));
+                }
+            }
+            Report::Failed { error } => run.ended.reason = error,
+            Report::Frozen => {
+                tracing::warn!(
+                    job = self.job.name,
+                    pid = run.pid(),
+                    "all processes of the job are stopped until its deadline is moved on"
+                );
+                self.set_frozen(true, run);
+            }
+            Report::Thawed => {
+                tracing::info!(job = self.job.name, pid = run.pid(), "the job continues");
+                self.set_frozen(false, run);
+            }
+            Report::Stopping(why) => {
+                let signal = self.job.stop_signal;
+                tracing::info!(job = self.job.name, pid = run.pid(), "sent {signal} to the job: {why}");
+                run.is_asked = true;
+                run.unconfirmed = None;
+                run.cancel_probe.send_replace(true);
+                run.ended.by_deadline |= why == Why::Deadline;
+                if why != Why::Exited {
+                    run.ended.since = BootTime::now();
+                    run.ended.was_asked = true;
+                }
+                self.tell(Event::Ending);
+                self.publish(run.pid());
+            }
+            Report::Expired => {
+                let why = Why::Deadline;
+                tracing::warn!(job = self.job.name, pid = run.pid(), "killed the job: {why}");
+                run.ended.by_deadline = true;
+            }
+            Report::Unmet(limits) => {
+                for limit in limits {
+                    tracing::warn!(job = self.job.name, "{limit}");
+                }
+            }
+            Report::OutOfMemory => run.is_out_of_memory = true,
+            Report::Exited(exit) => {
+                run.main = None;
+                run.cancel_probe.send_replace(true);
+                if !run.is_asked {
+                    run.ended.since = BootTime::now();
+                }
+                if run.dead.is_none() {
+                    let stays_down = self.job.exit_codes.stay_down.contains(&0);
+                    let why = match exit {
+                        _ if run.is_out_of_memory => ", out of memory",
+                        Exit::Code(0) if !run.is_asked && !stays_down => IN_FOREGROUND,
+                        _ => "",
+                    };
+                    run.ended.reason = format!("{exit}{why}");
+                }
+                run.ended.exit = Some(exit);
+                run.ended.was_asked |= run.dead.is_some();
+                self.tell(Event::Ending);
+                self.publish(None);
+            }
+            Report::Lingering(lingering) => tracing::error!(
+                job = self.job.name,
+                "the job has not ended: {lingering}; its end is not reported"
+            ),
+            Report::Unlocked { .. } | Report::Starting | Report::Gone => {}
+        }
+    }
+
+    fn set_frozen(&mut self, frozen: bool, run: &Run) {
+        self.frozen.send_replace(frozen);
+        self.publish(run.pid());
+    }
+
+    fn probed(&mut self, probed: Probed, guarded: &mut Guarded, run: &mut Run) {
+        match probed {
+            Probed::Nothing => {}
+            Probed::Ready => {
+                tracing::info!(job = self.job.name, pid = run.pid(), "job is ready");
+                self.problem = None;
+                self.tell(Event::Ready);
+                self.publish(run.pid());
+                self.check_liveness(run);
+            }
+            Probed::Dead(reason) => {
+                tracing::error!(
+                    job = self.job.name,
+                    pid = run.pid(),
+                    "job runs but does not serve; ending it: liveness: {reason}"
+                );
+                self.guards.told().liveness_failed(&self.job.name);
+                run.ended.reason = format!("liveness: {reason}");
+                self.problem = Some(run.ended.reason.clone());
+                let began = BootTime::now();
+                let by = (began + self.job.stop_budget()).min(*self.work_until.borrow());
+                run.dead = Some(Stop { began, by: Some(by) });
+                self.order_end(Some(by), guarded, run);
+            }
+        }
+    }
+
+    /// Begins the liveness check, if the job has one.
+    fn check_liveness(&self, run: &mut Run) {
+        let Some(main) = run.main.filter(|_| self.job.liveness.is_some()) else { return };
+        let probe = self.probe(main, run);
+        run.probe = Some(Box::pin(async { probe.failed().await.map_or(Probed::Nothing, Probed::Dead) }));
+    }
+
+    fn probe(&self, main: Pid, run: &Run) -> Probe {
+        Probe {
+            job: Arc::clone(&self.job),
+            guards: self.guards.clone(),
+            work_until: self.work_until.clone(),
+            main,
+            notify: run.notify.clone(),
+            frozen: self.frozen.subscribe(),
+            cancel: run.cancel_probe.subscribe(),
+        }
+    }
+
+    /// Orders the guard to stop the program, gone `by`, or else by the end of the lease.
+    fn order_end(&mut self, by: Option<BootTime>, guarded: &mut Guarded, run: &mut Run) {
+        run.cancel_probe.send_replace(true);
+        if !run.is_asked && !self.job.stop_timeout.is_zero() {
+            let within = CONFIRM_WITHIN.min(self.job.stop_timeout / 2);
+            run.unconfirmed.get_or_insert(BootTime::now() + within);
+        }
+        self.tell(Event::Ending);
+        self.publish(run.pid());
+        guarded.stop(by.unwrap_or_else(|| *self.work_until.borrow()));
+    }
+
+    /// When the guard sends SIGKILL at the latest; `dead` is the stop of this run.
+    fn kill_at(&self, dead: Option<Stop>) -> BootTime {
+        let ends = [self.stop, dead].into_iter().flatten();
+        latest_kill(*self.work_until.borrow(), ends, self.job.stop_timeout)
+    }
+
+    /// Answers, and waits for the next program.
+    async fn hand_over(&self, ask: Ask<HandedRun>, guarded: &Guarded, run: &mut Run) {
+        let is_at_rest = self.machine.state() == ProcessState::Running
+            && !run.is_asked
+            && run.dead.is_none()
+            && self.stop.is_none()
+            && !*self.frozen.borrow();
+        let (held, released) = oneshot::channel();
+        let handed = async {
+            let copying = run.copying.as_ref().filter(|_| is_at_rest).ok_or_else(|| self.no_handover())?;
+            let output = copying.hand_over().await?;
+            let (guard, socket) = guarded.hand_over()?;
+            let state = RunState { guard, restarts: self.machine.restart_state(), output: output.state };
+            Ok(HandedRun { state, socket, output: output.pipe, held: [held, output.held] })
+        };
+        if ask.send(handed.await).is_ok() {
+            hold(released).await;
+        }
+    }
+}
+
+/// When a working guard has sent SIGKILL at the latest: for the end of the lease, or for any of the stops.
+fn latest_kill(
+    work_until: BootTime,
+    stops: impl IntoIterator<Item = Stop>,
+    stop_timeout: Duration,
+) -> BootTime {
+    let of_stops = stops.into_iter().map(|stop| plan::kill_at(stop.began, stop_timeout, stop.by));
+    of_stops.fold(plan::last_kill(work_until), BootTime::min)
+}
+
+/// Waits until a job may be started: not while it would have to rest, and one at a time.
+async fn turn_to_start(
+    mut suspended: watch::Receiver<bool>,
+) -> Result<SemaphorePermit<'static>, AcquireError> {
+    if suspended.wait_for(|suspended| !suspended).await.is_err() {
+        // The leadership is over, and the order to stop follows.
+        std::future::pending::<()>().await;
+    }
+    STARTING.acquire().await
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::job::{guards::Guards, run_end::RunEnd, status::ProcessStatus, supervisor::Outcome};
+
+    fn at(ms: u64) -> BootTime {
+        BootTime::from_duration(Duration::from_millis(ms))
+    }
+
+    #[test]
+    fn the_worker_expects_the_kill_when_the_guard_plans_it() {
+        let kill = |stops: &[(u64, Option<u64>)]| {
+            let stops = stops.iter().map(|(began, by)| Stop { began: at(*began), by: by.map(at) });
+            latest_kill(at(10_000), stops, Duration::from_secs(1))
+        };
+        assert_eq!(kill(&[]), at(9_700));
+        assert_eq!(kill(&[(2_000, None)]), at(3_000));
+        assert_eq!(kill(&[(2_000, Some(2_700))]), at(2_400));
+        assert_eq!(kill(&[(9_500, Some(60_000))]), at(9_700));
+        assert_eq!(kill(&[(2_500, None), (2_000, Some(3_300))]), at(3_000), "the earliest of several");
+    }
+
+    #[tokio::test]
+    async fn a_stop_does_not_wait_for_other_jobs_to_be_started() {
+        let _other = STARTING.acquire().await;
+        let (_renewed, work_until) = watch::channel(BootTime::now() + Duration::from_secs(60));
+        let (stop, stop_requests) = watch::channel(None);
+        let starting = ProcessStatus::starting();
+        let (status, _) = watch::channel(starting);
+        let (_, jobs) = watch::channel(Arc::new(Job::new("orders", ["sh", "-c", "exit"])));
+        let (_asks, asked) = mpsc::channel(1);
+        let supervisor =
+            Supervisor::new(jobs, Guards::new(), work_until.into(), stop_requests, asked, status);
+        let supervised = tokio::spawn(supervisor.supervise());
+        stop.send_replace(Some(BootTime::now() + Duration::from_secs(30)));
+        let outcome = tokio::time::timeout(Duration::from_secs(20), supervised).await;
+        assert!(matches!(outcome, Ok(Ok(Outcome { end: RunEnd::Stopped { .. }, .. }))), "{outcome:?}");
+    }
+}

@@ -1,0 +1,411 @@
+//! Ends the processes that remain after a worker and its guards were killed together; run by the next worker.
+//!
+//! Each guard writes a record before it starts its program, and removes it when no process is left
+//! ([`crate::guard`]). So a record that is found while this worker holds the member's lock belongs to a guard
+//! that was killed. Its processes are recognised by their cgroup, by the variable of the run in their environment, by their session,
+//! or by their parent. A process without any of these marks can't be distinguished from an unrelated one. But if the
+//! record excludes every unmarked process, all of the run is proved to be gone.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use boot_time::{BootTime, sleep_until};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::guards::Guards;
+use crate::guard::{
+    cgroup,
+    record::{Record, ancestors_of, boot, pid_namespace},
+    tree::{self, Process},
+};
+
+/// The pause between two looks.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
+/// How many looks in a row have to find nothing.
+const EMPTY_LOOKS: u32 = 20;
+
+/// How many looks one look counts for during which no process ended that may have left a child behind.
+const SURE_LOOK: u32 = 10;
+
+/// Ends the processes that earlier guards with this lock left behind, and proves `by` then that all are gone. Call it
+/// before anything is run under the lock.
+///
+/// # Errors
+/// A sentence: which processes are left, or can't be determined.
+///
+/// # Cancel safety
+/// Cancel safe: called again, it continues.
+pub async fn sweep(guards: &Guards, by: BootTime) -> Result<(), String> {
+    let Some(lock) = guards.state_lock() else { return Ok(()) };
+    let variable = guards.run_variable();
+    let mut dead = BTreeSet::new();
+    let mut empty = BTreeMap::new();
+    loop {
+        let mut left = None;
+        let paths =
+            records_in(lock.runs()).map_err(|error| format!("the records of runs can't be read: {error}"))?;
+        for path in paths {
+            let looks: &mut u32 = empty.entry(path.clone()).or_default();
+            match clear(&path, &variable, &mut dead) {
+                Ok(Swept::Gone) => *looks = EMPTY_LOOKS,
+                Ok(Swept::NotSeen { is_sure }) => *looks += if is_sure { SURE_LOOK } else { 1 },
+                Ok(Swept::Left(reason)) => {
+                    *looks = 0;
+                    left = Some(reason);
+                }
+                Err(error) => {
+                    left = Some(format!("the processes of {} can't be looked for: {error}", path.display()))
+                }
+            }
+            if *looks >= EMPTY_LOOKS {
+                fs::remove_file(&path)
+                    .map_err(|error| format!("can't remove {}: {error}", path.display()))?;
+                tracing::info!(record = %path.display(), "the processes that a killed guard left behind are gone");
+            } else {
+                left.get_or_insert_with(|| "processes that may still start others".to_owned());
+            }
+        }
+        match left {
+            None => return Ok(()),
+            Some(reason) if BootTime::now() >= by => return Err(reason),
+            Some(_) => sleep_until(BootTime::now() + LOOK_AGAIN).await,
+        }
+    }
+}
+
+enum Swept {
+    /// No process of it can be left.
+    Gone,
+    /// This look has found no process of it.
+    NotSeen { is_sure: bool },
+    /// Which processes are left, as a sentence.
+    Left(String),
+}
+
+/// Looks once for the processes of one record, and kills them.
+fn clear(path: &Path, variable: &str, dead: &mut BTreeSet<(Pid, u64)>) -> io::Result<Swept> {
+    let record = Record::read(path)?;
+    if record.boot != boot()? {
+        return Ok(Swept::Gone);
+    }
+    if record.pid_namespace != pid_namespace()? {
+        return Ok(Swept::Left("a job of another PID namespace, such as a container's".to_owned()));
+    }
+    if let Some(own) = &record.cgroup {
+        return clear_cgroup(own);
+    }
+    let run = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let seen = SweepLook::look(&record, variable, run)?;
+    let (ours, strangers) = judge(&record, &seen);
+    let is_dead = |pid: &Pid| seen.processes.get(pid).is_some_and(|known| known.process.is_dead());
+    let (dead_ours, ours): (Vec<Pid>, Vec<Pid>) = ours.into_iter().partition(is_dead);
+    let (dead_strangers, strangers): (Vec<Pid>, Vec<Pid>) = strangers.into_iter().partition(is_dead);
+    for &pid in &ours {
+        let _ = kill(pid, Signal::SIGKILL);
+    }
+    if !ours.is_empty() {
+        return Ok(Swept::Left(format!(
+            "processes {} of a job survive SIGKILL, or run as another user",
+            listed(&ours)
+        )));
+    }
+    if !strangers.is_empty() {
+        let reason =
+            format!("processes {} may be a job's that has cleared its environment", listed(&strangers));
+        return Ok(Swept::Left(reason));
+    }
+    let mut is_sure = seen.is_whole;
+    for pid in dead_ours.into_iter().chain(dead_strangers) {
+        // The next look finds a child that it may have left.
+        is_sure &= !dead.insert((pid, seen.processes[&pid].process.started));
+    }
+    Ok(Swept::NotSeen { is_sure })
+}
+
+fn clear_cgroup(dir: &Path) -> io::Result<Swept> {
+    match cgroup::kill(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Swept::Gone),
+        done => done?,
+    }
+    if cgroup::is_empty(dir)? {
+        cgroup::remove(dir);
+        return Ok(Swept::Gone);
+    }
+    Ok(Swept::Left(format!("processes in {} survive SIGKILL", dir.display())))
+}
+
+/// The result of one look at all processes.
+#[derive(Debug, Default)]
+struct SweepLook {
+    processes: BTreeMap<Pid, Known>,
+    /// This process and its ancestors, which belong to no job.
+    exempt: BTreeSet<Pid>,
+    /// Whether every listed process still existed when it was read.
+    is_whole: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Known {
+    process: Process,
+    mark: Mark,
+    hierarchy: String,
+}
+
+/// The record that the variable of the run names in a process's environment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mark {
+    Ours,
+    Others,
+    /// Absent, or not readable.
+    Unknown,
+}
+
+impl SweepLook {
+    fn look(record: &Record, variable: &str, run: &str) -> io::Result<SweepLook> {
+        if Process::read(Pid::from_raw(1)).ok().flatten().is_none() {
+            return Err(io::Error::other(
+                "processes of other users are hidden (the option hidepid of /proc)",
+            ));
+        }
+        let me = Process::read(Pid::this())?.ok_or(io::ErrorKind::NotFound)?;
+        let mut seen = SweepLook { is_whole: true, ..SweepLook::default() };
+        seen.exempt.insert(me.pid);
+        seen.exempt.extend(ancestors_of(&me)?);
+        for pid in tree::pids()? {
+            let Some(process) = Process::read(pid)? else {
+                seen.is_whole = false;
+                continue;
+            };
+            let mut known = Known { process, mark: Mark::Unknown, hierarchy: String::new() };
+            if process.started >= record.since {
+                known.mark = mark_of(pid, variable, run)?;
+                known.hierarchy = text(pid, "cgroup")?;
+            }
+            seen.processes.insert(pid, known);
+        }
+        Ok(seen)
+    }
+}
+
+fn mark_of(pid: Pid, name: &str, run: &str) -> io::Result<Mark> {
+    let environ = match tree::read(pid, "environ") {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(Mark::Unknown),
+        read => read?.unwrap_or_default(),
+    };
+    let value =
+        |variable: &[u8]| variable.strip_prefix(name.as_bytes())?.strip_prefix(b"=").map(<[u8]>::to_owned);
+    Ok(match environ.split(|&byte| byte == 0).find_map(value) {
+        Some(named) if named == run.as_bytes() => Mark::Ours,
+        Some(_) => Mark::Others,
+        None => Mark::Unknown,
+    })
+}
+
+fn text(pid: Pid, file: &str) -> io::Result<String> {
+    let bytes = tree::read(pid, file)?.unwrap_or_default();
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Which processes belong to the record's run, and which may belong to it.
+fn judge(record: &Record, seen: &SweepLook) -> (Vec<Pid>, Vec<Pid>) {
+    let young =
+        |known: &&Known| known.process.started >= record.since && !seen.exempt.contains(&known.process.pid);
+    let mut ours: BTreeSet<Pid> = seen
+        .processes
+        .values()
+        .filter(young)
+        .filter(|known| {
+            let Process { session, group, .. } = known.process;
+            let id = Pid::from_raw(record.session);
+            let is_kin = session == id || group == id;
+            known.mark == Mark::Ours || is_kin && is_within(&known.hierarchy, &record.hierarchy)
+        })
+        .map(|known| known.process.pid)
+        .collect();
+    // Children of the run's processes belong to it too. A parent may have a higher pid than its child.
+    loop {
+        let more: Vec<Pid> = (seen.processes.values().filter(young))
+            .filter(|known| ours.contains(&known.process.parent) && !ours.contains(&known.process.pid))
+            .map(|known| known.process.pid)
+            .collect();
+        if more.is_empty() {
+            break;
+        }
+        ours.extend(more);
+    }
+    let strangers = (seen.processes.values().filter(young))
+        .filter(|known| !ours.contains(&known.process.pid) && may_be_ours(record, seen, known))
+        .map(|known| known.process.pid)
+        .collect();
+    (ours.into_iter().collect(), strangers)
+}
+
+/// Whether nothing excludes that a process belongs to the run. Orphans of guard and worker are adopted by an ancestor
+/// of the worker, and their session is not older than the run: a process can't join a session, only create one. Any
+/// other process of the run descends from such an orphan.
+fn may_be_ours(record: &Record, seen: &SweepLook, known: &Known) -> bool {
+    let mut top = known;
+    loop {
+        let parent = top.process.parent;
+        if record.ancestors.contains(&parent.as_raw()) {
+            break;
+        }
+        match seen.processes.get(&parent) {
+            _ if seen.exempt.contains(&parent) => return false,
+            Some(older) if older.process.started < record.since => return false,
+            // A parent exists before its child, so this loop ends.
+            Some(known) if known.process.started <= top.process.started => top = known,
+            // It has ended meanwhile, or its pid was reused.
+            _ => break,
+        }
+    }
+    let session = top.process.session;
+    let leader = seen.processes.get(&session);
+    let is_of_old_session = session.as_raw() == 0
+        || seen.exempt.contains(&session)
+        || leader.is_some_and(|leader| leader.process.started < record.since);
+    top.mark != Mark::Others && !is_of_old_session && is_within(&top.hierarchy, &record.hierarchy)
+}
+
+/// Whether the cgroups `of` a process are those of `all`, or below them; one line for each hierarchy. Those of version
+/// 1 show a process that is ending in their root, though it may still have files open.
+fn is_within(of: &str, all: &str) -> bool {
+    all.lines().filter_map(parse_hierarchy).all(|(hierarchy, path)| {
+        of.lines().filter_map(parse_hierarchy).any(|(other, below)| {
+            let rest = below.strip_prefix(path.trim_end_matches('/'));
+            let is_below = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+            other == hierarchy && (is_below || below == "/" && hierarchy.0 != "0")
+        })
+    })
+}
+
+/// A line `ID:CONTROLLERS:PATH` of `/proc/PID/cgroup`: which hierarchy, and where in it.
+fn parse_hierarchy(line: &str) -> Option<((&str, &str), &str)> {
+    let (id, rest) = line.split_once(':')?;
+    let (controllers, path) = rest.split_once(':')?;
+    Some(((id, controllers), path))
+}
+
+/// The records in a directory. A partly written one is removed: its program was not started, or has another record.
+fn records_in(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let path = entry?.path();
+        match path.extension() {
+            None => found.push(path),
+            Some(_) => fs::remove_file(path)?,
+        }
+    }
+    Ok(found)
+}
+
+/// Process ids, for a sentence.
+fn listed(pids: &[Pid]) -> String {
+    pids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_that_no_guard_has_written_kills_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("1-1-0");
+        for (session, since, is_usable) in
+            [(21, 100, true), (0, 100, false), (1, 100, false), (-1, 100, false), (21, 0, false)]
+        {
+            Record { session, since, ..record() }.write(&path).unwrap();
+            assert_eq!(Record::read(&path).is_ok(), is_usable, "{session:?} {since}");
+        }
+    }
+
+    /// The worker was process 10, a child of the init system; its guard 20 was started at 100, its job 21 after
+    /// that. The worker of today is 50.
+    fn record() -> Record {
+        Record {
+            boot: "b".into(),
+            pid_namespace: "n".into(),
+            since: 100,
+            ancestors: vec![10, 1],
+            hierarchy: "1:cpu:/\n0::/system.slice/dr.service\n".into(),
+            cgroup: None,
+            session: 21,
+        }
+    }
+
+    fn known(pid: i32, parent: i32, session: i32, started: u64) -> Known {
+        let line =
+            format!("{pid} (x) S {parent} {session} {session} 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 {started}");
+        Known {
+            process: tree::parse_stat(&line).expect("well formed"),
+            mark: Mark::Unknown,
+            hierarchy: record().hierarchy,
+        }
+    }
+
+    fn judged(processes: impl IntoIterator<Item = Known>) -> (Vec<i32>, Vec<i32>) {
+        let others = [known(1, 0, 1, 0), known(5, 1, 5, 50), known(50, 1, 50, 300)];
+        let seen = SweepLook {
+            processes: others.into_iter().chain(processes).map(|known| (known.process.pid, known)).collect(),
+            exempt: BTreeSet::from([Pid::from_raw(50), Pid::from_raw(1)]),
+            is_whole: true,
+        };
+        let (ours, strangers) = judge(&record(), &seen);
+        let raw = |pids: Vec<Pid>| pids.into_iter().map(Pid::as_raw).collect();
+        (raw(ours), raw(strangers))
+    }
+
+    #[test]
+    fn what_carries_the_mark_is_ours_with_all_below_it() {
+        let marked = Known { mark: Mark::Ours, ..known(30, 1, 30, 110) };
+        assert_eq!(
+            judged([known(29, 31, 29, 130), marked, known(31, 30, 31, 120)]),
+            (vec![29, 30, 31], vec![])
+        );
+    }
+
+    #[test]
+    fn the_session_of_the_job_is_ours() {
+        assert_eq!(judged([known(22, 1, 21, 110)]), (vec![22], vec![]));
+        let elsewhere = Known { hierarchy: "1:cpu:/\n0::/user.slice\n".into(), ..known(22, 1, 21, 110) };
+        assert_eq!(judged([elsewhere]), (vec![], vec![]), "its number is another session's by now");
+    }
+
+    #[test]
+    fn an_orphan_without_any_mark_may_be_ours() {
+        assert_eq!(judged([known(30, 1, 30, 110), known(31, 30, 31, 111)]), (vec![], vec![30, 31]));
+        assert_eq!(judged([known(30, 77, 30, 110)]), (vec![], vec![30]), "its parent has just ended");
+    }
+
+    #[test]
+    fn what_can_be_excluded_is_a_stranger() {
+        for (why, stranger) in [
+            ("older than the guard", known(30, 1, 30, 99)),
+            ("of another run", Known { mark: Mark::Others, ..known(30, 1, 30, 110) }),
+            ("of another service", Known { hierarchy: "1:cpu:/\n0::/b\n".into(), ..known(30, 1, 30, 110) }),
+            ("of an older session", known(30, 1, 5, 110)),
+            ("a child of what is older", known(30, 5, 30, 110)),
+            ("a child of ours of today", known(30, 50, 30, 310)),
+        ] {
+            assert_eq!(judged([stranger]), (vec![], vec![]), "{why}");
+        }
+        let service = known(40, 1, 5, 110);
+        assert_eq!(judged([service, known(41, 40, 41, 111)]), (vec![], vec![]), "its parent is excluded");
+    }
+
+    #[test]
+    fn a_cgroup_below_is_within() {
+        let all = "1:cpu:/\n0::/a\n";
+        assert!(is_within("1:cpu:/x\n0::/a/b\n", all));
+        assert!(!is_within("1:cpu:/x\n0::/ab\n", all));
+        assert!(!is_within("1:cpu:/x\n", all), "nothing is known of the other");
+        assert!(is_within("1:cpu:/\n0::/a:b\n", "1:cpu:/x\n0::/a:b\n"), "one that is ending");
+        assert!(!is_within("1:cpu:/x\n0::/\n", "1:cpu:/x\n0::/a\n"));
+    }
+}
