@@ -12,7 +12,7 @@ use crate::{
 use election_core::{
     Paths, Policy, fencing_token,
     internals::{
-        self, ForceStep, ForcedFailover, Layout, MAX_TOKEN_BASE, NoSuchToken, ZkOp, creates, decision,
+        self, ForceStep, ForcedFailover, Layout, MAX_TOKEN_BASE, NoSuchToken, Transaction, decision,
         delete_while, in_words, transact, unix_ms,
     },
     record::{Current, Elected, FiledRequest, MAX_SLOTS, Record, Request, TokenBase},
@@ -117,8 +117,8 @@ pub async fn force(
     Err(too_many_races())
 }
 
-async fn write(incarnation: &Incarnation, paths: &Paths, decision: ZkOp) -> Result<(), OpError> {
-    if creates(&decision) {
+async fn write(incarnation: &Incarnation, paths: &Paths, decision: Transaction) -> Result<(), OpError> {
+    if decision.answer.creates() {
         incarnation.create_parents(&paths.elected()).await?;
     }
     transact(incarnation, &decision).await

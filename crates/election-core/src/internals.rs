@@ -6,14 +6,15 @@
 pub use crate::runtime::{
     ReadError,
     layout::{Layout, children, node},
-    operations::{creates, delete_while, get_all, transact, tree},
+    operations::{delete_while, get_all, transact, tree},
     to_node, unix_ms,
 };
 pub use crate::{
     engine::{
         Action, AppEvent, Config, EndReason, Engine, Epoch, Event, ForceStep, ForcedFailover, Forgotten,
-        Grant, Level, MAX_TOKEN_BASE, NoSuchToken, Node, Note, NoteKind, OpId, Outcome, Released, Watched,
-        Wish, ZkOp, acknowledge, decision, not_now, overrule_site, raise_tokens, slot_of,
+        Grant, Level, MAX_TOKEN_BASE, NoSuchToken, Node, Note, NoteKind, OpId, Outcome, Released,
+        Transaction, Watched, Wish, WriteKind, ZkOp, ZnodeWrite, acknowledge, decision, not_now,
+        overrule_site, raise_tokens, slot_of,
     },
     mirror::{Answer, BATCH, Mirror, Read, Write},
     time::{Now, Time, in_words, is_within},

@@ -9,6 +9,7 @@ use super::{
     core::Core,
     io::{Outcome, ZkOp},
     ops::{HistoryOp, Part, Pending},
+    transaction::ZnodeWrite,
 };
 use crate::record::{HistoryEntry, Record};
 
@@ -62,10 +63,10 @@ impl History {
         let (op, request) = if let Some(entry) = tasks.waiting.front() {
             let (path, token) = (paths.history_entry(entry.fencing_token), entry.fencing_token);
             let Ok(data) = entry.encode(&path) else { return self.written_one(token) };
-            (HistoryOp::Write(token), ZkOp::Create { path, data, ephemeral: false })
+            (HistoryOp::Write(token), ZnodeWrite::create(path, data).into())
         } else if let Some(name) = tasks.surplus.last() {
             let path = format!("{}/{name}", paths.history());
-            (HistoryOp::Trim, ZkOp::Delete { path, version: None })
+            (HistoryOp::Trim, ZnodeWrite::delete(path, None).into())
         } else if tasks.lists {
             (HistoryOp::List, ZkOp::Children { path: paths.history() })
         } else {

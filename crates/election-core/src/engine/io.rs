@@ -11,10 +11,10 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
+use super::transaction::{Transaction, ZnodeWrite};
 use crate::{
     ids::{Ballot, MemberId},
-    paths::Paths,
-    record::{Cause, Current, Health, Named, Previous, RoundTrips},
+    record::{Cause, Current, Health, Previous, RoundTrips},
     time::Time,
 };
 
@@ -220,13 +220,6 @@ pub enum Outcome {
         /// The version of its data: 0 or 1.
         version: i32,
     },
-    /// Created, and counted.
-    Counted {
-        /// The transaction that created it.
-        czxid: i64,
-        /// The number of the creation: the version of the znode that counts.
-        count: i32,
-    },
     /// Set; the data now has this version.
     Changed {
         /// The version now.
@@ -258,7 +251,7 @@ impl fmt::Display for Outcome {
     /// For the log, where an outcome was not expected.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Created { .. } | Self::Counted { .. } => "the znode was created",
+            Self::Created { .. } => "the znode was created",
             Self::Changed { .. } => "the znode was set",
             Self::Ok => "it was done",
             Self::Got(Some(_)) => "the znode is there",
@@ -272,17 +265,18 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// An operation on a znode.
+/// An operation that the engine asks of ZooKeeper.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ZkOp {
-    /// Create a znode, and the persistent znodes above it if they are missing: not created yet, or deleted.
-    Create {
+    /// Read a znode.
+    Get {
         /// Its path.
         path: String,
-        /// Its data.
-        data: Vec<u8>,
-        /// Whether it is ephemeral.
-        ephemeral: bool,
+    },
+    /// Read the names of a znode's children.
+    Children {
+        /// Its path.
+        path: String,
     },
     /// Create a sequential znode, and the missing znodes above it. `prefix` is unique, so that the znode can be found
     /// after a lost reply.
@@ -294,117 +288,37 @@ pub enum ZkOp {
         /// Whether it is ephemeral.
         ephemeral: bool,
     },
-    /// Create an ephemeral znode, and count the creation in the version of another one, both in one transaction; and
-    /// create the missing znodes above it. Answered with [`Outcome::Counted`].
-    CreateCounted {
-        /// Its path.
-        path: String,
-        /// Its data.
-        data: Vec<u8>,
-        /// The znode that counts: it is set to no data.
-        counter: String,
-    },
-    /// Set the data of this version.
-    Set {
-        /// Its path.
-        path: String,
-        /// Its data.
-        data: Vec<u8>,
-        /// The version that it must have.
-        version: i32,
-    },
-    /// Delete it in this version.
-    Delete {
-        /// Its path.
-        path: String,
-        /// The version that it must have, or `None` for any.
-        version: Option<i32>,
-    },
-    /// Delete it in this version, but only while another znode has that version, in one transaction. The versions of
-    /// every znode begin at 0, so a late deletion could otherwise delete the next znode at this path. `Stale` if
-    /// either version differs, or if the other znode does not exist.
-    DeleteWhile {
-        /// Its path.
-        path: String,
-        /// The version that it must have.
-        version: i32,
-        /// The other znode.
-        unchanged: String,
-        /// The version that the other znode must have.
-        unchanged_version: i32,
-    },
-    /// Set or create one znode, and set another one of this version, or create it as a persistent one, in one transaction;
-    /// `Stale` if the one to be set has another version, or does not exist, `Exists` if the one to be created exists.
-    /// Answered like the first; for the version of a created znode see [`ZkOp::While`].
-    Together {
-        /// A [`ZkOp::Set`] or a [`ZkOp::Create`].
-        request: Box<ZkOp>,
-        /// The other znode's path.
-        path: String,
-        /// Its data.
-        data: Vec<u8>,
-        /// The version that the other znode must have; `None` if it is created.
-        version: Option<i32>,
-    },
-    /// Apply `request`, and set other znodes to the data that they have, in one transaction, so that their watches report
-    /// it; `Stale` if one of them does not exist. For requests that create or set. Answered like `request`.
-    Notifying {
-        /// The request to apply.
-        request: Box<ZkOp>,
-        /// The path and the data of each of the others.
-        others: Vec<(String, Vec<u8>)>,
-    },
-    /// Delete `others`, whatever their version, and apply `request`, which deletes too, in one transaction; `Stale` if
-    /// one of the others does not exist. Answered like `request`.
-    Clearing {
-        /// The request to apply.
-        request: Box<ZkOp>,
-        /// The paths of the others.
-        others: Vec<String>,
-    },
-    /// Apply `request`, but only while the znode `there` exists, in one transaction; `Stale` if it does not exist, or
-    /// has another version. For requests that create, set or delete. A znode that is created so may begin at version
-    /// 1: servers do not answer in which transaction a group has created it, so its data is set in that transaction.
-    While {
-        /// The znode that must exist.
-        there: String,
-        /// The version that it must have, or `None` for any.
-        version: Option<i32>,
-        /// The request to apply.
-        request: Box<ZkOp>,
-    },
-    /// Read a znode.
-    Get {
-        /// Its path.
-        path: String,
-    },
-    /// Read the names of a znode's children.
-    Children {
-        /// Its path.
-        path: String,
-    },
+    /// Apply all of these writes, or none.
+    Multi(Transaction),
 }
 
 impl ZkOp {
-    /// The same, and in the same transaction sets the ballots of these members to the data that they have: their watches
-    /// report it.
-    pub(in crate::engine) fn calling(self, called: &[&Named], paths: &Paths) -> Self {
-        if called.is_empty() {
-            return self;
-        }
-        let others = called.iter().map(|named| call(named, paths)).collect();
-        Self::Notifying { request: Box::new(self), others }
+    /// Whether it only reads.
+    pub const fn reads(&self) -> bool {
+        matches!(self, Self::Get { .. } | Self::Children { .. })
     }
 
-    /// Sets the ballot of this member to the data that it has.
-    pub(in crate::engine) fn call(named: &Named, paths: &Paths) -> Self {
-        let (path, data) = call(named, paths);
-        Self::Set { path, data, version: -1 }
+    /// The path of what it is for.
+    pub fn path(&self) -> &str {
+        match self {
+            Self::Get { path } | Self::Children { path } | Self::CreateSequential { prefix: path, .. } => {
+                path
+            }
+            Self::Multi(transaction) => &transaction.subject().path,
+        }
     }
 }
 
-fn call(named: &Named, paths: &Paths) -> (String, Vec<u8>) {
-    (paths.ballot(&named.ballot), named.member.as_str().into())
+impl From<Transaction> for ZkOp {
+    fn from(writes: Transaction) -> Self {
+        Self::Multi(writes)
+    }
+}
+
+impl From<ZnodeWrite> for ZkOp {
+    fn from(write: ZnodeWrite) -> Self {
+        Self::Multi(write.into())
+    }
 }
 
 /// A durable watch: the runtime reads it at once and after every gap.

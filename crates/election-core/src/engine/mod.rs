@@ -47,6 +47,7 @@ mod resume;
 mod role;
 mod session;
 mod tokens;
+mod transaction;
 mod witnesses;
 mod znode;
 
@@ -73,6 +74,7 @@ pub use recipe::{Leftovers, QueueFormat, Recipe};
 pub use resume::Resumption;
 pub use role::Role;
 pub use tokens::{MAX_TOKEN_BASE, NoSuchToken, fencing_token, raise_tokens};
+pub use transaction::{Transaction, WriteKind, ZnodeWrite};
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 

@@ -1,7 +1,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::*;
-use crate::engine::ZkOp;
+use crate::engine::ZnodeWrite;
 
 const EPOCH: u64 = 1;
 const TREE: &str = "/b/nodes";
@@ -300,10 +300,8 @@ fn an_own_write_whose_change_does_not_come_is_read() {
 #[test]
 fn a_decision_that_is_created_with_a_leader_znode_is_known_as_it_is() {
     let path = |name: &str| format!("/b/{name}");
-    let create = ZkOp::Create { path: path("leader"), data: b"me".to_vec(), ephemeral: true };
-    let (elected, data) = (path("elected"), b"first".to_vec());
-    let both = ZkOp::Together { request: Box::new(create), path: elected, data, version: None };
-    let request = ZkOp::While { there: path("ballot"), version: None, request: Box::new(both) };
+    let create = ZnodeWrite::create_ephemeral(path("leader"), "me").only_while(path("ballot"), None);
+    let request = create.and(ZnodeWrite::create(path("elected"), "first")).into();
     let outcome = Outcome::Created { path: path("leader"), czxid: 7, version: 1 };
     let known = Write::all_of(&request, 5).into_iter().map(|write| {
         let node = write.done(&outcome, None).unwrap();

@@ -1,6 +1,6 @@
 //! What this member's own requests write.
 
-use crate::engine::{Node, Outcome, ZkOp};
+use crate::engine::{Node, Outcome, WriteKind, ZkOp, ZnodeWrite};
 
 /// What a request sets or creates.
 #[derive(Clone, Debug)]
@@ -18,37 +18,29 @@ pub struct Write {
 }
 
 impl Write {
-    /// All that a request of this session writes, apart from sequential znodes.
+    /// All that a request of this session writes, apart from sequential znodes and from what is deleted or counted.
     pub fn all_of(request: &ZkOp, session: i64) -> Vec<Self> {
-        Self::of(request, session, false)
-    }
-
-    /// A transaction sets what it is for, if it creates that: servers before 3.9 do not answer otherwise in which
-    /// transaction that was.
-    fn of(request: &ZkOp, session: i64, in_transaction: bool) -> Vec<Self> {
-        match request {
-            ZkOp::Create { path, data, ephemeral } => {
-                let owner = if *ephemeral { session } else { 0 };
-                let changes = 1 + u8::from(in_transaction);
-                vec![Self { owner, changes, ..Self::create(path, data) }]
-            }
-            ZkOp::Set { path, data, version } => vec![Self::set(path, data, *version)],
-            // What others are set to is what they have.
-            ZkOp::While { request, .. } | ZkOp::Notifying { request, .. } => Self::of(request, session, true),
-            ZkOp::Together { request, path, data, version } => {
-                let other = version.map_or_else(|| Self::create(path, data), |v| Self::set(path, data, v));
-                Self::of(request, session, true).into_iter().chain([other]).collect()
-            }
-            _ => Vec::new(),
+        let ZkOp::Multi(transaction) = request else { return Vec::new() };
+        if transaction.counted().is_some() {
+            return Vec::new();
         }
+        // What any version is set to with something else is what it has.
+        let is_news = |write: &&ZnodeWrite| !matches!(write.kind, WriteKind::Set { version: None, .. });
+        let others = transaction.before.iter().filter(is_news).filter_map(|write| Self::of(write, session));
+        // A transaction sets what it is for, if it creates that: servers before 3.9 do not answer otherwise in which
+        // transaction that was.
+        let changes = 1 + u8::from(transaction.answer.creates() && !transaction.is_single());
+        let answer = Self::of(&transaction.answer, session).map(|write| Self { changes, ..write });
+        answer.into_iter().chain(others).collect()
     }
 
-    fn create(path: &str, data: &[u8]) -> Self {
-        Self { path: path.to_owned(), data: data.to_owned(), over: None, owner: 0, changes: 1 }
-    }
-
-    fn set(path: &str, data: &[u8], version: i32) -> Self {
-        Self { over: Some(version), ..Self::create(path, data) }
+    fn of(write: &ZnodeWrite, session: i64) -> Option<Self> {
+        let (data, over, owner) = match &write.kind {
+            WriteKind::Create { data, ephemeral } => (data, None, if *ephemeral { session } else { 0 }),
+            WriteKind::Set { data, version } => (data, Some(version.unwrap_or(-1)), 0),
+            WriteKind::Delete { .. } => return None,
+        };
+        Some(Self { path: write.path.clone(), data: data.clone(), over, owner, changes: 1 })
     }
 
     /// The znode after this outcome of the request, if that is known; `before` is the znode as it was.

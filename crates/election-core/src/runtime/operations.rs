@@ -10,7 +10,7 @@ use zk_session::{
 
 use super::{RETRY, layout::Layout, to_node, turn::Starts};
 use crate::{
-    engine::{Node, Outcome, ZkOp},
+    engine::{Node, Outcome, Transaction, WriteKind, ZkOp, ZnodeWrite},
     mirror::{Answer, BATCH, Read},
     paths::Paths,
     record::RecordError,
@@ -63,7 +63,7 @@ async fn create_alone(
         // Nobody was there before the directories.
         _ if is_new => return Ok(done),
         Outcome::Created { path, .. } => path,
-        Outcome::Counted { .. } => target_of(request),
+        Outcome::Changed { .. } => request.path(),
         _ => return Ok(done),
     };
     loop {
@@ -92,19 +92,19 @@ async fn create(
     starts: Option<&Starts>,
 ) -> Result<(Outcome, bool), OpError> {
     let done = attempt(session, request).await?;
+    let creates = match request {
+        ZkOp::CreateSequential { .. } => true,
+        ZkOp::Multi(transaction) => transaction.checks.is_empty() && transaction.subject().creates(),
+        ZkOp::Get { .. } | ZkOp::Children { .. } => false,
+    };
     let began = |is_new| starts.into_iter().for_each(|starts| starts.began(is_new));
-    if let Outcome::Created { .. } | Outcome::Counted { .. } = done {
+    if creates && let Outcome::Created { .. } | Outcome::Changed { .. } = done {
         began(false);
     }
-    let (
-        ZkOp::Create { path, .. }
-        | ZkOp::CreateCounted { path, .. }
-        | ZkOp::CreateSequential { prefix: path, .. },
-        Outcome::Missing,
-    ) = (first_of(request), &done)
-    else {
+    if !creates || done != Outcome::Missing {
         return Ok((done, false));
-    };
+    }
+    let path = request.path();
     let missing = |error: OpError| match error.is_refused() {
         true => Err(error),
         false => Ok((Outcome::NotApplied(format!("what is above {path} could not be made: {error}")), false)),
@@ -169,13 +169,17 @@ async fn begin_election(
         ZkOp::CreateSequential { prefix, .. } => {
             Outcome::Created { path: first_child(prefix), czxid: stat.mzxid, version: 0 }
         }
-        _ => Outcome::Counted { czxid: stat.mzxid, count: stat.version },
+        _ => Outcome::Changed { version: stat.version, mzxid: stat.mzxid },
     }))
 }
 
 /// Whether the request can create the first znode of an election.
 fn is_first(request: &ZkOp) -> bool {
-    matches!(request, ZkOp::CreateSequential { .. } | ZkOp::CreateCounted { .. })
+    match request {
+        ZkOp::CreateSequential { .. } => true,
+        ZkOp::Multi(transaction) => transaction.counted().is_some(),
+        ZkOp::Get { .. } | ZkOp::Children { .. } => false,
+    }
 }
 
 /// What the request creates in an election whose directories are created in the same transaction. Last comes a set, whose
@@ -186,10 +190,11 @@ fn first_in_election(request: &ZkOp, base: &str) -> Option<[MultiOp; 2]> {
             MultiOp::create(first_child(prefix), data.clone(), mode(*ephemeral)),
             MultiOp::set(base, "", 0),
         ]),
-        ZkOp::CreateCounted { path, data, counter } => {
-            Some([MultiOp::create(path, data.clone(), CreateMode::Ephemeral), MultiOp::set(counter, "", 0)])
+        ZkOp::Multi(transaction) => {
+            let counted = transaction.counted()?;
+            Some([operation(counted), MultiOp::set(&transaction.answer.path, "", 0)])
         }
-        _ => None,
+        ZkOp::Get { .. } | ZkOp::Children { .. } => None,
     }
 }
 
@@ -199,35 +204,23 @@ fn first_child(prefix: &str) -> String {
     format!("{prefix}{:010}", 0)
 }
 
-/// The request that a transaction carries out.
-fn first_of(request: &ZkOp) -> &ZkOp {
-    match request {
-        ZkOp::Notifying { request, .. } | ZkOp::Together { request, .. } => first_of(request),
-        request => request,
-    }
-}
-
 async fn attempt(session: &Incarnation, request: &ZkOp) -> Result<Outcome, OpError> {
     let result = match request {
-        ZkOp::Create { path, data, ephemeral } => {
-            session.create(path, data.clone(), mode(*ephemeral)).await.map(created)
-        }
         ZkOp::CreateSequential { prefix, data, ephemeral } => session
             .create_sequential(prefix, data.clone(), mode(*ephemeral), Recovery::Name)
             .await
             .map(created),
-        ZkOp::CreateCounted { path, data, counter } => create_counted(session, path, data, counter).await,
-        ZkOp::Set { path, data, version } => {
-            let stat = session.set(path, data.clone(), Some(*version)).await;
-            stat.map(|s| Outcome::Changed { version: s.version, mzxid: s.mzxid })
-        }
-        // A deletion by itself would read the znode first.
-        ZkOp::Delete { .. }
-        | ZkOp::DeleteWhile { .. }
-        | ZkOp::Together { .. }
-        | ZkOp::Notifying { .. }
-        | ZkOp::Clearing { .. }
-        | ZkOp::While { .. } => all_or_none(session, request).await,
+        ZkOp::Multi(transaction) => match &transaction.answer {
+            ZnodeWrite { path, kind: WriteKind::Create { data, ephemeral } } if transaction.is_single() => {
+                session.create(path, data.clone(), mode(*ephemeral)).await.map(created)
+            }
+            ZnodeWrite { path, kind: WriteKind::Set { data, version } } if transaction.is_single() => {
+                let stat = session.set(path, data.clone(), *version).await;
+                stat.map(|s| Outcome::Changed { version: s.version, mzxid: s.mzxid })
+            }
+            // A deletion by itself would read the znode first.
+            _ => all_or_none(session, transaction).await,
+        },
         ZkOp::Get { path } => session.get(path).await.map(|node| Outcome::Got(node.map(to_node))),
         ZkOp::Children { path } => {
             session.children(path).await.map(|c| Outcome::Names(c.map(|c| c.names).unwrap_or_default()))
@@ -248,107 +241,46 @@ fn outcome_of(error: OpError) -> Result<Outcome, OpError> {
     })
 }
 
-/// The path of what a transaction is for.
-fn target_of(request: &ZkOp) -> &str {
-    match request {
-        ZkOp::Create { path, .. }
-        | ZkOp::CreateCounted { path, .. }
-        | ZkOp::CreateSequential { prefix: path, .. }
-        | ZkOp::Set { path, .. }
-        | ZkOp::Delete { path, .. }
-        | ZkOp::DeleteWhile { path, .. }
-        | ZkOp::Get { path }
-        | ZkOp::Children { path } => path,
-        ZkOp::Together { request, .. }
-        | ZkOp::Notifying { request, .. }
-        | ZkOp::Clearing { request, .. }
-        | ZkOp::While { request, .. } => target_of(request),
+fn operation(write: &ZnodeWrite) -> MultiOp {
+    let path = &write.path;
+    match &write.kind {
+        WriteKind::Create { data, ephemeral } => MultiOp::create(path, data.clone(), mode(*ephemeral)),
+        WriteKind::Set { data, version } => MultiOp::set(path, data.clone(), *version),
+        WriteKind::Delete { version } => MultiOp::delete(path, *version),
     }
-}
-
-/// Whether a transaction is for the creation of a znode.
-pub fn creates(request: &ZkOp) -> bool {
-    match request {
-        ZkOp::Together { request, .. }
-        | ZkOp::Notifying { request, .. }
-        | ZkOp::Clearing { request, .. }
-        | ZkOp::While { request, .. } => creates(request),
-        request => matches!(request, ZkOp::Create { .. }),
-    }
-}
-
-/// The operations of one transaction: the checks first, the requested operation last, or before others of its kind.
-fn transaction(request: &ZkOp) -> Option<Vec<MultiOp>> {
-    Some(match request {
-        // Servers before 3.9 do not answer in which transaction a group has created a znode, but do so for a set.
-        ZkOp::Create { path, data, ephemeral } => {
-            vec![MultiOp::create(path, "", mode(*ephemeral)), MultiOp::set(path, data.clone(), 0)]
-        }
-        ZkOp::Set { path, data, version } => vec![MultiOp::set(path, data.clone(), *version)],
-        ZkOp::Delete { path, version } => vec![MultiOp::delete(path, *version)],
-        ZkOp::DeleteWhile { path, version, unchanged, unchanged_version } => {
-            vec![MultiOp::check(unchanged, *unchanged_version), MultiOp::delete(path, *version)]
-        }
-        ZkOp::Together { request, path, data, version } => {
-            let other = match version {
-                Some(version) => MultiOp::set(path, data.clone(), *version),
-                None => MultiOp::create(path, data.clone(), CreateMode::Persistent),
-            };
-            [other].into_iter().chain(transaction(request)?).collect()
-        }
-        ZkOp::Notifying { request, others } => {
-            let others = others.iter().map(|(path, data)| MultiOp::set(path, data.clone(), None));
-            others.chain(transaction(request)?).collect()
-        }
-        ZkOp::Clearing { request, others } => {
-            // Watches report them in this order, and the next leader waits for the first.
-            let others = others.iter().map(|path| MultiOp::delete(path, None));
-            transaction(request)?.into_iter().chain(others).collect()
-        }
-        ZkOp::While { there, version, request } => {
-            [MultiOp::check(there, *version)].into_iter().chain(transaction(request)?).collect()
-        }
-        _ => return None,
-    })
 }
 
 /// Performs all operations or none. [`OpError::BadVersion`] if a condition is not met.
-async fn all_or_none(session: &Incarnation, request: &ZkOp) -> Result<Outcome, OpError> {
-    let Some(group) = transaction(request) else {
-        return Ok(Outcome::NotApplied("there is no such transaction".to_owned()));
-    };
-    let target = target_of(request);
+async fn all_or_none(session: &Incarnation, transaction: &Transaction) -> Result<Outcome, OpError> {
+    let Transaction { checks, before, answer, after } = transaction;
+    let target = &answer.path;
+    let mut group: Vec<_> = checks.iter().map(|(path, version)| MultiOp::check(path, *version)).collect();
+    group.extend(before.iter().map(operation));
+    match &answer.kind {
+        // Servers before 3.9 do not answer in which transaction a group has created a znode, but do so for a set.
+        WriteKind::Create { data, ephemeral } => {
+            group.extend([
+                MultiOp::create(target, "", mode(*ephemeral)),
+                MultiOp::set(target, data.clone(), 0),
+            ]);
+        }
+        WriteKind::Set { .. } | WriteKind::Delete { .. } => group.push(operation(answer)),
+    }
+    let answered = group.len() - 1;
+    group.extend(after.iter().map(operation));
     let done = match session.multi(group).await {
-        Err(OpError::NoNode { path }) if path != target => return Err(OpError::BadVersion { path }),
+        Err(OpError::NoNode { path }) if path != *target => return Err(OpError::BadVersion { path }),
         done => done?,
     };
-    let creates = creates(request);
-    Ok(match done.last() {
-        Some(MultiResult::Set { stat: Some(stat) }) if creates => {
-            Outcome::Created { path: target.to_owned(), czxid: stat.czxid, version: stat.version }
+    Ok(match done.get(answered) {
+        Some(MultiResult::Set { stat: Some(stat) }) if answer.creates() => {
+            Outcome::Created { path: target.clone(), czxid: stat.czxid, version: stat.version }
         }
         Some(MultiResult::Set { stat: Some(stat) }) => {
             Outcome::Changed { version: stat.version, mzxid: stat.mzxid }
         }
         Some(MultiResult::Deleted) => Outcome::Ok,
         _ => Outcome::Unknown("it was done, but what it made was not answered".to_owned()),
-    })
-}
-
-async fn create_counted(
-    session: &Incarnation,
-    path: &str,
-    data: &[u8],
-    counter: &str,
-) -> Result<Outcome, OpError> {
-    let group = [MultiOp::set(counter, "", None), MultiOp::create(path, data, CreateMode::Ephemeral)];
-    let done = session.multi(group).await?;
-    Ok(match done.first() {
-        // One transaction: the set of the counter belongs to the create of the znode.
-        Some(MultiResult::Set { stat: Some(stat) }) => {
-            Outcome::Counted { czxid: stat.mzxid, count: stat.version }
-        }
-        _ => Outcome::Unknown("it was created, but which creation it is was not answered".to_owned()),
     })
 }
 
@@ -363,21 +295,15 @@ pub async fn delete_while(
     unchanged: &str,
     unchanged_version: i32,
 ) -> Result<(), OpError> {
-    let request = ZkOp::DeleteWhile {
-        path: path.to_owned(),
-        version,
-        unchanged: unchanged.to_owned(),
-        unchanged_version,
-    };
-    transact(session, &request).await
+    transact(session, &ZnodeWrite::delete(path, version).only_while(unchanged, unchanged_version)).await
 }
 
 /// Carries out a transaction.
 ///
 /// # Errors
 /// [`OpError::BadVersion`] if a condition is not met.
-pub async fn transact(session: &Incarnation, request: &ZkOp) -> Result<(), OpError> {
-    all_or_none(session, request).await.map(drop)
+pub async fn transact(session: &Incarnation, transaction: &Transaction) -> Result<(), OpError> {
+    all_or_none(session, transaction).await.map(drop)
 }
 
 fn created(created: Created) -> Outcome {

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use election_core::internals::{Node, Outcome, ZkOp};
+use election_core::internals::{Node, Outcome, Transaction, WriteKind, ZkOp, ZnodeWrite};
 
 /// Milliseconds of true time.
 pub(crate) type Millis = u64;
@@ -179,27 +179,6 @@ impl Ensemble {
                 let names = self.children_at(path, view).map(|(name, _)| name.to_owned());
                 Applied::refused(Outcome::Names(names.collect()))
             }
-            ZkOp::Create { path, data, ephemeral } => {
-                if self.get(path).is_some() {
-                    return Applied::refused(Outcome::Exists);
-                }
-                let mut changed = self.make_parents(now, path);
-                let czxid = self.create(now, path, data.clone(), if *ephemeral { session } else { 0 });
-                changed.push(path.clone());
-                Applied { outcome: Outcome::Created { path: path.clone(), czxid, version: 0 }, changed }
-            }
-            ZkOp::CreateCounted { path, data, counter } => {
-                if self.get(path).is_some() {
-                    return Applied::refused(Outcome::Exists);
-                }
-                let mut changed = self.make_parents(now, path);
-                let set = self.set(now, counter, Vec::new(), None);
-                let Outcome::Changed { version: count, .. } = set.outcome else { return set };
-                let czxid = self.create(now, path, data.clone(), session);
-                changed.extend(set.changed);
-                changed.push(path.clone());
-                Applied { outcome: Outcome::Counted { czxid, count }, changed }
-            }
             ZkOp::CreateSequential { prefix, data, ephemeral, .. } => {
                 let mut changed = self.make_parents(now, prefix);
                 let owner = if *ephemeral { session } else { 0 };
@@ -207,105 +186,106 @@ impl Ensemble {
                 changed.push(path.clone());
                 Applied { outcome: Outcome::Created { path, czxid, version: 0 }, changed }
             }
-            ZkOp::Set { path, data, version } => self.set(now, path, data.clone(), Some(*version)),
-            ZkOp::Delete { path, version } => self.delete(now, path, *version),
-            ZkOp::Together { request, path, data, version } => {
-                match (self.get(path), version) {
-                    (Some(_), None) => return Applied::refused(Outcome::Exists),
-                    (known, Some(version)) if known.is_none_or(|node| node.version != *version) => {
-                        return Applied::refused(Outcome::Stale);
-                    }
-                    _ => {}
-                }
-                // A group creates no parents. Those of an election are created with its first ballot.
-                if self.was_deleted(parent_of(path)) {
-                    return Applied::refused(Outcome::Stale);
-                }
-                self.make_parents(now, path);
-                let mut applied = self.apply_in_group(now, session, view, request);
-                if let Outcome::Changed { .. } | Outcome::Created { .. } = applied.outcome {
-                    match version {
-                        Some(_) => self.set_in_group(now, path, data.clone()),
-                        None => self.create_in_group(now, path, data.clone()),
-                    }
-                    applied.changed.push(path.clone());
-                }
-                applied
-            }
-            ZkOp::Notifying { request, others } => {
-                if others.iter().any(|(path, _)| self.get(path).is_none()) {
-                    return Applied::refused(Outcome::Stale);
-                }
-                let mut applied = self.apply_in_group(now, session, view, request);
-                if let Outcome::Changed { .. } | Outcome::Created { .. } = applied.outcome {
-                    for (path, data) in others {
-                        self.set_in_group(now, path, data.clone());
-                        applied.changed.push(path.clone());
-                    }
-                }
-                applied
-            }
-            ZkOp::Clearing { request, others } => {
-                if others.iter().any(|path| self.get(path).is_none()) {
-                    return Applied::refused(Outcome::Stale);
-                }
-                let mut applied = self.apply(now, session, view, request);
-                if applied.outcome == Outcome::Ok {
-                    for path in others {
-                        self.put(path, self.zxid, None);
-                        applied.changed.push(path.clone());
-                    }
-                }
-                applied
-            }
-            ZkOp::While { there, version, request } => match self.get(there) {
-                Some(node) if version.is_none_or(|version| version == node.version) => {
-                    self.apply_in_group(now, session, view, request)
-                }
-                _ => Applied::refused(Outcome::Stale),
-            },
-            ZkOp::DeleteWhile { path, version, unchanged, unchanged_version } => {
-                match self.get(unchanged).map(|node| node.version) {
-                    Some(stands) if stands == *unchanged_version => self.delete(now, path, Some(*version)),
-                    _ => Applied::refused(Outcome::Stale),
-                }
-            }
+            ZkOp::Multi(transaction) => self.transact(now, session, transaction),
         }
     }
 
-    /// Creates a persistent znode in the last transaction, which has made its parents.
-    fn create_in_group(&mut self, now: Millis, path: &str, data: Vec<u8>) {
-        *self.children.entry(parent_of(path).to_owned()).or_default() += 1;
-        let (zxid, at_ms) = (self.zxid, stamp(now));
-        let created =
-            Node { data, version: 0, czxid: zxid, mzxid: zxid, owner: 0, ctime_ms: at_ms, mtime_ms: at_ms };
-        self.put(path, zxid, Some(created));
-    }
-
-    /// Sets a znode in the last transaction.
-    fn set_in_group(&mut self, now: Millis, path: &str, data: Vec<u8>) {
-        let (known, zxid) = (self.get(path).cloned(), self.zxid);
-        let set = known.map(|known| Node {
-            data,
-            version: known.version + 1,
-            mzxid: zxid,
-            mtime_ms: stamp(now),
-            ..known
-        });
-        self.put(path, zxid, set);
-    }
-
-    /// A creation in a group with other operations: its data is set in the same transaction.
-    fn apply_in_group(&mut self, now: Millis, session: i64, view: i64, request: &ZkOp) -> Applied {
-        let mut applied = self.apply(now, session, view, request);
-        if let (ZkOp::Create { .. }, Outcome::Created { path, czxid, version }) =
-            (request, &mut applied.outcome)
+    /// Applies all writes of a transaction, or none.
+    fn transact(&mut self, now: Millis, session: i64, transaction: &Transaction) -> Applied {
+        let Transaction { checks, before, answer, after } = transaction;
+        if checks.iter().any(|(path, version)| self.check(path, *version).is_err()) {
+            return Applied::refused(Outcome::Stale);
+        }
+        if let Some(refused) = before.iter().find_map(|write| self.refuses(write)) {
+            return Applied::refused(if refused == Outcome::Exists { refused } else { Outcome::Stale });
+        }
+        // A group creates no parents. Those of an election are created with its first ballot.
+        for write in before.iter().filter(|write| write.creates()) {
+            if self.was_deleted(parent_of(&write.path)) {
+                return Applied::refused(Outcome::Stale);
+            }
+            self.make_parents(now, &write.path);
+        }
+        if let Some(refused) = after.iter().find_map(|write| self.refuses(write)) {
+            return Applied::refused(if refused == Outcome::Exists { refused } else { Outcome::Stale });
+        }
+        let subject = transaction.subject();
+        let mut changed = match subject.creates() && self.get(&subject.path).is_none() {
+            true => self.make_parents(now, &subject.path),
+            false => Vec::new(),
+        };
+        if let Some(refused) = self.refuses(answer) {
+            return Applied::refused(refused);
+        }
+        if transaction.counted().is_some() {
+            // The recorded tokens are numbered as if the counter was set one transaction earlier.
+            self.commit(now);
+        }
+        let zxid = self.commit(now);
+        let mut outcome = self.write(now, zxid, session, answer);
+        if let Outcome::Created { path, version, .. } = &mut outcome
+            && !transaction.is_single()
         {
+            // Its data is set in the same transaction.
             *version = 1;
             let created = self.get(path).map(|node| Node { version: 1, ..node.clone() });
-            self.put(path, *czxid, created);
+            self.put(path, zxid, created);
         }
-        applied
+        changed.push(answer.path.clone());
+        for write in before.iter().chain(after) {
+            self.write(now, zxid, session, write);
+            changed.push(write.path.clone());
+        }
+        Applied { outcome, changed }
+    }
+
+    /// Why a write can't be applied, if it can't.
+    fn refuses(&self, write: &ZnodeWrite) -> Option<Outcome> {
+        match write.kind {
+            WriteKind::Create { .. } => self.get(&write.path).map(|_| Outcome::Exists),
+            WriteKind::Set { version, .. } | WriteKind::Delete { version } => {
+                self.check(&write.path, version).err()
+            }
+        }
+    }
+
+    /// Version -1 is any, as in ZooKeeper.
+    fn check(&self, path: &str, version: Option<i32>) -> Result<&Node, Outcome> {
+        let known = self.get(path).ok_or(Outcome::Missing)?;
+        match version {
+            Some(version) if version != -1 && version != known.version => Err(Outcome::Stale),
+            _ => Ok(known),
+        }
+    }
+
+    /// Applies a write, which is not refused, in the last transaction.
+    fn write(&mut self, now: Millis, zxid: i64, session: i64, write: &ZnodeWrite) -> Outcome {
+        let path = &write.path;
+        match &write.kind {
+            WriteKind::Create { data, ephemeral } => {
+                self.put_new(now, zxid, path, data.clone(), if *ephemeral { session } else { 0 });
+                Outcome::Created { path: path.clone(), czxid: zxid, version: 0 }
+            }
+            WriteKind::Set { data, .. } => {
+                let (known, data) = (self.get(path).cloned(), data.clone());
+                let set = known.map(|known| Node {
+                    data,
+                    version: known.version + 1,
+                    mzxid: zxid,
+                    mtime_ms: stamp(now),
+                    ..known
+                });
+                let version = set.as_ref().map_or(0, |node| node.version);
+                self.put(path, zxid, set);
+                Outcome::Changed { version, mzxid: zxid }
+            }
+            WriteKind::Delete { .. } => {
+                self.put(path, zxid, None);
+                // Made again, it counts its children from 0.
+                self.children.remove(path);
+                Outcome::Ok
+            }
+        }
     }
 
     /// The numbers of the children continue below zero, as after 2^31 of them.
@@ -327,42 +307,24 @@ impl Ensemble {
     }
 
     pub(crate) fn create(&mut self, now: Millis, path: &str, data: Vec<u8>, owner: i64) -> i64 {
-        *self.children.entry(parent_of(path).to_owned()).or_default() += 1;
         let zxid = self.commit(now);
-        let (ctime_ms, mtime_ms) = (stamp(now), stamp(now));
-        self.put(
-            path,
-            zxid,
-            Some(Node { data, version: 0, czxid: zxid, mzxid: zxid, owner, ctime_ms, mtime_ms }),
-        );
+        self.put_new(now, zxid, path, data, owner);
         zxid
     }
 
+    /// Creates a znode in the last transaction.
+    fn put_new(&mut self, now: Millis, zxid: i64, path: &str, data: Vec<u8>, owner: i64) {
+        *self.children.entry(parent_of(path).to_owned()).or_default() += 1;
+        let (czxid, mzxid, ctime_ms, mtime_ms) = (zxid, zxid, stamp(now), stamp(now));
+        self.put(path, zxid, Some(Node { data, version: 0, czxid, mzxid, owner, ctime_ms, mtime_ms }));
+    }
+
     pub(crate) fn set(&mut self, now: Millis, path: &str, data: Vec<u8>, version: Option<i32>) -> Applied {
-        let Some(known) = self.get(path).cloned() else {
-            return Applied::refused(Outcome::Missing);
-        };
-        if version.is_some_and(|v| v != known.version && v != -1) {
-            return Applied::refused(Outcome::Stale);
-        }
-        let zxid = self.commit(now);
-        let version = known.version + 1;
-        self.put(path, zxid, Some(Node { data, version, mzxid: zxid, mtime_ms: stamp(now), ..known }));
-        Applied { outcome: Outcome::Changed { version, mzxid: zxid }, changed: vec![path.to_owned()] }
+        self.transact(now, 0, &ZnodeWrite::set(path, data, version).into())
     }
 
     pub(crate) fn delete(&mut self, now: Millis, path: &str, version: Option<i32>) -> Applied {
-        let Some(known) = self.get(path) else {
-            return Applied::refused(Outcome::Missing);
-        };
-        if version.is_some_and(|v| v != known.version) {
-            return Applied::refused(Outcome::Stale);
-        }
-        let zxid = self.commit(now);
-        self.put(path, zxid, None);
-        // Made again, it counts its children from 0.
-        self.children.remove(path);
-        Applied { outcome: Outcome::Ok, changed: vec![path.to_owned()] }
+        self.transact(now, 0, &ZnodeWrite::delete(path, version).into())
     }
 
     /// Deletes a znode and all below it, as an administrator's tool does; answers what was there.

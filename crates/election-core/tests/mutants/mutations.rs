@@ -105,7 +105,7 @@ pub(crate) const RULES: [Rule; 35] = [
         &[(
             "engine/leader/acquire.rs",
             "let Some(next) = next else {",
-            "$0 if DROPPED { return Some(create); }",
+            "$0 if DROPPED { return Some(create.into()); }",
         )],
     ),
     // A successor writes the decision with the leader znode, in one transaction.
@@ -115,7 +115,7 @@ pub(crate) const RULES: [Rule; 35] = [
             (
                 "engine/leader/acquire.rs",
                 "acquiring.written = Some(Box::new(next));",
-                "$0 if DROPPED { return Some(create); }",
+                "$0 if DROPPED { return Some(create.into()); }",
             ),
             (
                 "engine/leader/acquire.rs",
@@ -130,8 +130,8 @@ pub(crate) const RULES: [Rule; 35] = [
         &[
             (
                 "engine/leader/acquire.rs",
-                "data: leader, ephemeral: true };",
-                "$0 if DROPPED { return Some(create); }",
+                "core.leader_znode_path(self.slot), leader);",
+                "$0 if DROPPED { return Some(create.into()); }",
             ),
             (
                 "engine/leader/acquire.rs",
@@ -246,7 +246,7 @@ pub(crate) const RULES: [Rule; 35] = [
             "engine/leader/release.rs",
             "self.turn(core, LeadershipState::Stopping(stopping));",
             "if DROPPED {
-                 let request = ZkOp::Delete { path: core.leader_znode_path(self.slot), version: None };
+                 let request = ZnodeWrite::delete(core.leader_znode_path(self.slot), None);
                  core.perform(request, Pending::GivenUp);
              }
              $0",

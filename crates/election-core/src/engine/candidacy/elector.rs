@@ -21,6 +21,7 @@ use crate::{
         ops::{Part, Pending, USED_UP},
         own::Seat,
         recipe::Leftovers,
+        transaction::{Transaction, ZnodeWrite},
     },
     ids::Ballot,
     record::{Control, Current, MemberRecord, Record, VERSION},
@@ -231,38 +232,31 @@ impl ElectorCandidacy {
             MembershipStep::LookAtLeader { slot, .. } => ZkOp::Get { path: paths.leader_znode(slot) },
             MembershipStep::ReadElected { .. } => ZkOp::Get { path: paths.elected() },
             MembershipStep::RemoveLeader { leftover, slot, version, decision } => {
-                let (path, unchanged) = (paths.leader_znode(slot), paths.elected());
-                let request = match decision {
-                    Some(unchanged_version) => {
-                        ZkOp::DeleteWhile { path, version, unchanged, unchanged_version }
-                    }
-                    None => ZkOp::Delete { path, version: Some(version) },
-                };
+                let mut delete = Transaction::from(ZnodeWrite::delete(paths.leader_znode(slot), version));
+                if let Some(version) = decision {
+                    delete = delete.only_while(paths.elected(), version);
+                }
                 // Versions begin at 0 again if the whole tree was deleted. Then its ballot was deleted as well, and
                 // the name of a ballot is never used twice.
-                match leftover.ballot {
-                    Some(ballot) => ZkOp::While {
-                        there: paths.ballot(&ballot),
-                        version: None,
-                        request: Box::new(request),
-                    },
-                    None => request,
+                if let Some(ballot) = leftover.ballot {
+                    delete = delete.only_while(paths.ballot(&ballot), None);
                 }
+                delete.into()
             }
             MembershipStep::RemoveBallot { leftover } => match leftover.ballot {
-                Some(ballot) => ZkOp::Delete { path: paths.ballot(&ballot), version: None },
+                Some(ballot) => ZnodeWrite::delete(paths.ballot(&ballot), None).into(),
                 None => {
                     self.step = MembershipStep::RemoveNode;
                     return self.advance(core);
                 }
             },
-            MembershipStep::RemoveNode => ZkOp::Delete { path: core.own_node(), version: None },
+            MembershipStep::RemoveNode => ZnodeWrite::delete(core.own_node(), None).into(),
             MembershipStep::DrawBallot => {
                 self.drawn += 1;
                 Line::ballots(core).create(self.drawn, core.config.member.member.as_str().into())
             }
             MembershipStep::WriteNode(ballot) => match self.node_data(core, &ballot) {
-                Some(data) => ZkOp::Create { path: core.own_node(), data: data.to_vec(), ephemeral: true },
+                Some(data) => ZnodeWrite::create_ephemeral(core.own_node(), &*data).into(),
                 None => return,
             },
             MembershipStep::Rank => {
@@ -276,7 +270,7 @@ impl ElectorCandidacy {
                 Some(request) => request,
                 None => return,
             },
-            MembershipStep::DropNode => ZkOp::Delete { path: core.own_node(), version: None },
+            MembershipStep::DropNode => ZnodeWrite::delete(core.own_node(), None).into(),
         };
         core.perform(request, Pending::Membership);
     }
@@ -677,7 +671,7 @@ impl ElectorCandidacy {
             return None;
         }
         self.written = Some(Arc::clone(&data));
-        Some(ZkOp::Set { path: core.own_node(), data: data.to_vec(), version: *version })
+        Some(ZnodeWrite::set(core.own_node(), &*data, *version).into())
     }
 }
 

@@ -10,6 +10,7 @@ use crate::{
         core::Core,
         io::ZkOp,
         recipe::{Incarnation, QueueFormat},
+        transaction::ZnodeWrite,
     },
     ids::Ballot,
 };
@@ -63,7 +64,7 @@ impl Line {
     }
 
     pub(super) fn drop(&self, name: &str) -> ZkOp {
-        ZkOp::Delete { path: self.path(name), version: None }
+        ZnodeWrite::delete(self.path(name), None).into()
     }
 
     /// Creates the own znode, named after the attempt, so that a lost reply for one attempt is never mistaken for

@@ -13,9 +13,10 @@ use std::collections::BTreeMap;
 use super::Core;
 use crate::{
     engine::{
-        io::{EndReason, ZkOp},
+        io::EndReason,
         ops::Pending,
         recipe::{Incarnation, fingerprint},
+        transaction::{Transaction, ZnodeWrite},
         witnesses::witnesses,
         znode::Known,
     },
@@ -82,12 +83,9 @@ impl Core {
     /// If only the decision is deleted, the ballots remain. Earlier writes of the elector are applied before its
     /// later ones, since all are on one session. The claim of a successor that is under way meanwhile can still find
     /// the version that it requires. Members remember the term that it replaced, and the next term is above both.
-    pub(in crate::engine) fn as_candidate(&self, request: ZkOp) -> ZkOp {
+    pub(in crate::engine) fn as_candidate(&self, request: Transaction) -> Transaction {
         match &self.own.seat.ballot {
-            Some(ballot) => {
-                let (there, request) = (self.config.paths.ballot(ballot), Box::new(request));
-                ZkOp::While { there, version: None, request }
-            }
+            Some(ballot) => request.only_while(self.config.paths.ballot(ballot), None),
             None => request,
         }
     }
@@ -95,7 +93,12 @@ impl Core {
     /// Sets the ballot of each other member that must know this decision at once, in the same transaction, with the data that
     /// it has. Such a member was passive: it reads the decision later, or not at all. But it watches its ballot. The next in
     /// line are left out if they are called [apart](Self::call).
-    pub(in crate::engine) fn calling(&self, elected: &Elected, apart: bool, request: ZkOp) -> ZkOp {
+    pub(in crate::engine) fn calling(
+        &self,
+        elected: &Elected,
+        apart: bool,
+        request: Transaction,
+    ) -> Transaction {
         // The first decision has no passive members.
         let Some(last) = self.reading.view.elected.record() else { return request };
         let (mut called, next) = elected.called(Some(last));
@@ -104,7 +107,7 @@ impl Core {
         let members = self.reading.view.electors().members.iter().flatten();
         let lives = |named: &Named| members.clone().any(|member| member.ballot == named.ballot);
         called.retain(|named| self.is_another(named) && lives(named));
-        request.calling(&called, &self.config.paths)
+        request.and_call(&called, &self.config.paths)
     }
 
     /// Sets the ballots of the others that must know the decision, where that was no part of the transaction that wrote it: it
@@ -113,7 +116,7 @@ impl Core {
         let Some(elected) = self.reading.view.elected.record() else { return };
         let (named, next) = elected.called(None);
         let called = named.into_iter().chain(next).filter(|named| self.is_another(named));
-        let calls: Vec<_> = called.map(|named| ZkOp::call(named, &self.config.paths)).collect();
+        let calls: Vec<_> = called.map(|named| ZnodeWrite::call(named, &self.config.paths)).collect();
         for call in calls {
             self.perform(call, Pending::GivenUp);
         }

@@ -88,10 +88,11 @@ impl Core {
     }
 
     /// Begins an operation on this session; returns whether that was possible.
-    pub(in crate::engine) fn perform(&mut self, request: ZkOp, pending: Pending) -> bool {
+    pub(in crate::engine) fn perform(&mut self, request: impl Into<ZkOp>, pending: Pending) -> bool {
         if !self.session_is_active() {
             return false;
         }
+        let request = request.into();
         let reads = match &request {
             ZkOp::Get { path } => self.reads(path),
             _ => None,

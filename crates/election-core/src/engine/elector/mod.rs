@@ -31,6 +31,7 @@ use super::{
     io::{Level, NoteKind, Outcome, Skipped, ZkOp},
     ops::{Begun, Check, ElectorOp, IrreversibleStep, Part, Pending},
     recipe::Recipe,
+    transaction::{Transaction, ZnodeWrite},
     znode::{Known, Meta},
 };
 use crate::{
@@ -156,25 +157,24 @@ impl Elector {
                 }
             }
             Act::Vacate { slot, leader: version, decision: unchanged_version } => {
-                let (path, unchanged) = (paths.leader_znode(slot), paths.elected());
-                let request = ZkOp::DeleteWhile { path, version, unchanged, unchanged_version };
-                (request, ElectorOp::Vacate(slot))
+                let delete = ZnodeWrite::delete(paths.leader_znode(slot), version);
+                (delete.only_while(paths.elected(), unchanged_version), ElectorOp::Vacate(slot))
             }
             Act::Answer(name, version, request) | Act::Refuse(name, version, request) => {
                 let path = paths.request(&name);
                 match request.encode(&path) {
-                    Ok(data) => (ZkOp::Set { path, data, version }, ElectorOp::Answer(name, request)),
+                    Ok(data) => {
+                        (ZnodeWrite::set(path, data, version).into(), ElectorOp::Answer(name, request))
+                    }
                     Err(error) => return later(core, &error.to_string()),
                 }
             }
-            Act::Trim(name) => {
-                (ZkOp::Delete { path: paths.request(&name), version: None }, ElectorOp::Trim(name))
-            }
+            Act::Trim(name) => (ZnodeWrite::delete(paths.request(&name), None).into(), ElectorOp::Trim(name)),
         };
-        let request = match request {
+        let request = match request.is_single() && request.answer.creates() {
             // It replaces nothing.
-            ZkOp::Create { .. } => request,
-            request => core.as_candidate(request),
+            true => request,
+            false => core.as_candidate(request),
         };
         let request = match &pending {
             ElectorOp::Decision(elected, ..) => core.calling(elected, self.calls_apart, request),
@@ -322,7 +322,7 @@ impl Elector {
     }
 }
 
-fn perform(core: &mut Core, request: ZkOp, op: ElectorOp) {
+fn perform(core: &mut Core, request: impl Into<ZkOp>, op: ElectorOp) {
     core.perform(request, Pending::Elector(op));
 }
 
@@ -339,17 +339,14 @@ pub(in crate::engine) fn writing(
     elected: &Elected,
     over: Option<i32>,
     begun: Option<(&str, &record::Request, i32)>,
-) -> Result<ZkOp, RecordError> {
+) -> Result<Transaction, RecordError> {
     let path = paths.elected();
     let data = elected.encode(&path)?;
-    let decision = match over {
-        Some(version) => ZkOp::Set { path, data, version },
-        None => ZkOp::Create { path, data, ephemeral: false },
-    };
+    let decision = Transaction::from(ZnodeWrite::replace(path, data, over));
     let Some((name, begun, version)) = begun else { return Ok(decision) };
     let path = paths.request(name);
-    let (data, version) = (begun.encode(&path)?, Some(version));
-    Ok(ZkOp::Together { request: Box::new(decision), path, data, version })
+    let data = begun.encode(&path)?;
+    Ok(decision.and(ZnodeWrite::set(path, data, version)))
 }
 
 /// What to check before this act.

@@ -19,6 +19,7 @@ use crate::{
         ops::{LeaderOp, Part, Pending},
         recipe::Recipe,
         tokens::fencing_token,
+        transaction::{Transaction, ZnodeWrite},
         znode::{Known, Meta},
     },
     record::{Cause, Current, Elected, Record, Status},
@@ -107,7 +108,7 @@ impl OwnLeadership {
                 return self.advance_claim(core);
             }
             AcquireStep::Creating => match self.creation(core) {
-                Some(request) => request,
+                Some(request) => request.into(),
                 None => return,
             },
             AcquireStep::Entitled(znode) => return self.enter(core, znode),
@@ -121,7 +122,7 @@ impl OwnLeadership {
     ///
     /// After a reconnect the known decision is read first: in an ensemble that was restored from a copy, another one can
     /// have its version.
-    fn creation(&mut self, core: &mut Core) -> Option<ZkOp> {
+    fn creation(&mut self, core: &mut Core) -> Option<Transaction> {
         if !core.is_sure(self.slot) {
             return None;
         }
@@ -166,26 +167,18 @@ impl OwnLeadership {
         };
         let LeadershipState::Acquiring(acquiring) = &self.state else { return None };
         let data = self.leader_record(core, &acquiring.appointment, Status::Progress, None)?;
-        let create = ZkOp::Create { path: core.leader_znode_path(self.slot), data, ephemeral: true };
+        let create = ZnodeWrite::create_ephemeral(core.leader_znode_path(self.slot), data);
         let path = core.config.paths.elected();
         let Some(next) = next else {
-            return Some(core.as_candidate(ZkOp::While {
-                there: path,
-                version: Some(version),
-                request: Box::new(create),
-            }));
+            return Some(core.as_candidate(create.only_while(path, version)));
         };
         match next.encode(&path) {
             Ok(data) => {
                 if let LeadershipState::Acquiring(acquiring) = &mut self.state {
                     acquiring.written = Some(Box::new(next));
                 }
-                Some(core.as_candidate(ZkOp::Together {
-                    request: Box::new(create),
-                    path,
-                    data,
-                    version: Some(version),
-                }))
+                let decision = ZnodeWrite::set(path, data, version);
+                Some(core.as_candidate(Transaction::from(create).and(decision)))
             }
             Err(error) => {
                 self.give_up_claim(core, StopReason::NotNamed(error.to_string()));
@@ -195,7 +188,7 @@ impl OwnLeadership {
     }
 
     /// The creation of the leader znode and of the decision.
-    fn first_creation(&mut self, core: &mut Core) -> Option<ZkOp> {
+    fn first_creation(&mut self, core: &mut Core) -> Option<Transaction> {
         let LeadershipState::Acquiring(acquiring) = &self.state else { return None };
         let path = core.config.paths.elected();
         let first = acquiring.written.as_ref().map(|first| first.encode(&path));
@@ -211,8 +204,8 @@ impl OwnLeadership {
             }
         };
         let leader = self.leader_record(core, &acquiring.appointment, Status::Progress, None)?;
-        let create = ZkOp::Create { path: core.leader_znode_path(self.slot), data: leader, ephemeral: true };
-        Some(core.as_candidate(ZkOp::Together { request: Box::new(create), path, data, version: None }))
+        let create = ZnodeWrite::create_ephemeral(core.leader_znode_path(self.slot), leader);
+        Some(core.as_candidate(Transaction::from(create).and(ZnodeWrite::create(path, data))))
     }
 
     /// The decision names this member: the claim continues under that decision.

@@ -11,6 +11,7 @@ use crate::{
         io::{Action, Level, Node, NoteKind, Outcome, StopReason, ZkOp},
         ops::{LeaderOp, Part, Pending},
         policy::OnPause,
+        transaction::{Transaction, ZnodeWrite},
         znode::Known,
     },
     ids::Ballot,
@@ -156,7 +157,7 @@ impl OwnLeadership {
         };
         let status = if held.ready_ms.is_some() { Status::Ready } else { Status::Progress };
         if let Some(data) = self.leader_record(core, appointment, status, held.ready_ms) {
-            let request = ZkOp::Set { path: core.leader_znode_path(self.slot), data, version };
+            let request = ZnodeWrite::set(core.leader_znode_path(self.slot), data, version);
             core.perform(request, Pending::Leader(LeaderOp::Repair));
         }
     }
@@ -210,14 +211,15 @@ impl OwnLeadership {
         let Some(data) = self.leader_record(core, &appointment, Status::Ready, Some(core.now.unix_ms)) else {
             return;
         };
-        let mut request = ZkOp::Set { path: core.leader_znode_path(self.slot), data, version: znode.version };
+        let mut ready =
+            Transaction::from(ZnodeWrite::set(core.leader_znode_path(self.slot), data, znode.version));
         if let Some(entry) = entry {
             let path = core.config.paths.history_entry(entry.fencing_token);
             if let Ok(data) = entry.encode(&path) {
-                request = ZkOp::Together { request: Box::new(request), path, data, version: None };
+                ready = ready.and(ZnodeWrite::create(path, data));
             }
         }
-        if core.perform(request, Pending::Leader(LeaderOp::Announce)) {
+        if core.perform(ready, Pending::Leader(LeaderOp::Announce)) {
             self.announce_later = false;
             if let LeadershipState::TakingOver(held) = std::mem::take(&mut self.state) {
                 self.turn(core, LeadershipState::Announcing(held));

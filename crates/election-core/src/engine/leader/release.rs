@@ -19,6 +19,7 @@ use crate::{
         io::{Action, Epoch, Level, NoteKind, Outcome, StopReason, ZkOp},
         ops::{LeaderOp, Pending},
         own::Seat,
+        transaction::ZnodeWrite,
         znode::Known,
     },
     record::{Cause, GaveUp},
@@ -225,22 +226,21 @@ impl OwnLeadership {
         }
         let LeadershipState::Releasing(release) = &mut self.state else { return };
         let path = core.leader_znode_path(self.slot);
+        let mut clears = false;
         let request = match release.step {
             ReleaseStep::AwaitCreation | ReleaseStep::AwaitDecision { .. } => return,
             ReleaseStep::Delete { version, unchanged: Some(unchanged_version) } => {
                 let paths = &core.config.paths;
                 let unchanged = if core.is_contest() { paths.leader() } else { paths.elected() };
-                let delete = ZkOp::DeleteWhile { path, version, unchanged, unchanged_version };
-                match core.leaves_with_release() {
-                    Some(others) => ZkOp::Clearing { request: Box::new(delete), others },
-                    None => delete,
-                }
+                let delete = ZnodeWrite::delete(path, version).only_while(unchanged, unchanged_version);
+                let others = core.leaves_with_release();
+                clears = others.is_some();
+                delete.then_delete(others.into_iter().flatten()).into()
             }
-            ReleaseStep::Delete { version, unchanged: None } => ZkOp::Delete { path, version: Some(version) },
+            ReleaseStep::Delete { version, unchanged: None } => ZnodeWrite::delete(path, version).into(),
             ReleaseStep::ReadElected => ZkOp::Get { path: core.config.paths.elected() },
             ReleaseStep::Look { .. } => ZkOp::Get { path },
         };
-        let clears = matches!(request, ZkOp::Clearing { .. });
         let sent = core.perform(request, RELEASE);
         if sent && clears {
             core.own.seat = Seat { is_clearing: true, ..Seat::default() };

@@ -10,8 +10,8 @@ use crate::{
             requests::{counted_by, forbidden, slot_of},
             writing,
         },
-        io,
         policy::Policy,
+        transaction::Transaction,
     },
     paths::Paths,
     record::{
@@ -55,11 +55,11 @@ pub fn decision(
     elected: &Elected,
     over: Option<(&Elected, i32)>,
     begun: Option<(&str, &Request, i32)>,
-) -> Result<io::ZkOp, RecordError> {
+) -> Result<Transaction, RecordError> {
     let request = writing(paths, elected, over.map(|(_, version)| version), begun)?;
     let (mut called, next) = elected.called(over.map(|(last, _)| last));
     called.extend(next);
-    Ok(request.calling(&called, paths))
+    Ok(request.and_call(&called, paths))
 }
 
 /// A forced failover, and the election as it was read just now.

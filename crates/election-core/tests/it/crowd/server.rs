@@ -45,7 +45,7 @@ impl Crowd {
         let counts = &mut self.members[member].counts;
         let answer = match message {
             Message::Perform(op, request) => {
-                let is_read = matches!(request, ZkOp::Get { .. } | ZkOp::Children { .. });
+                let is_read = request.reads();
                 *if is_read { &mut counts.reads } else { &mut counts.writes } += 1;
                 let session = self.members[member].session;
                 let mut applied = self.zk.apply(self.now, session, self.zk.zxid(), &request);

@@ -1,7 +1,7 @@
 //! A path through the states as text.
 
 use election_core::{
-    internals::{Outcome, Watched, ZkOp},
+    internals::{Outcome, Transaction, Watched, WriteKind, ZkOp, ZnodeWrite},
     record::{Current, Elected, Record},
 };
 
@@ -147,53 +147,40 @@ fn short(path: &str) -> String {
 }
 
 fn asked(request: &ZkOp) -> String {
-    match request {
-        ZkOp::Create { path, .. } | ZkOp::CreateCounted { path, .. } => {
-            format!("creates {}", short(path))
+    let transaction = match request {
+        ZkOp::Get { path } => return format!("reads {}", short(path)),
+        ZkOp::Children { path } => return format!("lists {}", short(path)),
+        ZkOp::CreateSequential { prefix, .. } => return format!("draws {}", short(prefix)),
+        ZkOp::Multi(transaction) => transaction,
+    };
+    let Transaction { checks, before, answer, after } = transaction;
+    let others = before.iter().chain(after).map(|write| format!(", and {}", wrote(write)));
+    let checks = checks.iter().map(|(path, version)| match version {
+        Some(version) => format!(", while {} has version {version}", short(path)),
+        None => format!(", while {} is there", short(path)),
+    });
+    [wrote(answer)].into_iter().chain(others).chain(checks).collect()
+}
+
+fn wrote(write: &ZnodeWrite) -> String {
+    let path = short(&write.path);
+    match &write.kind {
+        WriteKind::Create { .. } => format!("creates {path}"),
+        WriteKind::Set { data, version } => {
+            let over = version.map_or_else(String::new, |version| format!(" of version {version}"));
+            match Elected::decode(&write.path, data) {
+                Ok(elected) => format!("sets {path}{over} to term {}", elected.term),
+                Err(_) => format!("sets {path}{over}"),
+            }
         }
-        ZkOp::CreateSequential { prefix, .. } => format!("draws {}", short(prefix)),
-        ZkOp::Set { path, data, version } => match Elected::decode(path, data) {
-            Ok(elected) => format!("sets {} of version {version} to term {}", short(path), elected.term),
-            Err(_) => format!("sets {} of version {version}", short(path)),
-        },
-        ZkOp::Delete { path, version: Some(version) } => {
-            format!("deletes {} of version {version}", short(path))
-        }
-        ZkOp::DeleteWhile { path, version, unchanged, unchanged_version } => format!(
-            "deletes {} of version {version} while {} has version {unchanged_version}",
-            short(path),
-            short(unchanged)
-        ),
-        ZkOp::Delete { path, version: None } => format!("deletes {}", short(path)),
-        ZkOp::Together { request, path, version: Some(version), .. } => {
-            format!("{}, and {} of version {version}", asked(request), short(path))
-        }
-        ZkOp::Together { request, path, version: None, .. } => {
-            format!("{}, and creates {}", asked(request), short(path))
-        }
-        ZkOp::Notifying { request, others } => {
-            let others: Vec<_> = others.iter().map(|(path, _)| short(path)).collect();
-            format!("{}, and calls {}", asked(request), others.join(", "))
-        }
-        ZkOp::Clearing { request, others } => {
-            let others: Vec<_> = others.iter().map(|path| short(path)).collect();
-            format!("{}, with {}", asked(request), others.join(", "))
-        }
-        ZkOp::While { there, version: None, request } => {
-            format!("{} while {} is there", asked(request), short(there))
-        }
-        ZkOp::While { there, version: Some(version), request } => {
-            format!("{} while {} has version {version}", asked(request), short(there))
-        }
-        ZkOp::Get { path } => format!("reads {}", short(path)),
-        ZkOp::Children { path } => format!("lists {}", short(path)),
+        WriteKind::Delete { version: Some(version) } => format!("deletes {path} of version {version}"),
+        WriteKind::Delete { version: None } => format!("deletes {path}"),
     }
 }
 
 fn answered(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Created { path, .. } => format!("{} is created", short(path)),
-        Outcome::Counted { count, .. } => format!("is created, as number {count}"),
         Outcome::Changed { version, .. } => format!("set, now version {version}"),
         Outcome::Ok => "done".to_owned(),
         Outcome::Got(None) => "nothing is there".to_owned(),

@@ -152,7 +152,7 @@ impl Client {
     /// The oldest request that it has sent, if that is a write.
     pub(crate) fn writes(&self) -> Option<&ZkOp> {
         let (_, request) = self.sent.front()?;
-        (!matches!(request, ZkOp::Get { .. } | ZkOp::Children { .. })).then_some(request)
+        (!request.reads()).then_some(request)
     }
 
     /// All requests in progress fail, or their outcome is unknown.

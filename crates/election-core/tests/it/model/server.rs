@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use election_core::internals::{Node, Outcome, Time, ZkOp};
+use election_core::internals::{Node, Outcome, Time, Transaction, WriteKind, ZkOp, ZnodeWrite};
 
 use crate::model::canon::FIRST_ZXID;
 use crate::model::settings::{TICK, TIMEOUT};
@@ -102,126 +102,87 @@ impl Server {
             ZkOp::Children { path } => {
                 read(Outcome::Names(children(view, path).map(|(name, _)| name.to_owned()).collect()))
             }
-            ZkOp::Create { path, data, ephemeral } => {
-                if self.tree.contains_key(path) {
-                    return read(Outcome::Exists);
-                }
-                self.create(path, data, if *ephemeral { session } else { 0 })
-            }
-            ZkOp::CreateCounted { path, data, counter } => {
-                if self.tree.contains_key(path) {
-                    return read(Outcome::Exists);
-                }
-                let count = self.get(counter).map_or(0, |known| known.version + 1);
-                let czxid = self.zxid + 1;
-                let node = node(&[], count, czxid, 0);
-                Arc::make_mut(&mut self.tree).insert(counter.clone(), Arc::new(node));
-                let created = self.create(path, data, session);
-                Applied { outcome: Outcome::Counted { czxid, count }, ..created }
-            }
             ZkOp::CreateSequential { prefix, data, ephemeral, .. } => {
                 let number = self.numbers.entry(parent_of(prefix).to_owned()).or_default();
                 let path = format!("{prefix}{number:010}");
                 *number += 1;
-                self.create(&path, data, if *ephemeral { session } else { 0 })
+                let create = match ephemeral {
+                    true => ZnodeWrite::create_ephemeral(path, &**data),
+                    false => ZnodeWrite::create(path, &**data),
+                };
+                self.transact(session, &create.into())
             }
-            ZkOp::Set { path, data, version } => match self.check(path, Some(*version)) {
-                Err(outcome) => read(outcome),
-                Ok(known) => {
-                    self.zxid += 1;
-                    let version = known.version + 1;
-                    let node = Node { data: data.clone(), version, mzxid: self.zxid, ..known };
-                    Arc::make_mut(&mut self.tree).insert(path.clone(), Arc::new(node));
-                    let outcome = Outcome::Changed { version, mzxid: self.zxid };
-                    Applied { outcome, changed: vec![path.clone()] }
-                }
-            },
-            ZkOp::DeleteWhile { path, version, unchanged, unchanged_version } => {
-                if self.get(unchanged).is_none_or(|node| node.version != *unchanged_version) {
-                    return read(Outcome::Stale);
-                }
-                let delete = ZkOp::Delete { path: path.clone(), version: Some(*version) };
-                self.apply(session, view, &delete)
-            }
-            ZkOp::Together { request, path, data, version } => {
-                if version.is_some() && self.check(path, *version).is_err() {
-                    return read(Outcome::Stale);
-                }
-                if version.is_none() && self.tree.contains_key(path) {
-                    return read(Outcome::Exists);
-                }
-                let mut applied = self.apply_in_group(session, view, request);
-                if let Outcome::Changed { .. } | Outcome::Created { .. } = &applied.outcome {
-                    match version {
-                        Some(_) => self.set_in_group(path, data),
-                        None => {
-                            let node = node(data, 0, self.zxid, 0);
-                            Arc::make_mut(&mut self.tree).insert(path.clone(), Arc::new(node));
-                        }
-                    }
-                    applied.changed.push(path.clone());
-                }
-                applied
-            }
-            ZkOp::Notifying { request, others } => {
-                if others.iter().any(|(path, _)| self.check(path, None).is_err()) {
-                    return read(Outcome::Stale);
-                }
-                let mut applied = self.apply_in_group(session, view, request);
-                if let Outcome::Changed { .. } | Outcome::Created { .. } = &applied.outcome {
-                    for (path, data) in others {
-                        self.set_in_group(path, data);
-                        applied.changed.push(path.clone());
-                    }
-                }
-                applied
-            }
-            ZkOp::Clearing { request, others } => {
-                if others.iter().any(|path| self.check(path, None).is_err()) {
-                    return read(Outcome::Stale);
-                }
-                let mut applied = self.apply(session, view, request);
-                if applied.outcome == Outcome::Ok {
-                    for path in others {
-                        Arc::make_mut(&mut self.tree).remove(path);
-                        applied.changed.push(path.clone());
-                    }
-                }
-                applied
-            }
-            ZkOp::While { there, version, request } => match self.check(there, *version) {
-                Ok(_) => self.apply_in_group(session, view, request),
-                Err(_) => read(Outcome::Stale),
-            },
-            ZkOp::Delete { path, version } => match self.check(path, *version) {
-                Err(outcome) => read(outcome),
-                Ok(_) => {
-                    self.zxid += 1;
-                    Arc::make_mut(&mut self.tree).remove(path);
-                    Applied { outcome: Outcome::Ok, changed: vec![path.clone()] }
-                }
-            },
+            ZkOp::Multi(transaction) => self.transact(session, transaction),
         }
     }
 
-    /// Sets a znode in the last transaction.
-    fn set_in_group(&mut self, path: &str, data: &[u8]) {
-        let Some(known) = self.get(path).cloned() else { return };
-        let node = Node { data: data.to_vec(), version: known.version + 1, mzxid: self.zxid, ..known };
-        Arc::make_mut(&mut self.tree).insert(path.to_owned(), Arc::new(node));
-    }
-
-    /// A creation in a group with other operations: its data is set in the same transaction.
-    fn apply_in_group(&mut self, session: i64, view: &Tree, request: &ZkOp) -> Applied {
-        let mut applied = self.apply(session, view, request);
-        if let (ZkOp::Create { .. }, Outcome::Created { path, version, .. }) = (request, &mut applied.outcome)
+    /// Applies all writes of a transaction, or none.
+    fn transact(&mut self, session: i64, transaction: &Transaction) -> Applied {
+        let refused = |outcome| Applied { outcome, changed: Vec::new() };
+        let Transaction { checks, before, answer, after } = transaction;
+        if checks.iter().any(|(path, version)| self.check(path, *version).is_err()) {
+            return refused(Outcome::Stale);
+        }
+        match before.iter().chain(after).find_map(|write| self.refuses(write)) {
+            None => {}
+            Some(Outcome::Exists) => return refused(Outcome::Exists),
+            Some(_) => return refused(Outcome::Stale),
+        }
+        if transaction.counted().is_some() && self.get(&answer.path).is_none() {
+            // Directories are there without being created here.
+            self.put(&answer.path, node(&[], -1, 0, 0));
+        }
+        if let Some(outcome) = self.refuses(answer) {
+            return refused(outcome);
+        }
+        self.zxid += 1;
+        let mut outcome = self.write(session, answer);
+        if let Outcome::Created { path, version, .. } = &mut outcome
+            && !transaction.is_single()
+            && let Some(created) = self.get(path).cloned()
         {
+            // Its data is set in the same transaction.
             *version = 1;
-            if let Some(node) = self.get(path).cloned() {
-                Arc::make_mut(&mut self.tree).insert(path.clone(), Arc::new(Node { version: 1, ..node }));
+            self.put(path, Node { version: 1, ..created });
+        }
+        before.iter().chain(after).for_each(|write| drop(self.write(session, write)));
+        let changed = [answer].into_iter().chain(before).chain(after).map(|write| write.path.clone());
+        Applied { outcome, changed: changed.collect() }
+    }
+
+    /// Why a write can't be applied, if it can't.
+    fn refuses(&self, write: &ZnodeWrite) -> Option<Outcome> {
+        match write.kind {
+            WriteKind::Create { .. } => self.get(&write.path).map(|_| Outcome::Exists),
+            WriteKind::Set { version, .. } | WriteKind::Delete { version } => {
+                self.check(&write.path, version).err()
             }
         }
-        applied
+    }
+
+    /// Applies a write, which is not refused, in the last transaction.
+    fn write(&mut self, session: i64, write: &ZnodeWrite) -> Outcome {
+        let (path, zxid) = (&write.path, self.zxid);
+        match &write.kind {
+            WriteKind::Create { data, ephemeral } => {
+                self.put(path, node(data, 0, zxid, if *ephemeral { session } else { 0 }));
+                Outcome::Created { path: path.clone(), czxid: zxid, version: 0 }
+            }
+            WriteKind::Set { data, .. } => {
+                let Some(known) = self.get(path).cloned() else { return Outcome::Missing };
+                let version = known.version + 1;
+                self.put(path, Node { data: data.clone(), version, mzxid: zxid, ..known });
+                Outcome::Changed { version, mzxid: zxid }
+            }
+            WriteKind::Delete { .. } => {
+                Arc::make_mut(&mut self.tree).remove(path);
+                Outcome::Ok
+            }
+        }
+    }
+
+    fn put(&mut self, path: &str, node: Node) {
+        Arc::make_mut(&mut self.tree).insert(path.to_owned(), Arc::new(node));
     }
 
     /// Version -1 is any, as in ZooKeeper.
@@ -231,15 +192,6 @@ impl Server {
             Some(version) if version != -1 && version != known.version => Err(Outcome::Stale),
             _ => Ok(known.clone()),
         }
-    }
-
-    fn create(&mut self, path: &str, data: &[u8], owner: i64) -> Applied {
-        self.zxid += 1;
-        let czxid = self.zxid;
-        let node = node(data, 0, czxid, owner);
-        Arc::make_mut(&mut self.tree).insert(path.to_owned(), Arc::new(node));
-        let outcome = Outcome::Created { path: path.to_owned(), czxid, version: 0 };
-        Applied { outcome, changed: vec![path.to_owned()] }
     }
 }
 

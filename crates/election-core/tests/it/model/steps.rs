@@ -335,12 +335,12 @@ impl World {
         let session = client.session;
         let view = self.members[m].client().map(|c| self.view_of(c)).unwrap_or_default();
         let applied = self.server().apply(session, &view, &request);
-        let reads = matches!(request, ZkOp::Get { .. } | ZkOp::Children { .. });
+        let reads = request.reads();
         if !reads {
             self.server().has_moved(session);
         }
         let lone = {
-            let leader_znode = setting.recipe != Kind::Elector || touches(&request).contains("/leader/");
+            let leader_znode = setting.recipe != Kind::Elector || request.path().contains("/leader/");
             let at_once = reads && !leader_znode;
             let runs = self.members[m].runs() && self.members[m].link() == Some(Link::Connected);
             let Some(client) = self.member(m).client_mut() else { return };
@@ -647,23 +647,6 @@ impl World {
         };
         let says = current.member.as_str() == setting.members[m].0 && current.status == Status::Ready;
         (own && says && process.job.phase == Phase::Serving).then_some(())
-    }
-}
-
-fn touches(request: &ZkOp) -> &str {
-    match request {
-        ZkOp::Create { path, .. }
-        | ZkOp::CreateCounted { path, .. }
-        | ZkOp::Set { path, .. }
-        | ZkOp::Delete { path, .. }
-        | ZkOp::DeleteWhile { path, .. }
-        | ZkOp::Get { path }
-        | ZkOp::Children { path } => path,
-        ZkOp::CreateSequential { prefix, .. } => prefix,
-        ZkOp::While { request, .. }
-        | ZkOp::Together { request, .. }
-        | ZkOp::Notifying { request, .. }
-        | ZkOp::Clearing { request, .. } => touches(request),
     }
 }
 

@@ -10,7 +10,8 @@ use std::{
 use election_core::{
     Ballot, SiteId, StopReason, fencing_token,
     internals::{
-        Action, AppEvent, Engine, Event, Node, Now, OpId, Outcome, Time, Watched, ZkOp, raise_tokens,
+        Action, AppEvent, Engine, Event, Node, Now, OpId, Outcome, Time, Transaction, Watched, ZkOp,
+        ZnodeWrite, raise_tokens,
     },
     record::{Cause, Contender, Current, Elected, Record, Request as Ordered, RequestRef},
 };
@@ -148,7 +149,7 @@ impl World {
         let path = setting.paths().elected();
         let raised = raise_tokens(None, None, RESTORED, "operator", WALL_MS).expect("a base");
         let data = raised.expect("a higher one").encode(&path).expect("a record");
-        let create = ZkOp::Create { path, data, ephemeral: false };
+        let create = ZnodeWrite::create(path, data).into();
         let _ = self.server().apply(0, &Tree::default(), &create);
     }
 
@@ -316,15 +317,17 @@ impl World {
             return self.feed(setting, m, Event::Done { op, outcome });
         };
         // No other part reads the history.
-        let outcome = match &request {
-            ZkOp::Create { path, .. } if path.contains("/history/") => {
-                Outcome::Created { path: path.clone(), czxid: 0, version: 0 }
+        let is_entry = |write: &ZnodeWrite| write.path.contains("/history/");
+        let outcome = match request {
+            ZkOp::Multi(Transaction { answer, .. }) if answer.creates() && is_entry(&answer) => {
+                Outcome::Created { path: answer.path, czxid: 0, version: 0 }
             }
             ZkOp::Children { path } if path.ends_with("/history") => Outcome::Names(Vec::new()),
-            ZkOp::Together { request, path, .. } if path.contains("/history/") => {
-                return client.sent.push_back((op, (**request).clone()));
+            ZkOp::Multi(mut transaction) => {
+                transaction.before.retain(|write| !is_entry(write));
+                return client.sent.push_back((op, transaction.into()));
             }
-            _ => return client.sent.push_back((op, request)),
+            request => return client.sent.push_back((op, request)),
         };
         self.feed(setting, m, Event::Done { op, outcome });
     }

@@ -20,7 +20,7 @@ use crate::{
     strategy::SiteOrder,
     zookeeper::{Applied, Ensemble, parent_of},
 };
-use words::{entries, outcome_in_words, shorten, tokens, verb_and_path};
+use words::{entries, outcome_in_words, shorten, tokens, verb};
 
 /// The wall clock when a script begins.
 const UNIX_MS: u64 = 1_700_000_000_000;
@@ -303,8 +303,8 @@ impl Stage {
             let outcome = Outcome::Unknown("no connection".to_owned());
             return self.feed(name, Event::Done { op, outcome });
         }
-        let (verb, path) = verb_and_path(request);
-        let relative = path.replace(&format!("{}/", self.paths.base()), "");
+        let verb = verb(request);
+        let relative = request.path().replace(&format!("{}/", self.paths.base()), "");
         let lost = self
             .losses
             .iter()

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fmt::Write as _};
 use election_core::{
     Recipe,
     calendar::utc,
-    internals::{Outcome, ZkOp},
+    internals::{Outcome, WriteKind, ZkOp, ZnodeWrite},
     record::{
         Contender, Current, Elected, Health, HistoryEntry, MemberRecord, Record, Request as Order,
         RequestState, TokenBase,
@@ -21,42 +21,54 @@ impl Stage {
     }
 
     pub(super) fn operation_in_words(&self, request: &ZkOp) -> String {
-        match request {
-            ZkOp::Create { path, data, .. } | ZkOp::CreateCounted { path, data, .. } => {
-                format!("create {}", self.written(path, data))
-            }
-            ZkOp::CreateSequential { prefix, data, ephemeral, .. } => {
+        let transaction = match request {
+            ZkOp::Get { path } => return format!("read {path}"),
+            ZkOp::Children { path } => return format!("list {path}"),
+            ZkOp::CreateSequential { prefix, data, ephemeral } => {
                 let what =
                     if *ephemeral { String::new() } else { format!(": {}", self.content(prefix, data)) };
-                format!("create {}{what}", prefix.trim_end_matches(|c: char| c != '/'))
+                return format!("create {}{what}", prefix.trim_end_matches(|c: char| c != '/'));
             }
-            ZkOp::Set { path, data, version } => {
-                let over =
-                    if *version == -1 { "any version".to_owned() } else { format!("version {version}") };
+            ZkOp::Multi(transaction) => transaction,
+        };
+        let subject = transaction.subject();
+        let path = &subject.path;
+        let mut words = match &subject.kind {
+            WriteKind::Create { data, .. } => format!("create {}", self.written(path, data)),
+            WriteKind::Set { data, version } => {
+                let over = version.map_or_else(|| "any version".to_owned(), |v| format!("version {v}"));
                 format!("set {} over {over}", self.written(path, data))
             }
-            ZkOp::Delete { path, version: Some(version) } => format!("delete {path} in version {version}"),
-            ZkOp::DeleteWhile { path, version, .. } => format!("delete {path} in version {version}"),
-            ZkOp::Delete { path, version: None } => format!("delete {path}"),
-            ZkOp::Together { request, path, data, version } => {
-                let over = version.map_or_else(String::new, |version| format!(" over version {version}"));
-                let other = format!("{}{over}", self.written(path, data));
-                format!("{}, and with it {other}", self.operation_in_words(request))
-            }
-            ZkOp::Notifying { request, others } => {
-                let others: Vec<_> = others.iter().map(|(path, _)| path.as_str()).collect();
-                format!("{}, and with it {} as they are", self.operation_in_words(request), others.join(", "))
-            }
-            ZkOp::Clearing { request, others } => {
-                format!("{}, and with it {}", self.operation_in_words(request), others.join(", "))
-            }
-            ZkOp::While { version: Some(version), request, there } => {
-                format!("{} while {there} has version {version}", self.operation_in_words(request))
-            }
-            ZkOp::While { version: None, request, .. } => self.operation_in_words(request),
-            ZkOp::Get { path } => format!("read {path}"),
-            ZkOp::Children { path } => format!("list {path}"),
+            WriteKind::Delete { version: Some(version) } => format!("delete {path} in version {version}"),
+            WriteKind::Delete { version: None } => format!("delete {path}"),
+        };
+        let mut called = Vec::new();
+        for write in &transaction.before {
+            let (data, over) = match &write.kind {
+                WriteKind::Set { version: None, .. } | WriteKind::Delete { .. } => {
+                    called.push(write.path.as_str());
+                    continue;
+                }
+                WriteKind::Set { data, version: Some(version) } => (data, format!(" over version {version}")),
+                WriteKind::Create { data, .. } => (data, String::new()),
+            };
+            let _ = write!(words, ", and with it {}{over}", self.written(&write.path, data));
         }
+        // A deletion always rests on another znode.
+        for (there, version) in transaction.checks.iter().filter(|_| !is_deletion(subject)) {
+            if let Some(version) = version {
+                let _ = write!(words, " while {there} has version {version}");
+            }
+        }
+        if !called.is_empty() {
+            let _ = write!(words, ", and with it {} as they are", called.join(", "));
+        }
+        let deleted: Vec<_> = transaction.after.iter().filter(|write| is_deletion(write)).collect();
+        if !deleted.is_empty() {
+            let paths: Vec<_> = deleted.iter().map(|write| write.path.as_str()).collect();
+            let _ = write!(words, ", and with it {}", paths.join(", "));
+        }
+        words
     }
 
     pub(super) fn written(&self, path: &str, data: &[u8]) -> String {
@@ -182,11 +194,7 @@ fn request_in_words(request: &Order) -> String {
 
 pub(super) fn outcome_in_words(outcome: &Outcome) -> &'static str {
     match outcome {
-        Outcome::Created { .. }
-        | Outcome::Counted { .. }
-        | Outcome::Changed { .. }
-        | Outcome::Ok
-        | Outcome::Names(_) => "",
+        Outcome::Created { .. } | Outcome::Changed { .. } | Outcome::Ok | Outcome::Names(_) => "",
         Outcome::Got(None) => ": absent",
         Outcome::Got(Some(_)) => "",
         Outcome::Exists => ": exists",
@@ -198,18 +206,20 @@ pub(super) fn outcome_in_words(outcome: &Outcome) -> &'static str {
     }
 }
 
-pub(super) fn verb_and_path(request: &ZkOp) -> (&'static str, &str) {
+fn is_deletion(write: &ZnodeWrite) -> bool {
+    matches!(write.kind, WriteKind::Delete { .. })
+}
+
+pub(super) fn verb(request: &ZkOp) -> &'static str {
     match request {
-        ZkOp::Create { path, .. } | ZkOp::CreateCounted { path, .. } => ("create", path),
-        ZkOp::CreateSequential { prefix, .. } => ("create", prefix),
-        ZkOp::Set { path, .. } => ("set", path),
-        ZkOp::Delete { path, .. } | ZkOp::DeleteWhile { path, .. } => ("delete", path),
-        ZkOp::While { request, .. }
-        | ZkOp::Together { request, .. }
-        | ZkOp::Notifying { request, .. }
-        | ZkOp::Clearing { request, .. } => verb_and_path(request),
-        ZkOp::Get { path } => ("read", path),
-        ZkOp::Children { path } => ("list", path),
+        ZkOp::Get { .. } => "read",
+        ZkOp::Children { .. } => "list",
+        ZkOp::CreateSequential { .. } => "create",
+        ZkOp::Multi(transaction) => match transaction.subject().kind {
+            WriteKind::Create { .. } => "create",
+            WriteKind::Set { .. } => "set",
+            WriteKind::Delete { .. } => "delete",
+        },
     }
 }
 

@@ -83,10 +83,6 @@ pub(crate) enum ToClient {
     },
 }
 
-fn reads(request: &ZkOp) -> bool {
-    matches!(request, ZkOp::Get { .. } | ZkOp::Children { .. })
-}
-
 impl Sim {
     pub(super) fn client_of(&mut self, host: usize) -> Option<&mut Client> {
         self.hosts[host].process.as_mut()?.client.as_mut()
@@ -372,7 +368,7 @@ impl Sim {
             let outcome = Outcome::NotApplied("there is no such session".to_owned());
             return self.tell_worker(host, 5, ToWorker::Event(Event::Done { op, outcome }));
         }
-        if self.hosts[host].net.refuses && !reads(&request) {
+        if self.hosts[host].net.refuses && !request.reads() {
             let delay = self.latency(host);
             let outcome = Outcome::NotApplied("refused".to_owned());
             return self.tell_worker(host, delay, ToWorker::Event(Event::Done { op, outcome }));
@@ -399,7 +395,7 @@ impl Sim {
             self.summary.unknown += 1;
             self.later(host, delay, ToClient::Reply { connection, op, outcome });
         }
-        if request_lost && !reads(&request) {
+        if request_lost && !request.reads() {
             let session = self.client_of(host).map_or(0, |c| c.session);
             self.stray(session, &request);
         }
@@ -429,7 +425,7 @@ impl Sim {
             && !self.client_of(host).is_some_and(|c| c.session == session && c.connection == connection);
         if let What::Perform { request, .. } = &what
             && (moved || minority.is_some())
-            && !reads(request)
+            && !request.reads()
         {
             // It is stuck in a server, and its client goes to another one.
             return self.stray(session, request);
@@ -470,7 +466,7 @@ impl Sim {
                 }
             }
             What::Perform { op, request, reply_lost } => {
-                let reads = reads(&request);
+                let reads = request.reads();
                 let seen = self.client_of(host).filter(|_| same_life).map_or(0, |c| c.seen);
                 let view =
                     minority.unwrap_or_else(|| self.zk.zxid_at(self.now.saturating_sub(lag))).max(seen);

@@ -2,7 +2,7 @@
 
 use election_core::{
     Recipe, explain, fencing_token,
-    internals::{self, ForceStep, ForcedFailover},
+    internals::{self, ForceStep, ForcedFailover, ZnodeWrite},
     record::{
         Confirmed, Control, Current, Elected, FailedSite, FiledRequest, MemberRecord, Mode, OrderedBy,
         Outgoing, Record, Request, RequestKind, RequestRef, RequestState, Target,
@@ -223,7 +223,7 @@ impl Sim {
         let last = self.read::<Elected>(&self.paths.elected()).map(|(last, _)| last);
         let over = over.map(|version| (last.as_ref().unwrap_or(elected), version));
         if let Ok(request) = internals::decision(&self.paths, elected, over, begun) {
-            let applied = self.zk.apply(self.now, 0, 0, &request);
+            let applied = self.zk.apply(self.now, 0, 0, &request.into());
             self.commit(&applied);
         }
     }
@@ -247,11 +247,9 @@ impl Sim {
                 self.decide(&elected, decision_version, None);
             }
             ForceStep::Vacate { slot, version, .. } => {
-                let (path, unchanged) = (self.paths.leader_znode(slot), self.paths.elected());
-                let unchanged_version = decision_version.unwrap_or(-1);
-                let request = internals::ZkOp::DeleteWhile { path, version, unchanged, unchanged_version };
-
-                let applied = self.zk.apply(self.now, 0, 0, &request);
+                let delete = ZnodeWrite::delete(self.paths.leader_znode(slot), version)
+                    .only_while(self.paths.elected(), decision_version.unwrap_or(-1));
+                let applied = self.zk.apply(self.now, 0, 0, &delete.into());
                 self.commit(&applied);
             }
             ForceStep::Named | ForceStep::Refused(_) => return,

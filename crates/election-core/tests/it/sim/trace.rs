@@ -2,7 +2,7 @@
 
 use election_core::{
     MemberId,
-    internals::{Action, Event, ZkOp},
+    internals::{Action, Event, Transaction, WriteKind, ZkOp, ZnodeWrite},
     record::{Elected, Named},
 };
 
@@ -63,28 +63,27 @@ pub(crate) fn elected(elected: &Elected) -> String {
 }
 
 fn describe(request: &ZkOp) -> String {
-    match request {
-        ZkOp::Create { path, data, .. } | ZkOp::CreateCounted { path, data, .. } => {
-            format!("create {path} {}", text(data))
-        }
-        ZkOp::Set { path, data, version } => format!("set {path} v{version} {}", text(data)),
-        ZkOp::CreateSequential { prefix, .. } => format!("create {prefix}#"),
-        ZkOp::DeleteWhile { path, version, .. } => format!("delete {path} {version} unless decided anew"),
-        ZkOp::Delete { path, version } => format!("delete {path} {version:?}"),
-        ZkOp::Together { request, path, data, version } => {
-            let other = version.map_or_else(|| format!("create {path}"), |v| format!("set {path} v{v}"));
-            format!("{}, and {other} {}", describe(request), text(data))
-        }
-        ZkOp::Notifying { request, others } => {
-            let others: Vec<_> = others.iter().map(|(path, _)| path.as_str()).collect();
-            format!("{}, and calls {}", describe(request), others.join(", "))
-        }
-        ZkOp::Clearing { request, others } => format!("{}, with {}", describe(request), others.join(", ")),
-        ZkOp::While { there, version, request } => {
-            let version = version.map_or_else(String::new, |version| format!(" v{version}"));
-            format!("while {there}{version}: {}", describe(request))
-        }
-        request => short(&format!("{request:?}")),
+    let transaction = match request {
+        ZkOp::Multi(transaction) => transaction,
+        ZkOp::CreateSequential { prefix, .. } => return format!("create {prefix}#"),
+        request => return short(&format!("{request:?}")),
+    };
+    let Transaction { checks, before, answer, after } = transaction;
+    let others = before.iter().chain(after).map(|write| format!(", and {}", written(write)));
+    let checks = checks.iter().map(|(path, version)| match version {
+        Some(version) => format!(", while {path} v{version}"),
+        None => format!(", while {path}"),
+    });
+    [written(answer)].into_iter().chain(others).chain(checks).collect()
+}
+
+fn written(write: &ZnodeWrite) -> String {
+    let path = &write.path;
+    match &write.kind {
+        WriteKind::Create { data, .. } => format!("create {path} {}", text(data)),
+        WriteKind::Set { data, version: Some(version) } => format!("set {path} v{version} {}", text(data)),
+        WriteKind::Set { version: None, .. } => format!("set {path}"),
+        WriteKind::Delete { version } => format!("delete {path} {version:?}"),
     }
 }
 

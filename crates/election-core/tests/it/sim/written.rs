@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use election_core::{
-    internals::{self, Event},
+    internals::{Event, WriteKind, ZkOp},
     record::{Cause, Current, Elected, Record, Request, RequestRef},
 };
 
@@ -28,16 +28,17 @@ impl Sim {
     }
 
     /// Whether a process may begin the request.
-    pub(super) fn check_begun(&mut self, host: usize, asked: &internals::ZkOp) {
-        let asked = match asked {
-            internals::ZkOp::Notifying { request, .. } => request,
-            asked => asked,
-        };
-        let internals::ZkOp::While { request: asked, .. } = asked else { return };
-        let internals::ZkOp::Together { request: decision, path, data, .. } = &**asked else { return };
-        let (internals::ZkOp::Set { data: decision, .. } | internals::ZkOp::Create { data: decision, .. }) =
-            &**decision
+    pub(super) fn check_begun(&mut self, host: usize, asked: &ZkOp) {
+        let ZkOp::Multi(asked) = asked else { return };
+        let (WriteKind::Set { data: decision, .. } | WriteKind::Create { data: decision, .. }) =
+            &asked.answer.kind
         else {
+            return;
+        };
+        let Some((path, data)) = asked.before.iter().find_map(|write| match &write.kind {
+            WriteKind::Set { data, version: Some(_) } => Some((&write.path, data)),
+            _ => None,
+        }) else {
             return;
         };
         let elected = Elected::decode(&self.paths.elected(), decision).ok();

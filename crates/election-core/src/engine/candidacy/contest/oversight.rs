@@ -8,10 +8,11 @@ use crate::{
     engine::{
         appointment::{Appointment, By, tokens_raised},
         core::Core,
-        io::{Level, Nomination, NoteKind, StopReason, ZkOp},
+        io::{Level, Nomination, NoteKind, StopReason},
         leader::{OwnLeadership, Stage},
         ops::{Part, Pending},
         recipe::Recipe,
+        transaction::ZnodeWrite,
     },
     record::{Cause, Record as _, TokenBase},
 };
@@ -109,13 +110,9 @@ impl ContestCandidacy {
         };
         let text = format!("raises the tokens above {}, which it has seen", tokens.token_base);
         core.note(Level::Info, NoteKind::Decided, text);
-        let request = match version {
-            Some(version) => ZkOp::Set { path, data, version },
-            None => ZkOp::Create { path, data, ephemeral: false },
-        };
         // Versions begin at 0 again if the whole tree was deleted.
-        let request = ZkOp::While { there, version: None, request: Box::new(request) };
-        core.perform(request, Pending::Tokens);
+        let write = ZnodeWrite::replace(path, data, version).only_while(there, None);
+        core.perform(write, Pending::Tokens);
     }
 
     /// A leader that has led on after the end of its session (`keep`) leads until another member does, or until it

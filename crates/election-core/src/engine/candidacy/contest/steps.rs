@@ -12,6 +12,7 @@ use crate::{
         ops::{Part, Pending, USED_UP},
         own::OwnZnode,
         recipe::QueueFormat,
+        transaction::ZnodeWrite,
         znode::Known,
     },
     ids::Ballot,
@@ -158,13 +159,10 @@ impl ContestCandidacy {
             ContestStep::Adopt(name) => ZkOp::Get { path: queue?.path(name) },
             ContestStep::Count(_) => ZkOp::Get { path: paths.leader() },
             ContestStep::Look(..) => znode(),
-            ContestStep::Drop(path, None, _) => ZkOp::Delete { path: path.to_string(), version: None },
-            ContestStep::Drop(path, Some((version, count)), _) => ZkOp::DeleteWhile {
-                path: path.to_string(),
-                version: *version,
-                unchanged: paths.leader(),
-                unchanged_version: *count,
-            },
+            ContestStep::Drop(path, None, _) => ZnodeWrite::delete(&**path, None).into(),
+            ContestStep::Drop(path, Some((version, count)), _) => {
+                ZnodeWrite::delete(&**path, *version).only_while(paths.leader(), *count).into()
+            }
             ContestStep::Create => return self.create_own(core),
             ContestStep::Idle
             | ContestStep::Waiting
@@ -197,11 +195,10 @@ impl ContestCandidacy {
         self.unanswered = true;
         Some(match Line::queue(core) {
             Some(queue) => queue.create(self.attempts, data),
-            None => ZkOp::CreateCounted {
-                path: core.config.paths.leader_znode(0),
-                data,
-                counter: core.config.paths.leader(),
-            },
+            None => {
+                let paths = &core.config.paths;
+                ZnodeWrite::create_ephemeral(paths.leader_znode(0), data).counted_by(paths.leader()).into()
+            }
         })
     }
 
@@ -249,7 +246,8 @@ impl ContestCandidacy {
                 let node = Node::created(data, *czxid, owner);
                 self.joins_with(core, path, node, None);
             }
-            (ContestStep::Create, Outcome::Counted { czxid, count }) => {
+            // The counter was set in the transaction that created the znode.
+            (ContestStep::Create, Outcome::Changed { version: count, mzxid: czxid }) => {
                 let (owner, data) = (core.session_id(), std::mem::take(&mut self.written));
                 let node = Node::created(data, *czxid, owner);
                 let path = core.config.paths.leader_znode(0);
