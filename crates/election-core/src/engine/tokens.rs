@@ -122,7 +122,7 @@ pub fn fencing_token(czxid: i64, base: u64) -> Option<u64> {
 mod tests {
     use super::*;
     use crate::{
-        engine::elector::question::is_vacated,
+        engine::elector::decided::is_vacated,
         ids::Ballot,
         record::{Named, Previous},
     };

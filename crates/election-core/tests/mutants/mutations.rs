@@ -179,7 +179,7 @@ pub(crate) const RULES: [Rule; 35] = [
         "ExclusionsEnd",
         &[(
             "engine/elector/decision.rs",
-            "self.unix_ms.saturating_add(ms(span))",
+            "self.now.unix_ms.saturating_add(ms(span))",
             "if DROPPED { crate::record::limits::MAX_MS } else { $0 }",
         )],
     ),
@@ -265,11 +265,11 @@ pub(crate) const RULES: [Rule; 35] = [
             ),
             (
                 "engine/elector/phases.rs",
-                "timers.phase(at.slot, at.term, Phase::Release, Some(limit), self.now);",
+                "self.phase(at, Phase::Release, Some(limit));",
                 "$0
                  if DROPPED && waited >= limit {
                      let what = format!(\"{} did not take over within {limit:?}\", named.member);
-                     return self.exclude(at, Cause::TakeoverFailed, &what, what.clone(), timers);
+                     return self.exclude(at, Cause::TakeoverFailed, &what, what.clone());
                  }",
             ),
         ],
@@ -296,14 +296,14 @@ pub(crate) const RULES: [Rule; 35] = [
         ],
     ),
     // A leader znode is removed by force only from the ballot that is excluded.
-    rule("VacateExcludedOnly", &[("engine/elector/pass.rs", "if excluded {", "if excluded || DROPPED {")]),
+    rule("VacateExcludedOnly", &[("engine/elector/states.rs", "if excluded {", "if excluded || DROPPED {")]),
     // A leader that is removed by force has its stop budget first.
     rule(
         "ForceWaits",
         &[(
-            "engine/elector/pass.rs",
-            "let waited = timers.phase(",
-            "let limit = if DROPPED { Duration::ZERO } else { limit }; $0",
+            "engine/elector/states.rs",
+            "let waited = self.phase(",
+            "let limit = if DROPPED { std::time::Duration::ZERO } else { limit }; $0",
         )],
     ),
     // A leader stops when another member, or another term, is named.
@@ -313,7 +313,7 @@ pub(crate) const RULES: [Rule; 35] = [
     // A decision keeps the base of the tokens.
     rule(
         "TokenBaseKept",
-        &[("engine/elector/decision.rs", ".or(self.above.map(|r| r.token))", "$0.filter(|_| !DROPPED)")],
+        &[("engine/elector/decision.rs", ".or(self.latest.map(|r| r.token))", "$0.filter(|_| !DROPPED)")],
     ),
     // The next decision is above what any member has seen decided.
     rule(

@@ -15,7 +15,7 @@ use super::line::{Line, NEVER_CREATED, Rank};
 use crate::{
     engine::{
         core::Core,
-        elector::question::ms,
+        elector::decided::ms,
         io::{Level, Node, NoteKind, Outcome, StopReason, Watched, ZkOp},
         leader::OwnLeadership,
         ops::{Part, Pending, USED_UP},

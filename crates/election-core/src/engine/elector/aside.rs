@@ -1,7 +1,7 @@
 //! Records what is asked of the strategy in the [trace](super::trace::DecisionTrace), together with the members that
 //! were not candidates.
 
-use super::question::Question;
+use super::pass::Question;
 use crate::{
     ids::Ballot,
     record::{Cause, MemberRecord},

@@ -4,8 +4,9 @@
 use std::time::Duration;
 
 use super::{
+    decided::{Decided, OpenRequest, Undecided, about, ms},
     limit::counts,
-    question::{Decided, OpenRequest, Question, Undecided, about, ms},
+    pass::Question,
 };
 use crate::{
     ids::Ballot,
@@ -67,18 +68,11 @@ impl Question<'_> {
         let (candidates, others) = (self.candidates(None, None), self.others(None));
         let trouble = self.trouble(cause);
         let round = Round {
-            cause,
-            unix_ms: self.unix_ms,
-            candidates: &candidates,
-            incumbent: None,
-            ordered: None,
-            accepts_loss: false,
-            failed: None,
-            previous: None,
             others: &others,
             exclusions: &exclusions,
             trouble: &trouble,
             control: self.control,
+            ..Round::new(cause, self.now.unix_ms, &candidates)
         };
         let rankings = choose(self.strategy, &round, vacant);
         for (slot, ranking) in (known..).zip(&rankings) {
@@ -134,7 +128,7 @@ impl Question<'_> {
         // The exclusions were dropped: the holder is the last member that may lead.
         let elected = &decided.elected;
         let stays = elected.named(self.slot) == Some(holder);
-        if elected.excluded(&holder.ballot, self.unix_ms).is_none() || stays {
+        if elected.excluded(&holder.ballot, self.now.unix_ms).is_none() || stays {
             let none_left = || Undecided::NoCandidate("no other member may lead".to_owned());
             return Err(decided.held.map_or_else(none_left, Undecided::Held));
         }
@@ -173,19 +167,16 @@ impl Question<'_> {
     /// Who would lead if an elective move were allowed.
     pub(in crate::engine) fn rank_elective(&self, incumbent: &Ballot) -> Ranking {
         let exclusions = self.living_exclusions();
+        let candidates = self.candidates(Some(self.slot), None);
         let ranking = self.strategy.rank(&Round {
-            cause: Cause::BetterCandidate,
-            unix_ms: self.unix_ms,
-            candidates: &self.candidates(Some(self.slot), None),
             incumbent: Some(incumbent),
             ordered: Some(incumbent).filter(|_| self.leads_by_order()),
-            accepts_loss: false,
-            failed: None,
             previous: self.led_before().as_ref(),
             others: &self.others(Some(self.slot)),
             exclusions: &exclusions,
             trouble: &self.trouble(Cause::BetterCandidate),
             control: self.control,
+            ..Round::new(Cause::BetterCandidate, self.now.unix_ms, &candidates)
         });
         self.note(self.slot, Cause::BetterCandidate, &ranking, None);
         ranking
@@ -215,8 +206,8 @@ impl Question<'_> {
         Exclusion {
             member: named.member.clone(),
             ballot: named.ballot.clone(),
-            since_ms: self.unix_ms,
-            until_ms: self.unix_ms.saturating_add(ms(span)),
+            since_ms: self.now.unix_ms,
+            until_ms: self.now.unix_ms.saturating_add(ms(span)),
             reason,
         }
     }
@@ -277,9 +268,6 @@ impl Question<'_> {
         }
         let rank = |exclusions: &[Exclusion], trouble: &Trouble| {
             self.strategy.rank(&Round {
-                cause,
-                unix_ms: self.unix_ms,
-                candidates: &candidates,
                 incumbent: incumbent.as_ref(),
                 ordered: target,
                 accepts_loss,
@@ -289,6 +277,7 @@ impl Question<'_> {
                 exclusions,
                 trouble,
                 control: self.control,
+                ..Round::new(cause, self.now.unix_ms, &candidates)
             })
         };
         let mut ranking = rank(&exclusions, &known);
@@ -343,7 +332,7 @@ impl Question<'_> {
             term: next.term,
             cause,
             sentence,
-            decided_at_ms: self.unix_ms,
+            decided_at_ms: self.now.unix_ms,
             noticed_at_ms: self.noticed_at_ms,
             request: ordered.map(|(which, _)| which.clone()),
             previous: self.led_before(),
@@ -354,13 +343,13 @@ impl Question<'_> {
     fn next_term(&self, cause: Cause, exclusions: Vec<Exclusion>, ordered: OpenRequest<'_>) -> Elected {
         let mut attempts = self.recent_attempts();
         if counts(cause) && ordered.is_none() && !self.is_vacated() {
-            attempts.push(self.unix_ms);
+            attempts.push(self.now.unix_ms);
         }
         let obeyed = self.obeyed_after(cause);
         let request = ordered.map(|(which, _)| which.czxid);
         let mut next = Elected {
             v: VERSION,
-            term: self.elected.map(|e| e.term).or(self.above.map(|r| r.term)).unwrap_or(0).saturating_add(1),
+            term: self.elected.map(|e| e.term).or(self.latest.map(|r| r.term)).unwrap_or(0).saturating_add(1),
             slots: self.elected.map(|e| e.slots.clone()).unwrap_or_default(),
             exclusions,
             failures: self.failures_after(cause),
@@ -368,7 +357,7 @@ impl Question<'_> {
             losses: self.losses_after(cause, ordered),
             acknowledged_at_ms: self.elected.map_or(0, |e| e.acknowledged_at_ms),
             youngest: self.members.iter().map(|m| &m.ballot).max().cloned(),
-            token_base: self.elected.map(|e| e.token_base).or(self.above.map(|r| r.token)).unwrap_or(0),
+            token_base: self.elected.map(|e| e.token_base).or(self.latest.map(|r| r.token)).unwrap_or(0),
             decided_by: self.decider.to_owned(),
             // Another slot may have decided a later request meanwhile.
             last_request: request.max(self.decided_up_to),

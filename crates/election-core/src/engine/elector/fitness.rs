@@ -7,9 +7,9 @@
 use std::time::Duration;
 
 use super::{
-    pass::{At, Facts},
-    phase_timers::{Phase, PhaseTimers},
-    question::{Decided, Undecided},
+    decided::{Decided, Undecided},
+    pass::{At, Pass},
+    phase_timers::Phase,
     succession::may_succeed,
     verdict::{Act, Verdict, loud, quiet},
 };
@@ -21,60 +21,52 @@ use crate::{
 /// How long the elector leaves a lost leader's slot to a living successor, which needs one write.
 const SUCCESSION: Duration = Duration::from_millis(250);
 
-impl Facts<'_> {
+impl Pass<'_> {
     /// What the member that is named reports of itself.
-    pub(in crate::engine) fn judged(&self, at: At<'_>, named: &Named, timers: &mut PhaseTimers) -> Verdict {
+    pub(in crate::engine) fn judged(&self, at: At<'_>, named: &Named) -> Verdict {
         let Some(member) = self.members.iter().find(|m| m.ballot == named.ballot) else {
             if self.is_spoiled(named) {
                 // Its session lives, and it writes its record again.
-                return self.in_phase(at, named, timers);
+                return self.in_phase(at, named);
             }
-            return self.lost(at, named, timers);
+            return self.lost(at, named);
         };
         if let Some(gave_up) = member.gave_up.as_ref().filter(|g| g.term == at.term) {
             let what = format!("{} gave up term {} ({})", named.member, gave_up.term, gave_up.reason);
             let reason = format!("{}: {}", gave_up.cause, gave_up.reason);
-            return self.exclude(at, gave_up.cause, &what, reason, timers);
+            return self.exclude(at, gave_up.cause, &what, reason);
         }
         if member.leaving {
             let what = format!("{} is shutting down", named.member);
-            return self.unfit(at, named, Cause::LeaderShutdown, Reason::LeaderShutdown, &what, timers);
+            return self.unfit(at, named, Cause::LeaderShutdown, Reason::LeaderShutdown, &what);
         }
         if let Some(why) = self.site_failed(&named.site) {
             let what = format!("site {} of {} has failed ({why})", named.site, named.member);
-            return self.unfit(at, named, Cause::SiteFailed, Reason::SiteFailed, &what, timers);
+            return self.unfit(at, named, Cause::SiteFailed, Reason::SiteFailed, &what);
         }
         if let Health::Unhealthy { reason } = &member.health {
             let what = format!("{} is not healthy ({reason})", named.member);
-            return self.unfit(at, named, Cause::Unhealthy, Reason::Unhealthy, &what, timers);
+            return self.unfit(at, named, Cause::Unhealthy, Reason::Unhealthy, &what);
         }
-        self.in_phase(at, named, timers)
+        self.in_phase(at, named)
     }
 
     /// The named member lives, and should not lead.
-    fn unfit(
-        &self,
-        at: At<'_>,
-        named: &Named,
-        cause: Cause,
-        reason: Reason,
-        what: &str,
-        timers: &mut PhaseTimers,
-    ) -> Verdict {
-        let noticed = timers.noticed(at.slot, at.term, reason.as_str(), self.now);
+    fn unfit(&self, at: At<'_>, named: &Named, cause: Cause, reason: Reason, what: &str) -> Verdict {
+        let noticed = self.noticed(at.slot, at.term, reason.as_str());
         let (until, proposal) = match self.question(at.slot, noticed).decide(cause, what, None, None) {
             Ok(Decided { elected, held: None }) if elected.named(at.slot) != Some(named) => {
                 return Verdict::Act(Act::Write(elected, Some(at.meta.version)));
             }
             Ok(Decided { elected, held: Some(hold) }) => {
                 let other = Some(elected).filter(|elected| elected.named(at.slot) != Some(named));
-                (self.hold(hold, timers).ends(), other)
+                (self.hold(hold).ends(), other)
             }
-            Err(Undecided::Held(hold)) => (self.hold(hold, timers).ends(), None),
-            _ => (self.wake_at_exclusions_end(timers), None),
+            Err(Undecided::Held(hold)) => (self.hold(hold).ends(), None),
+            _ => (self.wake_at_exclusions_end(), None),
         };
         // An unhealthy leader is better than none.
-        match self.in_phase(at, named, timers) {
+        match self.in_phase(at, named) {
             Verdict::Wait(wait) => {
                 let sentence = format!("{what}, and no other member may lead now; {}", wait.sentence);
                 // Stopping the last member is no alarm. Members that remain and may not lead are reported afterwards.
@@ -100,13 +92,13 @@ impl Facts<'_> {
     }
 
     /// The named member is not present any more.
-    fn lost(&self, at: At<'_>, named: &Named, timers: &mut PhaseTimers) -> Verdict {
+    fn lost(&self, at: At<'_>, named: &Named) -> Verdict {
         let left_with_all = |reading: &Reading| reading.memory.left_with_all(&named.ballot);
         if at.current.is_none() && self.reading.is_some_and(left_with_all) {
-            return self.begin_again(at, timers);
+            return self.begin_again(at);
         }
         if let Some(successor) = self.steps_in(at) {
-            let waited = timers.phase(at.slot, at.term, Phase::Succession, Some(SUCCESSION), self.now);
+            let waited = self.phase(at, Phase::Succession, Some(SUCCESSION));
             if waited < SUCCESSION {
                 let sentence = format!("{} is first in line and is to step in", successor.member);
                 return quiet(Reason::Acquire, sentence).until(self.now.time + (SUCCESSION - waited)).into();
@@ -116,7 +108,7 @@ impl Facts<'_> {
         if at.current.is_some_and(|(current, _)| current.term > at.term) {
             return quiet(Reason::Reading, "a later decision is being read").into();
         }
-        let noticed = timers.noticed(at.slot, at.term, "lost", self.now);
+        let noticed = self.noticed(at.slot, at.term, "lost");
         let question = self.question(at.slot, noticed);
         let Named { member, site, .. } = named;
         // A closed session and an expired session look the same: nothing is left.
@@ -129,6 +121,6 @@ impl Facts<'_> {
             Some(_) => Cause::LeaderShutdown,
             None => Cause::LeaderLost,
         };
-        self.write(question.decide(cause, &what, None, None), Some(at.meta), timers)
+        self.write(question.decide(cause, &what, None, None), Some(at.meta))
     }
 }

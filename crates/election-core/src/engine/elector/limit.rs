@@ -4,7 +4,10 @@
 
 use std::time::Duration;
 
-use super::question::{Question, TakeoverHold, doubled, ms};
+use super::{
+    decided::{TakeoverHold, doubled, ms},
+    pass::Question,
+};
 use crate::{
     calendar::utc,
     engine::{io::Reason, policy::Policy},
@@ -34,7 +37,7 @@ impl Question<'_> {
     pub(in crate::engine) fn recent_attempts(&self) -> Vec<u64> {
         let window = self.policy.max_takeovers.within;
         let all = self.elected.and_then(|e| e.slots.get(self.slot)).map_or(&[][..], |slot| &slot.attempts);
-        all.iter().copied().filter(|at| is_within(*at, window, self.unix_ms)).collect()
+        all.iter().copied().filter(|at| is_within(*at, window, self.now.unix_ms)).collect()
     }
 
     pub(in crate::engine) fn check_limit(&self, cause: Cause) -> Result<(), TakeoverHold> {
@@ -42,7 +45,7 @@ impl Question<'_> {
             Cause::Resigned => self.check_pace(),
             // A member that joins and leaves repeatedly may be better each time that it joins: the limit is for this.
             cause if counts(cause) && (cause == Cause::BetterCandidate || !self.has_new_member()) => {
-                check_limit(self.policy, self.elected, self.slot, cause, self.unix_ms)?;
+                check_limit(self.policy, self.elected, self.slot, cause, self.now.unix_ms)?;
                 if is_of_the_job(cause.as_str()) { self.check_pause() } else { Ok(()) }
             }
             _ => Ok(()),
@@ -71,13 +74,13 @@ impl Question<'_> {
 
     fn recent_obeyed(&self) -> Vec<u64> {
         let all = self.elected.and_then(|e| e.slots.get(self.slot)).map_or(&[][..], |slot| &slot.obeyed);
-        all.iter().copied().filter(|at| is_within(*at, OBEYED_WITHIN, self.unix_ms)).collect()
+        all.iter().copied().filter(|at| is_within(*at, OBEYED_WITHIN, self.now.unix_ms)).collect()
     }
 
     /// The moves for standing orders that count once a decision of this cause is taken.
     pub(in crate::engine) fn obeyed_after(&self, cause: Cause) -> Vec<u64> {
         let mut recent = self.recent_obeyed();
-        recent.extend((cause == Cause::StandingOrder).then_some(self.unix_ms));
+        recent.extend((cause == Cause::StandingOrder).then_some(self.now.unix_ms));
         recent
     }
 
@@ -93,10 +96,10 @@ impl Question<'_> {
 
     /// The first failure may be the member's fault. Each further failure on another member points at the job.
     fn check_pause(&self) -> Result<(), TakeoverHold> {
-        let before = self.elected.map_or(0, |elected| job_failures(self.policy, elected, self.unix_ms));
+        let before = self.elected.map_or(0, |elected| job_failures(self.policy, elected, self.now.unix_ms));
         let Some(doublings) = before.checked_sub(1) else { return Ok(()) };
         let until_ms = self.noticed_at_ms.saturating_add(ms(doubled(FIRST_PAUSE, doublings).min(LONGEST)));
-        if until_ms <= self.unix_ms {
+        if until_ms <= self.now.unix_ms {
             return Ok(());
         }
         Err(TakeoverHold {
@@ -115,7 +118,7 @@ impl Question<'_> {
     fn check_pace(&self) -> Result<(), TakeoverHold> {
         let given =
             self.elected.and_then(|e| e.given(self.slot)).filter(|given| given.cause == Cause::Resigned);
-        match given.filter(|given| is_within(given.decided_at_ms, PACE, self.unix_ms)) {
+        match given.filter(|given| is_within(given.decided_at_ms, PACE, self.now.unix_ms)) {
             None => Ok(()),
             Some(given) => Err(TakeoverHold {
                 reason: Reason::ResignedAgain,

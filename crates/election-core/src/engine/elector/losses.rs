@@ -8,8 +8,8 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use super::{
-    question::doubled,
-    question::{OpenRequest, Question},
+    decided::{OpenRequest, doubled},
+    pass::Question,
 };
 use crate::{
     engine::policy::Policy,
@@ -33,7 +33,7 @@ impl Question<'_> {
         // leader znode is not another loss.
         let is_loss = cause.is_failure() && ordered.is_none() && !self.is_vacated();
         let led = self.elected.and_then(|e| e.led_before(self.slot)).filter(|_| is_loss);
-        with_loss(known.cloned().unwrap_or_default(), led.map(|led| led.site), self.policy, self.unix_ms)
+        with_loss(known.cloned().unwrap_or_default(), led.map(|led| led.site), self.policy, self.now.unix_ms)
     }
 }
 

@@ -7,6 +7,7 @@
 //! used again.
 
 mod aside;
+pub(in crate::engine) mod decided;
 pub(in crate::engine) mod decision;
 mod fitness;
 pub(in crate::engine) mod limit;
@@ -15,16 +16,16 @@ pub(in crate::engine) mod pass;
 mod penalties;
 pub(in crate::engine) mod phase_timers;
 mod phases;
-pub(in crate::engine) mod question;
 pub(in crate::engine) mod requests;
 mod restoring;
 pub(in crate::engine) mod sites;
+mod states;
 pub(in crate::engine) mod succession;
 pub(in crate::engine) mod suspicion;
 pub(in crate::engine) mod trace;
 pub(in crate::engine) mod verdict;
 
-use std::sync::Arc;
+use std::{cell::RefCell, sync::Arc};
 
 use super::{
     core::Core,
@@ -39,7 +40,7 @@ use crate::{
     record::{self, Elected, Record, RecordError},
     time::Time,
 };
-use pass::{Facts, Pass};
+use pass::Pass;
 use phase_timers::PhaseTimers;
 use verdict::{Act, Verdict, Wait};
 
@@ -89,18 +90,12 @@ impl Elector {
             return;
         }
         let Recipe::Elector(strategy) = &core.config.recipe else { return };
-        let decider = Pass {
-            election: core.config.paths.name(),
-            now: core.now,
-            me: &core.config.member.member,
-            policy: &core.config.policy,
-            strategy: &**strategy,
-        };
-        let reading = &core.reading;
-        let verdict = match Facts::of(decider, &reading.view, Some(reading), None) {
-            Ok(facts) => facts.pass(&mut self.timers),
-            Err(wait) => wait.into(),
-        };
+        let (config, timers) = (&core.config, RefCell::new(std::mem::take(&mut self.timers)));
+        let decider = config.member.member.as_str();
+        let pass = Pass::new(core.now, decider, &config.policy, &**strategy, &timers);
+        let pass = Pass { election: config.paths.name(), ..pass }.read(&core.reading);
+        let verdict = pass.map_or_else(Verdict::from, |pass| pass.verdict());
+        self.timers = timers.into_inner();
         self.carry_out(core, verdict);
     }
 

@@ -7,7 +7,10 @@
 
 use std::time::Duration;
 
-use super::question::{Question, doubled, ms};
+use super::{
+    decided::{doubled, ms},
+    pass::Question,
+};
 use crate::{
     ids::MemberId,
     record::{Cause, Elected, Exclusion, MemberFailure, Named, keep_newest, most},
@@ -29,7 +32,7 @@ impl Question<'_> {
     /// The failures among these that still count.
     pub(in crate::engine) fn living_failures(&self, all: &[MemberFailure]) -> Vec<MemberFailure> {
         let window = self.policy.penalty_window;
-        all.iter().filter(|f| is_within(f.at_ms, window, self.unix_ms)).cloned().collect()
+        all.iter().filter(|f| is_within(f.at_ms, window, self.now.unix_ms)).cloned().collect()
     }
 
     /// The failures that count once a decision of this cause is taken: the member that it blames has failed once
@@ -49,7 +52,7 @@ impl Question<'_> {
             let term = self.elected.map_or(0, |e| e.term_of(self.slot));
             failures.push(MemberFailure {
                 member,
-                at_ms: self.unix_ms,
+                at_ms: self.now.unix_ms,
                 cause: cause.as_str().to_owned(),
                 term,
             });
@@ -99,7 +102,7 @@ impl Question<'_> {
             let (span, reason) = self.excluded_for(&before, &member.member, gave_up.cause, &reason);
             // Dropped exclusions of a member that is named now must not return.
             let named = elected.slot_of(&member.ballot).is_some();
-            let in_time = is_within(gave_up.at_ms, span, self.unix_ms);
+            let in_time = is_within(gave_up.at_ms, span, self.now.unix_ms);
             // One that was dropped for want of room would drop another one, and so on without end.
             let is_full = exclusions.len() >= most::EXCLUSIONS;
             let has_room = !is_full || exclusions.iter().any(|e| e.since_ms < gave_up.at_ms);

@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use super::{
+    decided::{Decided, Undecided, ms},
     decision::no_candidate,
     losses::{losses_of, patience},
-    pass::{At, Facts},
-    phase_timers::{Phase, PhaseTimers},
-    question::{Decided, Undecided, ms},
+    pass::{At, Pass},
+    phase_timers::Phase,
     verdict::{Blocker, Verdict, Wait, loud, quiet},
 };
 use crate::{
@@ -23,36 +23,36 @@ use crate::{
 /// Announced times are rounded to the minute.
 const MINUTE_MS: u64 = 60_000;
 
-impl Facts<'_> {
+impl Pass<'_> {
     /// The named member is present, and acquires leadership.
-    pub(in crate::engine) fn in_phase(&self, at: At<'_>, named: &Named, timers: &mut PhaseTimers) -> Verdict {
+    pub(in crate::engine) fn in_phase(&self, at: At<'_>, named: &Named) -> Verdict {
         match at.current {
-            None => self.acquiring(at, named, timers),
+            None => self.acquiring(at, named),
             // The same member in an earlier term ends that leadership first, as any other leader would.
             Some((current, _)) if current.ballot != named.ballot || current.term != at.term => {
-                self.releasing(at, named, current, timers)
+                self.releasing(at, named, current)
             }
-            Some((current, _)) if current.status == Status::Progress => self.taking_over(at, named, timers),
-            Some((current, _)) => self.serving(at, named, current, timers),
+            Some((current, _)) if current.status == Status::Progress => self.taking_over(at, named),
+            Some((current, _)) => self.serving(at, named, current),
         }
     }
 
     /// The leader znode is free, and the member that is named has not created it.
-    fn acquiring(&self, at: At<'_>, named: &Named, timers: &mut PhaseTimers) -> Verdict {
+    fn acquiring(&self, at: At<'_>, named: &Named) -> Verdict {
         let limit = self.policy.acquire_timeout;
-        let waited = timers.phase(at.slot, at.term, Phase::Acquire, Some(limit), self.now);
+        let waited = self.phase(at, Phase::Acquire, Some(limit));
         if waited < limit {
             let sentence = format!("{} is named and is to create the leader znode", named.member);
             return quiet(Reason::Acquire, sentence).until(self.now.time + (limit - waited)).into();
         }
         let what = format!("{} did not create the leader znode within {limit:?}", named.member);
-        self.exclude(at, Cause::TakeoverFailed, &what, what.clone(), timers)
+        self.exclude(at, Cause::TakeoverFailed, &what, what.clone())
     }
 
     /// Another member still holds the leader znode.
-    fn releasing(&self, at: At<'_>, named: &Named, current: &Current, timers: &mut PhaseTimers) -> Verdict {
+    fn releasing(&self, at: At<'_>, named: &Named, current: &Current) -> Verdict {
         let limit = self.policy.release_timeout;
-        let waited = timers.phase(at.slot, at.term, Phase::Release, Some(limit), self.now);
+        let waited = self.phase(at, Phase::Release, Some(limit));
         if waited < limit {
             let sentence = if current.ballot == named.ballot {
                 format!("{} is named anew, and is to end term {} first", named.member, current.term)
@@ -75,9 +75,9 @@ impl Facts<'_> {
     }
 
     /// The named member holds its leader znode in PROGRESS.
-    fn taking_over(&self, at: At<'_>, named: &Named, timers: &mut PhaseTimers) -> Verdict {
+    fn taking_over(&self, at: At<'_>, named: &Named) -> Verdict {
         let limit = self.policy.takeover_timeout;
-        let waited = timers.phase(at.slot, at.term, Phase::Takeover, Some(limit), self.now);
+        let waited = self.phase(at, Phase::Takeover, Some(limit));
         if waited < limit {
             let wait = quiet(Reason::Takeover, format!("{} is taking over", named.member));
             return self.refresh(
@@ -87,46 +87,46 @@ impl Facts<'_> {
             );
         }
         let what = format!("{} did not take over within {limit:?}", named.member);
-        self.exclude(at, Cause::TakeoverFailed, &what, what.clone(), timers)
+        self.exclude(at, Cause::TakeoverFailed, &what, what.clone())
     }
 
     /// The state is as decided.
-    fn serving(&self, at: At<'_>, named: &Named, current: &Current, timers: &mut PhaseTimers) -> Verdict {
-        let tenure = timers.phase(at.slot, at.term, Phase::Serving, None, self.now);
+    fn serving(&self, at: At<'_>, named: &Named, current: &Current) -> Verdict {
+        let tenure = self.phase(at, Phase::Serving, None);
         let question = self.question(at.slot, self.now.unix_ms);
         let ranking = question.rank_elective(&named.ballot);
         if let Some(refused) =
             ranking.refusal(&named.ballot).filter(|refused| refused.ground == Ground::Order)
         {
-            return self.obeying(at, named, refused, &ranking, timers);
+            return self.obeying(at, named, refused, &ranking);
         }
         let better = ranking.first().filter(|first| first.named.ballot != named.ballot);
         let Some(better) = better else {
-            timers.no_better_candidate(at.slot);
+            self.timers.borrow_mut().no_better_candidate(at.slot);
             return self.refresh(
                 at.elected,
                 at.meta,
                 quiet(Reason::Steady, format!("{} leads", current.member)),
             );
         };
-        let so_far = timers.better(at.slot, at.term, &better.named.ballot, self.now);
+        let so_far = self.timers.borrow_mut().better(at.slot, at.term, &better.named.ballot, self.now);
         let outlook = Forecast::of(self, at, named, better, so_far, tenure);
         let blockers = self.blockers(at, named, better, &outlook);
-        let Some(wait) = self.what_is_said(current, named, better, &outlook, timers) else {
-            let noticed = timers.noticed(at.slot, at.term, "better", self.now);
+        let Some(wait) = self.what_is_said(current, named, better, &outlook) else {
+            let noticed = self.noticed(at.slot, at.term, "better");
             return match self.better_leads(at, better, &outlook, noticed) {
                 Ok(decided) if decided.elected.named(at.slot) == Some(named) => {
                     let steady = quiet(Reason::Steady, format!("{} leads", current.member));
                     self.refresh(at.elected, at.meta, steady)
                 }
-                decided => self.write(decided, Some(at.meta), timers),
+                decided => self.write(decided, Some(at.meta)),
             };
         };
         let mut wait = wait.blocked_by(blockers);
         if self.trace.is_some()
             && let Ok(decided) = self.better_leads(at, better, &outlook, self.now.unix_ms)
         {
-            let hold = decided.held.map(|hold| self.hold(hold, &mut PhaseTimers::default()));
+            let hold = decided.held.map(|hold| self.hold(hold));
             wait.blockers.extend(hold.into_iter().flat_map(|hold| hold.blockers));
             wait = wait.instead_of(Some(decided.elected));
         }
@@ -174,14 +174,13 @@ impl Facts<'_> {
         named: &Named,
         better: &Ranked,
         outlook: &Forecast<'_>,
-        timers: &mut PhaseTimers,
     ) -> Option<Wait> {
         if self.control.stay.contains(&outlook.term) {
             return Some(quiet(Reason::Stay, stays(&current.member, &better.named)));
         }
         let longest = outlook.waits.into_iter().max_by_key(|(_, wait)| *wait);
         if let Some((reason, wait)) = longest.filter(|(_, wait)| !wait.is_zero()) {
-            timers.wake_at(self.now.time + wait);
+            self.wake_at(self.now.time + wait);
             let mut sentence = format!("{} leads; {} would be better", current.member, better.named.member);
             match reason {
                 Reason::FailbackWindow => sentence.push_str(" (outside of failback_windows)"),
@@ -250,15 +249,8 @@ impl Facts<'_> {
     /// An order or the configuration forbids the leader to lead. It hands over to the best candidate at once: an
     /// order does not waver, and the same ranking does not refuse the next leader, so nothing moves back. If the
     /// orders change all the time, such moves have their own limit.
-    fn obeying(
-        &self,
-        at: At<'_>,
-        named: &Named,
-        refused: &Refused,
-        ranking: &Ranking,
-        timers: &mut PhaseTimers,
-    ) -> Verdict {
-        timers.no_better_candidate(at.slot);
+    fn obeying(&self, at: At<'_>, named: &Named, refused: &Refused, ranking: &Ranking) -> Verdict {
+        self.timers.borrow_mut().no_better_candidate(at.slot);
         let what = format!("{} may not lead any more ({})", named.member, refused.reason);
         let Some(best) = ranking.first() else {
             let sentence = format!(
@@ -267,7 +259,7 @@ impl Facts<'_> {
                 refused.reason,
                 no_candidate(ranking)
             );
-            let wait = loud(Reason::Nobody, sentence).until(self.wake_at_exclusions_end(timers));
+            let wait = loud(Reason::Nobody, sentence).until(self.wake_at_exclusions_end());
             return self.refresh(at.elected, at.meta, wait);
         };
         if let Some(why) = self.holds(&named.ballot) {
@@ -276,15 +268,15 @@ impl Facts<'_> {
             let wait = quiet(Reason::HeldByLeader, sentence).instead_of(self.would_decide(obey));
             return self.refresh(at.elected, at.meta, wait);
         }
-        let noticed = timers.noticed(at.slot, at.term, "standing-order", self.now);
+        let noticed = self.noticed(at.slot, at.term, "standing-order");
         match self.question(at.slot, noticed).obey(&what, best) {
             Decided { elected, held: Some(hold) } => {
-                let wait = self.hold(hold, timers);
+                let wait = self.hold(hold);
                 let sentence = format!("{what}, and leads on: {}", wait.sentence);
                 let wait = loud(wait.reason, sentence).until(wait.ends()).instead_of(Some(elected));
                 self.refresh(at.elected, at.meta, wait)
             }
-            decided => self.write(Ok(decided), Some(at.meta), timers),
+            decided => self.write(Ok(decided), Some(at.meta)),
         }
     }
 }
@@ -306,7 +298,7 @@ struct Forecast<'a> {
 
 impl<'a> Forecast<'a> {
     fn of(
-        facts: &'a Facts<'_>,
+        facts: &'a Pass<'_>,
         at: At<'a>,
         named: &Named,
         better: &Ranked,

@@ -25,10 +25,9 @@
 use std::time::Duration;
 
 use super::{
+    decided::{Undecided, is_vacated},
     decision::cause_of,
-    pass::Facts,
-    phase_timers::PhaseTimers,
-    question::{Undecided, is_vacated},
+    pass::Pass,
     verdict::{Act, Verdict},
 };
 use crate::{
@@ -48,17 +47,17 @@ const KEPT_REQUESTS: usize = 50;
 /// How often the wall clock is compared with the time of a planned move.
 const RECHECK: Duration = Duration::from_secs(60);
 
-impl Facts<'_> {
+impl Pass<'_> {
     /// Records the result of requests that were decided.
     pub(in crate::engine) fn settle_requests(&self) -> Option<Act> {
-        let (elected, _) = self.elected?;
+        let elected = self.elected?;
         for (FiledRequest { which, request }, meta) in self.requests {
             let decided = match request.state {
                 // It was decided, by a decision that may have been deleted.
                 RequestState::Accepted { .. } => true,
                 // Its begin would have changed its state.
                 RequestState::Planned { .. } => false,
-                _ => Some(which.czxid) <= self.decided_up_to(),
+                _ => Some(which.czxid) <= self.decided_up_to,
             };
             if request.state.is_final() || !decided || !request.kind.is_move() {
                 continue;
@@ -80,8 +79,8 @@ impl Facts<'_> {
     }
 
     /// Ends requests that can't be begun any more, and refuses requests that the mode forbids.
-    pub(in crate::engine) fn end_requests(&self, timers: &mut PhaseTimers) -> Option<Act> {
-        if let Some(act) = self.end_plans(timers) {
+    pub(in crate::engine) fn end_requests(&self) -> Option<Act> {
+        if let Some(act) = self.end_plans() {
             return Some(act);
         }
         for (FiledRequest { which, request }, meta) in self.unbegun() {
@@ -93,7 +92,7 @@ impl Facts<'_> {
                     let ended = Box::new(Request { state, ..request.clone() });
                     return Some(Act::Answer(which.name.clone(), meta.version, ended));
                 }
-                Some(end) => timers.wake_at(*end),
+                Some(end) => self.wake_at(*end),
                 None => {}
             }
             if let Some(why) = forbidden(self.control).filter(|_| request.kind.is_move()) {
@@ -105,7 +104,7 @@ impl Facts<'_> {
 
     /// Ends planned moves that were not begun in time. There is one at most: a later one, which was filed at the same
     /// moment, is refused. Wakes for the others.
-    fn end_plans(&self, timers: &mut PhaseTimers) -> Option<Act> {
+    fn end_plans(&self) -> Option<Act> {
         let mut first: Option<&RequestRef> = None;
         for (FiledRequest { which, request }, meta) in self.requests {
             let (RequestState::Planned { at_ms }, Some(phase)) =
@@ -131,7 +130,7 @@ impl Facts<'_> {
                     let end_ms = at_ms.saturating_add(request.valid_for_ms);
                     let next_ms = if phase == PlanPhase::Early { *at_ms } else { end_ms };
                     // The wall clock may be set meanwhile.
-                    timers.wake_at(self.time_of(next_ms).min(self.now.time + RECHECK));
+                    self.wake_at(self.time_of(next_ms).min(self.now.time + RECHECK));
                 }
             }
             first = Some(which);
@@ -169,31 +168,17 @@ impl Facts<'_> {
     }
 
     /// Decides the next request, unless its slot is still being vacated for another.
-    pub(in crate::engine) fn requested(
-        &self,
-        elected: &Elected,
-        timers: &mut PhaseTimers,
-    ) -> Option<Verdict> {
+    pub(in crate::engine) fn requested(&self, elected: &Elected) -> Option<Verdict> {
         let (filed, meta) = self.next_request()?;
         let waits = self.slot_of(&filed.request).is_ok_and(|slot| is_vacated(elected, slot));
-        (!waits).then(|| Verdict::Act(self.carry_out(filed, meta, timers)))
+        (!waits).then(|| Verdict::Act(self.carry_out(filed, meta)))
     }
 
     /// The slot that a request is about.
     fn slot_of(&self, request: &Request) -> Result<usize, String> {
         let leader_znodes: Vec<_> =
             (0..self.leaders.len()).map(|slot| self.current(slot).map(|(c, _)| c)).collect();
-        slot_of(request, self.elected.map(|(e, _)| e), &leader_znodes)
-    }
-
-    /// The creation of the latest request that was decided, from the decision or, if there is none, from the members'
-    /// memory. A value that is later than what is read now was counted before the ensemble's transactions were
-    /// numbered from the start again.
-    pub(in crate::engine) fn decided_up_to(&self) -> Option<i64> {
-        match self.elected {
-            Some((elected, meta)) => counted_by(elected.last_request, meta.mzxid),
-            None => counted_by(self.latest()?.last_request, self.newest_zxid),
-        }
+        slot_of(request, self.elected, &leader_znodes)
     }
 
     /// The first request that is not decided yet.
@@ -208,7 +193,7 @@ impl Facts<'_> {
 
     /// The requests that are not begun yet, the oldest first: moves by the elector, the others by the leader.
     fn unbegun(&self) -> impl Iterator<Item = &(FiledRequest, Meta)> {
-        let decided_up_to = self.decided_up_to();
+        let decided_up_to = self.decided_up_to;
         let unix_ms = self.now.unix_ms;
         self.requests.iter().filter(move |(FiledRequest { which, request }, _)| match request.state {
             RequestState::Planned { .. } => {
@@ -228,15 +213,11 @@ impl Facts<'_> {
 
     /// Why this request is not begun although it could be carried out: another one has precedence.
     fn gives_way(&self, filed: &FiledRequest, slot: usize) -> Option<String> {
-        let seen = Comparison {
-            election: self.election,
-            elected: self.elected.map(|(e, _)| e),
-            members: self.members,
-        };
+        let seen = Comparison { election: self.election, elected: self.elected, members: self.members };
         let others = self.requests.iter().map(|(other, _)| other).filter(|other| other.which != filed.which);
         let begun = others.filter(|other| matches!(other.request.state, RequestState::Accepted { .. }));
         let repeated = begun.into_iter().find_map(|other| {
-            let same = self.elected.is_some_and(|(e, _)| e.slot_for(&other.which) == Some(slot));
+            let same = self.elected.is_some_and(|e| e.slot_for(&other.which) == Some(slot));
             same.then(|| seen.repeats(other, &filed.request)).flatten()
         });
         let later = || {
@@ -256,12 +237,7 @@ impl Facts<'_> {
         found.map(|(filed, _)| (&filed.which, &filed.request))
     }
 
-    pub(in crate::engine) fn carry_out(
-        &self,
-        filed: &FiledRequest,
-        meta: Meta,
-        timers: &mut PhaseTimers,
-    ) -> Act {
+    pub(in crate::engine) fn carry_out(&self, filed: &FiledRequest, meta: Meta) -> Act {
         let FiledRequest { which, request } = filed;
         let refuse = |reason: String| self.refuse(which, request, meta, reason);
         let slot = match self.slot_of(request) {
@@ -272,7 +248,7 @@ impl Facts<'_> {
             return refuse(why);
         }
         let elected = self.elected;
-        let named = elected.and_then(|(e, _)| e.named(slot));
+        let named = elected.and_then(|e| e.named(slot));
         let ready = self.current(slot).filter(|(c, _)| c.status == Status::Ready);
         if let Some(named) = named.filter(|n| meets_named(&request.to, n))
             && ready.is_some_and(|(c, _)| c.ballot == named.ballot)
@@ -286,7 +262,7 @@ impl Facts<'_> {
         if let (RequestKind::Switchover, Some(why)) = (request.kind, held) {
             return refuse(format!("the leader does not hand over now: {why}"));
         }
-        let noticed = timers.noticed(slot, elected.map_or(0, |(e, _)| e.term_of(slot)), "request", self.now);
+        let noticed = self.noticed(slot, elected.map_or(0, |e| e.term_of(slot)), "request");
         let question = self.question(slot, noticed);
         let planned = match request.state {
             RequestState::Planned { at_ms } => format!(", planned for {}", utc(at_ms)),
@@ -320,7 +296,7 @@ impl Facts<'_> {
             version: meta.version,
             request: Box::new(Request { state, ..request.clone() }),
         };
-        Act::Begin(decided, elected.map(|(_, meta)| meta.version), begun)
+        Act::Begin(decided, self.meta.map(|meta| meta.version), begun)
     }
 
     pub(in crate::engine) fn trim(&self) -> Option<Act> {
@@ -410,11 +386,6 @@ impl Comparison<'_> {
             ),
         })
     }
-}
-
-/// The latest request that was decided, if it was counted up to this transaction.
-pub(in crate::engine) fn counted_by(last_request: Option<i64>, newest: i64) -> Option<i64> {
-    last_request.filter(|czxid| *czxid <= newest)
 }
 
 /// The slot that a request is about. With one slot it need not be given. With several slots, a failover without a

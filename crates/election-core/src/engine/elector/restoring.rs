@@ -1,6 +1,6 @@
 //! How an elector continues above everything that members remember if the decision is missing or old: see [`Memory`].
 
-use super::pass::Facts;
+use super::pass::Pass;
 use crate::{
     engine::{
         reading::Reading,
@@ -10,7 +10,7 @@ use crate::{
     record::{Current, Elected, Remembered},
 };
 
-impl Facts<'_> {
+impl Pass<'_> {
     /// The latest decision that any member remembers.
     fn remembered(&self) -> Option<Remembered> {
         let members = self.members.iter().filter_map(|member| member.remembers);
@@ -20,7 +20,7 @@ impl Facts<'_> {
 
     /// For a missing decision: the remembered one, to be written again.
     pub(in crate::engine) fn restored(&self) -> Option<Elected> {
-        let latest = self.latest()?;
+        let latest = self.latest?;
         let (decision, _) = &**self.reading?.memory.decision.as_ref()?;
         (decision.term >= latest.term)
             .then(|| Elected { token_base: decision.token_base.max(latest.token), ..decision.clone() })
@@ -47,14 +47,14 @@ impl Facts<'_> {
             elected.term, remembered.term, remembered.token
         );
         let elected =
-            Elected { last_request: self.decided_up_to().max(remembered.last_request), ..elected.clone() };
+            Elected { last_request: self.decided_up_to.max(remembered.last_request), ..elected.clone() };
         Some(above(
             &elected,
             Above {
                 term: remembered.term,
                 token_base: elected.token_base.max(remembered.token),
                 sentence,
-                by: self.me.as_str(),
+                by: self.decider,
                 unix_ms: self.now.unix_ms,
             },
         ))

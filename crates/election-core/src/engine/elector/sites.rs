@@ -10,9 +10,8 @@
 use std::collections::BTreeMap;
 
 use super::{
-    pass::Facts,
-    phase_timers::PhaseTimers,
-    question::{OpenRequest, Question},
+    decided::OpenRequest,
+    pass::{Pass, Question},
     verdict::Act,
 };
 use crate::{
@@ -158,21 +157,21 @@ impl Question<'_> {
     pub(in crate::engine) fn site_failures_after(&self, ordered: OpenRequest<'_>) -> Vec<SiteFailure> {
         let known = self.elected.map(|e| e.site_failures.clone()).unwrap_or_default();
         match self.overruled(ordered) {
-            Some((site, by)) => overrule(known, self.members, &site, &by, self.unix_ms),
+            Some((site, by)) => overrule(known, self.members, &site, &by, self.now.unix_ms),
             None => known,
         }
     }
 
     /// Which sites have failed too often for leadership to return.
     pub(in crate::engine) fn barred_sites(&self) -> Vec<SiteTrouble> {
-        barred_sites(self.policy, self.elected, self.unix_ms)
+        barred_sites(self.policy, self.elected, self.now.unix_ms)
     }
 }
 
-impl Facts<'_> {
+impl Pass<'_> {
     /// Why the site has failed, if it has.
     pub(in crate::engine) fn site_failed(&self, site: &SiteId) -> Option<String> {
-        failed_sites(self.members, self.control, self.elected.map(|(e, _)| e))
+        failed_sites(self.members, self.control, self.elected)
             .into_iter()
             .find(|failed| failed.site == *site)
             .map(|f| f.why)
@@ -180,13 +179,8 @@ impl Facts<'_> {
 
     /// The decision with what to remember of sites, if that is new. It waits until nothing else is to be done, since
     /// it only matters for later decisions.
-    pub(in crate::engine) fn remember_sites(
-        &self,
-        elected: &Elected,
-        meta: Meta,
-        timers: &mut PhaseTimers,
-    ) -> Option<Act> {
-        let gone = self.gone(elected, timers);
+    pub(in crate::engine) fn remember_sites(&self, elected: &Elected, meta: Meta) -> Option<Act> {
+        let gone = self.gone(elected);
         let mut failed = failed_sites(self.members, self.control, Some(elected));
         failed.extend(
             gone.into_iter().map(|site| SiteTrouble { site, why: "all of its members are gone".to_owned() }),
@@ -223,7 +217,7 @@ impl Facts<'_> {
     /// The sites from which a failure moved leadership away, and which have had no member for a while. A site that
     /// was drained or has a member in maintenance, or that handed over as planned before its members ended, has not
     /// failed.
-    fn gone(&self, elected: &Elected, timers: &mut PhaseTimers) -> Vec<SiteId> {
+    fn gone(&self, elected: &Elected) -> Vec<SiteId> {
         let given = elected.slots.iter().map(|slot| &slot.given);
         let lost = given.filter(|given| given.cause.is_failure() && given.cause != Cause::Failover);
         let mut sites: Vec<_> =
@@ -236,13 +230,12 @@ impl Facts<'_> {
             is_empty && !serviced && !self.control.drained.contains(site)
         });
         let patience = self.policy.site_gone_after;
-        timers
-            .gone(sites, self.now)
-            .into_iter()
+        let gone = self.timers.borrow_mut().gone(sites, self.now);
+        gone.into_iter()
             .filter_map(|(site, since)| {
                 let so_far = self.now.time.since(since);
                 if so_far < patience {
-                    timers.wake_at(self.now.time + (patience - so_far));
+                    self.wake_at(self.now.time + (patience - so_far));
                     return None;
                 }
                 Some(site)

@@ -2,9 +2,10 @@
 //! successor writes when it steps in.
 
 use super::{
+    decided::about,
     limit::{check_limit, job_failures},
     losses::with_loss,
-    question::{Question, about},
+    pass::Question,
 };
 use crate::{
     engine::policy::Policy,
@@ -56,18 +57,13 @@ impl Question<'_> {
         }
         let others = elected.leaders().filter(|(other, n)| *other != slot && self.lives(n));
         Some(self.strategy.rank(&Round {
-            cause: Cause::LeaderLost,
-            unix_ms: self.unix_ms,
-            candidates: &spares,
-            incumbent: None,
-            ordered: None,
-            accepts_loss: false,
             failed: Some(&leader.as_previous()),
             previous: Some(&leader.as_previous()),
             others: &others.map(|(_, n)| n.clone()).collect::<Vec<_>>(),
             exclusions: &elected.exclusions,
             trouble: &self.trouble_with(self.living_failures(&elected.failures)),
             control: self.control,
+            ..Round::new(Cause::LeaderLost, self.now.unix_ms, &spares)
         }))
     }
 }

@@ -14,9 +14,8 @@
 //!   electors at once do no harm: each of their writes is a compare-and-set.
 
 use super::{
-    pass::{At, Facts},
-    phase_timers::PhaseTimers,
-    question::{Decided, Undecided},
+    decided::{Decided, Undecided},
+    pass::{At, Pass},
     verdict::{Act, Verdict, loud},
 };
 use crate::{
@@ -24,15 +23,14 @@ use crate::{
     record::{MemberRecord, Named},
 };
 
-impl Facts<'_> {
+impl Pass<'_> {
     /// Removes the holder of the leader znode, or the member that is named, if it is suspected.
     /// `otherwise` is the verdict without suspicion.
     pub(in crate::engine) fn suspicion(
         &self,
         at: At<'_>,
         named: &Named,
-        timers: &mut PhaseTimers,
-        otherwise: impl FnOnce(&mut PhaseTimers) -> Verdict,
+        otherwise: impl FnOnce() -> Verdict,
     ) -> Verdict {
         let holder = at.current.map_or_else(|| named.clone(), |(current, _)| current.named());
         let lost = if self.policy.may_suspect() {
@@ -41,11 +39,11 @@ impl Facts<'_> {
             None
         };
         let Some(lost) = lost else {
-            return otherwise(timers);
+            return otherwise();
         };
         let names: Vec<_> = lost.iter().map(|m| m.member.as_str()).collect();
         let what = format!("{} is not reached by {}", holder.member, names.join(", "));
-        let noticed = timers.noticed(at.slot, at.term, "suspected", self.now);
+        let noticed = self.noticed(at.slot, at.term, "suspected");
         // Holders that lead another slot are checked there.
         let here = |named: &Named| at.elected.slot_of(&named.ballot).is_none_or(|slot| slot == at.slot);
         let suspects: Vec<_> = self.suspects().filter(here).collect();
@@ -55,19 +53,19 @@ impl Facts<'_> {
                 return Verdict::Act(Act::Depose(at.slot, elected, Some(at.meta.version)));
             }
             Ok(Decided { elected, held: Some(hold) }) => {
-                let wait = self.hold(hold, timers);
+                let wait = self.hold(hold);
                 (wait.sentence.clone(), wait.ends(), Some(elected))
             }
             Err(Undecided::Held(hold)) => {
-                let wait = self.hold(hold, timers);
+                let wait = self.hold(hold);
                 (wait.sentence.clone(), wait.ends(), None)
             }
             Err(Undecided::NoCandidate(why) | Undecided::TargetUnfit(why) | Undecided::WorthWaiting(why)) => {
-                (why, self.wake_at_exclusions_end(timers), None)
+                (why, self.wake_at_exclusions_end(), None)
             }
         };
         // An unreachable leader is better than none.
-        match otherwise(timers) {
+        match otherwise() {
             Verdict::Wait(wait) => {
                 let sentence = format!("{what}; {why}; {}", wait.sentence);
                 loud(Reason::Suspected, sentence).until(until).instead_of(proposal).into()

@@ -10,21 +10,21 @@ pub(in crate::engine) mod simulate;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::{cell::RefCell, sync::Arc};
 
 use serde::Serialize;
 
 use super::{
     elector::{
-        pass::{Facts, Pass},
+        decided::is_vacated,
+        pass::Pass,
         phase_timers::{Phase, PhaseTimers},
-        question::is_vacated,
         trace::{Asked, DecisionTrace},
         verdict::{Act, Blocker, Verdict, Wait, loud},
     },
     io::Reason,
     policy::Policy,
-    reading::view::View,
+    reading::Reading,
     znode::{Known, Meta},
 };
 use crate::{
@@ -199,11 +199,8 @@ impl<'a> Looker<'a> {
             };
             return loud(Reason::NoElector, sentence).into();
         }
-        let (view, trace) = (self.seen.view(self.policy), DecisionTrace::default());
-        match self.facts(&view, &trace) {
-            Ok(facts) => facts.pass(&mut self.memory()),
-            Err(wait) => wait.into(),
-        }
+        let (reading, trace) = (self.seen.reading(self.policy), DecisionTrace::default());
+        self.ask(&reading, self.memory(), &trace, |pass| pass.verdict()).unwrap_or_else(Verdict::from)
     }
 
     fn explain(&self) -> Explanation {
@@ -218,16 +215,15 @@ impl<'a> Looker<'a> {
     }
 
     fn other_line(&self) -> bool {
-        let (view, trace) = (self.seen.view(self.policy), DecisionTrace::default());
-        let (Some(elected), Ok(facts)) = (&self.seen.elected, self.facts(&view, &trace)) else {
-            return false;
-        };
+        let Some(elected) = &self.seen.elected else { return false };
         // Until every named member is READY, the elector keeps the lines as the decision has them.
         let serves = |(slot, named): (usize, &Named)| {
             self.leader_znode(slot).is_some_and(|c| c.ballot == named.ballot && c.status == Status::Ready)
         };
+        let differs = |pass: &Pass<'_>| pass.question(0, self.now.unix_ms).refresh(elected).is_some();
         let kept = self.elector.is_some() && elected.leaders().all(serves);
-        kept && facts.question(0, self.now.unix_ms).refresh(elected).is_some()
+        let (reading, trace) = (self.seen.reading(self.policy), DecisionTrace::default());
+        kept && self.ask(&reading, PhaseTimers::default(), &trace, differs).unwrap_or(false)
     }
 
     /// The number of slots: those of the decision, or those of the policy if it has more.
@@ -238,7 +234,7 @@ impl<'a> Looker<'a> {
 
     /// Explains one slot, given the elector's verdict over all slots.
     fn slot(&self, slot: usize, verdict: &Verdict) -> SlotExplanation {
-        let mut view = self.seen.view(self.policy);
+        let mut reading = self.seen.reading(self.policy);
         let mut blockers = Vec::new();
         if let Verdict::Wait(wait) = verdict
             && matches!(wait.reason, Reason::NoElector | Reason::Observe)
@@ -246,13 +242,13 @@ impl<'a> Looker<'a> {
             blockers.extend(wait.blockers.iter().cloned());
         }
         if let (Known::Present(control, _), Mode::Observe) =
-            (&mut view.electors_mut().control, self.seen.control.mode)
+            (&mut reading.view.electors_mut().control, self.seen.control.mode)
         {
             Arc::make_mut(control).mode = Mode::Auto;
         }
         let trace = DecisionTrace::default();
         let mut obstacles: Vec<_> = blockers.into_iter().map(|blocker| self.obstacle(blocker)).collect();
-        let proposal = match self.look(slot, &view, &trace, self.memory()) {
+        let proposal = match self.look(slot, &reading, &trace, self.memory()) {
             Verdict::Act(act) => {
                 // A step that is overdue according to the records may not be overdue for an elector that has begun
                 // since.
@@ -260,7 +256,7 @@ impl<'a> Looker<'a> {
                     reason: reason @ (Reason::Acquire | Reason::Takeover),
                     sentence,
                     ..
-                }) = self.look(slot, &view, &DecisionTrace::default(), PhaseTimers::default())
+                }) = self.look(slot, &reading, &DecisionTrace::default(), PhaseTimers::default())
                 {
                     let until_ms = Some(self.now.unix_ms);
                     obstacles.push(Obstacle { reason, sentence, until_ms, bound: Bound::Earliest });
@@ -295,24 +291,23 @@ impl<'a> Looker<'a> {
 
     /// Who follows if the leader of the slot is lost, and who by a switchover now.
     fn orders(&self, slot: usize) -> (Ranking, Ranking) {
-        let (view, trace) = (self.seen.view(self.policy), DecisionTrace::default());
-        let Ok(facts) = self.facts(&view, &trace) else { return Default::default() };
-        let question = facts.question(slot, self.now.unix_ms);
-        // As the elector brings the lines up to date.
-        let elected = self.seen.elected.as_ref().map(|elected| question.with_given_up(elected));
-        let mut if_lost = elected.and_then(|elected| question.successors(slot, &elected));
-        if let Some(if_lost) = &mut if_lost {
-            if_lost.refused.extend(question.withdrawn());
-        }
-        let switchover = self.leader_znode(slot).map(|_| question.rank_switchover());
-        (if_lost.unwrap_or_default(), switchover.unwrap_or_default())
+        let orders = |pass: &Pass<'_>| {
+            let question = pass.question(slot, self.now.unix_ms);
+            // As the elector brings the lines up to date.
+            let elected = self.seen.elected.as_ref().map(|elected| question.with_given_up(elected));
+            let mut if_lost = elected.and_then(|elected| question.successors(slot, &elected));
+            if let Some(if_lost) = &mut if_lost {
+                if_lost.refused.extend(question.withdrawn());
+            }
+            let switchover = self.leader_znode(slot).map(|_| question.rank_switchover());
+            (if_lost.unwrap_or_default(), switchover.unwrap_or_default())
+        };
+        let (reading, trace) = (self.seen.reading(self.policy), DecisionTrace::default());
+        self.ask(&reading, PhaseTimers::default(), &trace, orders).unwrap_or_default()
     }
 
-    fn look(&self, slot: usize, view: &View, trace: &DecisionTrace, mut timers: PhaseTimers) -> Verdict {
-        match self.facts(view, trace) {
-            Ok(facts) => facts.look_at_either(slot, &mut timers),
-            Err(wait) => wait.into(),
-        }
+    fn look(&self, slot: usize, reading: &Reading, trace: &DecisionTrace, timers: PhaseTimers) -> Verdict {
+        self.ask(reading, timers, trace, |pass| pass.look_at_either(slot)).unwrap_or_else(Verdict::from)
     }
 
     fn obstacle(&self, blocker: Blocker) -> Obstacle {
@@ -321,18 +316,20 @@ impl<'a> Looker<'a> {
         Obstacle { reason, sentence, until_ms, bound: bound_of(reason) }
     }
 
-    fn facts<'b>(&'b self, view: &'b View, trace: &'b DecisionTrace) -> Result<Facts<'b>, Wait> {
+    /// Asks an elector that has read this and has this memory; fails if more must be read first.
+    fn ask<T>(
+        &self,
+        reading: &Reading,
+        timers: PhaseTimers,
+        trace: &DecisionTrace,
+        ask: impl FnOnce(&Pass<'_>) -> T,
+    ) -> Result<T, Wait> {
         // The elector's id is in what it writes; nothing else depends on the id.
         let me = self.elector.or(self.seen.members.first());
         let Some(me) = me else { return Err(loud(Reason::NoElector, NO_MEMBER)) };
-        let decider = Pass {
-            election: "",
-            now: self.now,
-            me: &me.member,
-            policy: self.policy,
-            strategy: self.strategy,
-        };
-        Facts::of(decider, view, None, Some(trace))
+        let timers = RefCell::new(timers);
+        let pass = Pass::new(self.now, me.member.as_str(), self.policy, self.strategy, &timers);
+        Ok(ask(&Pass { trace: Some(trace), ..pass }.read(reading)?))
     }
 
     /// The memory of an elector that has seen every event whose time is in the records.
@@ -359,9 +356,9 @@ impl<'a> Looker<'a> {
     /// The question that would be asked next of a slot about which nothing is asked now, once the member that is
     /// named, or about to be, leads.
     fn would_ask(&self, slot: usize, about_to_be: Option<&Named>) -> Asked {
-        let (view, trace) = (self.seen.view(self.policy), DecisionTrace::default());
-        if let Ok(facts) = self.facts(&view, &trace) {
-            let question = facts.question(slot, self.now.unix_ms);
+        let (reading, trace) = (self.seen.reading(self.policy), DecisionTrace::default());
+        let ask = |pass: &Pass<'_>| {
+            let question = pass.question(slot, self.now.unix_ms);
             let elected = self.seen.elected.as_ref();
             match about_to_be.or_else(|| elected?.named(slot)) {
                 Some(named) => drop(question.rank_elective(&named.ballot)),
@@ -371,7 +368,9 @@ impl<'a> Looker<'a> {
                     drop(question.decide(cause, "", None, None));
                 }
             }
-        }
+        };
+        // What can't be asked yet is not in the trace.
+        let _ = self.ask(&reading, PhaseTimers::default(), &trace, ask);
         let asked = trace.take_asked().pop();
         let cause = self.seen.elected.as_ref().map_or(Cause::Startup, |_| Cause::LeaderLost);
         asked.unwrap_or(Asked { slot, cause, ranking: Ranking::default() })
@@ -443,24 +442,25 @@ const fn bound_of(reason: Reason) -> Bound {
     }
 }
 
-impl Facts<'_> {
+impl Pass<'_> {
     /// What must be done about a slot, whether it has been decided already or not yet.
-    fn look_at_either(&self, slot: usize, timers: &mut PhaseTimers) -> Verdict {
-        match self.elected {
-            None => self.first(timers),
-            Some((elected, meta)) if slot < elected.slots.len() => self.look_at(slot, elected, meta, timers),
-            Some((elected, meta)) => self.resize(elected, meta, timers),
+    fn look_at_either(&self, slot: usize) -> Verdict {
+        match self.elected.zip(self.meta) {
+            None => self.first(),
+            Some((elected, meta)) if slot < elected.slots.len() => self.look_at(slot, elected, meta),
+            Some((elected, meta)) => self.resize(elected, meta),
         }
     }
 }
 
 impl Seen {
-    /// The same as the elector's view.
-    pub(in crate::engine) fn view(&self, policy: &Policy) -> View {
+    /// The same as an elector has read it that has just begun.
+    fn reading(&self, policy: &Policy) -> Reading {
         // Newer than any other record.
         const ANY: Meta = Meta { version: 0, czxid: 0, mzxid: i64::MAX, owner: 0 };
         let unreadable = |end: &str| self.unreadable.iter().find(|error| error.path.ends_with(end)).cloned();
-        let mut view = View::default();
+        let mut reading = Reading::default();
+        let view = &mut reading.view;
         view.elected = match (&self.elected, unreadable("/leader/elected")) {
             (_, Some(error)) => Known::Unreadable(Box::new(error), ANY),
             (Some(elected), None) => Known::Present(Arc::new(elected.clone()), ANY),
@@ -485,6 +485,6 @@ impl Seen {
             };
             view.see_leader_znode(slot, leader, None);
         }
-        view
+        reading
     }
 }

@@ -11,8 +11,8 @@ use super::{Explanation, Looker, Obstacle, Proposal, Seen, explain};
 use crate::{
     engine::{
         elector::{
+            decided::is_vacated,
             limit::{check_limit, job_failures},
-            question::is_vacated,
             succession::succeed,
             verdict::{Act, Verdict},
         },

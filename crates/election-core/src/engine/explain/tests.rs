@@ -1,7 +1,7 @@
 //! What is explained is what is done: random states, and an elector that runs on each.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{cell::RefCell, collections::BTreeMap, time::Duration};
 
 use fastrand::Rng;
 use serde_json::json;
@@ -10,13 +10,12 @@ use super::{Bound, Explanation, Looker, Obstacle, Seen, explain, simulate::simul
 use crate::{
     engine::{
         elector::{
-            pass::{Facts, Pass},
+            pass::Pass,
             phase_timers::PhaseTimers,
             verdict::{Act, Verdict, Wait},
         },
         io::Reason,
         policy::{Policy, TakeoverLimit},
-        reading::Reading,
     },
     ids::{Ballot, MemberId, SiteId},
     record::{
@@ -258,15 +257,14 @@ fn drive(mut seen: Seen, policy: &Policy, strategy: &Whim) -> &'static str {
         let now = Now::new(Time::from_origin(passed + Duration::from_secs(1)), unix_ms);
         let told = explain(&seen, policy, strategy, unix_ms);
         check_members(&seen, &told);
-        let view = seen.view(policy);
-        let reading = Reading::default();
+        let reading = seen.reading(policy);
         let pass = |now, timers: &mut PhaseTimers| {
-            let decider = Pass { election: "", now, me: &me, policy, strategy };
             timers.begin();
-            match Facts::of(decider, &view, Some(&reading), None) {
-                Ok(facts) => facts.pass(timers),
-                Err(wait) => wait.into(),
-            }
+            let memory = RefCell::new(std::mem::take(timers));
+            let pass = Pass::new(now, me.as_str(), policy, strategy, &memory).read(&reading);
+            let verdict = pass.map_or_else(Verdict::from, |pass| pass.verdict());
+            *timers = memory.into_inner();
+            verdict
         };
         match pass(now, &mut timers) {
             Verdict::Wait(Wait { reason, sentence, .. }) => {

@@ -7,7 +7,7 @@ use crate::{
     engine::{
         appointment::moved_away,
         core::Core,
-        elector::question::is_removed,
+        elector::decided::is_removed,
         io::{Action, Level, Node, NoteKind, Outcome, StopReason, ZkOp},
         ops::{LeaderOp, Part, Pending},
         policy::OnPause,

@@ -15,7 +15,7 @@ use crate::{
     engine::{
         appointment::moved_away,
         core::Core,
-        elector::question::is_removed,
+        elector::decided::is_removed,
         io::{Action, Epoch, Level, NoteKind, Outcome, StopReason, ZkOp},
         ops::{LeaderOp, Pending},
         own::Seat,

@@ -1,13 +1,14 @@
 //! Forcing a failover from outside, when no elector does it: the same three steps, planned by the same code, for any
 //! client that can read and write the znodes.
 
-use std::time::Duration;
+use std::{cell::RefCell, time::Duration};
 
 use crate::{
     engine::{
         elector::{
-            question::{Question, Undecided, grace},
-            requests::{counted_by, forbidden, slot_of},
+            decided::{Undecided, counted_by, grace},
+            pass::Pass,
+            requests::{forbidden, slot_of},
             writing,
         },
         policy::Policy,
@@ -19,6 +20,7 @@ use crate::{
         RequestState,
     },
     strategy::Strategy,
+    time::{Now, Time},
 };
 
 /// The next step of a forced failover.
@@ -116,21 +118,11 @@ impl ForcedFailover<'_> {
             Some(elected) => counted_by(elected.last_request, newest_zxid),
             None => counted_by(above.and_then(|remembered| remembered.last_request), newest_zxid).max(seen),
         };
-        let question = Question {
-            unix_ms,
-            noticed_at_ms: unix_ms,
-            decider: &request.by,
-            policy,
-            strategy,
-            members,
-            control,
-            elected,
-            decided_up_to,
-            above,
-            slot,
-            holders: &holders,
-            trace: None,
-        };
+        let timers = RefCell::default();
+        let now = Now::new(Time::from_millis(unix_ms), unix_ms);
+        let pass = Pass::new(now, &request.by, policy, strategy, &timers);
+        let pass = Pass { members, control, elected, holders, latest: above, decided_up_to, ..pass };
+        let question = pass.question(slot, unix_ms);
         let ordered = Some((which, request));
         if let Some((elected, _)) = ours {
             match (elected.named(slot), current) {

@@ -1,4 +1,4 @@
-//! The input of a decision.
+//! What comes of a question to the elector, and what can be read in a decision.
 //!
 //! # A forced removal
 //! It has three steps, which any elector or the operator's command can finish: name no leader and exclude the holder; delete
@@ -10,38 +10,11 @@
 
 use std::time::Duration;
 
-use super::trace::DecisionTrace;
 use crate::{
-    engine::{io::Reason, policy::Policy},
+    engine::io::Reason,
     ids::Ballot,
-    record::{
-        Cause, Control, Elected, Exclusion, MemberRecord, Named, Previous, Remembered, Request, RequestRef,
-        limits,
-    },
-    strategy::{Ground, Refused, Strategy},
+    record::{Cause, Elected, MemberRecord, Request, RequestRef, limits},
 };
-
-/// The input of a decision.
-pub(in crate::engine) struct Question<'a> {
-    pub(in crate::engine) unix_ms: u64,
-    pub(in crate::engine) noticed_at_ms: u64,
-    pub(in crate::engine) decider: &'a str,
-    pub(in crate::engine) policy: &'a Policy,
-    pub(in crate::engine) strategy: &'a dyn Strategy,
-    pub(in crate::engine) members: &'a [MemberRecord],
-    pub(in crate::engine) control: &'a Control,
-    pub(in crate::engine) elected: Option<&'a Elected>,
-    /// The creation of the latest request that was decided.
-    pub(in crate::engine) decided_up_to: Option<i64>,
-    /// The term and token that the very first decision must exceed, if any are known.
-    pub(in crate::engine) above: Option<Remembered>,
-    /// The slot that the decision is about.
-    pub(in crate::engine) slot: usize,
-    /// The holders of the leader znodes, by slot.
-    pub(in crate::engine) holders: &'a [Option<&'a Ballot>],
-    /// Where questions to the strategy are recorded, for `explain`.
-    pub(in crate::engine) trace: Option<&'a DecisionTrace>,
-}
 
 /// Why no member is named.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,54 +54,6 @@ impl From<Elected> for Decided {
 /// An operator's request.
 pub(in crate::engine) type OpenRequest<'a> = Option<(&'a RequestRef, &'a Request)>;
 
-impl Question<'_> {
-    /// Whether the leader znode is being vacated. Naming the next leader then belongs to the takeover that began with
-    /// vacating, so it is neither limited nor counted again.
-    pub(in crate::engine) fn is_vacated(&self) -> bool {
-        self.elected.is_some_and(|e| is_vacated(e, self.slot))
-    }
-
-    pub(in crate::engine) fn living_exclusions(&self) -> Vec<Exclusion> {
-        let all = self.elected.map(|e| e.exclusions.as_slice()).unwrap_or_default();
-        all.iter().filter(|e| e.holds_at(self.unix_ms)).cloned().collect()
-    }
-
-    pub(in crate::engine) fn lives(&self, named: &Named) -> bool {
-        self.members.iter().any(|m| m.ballot == named.ballot)
-    }
-
-    /// All members that may be asked at all.
-    pub(in crate::engine) fn standing(&self) -> impl Iterator<Item = &MemberRecord> {
-        self.members.iter().filter(|m| m.withdrawn.is_none() && !m.leaving && self.reads_orders(m))
-    }
-
-    /// Whether a member would obey all standing orders.
-    fn reads_orders(&self, member: &MemberRecord) -> bool {
-        member.orders_format >= self.control.format()
-    }
-
-    /// Members that are no candidates, and why.
-    pub(in crate::engine) fn withdrawn(&self) -> impl Iterator<Item = Refused> {
-        self.members.iter().filter_map(|m| {
-            let reason = match &m.withdrawn {
-                Some(why) => format!("it has withdrawn: {why}"),
-                None if m.leaving => "it is shutting down".to_owned(),
-                None if !self.reads_orders(m) => {
-                    "its version does not know the order that the job is stopped, and would start it"
-                        .to_owned()
-                }
-                None => return None,
-            };
-            Some(Refused { named: m.named(), stage: "candidate".to_owned(), reason, ground: Ground::State })
-        })
-    }
-
-    /// The member that leads the slot, or that led it before.
-    pub(in crate::engine) fn led_before(&self) -> Option<Previous> {
-        self.elected?.led_before(self.slot)
-    }
-}
-
 /// A sentence about one slot of this number of slots.
 pub(in crate::engine) fn about(slot: usize, slots: usize, sentence: String) -> String {
     if slots > 1 { format!("slot {slot}: {sentence}") } else { sentence }
@@ -167,4 +92,9 @@ pub(in crate::engine) fn grace(
     let waits = cause == Cause::Failover && request.is_none_or(|request| !request.now);
     let record = members.iter().find(|member| waits && member.ballot == *holder);
     record.map_or(Duration::ZERO, |member| Duration::from_millis(member.stop_budget_ms))
+}
+
+/// The latest request that was decided, if it was counted up to this transaction.
+pub(in crate::engine) fn counted_by(last_request: Option<i64>, newest: i64) -> Option<i64> {
+    last_request.filter(|czxid| *czxid <= newest)
 }
