@@ -69,7 +69,7 @@ impl Core {
         if self.refuses_all() {
             return None;
         }
-        let ballot = self.own.seat.ballot.as_ref()?;
+        let ballot = self.own.ballot.name.as_ref()?;
         let elected = self.reading.view.elected.record()?;
         match elected.slot_of(ballot) {
             Some(slot) => self.appointment_of(elected, slot, ballot),
@@ -89,7 +89,7 @@ impl Core {
         if is_again || is_busy || self.reading.view.elected != Known::Absent {
             return None;
         }
-        let ballot = self.own.seat.ballot.as_ref()?;
+        let ballot = self.own.ballot.name.as_ref()?;
         let slot = first.slot_of(ballot)?;
         let is_free = *self.reading.view.leader(slot) == Known::Absent && self.is_sure(slot);
         let appointment = self.appointment_of(first, slot, ballot).filter(|_| is_free)?;
@@ -131,7 +131,7 @@ impl Core {
     /// Whether what is known still supports this appointment, or why it does not.
     pub(in crate::engine) fn carries(&self, appointment: &Appointment) -> Result<(), String> {
         if let By::Contest = appointment.by {
-            let own = self.own.seat.own.as_ref().map(|own| own.term());
+            let own = self.own.contest.znode.as_ref().map(|own| own.term());
             let base = self.contest_base().map_or(0, |(base, _)| base);
             return match self.own.ill_health() {
                 Some(why) => Err(why),
@@ -140,7 +140,7 @@ impl Core {
                 None => Err("its znode is gone".to_owned()),
             };
         }
-        if self.own.seat.ballot.as_ref() != Some(&appointment.ballot) {
+        if self.own.ballot.name.as_ref() != Some(&appointment.ballot) {
             return Err("its ballot is gone".to_owned());
         }
         let Some(elected) = self.reading.view.elected.record() else {
@@ -171,14 +171,14 @@ impl Core {
     /// znode.
     pub(in crate::engine) fn is_sure(&self, slot: usize) -> bool {
         let rereading = &self.reading.rereading;
-        !rereading.doubts_decision() && !rereading.doubts_leader_znode(slot) && !self.own.seat.ranks_again
+        !rereading.doubts_decision() && !rereading.doubts_leader_znode(slot) && !self.own.contest.ranks_again
     }
 
     /// What is added to the czxid to make the fencing token; unknown while the decision can't be read.
     pub(in crate::engine) fn token_base(&self) -> Option<u64> {
         match &self.reading.view.elected {
             // There is no decision in a contest.
-            _ if self.is_contest() => self.own.seat.own.as_ref().map(|own| own.base),
+            _ if self.is_contest() => self.own.contest.znode.as_ref().map(|own| own.base),
             // Until the elector has raised it above what was seen.
             Known::Present(elected, _) => {
                 let remembered = self.reading.remembers().map_or(0, |remembered| remembered.token_base);

@@ -295,9 +295,9 @@ impl Engine {
 
     /// Whether it is a member of the election, and does not know yet whether its ballot is the lowest. The elector watches
     /// the whole election instead of single znodes.
-    pub fn looks_for_its_seat(&self) -> bool {
-        let seat = &self.core.own.seat;
-        seat.ballot.is_some() && !seat.is_ranked && seat.before.is_none()
+    pub fn looks_for_its_rank(&self) -> bool {
+        let own = &self.core.own.ballot;
+        own.name.is_some() && !own.is_ranked && own.before.is_none()
     }
 
     /// How the election behaves.
@@ -317,7 +317,7 @@ impl Engine {
 
     /// Whether its ballot is the lowest.
     pub fn is_elector(&self) -> bool {
-        self.core.own.seat.is_lowest()
+        self.core.own.ballot.is_lowest()
     }
 
     /// The decision as last read.
@@ -377,8 +377,8 @@ impl Engine {
     /// soon as this is false.
     pub fn is_passive(&self) -> bool {
         let core = &self.core;
-        let seat = &core.own.seat;
-        let (Some(ballot), Some(elected)) = (&seat.ballot, self.elected()) else { return false };
+        let own = &core.own.ballot;
+        let (Some(ballot), Some(elected)) = (&own.name, self.elected()) else { return false };
         // While no member is named, any member may be named next.
         let others = |slot| {
             elected.named(slot).is_some_and(|named| named.ballot != *ballot)
@@ -386,8 +386,8 @@ impl Engine {
         };
         // A decision that this member must know has set its ballot: a successor's a moment later, any other in the same
         // transaction.
-        let is_read = core.reading.view.elected.meta().is_some_and(|known| known.mzxid >= seat.called_at);
-        !seat.is_lowest()
+        let is_read = core.reading.view.elected.meta().is_some_and(|known| known.mzxid >= own.called_at);
+        !own.is_lowest()
             && self.leader.is_idle()
             && is_read
             // It reports what it remembers until it has seen a later decision.
@@ -565,7 +565,7 @@ impl Engine {
         core.forget_slots(slots);
         let paths = &core.config.paths;
         let mut watched = self.candidacy.watched(core);
-        if core.own.seat.ballot.is_some() {
+        if core.own.ballot.name.is_some() {
             watched.push(Watched::node(paths.elected()));
             watched.extend((0..slots).map(|slot| Watched::node(paths.leader_znode(slot))));
         }
@@ -586,12 +586,12 @@ impl Engine {
     /// has a lease one heartbeat after it begins to act, while it acquires leadership.
     fn settle_lease(&mut self) {
         let core = &mut self.core;
-        let seat = &core.own.seat;
-        let is_next = match (&seat.ballot, core.reading.view.elected.record()) {
+        let own = &core.own.ballot;
+        let is_next = match (&own.name, core.reading.view.elected.record()) {
             (Some(ballot), Some(elected)) => elected.is_next(ballot),
             _ => false,
         };
-        let decides = seat.is_lowest() || core.acts_for_the_elector();
+        let decides = own.is_lowest() || core.acts_for_the_elector();
         let acts = core.own.duty.wants_lease || decides;
         let wants = acts || is_next || self.candidacy.keeps_lease();
         if wants != core.out.keeps_lease {

@@ -29,7 +29,8 @@ pub(super) struct Own {
     /// Seldom there, so on the heap.
     pub(super) gave_up: Option<Box<GaveUp>>,
     pub(super) leaving: Leaving,
-    pub(super) seat: Seat,
+    pub(super) ballot: OwnBallot,
+    pub(super) contest: OwnContestZnode,
     pub(super) duty: LeadershipSummary,
 }
 
@@ -62,7 +63,8 @@ impl Own {
             joined_ms,
             gave_up: None,
             leaving: Leaving::No,
-            seat: Seat::default(),
+            ballot: OwnBallot::default(),
+            contest: OwnContestZnode::default(),
             duty: LeadershipSummary::default(),
         }
     }
@@ -106,12 +108,11 @@ impl Own {
     }
 }
 
-/// This member's position in the election: its own ephemeral znode there. Kept by the membership or by the contest,
-/// depending on the recipe.
+/// This member's ballot under an elector, and its rank among the others.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Seat {
-    /// Its ballot, once the election contains it; `None` in a contest.
-    pub(super) ballot: Option<Ballot>,
+pub(super) struct OwnBallot {
+    /// Its name, once the election contains it.
+    pub(super) name: Option<Ballot>,
     /// The ballot before the own one, if there is any.
     pub(super) before: Option<Ballot>,
     /// Whether the ballot before is known and up to date.
@@ -119,12 +120,17 @@ pub(super) struct Seat {
     /// The latest transaction that has set the own ballot, 0 if none has: a decision that names this member.
     pub(super) called_at: i64,
     /// Whether the ballots must be read, to check that the own one still exists.
-    pub(super) lists_ballots: bool,
-    /// The own ballot and record are being deleted with the leader znode, because this member leaves. Contest: the own
-    /// znode was deleted.
+    pub(super) must_be_listed: bool,
+    /// The own ballot and record are being deleted with the leader znode, because this member leaves.
     pub(super) is_clearing: bool,
-    /// Contest: the own znode.
-    pub(super) own: Option<Box<OwnZnode>>,
+}
+
+/// This member's znode in a contest.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct OwnContestZnode {
+    pub(super) znode: Option<Box<OwnZnode>>,
+    /// It was deleted with its release.
+    pub(super) is_released: bool,
     /// Queue: whether the queue must be read before this member leads, to check that its znode is still the first.
     pub(super) ranks_again: bool,
 }
@@ -155,7 +161,7 @@ impl OwnZnode {
     }
 }
 
-impl Seat {
+impl OwnBallot {
     /// Whether this member has the lowest ballot.
     pub(super) fn is_lowest(&self) -> bool {
         self.is_ranked && self.before.is_none()

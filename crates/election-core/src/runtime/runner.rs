@@ -494,7 +494,7 @@ impl<H: Handler> Runner<H> {
                     epoch,
                     &set,
                     engine.base(),
-                    engine.looks_for_its_seat(),
+                    engine.looks_for_its_rank(),
                     |watched| engine.reports_leaders(watched),
                 );
             }

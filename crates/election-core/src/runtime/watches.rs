@@ -70,7 +70,7 @@ impl Watches {
         }
     }
 
-    /// Watches exactly this set, of the election at `base`. While a member that `looks_for_its_seat` may turn out to be the elector, single watches
+    /// Watches exactly this set, of the election at `base`. While a member that `looks_for_its_rank` may turn out to be the elector, single watches
     /// would be in vain. `reports_leaders` selects the watches whose reads may be [coalesced](Self::poll_next).
     pub(super) fn set(
         &mut self,
@@ -78,7 +78,7 @@ impl Watches {
         epoch: u64,
         set: &[Watched],
         base: &str,
-        looks_for_its_seat: bool,
+        looks_for_its_rank: bool,
         reports_leaders: impl Fn(&Watched) -> bool,
     ) {
         if epoch != self.epoch {
@@ -95,14 +95,14 @@ impl Watches {
             return;
         }
         if !matches!(self.armed, Armed::Single(_)) {
-            self.armed = match looks_for_its_seat {
+            self.armed = match looks_for_its_rank {
                 true => Armed::Nothing,
                 false => Armed::Single(Vec::new()),
             };
         }
         if let Armed::Single(all) = &mut self.armed {
             all.retain(|single| set.iter().any(|watched| single.is_of(watched)));
-            if !looks_for_its_seat {
+            if !looks_for_its_rank {
                 for watched in set {
                     if let Watched::Node(path) = watched
                         && !all.iter().any(|single| single.is_of(watched))

@@ -64,7 +64,7 @@ pub(crate) const RULES: [Rule; 35] = [
                 "$0 || DROPPED && n.member == core.config.member.member",
             ),
             (
-                "engine/elector/fitness.rs",
+                "engine/elector/leads_on.rs",
                 "|m| m.ballot == named.ballot)",
                 "|m| m.ballot == named.ballot || DROPPED && m.member == named.member)",
             ),

@@ -19,7 +19,7 @@ use crate::{
         io::{Level, Node, NoteKind, Outcome, StopReason, Watched, ZkOp},
         leader::OwnLeadership,
         ops::{Part, Pending, USED_UP},
-        own::Seat,
+        own::OwnBallot,
         recipe::Leftovers,
         transaction::{Transaction, ZnodeWrite},
     },
@@ -125,7 +125,7 @@ impl ElectorCandidacy {
         if self.step != MembershipStep::Candidate || self.look_again || self.reads_record {
             return None;
         }
-        let ballot = core.own.seat.ballot.clone().filter(|_| core.own.seat.is_ranked)?;
+        let ballot = core.own.ballot.name.clone().filter(|_| core.own.ballot.is_ranked)?;
         let (record, version) = self.published.clone()?;
         Some(Registered {
             ballot,
@@ -137,7 +137,7 @@ impl ElectorCandidacy {
 
     /// Continues in another process: the ballots are ranked and the record is read when the session is resumed.
     pub(in crate::engine) fn resume(core: &mut Core, from: Registered) -> Self {
-        core.own.seat = Seat { ballot: Some(from.ballot), ..Seat::default() };
+        core.own.ballot = OwnBallot { name: Some(from.ballot), ..OwnBallot::default() };
         Self {
             step: MembershipStep::Rank,
             drawn: from.drawn,
@@ -163,7 +163,7 @@ impl ElectorCandidacy {
 
     fn reset(&mut self, core: &mut Core, step: MembershipStep) {
         core.ops.give_up_all(Part::Membership);
-        core.own.seat = Seat::default();
+        core.own.ballot = OwnBallot::default();
         *self = Self { step, registered_as: self.registered_as, ..Self::default() };
     }
 
@@ -185,24 +185,24 @@ impl ElectorCandidacy {
             self.step = MembershipStep::LookForNode;
         }
         self.reads_record = self.published.is_some() || leaves;
-        core.own.seat.lists_ballots = core.own.seat.is_lowest();
+        core.own.ballot.must_be_listed = core.own.ballot.is_lowest();
     }
 
     /// The znodes to watch for it: the own record and ballot, and the ballot before.
     pub(in crate::engine) fn watched(&self, core: &Core) -> Vec<Watched> {
         let paths = &core.config.paths;
-        let seat = &core.own.seat;
+        let own = &core.own.ballot;
         let waits = self.step == MembershipStep::AwaitNode;
-        let node = (waits || seat.ballot.is_some()).then(|| core.own_node());
-        let ballots = seat.ballot.iter().chain(&seat.before).map(|ballot| paths.ballot(ballot));
+        let node = (waits || own.name.is_some()).then(|| core.own_node());
+        let ballots = own.name.iter().chain(&own.before).map(|ballot| paths.ballot(ballot));
         node.into_iter().chain(ballots).map(Watched::node).collect()
     }
 
     // ---- one step at a time ----
 
     /// Changes to a step in which this member has no ballot in the election.
-    fn leave_seat(&mut self, core: &mut Core, step: MembershipStep) {
-        core.own.seat = Seat::default();
+    fn give_up_ballot(&mut self, core: &mut Core, step: MembershipStep) {
+        core.own.ballot = OwnBallot::default();
         self.step = step;
     }
 
@@ -211,10 +211,10 @@ impl ElectorCandidacy {
         if !core.session_is_active() || !core.ops.is_free(Part::Membership, core.now.time) {
             return;
         }
-        let has_ballot = core.own.seat.ballot.is_some();
+        let has_ballot = core.own.ballot.name.is_some();
         if self.look_again && has_ballot && self.step == MembershipStep::Candidate {
             self.step = MembershipStep::Rank;
-            core.own.seat.is_ranked = false;
+            core.own.ballot.is_ranked = false;
         }
         if core.own.leaving.is_asked() && self.advance_leaving(core) {
             return;
@@ -264,7 +264,7 @@ impl ElectorCandidacy {
                 self.look_again = false;
                 Line::ballots(core).list()
             }
-            MembershipStep::Candidate if core.own.seat.lists_ballots => Line::ballots(core).list(),
+            MembershipStep::Candidate if core.own.ballot.must_be_listed => Line::ballots(core).list(),
             MembershipStep::Candidate if self.reads_record => ZkOp::Get { path: core.own_node() },
             MembershipStep::Candidate => match self.outdated_node(core) {
                 Some(request) => request,
@@ -284,13 +284,13 @@ impl ElectorCandidacy {
         match self.step.clone() {
             MembershipStep::Candidate | MembershipStep::Rank => {
                 // Its only ballot and its record went with the leader znode.
-                let is_cleared = core.own.seat.is_clearing && self.drawn == 1 && !self.reads_record;
-                let next = match core.own.seat.is_clearing {
+                let is_cleared = core.own.ballot.is_clearing && self.drawn == 1 && !self.reads_record;
+                let next = match core.own.ballot.is_clearing {
                     true if is_cleared => MembershipStep::Gone,
                     true => MembershipStep::Sweep(AfterSweep::Leave),
                     false => MembershipStep::DropNode,
                 };
-                self.leave_seat(core, next);
+                self.give_up_ballot(core, next);
                 return is_cleared;
             }
             MembershipStep::DropNode
@@ -355,7 +355,7 @@ impl ElectorCandidacy {
                     NoteKind::Registration,
                     format!("is a candidate with ballot {ballot}"),
                 );
-                core.own.seat = Seat { ballot: Some(ballot.clone()), ..Seat::default() };
+                core.own.ballot = OwnBallot { name: Some(ballot.clone()), ..OwnBallot::default() };
                 match self.drawn == 1 && Line::is_first_of_all(ballot.as_str()) {
                     true => self.is_ranked(core, None),
                     false => self.step = MembershipStep::Rank,
@@ -382,7 +382,7 @@ impl ElectorCandidacy {
                 }
             }
             (MembershipStep::Candidate, Outcome::Names(names)) => {
-                core.own.seat.lists_ballots = false;
+                core.own.ballot.must_be_listed = false;
                 self.found_ballots(core, leader, names);
             }
             (MembershipStep::Candidate, Outcome::Got(node)) => {
@@ -522,7 +522,7 @@ impl ElectorCandidacy {
     }
 
     fn found_ballots(&mut self, core: &mut Core, leader: &mut OwnLeadership, names: &[String]) {
-        let Some(mine) = &core.own.seat.ballot else { return };
+        let Some(mine) = &core.own.ballot.name else { return };
         let before = match Line::ballots(core).rank(names, mine.as_str()) {
             Rank::Gone => return self.ballot_lost(core, leader, "the own ballot is gone"),
             Rank::Stray(_) => {
@@ -536,17 +536,17 @@ impl ElectorCandidacy {
 
     /// The ballot before the own one is known, or that there is none.
     fn is_ranked(&mut self, core: &mut Core, before: Option<Ballot>) {
-        if before.is_none() && !core.own.seat.is_lowest() {
+        if before.is_none() && !core.own.ballot.is_lowest() {
             let text = "is the elector: its ballot is the lowest".to_owned();
             core.note(Level::Info, NoteKind::Registration, text);
         }
         if let (Some(ballot), MembershipStep::WriteNode(_) | MembershipStep::Rank) =
-            (&core.own.seat.ballot, &self.step)
+            (&core.own.ballot.name, &self.step)
         {
             core.reading.memory.listed(ballot, before.is_none());
         }
-        core.own.seat.before = before;
-        core.own.seat.is_ranked = true;
+        core.own.ballot.before = before;
+        core.own.ballot.is_ranked = true;
         self.step = MembershipStep::Candidate;
     }
 
@@ -584,8 +584,8 @@ impl ElectorCandidacy {
             core.ops.retry_now(Part::Membership);
             self.step = MembershipStep::LookForNode;
         }
-        let seat = &core.own.seat;
-        let Some(ballot) = &seat.ballot else { return };
+        let own = &core.own.ballot;
+        let Some(ballot) = &own.name else { return };
         let is = |ballot: &Ballot| path == core.config.paths.ballot(ballot);
         match node {
             // The record is gone, or another session's: a ballot without a record makes no member.
@@ -595,10 +595,10 @@ impl ElectorCandidacy {
             }
             Some(node) if is_record => self.own_record_seen(node),
             None if is(ballot) => self.ballot_lost(core, leader, "the own ballot is gone"),
-            Some(node) if is(ballot) && node.mzxid > node.czxid => core.own.seat.called_at = node.mzxid,
-            None if seat.before.as_ref().is_some_and(is) => {
+            Some(node) if is(ballot) && node.mzxid > node.czxid => core.own.ballot.called_at = node.mzxid,
+            None if own.before.as_ref().is_some_and(is) => {
                 // Its watch is given up.
-                (core.own.seat.before, core.own.seat.is_ranked) = (None, false);
+                (core.own.ballot.before, core.own.ballot.is_ranked) = (None, false);
                 self.look_again = true;
             }
             _ => {}
@@ -664,7 +664,7 @@ impl ElectorCandidacy {
 
     /// The write that brings the own record up to date, if it differs from the record in ZooKeeper.
     fn outdated_node(&mut self, core: &mut Core) -> Option<ZkOp> {
-        let ballot = core.own.seat.ballot.clone()?;
+        let ballot = core.own.ballot.name.clone()?;
         let data = self.node_data(core, &ballot)?;
         let (published, version) = self.published.as_ref()?;
         if *published == data {

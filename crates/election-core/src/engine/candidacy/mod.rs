@@ -149,7 +149,9 @@ impl Candidacy {
     /// The watch on the znode right before the own one.
     pub(in crate::engine) fn predecessor(&self, core: &Core) -> Option<Watched> {
         let path = match self {
-            Self::Elector(..) => core.own.seat.before.as_ref().map(|ballot| core.config.paths.ballot(ballot)),
+            Self::Elector(..) => {
+                core.own.ballot.before.as_ref().map(|ballot| core.config.paths.ballot(ballot))
+            }
             Self::Contest(contest) => contest.predecessor(),
         };
         path.map(Watched::node)
@@ -173,7 +175,7 @@ impl Candidacy {
 
     pub(in crate::engine) fn ballot(&self, core: &Core) -> Option<Ballot> {
         match self {
-            Self::Elector(..) => core.own.seat.ballot.clone(),
+            Self::Elector(..) => core.own.ballot.name.clone(),
             Self::Contest(contest) => contest.ballot(core),
         }
     }

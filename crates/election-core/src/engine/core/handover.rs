@@ -49,7 +49,7 @@ impl Core {
             return None;
         }
         let elected = self.reading.view.elected.record()?;
-        let ballot = self.own.seat.ballot.as_ref()?;
+        let ballot = self.own.ballot.name.as_ref()?;
         let decided = since + DECISION;
         let Some(held) = &self.own.duty.held else { return elected.slot_of(ballot).map(|_| decided) };
         if elected.named(held.slot).is_some_and(|named| named.ballot == *ballot) {
@@ -96,8 +96,8 @@ impl Core {
     /// The own record and ballot, if this member leaves the election with its leadership: the decision names another
     /// member already, so its record has no more to tell.
     pub(in crate::engine) fn leaves_with_release(&self) -> Option<Vec<String>> {
-        let seat = &self.own.seat;
-        let ballot = seat.ballot.as_ref().filter(|_| seat.is_ranked && self.own.leaving.is_asked())?;
+        let own = &self.own.ballot;
+        let ballot = own.name.as_ref().filter(|_| own.is_ranked && self.own.leaving.is_asked())?;
         let elected = self.reading.view.elected.record()?;
         (elected.slot_of(ballot).is_none() && !self.ops.has(&Pending::Membership))
             .then(|| vec![self.own_node(), self.config.paths.ballot(ballot)])
@@ -105,7 +105,8 @@ impl Core {
 
     /// As far as this member knows: a member that is not the elector knows that there is another one.
     fn expects_no_successor(&self) -> bool {
-        let (true, Some(members)) = (self.own.seat.is_lowest(), &self.reading.view.electors().members) else {
+        let (true, Some(members)) = (self.own.ballot.is_lowest(), &self.reading.view.electors().members)
+        else {
             return false;
         };
         let decides = match &self.reading.view.electors().control {
@@ -113,7 +114,7 @@ impl Core {
             _ => true,
         };
         let is_candidate = |member: &MemberRecord| member.withdrawn.is_none() && !member.leaving;
-        let is_other = |ballot: &Ballot| self.own.seat.ballot.as_ref() != Some(ballot);
+        let is_other = |ballot: &Ballot| self.own.ballot.name.as_ref() != Some(ballot);
         !decides || !members.iter().any(|member| is_candidate(member) && is_other(&member.ballot))
     }
 }

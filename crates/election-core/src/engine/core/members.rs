@@ -84,7 +84,7 @@ impl Core {
     /// later ones, since all are on one session. The claim of a successor that is under way meanwhile can still find
     /// the version that it requires. Members remember the term that it replaced, and the next term is above both.
     pub(in crate::engine) fn as_candidate(&self, request: Transaction) -> Transaction {
-        match &self.own.seat.ballot {
+        match &self.own.ballot.name {
             Some(ballot) => request.only_while(self.config.paths.ballot(ballot), None),
             None => request,
         }
@@ -123,7 +123,7 @@ impl Core {
     }
 
     fn is_another(&self, named: &Named) -> bool {
-        self.own.seat.ballot.as_ref() != Some(&named.ballot)
+        self.own.ballot.name.as_ref() != Some(&named.ballot)
     }
 
     /// The latest decision that it has seen, while the decision in ZooKeeper is missing or older.
@@ -134,17 +134,17 @@ impl Core {
     /// Whether this member decides: its ballot is the lowest, or it has lost the member with the ballot before its
     /// own.
     pub(in crate::engine) fn watches_membership(&self) -> bool {
-        !self.is_contest() && (self.own.seat.is_lowest() || self.has_lost_its_predecessor())
+        !self.is_contest() && (self.own.ballot.is_lowest() || self.has_lost_its_predecessor())
     }
 
     fn has_lost_its_predecessor(&self) -> bool {
         self.config.policy.may_suspect()
-            && self.own.seat.predecessor().is_some_and(|before| self.own.reports().reach.has_lost(before))
+            && self.own.ballot.predecessor().is_some_and(|before| self.own.reports().reach.has_lost(before))
     }
 
     /// Whether every member with a lower ballot is a suspect, as far as the membership has been read.
     pub(in crate::engine) fn acts_for_the_elector(&self) -> bool {
-        let (Some(mine), Some(members)) = (&self.own.seat.ballot, &self.reading.view.electors().members)
+        let (Some(mine), Some(members)) = (&self.own.ballot.name, &self.reading.view.electors().members)
         else {
             return false;
         };

@@ -152,7 +152,7 @@ impl Core {
 
     /// The znode whose holder leads `slot`.
     pub(in crate::engine) fn leader_znode_path(&self, slot: usize) -> String {
-        match (&self.config.recipe, &self.own.seat.own) {
+        match (&self.config.recipe, &self.own.contest.znode) {
             (Recipe::Queue(_), Some(own)) => own.path.as_ref().into(),
             // No znode is held then, and the path is not used.
             (Recipe::Queue(format), None) => format.parent(&self.config.paths),
@@ -162,12 +162,12 @@ impl Core {
 
     /// Single: the number of the creation that made the own leader znode.
     pub(in crate::engine) fn creation_count(&self) -> Option<i32> {
-        self.own.seat.own.as_ref().and_then(|own| own.count)
+        self.own.contest.znode.as_ref().and_then(|own| own.count)
     }
 
     /// The name of the incarnation that holds a leader znode, which is that of its znode in a queue.
     fn ballot_at(&self, path: &str, named: Option<&Ballot>) -> Option<Ballot> {
-        let own = self.own.seat.own.as_ref().map(|own| &own.ballot);
+        let own = self.own.contest.znode.as_ref().map(|own| &own.ballot);
         match self.config.recipe {
             Recipe::Queue(_) => {
                 let name = path.rsplit('/').next().unwrap_or_default();
@@ -197,7 +197,7 @@ impl Core {
         match Contender::decode(path, &node.data) {
             Ok(mut record) => {
                 let Some(ballot) = self.ballot_at(path, record.ballot.as_ref()) else { return Known::Unread };
-                let own = self.own.seat.own.as_ref();
+                let own = self.own.contest.znode.as_ref();
                 if let Some(own) = own.filter(|own| *own.path == *path && own.node.czxid == node.czxid) {
                     // It may have been written before the base was known.
                     record.token_base = own.base;

@@ -6,12 +6,13 @@
 //! checks the writer's own ballot in the same transaction. Ballots are deleted with the tree, and a ballot's name is never
 //! used again.
 
-mod aside;
+pub(in crate::engine) mod better_after;
 pub(in crate::engine) mod decided;
 pub(in crate::engine) mod decision;
-mod fitness;
+mod leads_on;
 pub(in crate::engine) mod limit;
-pub(in crate::engine) mod losses;
+pub(in crate::engine) mod next_step;
+mod not_asked;
 pub(in crate::engine) mod pass;
 mod penalties;
 pub(in crate::engine) mod phase_timers;
@@ -23,7 +24,6 @@ mod states;
 pub(in crate::engine) mod succession;
 pub(in crate::engine) mod suspicion;
 pub(in crate::engine) mod trace;
-pub(in crate::engine) mod verdict;
 
 use std::{cell::RefCell, sync::Arc};
 
@@ -40,9 +40,9 @@ use crate::{
     record::{self, Elected, Record, RecordError},
     time::Time,
 };
+use next_step::{Act, Verdict, Wait};
 use pass::Pass;
 use phase_timers::PhaseTimers;
-use verdict::{Act, Verdict, Wait};
 
 /// The state that a member keeps while it is the elector.
 #[derive(Clone, Debug, Default, Hash)]
@@ -82,8 +82,9 @@ impl Elector {
             && !core.own.duty.names_itself;
         // A stale elector that is cut off must not decide, queued writes included.
         let leased = core.lease_is_valid();
-        let may_act =
-            core.session_is_active() && leased && (core.own.seat.is_lowest() || core.acts_for_the_elector());
+        let may_act = core.session_is_active()
+            && leased
+            && (core.own.ballot.is_lowest() || core.acts_for_the_elector());
         self.timers.begin();
         if !free || !may_act {
             // The next pass is made when the wait ends, or with the next lease.
@@ -221,7 +222,7 @@ impl Elector {
                 // The own ballot may be gone, or that of a member to be called, which the next pass may know. Or the server of
                 // the session shows another decision than the quorum has, or none.
                 if is_the_same && std::mem::replace(&mut self.calls_apart, true) {
-                    core.own.seat.lists_ballots = true;
+                    core.own.ballot.must_be_listed = true;
                     later(core, "it could not be written over one that has not changed");
                 }
                 core.see_elected(node.as_ref());
@@ -231,7 +232,7 @@ impl Elector {
                 Outcome::Ok | Outcome::Missing | Outcome::Stale | Outcome::Unknown(_),
             ) => {
                 if *outcome == Outcome::Stale {
-                    core.own.seat.lists_ballots = true;
+                    core.own.ballot.must_be_listed = true;
                 }
                 perform(
                     core,

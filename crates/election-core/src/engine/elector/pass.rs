@@ -4,9 +4,9 @@ use std::{cell::RefCell, collections::BTreeMap, ops::Deref, time::Duration};
 
 use super::{
     decided::{counted_by, is_vacated},
+    next_step::{Wait, loud, quiet},
     phase_timers::{Phase, PhaseTimers},
     trace::DecisionTrace,
-    verdict::{Wait, loud, quiet},
 };
 use crate::{
     engine::{

@@ -4,12 +4,12 @@
 use std::time::Duration;
 
 use super::{
+    better_after::{losses_of, patience},
     decided::{Decided, Undecided, ms},
     decision::no_candidate,
-    losses::{losses_of, patience},
+    next_step::{Blocker, Verdict, Wait, loud, quiet},
     pass::{At, Pass},
     phase_timers::Phase,
-    verdict::{Blocker, Verdict, Wait, loud, quiet},
 };
 use crate::{
     calendar::utc,

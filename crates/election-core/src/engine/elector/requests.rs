@@ -27,8 +27,8 @@ use std::time::Duration;
 use super::{
     decided::{Undecided, is_vacated},
     decision::cause_of,
+    next_step::{Act, Verdict},
     pass::Pass,
-    verdict::{Act, Verdict},
 };
 use crate::{
     calendar::utc,

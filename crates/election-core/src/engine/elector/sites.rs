@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 
 use super::{
     decided::OpenRequest,
+    next_step::Act,
     pass::{Pass, Question},
-    verdict::Act,
 };
 use crate::{
     engine::{policy::Policy, znode::Meta},

@@ -5,9 +5,9 @@
 
 use super::{
     decided::{Decided, TakeoverHold, Undecided, about, grace, is_vacated},
+    next_step::{Act, Blocker, Verdict, Wait, loud, quiet},
     pass::{At, Pass, Question},
     phase_timers::Phase,
-    verdict::{Act, Blocker, Verdict, Wait, loud, quiet},
 };
 use crate::{
     engine::{

@@ -2,9 +2,9 @@
 //! successor writes when it steps in.
 
 use super::{
+    better_after::with_loss,
     decided::about,
     limit::{check_limit, job_failures},
-    losses::with_loss,
     pass::Question,
 };
 use crate::{

@@ -15,8 +15,8 @@
 
 use super::{
     decided::{Decided, Undecided},
+    next_step::{Act, Verdict, loud},
     pass::{At, Pass},
-    verdict::{Act, Verdict, loud},
 };
 use crate::{
     engine::{io::Reason, witnesses::witnesses},

@@ -17,10 +17,10 @@ use serde::Serialize;
 use super::{
     elector::{
         decided::is_vacated,
+        next_step::{Act, Blocker, Verdict, Wait, loud},
         pass::Pass,
         phase_timers::{Phase, PhaseTimers},
         trace::{Asked, DecisionTrace},
-        verdict::{Act, Blocker, Verdict, Wait, loud},
     },
     io::Reason,
     policy::Policy,

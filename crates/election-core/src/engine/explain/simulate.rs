@@ -13,8 +13,8 @@ use crate::{
         elector::{
             decided::is_vacated,
             limit::{check_limit, job_failures},
+            next_step::{Act, Verdict},
             succession::succeed,
-            verdict::{Act, Verdict},
         },
         policy::Policy,
     },

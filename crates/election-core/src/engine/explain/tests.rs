@@ -10,9 +10,9 @@ use super::{Bound, Explanation, Looker, Obstacle, Seen, explain, simulate::simul
 use crate::{
     engine::{
         elector::{
+            next_step::{Act, Verdict, Wait},
             pass::Pass,
             phase_timers::PhaseTimers,
-            verdict::{Act, Verdict, Wait},
         },
         io::Reason,
         policy::{Policy, TakeoverLimit},

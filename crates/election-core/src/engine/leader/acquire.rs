@@ -55,7 +55,7 @@ impl OwnLeadership {
             }
             By::FirstDecision => (AcquireStep::Creating, format!("names itself for term {term}: {sentence}")),
             By::Contest => {
-                let Some(own) = &core.own.seat.own else { return };
+                let Some(own) = &core.own.contest.znode else { return };
                 let znode = self.znode(core, own.node.czxid, own.node.version, term);
                 (AcquireStep::Entitled(znode), format!("may lead: {sentence}"))
             }
@@ -339,7 +339,7 @@ impl OwnLeadership {
                 return self.give_up_claim(core, not_written(why));
             }
             (AcquireStep::Creating, Outcome::Exists | Outcome::Stale | Outcome::Missing) if is_first => {
-                core.own.seat.lists_ballots |= *outcome == Outcome::Stale;
+                core.own.ballot.must_be_listed |= *outcome == Outcome::Stale;
                 AcquireStep::Looking
             }
             (AcquireStep::ReadElected, Outcome::Got(node)) if is_first => {
@@ -364,7 +364,7 @@ impl OwnLeadership {
             (AcquireStep::ReadElected, Outcome::Got(node)) => {
                 core.see_elected(node.as_ref());
                 if self.was_refused_over_the_same(core) {
-                    core.own.seat.lists_ballots = true;
+                    core.own.ballot.must_be_listed = true;
                     core.retry(Part::Leader);
                 }
                 match (node, self.claim_is_uncommitted()) {
@@ -401,7 +401,7 @@ impl OwnLeadership {
             acquiring.refused = 0;
         }
         if core.is_contest() {
-            let own = core.own.seat.own.as_ref();
+            let own = core.own.contest.znode.as_ref();
             let own = own.zip(node).filter(|(own, n)| (n.czxid, n.owner) == (own.node.czxid, own.node.owner));
             let (own, node) = own.ok_or(StopReason::LeaderZnodeLost)?;
             return Ok(AcquireStep::Entitled(self.znode(core, node.czxid, node.version, own.term())));

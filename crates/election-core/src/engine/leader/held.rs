@@ -78,7 +78,7 @@ impl OwnLeadership {
     fn is_moved(&self, core: &Core, held: &HeldLeadership) -> Option<StopReason> {
         let appointment = &held.appointment;
         let orphaned = core.session_epoch() != Some(held.epoch);
-        let other_ballot = core.own.seat.ballot.as_ref().filter(|ballot| **ballot != appointment.ballot);
+        let other_ballot = core.own.ballot.name.as_ref().filter(|ballot| **ballot != appointment.ballot);
         if !orphaned && other_ballot.is_some() {
             return Some(StopReason::BallotLost);
         }
@@ -281,7 +281,7 @@ impl OwnLeadership {
 /// there is no more than one for each znode that was created.
 fn entries_at_most(core: &Core, term: u64) -> u64 {
     let policy = &core.config.policy;
-    match &core.own.seat.own {
+    match &core.own.contest.znode {
         None => term.saturating_mul(policy.slots as u64),
         Some(own) => {
             let number = || own.name().rsplit('-').next()?.parse::<u64>().ok();
@@ -341,7 +341,7 @@ fn entry(core: &Core, held: &HeldLeadership) -> HistoryEntry {
 
 /// If READY is not written: records what other members would have read.
 fn know_own_ready(core: &mut Core) {
-    let Some(own) = core.own.seat.own.clone() else { return };
+    let Some(own) = core.own.contest.znode.clone() else { return };
     let known = core.read_leader_record(&own.path, Some(&own.node));
     if let Known::Present(current, meta) = known {
         core.reading.view.see_leader_znode(0, Known::Present(current.clone(), meta), Some(&own.node));

@@ -269,7 +269,7 @@ impl OwnLeadership {
                     Status::Progress => ContenderStatus::Progress,
                     Status::Ready => ContenderStatus::Ready,
                 };
-                let base = core.own.seat.own.as_ref().map_or(0, |own| own.base);
+                let base = core.own.contest.znode.as_ref().map_or(0, |own| own.base);
                 core.config.contender(status, &appointment.ballot, core.granted(), since_ms, ready_ms, base)
             }
             By::Decision | By::Succession(_) | By::FirstDecision => Current {

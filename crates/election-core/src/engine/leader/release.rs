@@ -18,7 +18,7 @@ use crate::{
         elector::decided::is_removed,
         io::{Action, Epoch, Level, NoteKind, Outcome, StopReason, ZkOp},
         ops::{LeaderOp, Pending},
-        own::Seat,
+        own::OwnBallot,
         transaction::ZnodeWrite,
         znode::Known,
     },
@@ -82,7 +82,7 @@ impl OwnLeadership {
     pub(in crate::engine) fn hasten_if_removed(&mut self, core: &mut Core) {
         let LeadershipState::Stopping(stopping) = &mut self.state else { return };
         let Some(elected) = core.reading.view.elected.record() else { return };
-        let ballot = core.own.seat.ballot.as_ref().filter(|_| core.session_epoch() == Some(stopping.epoch));
+        let ballot = core.own.ballot.name.as_ref().filter(|_| core.session_epoch() == Some(stopping.epoch));
         if !stopping.reason.is_urgent() && ballot.is_some_and(|own| is_removed(elected, self.slot, own)) {
             stopping.reason = StopReason::Removed(moved_away(elected, self.slot));
             core.out.push(Action::Stop(stopping.reason.clone()));
@@ -243,7 +243,7 @@ impl OwnLeadership {
         };
         let sent = core.perform(request, RELEASE);
         if sent && clears {
-            core.own.seat = Seat { is_clearing: true, ..Seat::default() };
+            core.own.ballot = OwnBallot { is_clearing: true, ..OwnBallot::default() };
         }
         // The state can change before the connection returns.
         if !sent && matches!(release.step, ReleaseStep::Delete { .. }) {
@@ -256,11 +256,13 @@ impl OwnLeadership {
         let found_own = matches!(outcome, Outcome::Got(Some(node)) if self.is_own(core, node));
         let is_seen = core.is_own_leader_znode(self.own_leader_znode(core));
         let LeadershipState::Releasing(release) = &mut self.state else { return };
-        core.own.seat.is_clearing &= *outcome == Outcome::Ok;
+        let is_done = *outcome == Outcome::Ok;
+        core.own.ballot.is_clearing &= is_done;
+        core.own.contest.is_released &= is_done;
         match (release.step, outcome) {
             (ReleaseStep::Delete { .. }, Outcome::Ok | Outcome::Missing) => {
                 core.note(Level::Info, NoteKind::Leadership, "has released leadership".to_owned());
-                core.own.seat.is_clearing |= core.is_contest() && *outcome == Outcome::Ok;
+                core.own.contest.is_released |= core.is_contest() && is_done;
                 // A watch may have been quicker, and have reported the next leader znode already.
                 if is_seen {
                     core.see_leader_znode(self.slot, None);

@@ -63,7 +63,7 @@ impl OwnLeadership {
     /// A member that has withdrawn and is named nevertheless reports it, so that the elector does not wait for it in
     /// vain.
     pub(in crate::engine) fn refuse_while_withdrawn(&self, core: &mut Core) {
-        let (Some(reason), Some(ballot)) = (&core.own.wishes().withdrawn, &core.own.seat.ballot) else {
+        let (Some(reason), Some(ballot)) = (&core.own.wishes().withdrawn, &core.own.ballot.name) else {
             return;
         };
         let Some(elected) = core.reading.view.elected.record() else { return };

@@ -66,14 +66,14 @@ impl Crowd {
         }
         let it = &mut self.members[member];
         it.watching.nodes.retain(|path, _| set.contains(&Watched::node(path.as_str())));
-        let looks_for_its_seat = it.engine.looks_for_its_seat();
+        let looks_for_its_rank = it.engine.looks_for_its_rank();
         if it.watching.whole.take().is_some() {
             self.send(member, Message::Unwatch);
         }
         for watched in set {
             let watching = &mut self.members[member].watching;
             if let Watched::Node(path) = watched
-                && !looks_for_its_seat
+                && !looks_for_its_rank
                 && !watching.nodes.contains_key(&*path)
             {
                 let path = path.to_string();

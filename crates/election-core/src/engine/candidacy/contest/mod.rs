@@ -57,7 +57,7 @@ use crate::{
         io::{Level, Node, NoteKind, Watched},
         leader::{OwnLeadership, Stage},
         ops::{Part, Pending},
-        own::Seat,
+        own::OwnContestZnode,
         recipe::{Leftovers, Recipe},
         tokens::fencing_token,
         znode::Znode,
@@ -160,7 +160,7 @@ impl ContestCandidacy {
     /// Starts again. Only the memory of failures is kept.
     fn reset(&mut self, core: &mut Core, step: ContestStep) {
         core.ops.give_up_all(Part::Contest);
-        core.own.seat = Seat::default();
+        core.own.contest = OwnContestZnode::default();
         let duplicate_of = self.duplicate_of.take();
         *self =
             Self { step, failures: self.failures, join_at: self.join_at, duplicate_of, ..Self::default() };
@@ -216,7 +216,7 @@ impl ContestCandidacy {
             }
             ContestStep::Leading => {
                 core.ops.give_up(&Pending::Contest);
-                core.own.seat.ranks_again = core.own.duty.held.is_none();
+                core.own.contest.ranks_again = core.own.duty.held.is_none();
             }
             _ => {}
         }
@@ -243,7 +243,7 @@ impl ContestCandidacy {
     /// The name of the own znode, once this member is a candidate. In the single recipe the leader znode has a fixed
     /// name, so the name is in its record.
     pub(in crate::engine) fn ballot(&self, core: &Core) -> Option<Ballot> {
-        match (&self.step, &core.own.seat.own) {
+        match (&self.step, &core.own.contest.znode) {
             (_, Some(own)) => Some(own.ballot.clone()),
             (ContestStep::Waiting | ContestStep::LookAtDuplicate, None) => {
                 core.incarnation().ballot(self.attempts)
@@ -286,7 +286,7 @@ impl ContestCandidacy {
                 watched.push(Watched::node(core.config.paths.leader_znode(0)));
             }
             Recipe::Queue(_) => {
-                watched.extend(core.own.seat.own.iter().map(|own| Watched::Node(Arc::clone(&own.path))));
+                watched.extend(core.own.contest.znode.iter().map(|own| Watched::Node(Arc::clone(&own.path))));
                 watched.extend(self.predecessor().map(Watched::node));
             }
             _ => {}
@@ -308,7 +308,7 @@ impl ContestCandidacy {
         if path == core.config.paths.tokens() {
             return core.see_tokens(node);
         }
-        let own = core.own.seat.own.as_ref().filter(|own| *own.path == *path);
+        let own = core.own.contest.znode.as_ref().filter(|own| *own.path == *path);
         if core.queue_format().is_none() {
             if path == core.config.paths.leader_znode(0) {
                 leader_znode_seen(core, leader, node);
@@ -320,7 +320,7 @@ impl ContestCandidacy {
             } else if let Some(node) = present {
                 let mut own = own.clone();
                 own.node = node.clone();
-                core.own.seat.own = Some(own);
+                core.own.contest.znode = Some(own);
             } else {
                 self.own_lost(core, "the own znode in the queue is gone");
             }
@@ -352,7 +352,7 @@ impl ContestCandidacy {
     /// Rejoins with a new znode.
     fn own_lost(&mut self, core: &mut Core, why: &str) {
         core.note(Level::Warn, NoteKind::Registration, format!("{why}; standing anew"));
-        core.own.seat.own = None;
+        core.own.contest.znode = None;
         self.before = None;
         core.ops.give_up(&Pending::Contest);
         self.step = ContestStep::Seek(AfterSeek::Join);

@@ -21,7 +21,7 @@ impl ContestCandidacy {
     /// No candidate is before this one: it may lead.
     /// Its token is above this base.
     pub(super) fn hand_over(&mut self, core: &mut Core, leader: &mut OwnLeadership, base: u64) {
-        let Some(own) = &mut core.own.seat.own else { return };
+        let Some(own) = &mut core.own.contest.znode else { return };
         own.base = base;
         let own = own.clone();
         self.step = ContestStep::Leading;
@@ -45,7 +45,7 @@ impl ContestCandidacy {
         };
         // An earlier report of a watch does not count for this znode.
         core.see_leader_znode(0, Some(&own.node));
-        if let Some(own) = &mut core.own.seat.own {
+        if let Some(own) = &mut core.own.contest.znode {
             // Its content is in the view from now on.
             own.node.data = Vec::new();
         }
@@ -145,11 +145,11 @@ impl ContestCandidacy {
     /// The leader znode has been released.
     pub(super) fn released(&mut self, core: &mut Core) {
         let served = self.serving_since.take().map(|since| core.now.time.since(since));
-        core.own.seat.own = None;
+        core.own.contest.znode = None;
         self.before = None;
         self.has_waited = false;
-        core.own.seat.ranks_again = false;
-        core.own.seat.is_clearing = false;
+        core.own.contest.ranks_again = false;
+        core.own.contest.is_released = false;
         if core.queue_format().is_some() {
             core.see_leader_znode(0, None);
             core.forget_rereading();

@@ -8,7 +8,7 @@ use super::{Before, ContestCandidacy, ContestStep};
 use crate::{
     engine::{
         core::Core,
-        own::{OwnZnode, Seat},
+        own::{OwnContestZnode, OwnZnode},
         recipe::QueueFormat,
     },
     record::Previous,
@@ -58,13 +58,13 @@ impl ContestCandidacy {
             _ => return None,
         };
         let is_behind = self.before.as_ref().is_none_or(|before| !before.gone);
-        if self.unanswered || self.look_again || !is_behind || core.own.seat.ranks_again {
+        if self.unanswered || self.look_again || !is_behind || core.own.contest.ranks_again {
             return None;
         }
         Some(ContestAtRest {
             queue: core.queue_format().map(|format| format.as_str().to_owned()),
             part,
-            own: core.own.seat.own.clone(),
+            own: core.own.contest.znode.clone(),
             before: self.before.clone(),
             attempts: self.attempts,
             failures: self.failures,
@@ -78,7 +78,7 @@ impl ContestCandidacy {
     /// Continues in another process. The watches read the own znode, and the one before it or the leader znode, as soon as
     /// the session is resumed; until then nothing is done.
     pub(in crate::engine) fn resume(core: &mut Core, from: ContestAtRest) -> Self {
-        core.own.seat = Seat { own: from.own, ..Seat::default() };
+        core.own.contest = OwnContestZnode { znode: from.own, ..OwnContestZnode::default() };
         Self {
             step: match from.part {
                 Step::Waiting => ContestStep::Waiting,

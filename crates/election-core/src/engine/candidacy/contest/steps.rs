@@ -50,10 +50,10 @@ impl ContestCandidacy {
                 ContestStep::Idle | ContestStep::Gone => return true,
                 _ => {}
             }
-            let own = core.own.seat.own.take().filter(|_| core.queue_format().is_some());
+            let own = core.own.contest.znode.take().filter(|_| core.queue_format().is_some());
             self.before = None;
             // The session may live on for other elections.
-            let nothing = self.attempts == 0 || self.created_one() && core.own.seat.is_clearing;
+            let nothing = self.attempts == 0 || self.created_one() && core.own.contest.is_released;
             self.step = match own {
                 _ if nothing => ContestStep::Gone,
                 Some(own) if self.created_one() => {
@@ -65,7 +65,7 @@ impl ContestCandidacy {
         }
         match self.step {
             ContestStep::Idle | ContestStep::Gone => return true,
-            ContestStep::Leading if !idle => return !core.own.seat.ranks_again,
+            ContestStep::Leading if !idle => return !core.own.contest.ranks_again,
             ContestStep::Leading => self.released(core),
             _ => {}
         }
@@ -100,7 +100,7 @@ impl ContestCandidacy {
             && !self.is_preparing()
         {
             core.note(Level::Warn, NoteKind::Registration, format!("is no candidate: {why}"));
-            core.own.seat.own = None;
+            core.own.contest.znode = None;
             self.before = None;
             self.step = self.seek_last(core, AfterSeek::Pause);
         }
@@ -151,7 +151,7 @@ impl ContestCandidacy {
         let znode = || ZkOp::Get { path: paths.leader_znode(0) };
         Some(match &self.step {
             ContestStep::ListLeftovers | ContestStep::Rank => queue?.list(),
-            ContestStep::Leading if core.own.seat.ranks_again => queue?.list(),
+            ContestStep::Leading if core.own.contest.ranks_again => queue?.list(),
             ContestStep::LookAtLeftover(names) => ZkOp::Get { path: queue?.path(names.last()?) },
             ContestStep::DropLeftover(names) => queue?.drop(names.last()?),
             ContestStep::Seek(_) => queue.map_or_else(znode, |queue| queue.list()),
@@ -388,7 +388,7 @@ impl ContestCandidacy {
         }
         let own = Box::new(OwnZnode { path: path.into(), node, count, base: 0, ballot });
         let is_first = self.attempts == 1 && Line::is_first_of_all(own.name());
-        core.own.seat.own = Some(own);
+        core.own.contest.znode = Some(own);
         self.step = match core.queue_format() {
             Some(QueueFormat::Native) if is_first => ContestStep::First,
             Some(_) => ContestStep::Rank,
@@ -398,8 +398,8 @@ impl ContestCandidacy {
 
     /// The own znode was the first in the queue before the connection was lost.
     fn ranked_again(&mut self, core: &mut Core, leader: &mut OwnLeadership, names: &[String]) {
-        core.own.seat.ranks_again = false;
-        let (Some(queue), Some(own)) = (Line::queue(core), &core.own.seat.own) else { return };
+        core.own.contest.ranks_again = false;
+        let (Some(queue), Some(own)) = (Line::queue(core), &core.own.contest.znode) else { return };
         if !queue.is_first(names, own.name()) && leader.held().is_none() {
             let why = "it is not the first in the queue any more".to_owned();
             leader.give_up_claim(core, StopReason::NotNamed(why));
@@ -408,14 +408,14 @@ impl ContestCandidacy {
 
     /// The position of the own znode in the queue.
     fn ranked(&mut self, core: &mut Core, names: &[String]) {
-        let (Some(queue), Some(own)) = (Line::queue(core), &core.own.seat.own) else { return };
+        let (Some(queue), Some(own)) = (Line::queue(core), &core.own.contest.znode) else { return };
         let own = own.name().to_owned();
         match queue.rank(names, &own) {
             Rank::Gone => self.own_lost(core, "the own znode in the queue is gone"),
             Rank::Stray(stray) => {
                 // The stray is deleted, and the own znode is searched for again.
                 self.unanswered = true;
-                core.own.seat.own = None;
+                core.own.contest.znode = None;
                 let text = "a former znode of this member is still in the queue".to_owned();
                 core.note(Level::Warn, NoteKind::Registration, text);
                 self.step = ContestStep::Drop(queue.path(stray).into(), None, AfterSeek::Join);

@@ -18,12 +18,12 @@ impl Question<'_> {
         leaving: Option<&Ballot>,
     ) {
         if let Some(trace) = self.trace {
-            trace.asked(slot, cause, ranking, self.aside(slot, ranking, leaving));
+            trace.asked(slot, cause, ranking, self.not_asked(slot, ranking, leaving));
         }
     }
 
     /// The members that were not asked about, and why.
-    fn aside(&self, slot: usize, ranking: &Ranking, leaving: Option<&Ballot>) -> Vec<Refused> {
+    fn not_asked(&self, slot: usize, ranking: &Ranking, leaving: Option<&Ballot>) -> Vec<Refused> {
         let known = |m: &&MemberRecord| {
             let ranked = ranking.order.iter().any(|r| r.named.ballot == m.ballot);
             ranked || ranking.refusal(&m.ballot).is_some()

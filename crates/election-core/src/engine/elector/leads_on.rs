@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use super::{
     decided::{Decided, Undecided},
+    next_step::{Act, Verdict, loud, quiet},
     pass::{At, Pass},
     phase_timers::Phase,
     succession::may_succeed,
-    verdict::{Act, Verdict, loud, quiet},
 };
 use crate::{
     engine::{io::Reason, reading::Reading},
