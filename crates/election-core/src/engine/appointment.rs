@@ -10,16 +10,16 @@ use crate::{
 
 /// Why this member may lead.
 #[derive(Clone, Debug, Hash)]
-pub(in crate::engine) struct Appointment {
+pub(crate) struct Appointment {
     /// The application has it as well.
-    pub(in crate::engine) nomination: Arc<Nomination>,
-    pub(in crate::engine) ballot: Ballot,
-    pub(in crate::engine) by: By,
+    pub(crate) nomination: Arc<Nomination>,
+    pub(crate) ballot: Ballot,
+    pub(crate) by: By,
 }
 
 /// The basis of an appointment.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(in crate::engine) enum By {
+pub(crate) enum By {
     /// The decision names this member.
     Decision,
     /// It steps in for a leader that vanished, and the decision does not name it yet.
@@ -32,19 +32,19 @@ pub(in crate::engine) enum By {
 
 /// A leader that vanished: its ballot, and the term in which it was named for the slot.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(in crate::engine) struct Lost {
+pub(crate) struct Lost {
     ballot: Ballot,
     term: u64,
 }
 
 impl Appointment {
     /// The appointment that the decision gives for `slot`.
-    pub(in crate::engine) fn decided(elected: &Elected, slot: usize, ballot: Ballot) -> Option<Self> {
+    pub(crate) fn decided(elected: &Elected, slot: usize, ballot: Ballot) -> Option<Self> {
         Some(Self { nomination: nomination(elected, slot)?.into(), ballot, by: By::Decision })
     }
 
     /// The appointment to follow the member that is named for `slot`, and that has vanished.
-    pub(in crate::engine) fn succession(elected: &Elected, slot: usize, ballot: Ballot) -> Option<Self> {
+    pub(crate) fn succession(elected: &Elected, slot: usize, ballot: Ballot) -> Option<Self> {
         let gone = elected.named(slot)?;
         let nomination = Nomination {
             slot,
@@ -58,14 +58,14 @@ impl Appointment {
     }
 
     /// Whether the decision that names this member is written with the leader znode.
-    pub(in crate::engine) fn is_uncommitted(&self) -> bool {
+    pub(crate) fn is_uncommitted(&self) -> bool {
         matches!(self.by, By::Succession(_) | By::FirstDecision)
     }
 }
 
 impl Core {
     /// What the decision entitles this member to, under an elector.
-    pub(in crate::engine) fn decided_mandate(&self) -> Option<Appointment> {
+    pub(crate) fn decided_mandate(&self) -> Option<Appointment> {
         if self.refuses_all() {
             return None;
         }
@@ -82,7 +82,7 @@ impl Core {
 
     /// What the first decision entitles this member to, which it is about to write as the elector: to create the leader
     /// znode in the same transaction.
-    pub(in crate::engine) fn first_mandate(&self, first: &Elected) -> Option<Appointment> {
+    pub(crate) fn first_mandate(&self, first: &Elected) -> Option<Appointment> {
         // A decision that was deleted is written again as it was: its leader may still lead.
         let is_again = self.reading.memory.has(first.term);
         let is_busy = !self.own.duty.is_idle() || self.refuses_all();
@@ -129,7 +129,7 @@ impl Core {
     }
 
     /// Whether what is known still supports this appointment, or why it does not.
-    pub(in crate::engine) fn carries(&self, appointment: &Appointment) -> Result<(), String> {
+    pub(crate) fn carries(&self, appointment: &Appointment) -> Result<(), String> {
         if let By::Contest = appointment.by {
             let own = self.own.contest.znode.as_ref().map(|own| own.term());
             let base = self.contest_base().map_or(0, |(base, _)| base);
@@ -169,13 +169,13 @@ impl Core {
     /// Whether all that an appointment, or a release, depends on was read since the connection was lost. The lease can
     /// return before that, and the ensemble can be a copy in which another member is named, or holds the leader
     /// znode.
-    pub(in crate::engine) fn is_sure(&self, slot: usize) -> bool {
+    pub(crate) fn is_sure(&self, slot: usize) -> bool {
         let rereading = &self.reading.rereading;
         !rereading.doubts_decision() && !rereading.doubts_leader_znode(slot) && !self.own.contest.ranks_again
     }
 
     /// What is added to the czxid to make the fencing token; unknown while the decision can't be read.
-    pub(in crate::engine) fn token_base(&self) -> Option<u64> {
+    pub(crate) fn token_base(&self) -> Option<u64> {
         match &self.reading.view.elected {
             // There is no decision in a contest.
             _ if self.is_contest() => self.own.contest.znode.as_ref().map(|own| own.base),
@@ -190,17 +190,17 @@ impl Core {
 }
 
 /// What the decision contains about `slot`.
-pub(in crate::engine) fn nomination(elected: &Elected, slot: usize) -> Option<Nomination> {
+pub(crate) fn nomination(elected: &Elected, slot: usize) -> Option<Nomination> {
     let Given { term, cause, sentence, previous, .. } = elected.given(slot)?.clone();
     Some(Nomination { slot, term, cause, sentence: sentence.into(), previous: previous.map(Box::new) })
 }
 
 /// Why a leadership of a contest ends whose token is not above the base.
-pub(in crate::engine) fn tokens_raised(base: u64) -> String {
+pub(crate) fn tokens_raised(base: u64) -> String {
     format!("tokens are above {base} from now on")
 }
 
-pub(in crate::engine) fn moved_away(elected: &Elected, slot: usize) -> String {
+pub(crate) fn moved_away(elected: &Elected, slot: usize) -> String {
     match elected.given(slot) {
         Some(given) => format!("term {} has begun: {}", given.term, given.sentence),
         None => format!("term {} has begun: there is no slot {slot} any more", elected.term),

@@ -78,7 +78,7 @@ pub struct Config {
 
 impl Config {
     /// The content of the own znode in a contest.
-    pub(in crate::engine) fn contender(
+    pub(crate) fn contender(
         &self,
         status: ContenderStatus,
         ballot: &Ballot,

@@ -18,7 +18,7 @@ const WAITING: usize = 16;
 
 /// What must still be done.
 #[derive(Clone, Debug, Default, Hash)]
-pub(in crate::engine) struct History {
+pub(crate) struct History {
     /// Nothing while it is idle, as it mostly is.
     tasks: Option<Box<Tasks>>,
 }
@@ -34,7 +34,7 @@ struct Tasks {
 }
 
 impl History {
-    pub(in crate::engine) fn push(&mut self, entry: HistoryEntry) {
+    pub(crate) fn push(&mut self, entry: HistoryEntry) {
         let waiting = &mut self.tasks.get_or_insert_default().waiting;
         if waiting.len() == WAITING {
             waiting.pop_front();
@@ -43,18 +43,18 @@ impl History {
     }
 
     /// Whether everything is written.
-    pub(in crate::engine) fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.tasks.is_none()
     }
 
     /// An entry is written, and there are so many of them at most.
-    pub(in crate::engine) fn written(&mut self, core: &Core, entries: u64) {
+    pub(crate) fn written(&mut self, core: &Core, entries: u64) {
         if entries >= core.config.policy.history_kept as u64 {
             self.tasks.get_or_insert_default().lists = true;
         }
     }
 
-    pub(in crate::engine) fn advance(&mut self, core: &mut Core) {
+    pub(crate) fn advance(&mut self, core: &mut Core) {
         if !core.ops.is_free(Part::History, core.now.time) {
             return;
         }
@@ -83,7 +83,7 @@ impl History {
         }
     }
 
-    pub(in crate::engine) fn done(&mut self, core: &mut Core, op: HistoryOp, outcome: &Outcome) {
+    pub(crate) fn done(&mut self, core: &mut Core, op: HistoryOp, outcome: &Outcome) {
         let tasks = self.tasks.get_or_insert_default();
         match (op, outcome) {
             // It exists if it was written with READY, or by an earlier request whose reply was lost.

@@ -203,7 +203,7 @@ pub struct Node {
 
 impl Node {
     /// As this member itself created it; the time is not known.
-    pub(in crate::engine) const fn created(data: Vec<u8>, czxid: i64, owner: i64) -> Self {
+    pub(crate) const fn created(data: Vec<u8>, czxid: i64, owner: i64) -> Self {
         Self { data, version: 0, czxid, mzxid: czxid, owner, ctime_ms: 0, mtime_ms: 0 }
     }
 }

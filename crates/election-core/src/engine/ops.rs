@@ -16,14 +16,14 @@ use crate::{
 };
 
 /// How long a part waits before it retries an operation that could not be applied.
-pub(in crate::engine) const RETRY: Duration = Duration::from_millis(200);
+pub(crate) const RETRY: Duration = Duration::from_millis(200);
 
 /// How long to wait if the numbers of sequential znodes are used up: an operator must act.
-pub(in crate::engine) const USED_UP: Duration = Duration::from_secs(30);
+pub(crate) const USED_UP: Duration = Duration::from_secs(30);
 
 /// A part of the engine that performs operations and retries by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(in crate::engine) enum Part {
+pub(crate) enum Part {
     Membership,
     Contest,
     Elector,
@@ -34,7 +34,7 @@ pub(in crate::engine) enum Part {
 
 /// The purpose of an operation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(in crate::engine) enum Pending {
+pub(crate) enum Pending {
     /// The current step of the membership.
     Membership,
     /// The current step of the contest.
@@ -52,7 +52,7 @@ pub(in crate::engine) enum Pending {
 
 /// An operation of the leader's side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(in crate::engine) enum LeaderOp {
+pub(crate) enum LeaderOp {
     /// Reads whether the leader znode is a left-over of this very session.
     Clean,
     /// The step of acquiring leadership.
@@ -71,7 +71,7 @@ pub(in crate::engine) enum LeaderOp {
 
 /// An operation of the elector.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(in crate::engine) enum ElectorOp {
+pub(crate) enum ElectorOp {
     Check(IrreversibleStep, Check),
     /// Writes a decision over this version, if there was one; and the request that it begins.
     Decision(Box<Elected>, Option<i32>, Option<Begun>),
@@ -86,7 +86,7 @@ pub(in crate::engine) enum ElectorOp {
 
 /// An operation of the history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(in crate::engine) enum HistoryOp {
+pub(crate) enum HistoryOp {
     /// The entry of this fencing token.
     Write(u64),
     List,
@@ -97,7 +97,7 @@ pub(in crate::engine) enum HistoryOp {
 /// elector that was frozen, or cut off for a moment, can see a decision that another member made meanwhile before it
 /// sees the leader znode or the members for which that decision was made.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(in crate::engine) enum IrreversibleStep {
+pub(crate) enum IrreversibleStep {
     /// A request is refused.
     Refusal(String),
     /// The holder of this leader znode is removed, while this decision is in force.
@@ -106,7 +106,7 @@ pub(in crate::engine) enum IrreversibleStep {
 
 /// What is read again before an irreversible step, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(in crate::engine) enum Check {
+pub(crate) enum Check {
     Elected,
     /// The leader znode of this slot, and those of all slots after it.
     Leader(usize),
@@ -118,11 +118,11 @@ pub(in crate::engine) enum Check {
 
 /// A request that a decision begins, in its new state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(in crate::engine) struct Begun {
-    pub(in crate::engine) name: String,
+pub(crate) struct Begun {
+    pub(crate) name: String,
     /// The version in which it was pending: withdrawing or ending the request changes it.
-    pub(in crate::engine) version: i32,
-    pub(in crate::engine) request: Box<Request>,
+    pub(crate) version: i32,
+    pub(crate) request: Box<Request>,
 }
 
 /// One operation.
@@ -136,7 +136,7 @@ struct Op {
 
 /// All operations that are under way.
 #[derive(Clone, Debug, Default)]
-pub(in crate::engine) struct Ops {
+pub(crate) struct Ops {
     next: u64,
     /// A few at most. A map would have room for eleven.
     under_way: Vec<Op>,
@@ -158,7 +158,7 @@ impl Pending {
 }
 
 impl Ops {
-    pub(in crate::engine) fn begin(&mut self, pending: Pending, reads: Option<(Znode, Meta)>) -> OpId {
+    pub(crate) fn begin(&mut self, pending: Pending, reads: Option<(Znode, Meta)>) -> OpId {
         let id = OpId(self.next);
         self.next += 1;
         self.under_way.reserve_exact(1);
@@ -167,7 +167,7 @@ impl Ops {
     }
 
     /// The operation has ended: returns its purpose, and what it read.
-    pub(in crate::engine) fn end(&mut self, op: OpId) -> Option<(Pending, Option<(Znode, Meta)>)> {
+    pub(crate) fn end(&mut self, op: OpId) -> Option<(Pending, Option<(Znode, Meta)>)> {
         let at = self.under_way.iter().position(|known| known.id == op)?;
         let Op { pending, reads, .. } = self.under_way.remove(at);
         if self.under_way.is_empty() {
@@ -178,7 +178,7 @@ impl Ops {
     }
 
     /// The session is over, with all its operations.
-    pub(in crate::engine) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.under_way = Vec::new();
         self.retry.clear();
     }
@@ -186,35 +186,35 @@ impl Ops {
     // ---- what is under way ----
 
     /// Whether nothing is under way.
-    pub(in crate::engine) fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.under_way.is_empty()
     }
 
     /// Whether this part waits for an outcome.
-    pub(in crate::engine) fn is_busy(&self, part: Part) -> bool {
+    pub(crate) fn is_busy(&self, part: Part) -> bool {
         self.under_way.iter().any(|op| op.pending.part() == Some(part))
     }
 
-    pub(in crate::engine) fn has(&self, pending: &Pending) -> bool {
+    pub(crate) fn has(&self, pending: &Pending) -> bool {
         self.under_way.iter().any(|op| op.pending == *pending)
     }
 
-    pub(in crate::engine) fn leader_has(&self, op: LeaderOp) -> bool {
+    pub(crate) fn leader_has(&self, op: LeaderOp) -> bool {
         self.has(&Pending::Leader(op))
     }
 
     /// Whether an operation that is under way reads this znode.
-    pub(in crate::engine) fn reads(&self, znode: Znode) -> bool {
+    pub(crate) fn reads(&self, znode: Znode) -> bool {
         self.under_way.iter().any(|op| op.reads.is_some_and(|(read, _)| read == znode))
     }
 
     /// The outcome of this operation is not needed any more.
-    pub(in crate::engine) fn give_up(&mut self, gone: &Pending) {
+    pub(crate) fn give_up(&mut self, gone: &Pending) {
         self.replace(gone, &Pending::GivenUp);
     }
 
     /// No operation of this part is needed any more.
-    pub(in crate::engine) fn give_up_all(&mut self, part: Part) {
+    pub(crate) fn give_up_all(&mut self, part: Part) {
         for op in self.under_way.iter_mut().filter(|op| op.pending.part() == Some(part)) {
             op.pending = Pending::GivenUp;
         }
@@ -222,7 +222,7 @@ impl Ops {
     }
 
     /// Reads that are under way do not apply to the present znodes.
-    pub(in crate::engine) fn forget_reads(&mut self) {
+    pub(crate) fn forget_reads(&mut self) {
         for op in self.under_way.iter_mut() {
             op.reads = None;
             if let Pending::Reread(_) = op.pending {
@@ -232,7 +232,7 @@ impl Ops {
     }
 
     /// Transfers the outcome of operations from one purpose to another.
-    pub(in crate::engine) fn replace(&mut self, from: &Pending, to: &Pending) {
+    pub(crate) fn replace(&mut self, from: &Pending, to: &Pending) {
         for op in self.under_way.iter_mut().filter(|op| op.pending == *from) {
             op.pending.clone_from(to);
         }
@@ -241,21 +241,21 @@ impl Ops {
     // ---- trying again ----
 
     /// This part retries at this time.
-    pub(in crate::engine) fn retry(&mut self, part: Part, at: Time) {
+    pub(crate) fn retry(&mut self, part: Part, at: Time) {
         self.retry.insert(part, at);
     }
 
     /// This part need not wait for its retry any longer.
-    pub(in crate::engine) fn retry_now(&mut self, part: Part) {
+    pub(crate) fn retry_now(&mut self, part: Part) {
         self.retry.remove(&part);
     }
 
-    pub(in crate::engine) fn waits(&self, part: Part, now: Time) -> bool {
+    pub(crate) fn waits(&self, part: Part, now: Time) -> bool {
         self.retry.get(&part).is_some_and(|at| now < *at)
     }
 
     /// Whether this part may continue now: it neither waits for an outcome nor for a retry.
-    pub(in crate::engine) fn is_free(&mut self, part: Part, now: Time) -> bool {
+    pub(crate) fn is_free(&mut self, part: Part, now: Time) -> bool {
         let free = !self.is_busy(part) && !self.waits(part, now);
         if free {
             self.retry.remove(&part);
@@ -264,7 +264,7 @@ impl Ops {
     }
 
     /// When the first part retries. A part that waits for an outcome continues with that outcome.
-    pub(in crate::engine) fn wake(&self) -> Option<Time> {
+    pub(crate) fn wake(&self) -> Option<Time> {
         let idle = self.retry.iter().filter(|(part, _)| **part == Part::Leader || !self.is_busy(**part));
         idle.map(|(_, at)| *at).min()
     }

@@ -10,33 +10,33 @@ use crate::time::Time;
 
 /// What is known of the session.
 #[derive(Clone, Debug, Hash)]
-pub(in crate::engine) struct Session {
-    pub(in crate::engine) epoch: Epoch,
-    pub(in crate::engine) id: i64,
-    pub(in crate::engine) granted: Duration,
-    pub(in crate::engine) paused_since: Option<Time>,
-    pub(in crate::engine) over: bool,
-    pub(in crate::engine) lease: Option<Time>,
-    pub(in crate::engine) created: Created,
+pub(crate) struct Session {
+    pub(crate) epoch: Epoch,
+    pub(crate) id: i64,
+    pub(crate) granted: Duration,
+    pub(crate) paused_since: Option<Time>,
+    pub(crate) over: bool,
+    pub(crate) lease: Option<Time>,
+    pub(crate) created: Created,
 }
 
 /// The leader znodes that this engine is known to have created on the session, by czxid: its own even if another program
 /// has changed the record.
 #[derive(Clone, Debug, Default)]
-pub(in crate::engine) struct Created(Vec<i64>);
+pub(crate) struct Created(Vec<i64>);
 
 /// One of an older copy of the ensemble is one of these.
 const KEPT: usize = 8;
 
 impl Created {
-    pub(in crate::engine) fn add(&mut self, czxid: i64) {
+    pub(crate) fn add(&mut self, czxid: i64) {
         if !self.has(czxid) {
             self.0.drain(..(self.0.len() + 1).saturating_sub(KEPT));
             self.0.push(czxid);
         }
     }
 
-    pub(in crate::engine) fn has(&self, czxid: i64) -> bool {
+    pub(crate) fn has(&self, czxid: i64) -> bool {
         self.0.contains(&czxid)
     }
 }

@@ -77,16 +77,16 @@ pub fn raise_tokens(
 }
 
 /// What the next term in all slots must exceed.
-pub(in crate::engine) struct Above<'a> {
-    pub(in crate::engine) term: u64,
-    pub(in crate::engine) token_base: u64,
-    pub(in crate::engine) sentence: String,
-    pub(in crate::engine) by: &'a str,
-    pub(in crate::engine) unix_ms: u64,
+pub(crate) struct Above<'a> {
+    pub(crate) term: u64,
+    pub(crate) token_base: u64,
+    pub(crate) sentence: String,
+    pub(crate) by: &'a str,
+    pub(crate) unix_ms: u64,
 }
 
 /// The next term in all slots, above the given values.
-pub(in crate::engine) fn above(elected: &Elected, to: Above<'_>) -> Elected {
+pub(crate) fn above(elected: &Elected, to: Above<'_>) -> Elected {
     let Above { term, token_base, sentence, by, unix_ms } = to;
     let term = elected.term.max(term).saturating_add(1);
     // The previous leader distinguishes a slot that is being vacated from one that has no candidate.

@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// The members that have lost `suspect`, if they are enough to depose it.
-pub(in crate::engine) fn witnesses<'a>(
+pub(crate) fn witnesses<'a>(
     members: &'a [MemberRecord],
     suspect: &Ballot,
     site: &SiteId,

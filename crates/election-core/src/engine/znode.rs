@@ -7,7 +7,7 @@ use crate::record::{Record, RecordError};
 
 /// A znode that a watch reports and that this member also reads itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(in crate::engine) enum Znode {
+pub(crate) enum Znode {
     Decision,
     /// The leader znode of this slot.
     Leader(usize),
@@ -15,7 +15,7 @@ pub(in crate::engine) enum Znode {
 
 /// What is known of one znode.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(in crate::engine) enum Known<T> {
+pub(crate) enum Known<T> {
     /// It has not been read in this session.
     #[default]
     Unread,
@@ -29,11 +29,11 @@ pub(in crate::engine) enum Known<T> {
 
 /// What ZooKeeper reports about a znode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(in crate::engine) struct Meta {
-    pub(in crate::engine) version: i32,
-    pub(in crate::engine) czxid: i64,
-    pub(in crate::engine) mzxid: i64,
-    pub(in crate::engine) owner: i64,
+pub(crate) struct Meta {
+    pub(crate) version: i32,
+    pub(crate) czxid: i64,
+    pub(crate) mzxid: i64,
+    pub(crate) owner: i64,
 }
 
 impl From<&Node> for Meta {
@@ -43,7 +43,7 @@ impl From<&Node> for Meta {
 }
 
 impl<T: Record> Known<T> {
-    pub(in crate::engine) fn read(path: &str, node: Option<&Node>) -> Self {
+    pub(crate) fn read(path: &str, node: Option<&Node>) -> Self {
         match node {
             None => Self::Absent,
             Some(node) => match T::decode(path, &node.data) {
@@ -55,11 +55,11 @@ impl<T: Record> Known<T> {
 }
 
 impl<T> Known<T> {
-    pub(in crate::engine) fn record(&self) -> Option<&T> {
+    pub(crate) fn record(&self) -> Option<&T> {
         self.shared().map(|record| &**record)
     }
 
-    pub(in crate::engine) fn shared(&self) -> Option<&Arc<T>> {
+    pub(crate) fn shared(&self) -> Option<&Arc<T>> {
         match self {
             Self::Present(record, _) => Some(record),
             _ => None,
@@ -67,14 +67,14 @@ impl<T> Known<T> {
     }
 
     /// Why it can't be used, if it can't.
-    pub(in crate::engine) fn error(&self) -> Option<&RecordError> {
+    pub(crate) fn error(&self) -> Option<&RecordError> {
         match self {
             Self::Unreadable(error, _) => Some(error),
             _ => None,
         }
     }
 
-    pub(in crate::engine) fn meta(&self) -> Option<Meta> {
+    pub(crate) fn meta(&self) -> Option<Meta> {
         match self {
             Self::Present(_, meta) | Self::Unreadable(_, meta) => Some(*meta),
             Self::Unread | Self::Absent => None,
@@ -83,7 +83,7 @@ impl<T> Known<T> {
 
     /// Whether `node`, read by a watch, is older than what is known already: the outcome of an own write can be known
     /// before a watch's result.
-    pub(in crate::engine) fn is_newer_than(&self, node: Option<&Node>) -> bool {
+    pub(crate) fn is_newer_than(&self, node: Option<&Node>) -> bool {
         match (self.meta(), node) {
             (Some(known), Some(node)) => node.mzxid < known.mzxid,
             _ => false,

@@ -30,7 +30,7 @@ use crate::{
 
 /// The progress of a member with joining the election.
 #[derive(Clone, Debug, Default, Hash)]
-pub(in crate::engine) struct ElectorCandidacy {
+pub(crate) struct ElectorCandidacy {
     step: MembershipStep,
     /// The number of ballots drawn in this session. Each has a new number, so that a lost reply for one ballot can't
     /// be mistaken for another's.
@@ -112,7 +112,7 @@ struct Leftover {
 
 /// A candidate whose record is in ZooKeeper: what crosses to another process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(in crate::engine) struct Registered {
+pub(crate) struct Registered {
     ballot: Ballot,
     drawn: u32,
     record: String,
@@ -121,7 +121,7 @@ pub(in crate::engine) struct Registered {
 
 impl ElectorCandidacy {
     /// What crosses, if this member is a candidate and does nothing else.
-    pub(in crate::engine) fn at_rest(&self, core: &Core) -> Option<Registered> {
+    pub(crate) fn at_rest(&self, core: &Core) -> Option<Registered> {
         if self.step != MembershipStep::Candidate || self.look_again || self.reads_record {
             return None;
         }
@@ -136,7 +136,7 @@ impl ElectorCandidacy {
     }
 
     /// Continues in another process: the ballots are ranked and the record is read when the session is resumed.
-    pub(in crate::engine) fn resume(core: &mut Core, from: Registered) -> Self {
+    pub(crate) fn resume(core: &mut Core, from: Registered) -> Self {
         core.own.ballot = OwnBallot { name: Some(from.ballot), ..OwnBallot::default() };
         Self {
             step: MembershipStep::Rank,
@@ -147,17 +147,17 @@ impl ElectorCandidacy {
         }
     }
 
-    pub(in crate::engine) fn is_gone(&self) -> bool {
+    pub(crate) fn is_gone(&self) -> bool {
         matches!(self.step, MembershipStep::Idle | MembershipStep::Gone)
     }
 
     // ---- the session ----
 
-    pub(in crate::engine) fn begin(&mut self, core: &mut Core) {
+    pub(crate) fn begin(&mut self, core: &mut Core) {
         self.reset(core, MembershipStep::LookForNode);
     }
 
-    pub(in crate::engine) fn session_over(&mut self, core: &mut Core) {
+    pub(crate) fn session_over(&mut self, core: &mut Core) {
         self.reset(core, MembershipStep::Idle);
     }
 
@@ -172,7 +172,7 @@ impl ElectorCandidacy {
     ///
     /// The ensemble may also have been restored from an older copy meanwhile. That copy may contain an older record,
     /// and ballots that were deleted.
-    pub(in crate::engine) fn session_resumed(&mut self, core: &mut Core) {
+    pub(crate) fn session_resumed(&mut self, core: &mut Core) {
         if self.waiting_since.is_some() {
             self.waiting_since = Some(core.now.time);
         }
@@ -189,7 +189,7 @@ impl ElectorCandidacy {
     }
 
     /// The znodes to watch for it: the own record and ballot, and the ballot before.
-    pub(in crate::engine) fn watched(&self, core: &Core) -> Vec<Watched> {
+    pub(crate) fn watched(&self, core: &Core) -> Vec<Watched> {
         let paths = &core.config.paths;
         let own = &core.own.ballot;
         let waits = self.step == MembershipStep::AwaitNode;
@@ -207,7 +207,7 @@ impl ElectorCandidacy {
     }
 
     /// Takes the next step, if none is under way.
-    pub(in crate::engine) fn advance(&mut self, core: &mut Core) {
+    pub(crate) fn advance(&mut self, core: &mut Core) {
         if !core.session_is_active() || !core.ops.is_free(Part::Membership, core.now.time) {
             return;
         }
@@ -309,7 +309,7 @@ impl ElectorCandidacy {
         false
     }
 
-    pub(in crate::engine) fn done(&mut self, core: &mut Core, leader: &mut OwnLeadership, outcome: &Outcome) {
+    pub(crate) fn done(&mut self, core: &mut Core, leader: &mut OwnLeadership, outcome: &Outcome) {
         let step = self.step.clone();
         match (step, outcome) {
             // By then another leader's znode may have this version.
@@ -572,7 +572,7 @@ impl ElectorCandidacy {
     }
 
     /// A watch has read the own record, the own ballot, or the ballot before.
-    pub(in crate::engine) fn saw(
+    pub(crate) fn saw(
         &mut self,
         core: &mut Core,
         leader: &mut OwnLeadership,

@@ -1,7 +1,7 @@
 //! How this member comes to lead: by the decision of an elector, or by a znode of its own.
 
-pub(in crate::engine) mod contest;
-pub(in crate::engine) mod elector;
+pub(crate) mod contest;
+pub(crate) mod elector;
 mod line;
 
 use contest::{ContestAtRest, ContestCandidacy};
@@ -19,7 +19,7 @@ use crate::{ids::Ballot, time::Time};
 
 /// What this member does under its recipe.
 #[derive(Clone, Debug, Hash)]
-pub(in crate::engine) enum Candidacy {
+pub(crate) enum Candidacy {
     /// It is a member of the election with a ballot, and decides while that is the lowest.
     Elector(Box<ElectorCandidacy>, Option<Box<Elector>>),
     /// A znode alone decides who leads.
@@ -29,13 +29,13 @@ pub(in crate::engine) enum Candidacy {
 /// The part of a member at rest: what crosses to another process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(in crate::engine) enum CandidacyAtRest {
+pub(crate) enum CandidacyAtRest {
     Elector(Registered),
     Contest(Box<ContestAtRest>),
 }
 
 impl Candidacy {
-    pub(in crate::engine) fn of(recipe: &Recipe) -> Self {
+    pub(crate) fn of(recipe: &Recipe) -> Self {
         match recipe {
             Recipe::Elector(_) => Self::Elector(Box::default(), None),
             Recipe::Queue(_) | Recipe::Single => Self::Contest(Box::default()),
@@ -44,27 +44,27 @@ impl Candidacy {
 
     // ---- the session ----
 
-    pub(in crate::engine) fn begin(&mut self, core: &mut Core) {
+    pub(crate) fn begin(&mut self, core: &mut Core) {
         match self {
             Self::Elector(membership, _) => membership.begin(core),
             Self::Contest(contest) => contest.begin(core),
         }
     }
 
-    pub(in crate::engine) fn session_paused(&mut self) {
+    pub(crate) fn session_paused(&mut self) {
         if let Self::Elector(_, Some(elector)) = self {
             elector.session_paused();
         }
     }
 
-    pub(in crate::engine) fn session_resumed(&mut self, core: &mut Core) {
+    pub(crate) fn session_resumed(&mut self, core: &mut Core) {
         match self {
             Self::Elector(membership, _) => membership.session_resumed(core),
             Self::Contest(contest) => contest.session_resumed(core),
         }
     }
 
-    pub(in crate::engine) fn session_over(&mut self, core: &mut Core) {
+    pub(crate) fn session_over(&mut self, core: &mut Core) {
         match self {
             Self::Elector(membership, elector) => {
                 membership.session_over(core);
@@ -75,7 +75,7 @@ impl Candidacy {
     }
 
     /// This process did not run for a while.
-    pub(in crate::engine) fn look_again(&mut self) {
+    pub(crate) fn look_again(&mut self) {
         if let Self::Contest(contest) = self {
             contest.look_again();
         }
@@ -84,7 +84,7 @@ impl Candidacy {
     // ---- another process ----
 
     /// What crosses, if this member is at rest.
-    pub(in crate::engine) fn at_rest(&self, core: &Core) -> Option<CandidacyAtRest> {
+    pub(crate) fn at_rest(&self, core: &Core) -> Option<CandidacyAtRest> {
         match self {
             Self::Elector(membership, _) => membership.at_rest(core).map(CandidacyAtRest::Elector),
             Self::Contest(contest) => contest.at_rest(core).map(Box::new).map(CandidacyAtRest::Contest),
@@ -92,7 +92,7 @@ impl Candidacy {
     }
 
     /// Continues with what has crossed. Returns whether that is of this recipe.
-    pub(in crate::engine) fn resume(&mut self, core: &mut Core, from: CandidacyAtRest) -> bool {
+    pub(crate) fn resume(&mut self, core: &mut Core, from: CandidacyAtRest) -> bool {
         match (self, from) {
             (Self::Elector(membership, _), CandidacyAtRest::Elector(from)) => {
                 **membership = ElectorCandidacy::resume(core, from);
@@ -108,7 +108,7 @@ impl Candidacy {
     // ---- taking the next steps ----
 
     /// Takes the next step towards joining or leaving the election.
-    pub(in crate::engine) fn advance(&mut self, core: &mut Core, leader: &mut OwnLeadership) {
+    pub(crate) fn advance(&mut self, core: &mut Core, leader: &mut OwnLeadership) {
         match self {
             Self::Elector(membership, _) => membership.advance(core),
             Self::Contest(contest) => contest.advance(core, leader),
@@ -116,14 +116,14 @@ impl Candidacy {
     }
 
     /// The elector's pass.
-    pub(in crate::engine) fn decide(&mut self, core: &mut Core) {
+    pub(crate) fn decide(&mut self, core: &mut Core) {
         if let Self::Elector(_, elector) = self {
             Elector::advance(elector, core);
         }
     }
 
     /// A watch has read a znode of this member's own, or the znode before it.
-    pub(in crate::engine) fn saw(
+    pub(crate) fn saw(
         &mut self,
         core: &mut Core,
         leader: &mut OwnLeadership,
@@ -139,7 +139,7 @@ impl Candidacy {
     // ---- reading the state ----
 
     /// The znodes to watch for it.
-    pub(in crate::engine) fn watched(&self, core: &Core) -> Vec<Watched> {
+    pub(crate) fn watched(&self, core: &Core) -> Vec<Watched> {
         match self {
             Self::Elector(membership, _) => membership.watched(core),
             Self::Contest(contest) => contest.watched(core),
@@ -147,7 +147,7 @@ impl Candidacy {
     }
 
     /// The watch on the znode right before the own one.
-    pub(in crate::engine) fn predecessor(&self, core: &Core) -> Option<Watched> {
+    pub(crate) fn predecessor(&self, core: &Core) -> Option<Watched> {
         let path = match self {
             Self::Elector(..) => {
                 core.own.ballot.before.as_ref().map(|ballot| core.config.paths.ballot(ballot))
@@ -158,7 +158,7 @@ impl Candidacy {
     }
 
     /// Whether no znode of this member is left in the election.
-    pub(in crate::engine) fn is_gone(&self) -> bool {
+    pub(crate) fn is_gone(&self) -> bool {
         match self {
             Self::Elector(membership, _) => membership.is_gone(),
             Self::Contest(contest) => contest.is_gone(),
@@ -166,14 +166,14 @@ impl Candidacy {
     }
 
     /// How this member's part has ended, once it is gone.
-    pub(in crate::engine) fn end(&self, core: &Core) -> EndReason {
+    pub(crate) fn end(&self, core: &Core) -> EndReason {
         match self {
             Self::Elector(..) => EndReason::Left,
             Self::Contest(contest) => contest.end(core),
         }
     }
 
-    pub(in crate::engine) fn ballot(&self, core: &Core) -> Option<Ballot> {
+    pub(crate) fn ballot(&self, core: &Core) -> Option<Ballot> {
         match self {
             Self::Elector(..) => core.own.ballot.name.clone(),
             Self::Contest(contest) => contest.ballot(core),
@@ -181,7 +181,7 @@ impl Candidacy {
     }
 
     /// When it continues even without an event, apart from retries.
-    pub(in crate::engine) fn wake(&self, core: &Core) -> Option<Time> {
+    pub(crate) fn wake(&self, core: &Core) -> Option<Time> {
         match self {
             Self::Elector(_, elector) => elector.as_ref()?.wake(core),
             Self::Contest(contest) => contest.wake(core),
@@ -189,12 +189,12 @@ impl Candidacy {
     }
 
     /// Whether it is a candidate that pauses after a failure, or is not fit.
-    pub(in crate::engine) fn is_paused(&self) -> bool {
+    pub(crate) fn is_paused(&self) -> bool {
         matches!(self, Self::Contest(contest) if contest.is_paused())
     }
 
     /// Whether this member may have to lead soon by this recipe alone.
-    pub(in crate::engine) fn keeps_lease(&self) -> bool {
+    pub(crate) fn keeps_lease(&self) -> bool {
         matches!(self, Self::Contest(contest) if contest.keeps_lease())
     }
 }

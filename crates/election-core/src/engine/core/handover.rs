@@ -29,7 +29,7 @@ use crate::{
 const DECISION: Duration = Duration::from_secs(2);
 
 impl Core {
-    pub(in crate::engine) fn leave(&mut self, hand_over: bool) {
+    pub(crate) fn leave(&mut self, hand_over: bool) {
         self.own.leaving = match (hand_over, self.own.leaving) {
             (true, Leaving::No) => Leaving::HandingOver(self.now.time),
             (true, already) => already,
@@ -38,12 +38,12 @@ impl Core {
     }
 
     /// Whether to wait for the next leader still: to be named, or to have prepared.
-    pub(in crate::engine) fn hands_over(&self) -> bool {
+    pub(crate) fn hands_over(&self) -> bool {
         self.hands_over_until().is_some_and(|until| self.now.time < until)
     }
 
     /// Until when it waits without an event.
-    pub(in crate::engine) fn hands_over_until(&self) -> Option<Time> {
+    pub(crate) fn hands_over_until(&self) -> Option<Time> {
         let Leaving::HandingOver(since) = self.own.leaving else { return None };
         if !self.session_is_active() || self.expects_no_successor() {
             return None;
@@ -63,7 +63,7 @@ impl Core {
     }
 
     /// Whether this member, which leads and is to leave, continues its work though another member is named.
-    pub(in crate::engine) fn works_on_for(&self, elected: &Elected) -> bool {
+    pub(crate) fn works_on_for(&self, elected: &Elected) -> bool {
         let Some(held) = self.leads() else { return false };
         self.next_leader(held, elected).is_some() && self.hands_over()
     }
@@ -82,20 +82,20 @@ impl Core {
     }
 
     /// The record in which the next leader reports that it has prepared, while this member waits for that.
-    pub(in crate::engine) fn record_of_next_leader(&self) -> Option<String> {
+    pub(crate) fn record_of_next_leader(&self) -> Option<String> {
         let elected = self.reading.view.elected.record()?;
         let held = self.leads()?;
         let next = self.next_leader(held, elected).filter(|_| self.own.leaving.is_asked())?;
         Some(self.config.paths.node(&next.member))
     }
 
-    pub(in crate::engine) fn saw_next_leader(&mut self, record: &MemberRecord) {
+    pub(crate) fn saw_next_leader(&mut self, record: &MemberRecord) {
         self.reading.view.prepared = record.prepared.map(|term| Box::new((record.ballot.clone(), term)));
     }
 
     /// The own record and ballot, if this member leaves the election with its leadership: the decision names another
     /// member already, so its record has no more to tell.
-    pub(in crate::engine) fn leaves_with_release(&self) -> Option<Vec<String>> {
+    pub(crate) fn leaves_with_release(&self) -> Option<Vec<String>> {
         let own = &self.own.ballot;
         let ballot = own.name.as_ref().filter(|_| own.is_ranked && self.own.leaving.is_asked())?;
         let elected = self.reading.view.elected.record()?;

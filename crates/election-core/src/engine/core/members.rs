@@ -26,50 +26,50 @@ use crate::{
 
 impl Core {
     /// The path of the own record.
-    pub(in crate::engine) fn own_node(&self) -> String {
+    pub(crate) fn own_node(&self) -> String {
         self.config.paths.node(&self.config.member.member)
     }
 
     /// This incarnation of this member, on the present session.
-    pub(in crate::engine) fn incarnation(&self) -> Incarnation {
+    pub(crate) fn incarnation(&self) -> Incarnation {
         let member = fingerprint(&self.config.member.member);
         Incarnation { session: self.session_id(), member, number: self.number }
     }
 
     /// Whether this incarnation has drawn the ballot on the present session.
-    pub(in crate::engine) fn is_own(&self, ballot: &Ballot) -> bool {
+    pub(crate) fn is_own(&self, ballot: &Ballot) -> bool {
         let format = self.queue_format().unwrap_or_default();
         ballot.as_str().starts_with(&format.incarnation_stem(self.incarnation()))
     }
 
     /// Whether this incarnation has created what was read of a leader znode: by its session, and since other members can share
     /// that, by its czxid or by the name in its record.
-    pub(in crate::engine) fn is_own_leader_znode(&self, known: &Known<Current>) -> bool {
+    pub(crate) fn is_own_leader_znode(&self, known: &Known<Current>) -> bool {
         let Some((meta, session)) = known.meta().zip(self.session.as_ref()) else { return false };
         let is_named = || known.record().is_some_and(|current| self.is_own(&current.ballot));
         meta.owner == session.id && (session.created.has(meta.czxid) || is_named())
     }
 
     /// This engine is known to have created this leader znode.
-    pub(in crate::engine) fn has_created(&mut self, czxid: i64) {
+    pub(crate) fn has_created(&mut self, czxid: i64) {
         if let Some(session) = &mut self.session {
             session.created.add(czxid);
         }
     }
 
     /// Another incarnation of this member lives at this address, and holds this znode.
-    pub(in crate::engine) fn duplicate(&self, path: String, address: Option<String>) -> EndReason {
+    pub(crate) fn duplicate(&self, path: String, address: Option<String>) -> EndReason {
         EndReason::DuplicateMember { member: self.config.member.member.clone(), path, address }
     }
 
     /// This member as it would be named with `ballot`.
-    pub(in crate::engine) fn named(&self, ballot: &Ballot) -> Named {
+    pub(crate) fn named(&self, ballot: &Ballot) -> Named {
         let member = &self.config.member;
         Named { member: member.member.clone(), ballot: ballot.clone(), site: member.site.clone() }
     }
 
     /// The configured attributes, overridden by the measured ones.
-    pub(in crate::engine) fn attributes(&self) -> BTreeMap<String, String> {
+    pub(crate) fn attributes(&self) -> BTreeMap<String, String> {
         let mut all = self.config.member.attributes.clone();
         all.extend(self.own.reports().measured.clone());
         all
@@ -83,7 +83,7 @@ impl Core {
     /// If only the decision is deleted, the ballots remain. Earlier writes of the elector are applied before its
     /// later ones, since all are on one session. The claim of a successor that is under way meanwhile can still find
     /// the version that it requires. Members remember the term that it replaced, and the next term is above both.
-    pub(in crate::engine) fn as_candidate(&self, request: Transaction) -> Transaction {
+    pub(crate) fn as_candidate(&self, request: Transaction) -> Transaction {
         match &self.own.ballot.name {
             Some(ballot) => request.only_while(self.config.paths.ballot(ballot), None),
             None => request,
@@ -93,12 +93,7 @@ impl Core {
     /// Sets the ballot of each other member that must know this decision at once, in the same transaction, with the data that
     /// it has. Such a member was passive: it reads the decision later, or not at all. But it watches its ballot. The next in
     /// line are left out if they are called [apart](Self::call).
-    pub(in crate::engine) fn calling(
-        &self,
-        elected: &Elected,
-        apart: bool,
-        request: Transaction,
-    ) -> Transaction {
+    pub(crate) fn calling(&self, elected: &Elected, apart: bool, request: Transaction) -> Transaction {
         // The first decision has no passive members.
         let Some(last) = self.reading.view.elected.record() else { return request };
         let (mut called, next) = elected.called(Some(last));
@@ -112,7 +107,7 @@ impl Core {
 
     /// Sets the ballots of the others that must know the decision, where that was no part of the transaction that wrote it: it
     /// must not fail if one of them is lost, or if the decision is written again that names members of former times.
-    pub(in crate::engine) fn call(&mut self) {
+    pub(crate) fn call(&mut self) {
         let Some(elected) = self.reading.view.elected.record() else { return };
         let (named, next) = elected.called(None);
         let called = named.into_iter().chain(next).filter(|named| self.is_another(named));
@@ -127,13 +122,13 @@ impl Core {
     }
 
     /// The latest decision that it has seen, while the decision in ZooKeeper is missing or older.
-    pub(in crate::engine) fn remembers(&self) -> Option<Remembered> {
+    pub(crate) fn remembers(&self) -> Option<Remembered> {
         self.reading.remembers()
     }
 
     /// Whether this member decides: its ballot is the lowest, or it has lost the member with the ballot before its
     /// own.
-    pub(in crate::engine) fn watches_membership(&self) -> bool {
+    pub(crate) fn watches_membership(&self) -> bool {
         !self.is_contest() && (self.own.ballot.is_lowest() || self.has_lost_its_predecessor())
     }
 
@@ -143,7 +138,7 @@ impl Core {
     }
 
     /// Whether every member with a lower ballot is a suspect, as far as the membership has been read.
-    pub(in crate::engine) fn acts_for_the_elector(&self) -> bool {
+    pub(crate) fn acts_for_the_elector(&self) -> bool {
         let (Some(mine), Some(members)) = (&self.own.ballot.name, &self.reading.view.electors().members)
         else {
             return false;

@@ -30,49 +30,49 @@ use std::{
 
 /// The common part of an engine.
 #[derive(Clone, Debug)]
-pub(in crate::engine) struct Core {
-    pub(in crate::engine) config: Config,
+pub(crate) struct Core {
+    pub(crate) config: Config,
     /// The number of this incarnation.
-    pub(in crate::engine) number: u32,
-    pub(in crate::engine) now: Now,
-    pub(in crate::engine) session: Option<Session>,
-    pub(in crate::engine) reading: Reading,
-    pub(in crate::engine) own: Own,
-    pub(in crate::engine) ops: Ops,
-    pub(in crate::engine) out: Outbox,
-    pub(in crate::engine) ended: bool,
+    pub(crate) number: u32,
+    pub(crate) now: Now,
+    pub(crate) session: Option<Session>,
+    pub(crate) reading: Reading,
+    pub(crate) own: Own,
+    pub(crate) ops: Ops,
+    pub(crate) out: Outbox,
+    pub(crate) ended: bool,
 }
 
 /// The actions to be taken out, and what was reported last: parts are level-triggered and report the same repeatedly.
 #[derive(Clone, Debug, Default)]
-pub(in crate::engine) struct Outbox {
-    pub(in crate::engine) actions: VecDeque<Action>,
+pub(crate) struct Outbox {
+    pub(crate) actions: VecDeque<Action>,
     /// The last deadline that the guard of the work received.
-    pub(in crate::engine) told_until: Option<Time>,
-    pub(in crate::engine) keeps_lease: bool,
+    pub(crate) told_until: Option<Time>,
+    pub(crate) keeps_lease: bool,
     /// The first decision, with which this member as the elector names itself: the leader's side writes it.
-    pub(in crate::engine) first_decision: Option<Box<Elected>>,
+    pub(crate) first_decision: Option<Box<Elected>>,
     /// Whether the work was ordered to rest.
-    pub(in crate::engine) suspends: bool,
+    pub(crate) suspends: bool,
     /// In a queue one.
-    pub(in crate::engine) watched: SmallVec<[Watched; 1]>,
+    pub(crate) watched: SmallVec<[Watched; 1]>,
     /// The leaders that were reported last, by slot.
-    pub(in crate::engine) leaders: Slots<Option<Arc<Current>>>,
-    pub(in crate::engine) last_note: Option<Discriminant<NoteKind>>,
+    pub(crate) leaders: Slots<Option<Arc<Current>>>,
+    pub(crate) last_note: Option<Discriminant<NoteKind>>,
     /// Why this member, as the elector, decides nothing.
-    pub(in crate::engine) skipped: Option<Arc<Skipped>>,
+    pub(crate) skipped: Option<Arc<Skipped>>,
     /// What is being done, or why nothing is done: the text of the last note.
-    pub(in crate::engine) sentence: Arc<str>,
+    pub(crate) sentence: Arc<str>,
 }
 
 impl Outbox {
-    pub(in crate::engine) fn push(&mut self, action: Action) {
+    pub(crate) fn push(&mut self, action: Action) {
         self.actions.push_back(action);
     }
 }
 
 impl Core {
-    pub(in crate::engine) fn new(config: Config, number: u32, now: Now) -> Self {
+    pub(crate) fn new(config: Config, number: u32, now: Now) -> Self {
         let health = config.member.health.clone().bounded();
         Self {
             config,
@@ -88,7 +88,7 @@ impl Core {
     }
 
     /// Begins an operation on this session; returns whether that was possible.
-    pub(in crate::engine) fn perform(&mut self, request: impl Into<ZkOp>, pending: Pending) -> bool {
+    pub(crate) fn perform(&mut self, request: impl Into<ZkOp>, pending: Pending) -> bool {
         if !self.session_is_active() {
             return false;
         }
@@ -103,7 +103,7 @@ impl Core {
     }
 
     /// This member ends its part in the election.
-    pub(in crate::engine) fn end(&mut self, reason: EndReason) {
+    pub(crate) fn end(&mut self, reason: EndReason) {
         if !self.ended {
             self.ended = true;
             self.out.push(Action::End(reason));
@@ -111,13 +111,13 @@ impl Core {
     }
 
     /// This part retries after a moment.
-    pub(in crate::engine) fn retry(&mut self, part: Part) {
+    pub(crate) fn retry(&mut self, part: Part) {
         self.ops.retry(part, self.now.time + RETRY);
     }
 
     /// What this member reads at a path contradicts how its operations there are refused: the server of its session may
     /// disagree with the quorum. The session finds that out, and moves; this part waits a moment.
-    pub(in crate::engine) fn contradicted(&mut self, part: Part, path: &str) {
+    pub(crate) fn contradicted(&mut self, part: Part, path: &str) {
         let text = format!(
             "the creation of {path} is refused because it exists, and it is read as absent: the ZooKeeper server of this \
              session may disagree with the quorum"
@@ -126,7 +126,7 @@ impl Core {
         self.retry(part);
     }
 
-    pub(in crate::engine) fn note(&mut self, level: Level, kind: NoteKind, text: String) {
+    pub(crate) fn note(&mut self, level: Level, kind: NoteKind, text: String) {
         let out = &mut self.out;
         let last = Some(discriminant(&kind));
         if out.last_note != last || *out.sentence != *text {

@@ -10,7 +10,7 @@ use crate::engine::{
 impl Core {
     /// The connection was lost, and has returned: what is known is read again. A leader znode of this session may
     /// exist again where there was none, and a leaving member has no watch on it any more.
-    pub(in crate::engine) fn doubt_all(&mut self) {
+    pub(crate) fn doubt_all(&mut self) {
         let known = |engine: &Self, znode| engine.known(znode).is_some();
         if known(self, Znode::Decision) || (self.own.leaving.is_asked() && !self.is_contest()) {
             self.doubt(Znode::Decision);
@@ -23,7 +23,7 @@ impl Core {
     }
 
     /// The decision has more slots than were known.
-    pub(in crate::engine) fn doubt_unread_leader_znodes(&mut self) {
+    pub(crate) fn doubt_unread_leader_znodes(&mut self) {
         for slot in 0..self.slots_watched() {
             if *self.reading.view.leader(slot) == Known::Unread {
                 self.doubt(Znode::Leader(slot));
@@ -32,7 +32,7 @@ impl Core {
     }
 
     /// The leader znode changes: earlier reports of watches, and reads under way, do not count any more.
-    pub(in crate::engine) fn forget_rereading(&mut self) {
+    pub(crate) fn forget_rereading(&mut self) {
         self.reading.rereading = Default::default();
         self.ops.forget_reads();
     }
@@ -41,7 +41,7 @@ impl Core {
         self.reading.rereading.doubt(znode, self.now.time);
     }
 
-    pub(in crate::engine) fn advance_rereading(&mut self) {
+    pub(crate) fn advance_rereading(&mut self) {
         for znode in self.reading.rereading.due(&self.ops, self.now.time) {
             if self.perform(ZkOp::Get { path: self.path_of(znode) }, Pending::Reread(znode)) {
                 self.reading.rereading.begun(znode);
@@ -51,7 +51,7 @@ impl Core {
 
     /// Returns the slot whose leader znode was read.
     #[must_use]
-    pub(in crate::engine) fn reread_done(&mut self, znode: Znode, outcome: &Outcome) -> Option<usize> {
+    pub(crate) fn reread_done(&mut self, znode: Znode, outcome: &Outcome) -> Option<usize> {
         let mut seen = None;
         if let Outcome::Got(node) = outcome {
             self.reading.rereading.is_read(znode);
@@ -61,7 +61,7 @@ impl Core {
         seen
     }
 
-    pub(in crate::engine) fn compare_view(&mut self, znode: Znode) {
+    pub(crate) fn compare_view(&mut self, znode: Znode) {
         let known = self.known(znode);
         self.reading.rereading.compare(znode, known, &self.ops, self.now.time);
     }
@@ -112,12 +112,7 @@ impl Core {
     /// An own read has ended: if the ensemble returned to an older state, the view follows. Returns the slot whose
     /// leader znode was taken into the view again.
     #[must_use]
-    pub(in crate::engine) fn read_ended(
-        &mut self,
-        znode: Znode,
-        known: Meta,
-        outcome: &Outcome,
-    ) -> Option<usize> {
+    pub(crate) fn read_ended(&mut self, znode: Znode, known: Meta, outcome: &Outcome) -> Option<usize> {
         let Outcome::Got(node) = outcome else { return None };
         self.reading.rereading.is_read(znode);
         self.compare_view(znode);

@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl Core {
-    pub(in crate::engine) fn saw_tree(&mut self, parent: &str, nodes: &BTreeMap<String, Node>) {
+    pub(crate) fn saw_tree(&mut self, parent: &str, nodes: &BTreeMap<String, Node>) {
         if !self.watches_membership() {
             return;
         }
@@ -35,14 +35,14 @@ impl Core {
         }
     }
 
-    pub(in crate::engine) fn see_elected(&mut self, node: Option<&Node>) {
+    pub(crate) fn see_elected(&mut self, node: Option<&Node>) {
         if !self.reading.view.elected.is_newer_than(node) {
             self.take_elected(node);
         }
     }
 
     /// Takes what was read of the decision into the view, regardless of its age.
-    pub(in crate::engine) fn take_elected(&mut self, node: Option<&Node>) {
+    pub(crate) fn take_elected(&mut self, node: Option<&Node>) {
         let path = self.config.paths.elected();
         let known = Known::read(&path, node);
         let is_reported = self.reading.view.elected.error().is_some();
@@ -58,7 +58,7 @@ impl Core {
     }
 
     /// Replaces what is known of the decision.
-    pub(in crate::engine) fn know_elected(&mut self, known: Known<Elected>) {
+    pub(crate) fn know_elected(&mut self, known: Known<Elected>) {
         self.reading.memory.keep(&self.reading.view.elected);
         self.reading.memory.compare(&known);
         self.reading.view.elected = known;
@@ -68,7 +68,7 @@ impl Core {
     }
 
     /// The base of the tokens was read, in a contest.
-    pub(in crate::engine) fn see_tokens(&mut self, node: Option<&Node>) {
+    pub(crate) fn see_tokens(&mut self, node: Option<&Node>) {
         let known = Known::<TokenBase>::read(&self.config.paths.tokens(), node);
         let is_reported = self.reading.view.tokens.error().is_some();
         if let Some(error) = known.error().filter(|_| !is_reported) {
@@ -81,7 +81,7 @@ impl Core {
 
     /// The base of the tokens in a contest, and the version of its record: unknown until it was read. A queue in a foreign
     /// format has none.
-    pub(in crate::engine) fn contest_base(&self) -> Option<(u64, Option<i32>)> {
+    pub(crate) fn contest_base(&self) -> Option<(u64, Option<i32>)> {
         match &self.reading.view.tokens {
             _ if !self.config.recipe.is_native() => Some((0, None)),
             Known::Absent => Some((0, None)),
@@ -90,7 +90,7 @@ impl Core {
         }
     }
 
-    pub(in crate::engine) fn see_leader_znode(&mut self, slot: usize, node: Option<&Node>) {
+    pub(crate) fn see_leader_znode(&mut self, slot: usize, node: Option<&Node>) {
         let known = self.read_leader_record(&self.leader_znode_path(slot), node);
         self.reading.view.see_leader_znode(slot, known, node);
         self.reading.learn_tokens(self.is_contest());
@@ -102,7 +102,7 @@ impl Core {
         self.tell_leader(slot, self.reading.view.leader(slot).shared().cloned());
     }
 
-    pub(in crate::engine) fn tell_leader(&mut self, slot: usize, leader: Option<Arc<Current>>) {
+    pub(crate) fn tell_leader(&mut self, slot: usize, leader: Option<Arc<Current>>) {
         self.out.leaders.grow(slot + 1);
         if self.out.leaders[slot] != leader {
             self.out.leaders[slot].clone_from(&leader);
@@ -112,7 +112,7 @@ impl Core {
 
     /// The number of leader znodes to watch: those of all slots that the decision has or will have, and the one that
     /// this member itself has not finished with.
-    pub(in crate::engine) fn slots_watched(&self) -> usize {
+    pub(crate) fn slots_watched(&self) -> usize {
         if self.is_contest() {
             return 1;
         }
@@ -127,7 +127,7 @@ impl Core {
     }
 
     /// The slots from this one on are gone: their leader znodes are not read any more.
-    pub(in crate::engine) fn forget_slots(&mut self, from: usize) {
+    pub(crate) fn forget_slots(&mut self, from: usize) {
         self.reading.view.forget_leader_znodes(from);
         self.reading.rereading.forget(from);
         for slot in from..self.out.leaders.len() {
@@ -139,11 +139,11 @@ impl Core {
     // ---- the leader znode, by recipe ----
 
     /// Whether a znode alone decides who leads.
-    pub(in crate::engine) fn is_contest(&self) -> bool {
+    pub(crate) fn is_contest(&self) -> bool {
         self.config.recipe.is_contest()
     }
 
-    pub(in crate::engine) fn queue_format(&self) -> Option<QueueFormat> {
+    pub(crate) fn queue_format(&self) -> Option<QueueFormat> {
         match self.config.recipe {
             Recipe::Queue(format) => Some(format),
             Recipe::Elector(_) | Recipe::Single => None,
@@ -151,7 +151,7 @@ impl Core {
     }
 
     /// The znode whose holder leads `slot`.
-    pub(in crate::engine) fn leader_znode_path(&self, slot: usize) -> String {
+    pub(crate) fn leader_znode_path(&self, slot: usize) -> String {
         match (&self.config.recipe, &self.own.contest.znode) {
             (Recipe::Queue(_), Some(own)) => own.path.as_ref().into(),
             // No znode is held then, and the path is not used.
@@ -161,7 +161,7 @@ impl Core {
     }
 
     /// Single: the number of the creation that made the own leader znode.
-    pub(in crate::engine) fn creation_count(&self) -> Option<i32> {
+    pub(crate) fn creation_count(&self) -> Option<i32> {
         self.own.contest.znode.as_ref().and_then(|own| own.count)
     }
 
@@ -179,12 +179,12 @@ impl Core {
 
     /// Whether READY is announced. If nothing may be written into the leader znode, READY is known to this member
     /// alone.
-    pub(in crate::engine) fn announces(&self) -> bool {
+    pub(crate) fn announces(&self) -> bool {
         self.config.recipe.is_native()
     }
 
     /// The content of the leader znode.
-    pub(in crate::engine) fn read_leader_record(&self, path: &str, node: Option<&Node>) -> Known<Current> {
+    pub(crate) fn read_leader_record(&self, path: &str, node: Option<&Node>) -> Known<Current> {
         let Some(node) = node.filter(|_| self.is_contest()) else {
             return Known::read(path, node);
         };

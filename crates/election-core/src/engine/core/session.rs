@@ -15,17 +15,17 @@ use crate::{
 
 impl Core {
     /// Until when the work of a leader may continue.
-    pub(in crate::engine) fn work_until(&self) -> Option<Time> {
+    pub(crate) fn work_until(&self) -> Option<Time> {
         self.lease_until().map(|until| self.own.wishes().until(until))
     }
 
     /// The end of the lease, unless a deadline of its own ends the work before.
-    pub(in crate::engine) fn lease_ends_first(&self) -> Option<Time> {
+    pub(crate) fn lease_ends_first(&self) -> Option<Time> {
         self.lease_until().filter(|until| self.own.wishes().until(*until) == *until)
     }
 
     /// Until when the session permits the work to continue.
-    pub(in crate::engine) fn lease_until(&self) -> Option<Time> {
+    pub(crate) fn lease_until(&self) -> Option<Time> {
         let session = self.session.as_ref()?;
         match self.config.policy.on_pause {
             OnPause::Stop | OnPause::Freeze { .. } => session.lease,
@@ -38,32 +38,32 @@ impl Core {
         }
     }
 
-    pub(in crate::engine) fn session_of(&mut self, epoch: Epoch) -> Option<&mut Session> {
+    pub(crate) fn session_of(&mut self, epoch: Epoch) -> Option<&mut Session> {
         self.session.as_mut().filter(|s| s.epoch == epoch && !s.over)
     }
 
-    pub(in crate::engine) fn session_epoch(&self) -> Option<Epoch> {
+    pub(crate) fn session_epoch(&self) -> Option<Epoch> {
         self.session.as_ref().filter(|s| !s.over).map(|s| s.epoch)
     }
 
-    pub(in crate::engine) fn epoch(&self) -> Epoch {
+    pub(crate) fn epoch(&self) -> Epoch {
         self.session.as_ref().map_or(0, |s| s.epoch)
     }
 
-    pub(in crate::engine) fn session_id(&self) -> i64 {
+    pub(crate) fn session_id(&self) -> i64 {
         self.session.as_ref().map_or(0, |s| s.id)
     }
 
-    pub(in crate::engine) fn granted(&self) -> Duration {
+    pub(crate) fn granted(&self) -> Duration {
         self.session.as_ref().map_or(Duration::ZERO, |s| s.granted)
     }
 
-    pub(in crate::engine) fn stop_budget(&self) -> Duration {
+    pub(crate) fn stop_budget(&self) -> Duration {
         self.config.policy.stop_budget(self.granted())
     }
 
     /// How long before the end of the lease the work is stopped.
-    pub(in crate::engine) fn lease_end_budget(&self) -> Duration {
+    pub(crate) fn lease_end_budget(&self) -> Duration {
         match self.config.policy.on_pause {
             OnPause::Freeze { kill_budget } if self.out.suspends => kill_budget.min(self.stop_budget()),
             _ => self.stop_budget(),
@@ -71,23 +71,23 @@ impl Core {
     }
 
     /// When a leadership that is held has to end, unless the lease is renewed before.
-    pub(in crate::engine) fn must_stop_at(&self) -> Option<Time> {
+    pub(crate) fn must_stop_at(&self) -> Option<Time> {
         let by_lease = self.lease_until().map(|until| until - self.lease_end_budget());
         let by_wish = self.own.wishes().deadline.as_ref().map(|deadline| deadline.0 - self.stop_budget());
         by_lease.map(|at| by_wish.map_or(at, |wish| at.min(wish)))
     }
 
-    pub(in crate::engine) fn session_is_active(&self) -> bool {
+    pub(crate) fn session_is_active(&self) -> bool {
         self.session.as_ref().is_some_and(|s| !s.over && s.paused_since.is_none())
     }
 
-    pub(in crate::engine) fn lease_is_valid(&self) -> bool {
+    pub(crate) fn lease_is_valid(&self) -> bool {
         self.session.as_ref().is_some_and(|s| !s.over && s.lease.is_some_and(|until| self.now.time < until))
     }
 
     /// A new session is active. A leadership that continues from the former session (`keep`) keeps its time: its
     /// pause continues until another member is named.
-    pub(in crate::engine) fn session_started(&mut self, epoch: Epoch, id: i64, granted: Duration) {
+    pub(crate) fn session_started(&mut self, epoch: Epoch, id: i64, granted: Duration) {
         let keeps =
             matches!(self.config.policy.on_pause, OnPause::Keep { .. }) && self.own.duty.held.is_some();
         let lease = self.session.as_ref().filter(|_| keeps).and_then(|s| s.lease);
@@ -105,7 +105,7 @@ impl Core {
     }
 
     /// Returns whether this session was active until now.
-    pub(in crate::engine) fn session_paused(&mut self, epoch: Epoch) -> bool {
+    pub(crate) fn session_paused(&mut self, epoch: Epoch) -> bool {
         let now = self.now.time;
         let Some(session) = self.session_of(epoch) else { return false };
         session.paused_since.get_or_insert(now);
@@ -114,14 +114,14 @@ impl Core {
     }
 
     /// Returns whether this session was paused, or active, until now.
-    pub(in crate::engine) fn session_resumed(&mut self, epoch: Epoch) -> bool {
+    pub(crate) fn session_resumed(&mut self, epoch: Epoch) -> bool {
         let Some(session) = self.session_of(epoch) else { return false };
         session.paused_since = None;
         true
     }
 
     /// The session is over, with every operation on it; returns whether it was not over before.
-    pub(in crate::engine) fn session_over(&mut self, epoch: Epoch) -> bool {
+    pub(crate) fn session_over(&mut self, epoch: Epoch) -> bool {
         let now = self.now.time;
         let Some(session) = self.session_of(epoch) else { return false };
         session.paused_since.get_or_insert(now);
@@ -133,13 +133,13 @@ impl Core {
     }
 
     /// What was read on an ended session does not count any more.
-    pub(in crate::engine) fn forget_reading(&mut self) {
+    pub(crate) fn forget_reading(&mut self) {
         self.reading.memory.keep(&self.reading.view.elected);
         self.reading.forget();
         self.out.watched.clear();
     }
 
-    pub(in crate::engine) fn lease(&mut self, epoch: Epoch, valid_until: Time) {
+    pub(crate) fn lease(&mut self, epoch: Epoch, valid_until: Time) {
         let reserve = self.config.policy.lease_reserve;
         let Some(session) = self.session_of(epoch) else {
             return;
@@ -150,7 +150,7 @@ impl Core {
     }
 
     /// Reports the deadline to the work's guard, after anything that may have changed it.
-    pub(in crate::engine) fn tell_work_until(&mut self) {
+    pub(crate) fn tell_work_until(&mut self) {
         if let (true, Some(until)) = (self.own.duty.is_working, self.work_until())
             && self.out.told_until != Some(until)
         {
@@ -160,7 +160,7 @@ impl Core {
     }
 
     /// Why this leadership must end now: its deadline leaves just the time that a stop may take.
-    pub(in crate::engine) fn resigns_by_now(&self) -> Option<String> {
+    pub(crate) fn resigns_by_now(&self) -> Option<String> {
         let (by, reason) = self.own.wishes().deadline.as_deref()?;
         (self.now.time + self.stop_budget() >= *by).then(|| reason.clone())
     }

@@ -23,11 +23,11 @@ use crate::{
 const ONE_CAUSE: Duration = Duration::from_secs(60);
 
 /// When each site lost a leader recently, in milliseconds since the Unix epoch.
-pub(in crate::engine) type Losses = BTreeMap<SiteId, Vec<u64>>;
+pub(crate) type Losses = BTreeMap<SiteId, Vec<u64>>;
 
 impl Question<'_> {
     /// The losses that count once a decision of this cause is taken.
-    pub(in crate::engine) fn losses_after(&self, cause: Cause, ordered: OpenRequest<'_>) -> Losses {
+    pub(crate) fn losses_after(&self, cause: Cause, ordered: OpenRequest<'_>) -> Losses {
         let known = self.elected.map(|e| &e.losses);
         // An operator's request says nothing about the site. The rest of a takeover that began with vacating the
         // leader znode is not another loss.
@@ -38,12 +38,7 @@ impl Question<'_> {
 }
 
 /// The losses that still count, and one more of this site.
-pub(in crate::engine) fn with_loss(
-    mut losses: Losses,
-    of: Option<SiteId>,
-    policy: &Policy,
-    unix_ms: u64,
-) -> Losses {
+pub(crate) fn with_loss(mut losses: Losses, of: Option<SiteId>, policy: &Policy, unix_ms: u64) -> Losses {
     losses.values_mut().for_each(|times| times.retain(|at| is_within(*at, policy.penalty_window, unix_ms)));
     if let Some(site) = of.filter(|_| !policy.penalty_window.is_zero()) {
         let times = losses.entry(site).or_default();
@@ -57,19 +52,14 @@ pub(in crate::engine) fn with_loss(
 }
 
 /// How often this site lost a leader recently.
-pub(in crate::engine) fn losses_of(policy: &Policy, elected: &Elected, site: &SiteId, unix_ms: u64) -> usize {
+pub(crate) fn losses_of(policy: &Policy, elected: &Elected, site: &SiteId, unix_ms: u64) -> usize {
     let all = elected.losses.get(site).map_or(&[] as &[u64], Vec::as_slice);
     all.iter().filter(|at| is_within(**at, policy.penalty_window, unix_ms)).count()
 }
 
 /// How long a member of this site must have been the better one: twice as long for each loss but the first, and no
 /// longer than losses are remembered.
-pub(in crate::engine) fn patience(
-    policy: &Policy,
-    elected: &Elected,
-    site: &SiteId,
-    unix_ms: u64,
-) -> Duration {
+pub(crate) fn patience(policy: &Policy, elected: &Elected, site: &SiteId, unix_ms: u64) -> Duration {
     let again = losses_of(policy, elected, site, unix_ms).saturating_sub(1);
     doubled(policy.better_after, again).min(policy.penalty_window).max(policy.better_after)
 }

@@ -18,7 +18,7 @@ use crate::{
 
 /// Why no member is named.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::engine) enum Undecided {
+pub(crate) enum Undecided {
     /// No member may lead.
     NoCandidate(String),
     /// The operator's target may not lead, or is not present.
@@ -31,18 +31,18 @@ pub(in crate::engine) enum Undecided {
 
 /// Too many moves in too short a time: nothing is decided until the hold ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::engine) struct TakeoverHold {
-    pub(in crate::engine) reason: Reason,
-    pub(in crate::engine) sentence: String,
+pub(crate) struct TakeoverHold {
+    pub(crate) reason: Reason,
+    pub(crate) sentence: String,
     /// When the hold ends, in milliseconds since the Unix epoch.
-    pub(in crate::engine) until_ms: u64,
+    pub(crate) until_ms: u64,
 }
 
 /// A decision, and what delays it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::engine) struct Decided {
-    pub(in crate::engine) elected: Box<Elected>,
-    pub(in crate::engine) held: Option<TakeoverHold>,
+pub(crate) struct Decided {
+    pub(crate) elected: Box<Elected>,
+    pub(crate) held: Option<TakeoverHold>,
 }
 
 impl From<Elected> for Decided {
@@ -52,38 +52,38 @@ impl From<Elected> for Decided {
 }
 
 /// An operator's request.
-pub(in crate::engine) type OpenRequest<'a> = Option<(&'a RequestRef, &'a Request)>;
+pub(crate) type OpenRequest<'a> = Option<(&'a RequestRef, &'a Request)>;
 
 /// A sentence about one slot of this number of slots.
-pub(in crate::engine) fn about(slot: usize, slots: usize, sentence: String) -> String {
+pub(crate) fn about(slot: usize, slots: usize, sentence: String) -> String {
     if slots > 1 { format!("slot {slot}: {sentence}") } else { sentence }
 }
 
 /// Doubles `span` this number of times.
-pub(in crate::engine) fn doubled(span: Duration, times: usize) -> Duration {
+pub(crate) fn doubled(span: Duration, times: usize) -> Duration {
     let factor = u32::try_from(times).ok().and_then(|times| 1_u32.checked_shl(times)).unwrap_or(u32::MAX);
     span.saturating_mul(factor)
 }
 
 /// Whole milliseconds.
-pub(in crate::engine) fn ms(duration: Duration) -> u64 {
+pub(crate) fn ms(duration: Duration) -> u64 {
     limits::millis(duration)
 }
 
 /// Whether the slot has been, or is being, taken from its holder by force.
-pub(in crate::engine) fn is_vacated(elected: &Elected, slot: usize) -> bool {
+pub(crate) fn is_vacated(elected: &Elected, slot: usize) -> bool {
     elected.slots.get(slot).is_some_and(|slot| slot.named.is_none() && slot.given.previous.is_some())
 }
 
 /// Whether the slot is being taken from the member with this ballot by force.
-pub(in crate::engine) fn is_removed(elected: &Elected, slot: usize, ballot: &Ballot) -> bool {
+pub(crate) fn is_removed(elected: &Elected, slot: usize, ballot: &Ballot) -> bool {
     is_vacated(elected, slot) && elected.exclusions.iter().any(|e| e.ballot == *ballot)
 }
 
 /// How long a leader that is removed in a decision of this cause has to end its work, before its leader znode is deleted:
 /// its stop budget, unless the operator's request says otherwise. A leader without a record ends its work anyway, and the
 /// resource refuses a suspect's token.
-pub(in crate::engine) fn grace(
+pub(crate) fn grace(
     cause: Cause,
     request: Option<&Request>,
     members: &[MemberRecord],
@@ -95,6 +95,6 @@ pub(in crate::engine) fn grace(
 }
 
 /// The latest request that was decided, if it was counted up to this transaction.
-pub(in crate::engine) fn counted_by(last_request: Option<i64>, newest: i64) -> Option<i64> {
+pub(crate) fn counted_by(last_request: Option<i64>, newest: i64) -> Option<i64> {
     last_request.filter(|czxid| *czxid <= newest)
 }

@@ -16,7 +16,7 @@ use crate::{
 
 impl Question<'_> {
     /// Names the next leader of the slot.
-    pub(in crate::engine) fn decide(
+    pub(crate) fn decide(
         &self,
         cause: Cause,
         what: &str,
@@ -61,7 +61,7 @@ impl Question<'_> {
 
     /// Makes as many slots as the policy wants, and names leaders for all new ones at once: for the very first
     /// decision, and when the policy has changed.
-    pub(in crate::engine) fn resize(&self, cause: Cause, what: &str) -> Result<Decided, Undecided> {
+    pub(crate) fn resize(&self, cause: Cause, what: &str) -> Result<Decided, Undecided> {
         let exclusions = self.living_exclusions();
         let known = self.elected.map_or(0, |e| e.slots.len());
         let vacant = self.policy.slots.saturating_sub(known);
@@ -104,7 +104,7 @@ impl Question<'_> {
 
     /// Takes the leader znode from a leader that does not release it: no member is named, and the
     /// leader's ballot is excluded.
-    pub(in crate::engine) fn vacate(&self, holder: &Named, ordered: OpenRequest<'_>) -> Elected {
+    pub(crate) fn vacate(&self, holder: &Named, ordered: OpenRequest<'_>) -> Elected {
         let mut exclusions = self.living_exclusions();
         exclusions.retain(|e| e.ballot != holder.ballot);
         let reason = "its leader znode was taken by force".to_owned();
@@ -115,7 +115,7 @@ impl Question<'_> {
 
     /// Names another member than `holder`, which enough members have lost: at once if the leader znode is free, else
     /// after vacating it. Does nothing if that would leave no leader.
-    pub(in crate::engine) fn depose(
+    pub(crate) fn depose(
         &self,
         holder: &Named,
         what: &str,
@@ -165,7 +165,7 @@ impl Question<'_> {
     }
 
     /// Who would lead if an elective move were allowed.
-    pub(in crate::engine) fn rank_elective(&self, incumbent: &Ballot) -> Ranking {
+    pub(crate) fn rank_elective(&self, incumbent: &Ballot) -> Ranking {
         let exclusions = self.living_exclusions();
         let candidates = self.candidates(Some(self.slot), None);
         let ranking = self.strategy.rank(&Round {
@@ -183,13 +183,13 @@ impl Question<'_> {
     }
 
     /// The members that a planned switchover to any member would name now, and those that may not lead.
-    pub(in crate::engine) fn rank_switchover(&self) -> Ranking {
+    pub(crate) fn rank_switchover(&self) -> Ranking {
         let leaving = self.holder();
         self.rank(Cause::Switchover, self.living_exclusions(), Vec::new(), leaving.as_ref(), None).0
     }
 
     /// Names this candidate of a ranking for an elective move, since an order forbids the incumbent to lead.
-    pub(in crate::engine) fn obey(&self, what: &str, chosen: &Ranked) -> Decided {
+    pub(crate) fn obey(&self, what: &str, chosen: &Ranked) -> Decided {
         let sentence = format!("{what}: {}", leads(chosen));
         let exclusions = self.living_exclusions();
         let elected = self.name(Cause::StandingOrder, sentence, &chosen.named, exclusions, None);
@@ -197,12 +197,7 @@ impl Question<'_> {
     }
 
     /// An exclusion of `named` from now on, for this duration.
-    pub(in crate::engine) fn exclusion_for(
-        &self,
-        named: &Named,
-        reason: String,
-        span: Duration,
-    ) -> Exclusion {
+    pub(crate) fn exclusion_for(&self, named: &Named, reason: String, span: Duration) -> Exclusion {
         Exclusion {
             member: named.member.clone(),
             ballot: named.ballot.clone(),
@@ -377,7 +372,7 @@ impl Question<'_> {
 }
 
 /// The cause of a decision that carries out such a move.
-pub(in crate::engine) fn cause_of(kind: RequestKind) -> Cause {
+pub(crate) fn cause_of(kind: RequestKind) -> Cause {
     if kind == RequestKind::Failover { Cause::Failover } else { Cause::Switchover }
 }
 
@@ -397,7 +392,7 @@ fn fits(wanted: &Target, named: &Named) -> bool {
     }
 }
 
-pub(in crate::engine) fn no_candidate(ranking: &Ranking) -> String {
+pub(crate) fn no_candidate(ranking: &Ranking) -> String {
     if ranking.refused.is_empty() {
         return "no member is there to lead".to_owned();
     }

@@ -23,7 +23,7 @@ const SUCCESSION: Duration = Duration::from_millis(250);
 
 impl Pass<'_> {
     /// What the member that is named reports of itself.
-    pub(in crate::engine) fn judged(&self, at: At<'_>, named: &Named) -> Verdict {
+    pub(crate) fn judged(&self, at: At<'_>, named: &Named) -> Verdict {
         let Some(member) = self.members.iter().find(|m| m.ballot == named.ballot) else {
             if self.is_spoiled(named) {
                 // Its session lives, and it writes its record again.

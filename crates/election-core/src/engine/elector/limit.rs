@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// A limit that is never reached, to see what an election would do without a limit.
-pub(in crate::engine) const UNLIMITED: u32 = u32::MAX;
+pub(crate) const UNLIMITED: u32 = u32::MAX;
 
 /// The first hold after too many takeovers; the next is twice as long.
 const FIRST_HOLD: Duration = Duration::from_secs(10);
@@ -34,13 +34,13 @@ const OBEYED_WITHIN: Duration = Duration::from_secs(600);
 const PACE: Duration = Duration::from_secs(1);
 
 impl Question<'_> {
-    pub(in crate::engine) fn recent_attempts(&self) -> Vec<u64> {
+    pub(crate) fn recent_attempts(&self) -> Vec<u64> {
         let window = self.policy.max_takeovers.within;
         let all = self.elected.and_then(|e| e.slots.get(self.slot)).map_or(&[][..], |slot| &slot.attempts);
         all.iter().copied().filter(|at| is_within(*at, window, self.now.unix_ms)).collect()
     }
 
-    pub(in crate::engine) fn check_limit(&self, cause: Cause) -> Result<(), TakeoverHold> {
+    pub(crate) fn check_limit(&self, cause: Cause) -> Result<(), TakeoverHold> {
         match cause {
             Cause::Resigned => self.check_pace(),
             // A member that joins and leaves repeatedly may be better each time that it joins: the limit is for this.
@@ -55,7 +55,7 @@ impl Question<'_> {
     /// A leader that an order forbids still leads, so no leadership is missing, and an order does not waver. If
     /// leadership still moves for orders again and again, the orders contradict each other: in the members'
     /// configurations, or in what a script sets.
-    pub(in crate::engine) fn check_obeyed(&self) -> Result<(), TakeoverHold> {
+    pub(crate) fn check_obeyed(&self) -> Result<(), TakeoverHold> {
         let recent = self.recent_obeyed();
         let allowed = most::obeyed(self.elected.map_or(1, |e| e.slots.len()));
         let Some(oldest) = recent.first().filter(|_| recent.len() >= allowed) else { return Ok(()) };
@@ -78,7 +78,7 @@ impl Question<'_> {
     }
 
     /// The moves for standing orders that count once a decision of this cause is taken.
-    pub(in crate::engine) fn obeyed_after(&self, cause: Cause) -> Vec<u64> {
+    pub(crate) fn obeyed_after(&self, cause: Cause) -> Vec<u64> {
         let mut recent = self.recent_obeyed();
         recent.extend((cause == Cause::StandingOrder).then_some(self.now.unix_ms));
         recent
@@ -134,7 +134,7 @@ impl Question<'_> {
 /// Whether a takeover of this slot that no operator requested may happen now. Each slot has its own limit: a slot
 /// whose leaders keep failing must not delay another, and the loss of a site removes the leaders of many slots at
 /// once.
-pub(in crate::engine) fn check_limit(
+pub(crate) fn check_limit(
     policy: &Policy,
     elected: Option<&Elected>,
     slot: usize,
@@ -180,7 +180,7 @@ pub(in crate::engine) fn check_limit(
 }
 
 /// How often the job has failed recently, on any member.
-pub(in crate::engine) fn job_failures(policy: &Policy, elected: &Elected, unix_ms: u64) -> usize {
+pub(crate) fn job_failures(policy: &Policy, elected: &Elected, unix_ms: u64) -> usize {
     let window = policy.max_takeovers.within;
     let recent = elected.failures.iter().filter(|failure| is_within(failure.at_ms, window, unix_ms));
     recent.filter(|failure| failure.holds_up(elected)).count()
@@ -189,7 +189,7 @@ pub(in crate::engine) fn job_failures(policy: &Policy, elected: &Elected, unix_m
 impl MemberFailure {
     /// Whether it delays takeovers: the cause points at the job at least as much as at the member, and the failure
     /// has not been acknowledged.
-    pub(in crate::engine) fn holds_up(&self, elected: &Elected) -> bool {
+    pub(crate) fn holds_up(&self, elected: &Elected) -> bool {
         is_of_the_job(&self.cause) && self.at_ms > elected.acknowledged_at_ms
     }
 }
@@ -211,7 +211,7 @@ pub fn held_until(policy: &Policy, elected: &Elected, unix_ms: u64) -> Option<u6
 
 /// Whether a decision counts against the limit on takeovers: those that were not ordered. Moves to a better candidate
 /// count, since these are the moves that flap.
-pub(in crate::engine) const fn counts(cause: Cause) -> bool {
+pub(crate) const fn counts(cause: Cause) -> bool {
     !matches!(
         cause,
         Cause::Startup

@@ -6,24 +6,24 @@
 //! checks the writer's own ballot in the same transaction. Ballots are deleted with the tree, and a ballot's name is never
 //! used again.
 
-pub(in crate::engine) mod better_after;
-pub(in crate::engine) mod decided;
-pub(in crate::engine) mod decision;
+pub(crate) mod better_after;
+pub(crate) mod decided;
+pub(crate) mod decision;
 mod leads_on;
-pub(in crate::engine) mod limit;
-pub(in crate::engine) mod next_step;
+pub(crate) mod limit;
+pub(crate) mod next_step;
 mod not_asked;
-pub(in crate::engine) mod pass;
+pub(crate) mod pass;
 mod penalties;
-pub(in crate::engine) mod phase_timers;
+pub(crate) mod phase_timers;
 mod phases;
-pub(in crate::engine) mod requests;
+pub(crate) mod requests;
 mod restoring;
-pub(in crate::engine) mod sites;
+pub(crate) mod sites;
 mod states;
-pub(in crate::engine) mod succession;
-pub(in crate::engine) mod suspicion;
-pub(in crate::engine) mod trace;
+pub(crate) mod succession;
+pub(crate) mod suspicion;
+pub(crate) mod trace;
 
 use std::{cell::RefCell, sync::Arc};
 
@@ -46,7 +46,7 @@ use phase_timers::PhaseTimers;
 
 /// The state that a member keeps while it is the elector.
 #[derive(Clone, Debug, Default, Hash)]
-pub(in crate::engine) struct Elector {
+pub(crate) struct Elector {
     timers: PhaseTimers,
     /// The step for which everything was just read again.
     checked: Option<IrreversibleStep>,
@@ -59,7 +59,7 @@ pub(in crate::engine) struct Elector {
 
 impl Elector {
     /// Makes a pass, if this member is the elector and nothing prevents the pass.
-    pub(in crate::engine) fn advance(this: &mut Option<Box<Self>>, core: &mut Core) {
+    pub(crate) fn advance(this: &mut Option<Box<Self>>, core: &mut Core) {
         if !core.watches_membership() {
             if this.take().is_some() {
                 core.ops.give_up_all(Part::Elector);
@@ -101,12 +101,12 @@ impl Elector {
     }
 
     /// The connection is lost.
-    pub(in crate::engine) fn session_paused(&mut self) {
+    pub(crate) fn session_paused(&mut self) {
         self.checked = None;
     }
 
     /// When the next pass is due, unless an operation is under way.
-    pub(in crate::engine) fn wake(&self, core: &Core) -> Option<Time> {
+    pub(crate) fn wake(&self, core: &Core) -> Option<Time> {
         self.timers.wake().filter(|_| !core.ops.is_busy(Part::Elector))
     }
 
@@ -181,12 +181,7 @@ impl Elector {
 
     /// The slot whose leader znode was read, if it was.
     #[must_use]
-    pub(in crate::engine) fn done(
-        &mut self,
-        core: &mut Core,
-        op: ElectorOp,
-        outcome: &Outcome,
-    ) -> Option<usize> {
+    pub(crate) fn done(&mut self, core: &mut Core, op: ElectorOp, outcome: &Outcome) -> Option<usize> {
         match (op, outcome) {
             (ElectorOp::Decision(elected, _, begun), Outcome::Changed { version, mzxid }) => {
                 let czxid = core.reading.view.elected.meta().map_or(0, |m| m.czxid);
@@ -330,7 +325,7 @@ fn later(core: &mut Core, why: &str) {
 /// Writes a decision over this version, or as the first one; and in the same transaction the new state of the request that it
 /// begins, with its name and the version that it must have. So a request is either begun, or withdrawn or ended by another
 /// write: never both.
-pub(in crate::engine) fn writing(
+pub(crate) fn writing(
     paths: &Paths,
     elected: &Elected,
     over: Option<i32>,

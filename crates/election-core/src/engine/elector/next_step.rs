@@ -8,14 +8,14 @@ use crate::{
 
 /// The outcome of a pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::engine) enum Verdict {
+pub(crate) enum Verdict {
     Act(Act),
     Wait(Wait),
 }
 
 /// The one thing to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::engine) enum Act {
+pub(crate) enum Act {
     /// Compare-and-set `leader/elected`; `None` as version means create it.
     Write(Box<Elected>, Option<i32>),
     /// The same, together with the request that it begins: both or neither.
@@ -35,30 +35,30 @@ pub(in crate::engine) enum Act {
 
 /// No action now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::engine) struct Wait {
-    pub(in crate::engine) reason: Reason,
+pub(crate) struct Wait {
+    pub(crate) reason: Reason,
     /// The log line.
-    pub(in crate::engine) sentence: String,
+    pub(crate) sentence: String,
     /// Whether an operator must look at it.
-    pub(in crate::engine) loud: bool,
+    pub(crate) loud: bool,
     /// Everything that blocks a decision; empty if all is as it should be.
-    pub(in crate::engine) blockers: Vec<Blocker>,
+    pub(crate) blockers: Vec<Blocker>,
     /// What would be decided without the blockers, if that was asked for and is known.
-    pub(in crate::engine) proposal: Option<Box<Elected>>,
+    pub(crate) proposal: Option<Box<Elected>>,
 }
 
 /// Something that blocks a decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::engine) struct Blocker {
-    pub(in crate::engine) reason: Reason,
-    pub(in crate::engine) sentence: String,
+pub(crate) struct Blocker {
+    pub(crate) reason: Reason,
+    pub(crate) sentence: String,
     /// When it ends by itself.
-    pub(in crate::engine) until: Option<Time>,
+    pub(crate) until: Option<Time>,
 }
 
 impl Act {
     /// The decision that is written, if any.
-    pub(in crate::engine) fn into_decision(self) -> Option<Box<Elected>> {
+    pub(crate) fn into_decision(self) -> Option<Box<Elected>> {
         match self {
             Self::Write(elected, _) | Self::Begin(elected, ..) | Self::Depose(_, elected, _) => Some(elected),
             Self::Vacate { .. } | Self::Answer(..) | Self::Refuse(..) | Self::Trim(_) => None,
@@ -74,7 +74,7 @@ impl Wait {
     }
 
     /// The same with its end, or without if that is not known.
-    pub(in crate::engine) fn until(mut self, until: impl Into<Option<Time>>) -> Self {
+    pub(crate) fn until(mut self, until: impl Into<Option<Time>>) -> Self {
         let until = until.into();
         for blocker in self.blockers.iter_mut().filter(|blocker| blocker.reason == self.reason) {
             blocker.until = until;
@@ -83,18 +83,18 @@ impl Wait {
     }
 
     /// When the reason of the log line ends by itself.
-    pub(in crate::engine) fn ends(&self) -> Option<Time> {
+    pub(crate) fn ends(&self) -> Option<Time> {
         self.blockers.iter().find(|blocker| blocker.reason == self.reason)?.until
     }
 
     /// The same with what would be decided without the blockers.
-    pub(in crate::engine) fn instead_of(mut self, proposal: Option<Box<Elected>>) -> Self {
+    pub(crate) fn instead_of(mut self, proposal: Option<Box<Elected>>) -> Self {
         self.proposal = proposal;
         self
     }
 
     /// The same with these blockers.
-    pub(in crate::engine) fn blocked_by(mut self, blockers: Vec<Blocker>) -> Self {
+    pub(crate) fn blocked_by(mut self, blockers: Vec<Blocker>) -> Self {
         self.blockers = blockers;
         self
     }
@@ -107,11 +107,11 @@ impl From<Wait> for Verdict {
 }
 
 /// As it should be, or becoming so.
-pub(in crate::engine) fn quiet(reason: Reason, sentence: impl Into<String>) -> Wait {
+pub(crate) fn quiet(reason: Reason, sentence: impl Into<String>) -> Wait {
     Wait::new(reason, sentence.into(), false)
 }
 
 /// An operator must look at it.
-pub(in crate::engine) fn loud(reason: Reason, sentence: impl Into<String>) -> Wait {
+pub(crate) fn loud(reason: Reason, sentence: impl Into<String>) -> Wait {
     Wait::new(reason, sentence.into(), true)
 }

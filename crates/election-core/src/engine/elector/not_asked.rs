@@ -10,13 +10,7 @@ use crate::{
 
 impl Question<'_> {
     /// Records what was asked, and which members were not candidates.
-    pub(in crate::engine) fn note(
-        &self,
-        slot: usize,
-        cause: Cause,
-        ranking: &Ranking,
-        leaving: Option<&Ballot>,
-    ) {
+    pub(crate) fn note(&self, slot: usize, cause: Cause, ranking: &Ranking, leaving: Option<&Ballot>) {
         if let Some(trace) = self.trace {
             trace.asked(slot, cause, ranking, self.not_asked(slot, ranking, leaving));
         }
@@ -49,7 +43,7 @@ impl Question<'_> {
     }
 
     /// The slot other than `slot` that `ballot` is named for, or whose leader znode it holds.
-    pub(in crate::engine) fn slot_taken_by(&self, ballot: &Ballot, slot: Option<usize>) -> Option<usize> {
+    pub(crate) fn slot_taken_by(&self, ballot: &Ballot, slot: Option<usize>) -> Option<usize> {
         let elected = self.elected?;
         let holders = self.holders.iter().enumerate().filter(|(_, holder)| **holder == Some(ballot));
         holders.map(|(held, _)| held).chain(elected.slot_of(ballot)).find(|other| Some(*other) != slot)

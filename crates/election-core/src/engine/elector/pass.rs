@@ -32,53 +32,53 @@ static NO_ENDS: BTreeMap<RequestRef, Time> = BTreeMap::new();
 /// What an elector knows in one pass: the time, its settings, what was read, and its memory. A [`Question`] asks it for a
 /// decision.
 #[derive(Clone)]
-pub(in crate::engine) struct Pass<'a> {
+pub(crate) struct Pass<'a> {
     /// The election's name, for commands in sentences.
-    pub(in crate::engine) election: &'a str,
-    pub(in crate::engine) now: Now,
+    pub(crate) election: &'a str,
+    pub(crate) now: Now,
     /// Who decides: the elector, or the operator who forces a failover.
-    pub(in crate::engine) decider: &'a str,
-    pub(in crate::engine) policy: &'a Policy,
-    pub(in crate::engine) strategy: &'a dyn Strategy,
-    pub(in crate::engine) elected: Option<&'a Elected>,
-    pub(in crate::engine) meta: Option<Meta>,
+    pub(crate) decider: &'a str,
+    pub(crate) policy: &'a Policy,
+    pub(crate) strategy: &'a dyn Strategy,
+    pub(crate) elected: Option<&'a Elected>,
+    pub(crate) meta: Option<Meta>,
     /// The leader znodes, by slot.
-    pub(in crate::engine) leaders: Vec<&'a Known<Current>>,
+    pub(crate) leaders: Vec<&'a Known<Current>>,
     /// The holders of the leader znodes, by slot.
-    pub(in crate::engine) holders: Vec<Option<&'a Ballot>>,
-    pub(in crate::engine) members: &'a [MemberRecord],
-    pub(in crate::engine) requests: &'a [(FiledRequest, Meta)],
+    pub(crate) holders: Vec<Option<&'a Ballot>>,
+    pub(crate) members: &'a [MemberRecord],
+    pub(crate) requests: &'a [(FiledRequest, Meta)],
     /// Until when each request may be begun, where that is known.
-    pub(in crate::engine) ends: &'a BTreeMap<RequestRef, Time>,
-    pub(in crate::engine) control: &'a Control,
-    pub(in crate::engine) unreadable: &'a [RecordError],
+    pub(crate) ends: &'a BTreeMap<RequestRef, Time>,
+    pub(crate) control: &'a Control,
+    pub(crate) unreadable: &'a [RecordError],
     /// The latest that any member remembers, or a leader znode shows: a first decision must exceed it.
-    pub(in crate::engine) latest: Option<Remembered>,
+    pub(crate) latest: Option<Remembered>,
     /// The creation of the latest request that was decided.
-    pub(in crate::engine) decided_up_to: Option<i64>,
+    pub(crate) decided_up_to: Option<i64>,
     /// What this member has seen before.
-    pub(in crate::engine) reading: Option<&'a Reading>,
+    pub(crate) reading: Option<&'a Reading>,
     /// The memory of the elector, which the pass brings up to date.
-    pub(in crate::engine) timers: &'a RefCell<PhaseTimers>,
+    pub(crate) timers: &'a RefCell<PhaseTimers>,
     /// Only for `explain`: records what is asked, and disables the update of the lines of succession.
-    pub(in crate::engine) trace: Option<&'a DecisionTrace>,
+    pub(crate) trace: Option<&'a DecisionTrace>,
 }
 
 /// The slot of this pass, and the decision that it is part of.
 #[derive(Clone, Copy)]
-pub(in crate::engine) struct At<'a> {
-    pub(in crate::engine) slot: usize,
-    pub(in crate::engine) elected: &'a Elected,
-    pub(in crate::engine) meta: Meta,
+pub(crate) struct At<'a> {
+    pub(crate) slot: usize,
+    pub(crate) elected: &'a Elected,
+    pub(crate) meta: Meta,
     /// The term in which the slot was decided.
-    pub(in crate::engine) term: u64,
+    pub(crate) term: u64,
     /// The member that holds its leader znode.
-    pub(in crate::engine) current: Option<(&'a Current, Meta)>,
+    pub(crate) current: Option<(&'a Current, Meta)>,
 }
 
 impl<'a> Pass<'a> {
     /// A pass that knows nothing of the election yet.
-    pub(in crate::engine) const fn new(
+    pub(crate) const fn new(
         now: Now,
         decider: &'a str,
         policy: &'a Policy,
@@ -109,7 +109,7 @@ impl<'a> Pass<'a> {
     }
 
     /// The same with what was read, or why nothing can be done before more has been read.
-    pub(in crate::engine) fn read(self, reading: &'a Reading) -> Result<Self, Wait> {
+    pub(crate) fn read(self, reading: &'a Reading) -> Result<Self, Wait> {
         let view = &reading.view;
         let electors = view.electors();
         let (Some(members), Some(requests)) = (&electors.members, &electors.requests) else {
@@ -156,36 +156,36 @@ impl<'a> Pass<'a> {
     }
 
     /// The holder of the leader znode of `slot`.
-    pub(in crate::engine) fn current(&self, slot: usize) -> Option<(&'a Current, Meta)> {
+    pub(crate) fn current(&self, slot: usize) -> Option<(&'a Current, Meta)> {
         match self.leaders.get(slot)? {
             Known::Present(current, meta) => Some((&**current, *meta)),
             _ => None,
         }
     }
 
-    pub(in crate::engine) fn question(&self, slot: usize, noticed_at_ms: u64) -> Question<'_> {
+    pub(crate) fn question(&self, slot: usize, noticed_at_ms: u64) -> Question<'_> {
         Question { pass: self, slot, noticed_at_ms }
     }
 
     /// Whether the record of `named` exists but can't be read.
-    pub(in crate::engine) fn is_spoiled(&self, named: &Named) -> bool {
+    pub(crate) fn is_spoiled(&self, named: &Named) -> bool {
         let name = format!("/nodes/{}", named.member);
         self.unreadable.iter().any(|error| error.path.ends_with(&name))
     }
 
     // ---- members ----
 
-    pub(in crate::engine) fn living_exclusions(&self) -> Vec<Exclusion> {
+    pub(crate) fn living_exclusions(&self) -> Vec<Exclusion> {
         let all = self.elected.map(|e| e.exclusions.as_slice()).unwrap_or_default();
         all.iter().filter(|e| e.holds_at(self.now.unix_ms)).cloned().collect()
     }
 
-    pub(in crate::engine) fn lives(&self, named: &Named) -> bool {
+    pub(crate) fn lives(&self, named: &Named) -> bool {
         self.members.iter().any(|m| m.ballot == named.ballot)
     }
 
     /// All members that may be asked at all.
-    pub(in crate::engine) fn standing(&self) -> impl Iterator<Item = &MemberRecord> {
+    pub(crate) fn standing(&self) -> impl Iterator<Item = &MemberRecord> {
         self.members.iter().filter(|m| m.withdrawn.is_none() && !m.leaving && self.reads_orders(m))
     }
 
@@ -195,7 +195,7 @@ impl<'a> Pass<'a> {
     }
 
     /// Members that are no candidates, and why.
-    pub(in crate::engine) fn withdrawn(&self) -> impl Iterator<Item = Refused> {
+    pub(crate) fn withdrawn(&self) -> impl Iterator<Item = Refused> {
         self.members.iter().filter_map(|m| {
             let reason = match &m.withdrawn {
                 Some(why) => format!("it has withdrawn: {why}"),
@@ -213,31 +213,31 @@ impl<'a> Pass<'a> {
     // ---- the memory ----
 
     /// Records that there is something to decide in `term`; returns when that was first noticed.
-    pub(in crate::engine) fn noticed(&self, slot: usize, term: u64, what: &'static str) -> u64 {
+    pub(crate) fn noticed(&self, slot: usize, term: u64, what: &'static str) -> u64 {
         self.timers.borrow_mut().noticed(slot, term, what, self.now)
     }
 
     /// Records that the slot is in this phase; returns how long it has been in it altogether.
-    pub(in crate::engine) fn phase(&self, at: At<'_>, phase: Phase, limit: Option<Duration>) -> Duration {
+    pub(crate) fn phase(&self, at: At<'_>, phase: Phase, limit: Option<Duration>) -> Duration {
         self.timers.borrow_mut().phase(at.slot, at.term, phase, limit, self.now)
     }
 
-    pub(in crate::engine) fn time_of(&self, unix_ms: u64) -> Time {
+    pub(crate) fn time_of(&self, unix_ms: u64) -> Time {
         self.now.time + Duration::from_millis(unix_ms.saturating_sub(self.now.unix_ms) + 1)
     }
 
     /// Asks for another pass at `at`.
-    pub(in crate::engine) fn wake_at(&self, at: Time) {
+    pub(crate) fn wake_at(&self, at: Time) {
         self.timers.borrow_mut().wake_at(at);
     }
 }
 
 /// What a decision is asked about: a slot, in a pass.
 #[derive(Clone, Copy)]
-pub(in crate::engine) struct Question<'a> {
-    pub(in crate::engine) pass: &'a Pass<'a>,
-    pub(in crate::engine) slot: usize,
-    pub(in crate::engine) noticed_at_ms: u64,
+pub(crate) struct Question<'a> {
+    pub(crate) pass: &'a Pass<'a>,
+    pub(crate) slot: usize,
+    pub(crate) noticed_at_ms: u64,
 }
 
 impl<'a> Deref for Question<'a> {
@@ -251,19 +251,19 @@ impl<'a> Deref for Question<'a> {
 impl Question<'_> {
     /// Whether the leader znode is being vacated. Naming the next leader then belongs to the takeover that began with
     /// vacating, so it is neither limited nor counted again.
-    pub(in crate::engine) fn is_vacated(&self) -> bool {
+    pub(crate) fn is_vacated(&self) -> bool {
         self.elected.is_some_and(|e| is_vacated(e, self.slot))
     }
 
     /// The member that leads the slot, or that led it before.
-    pub(in crate::engine) fn led_before(&self) -> Option<Previous> {
+    pub(crate) fn led_before(&self) -> Option<Previous> {
         self.elected?.led_before(self.slot)
     }
 }
 
 impl Current {
     /// The holder as it would be named.
-    pub(in crate::engine) fn named(&self) -> Named {
+    pub(crate) fn named(&self) -> Named {
         Named { member: self.member.clone(), ballot: self.ballot.clone(), site: self.site.clone() }
     }
 }

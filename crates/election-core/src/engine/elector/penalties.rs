@@ -20,24 +20,24 @@ use crate::{
 
 impl Question<'_> {
     /// What the strategy must know of failures, for a decision of this cause.
-    pub(in crate::engine) fn trouble(&self, cause: Cause) -> Trouble {
+    pub(crate) fn trouble(&self, cause: Cause) -> Trouble {
         self.trouble_with(self.failures_after(cause))
     }
 
     /// The same with these failures.
-    pub(in crate::engine) fn trouble_with(&self, failures: Vec<MemberFailure>) -> Trouble {
+    pub(crate) fn trouble_with(&self, failures: Vec<MemberFailure>) -> Trouble {
         Trouble { failures, failed_sites: self.failed_sites(), barred_sites: self.barred_sites() }
     }
 
     /// The failures among these that still count.
-    pub(in crate::engine) fn living_failures(&self, all: &[MemberFailure]) -> Vec<MemberFailure> {
+    pub(crate) fn living_failures(&self, all: &[MemberFailure]) -> Vec<MemberFailure> {
         let window = self.policy.penalty_window;
         all.iter().filter(|f| is_within(f.at_ms, window, self.now.unix_ms)).cloned().collect()
     }
 
     /// The failures that count once a decision of this cause is taken: the member that it blames has failed once
     /// more.
-    pub(in crate::engine) fn failures_after(&self, cause: Cause) -> Vec<MemberFailure> {
+    pub(crate) fn failures_after(&self, cause: Cause) -> Vec<MemberFailure> {
         let mut failures = self.living_failures(self.elected.map_or(&[], |e| &e.failures));
         // The rest of a takeover that began with vacating the leader znode is not another failure.
         if !blames(cause) || self.is_vacated() || self.policy.penalty_window.is_zero() {
@@ -62,7 +62,7 @@ impl Question<'_> {
 
     /// An exclusion of a member that has just given up or failed. If this is a failure, it is twice as long for each
     /// failure before.
-    pub(in crate::engine) fn penalty(&self, named: &Named, cause: Cause, reason: &str) -> Exclusion {
+    pub(crate) fn penalty(&self, named: &Named, cause: Cause, reason: &str) -> Exclusion {
         let failures = self.living_failures(self.elected.map_or(&[], |e| &e.failures));
         let (span, reason) = self.excluded_for(&failures, &named.member, cause, reason);
         self.exclusion_for(named, reason, span)
@@ -90,7 +90,7 @@ impl Question<'_> {
     /// The decision with what members have given up since: a member that gave up is left out for a while, and a
     /// failure is remembered. Mostly the next decision contains both. A successor may have been quicker, and does not
     /// know why leadership was free.
-    pub(in crate::engine) fn with_given_up(&self, elected: &Elected) -> Elected {
+    pub(crate) fn with_given_up(&self, elected: &Elected) -> Elected {
         let (mut exclusions, mut failures) = (self.living_exclusions(), elected.failures.clone());
         for member in self.members {
             let Some(gave_up) = member.gave_up.as_ref().filter(|gave_up| gave_up.term < elected.term) else {

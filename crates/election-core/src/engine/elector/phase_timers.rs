@@ -14,7 +14,7 @@ use crate::{
 
 /// What an elector waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(in crate::engine) enum Phase {
+pub(crate) enum Phase {
     /// The leader is lost, and the first in line is to step in.
     Succession,
     /// The old leader holds the leader znode.
@@ -52,7 +52,7 @@ impl<K: PartialEq, T: Copy> Since<K, T> {
 /// The elector's memory. Each elector begins with an empty one: it grants whole timeouts, and does not guess what the
 /// former elector has seen.
 #[derive(Clone, Debug, Default, Hash)]
-pub(in crate::engine) struct PhaseTimers {
+pub(crate) struct PhaseTimers {
     slots: Slots<SlotTimers>,
     first_pass: Since<(), Time>,
     /// Sites without a member.
@@ -82,22 +82,22 @@ struct PhaseOfTerm {
 
 impl PhaseTimers {
     /// Sets since when a slot has been in this phase, according to the znodes: for a member that has not watched it.
-    pub(in crate::engine) fn assume(&mut self, slot: usize, term: u64, phase: Phase, since: Time) {
+    pub(crate) fn assume(&mut self, slot: usize, term: u64, phase: Phase, since: Time) {
         self.slot(slot).phase = Some(PhaseOfTerm { term, phase, since, spent: Vec::new() });
     }
 
     /// Begins a pass.
-    pub(in crate::engine) fn begin(&mut self) {
+    pub(crate) fn begin(&mut self) {
         self.wake = None;
     }
 
     /// When the pass should be repeated even if nothing happens.
-    pub(in crate::engine) fn wake(&self) -> Option<Time> {
+    pub(crate) fn wake(&self) -> Option<Time> {
         self.wake
     }
 
     /// Asks for another pass at `at`.
-    pub(in crate::engine) fn wake_at(&mut self, at: Time) {
+    pub(crate) fn wake_at(&mut self, at: Time) {
         self.wake = Some(self.wake.map_or(at, |known| known.min(at)));
     }
 
@@ -108,7 +108,7 @@ impl PhaseTimers {
 
     /// Records that the term of a slot is in this phase. Returns how long it has been in it altogether, and asks to
     /// be woken when `limit` is over.
-    pub(in crate::engine) fn phase(
+    pub(crate) fn phase(
         &mut self,
         slot: usize,
         term: u64,
@@ -141,29 +141,23 @@ impl PhaseTimers {
     }
 
     /// Records that there is something to decide in `term`; returns when that was first noticed.
-    pub(in crate::engine) fn noticed(&mut self, slot: usize, term: u64, what: &'static str, now: Now) -> u64 {
+    pub(crate) fn noticed(&mut self, slot: usize, term: u64, what: &'static str, now: Now) -> u64 {
         self.slot(slot).trigger.note((term, what), now.unix_ms)
     }
 
     /// Records that another member is better; returns for how long.
-    pub(in crate::engine) fn better(
-        &mut self,
-        slot: usize,
-        term: u64,
-        ballot: &Ballot,
-        now: Now,
-    ) -> Duration {
+    pub(crate) fn better(&mut self, slot: usize, term: u64, ballot: &Ballot, now: Now) -> Duration {
         let since = self.slot(slot).better.note((term, ballot.clone()), now.time);
         now.time.since(since)
     }
 
     /// Records that no other member is better.
-    pub(in crate::engine) fn no_better_candidate(&mut self, slot: usize) {
+    pub(crate) fn no_better_candidate(&mut self, slot: usize) {
         self.slot(slot).better = Since(None);
     }
 
     /// Records that these sites have no member; returns since when each of them has had none.
-    pub(in crate::engine) fn gone(&mut self, sites: Vec<SiteId>, now: Now) -> Vec<(SiteId, Time)> {
+    pub(crate) fn gone(&mut self, sites: Vec<SiteId>, now: Now) -> Vec<(SiteId, Time)> {
         let since =
             |site: &SiteId| self.gone.iter().find(|(known, _)| known == site).map(|(_, since)| *since);
         let gone = sites.into_iter().map(|site| (site.clone(), since(&site).unwrap_or(now.time)));
@@ -173,7 +167,7 @@ impl PhaseTimers {
     }
 
     /// When this elector made its first pass.
-    pub(in crate::engine) fn first_pass(&mut self, now: Now) -> Time {
+    pub(crate) fn first_pass(&mut self, now: Now) -> Time {
         self.first_pass.note((), now.time)
     }
 }

@@ -25,7 +25,7 @@ const MINUTE_MS: u64 = 60_000;
 
 impl Pass<'_> {
     /// The named member is present, and acquires leadership.
-    pub(in crate::engine) fn in_phase(&self, at: At<'_>, named: &Named) -> Verdict {
+    pub(crate) fn in_phase(&self, at: At<'_>, named: &Named) -> Verdict {
         match at.current {
             None => self.acquiring(at, named),
             // The same member in an earlier term ends that leadership first, as any other leader would.

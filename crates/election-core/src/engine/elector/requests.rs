@@ -49,7 +49,7 @@ const RECHECK: Duration = Duration::from_secs(60);
 
 impl Pass<'_> {
     /// Records the result of requests that were decided.
-    pub(in crate::engine) fn settle_requests(&self) -> Option<Act> {
+    pub(crate) fn settle_requests(&self) -> Option<Act> {
         let elected = self.elected?;
         for (FiledRequest { which, request }, meta) in self.requests {
             let decided = match request.state {
@@ -79,7 +79,7 @@ impl Pass<'_> {
     }
 
     /// Ends requests that can't be begun any more, and refuses requests that the mode forbids.
-    pub(in crate::engine) fn end_requests(&self) -> Option<Act> {
+    pub(crate) fn end_requests(&self) -> Option<Act> {
         if let Some(act) = self.end_plans() {
             return Some(act);
         }
@@ -163,12 +163,12 @@ impl Pass<'_> {
     }
 
     /// Why the member with this ballot blocks planned handovers, if it does.
-    pub(in crate::engine) fn holds(&self, ballot: &Ballot) -> Option<&str> {
+    pub(crate) fn holds(&self, ballot: &Ballot) -> Option<&str> {
         self.members.iter().find(|m| m.ballot == *ballot)?.holds.as_deref()
     }
 
     /// Decides the next request, unless its slot is still being vacated for another.
-    pub(in crate::engine) fn requested(&self, elected: &Elected) -> Option<Verdict> {
+    pub(crate) fn requested(&self, elected: &Elected) -> Option<Verdict> {
         let (filed, meta) = self.next_request()?;
         let waits = self.slot_of(&filed.request).is_ok_and(|slot| is_vacated(elected, slot));
         (!waits).then(|| Verdict::Act(self.carry_out(filed, meta)))
@@ -182,7 +182,7 @@ impl Pass<'_> {
     }
 
     /// The first request that is not decided yet.
-    pub(in crate::engine) fn next_request(&self) -> Option<(&FiledRequest, Meta)> {
+    pub(crate) fn next_request(&self) -> Option<(&FiledRequest, Meta)> {
         self.undecided().next().map(|(filed, meta)| (filed, *meta))
     }
 
@@ -232,12 +232,12 @@ impl Pass<'_> {
         repeated.or_else(later)
     }
 
-    pub(in crate::engine) fn request(&self, which: &RequestRef) -> Option<(&RequestRef, &Request)> {
+    pub(crate) fn request(&self, which: &RequestRef) -> Option<(&RequestRef, &Request)> {
         let found = self.requests.iter().find(|(filed, _)| filed.which == *which);
         found.map(|(filed, _)| (&filed.which, &filed.request))
     }
 
-    pub(in crate::engine) fn carry_out(&self, filed: &FiledRequest, meta: Meta) -> Act {
+    pub(crate) fn carry_out(&self, filed: &FiledRequest, meta: Meta) -> Act {
         let FiledRequest { which, request } = filed;
         let refuse = |reason: String| self.refuse(which, request, meta, reason);
         let slot = match self.slot_of(request) {
@@ -299,7 +299,7 @@ impl Pass<'_> {
         Act::Begin(decided, self.meta.map(|meta| meta.version), begun)
     }
 
-    pub(in crate::engine) fn trim(&self) -> Option<Act> {
+    pub(crate) fn trim(&self) -> Option<Act> {
         let mut ended = self.requests.iter().filter(|(filed, _)| filed.request.state.is_final());
         let surplus = ended.clone().count() > KEPT_REQUESTS;
         let (oldest, _) = ended.next()?;
@@ -316,7 +316,7 @@ fn one_plan(job: &str, other: &str) -> String {
 }
 
 /// Why the standing orders forbid all requests, if they do.
-pub(in crate::engine) fn forbidden(control: &Control) -> Option<String> {
+pub(crate) fn forbidden(control: &Control) -> Option<String> {
     (control.mode == Mode::Observe).then(|| {
         "the mode is observe: nothing is carried out; `dr-worker mode auto` (or `manual`) ends that"
             .to_owned()

@@ -19,7 +19,7 @@ impl Pass<'_> {
     }
 
     /// For a missing decision: the remembered one, to be written again.
-    pub(in crate::engine) fn restored(&self) -> Option<Elected> {
+    pub(crate) fn restored(&self) -> Option<Elected> {
         let latest = self.latest?;
         let (decision, _) = &**self.reading?.memory.decision.as_ref()?;
         (decision.term >= latest.term)
@@ -27,7 +27,7 @@ impl Pass<'_> {
     }
 
     /// For a missing decision: what the first one must exceed.
-    pub(in crate::engine) fn latest(&self) -> Option<Remembered> {
+    pub(crate) fn latest(&self) -> Option<Remembered> {
         // While there is a decision, a successor's leader znode may be ahead of it.
         let of_leader = |current: &Current| Remembered {
             term: current.term,
@@ -39,7 +39,7 @@ impl Pass<'_> {
     }
 
     /// The next decision, if the present one is older than what a member remembers.
-    pub(in crate::engine) fn caught_up(&self, elected: &Elected, meta: Meta) -> Option<Elected> {
+    pub(crate) fn caught_up(&self, elected: &Elected, meta: Meta) -> Option<Elected> {
         let remembered = self.remembered().filter(|r| r.is_newer_than(elected, meta.mzxid))?;
         let sentence = format!(
             "the decision of term {} is older than what members have seen (term {}, fencing token {}): all go on \

@@ -137,13 +137,13 @@ fn living<'a>(policy: &Policy, all: &'a [SiteFailure], unix_ms: u64) -> Vec<&'a 
 
 impl Question<'_> {
     /// Which sites have failed.
-    pub(in crate::engine) fn failed_sites(&self) -> Vec<SiteTrouble> {
+    pub(crate) fn failed_sites(&self) -> Vec<SiteTrouble> {
         failed_sites(self.members, self.control, self.elected)
     }
 
     /// The site to which a forced failover moves leadership although its own members report it as failed, and who
     /// requested that. The operator's judgement has precedence.
-    pub(in crate::engine) fn overruled(&self, ordered: OpenRequest<'_>) -> Option<(SiteId, String)> {
+    pub(crate) fn overruled(&self, ordered: OpenRequest<'_>) -> Option<(SiteId, String)> {
         let (_, request) = ordered.filter(|(_, request)| request.force)?;
         let site = match &request.to {
             Target::Any => return None,
@@ -154,7 +154,7 @@ impl Question<'_> {
     }
 
     /// The failures of sites after such a request has been decided.
-    pub(in crate::engine) fn site_failures_after(&self, ordered: OpenRequest<'_>) -> Vec<SiteFailure> {
+    pub(crate) fn site_failures_after(&self, ordered: OpenRequest<'_>) -> Vec<SiteFailure> {
         let known = self.elected.map(|e| e.site_failures.clone()).unwrap_or_default();
         match self.overruled(ordered) {
             Some((site, by)) => overrule(known, self.members, &site, &by, self.now.unix_ms),
@@ -163,14 +163,14 @@ impl Question<'_> {
     }
 
     /// Which sites have failed too often for leadership to return.
-    pub(in crate::engine) fn barred_sites(&self) -> Vec<SiteTrouble> {
+    pub(crate) fn barred_sites(&self) -> Vec<SiteTrouble> {
         barred_sites(self.policy, self.elected, self.now.unix_ms)
     }
 }
 
 impl Pass<'_> {
     /// Why the site has failed, if it has.
-    pub(in crate::engine) fn site_failed(&self, site: &SiteId) -> Option<String> {
+    pub(crate) fn site_failed(&self, site: &SiteId) -> Option<String> {
         failed_sites(self.members, self.control, self.elected)
             .into_iter()
             .find(|failed| failed.site == *site)
@@ -179,7 +179,7 @@ impl Pass<'_> {
 
     /// The decision with what to remember of sites, if that is new. It waits until nothing else is to be done, since
     /// it only matters for later decisions.
-    pub(in crate::engine) fn remember_sites(&self, elected: &Elected, meta: Meta) -> Option<Act> {
+    pub(crate) fn remember_sites(&self, elected: &Elected, meta: Meta) -> Option<Act> {
         let gone = self.gone(elected);
         let mut failed = failed_sites(self.members, self.control, Some(elected));
         failed.extend(
@@ -246,7 +246,7 @@ impl Pass<'_> {
 
 /// These failures, after an operator overrules the members of this site: until the members agree, their reports do
 /// not count. Unchanged if they report nothing.
-pub(in crate::engine) fn overrule(
+pub(crate) fn overrule(
     mut failures: Vec<SiteFailure>,
     members: &[MemberRecord],
     site: &SiteId,

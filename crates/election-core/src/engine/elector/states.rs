@@ -21,7 +21,7 @@ use crate::{
 
 impl Pass<'_> {
     /// The one thing to do next, or everything that blocks it.
-    pub(in crate::engine) fn verdict(&self) -> Verdict {
+    pub(crate) fn verdict(&self) -> Verdict {
         let decided = self.elected.zip(self.meta);
         let caught_up = decided.and_then(|(elected, meta)| self.caught_up(elected, meta));
         // What became of a request is not known from a decision that is older than what members remember.
@@ -66,7 +66,7 @@ impl Pass<'_> {
         }
     }
 
-    pub(in crate::engine) fn look_at(&self, slot: usize, elected: &Elected, meta: Meta) -> Verdict {
+    pub(crate) fn look_at(&self, slot: usize, elected: &Elected, meta: Meta) -> Verdict {
         if let Known::Unreadable(error, _) = self.leaders[slot] {
             return loud(Reason::Unreadable, error.to_string()).into();
         }
@@ -81,7 +81,7 @@ impl Pass<'_> {
     // ---- the states of the decision ----
 
     /// No member has been named yet.
-    pub(in crate::engine) fn first(&self) -> Verdict {
+    pub(crate) fn first(&self) -> Verdict {
         if let Some(Known::Unreadable(error, _)) =
             self.leaders.iter().find(|p| matches!(p, Known::Unreadable(..)))
         {
@@ -131,7 +131,7 @@ impl Pass<'_> {
     }
 
     /// All members had left, and some have returned: decides as at first, and prefers the previous leaders.
-    pub(in crate::engine) fn begin_again(&self, at: At<'_>) -> Verdict {
+    pub(crate) fn begin_again(&self, at: At<'_>) -> Verdict {
         let noticed = self.noticed(at.slot, at.term, "all-left");
         let began = self.timers.borrow_mut().first_pass(self.now);
         let question = self.question(at.slot, noticed);
@@ -140,7 +140,7 @@ impl Pass<'_> {
     }
 
     /// The number of slots changes.
-    pub(in crate::engine) fn resize(&self, elected: &Elected, meta: Meta) -> Verdict {
+    pub(crate) fn resize(&self, elected: &Elected, meta: Meta) -> Verdict {
         let noticed = self.noticed(0, elected.term, "slots");
         let what = format!("the slots are {} now, and were {}", self.policy.slots, elected.slots.len());
         self.write(self.question(0, noticed).resize(Cause::SlotsChanged, &what), Some(meta))
@@ -233,7 +233,7 @@ impl Pass<'_> {
     }
 
     /// For `explain`: what would be decided.
-    pub(in crate::engine) fn would_decide(
+    pub(crate) fn would_decide(
         &self,
         decide: impl FnOnce() -> Result<Decided, Undecided>,
     ) -> Option<Box<Elected>> {
@@ -248,7 +248,7 @@ impl Pass<'_> {
         self.members.first().is_some_and(|lowest| lowest.member.as_str() != self.decider)
     }
 
-    pub(in crate::engine) fn exclude(&self, at: At<'_>, cause: Cause, what: &str, reason: String) -> Verdict {
+    pub(crate) fn exclude(&self, at: At<'_>, cause: Cause, what: &str, reason: String) -> Verdict {
         let noticed = self.noticed(at.slot, at.term, "exclude");
         let question = self.question(at.slot, noticed);
         let named = at.elected.named(at.slot);
@@ -257,7 +257,7 @@ impl Pass<'_> {
     }
 
     /// Waits, unless a line of succession needs an update.
-    pub(in crate::engine) fn refresh(&self, elected: &Elected, meta: Meta, otherwise: Wait) -> Verdict {
+    pub(crate) fn refresh(&self, elected: &Elected, meta: Meta, otherwise: Wait) -> Verdict {
         if self.trace.is_some() {
             return otherwise.into();
         }
@@ -267,11 +267,7 @@ impl Pass<'_> {
         }
     }
 
-    pub(in crate::engine) fn write(
-        &self,
-        decided: Result<Decided, Undecided>,
-        meta: Option<Meta>,
-    ) -> Verdict {
+    pub(crate) fn write(&self, decided: Result<Decided, Undecided>, meta: Option<Meta>) -> Verdict {
         match decided {
             Ok(Decided { elected, held: None }) => Verdict::Act(Act::Write(elected, meta.map(|m| m.version))),
             Ok(Decided { elected, held: Some(hold) }) => self.hold(hold).instead_of(Some(elected)).into(),
@@ -284,14 +280,14 @@ impl Pass<'_> {
     }
 
     /// Waits until a hold ends.
-    pub(in crate::engine) fn hold(&self, hold: TakeoverHold) -> Wait {
+    pub(crate) fn hold(&self, hold: TakeoverHold) -> Wait {
         let until = self.time_of(hold.until_ms);
         self.wake_at(until);
         loud(hold.reason, hold.sentence).until(until)
     }
 
     /// Wakes when the first exclusion ends; returns that time.
-    pub(in crate::engine) fn wake_at_exclusions_end(&self) -> Option<Time> {
+    pub(crate) fn wake_at_exclusions_end(&self) -> Option<Time> {
         let exclusions = self.elected.iter().flat_map(|e| &e.exclusions);
         let living = exclusions.filter(|e| e.holds_at(self.now.unix_ms));
         let end = living.map(|e| e.until_ms).min().map(|end| self.time_of(end))?;

@@ -17,7 +17,7 @@ use crate::{
 
 impl Question<'_> {
     /// The same term with the line of succession, the exclusions and the failures brought up to date, if they differ.
-    pub(in crate::engine) fn refresh(&self, elected: &Elected) -> Option<Elected> {
+    pub(crate) fn refresh(&self, elected: &Elected) -> Option<Elected> {
         elected.leaders().next()?;
         let next = self.with_given_up(elected);
         // An exclusion that has merely expired is removed with the next decision.
@@ -27,7 +27,7 @@ impl Question<'_> {
     }
 
     /// The same decision with the line of each slot brought up to date.
-    pub(in crate::engine) fn with_lines(&self, mut elected: Elected) -> Elected {
+    pub(crate) fn with_lines(&self, mut elected: Elected) -> Elected {
         let lines: Vec<_> = (0..elected.slots.len()).map(|slot| self.line(slot, &elected)).collect();
         for (slot, line) in elected.slots.iter_mut().zip(lines) {
             slot.succession = line.unwrap_or_default();
@@ -42,7 +42,7 @@ impl Question<'_> {
 
     /// The members that follow if the leader of `slot` is lost, first in line first, and those that may not; `None` if no
     /// member is named.
-    pub(in crate::engine) fn successors(&self, slot: usize, elected: &Elected) -> Option<Ranking> {
+    pub(crate) fn successors(&self, slot: usize, elected: &Elected) -> Option<Ranking> {
         let leader = elected.named(slot)?;
         let spares: Vec<_> =
             self.standing().filter(|m| elected.slot_of(&m.ballot).is_none()).cloned().collect();
@@ -69,7 +69,7 @@ impl Question<'_> {
 }
 
 /// Whether the decision lets the member with this ballot step in for the leader of `slot`, by the line alone.
-pub(in crate::engine) fn may_succeed(
+pub(crate) fn may_succeed(
     elected: &Elected,
     slot: usize,
     ballot: &Ballot,
@@ -83,7 +83,7 @@ pub(in crate::engine) fn may_succeed(
 }
 
 /// Commits a succession: what a successor writes before it acts. `remark` is its strategy's remark about it.
-pub(in crate::engine) fn succeed(
+pub(crate) fn succeed(
     elected: &Elected,
     slot: usize,
     me: &Named,

@@ -26,7 +26,7 @@ use crate::{
 impl Pass<'_> {
     /// Removes the holder of the leader znode, or the member that is named, if it is suspected.
     /// `otherwise` is the verdict without suspicion.
-    pub(in crate::engine) fn suspicion(
+    pub(crate) fn suspicion(
         &self,
         at: At<'_>,
         named: &Named,

@@ -9,16 +9,16 @@ use crate::{
 
 /// One question that was asked of the strategy.
 #[derive(Clone, Debug)]
-pub(in crate::engine) struct Asked {
-    pub(in crate::engine) slot: usize,
-    pub(in crate::engine) cause: Cause,
+pub(crate) struct Asked {
+    pub(crate) slot: usize,
+    pub(crate) cause: Cause,
     /// The answer. Members that were not asked about are listed among the refused ones.
-    pub(in crate::engine) ranking: Ranking,
+    pub(crate) ranking: Ranking,
 }
 
 /// The records of one pass.
 #[derive(Debug, Default)]
-pub(in crate::engine) struct DecisionTrace {
+pub(crate) struct DecisionTrace {
     asked: RefCell<Vec<Asked>>,
 }
 
@@ -30,7 +30,7 @@ impl DecisionTrace {
     }
 
     /// All questions, in the order in which they were asked.
-    pub(in crate::engine) fn take_asked(&self) -> Vec<Asked> {
+    pub(crate) fn take_asked(&self) -> Vec<Asked> {
         self.asked.take()
     }
 }

@@ -6,7 +6,7 @@
 //! would decide without the blockers. What only the elector's memory contains (since when it has seen something) is
 //! taken from the times in the records, or reported as unknown ([`Bound`]).
 
-pub(in crate::engine) mod simulate;
+pub(crate) mod simulate;
 #[cfg(test)]
 mod tests;
 
@@ -168,8 +168,8 @@ pub fn explain(seen: &Seen, policy: &Policy, strategy: &dyn Strategy, unix_ms: u
 const NO_MEMBER: &str = "no elector: no member is there";
 
 /// An election as an elector sees it.
-pub(in crate::engine) struct Looker<'a> {
-    pub(in crate::engine) seen: &'a Seen,
+pub(crate) struct Looker<'a> {
+    pub(crate) seen: &'a Seen,
     policy: &'a Policy,
     strategy: &'a dyn Strategy,
     now: Now,
@@ -177,12 +177,7 @@ pub(in crate::engine) struct Looker<'a> {
 }
 
 impl<'a> Looker<'a> {
-    pub(in crate::engine) fn new(
-        seen: &'a Seen,
-        policy: &'a Policy,
-        strategy: &'a dyn Strategy,
-        unix_ms: u64,
-    ) -> Self {
+    pub(crate) fn new(seen: &'a Seen, policy: &'a Policy, strategy: &'a dyn Strategy, unix_ms: u64) -> Self {
         let elector = seen.members.iter().find(|m| seen.lowest.as_ref() == Some(&m.ballot));
         // A steady clock that starts together with the wall clock.
         let now = Now::new(Time::from_millis(unix_ms), unix_ms);
@@ -190,7 +185,7 @@ impl<'a> Looker<'a> {
     }
 
     /// The elector's verdict over all slots, or why no decision is made.
-    pub(in crate::engine) fn verdict(&self) -> Verdict {
+    pub(crate) fn verdict(&self) -> Verdict {
         if self.elector.is_none() {
             let unread = self.seen.lowest.is_some() && !self.seen.members.is_empty();
             let sentence = match unread {

@@ -29,12 +29,12 @@ const ACQUIRE: Pending = Pending::Leader(LeaderOp::Acquire);
 
 impl OwnLeadership {
     /// Begins to acquire leadership.
-    pub(in crate::engine) fn claim(&mut self, core: &mut Core, appointment: Appointment) {
+    pub(crate) fn claim(&mut self, core: &mut Core, appointment: Appointment) {
         self.claim_with(core, appointment, None);
     }
 
     /// Writes the first decision with the leader znode.
-    pub(in crate::engine) fn claim_first(&mut self, core: &mut Core, first: Box<Elected>) {
+    pub(crate) fn claim_first(&mut self, core: &mut Core, first: Box<Elected>) {
         if let Some(appointment) = core.first_mandate(&first) {
             self.claim_with(core, appointment, Some(first));
         }
@@ -297,7 +297,7 @@ impl OwnLeadership {
         self.report(core);
     }
 
-    pub(in crate::engine) fn give_up_claim(&mut self, core: &mut Core, reason: StopReason) {
+    pub(crate) fn give_up_claim(&mut self, core: &mut Core, reason: StopReason) {
         let LeadershipState::Acquiring(acquiring) = &self.state else { return };
         let hold = match acquiring.step {
             AcquireStep::Rereading(znode) | AcquireStep::Entitled(znode) => LeftZnode::Znode(znode),

@@ -30,7 +30,7 @@ fn is_confirmed(core: &Core, held: &HeldLeadership, slot: usize) -> bool {
 
 impl OwnLeadership {
     /// Checks whether leadership may continue.
-    pub(in crate::engine) fn check_held(&mut self, core: &mut Core) {
+    pub(crate) fn check_held(&mut self, core: &mut Core) {
         let Some(held) = self.held() else { return };
         let leads = matches!(self.state, LeadershipState::Leading(_));
         if core.own.leaving.is_asked() && !(leads && core.hands_over()) {
@@ -59,7 +59,7 @@ impl OwnLeadership {
 
     /// Suspends the work while it is not known whether this member still leads, if the policy says so. Work that is being
     /// stopped is not continued.
-    pub(in crate::engine) fn settle_suspension(&self, core: &mut Core) {
+    pub(crate) fn settle_suspension(&self, core: &mut Core) {
         let freezes = matches!(core.config.policy.on_pause, OnPause::Freeze { .. });
         let Some(held) = self.held().filter(|_| freezes) else {
             core.out.suspends = false;
@@ -102,7 +102,7 @@ impl OwnLeadership {
 
     /// A watch has read the leader znode. What it read may be older than an own write. A leader znode that seems lost
     /// is read again before anything is stopped.
-    pub(in crate::engine) fn saw_leader_znode(&mut self, core: &mut Core, slot: usize, node: Option<&Node>) {
+    pub(crate) fn saw_leader_znode(&mut self, core: &mut Core, slot: usize, node: Option<&Node>) {
         if slot != self.slot {
             return;
         }
@@ -228,7 +228,7 @@ impl OwnLeadership {
     }
 
     /// READY could not be written because the connection was lost: tries again.
-    pub(in crate::engine) fn announce_again(&mut self, core: &mut Core) {
+    pub(crate) fn announce_again(&mut self, core: &mut Core) {
         if self.announce_later && core.session_is_active() && !core.ops.waits(Part::Leader, core.now.time) {
             self.announce(core);
         }

@@ -27,13 +27,13 @@ use super::{
     znode::Known,
 };
 use crate::record::{Cause, ContenderStatus, Current, GaveUp, HistoryEntry, Record, Status, VERSION};
-pub(in crate::engine) use resume::Led;
+pub(crate) use resume::Led;
 use state::{AcquireStep, HeldLeadership, Prepared, ReleaseStep, Releasing};
-pub(in crate::engine) use state::{LeadershipState, Stage};
+pub(crate) use state::{LeadershipState, Stage};
 
 /// The leader's side of a member.
 #[derive(Clone, Debug, Default, Hash)]
-pub(in crate::engine) struct OwnLeadership {
+pub(crate) struct OwnLeadership {
     state: LeadershipState,
     /// The slot of the state. A member has one at a time, and releases its leader znode before it turns to another.
     slot: usize,
@@ -49,7 +49,7 @@ pub(in crate::engine) struct OwnLeadership {
 
 /// The entry of a leadership that has been announced.
 #[derive(Clone, Debug, Hash)]
-pub(in crate::engine) enum Entry {
+pub(crate) enum Entry {
     /// It must still be written.
     Due(Box<HistoryEntry>),
     /// It was written together with READY.
@@ -60,15 +60,15 @@ pub(in crate::engine) enum Entry {
 }
 
 impl OwnLeadership {
-    pub(in crate::engine) fn state(&self) -> &LeadershipState {
+    pub(crate) fn state(&self) -> &LeadershipState {
         &self.state
     }
 
-    pub(in crate::engine) fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         matches!(self.state, LeadershipState::Idle)
     }
 
-    pub(in crate::engine) fn is_taking_over(&self) -> bool {
+    pub(crate) fn is_taking_over(&self) -> bool {
         match &self.state {
             LeadershipState::Acquiring(acquiring) => acquiring.step == AcquireStep::Creating,
             LeadershipState::TakingOver(_) | LeadershipState::Announcing(_) => true,
@@ -76,17 +76,17 @@ impl OwnLeadership {
         }
     }
 
-    pub(in crate::engine) fn held(&self) -> Option<&HeldLeadership> {
+    pub(crate) fn held(&self) -> Option<&HeldLeadership> {
         self.state.held()
     }
 
     /// When the leader became READY, in milliseconds since the Unix epoch.
-    pub(in crate::engine) fn ready_ms(&self) -> Option<u64> {
+    pub(crate) fn ready_ms(&self) -> Option<u64> {
         self.held()?.ready_ms
     }
 
     /// The fencing token of the leadership that is held, or is being given up.
-    pub(in crate::engine) fn fencing_token(&self) -> Option<u64> {
+    pub(crate) fn fencing_token(&self) -> Option<u64> {
         match &self.state {
             LeadershipState::Stopping(stopping) => stopping.token,
             _ => self.held().map(|held| held.fencing_token),
@@ -94,13 +94,13 @@ impl OwnLeadership {
     }
 
     /// A leadership that has been announced since the last call.
-    pub(in crate::engine) fn take_entry(&mut self) -> Option<Entry> {
+    pub(crate) fn take_entry(&mut self) -> Option<Entry> {
         self.to_record.take()
     }
 
     // ---- what happens ----
 
-    pub(in crate::engine) fn app(&mut self, core: &mut Core, event: AppEvent) {
+    pub(crate) fn app(&mut self, core: &mut Core, event: AppEvent) {
         match (event, &self.state) {
             (AppEvent::Prepared, LeadershipState::Acquiring(_)) => self.set_prepared(core, Prepared::Yes),
             (AppEvent::PrepareFailed(why), LeadershipState::Acquiring(_)) => {
@@ -146,7 +146,7 @@ impl OwnLeadership {
     }
 
     /// The session is over, and the leader znode with it.
-    pub(in crate::engine) fn session_over(&mut self, core: &mut Core) {
+    pub(crate) fn session_over(&mut self, core: &mut Core) {
         core.reading.forget_tenures();
         let keep = matches!(core.config.policy.on_pause, OnPause::Keep { .. });
         match &mut self.state {
@@ -165,7 +165,7 @@ impl OwnLeadership {
         }
     }
 
-    pub(in crate::engine) fn done(&mut self, core: &mut Core, op: LeaderOp, outcome: &Outcome) {
+    pub(crate) fn done(&mut self, core: &mut Core, op: LeaderOp, outcome: &Outcome) {
         if let Outcome::NotApplied(_) = outcome {
             core.retry(Part::Leader);
         }
@@ -182,7 +182,7 @@ impl OwnLeadership {
 
     // ---- taking the next steps ----
 
-    pub(in crate::engine) fn advance(&mut self, core: &mut Core) {
+    pub(crate) fn advance(&mut self, core: &mut Core) {
         if core.ops.waits(Part::Leader, core.now.time) {
             // Deadlines do not wait for a retry.
             self.check_held(core);
@@ -298,7 +298,7 @@ impl OwnLeadership {
     }
 
     /// Reports in the own record that leadership is given up.
-    pub(in crate::engine) fn record_giving_up(&self, core: &mut Core, cause: Cause, reason: &str) {
+    pub(crate) fn record_giving_up(&self, core: &mut Core, cause: Cause, reason: &str) {
         let term = match &self.state {
             LeadershipState::Acquiring(acquiring) => acquiring.appointment.nomination.term,
             state => match state.held() {

@@ -35,7 +35,7 @@ impl OwnLeadership {
     // ---- the work ----
 
     /// Ends a leadership that is held.
-    pub(in crate::engine) fn stop(&mut self, core: &mut Core, reason: StopReason) {
+    pub(crate) fn stop(&mut self, core: &mut Core, reason: StopReason) {
         let Some(held) = self.held() else { return };
         let hold = match reason {
             StopReason::LeaderZnodeLost | StopReason::SessionOver => LeftZnode::Nothing,
@@ -58,7 +58,7 @@ impl OwnLeadership {
     }
 
     /// Ends a leadership that is held, or is being acquired.
-    pub(in crate::engine) fn end(&mut self, core: &mut Core, reason: StopReason) {
+    pub(crate) fn end(&mut self, core: &mut Core, reason: StopReason) {
         if self.held().is_some() {
             self.stop(core, reason);
         } else {
@@ -79,7 +79,7 @@ impl OwnLeadership {
 
     /// A stop that is under way becomes urgent once leadership is taken by force. Deleting the leader znode remains this
     /// member's task, up to the end of the stop budget.
-    pub(in crate::engine) fn hasten_if_removed(&mut self, core: &mut Core) {
+    pub(crate) fn hasten_if_removed(&mut self, core: &mut Core) {
         let LeadershipState::Stopping(stopping) = &mut self.state else { return };
         let Some(elected) = core.reading.view.elected.record() else { return };
         let ballot = core.own.ballot.name.as_ref().filter(|_| core.session_epoch() == Some(stopping.epoch));
@@ -91,7 +91,7 @@ impl OwnLeadership {
 
     /// A stop that is under way becomes urgent once the lease is not renewed any more. Deleting the leader znode
     /// remains this member's task.
-    pub(in crate::engine) fn hasten_at_lease_end(&mut self, core: &mut Core) {
+    pub(crate) fn hasten_at_lease_end(&mut self, core: &mut Core) {
         let due = core.lease_ends_first().is_some_and(|until| core.now.time + core.stop_budget() >= until);
         if let LeadershipState::Stopping(stopping) = &mut self.state
             && due
@@ -145,7 +145,7 @@ impl OwnLeadership {
     }
 
     /// When a wait for the decision ends.
-    pub(in crate::engine) fn wake(&self) -> Option<Time> {
+    pub(crate) fn wake(&self) -> Option<Time> {
         let LeadershipState::Releasing(release) = &self.state else { return None };
         match release.step {
             ReleaseStep::AwaitDecision { until, .. } => Some(until),

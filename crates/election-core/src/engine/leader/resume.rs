@@ -17,7 +17,7 @@ use crate::{
 
 /// A leadership at rest.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(in crate::engine) struct Led {
+pub(crate) struct Led {
     by: LedBy,
     ballot: Ballot,
     #[serde(with = "limits::slot")]
@@ -42,14 +42,14 @@ enum LedBy {
 }
 
 impl Led {
-    pub(in crate::engine) fn leadership(&self) -> (u64, u64) {
+    pub(crate) fn leadership(&self) -> (u64, u64) {
         (self.term, self.fencing_token)
     }
 }
 
 impl OwnLeadership {
     /// The leadership, if there is one.
-    pub(in crate::engine) fn at_rest(&self, core: &Core) -> Result<Option<Led>, Unrest> {
+    pub(crate) fn at_rest(&self, core: &Core) -> Result<Option<Led>, Unrest> {
         let held = match &self.state {
             LeadershipState::Idle => return Ok(None),
             LeadershipState::Leading(held) => held,
@@ -87,7 +87,7 @@ impl OwnLeadership {
     }
 
     /// Continues it. Its leader znode is doubted: whether it is still the same is read before anything else.
-    pub(in crate::engine) fn resume(&mut self, core: &mut Core, led: Led, epoch: Epoch) -> Grant {
+    pub(crate) fn resume(&mut self, core: &mut Core, led: Led, epoch: Epoch) -> Grant {
         let Led { by, ballot, slot, term, cause, sentence, previous, fencing_token, znode, ready_ms } = led;
         let nomination = Arc::new(Nomination { slot, term, cause, sentence, previous });
         let by = match by {

@@ -15,7 +15,7 @@ use crate::{
 };
 
 #[derive(Clone, Debug, Default, Hash)]
-pub(in crate::engine) enum LeadershipState {
+pub(crate) enum LeadershipState {
     /// Nothing is held, and nothing is being done.
     #[default]
     Idle,
@@ -32,7 +32,7 @@ pub(in crate::engine) enum LeadershipState {
 
 /// Named, or stepping in: until the leader znode is held and the application prepared.
 #[derive(Clone, Debug, Hash)]
-pub(in crate::engine) struct Acquiring {
+pub(crate) struct Acquiring {
     pub(super) appointment: Appointment,
     pub(super) prepared: Prepared,
     pub(super) step: AcquireStep,
@@ -70,7 +70,7 @@ pub(super) enum AcquireStep {
 
 /// The own leader znode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(in crate::engine) struct HeldZnode {
+pub(crate) struct HeldZnode {
     pub(super) czxid: i64,
     pub(super) version: i32,
     /// The term in its record.
@@ -86,7 +86,7 @@ pub(in crate::engine) struct HeldZnode {
 
 /// A time that is only reported: no step depends on it, so it distinguishes no states.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::engine) struct Reported(pub(super) Time);
+pub(crate) struct Reported(pub(super) Time);
 
 impl Hash for Reported {
     fn hash<H: Hasher>(&self, _: &mut H) {}
@@ -94,11 +94,11 @@ impl Hash for Reported {
 
 /// Leadership that has been entered.
 #[derive(Clone, Debug, Hash)]
-pub(in crate::engine) struct HeldLeadership {
+pub(crate) struct HeldLeadership {
     pub(super) appointment: Appointment,
-    pub(in crate::engine) fencing_token: u64,
+    pub(crate) fencing_token: u64,
     pub(super) znode: HeldZnode,
-    pub(in crate::engine) epoch: Epoch,
+    pub(crate) epoch: Epoch,
     /// A watch reports that the leader znode is not this one any more; it is read again.
     pub(super) doubted: bool,
     /// When it became READY, in milliseconds since the Unix epoch.
@@ -106,13 +106,13 @@ pub(in crate::engine) struct HeldLeadership {
 }
 
 #[derive(Clone, Debug, Hash)]
-pub(in crate::engine) struct Stopping {
+pub(crate) struct Stopping {
     pub(super) reason: StopReason,
     /// The session on which it led, and what is held there.
     pub(super) epoch: Epoch,
     pub(super) hold: LeftZnode,
-    pub(in crate::engine) term: u64,
-    pub(in crate::engine) token: Option<u64>,
+    pub(crate) term: u64,
+    pub(crate) token: Option<u64>,
 }
 
 /// What may remain in ZooKeeper when leadership is given up.
@@ -127,7 +127,7 @@ pub(super) enum LeftZnode {
 }
 
 #[derive(Clone, Debug, Hash)]
-pub(in crate::engine) struct Releasing {
+pub(crate) struct Releasing {
     pub(super) epoch: Epoch,
     pub(super) step: ReleaseStep,
 }
@@ -158,7 +158,7 @@ pub(super) enum ReleaseStep {
 
 /// The stages for which an application may need time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(in crate::engine) enum Stage {
+pub(crate) enum Stage {
     Preparing,
     TakingOver,
 }
@@ -170,14 +170,14 @@ impl Releasing {
 }
 
 impl LeadershipState {
-    pub(in crate::engine) fn held(&self) -> Option<&HeldLeadership> {
+    pub(crate) fn held(&self) -> Option<&HeldLeadership> {
         match self {
             Self::TakingOver(held) | Self::Announcing(held) | Self::Leading(held) => Some(held),
             _ => None,
         }
     }
 
-    pub(in crate::engine) fn held_mut(&mut self) -> Option<&mut HeldLeadership> {
+    pub(crate) fn held_mut(&mut self) -> Option<&mut HeldLeadership> {
         match self {
             Self::TakingOver(held) | Self::Announcing(held) | Self::Leading(held) => Some(held),
             _ => None,
@@ -224,7 +224,7 @@ impl LeadershipState {
     }
 
     /// Whether the end of the lease requires an action.
-    pub(in crate::engine) fn heeds_lease_end(&self) -> bool {
+    pub(crate) fn heeds_lease_end(&self) -> bool {
         match self {
             Self::Stopping(stopping) => !stopping.reason.is_urgent(),
             _ => self.held().is_some(),
@@ -232,7 +232,7 @@ impl LeadershipState {
     }
 
     /// The stage that the application must complete.
-    pub(in crate::engine) fn stage(&self) -> Option<Stage> {
+    pub(crate) fn stage(&self) -> Option<Stage> {
         match self {
             Self::Acquiring(acquiring) if acquiring.prepared == Prepared::Running => Some(Stage::Preparing),
             Self::TakingOver(_) => Some(Stage::TakingOver),

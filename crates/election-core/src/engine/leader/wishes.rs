@@ -19,7 +19,7 @@ use crate::{
 const REASON: usize = 500;
 
 impl OwnLeadership {
-    pub(in crate::engine) fn wish(&mut self, core: &mut Core, wish: Wish) {
+    pub(crate) fn wish(&mut self, core: &mut Core, wish: Wish) {
         let short = |reason: String| reason.chars().take(REASON).collect::<String>();
         match wish {
             Wish::Resign { reason } => self.resign(core, short(reason)),
@@ -62,7 +62,7 @@ impl OwnLeadership {
 
     /// A member that has withdrawn and is named nevertheless reports it, so that the elector does not wait for it in
     /// vain.
-    pub(in crate::engine) fn refuse_while_withdrawn(&self, core: &mut Core) {
+    pub(crate) fn refuse_while_withdrawn(&self, core: &mut Core) {
         let (Some(reason), Some(ballot)) = (&core.own.wishes().withdrawn, &core.own.ballot.name) else {
             return;
         };

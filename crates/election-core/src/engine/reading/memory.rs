@@ -30,9 +30,9 @@ use crate::{
 
 /// What was seen, and may not be in ZooKeeper any more.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(in crate::engine) struct Memory {
+pub(crate) struct Memory {
     /// The latest decision, after the view has lost it, and the transaction that wrote it.
-    pub(in crate::engine) decision: Option<Box<(Elected, i64)>>,
+    pub(crate) decision: Option<Box<(Elected, i64)>>,
     /// The highest of all that was seen, except for what the decision in the view exceeds.
     floor: Remembered,
     /// The newest transaction of this session that is known, from the first znode on that this member has created on it.
@@ -43,23 +43,23 @@ pub(in crate::engine) struct Memory {
 
 impl Memory {
     /// What was seen before this process.
-    pub(in crate::engine) fn began_above(&mut self, term: u64, token: u64) {
+    pub(crate) fn began_above(&mut self, term: u64, token: u64) {
         self.floor.term = self.floor.term.max(term);
         self.saw_token(Some(token));
     }
 
     /// A session has begun.
-    pub(in crate::engine) fn forget_session(&mut self) {
+    pub(crate) fn forget_session(&mut self) {
         self.zxid = 0;
     }
 
     /// This member has created a znode on its session.
-    pub(in crate::engine) fn created(&mut self, czxid: i64) {
+    pub(crate) fn created(&mut self, czxid: i64) {
         self.zxid = self.zxid.max(czxid);
     }
 
     /// The decision in the view is about to be replaced or forgotten.
-    pub(in crate::engine) fn keep(&mut self, elected: &Known<Elected>) {
+    pub(crate) fn keep(&mut self, elected: &Known<Elected>) {
         let Known::Present(elected, meta) = elected else { return };
         self.floor = self.floor.or_newer(Remembered {
             term: elected.term,
@@ -75,7 +75,7 @@ impl Memory {
     }
 
     /// The view has another decision. If it is above all that is remembered, only the tokens still count.
-    pub(in crate::engine) fn compare(&mut self, elected: &Known<Elected>) {
+    pub(crate) fn compare(&mut self, elected: &Known<Elected>) {
         if let Known::Present(elected, meta) = elected
             && !self.remembered(elected.token_base).is_some_and(|r| r.is_newer_than(elected, meta.mzxid))
         {
@@ -94,12 +94,12 @@ impl Memory {
     }
 
     /// Whether the decision of this term is the one that is kept.
-    pub(in crate::engine) fn has(&self, term: u64) -> bool {
+    pub(crate) fn has(&self, term: u64) -> bool {
         self.decision.as_ref().is_some_and(|kept| kept.0.term == term)
     }
 
     /// Records the first list of ballots that contains this own ballot, and whether it was the lowest.
-    pub(in crate::engine) fn listed(&mut self, ballot: &Ballot, is_lowest: bool) {
+    pub(crate) fn listed(&mut self, ballot: &Ballot, is_lowest: bool) {
         if self.joined.as_ref().is_none_or(|joined| joined.0 != *ballot) {
             self.joined = Some(Box::new((ballot.clone(), is_lowest)));
         }
@@ -107,34 +107,34 @@ impl Memory {
 
     /// Whether the member with this ballot left before this member joined, as all others did. Then it did not fail
     /// while others lived, and its site may return in a moment as well.
-    pub(in crate::engine) fn left_with_all(&self, ballot: &Ballot) -> bool {
+    pub(crate) fn left_with_all(&self, ballot: &Ballot) -> bool {
         self.joined.as_deref().is_some_and(|(mine, was_lowest)| *was_lowest && ballot < mine)
     }
 
     /// A token above the largest base could be followed by none.
-    pub(in crate::engine) fn saw_token(&mut self, token: Option<u64>) {
+    pub(crate) fn saw_token(&mut self, token: Option<u64>) {
         self.floor.token = self.floor.token.max(token.unwrap_or(0)).min(MAX_TOKEN_BASE);
     }
 
     /// A leadership is known by its leader znode, which this transaction has created, whether or not its record has the token.
-    pub(in crate::engine) fn saw_leader(&mut self, meta: Meta, token: Option<u64>) {
+    pub(crate) fn saw_leader(&mut self, meta: Meta, token: Option<u64>) {
         self.saw_token(token);
         self.learn(Some(meta));
     }
 
     /// The newest token that was seen, or the highest base of a decision that the view has lost.
-    pub(in crate::engine) fn token(&self) -> u64 {
+    pub(crate) fn token(&self) -> u64 {
         self.floor.token.max(self.floor.token_base)
     }
 
     /// Whether the next token above this base could be one that was given out already.
-    pub(in crate::engine) fn is_behind(&self, base: u64) -> bool {
+    pub(crate) fn is_behind(&self, base: u64) -> bool {
         let next = u64::try_from(self.zxid).unwrap_or(0).saturating_add(base);
         self.zxid > 0 && next < self.floor.token
     }
 
     /// What is remembered and is not in ZooKeeper any more, as far as this member knows, if the decision has this base.
-    pub(in crate::engine) fn remembered(&self, base: u64) -> Option<Remembered> {
+    pub(crate) fn remembered(&self, base: u64) -> Option<Remembered> {
         let Remembered { term, token, token_base, .. } = self.floor;
         let token = token.max(token_base);
         let token_base = if self.is_behind(base) { token } else { token_base };

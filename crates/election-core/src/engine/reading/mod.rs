@@ -1,10 +1,10 @@
 //! What this member has read, and what it derives from that: the last known content of the znodes, the memory of what
 //! was decided, which leaders were seen, and what must be read again.
 
-pub(in crate::engine) mod memory;
-pub(in crate::engine) mod rereading;
-pub(in crate::engine) mod tenure;
-pub(in crate::engine) mod view;
+pub(crate) mod memory;
+pub(crate) mod rereading;
+pub(crate) mod tenure;
+pub(crate) mod view;
 
 use super::{tokens::fencing_token, znode::Known};
 use crate::record::{Elected, Named, Remembered};
@@ -15,17 +15,17 @@ use view::View;
 
 /// What this member has read.
 #[derive(Clone, Debug, Default, Hash)]
-pub(in crate::engine) struct Reading {
-    pub(in crate::engine) view: View,
-    pub(in crate::engine) memory: Memory,
+pub(crate) struct Reading {
+    pub(crate) view: View,
+    pub(crate) memory: Memory,
     /// By slot.
-    pub(in crate::engine) tenures: Vec<Tenure>,
-    pub(in crate::engine) rereading: Rereading,
+    pub(crate) tenures: Vec<Tenure>,
+    pub(crate) rereading: Rereading,
 }
 
 impl Reading {
     /// Forgets everything of a former session, except the memory of what was decided.
-    pub(in crate::engine) fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         self.view = View::default();
         self.memory.forget_session();
     }
@@ -33,7 +33,7 @@ impl Reading {
     // ---- what was decided ----
 
     /// The latest decision that it has seen, while the decision in ZooKeeper is missing or older.
-    pub(in crate::engine) fn remembers(&self) -> Option<Remembered> {
+    pub(crate) fn remembers(&self) -> Option<Remembered> {
         match &self.view.elected {
             Known::Absent => self.memory.remembered(0),
             Known::Present(elected, meta) => {
@@ -46,7 +46,7 @@ impl Reading {
 
     /// Learns the tokens of the leaders in the view. A job has its token from the creation of the leader znode on,
     /// long before the record of that has it.
-    pub(in crate::engine) fn learn_tokens(&mut self, is_contest: bool) {
+    pub(crate) fn learn_tokens(&mut self, is_contest: bool) {
         let elected = self.view.elected.record().filter(|_| !is_contest);
         for (slot, leader) in self.view.leaders() {
             let Some(meta) = leader.meta() else { continue };
@@ -63,7 +63,7 @@ impl Reading {
     }
 
     /// The newest token that was seen, or the base below all future ones.
-    pub(in crate::engine) fn newest_token(&self) -> u64 {
+    pub(crate) fn newest_token(&self) -> u64 {
         let base = self.view.elected.record().map_or(0, |elected| elected.token_base);
         self.memory.token().max(base)
     }
@@ -71,7 +71,7 @@ impl Reading {
     // ---- which leaders were seen ----
 
     /// Keeps the memory of which leaders were seen, after the view has changed.
-    pub(in crate::engine) fn remember_tenures(&mut self, slots: usize, unix_ms: u64) {
+    pub(crate) fn remember_tenures(&mut self, slots: usize, unix_ms: u64) {
         // A vector makes room for four at first.
         self.tenures.reserve_exact(slots.saturating_sub(self.tenures.len()));
         self.tenures.resize_with(slots, Tenure::default);
@@ -84,13 +84,13 @@ impl Reading {
 
     /// Clears the memory: at the end of the session, and if the ensemble returned to an older state, in which terms
     /// are given out again.
-    pub(in crate::engine) fn forget_tenures(&mut self) {
+    pub(crate) fn forget_tenures(&mut self) {
         self.tenures.iter_mut().for_each(Tenure::forget);
     }
 
     /// Whether the member that is named for `slot` was seen as its leader in this very term, and its leader znode has
     /// become free since.
-    pub(in crate::engine) fn has_vanished(&self, elected: &Elected, slot: usize) -> bool {
+    pub(crate) fn has_vanished(&self, elected: &Elected, slot: usize) -> bool {
         let has_vanished = |named: &Named| {
             let tenure = self.tenures.get(slot);
             tenure.is_some_and(|tenure| tenure.has_vanished(elected.term_of(slot), &named.ballot))
@@ -100,7 +100,7 @@ impl Reading {
     }
 
     /// Since when the leader znode of `slot` is free, in milliseconds since the Unix epoch.
-    pub(in crate::engine) fn free_since_ms(&self, slot: usize) -> Option<u64> {
+    pub(crate) fn free_since_ms(&self, slot: usize) -> Option<u64> {
         self.tenures.get(slot)?.free_since_ms()
     }
 }

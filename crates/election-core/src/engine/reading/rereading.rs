@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What the watches have reported, and where the view differs from it.
 #[derive(Clone, Debug, Default, Hash)]
-pub(in crate::engine) struct Rereading {
+pub(crate) struct Rereading {
     /// In a contest there is none.
     decision: Option<Box<Report>>,
     /// By slot.
@@ -75,52 +75,52 @@ impl Rereading {
     }
 
     /// What must be read again by now.
-    pub(in crate::engine) fn due(&self, ops: &Ops, now: Time) -> Vec<Znode> {
+    pub(crate) fn due(&self, ops: &Ops, now: Time) -> Vec<Znode> {
         self.to_read(ops).filter(|(_, due)| *due <= now).map(|(znode, _)| znode).collect()
     }
 
     /// When the next read is due.
-    pub(in crate::engine) fn wake(&self, ops: &Ops) -> Option<Time> {
+    pub(crate) fn wake(&self, ops: &Ops) -> Option<Time> {
         self.to_read(ops).map(|(_, due)| due).min()
     }
 
     /// Records that this znode may have changed since it was last read.
-    pub(in crate::engine) fn doubt(&mut self, znode: Znode, now: Time) {
+    pub(crate) fn doubt(&mut self, znode: Znode, now: Time) {
         let report = self.of(znode);
         report.doubted = true;
         report.due = Some(now);
     }
 
     /// Records that the read has begun.
-    pub(in crate::engine) fn begun(&mut self, znode: Znode) {
+    pub(crate) fn begun(&mut self, znode: Znode) {
         self.of(znode).due = None;
     }
 
     /// Records that the znode was read.
-    pub(in crate::engine) fn is_read(&mut self, znode: Znode) {
+    pub(crate) fn is_read(&mut self, znode: Znode) {
         self.of(znode).doubted = false;
     }
 
     /// Whether the decision may be one that the ensemble does not contain any more.
-    pub(in crate::engine) fn doubts_decision(&self) -> bool {
+    pub(crate) fn doubts_decision(&self) -> bool {
         self.decision.as_ref().is_some_and(|report| report.doubted)
     }
 
     /// Whether the leader znode of `slot` may have changed by now.
-    pub(in crate::engine) fn doubts_leader_znode(&self, slot: usize) -> bool {
+    pub(crate) fn doubts_leader_znode(&self, slot: usize) -> bool {
         self.leader_znodes.get(slot).is_some_and(|report| report.doubted)
     }
 
-    pub(in crate::engine) fn doubts_any_leader_znode(&self) -> bool {
+    pub(crate) fn doubts_any_leader_znode(&self) -> bool {
         self.leader_znodes.iter().any(|report| report.doubted)
     }
 
-    pub(in crate::engine) fn watch_told(&mut self, znode: Znode, node: Option<&Node>) {
+    pub(crate) fn watch_told(&mut self, znode: Znode, node: Option<&Node>) {
         self.of(znode).report = Some(node.map(|n| (n.czxid, n.mzxid)));
     }
 
     /// The view has changed, or has been confirmed.
-    pub(in crate::engine) fn compare(&mut self, znode: Znode, known: Option<Meta>, ops: &Ops, now: Time) {
+    pub(crate) fn compare(&mut self, znode: Znode, known: Option<Meta>, ops: &Ops, now: Time) {
         let report = self.of(znode);
         let agrees = report.report.is_none_or(|report| report == known.map(|m| (m.czxid, m.mzxid)));
         if agrees && !report.doubted {
@@ -131,7 +131,7 @@ impl Rereading {
     }
 
     /// The leader znodes from this slot on are not watched any more.
-    pub(in crate::engine) fn forget(&mut self, from: usize) {
+    pub(crate) fn forget(&mut self, from: usize) {
         self.leader_znodes.truncate(from);
     }
 }

@@ -8,7 +8,7 @@ use crate::{engine::znode::Known, ids::Ballot, record::Current};
 
 /// What this member has seen of the leader znode of one slot.
 #[derive(Clone, Debug, Default, Hash)]
-pub(in crate::engine) struct Tenure {
+pub(crate) struct Tenure {
     /// The term and ballot that this member itself has seen in the leader znode. A new holder,
     /// another term or a new session clears it.
     seen: Option<(u64, Ballot)>,

@@ -41,40 +41,40 @@ impl Stamp {
 
 /// The last known content of the znodes.
 #[derive(Clone, Debug, Default, Hash)]
-pub(in crate::engine) struct View {
-    pub(in crate::engine) elected: Known<Elected>,
+pub(crate) struct View {
+    pub(crate) elected: Known<Elected>,
     /// The leader znodes, by slot.
     leaders: Slots<Known<Current>>,
     /// The base of the tokens, in a contest.
-    pub(in crate::engine) tokens: Known<TokenBase>,
+    pub(crate) tokens: Known<TokenBase>,
     /// What is only read by the elector: nothing in most of thousands of elections.
     electors: Option<Box<ElectorsView>>,
     /// What the next leader has prepared for while this leader hands over: the next leader's ballot, and the term.
-    pub(in crate::engine) prepared: Option<Box<(Ballot, u64)>>,
+    pub(crate) prepared: Option<Box<(Ballot, u64)>>,
 }
 
 /// What is only read by the elector.
 #[derive(Clone, Debug, Default, Hash)]
-pub(in crate::engine) struct ElectorsView {
-    pub(in crate::engine) control: Known<Control>,
+pub(crate) struct ElectorsView {
+    pub(crate) control: Known<Control>,
     /// Lowest ballot first.
-    pub(in crate::engine) members: Option<Vec<MemberRecord>>,
+    pub(crate) members: Option<Vec<MemberRecord>>,
     /// The latest transaction that wrote any member's record.
-    pub(in crate::engine) newest_zxid: i64,
+    pub(crate) newest_zxid: i64,
     /// All records under `nodes`, usable or not, by name.
     member_nodes: Vec<MemberNode>,
     /// In the order of their creation.
-    pub(in crate::engine) requests: Option<Vec<(FiledRequest, Meta)>>,
+    pub(crate) requests: Option<Vec<(FiledRequest, Meta)>>,
     /// Until when each pending request may be begun. Kept while this member is not the elector: each process counts
     /// the validity of a request once.
-    pub(in crate::engine) ends: BTreeMap<RequestRef, Time>,
+    pub(crate) ends: BTreeMap<RequestRef, Time>,
     /// When each request was created, by the clock of the servers.
     filed_ms: BTreeMap<RequestRef, i64>,
     /// The latest changes of any member's record and of any request.
     members_stamp: Stamp,
     requests_stamp: Stamp,
     /// Records among members and requests that can't be used.
-    pub(in crate::engine) unreadable: Vec<RecordError>,
+    pub(crate) unreadable: Vec<RecordError>,
 }
 
 /// A record that was read: its name, and which state of it.
@@ -111,37 +111,32 @@ static UNREAD: ElectorsView = ElectorsView {
 
 impl View {
     /// What is only read by the elector.
-    pub(in crate::engine) fn electors(&self) -> &ElectorsView {
+    pub(crate) fn electors(&self) -> &ElectorsView {
         self.electors.as_deref().unwrap_or(&UNREAD)
     }
 
-    pub(in crate::engine) fn electors_mut(&mut self) -> &mut ElectorsView {
+    pub(crate) fn electors_mut(&mut self) -> &mut ElectorsView {
         self.electors.get_or_insert_default()
     }
 
     /// Forgets what is only read by the elector.
-    pub(in crate::engine) fn forget_membership(&mut self) {
+    pub(crate) fn forget_membership(&mut self) {
         let ends = self.electors.take().map(|electors| electors.ends).filter(|ends| !ends.is_empty());
         self.electors = ends.map(|ends| Box::new(ElectorsView { ends, ..ElectorsView::default() }));
     }
 
     /// The leader znode of `slot`.
-    pub(in crate::engine) fn leader(&self, slot: usize) -> &Known<Current> {
+    pub(crate) fn leader(&self, slot: usize) -> &Known<Current> {
         self.leaders.get(slot).unwrap_or(&Known::Unread)
     }
 
     /// All leader znodes that were read.
-    pub(in crate::engine) fn leaders(&self) -> impl Iterator<Item = (usize, &Known<Current>)> {
+    pub(crate) fn leaders(&self) -> impl Iterator<Item = (usize, &Known<Current>)> {
         self.leaders.iter().enumerate()
     }
 
     /// The leader znode was read; `seen` is the result.
-    pub(in crate::engine) fn see_leader_znode(
-        &mut self,
-        slot: usize,
-        seen: Known<Current>,
-        node: Option<&Node>,
-    ) {
+    pub(crate) fn see_leader_znode(&mut self, slot: usize, seen: Known<Current>, node: Option<&Node>) {
         self.leaders.grow(slot + 1);
         let known = &mut self.leaders[slot];
         if !known.is_newer_than(node) {
@@ -150,27 +145,27 @@ impl View {
     }
 
     /// What is known of this leader znode does not count any more.
-    pub(in crate::engine) fn forget_leader_znode(&mut self, slot: usize) {
+    pub(crate) fn forget_leader_znode(&mut self, slot: usize) {
         if let Some(known) = self.leaders.get_mut(slot) {
             *known = Known::Unread;
         }
     }
 
     /// Forgets the leader znodes of slots that do not exist any more: they are not watched.
-    pub(in crate::engine) fn forget_leader_znodes(&mut self, from: usize) {
+    pub(crate) fn forget_leader_znodes(&mut self, from: usize) {
         self.leaders.truncate(from);
     }
 }
 
 impl ElectorsView {
     /// Whether exactly these records were read.
-    pub(in crate::engine) fn has_members(&self, names: &[String]) -> bool {
+    pub(crate) fn has_members(&self, names: &[String]) -> bool {
         names.len() == self.member_nodes.len()
             && names.iter().all(|name| MemberNode::find(&self.member_nodes, name).is_some())
     }
 
     /// Decodes the records that have changed: there may be hundreds that have not.
-    pub(in crate::engine) fn see_members(&mut self, parent: &str, nodes: &BTreeMap<String, Node>) {
+    pub(crate) fn see_members(&mut self, parent: &str, nodes: &BTreeMap<String, Node>) {
         let mut members = self.members.take().unwrap_or_default();
         let known = &self.member_nodes;
         let is_known = |name: &str| {
@@ -209,7 +204,7 @@ impl ElectorsView {
         self.member_nodes = nodes.collect();
     }
 
-    pub(in crate::engine) fn see_requests(&mut self, parent: &str, nodes: &BTreeMap<String, Node>) {
+    pub(crate) fn see_requests(&mut self, parent: &str, nodes: &BTreeMap<String, Node>) {
         self.unreadable.retain(|e| !e.path.starts_with(parent));
         let mut requests = Vec::with_capacity(nodes.len());
         for (name, node) in nodes {
@@ -234,7 +229,7 @@ impl ElectorsView {
     /// Counts how long each request is valid: from now on, if it was not known before, minus the time that has passed
     /// before according to the servers' own times. A member that has just started wrote its record a moment ago, so a
     /// request that was left behind while no member lived is known to be old.
-    pub(in crate::engine) fn count_validity(&mut self, now: Time) {
+    pub(crate) fn count_validity(&mut self, now: Time) {
         let latest = self.members_stamp.max(self.requests_stamp);
         for (FiledRequest { which, request }, _) in self.requests.iter().flatten() {
             if request.state != RequestState::Pending {
@@ -255,7 +250,7 @@ impl ElectorsView {
     }
 
     /// This member itself has answered a request.
-    pub(in crate::engine) fn answered(&mut self, name: &str, request: Request, version: i32, mzxid: i64) {
+    pub(crate) fn answered(&mut self, name: &str, request: Request, version: i32, mzxid: i64) {
         let mut requests = self.requests.iter_mut().flatten();
         if let Some((known, meta)) = requests.find(|(filed, _)| filed.which.name == name)
             && meta.mzxid < mzxid
@@ -266,7 +261,7 @@ impl ElectorsView {
     }
 
     /// This member itself has removed a request.
-    pub(in crate::engine) fn trimmed(&mut self, name: &str) {
+    pub(crate) fn trimmed(&mut self, name: &str) {
         if let Some(requests) = &mut self.requests {
             requests.retain(|(filed, _)| filed.which.name != name);
         }

@@ -4,7 +4,7 @@ mod names;
 
 use std::sync::Arc;
 
-pub(in crate::engine) use names::{Incarnation, fingerprint};
+pub(crate) use names::{Incarnation, fingerprint};
 
 #[cfg(feature = "runtime")]
 use crate::paths::Paths;
@@ -66,13 +66,13 @@ impl Recipe {
     }
 
     /// Whether a znode alone decides who leads.
-    pub(in crate::engine) fn is_contest(&self) -> bool {
+    pub(crate) fn is_contest(&self) -> bool {
         !matches!(self, Self::Elector(_))
     }
 
     /// The persistent znodes that a member of this recipe needs, parents first.
     #[cfg(feature = "runtime")]
-    pub(in crate::engine) fn directories(&self, paths: &Paths) -> Vec<String> {
+    pub(crate) fn directories(&self, paths: &Paths) -> Vec<String> {
         let base = paths.base().to_owned();
         match self {
             Self::Elector(_) => {

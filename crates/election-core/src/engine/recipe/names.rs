@@ -20,35 +20,35 @@ const LOCK: &str = "__lock__";
 /// One incarnation of a member, on one session. The session alone does not distinguish it: other members of the election
 /// can share it.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::engine) struct Incarnation {
-    pub(in crate::engine) session: i64,
+pub(crate) struct Incarnation {
+    pub(crate) session: i64,
     /// The fingerprint of the member's id.
-    pub(in crate::engine) member: u32,
+    pub(crate) member: u32,
     /// No other engine of this session has the same.
-    pub(in crate::engine) number: u32,
+    pub(crate) number: u32,
 }
 
 impl Incarnation {
     /// The name of an attempt whose znode has a fixed name.
-    pub(in crate::engine) fn ballot(self, attempt: u32) -> Option<Ballot> {
+    pub(crate) fn ballot(self, attempt: u32) -> Option<Ballot> {
         Ballot::new(format!("{}{:010}", QueueFormat::Native.stem(self, attempt), 0)).ok()
     }
 
     /// Whether this incarnation has drawn the ballot, on this or another session.
-    pub(in crate::engine) fn has_drawn(self, ballot: &Ballot) -> bool {
+    pub(crate) fn has_drawn(self, ballot: &Ballot) -> bool {
         let Self { member, number, .. } = self;
         ballot.as_str().get(17..).is_some_and(|rest| rest.starts_with(&format!(".{member:08x}{number:08x}.")))
     }
 
     /// Whether this is the name of a znode of the same member in a queue, by the fingerprint of its id. Other formats have
     /// none.
-    pub(in crate::engine) fn may_be_same_member(self, name: &str) -> bool {
+    pub(crate) fn may_be_same_member(self, name: &str) -> bool {
         name.get(17..).is_some_and(|rest| rest.starts_with(&format!(".{:08x}", self.member)))
     }
 }
 
 /// The fingerprint of a member's id in names (FNV-1a).
-pub(in crate::engine) fn fingerprint(member: &MemberId) -> u32 {
+pub(crate) fn fingerprint(member: &MemberId) -> u32 {
     member.as_str().bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
@@ -63,7 +63,7 @@ impl QueueFormat {
 
     /// The text to which ZooKeeper appends its number, for the `attempt`-th znode of an incarnation. Each attempt has
     /// another one, so that a lost reply for one attempt is never mistaken for another's.
-    pub(in crate::engine) fn stem(self, of: Incarnation, attempt: u32) -> String {
+    pub(crate) fn stem(self, of: Incarnation, attempt: u32) -> String {
         let guid = format!("{:016x}{:08x}{attempt:08x}", of.session, of.number);
         match self {
             Self::Native => format!("{}{attempt}-", self.incarnation_stem(of)),
@@ -80,7 +80,7 @@ impl QueueFormat {
     }
 
     /// The prefix of the names of all znodes of an incarnation.
-    pub(in crate::engine) fn incarnation_stem(self, of: Incarnation) -> String {
+    pub(crate) fn incarnation_stem(self, of: Incarnation) -> String {
         let Incarnation { session, member, number } = of;
         let id = format!("{session:016x}{number:08x}");
         match self {

@@ -107,7 +107,7 @@ impl ContestCandidacy {
     }
 
     /// How its part has ended, once no znode of this member is left.
-    pub(in crate::engine) fn end(&self, core: &Core) -> EndReason {
+    pub(crate) fn end(&self, core: &Core) -> EndReason {
         let duplicate_of = self.duplicate_of.clone();
         duplicate_of.map_or(EndReason::Left, |(path, address)| core.duplicate(path, address))
     }

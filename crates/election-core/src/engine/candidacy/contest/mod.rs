@@ -48,7 +48,7 @@ mod steps;
 use std::{sync::Arc, time::Duration};
 
 use duplicate::Duplicate;
-pub(in crate::engine) use resume::ContestAtRest;
+pub(crate) use resume::ContestAtRest;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -72,7 +72,7 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
 /// The progress of this member's candidacy.
 #[derive(Clone, Debug, Default, Hash)]
-pub(in crate::engine) struct ContestCandidacy {
+pub(crate) struct ContestCandidacy {
     step: ContestStep,
     /// The number of znodes whose creation was begun in this session.
     attempts: u32,
@@ -166,7 +166,7 @@ impl ContestCandidacy {
             Self { step, failures: self.failures, join_at: self.join_at, duplicate_of, ..Self::default() };
     }
 
-    pub(in crate::engine) fn is_gone(&self) -> bool {
+    pub(crate) fn is_gone(&self) -> bool {
         matches!(self.step, ContestStep::Idle | ContestStep::Gone)
     }
 
@@ -181,7 +181,7 @@ impl ContestCandidacy {
 
 impl ContestCandidacy {
     /// A session has begun: this member becomes a candidate. Nothing of a former session is kept.
-    pub(in crate::engine) fn begin(&mut self, core: &mut Core) {
+    pub(crate) fn begin(&mut self, core: &mut Core) {
         let first = match (core.config.leftovers, core.queue_format()) {
             (Leftovers::Remove, Some(_)) => ContestStep::ListLeftovers,
             // The znode exists most likely: a read, rather than a creation that is refused.
@@ -196,7 +196,7 @@ impl ContestCandidacy {
 
     /// The connection was lost, and has returned. In an older copy of the ensemble, candidates can be present again
     /// that were before this one in the queue.
-    pub(in crate::engine) fn session_resumed(&mut self, core: &mut Core) {
+    pub(crate) fn session_resumed(&mut self, core: &mut Core) {
         self.wait_anew_for_duplicate(core);
         if core.queue_format().is_none() {
             return;
@@ -222,7 +222,7 @@ impl ContestCandidacy {
         }
     }
 
-    pub(in crate::engine) fn session_over(&mut self, core: &mut Core) {
+    pub(crate) fn session_over(&mut self, core: &mut Core) {
         let served = self.serving_since.map(|since| core.now.time.since(since));
         if served.is_some_and(|served| served >= core.config.policy.min_tenure) {
             self.failures = 0;
@@ -231,7 +231,7 @@ impl ContestCandidacy {
     }
 
     /// When the contest continues even without an event, apart from retries.
-    pub(in crate::engine) fn wake(&self, core: &Core) -> Option<Time> {
+    pub(crate) fn wake(&self, core: &Core) -> Option<Time> {
         let pauses = self.step == ContestStep::Pausing && core.session_is_active();
         let join = self.join_at.filter(|at| pauses && *at > core.now.time);
         let stage = self.stage.map(|(_, since)| since + core.config.policy.takeover_timeout);
@@ -242,7 +242,7 @@ impl ContestCandidacy {
 
     /// The name of the own znode, once this member is a candidate. In the single recipe the leader znode has a fixed
     /// name, so the name is in its record.
-    pub(in crate::engine) fn ballot(&self, core: &Core) -> Option<Ballot> {
+    pub(crate) fn ballot(&self, core: &Core) -> Option<Ballot> {
         match (&self.step, &core.own.contest.znode) {
             (_, Some(own)) => Some(own.ballot.clone()),
             (ContestStep::Waiting | ContestStep::LookAtDuplicate, None) => {
@@ -252,7 +252,7 @@ impl ContestCandidacy {
         }
     }
 
-    pub(in crate::engine) fn is_paused(&self) -> bool {
+    pub(crate) fn is_paused(&self) -> bool {
         matches!(
             self.step,
             ContestStep::Pausing
@@ -264,7 +264,7 @@ impl ContestCandidacy {
     }
 
     /// Whether this member is the next one to lead, as far as is known, or finds out whether it is.
-    pub(in crate::engine) fn keeps_lease(&self) -> bool {
+    pub(crate) fn keeps_lease(&self) -> bool {
         match self.step {
             ContestStep::Idle | ContestStep::Gone | ContestStep::Pausing => false,
             ContestStep::Waiting | ContestStep::LookAtDuplicate => {
@@ -275,11 +275,11 @@ impl ContestCandidacy {
     }
 
     /// Queue: the path of the znode before, while it exists as far as is known.
-    pub(in crate::engine) fn predecessor(&self) -> Option<String> {
+    pub(crate) fn predecessor(&self) -> Option<String> {
         self.before.as_ref().filter(|before| !before.gone).map(|before| before.path.clone())
     }
 
-    pub(in crate::engine) fn watched(&self, core: &Core) -> Vec<Watched> {
+    pub(crate) fn watched(&self, core: &Core) -> Vec<Watched> {
         let mut watched = Vec::new();
         match core.config.recipe {
             Recipe::Single if !self.is_gone() => {
@@ -298,7 +298,7 @@ impl ContestCandidacy {
     }
 
     /// A watch has read the own znode or the znode before.
-    pub(in crate::engine) fn saw(
+    pub(crate) fn saw(
         &mut self,
         core: &mut Core,
         leader: &mut OwnLeadership,

@@ -54,7 +54,7 @@ impl ContestCandidacy {
     }
 
     /// The application did not run either, so its time begins again.
-    pub(in crate::engine) fn look_again(&mut self) {
+    pub(crate) fn look_again(&mut self) {
         self.stage = None;
     }
 

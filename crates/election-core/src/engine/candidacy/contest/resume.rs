@@ -17,7 +17,7 @@ use crate::{
 
 /// A candidacy at rest.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(in crate::engine) struct ContestAtRest {
+pub(crate) struct ContestAtRest {
     /// The format of the queue; none in the single recipe.
     queue: Option<String>,
     part: Step,
@@ -43,14 +43,14 @@ enum Step {
 
 impl ContestAtRest {
     /// Whether it is a candidacy under the recipe of this configuration.
-    pub(in crate::engine) fn is_of(&self, core: &Core) -> bool {
+    pub(crate) fn is_of(&self, core: &Core) -> bool {
         self.queue.as_deref() == core.queue_format().map(QueueFormat::as_str)
     }
 }
 
 impl ContestCandidacy {
     /// What crosses, if nothing is being looked for and nothing is in doubt.
-    pub(in crate::engine) fn at_rest(&self, core: &Core) -> Option<ContestAtRest> {
+    pub(crate) fn at_rest(&self, core: &Core) -> Option<ContestAtRest> {
         let part = match self.step {
             ContestStep::Waiting => Step::Waiting,
             ContestStep::Leading => Step::Leading,
@@ -77,7 +77,7 @@ impl ContestCandidacy {
 
     /// Continues in another process. The watches read the own znode, and the one before it or the leader znode, as soon as
     /// the session is resumed; until then nothing is done.
-    pub(in crate::engine) fn resume(core: &mut Core, from: ContestAtRest) -> Self {
+    pub(crate) fn resume(core: &mut Core, from: ContestAtRest) -> Self {
         core.own.contest = OwnContestZnode { znode: from.own, ..OwnContestZnode::default() };
         Self {
             step: match from.part {

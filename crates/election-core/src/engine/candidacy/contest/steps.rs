@@ -21,7 +21,7 @@ use crate::{
 
 impl ContestCandidacy {
     /// Takes the next step, if none is under way.
-    pub(in crate::engine) fn advance(&mut self, core: &mut Core, leader: &mut OwnLeadership) {
+    pub(crate) fn advance(&mut self, core: &mut Core, leader: &mut OwnLeadership) {
         self.oversee(core, leader);
         self.raise_tokens(core);
         if !core.session_is_active()
@@ -202,7 +202,7 @@ impl ContestCandidacy {
         })
     }
 
-    pub(in crate::engine) fn done(&mut self, core: &mut Core, leader: &mut OwnLeadership, outcome: &Outcome) {
+    pub(crate) fn done(&mut self, core: &mut Core, leader: &mut OwnLeadership, outcome: &Outcome) {
         match (self.step.clone(), outcome) {
             (_, Outcome::NotApplied(why)) => later(core, why),
             (ContestStep::ListLeftovers, Outcome::Names(names)) => {
