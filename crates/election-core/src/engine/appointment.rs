@@ -65,7 +65,7 @@ impl Appointment {
 
 impl Core {
     /// What the decision entitles this member to, under an elector.
-    pub(crate) fn decided_mandate(&self) -> Option<Appointment> {
+    pub(crate) fn decided_appointment(&self) -> Option<Appointment> {
         if self.refuses_all() {
             return None;
         }
@@ -82,7 +82,7 @@ impl Core {
 
     /// What the first decision entitles this member to, which it is about to write as the elector: to create the leader
     /// znode in the same transaction.
-    pub(crate) fn first_mandate(&self, first: &Elected) -> Option<Appointment> {
+    pub(crate) fn first_appointment(&self, first: &Elected) -> Option<Appointment> {
         // A decision that was deleted is written again as it was: its leader may still lead.
         let is_again = self.reading.memory.has(first.term);
         let is_busy = !self.own.duty.is_idle() || self.refuses_all();

@@ -35,7 +35,7 @@ impl OwnLeadership {
 
     /// Writes the first decision with the leader znode.
     pub(crate) fn claim_first(&mut self, core: &mut Core, first: Box<Elected>) {
-        if let Some(appointment) = core.first_mandate(&first) {
+        if let Some(appointment) = core.first_appointment(&first) {
             self.claim_with(core, appointment, Some(first));
         }
     }

@@ -214,7 +214,7 @@ impl OwnLeadership {
                 self.slot = slot;
                 self.turn(core, LeadershipState::Cleaning);
             }
-        } else if let Some(appointment) = core.decided_mandate() {
+        } else if let Some(appointment) = core.decided_appointment() {
             self.claim(core, appointment);
         }
     }

@@ -17,14 +17,14 @@ use super::Verdict;
 
 /// Who was named for each slot in each term, and the latest term in which it was led.
 #[derive(Clone, Debug, Default, Hash)]
-pub(crate) struct Mandates {
+pub(crate) struct Appointments {
     named: BTreeMap<(usize, u64), Vec<Named>>,
     led: BTreeMap<usize, u64>,
     /// A decision was deleted: a term can be decided once more.
     deleted: bool,
 }
 
-impl Mandates {
+impl Appointments {
     pub(crate) fn decided(&mut self, elected: &Elected) {
         for slot in 0..elected.slots.len() {
             let at = (slot, elected.term_of(slot));

@@ -23,7 +23,7 @@ use crate::invariants::{
     blames_the_right_one::Chances,
     exclusions_end,
     fencing::Fencing,
-    leads_as_decided::Mandates,
+    leads_as_decided::Appointments,
     never_on_one_sites_word::{self, Witness},
     one_decision_per_term::Decisions,
     one_life,
@@ -57,7 +57,7 @@ pub(crate) struct Store {
 #[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct Past {
     decisions: Decisions,
-    mandates: Mandates,
+    appointments: Appointments,
     tenures: Tenures,
     slots: Slots,
     /// By slot.
@@ -253,7 +253,7 @@ impl World {
                 let fencing = past.fencing.entry(slot).or_default();
                 let fenced = fencing.granted(promised, m, life, token);
                 let led = match setting.recipe {
-                    Kind::Elector => past.mandates.enters(promised, slot, term, &grant.ballot),
+                    Kind::Elector => past.appointments.enters(promised, slot, term, &grant.ballot),
                     // There is no decision.
                     Kind::Queue | Kind::Single => Ok(()),
                 };
@@ -478,7 +478,7 @@ impl World {
         let mut verdict = Ok(());
         if let Some(elected) = &elected {
             if path == paths.elected() {
-                past.mandates.decided(elected);
+                past.appointments.decided(elected);
                 verdict = past
                     .decisions
                     .stands(elected)
@@ -578,7 +578,7 @@ impl World {
         past.decisions.deleted();
         past.slots.deleted();
         past.tenures.deleted();
-        past.mandates.deleted();
+        past.appointments.deleted();
         for (m, member) in self.members.iter().enumerate() {
             let known = member.process.as_ref().and_then(|process| process.engine.elected());
             let Some(known) = known.filter(|known| known.term >= past.remembered.term) else { continue };
