@@ -1,18 +1,140 @@
-//! Checks over all jobs at once: policies that name other jobs, and files that jobs write to.
+//! What fits together over tables: the node and its jobs, policies that name other jobs, and files that jobs write to.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use job_guard::JobOutput;
-use strategies::{spec::Step, stages::Capacity};
-
-use super::{
-    job::{JobConfig, Recipe},
-    node::NodeConfig,
-    reader::Section,
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
 };
 
+use job_guard::JobOutput;
+use strategies::{
+    spec::Step,
+    stages::{Capacity, Share},
+};
+
+use super::{
+    Config,
+    balance::BALANCING,
+    job::{JobConfig, Recipe},
+    node::NodeConfig,
+    probes::ProbesConfig,
+    reader::Section,
+    timing,
+    zookeeper::ZooKeeperConfig,
+};
+
+impl Config {
+    /// Checks what fits together only on a worker.
+    pub(super) fn check_together(&self, root: &mut Section<'_>) {
+        if let Err(wrong) = self.watchdog.check(self.zookeeper.lease()) {
+            root.problem("watchdog", wrong);
+        }
+        for job in &self.jobs {
+            root.again("job", |jobs| {
+                jobs.again(job.name(), |section| {
+                    if section.is_sound_at("node.site") {
+                        check_site(section, &self.node, job);
+                        check_limits(section, &self.node, job);
+                        check_capacity(section, &self.node, job);
+                    }
+                    check_targets(section, &self.probes, job);
+                    if job.policy.balance {
+                        check_weight(section, &self.node, job.name());
+                    }
+                    check_timing(section, &self.zookeeper, job, self.watchdog.reserve());
+                });
+            });
+        }
+        if self.jobs.is_empty() {
+            root.problem("job", "no job is configured; add a section such as [job.orders] with a command");
+        }
+        check_jobs(root, &self.jobs);
+        check_files(root, &self.jobs);
+    }
+}
+
+/// A site that is not in the order of sites is likely to be a typing error.
+fn check_site(section: &mut Section<'_>, node: &NodeConfig, job: &JobConfig) {
+    let (sites, forbidden) = (job.policy.who.sites(), job.policy.who.forbidden_sites());
+    if !sites.is_empty() && !sites.contains(&node.site) && !forbidden.contains(&node.site) {
+        let all: Vec<_> = sites.iter().map(|site| site.as_str()).collect();
+        section.problem(
+            "policy",
+            format!(
+                "this node's site {:?} is not in the order of sites {all:?}; correct node.site, or add it to policy.sites",
+                node.site.as_str()
+            ),
+        );
+    }
+}
+
+/// With a target that is not measured all members would be equally far away.
+fn check_targets(section: &mut Section<'_>, probes: &ProbesConfig, job: &JobConfig) {
+    if job.recipe != Recipe::Elector {
+        return;
+    }
+    let needs = job.policy.needs();
+    for name in needs.targets.iter().filter(|name| !probes.targets.contains_key(*name)) {
+        let known: Vec<_> = probes.targets.keys().collect();
+        let valid = if known.is_empty() { "none is".to_owned() } else { format!("{known:?} are") };
+        section.problem(
+            "policy",
+            format!("it depends on the round trip to {name:?}, which is not in [probes.targets]; {valid}"),
+        );
+    }
+}
+
+/// Checks of a job that is balanced.
+fn check_weight(section: &mut Section<'_>, node: &NodeConfig, job: &str) {
+    if job == BALANCING {
+        section.problem_here(format!(
+            "{job:?} is where the balancer has its own election; choose another name for the job, or set \
+             policy.balance to false"
+        ));
+    }
+    let weight = node.attributes.get("weight");
+    if let Some(text) = weight.filter(|text| !text.parse().is_ok_and(|w: u32| w <= Share::MAX_WEIGHT)) {
+        section.problem(
+            "policy",
+            format!(
+                "balance needs a whole number from 0 to {} as the weight of this node, and node.attributes.weight \
+                 is {text:?}",
+                Share::MAX_WEIGHT
+            ),
+        );
+    }
+}
+
+/// A limit of an attribute that no member publishes would refuse all members.
+fn check_limits(section: &mut Section<'_>, node: &NodeConfig, job: &JobConfig) {
+    if job.recipe != Recipe::Elector || job.spec.measure.is_some() {
+        return;
+    }
+    let needs = job.policy.needs();
+    for name in needs.limited.iter().filter(|name| !node.attributes.contains_key(*name)) {
+        section.problem(
+            "policy",
+            format!(
+                "it limits {name:?}, which no member publishes: add [job.{}.measure] with a command that prints it, or \
+                 set it in node.attributes",
+                job.name()
+            ),
+        );
+    }
+}
+
+pub(super) fn check_timing(
+    section: &mut Section<'_>,
+    zookeeper: &ZooKeeperConfig,
+    job: &JobConfig,
+    reserve: Duration,
+) {
+    if let Err(wrong) = timing::check(&job.spec, zookeeper.lease(), reserve) {
+        section.problem("stop_timeout", wrong.to_string());
+    }
+}
+
 /// The jobs that a policy names must be other jobs that are configured, and must not make each other move without end.
-pub(super) fn check_jobs(root: &mut Section<'_>, jobs: &[JobConfig]) {
+fn check_jobs(root: &mut Section<'_>, jobs: &[JobConfig]) {
     let names: BTreeSet<_> = jobs.iter().map(JobConfig::name).collect();
     let decided: Vec<_> = jobs.iter().filter(|job| job.recipe == Recipe::Elector).collect();
     for job in &decided {
@@ -77,7 +199,7 @@ fn circle<'a>(named_by: &'a BTreeMap<String, BTreeSet<String>>, start: &'a str) 
 }
 
 /// Two jobs in one file would be rotated by two writers.
-pub(super) fn check_files(root: &mut Section<'_>, jobs: &[JobConfig]) {
+fn check_files(root: &mut Section<'_>, jobs: &[JobConfig]) {
     let mut files = BTreeMap::new();
     for job in jobs {
         let JobOutput::File(file) = &job.spec.output else { continue };
@@ -90,7 +212,7 @@ pub(super) fn check_files(root: &mut Section<'_>, jobs: &[JobConfig]) {
 }
 
 /// A capacity that is not a number would be no limit.
-pub(super) fn check_capacity(section: &mut Section<'_>, node: &NodeConfig, job: &JobConfig) {
+fn check_capacity(section: &mut Section<'_>, node: &NodeConfig, job: &JobConfig) {
     let is_number = |text: &String| text.trim().parse::<u64>().is_ok();
     let capacity = node.attributes.get(Capacity::ATTRIBUTE).filter(|text| !is_number(text));
     if let Some(text) = capacity.filter(|_| job.recipe == Recipe::Elector && job.policy.needs().load) {

@@ -13,124 +13,11 @@ use std::{
 use serde::Serialize;
 
 use super::{
-    Config, JobConfig, Problem, Problems,
+    Config, JobConfig, KEYS, Problem, Problems,
+    key::{Effect, find},
     tree::{Node, Origin, Value},
 };
 use crate::typed::Typed;
-
-/// What it takes until the new value of a key applies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Effect {
-    /// Nothing.
-    Applied,
-    /// The next start of the job.
-    JobRestart,
-    /// A restart of the worker. Until then the old value stays in force.
-    WorkerRestart,
-}
-
-/// What a change of each key takes. A name includes the keys below it, and `*` is any name that the user chooses; a job's
-/// policy has the keys of `policy`. A test compares it with the keys that the reader asks for.
-pub(super) const EFFECTS: &[(Effect, &[&str])] = &[
-    (
-        Effect::Applied,
-        &[
-            "node.priority",
-            "node.attributes",
-            "node.site_check",
-            // They are read for each run of `doctor` and each evaluation of a drill.
-            "zookeeper.sites",
-            "zookeeper.admin",
-            "http.token_file",
-            "log.levels",
-            "probes",
-            "balance",
-            "drill",
-            "policy.sites",
-            "policy.forbidden_sites",
-            "policy.site_minimum",
-            "policy.below_site_minimum",
-            "policy.on_leader_failure",
-            "policy.auto_moves",
-            "policy.confirm",
-            "policy.failback_after",
-            "policy.failback_windows",
-            "policy.min_tenure",
-            "policy.startup_wait",
-            "policy.max_takeovers",
-            "policy.takeover_timeout",
-            "policy.release_timeout",
-            "policy.acquire_timeout",
-            "policy.exclusion",
-            "policy.max_exclusion",
-            "policy.penalty_window",
-            "policy.max_site_failures",
-            "policy.spread",
-            "policy.pipeline",
-            "policy.pipelines",
-            "policy.rules",
-            "policy.strategy",
-            "job.*.load",
-            "job.*.restart",
-            // First, because an overlay may set the others more freely.
-            "job.*.exit_codes.stay_down",
-            "job.*.exit_codes",
-            "job.*.as_worker",
-            "job.*.output",
-            "job.*.hooks",
-            "job.*.liveness",
-            "job.*.fitness",
-            "job.*.measure",
-            "job.*.drill",
-            "job.*.rehearsal",
-        ],
-    ),
-    // The guard of a running job got these at its start.
-    (
-        Effect::JobRestart,
-        &[
-            "job.*.command",
-            "job.*.env",
-            "job.*.working_dir",
-            "job.*.no_new_privileges",
-            "job.*.user",
-            "job.*.group",
-            "job.*.limits",
-            "job.*.stop_signal",
-            "job.*.stop_timeout",
-            "job.*.ready",
-        ],
-    ),
-    // Who this member is, its session, and what a leadership that is under way relies on.
-    (
-        Effect::WorkerRestart,
-        &[
-            "node.id",
-            "node.site",
-            "node.address",
-            "node.state_dir",
-            "zookeeper",
-            "notify",
-            "watchdog",
-            "http.listen",
-            "http.tls",
-            "http.access",
-            "log.file",
-            "log.max_size",
-            "log.max_age",
-            "log.keep",
-            "policy.on_pause",
-            "policy.slots",
-            "policy.fast_failover",
-            "policy.suspect_after",
-            "policy.balance",
-            "job.*.recipe",
-            "job.*.fenced",
-            "job.*.fence",
-        ],
-    ),
-];
 
 /// The names in a key.
 pub(super) fn steps(key: &str) -> Vec<String> {
@@ -138,21 +25,9 @@ pub(super) fn steps(key: &str) -> Vec<String> {
     parsed.iter().map(|key| key.get().to_owned()).collect()
 }
 
-/// The name in [`EFFECTS`] that a key belongs to, and what a change of it takes.
-pub(super) fn classify(steps: &[String]) -> Option<(&'static str, Effect)> {
-    let steps: Vec<&str> = steps.iter().map(String::as_str).collect();
-    let steps = match steps.as_slice() {
-        ["job", _, policy @ ..] if policy.first() == Some(&"policy") => policy,
-        all => all,
-    };
-    let is_it = |name: &str| {
-        let names: Vec<_> = name.split('.').collect();
-        names.len() <= steps.len() && names.iter().zip(steps).all(|(name, step)| *name == "*" || name == step)
-    };
-    EFFECTS.iter().find_map(|(effect, names)| {
-        let name = names.iter().find(|name| is_it(name))?;
-        Some((*name, *effect))
-    })
+/// What a change of a key takes. A key that nothing is declared of is never applied by halves.
+pub(super) fn effect(steps: &[String]) -> Effect {
+    find(&KEYS, steps).and_then(|found| found.effect).unwrap_or(Effect::WorkerRestart)
 }
 
 /// A key whose value has changed.
@@ -247,9 +122,7 @@ fn changes(old: &Config, new: &Config) -> Vec<Change> {
         if is_of_other_job || is_inherited(key) {
             return None;
         }
-        // A key that is forgotten in the table is never applied by halves.
-        let effect = classify(&steps).map_or(Effect::WorkerRestart, |(_, effect)| effect);
-        Some(Change::of((*key).clone(), effect))
+        Some(Change::of((*key).clone(), effect(&steps)))
     });
     jobs.chain(of_keys).collect()
 }

@@ -1,63 +1,66 @@
 //! Probes that are tried again and again.
 
-use std::time::Duration;
-
-use job_guard::{Check, ReadyProbe};
+use job_guard::Check;
 
 use super::{
-    probe::{Tried, read_probe},
+    parse::SECOND,
+    probe::{ProbeKeys, ProbeKind},
     reader::Section,
+    table::{flat, table, unread, value},
 };
 
-/// A job's check: after 17 s at most it has failed, where nothing is set.
-const fn of_job(says: &'static str) -> Tried {
-    Tried { says, interval: Duration::from_secs(5), timeout: Duration::from_secs(2) }
+table! {
+    /// `liveness` and `fitness` of a job, and `site_check` of a node.
+    #[derive(Clone)]
+    pub(super) struct CheckKeys {
+        /// After so many failures in a row it has failed.
+        failures: u32 = 3 => value().check(|failures: &u32| {
+            (*failures == 0).then(|| "0 would count as failed without a try; 1 or more is valid".to_owned())
+        });
+        probe: ProbeKeys = ProbeKeys::default() => flat();
+        is_of_job: bool = false => unread();
+    }
+    check CheckKeys::check;
 }
 
-const LIVENESS: Tried = of_job("that the job still serves");
-const FITNESS: Tried = of_job("that this member is fit to lead");
-const SITE: Tried = Tried {
-    says: "that the site works",
-    interval: Duration::from_millis(500),
-    timeout: Duration::from_secs(2),
-};
+impl CheckKeys {
+    /// `liveness` or `fitness` of a job: after 17 s at most it has failed, where nothing is set.
+    pub(super) fn of_job() -> Self {
+        Self {
+            probe: ProbeKeys { interval: 5 * SECOND, ..ProbeKeys::default() },
+            is_of_job: true,
+            ..Self::default()
+        }
+    }
 
-/// Reads `liveness` and `fitness` of a job.
-pub(super) fn read_checks(section: &mut Section<'_>) -> (Option<Check>, Option<Check>) {
-    let mut read =
-        |name, tried| section.optional_table(name, |section| read_of_job(section, tried)).flatten();
-    (read("liveness", &LIVENESS), read("fitness", &FITNESS))
+    /// With the kind `none` a later layer turns a check off.
+    fn check(&mut self, section: &mut Section<'_>) {
+        let ProbeKeys { kind, interval, timeout, .. } = self.probe;
+        if kind == ProbeKind::Notify {
+            section.problem(
+                "kind",
+                "\"notify\" is for `ready`; valid here: \"none\", \"exec\", \"http\", \"tcp\"",
+            );
+        }
+        if !self.is_of_job {
+            return;
+        }
+        if !section.has("kind") {
+            section.problem(
+                "kind",
+                "it is missing: \"exec\", \"http\" or \"tcp\"; \"none\" turns the check off",
+            );
+        }
+        if timeout > interval && !matches!(kind, ProbeKind::None | ProbeKind::Notify) {
+            let key = if section.has("timeout") { "timeout" } else { "interval" };
+            let message = format!("the timeout of {timeout:?} is longer than the interval of {interval:?}");
+            section.problem(key, format!("{message}; a try has to end before the next one"));
+        }
+    }
 }
 
-/// Reads `site_check` of a node; none unless it has a kind.
-pub(super) fn read_site_check(section: &mut Section<'_>) -> Option<Check> {
-    read_check(section, &SITE)
-}
-
-/// With the kind `none` a later layer turns a check off.
-fn read_of_job(section: &mut Section<'_>, tried: &Tried) -> Option<Check> {
-    if !section.has("kind") {
-        section.problem("kind", "it is missing: \"exec\", \"http\" or \"tcp\"; \"none\" turns the check off");
+impl From<CheckKeys> for Option<Check> {
+    fn from(CheckKeys { failures, probe, .. }: CheckKeys) -> Self {
+        Option::from(probe).map(|probe| Check { probe, failures })
     }
-    let check = read_check(section, tried)?;
-    let (interval, timeout) = check.probe.pace()?;
-    if timeout > interval {
-        let key = if section.has("timeout") { "timeout" } else { "interval" };
-        let message = format!("the timeout of {timeout:?} is longer than the interval of {interval:?}");
-        section.problem(key, format!("{message}; a try has to end before the next one"));
-    }
-    Some(check)
-}
-
-fn read_check(section: &mut Section<'_>, tried: &Tried) -> Option<Check> {
-    let failures = section.or("failures", 3);
-    if failures == 0 {
-        section.problem("failures", "0 would count as failed without a try; 1 or more is valid");
-    }
-    let probe = read_probe(section, tried, |_| ReadyProbe::None { after: Duration::ZERO })?;
-    if probe == ReadyProbe::Notify {
-        section
-            .problem("kind", "\"notify\" is for `ready`; valid here: \"none\", \"exec\", \"http\", \"tcp\"");
-    }
-    probe.pace().map(|_| Check { probe, failures })
 }

@@ -11,8 +11,8 @@ impl Dates {
     ///
     /// # Errors
     /// The first text that is neither a day nor days.
-    pub fn read(texts: Vec<String>) -> Result<Self, String> {
-        for text in &texts {
+    pub fn read<T: AsRef<str>>(texts: &[T]) -> Result<Self, String> {
+        for text in texts.iter().map(AsRef::as_ref) {
             let (first, last) = ends(text);
             let is_day = |day: &str| is_date(day);
             if !is_day(first) || !is_day(last) || first.len() != last.len() {
@@ -25,7 +25,7 @@ impl Dates {
                 return Err(format!("{text:?} ends before it begins"));
             }
         }
-        Ok(Self(texts))
+        Ok(Self(texts.iter().map(|text| text.as_ref().to_owned()).collect()))
     }
 
     /// The text that contains the day of `unix_ms`, in milliseconds since the Unix epoch.
@@ -45,8 +45,8 @@ impl Dates {
     }
 
     /// As they were written.
-    pub fn texts(&self) -> &[String] {
-        &self.0
+    pub fn texts(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(String::as_str)
     }
 }
 
@@ -92,7 +92,7 @@ mod tests {
     const DAY: u64 = 24 * 3_600_000;
 
     fn dates(texts: &[&str]) -> Result<Dates, String> {
-        Dates::read(texts.iter().map(|text| (*text).to_owned()).collect())
+        Dates::read(texts)
     }
 
     #[test]

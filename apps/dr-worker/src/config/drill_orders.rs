@@ -1,39 +1,85 @@
-use std::{ops::RangeInclusive, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use election_core::record::DrillMode;
 use job_guard::ReadyProbe;
 
 use super::{
-    parse::Words,
-    probe::{Tried, read_probe},
+    drill_plan::DrillPlan,
+    parse::{HOUR, MILLISECOND, SECOND, Words},
+    probe::{ProbeKeys, ProbeKind},
     reader::Section,
-    tree::Origin,
+    table::{flat, nested_as, optional, rest, table, value},
 };
 
-/// `[drill]`: which orders of a drill this worker obeys.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DrillConfig {
-    /// The modes that jobs allow which set none.
-    pub allow: Vec<DrillMode>,
-    /// Whether something else than systemd starts this worker again when it was killed.
-    pub restarted: bool,
+table! {
+    /// `[drill]`: which orders of a drill this worker obeys, and the plans of drills.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct DrillConfig {
+        /// The modes that this worker obeys, for each job without its own list: "rehearse", "switchover", "kill-job" (its
+        /// process), "kill-worker" (this process), "cut-site" (this worker plays dead for a time). The last two affect all
+        /// jobs of the worker, so each of them has to allow them.
+        pub allow: Vec<DrillMode> = SAFE.to_vec() => value();
+        /// Whether something starts this worker again after "kill-worker". A systemd service is recognised without it.
+        pub restarted: bool = false => value();
+        /// Plan of a practised failover, by a name of your choice: `dr-worker drill --plan quarterly` runs it, `drill check`
+        /// evaluates it. See docs/drills.md.
+        pub plans: BTreeMap<String, DrillPlan> = BTreeMap::new() => rest(DrillPlan::default()).name("quarterly");
+    }
 }
 
-/// `[job.NAME.drill]` and `[job.NAME.rehearsal]`: what drills may do with a job on this node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct JobDrill {
-    /// The modes that are allowed.
-    pub allow: Vec<DrillMode>,
-    /// How the job's service is probed during a drill, as its users reach it; `None`: not at all.
-    pub probe: Option<ReadyProbe>,
-    /// Whether this member rehearses the job.
-    pub rehearses: bool,
-    /// The program of a rehearsal and its arguments; the job's own if `None`.
-    pub command: Option<Vec<String>>,
-    /// Whether the hook `prepare` is a part of the rehearsal.
-    pub prepares: bool,
-    /// How long the rehearsal may take until it is ready.
-    pub timeout: Duration,
+table! {
+    /// `[job.NAME.drill]`: what drills may do with a job on this node.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct JobDrill {
+        /// The modes, where they differ from drill.allow.
+        pub allow: Vec<DrillMode> = SAFE.to_vec() => value();
+        /// How its service is probed from each site during a drill, as its users reach it; "none": not at all.
+        pub probe: Option<ReadyProbe> = None => nested_as(DrillProbe::default()).shows(
+            "that the job's users are served"
+        ).example("{ kind = \"http\", url = \"http://orders.example:8080/health\" }");
+    }
+}
+
+table! {
+    /// `[job.NAME.rehearsal]`: how a standby member rehearses the job.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Rehearsal {
+        /// Whether this member rehearses the job.
+        pub enabled: bool = true => value();
+        /// Another program for it. Default: that of the job.
+        pub command: Option<Vec<String>> = None => optional().example("[\"/usr/bin/ledger-check\"]");
+        /// Whether the hook of that name is run before. No other hook is run.
+        pub prepares as prepare: bool = false => value();
+        /// How long it may take until it is ready.
+        pub timeout: Duration = 60 * SECOND => value().within(SECOND..=HOUR);
+    }
+}
+
+table! {
+    #[derive(Clone)]
+    struct DrillProbe {
+        probe: ProbeKeys = ProbeKeys {
+            interval: 100 * MILLISECOND,
+            timeout: 500 * MILLISECOND,
+            ..ProbeKeys::default()
+        } => flat();
+    }
+    check DrillProbe::check;
+}
+
+impl DrillProbe {
+    fn check(&mut self, section: &mut Section<'_>) {
+        if self.probe.kind == ProbeKind::Notify {
+            let message = "users of a job send no notification; \"exec\", \"http\" and \"tcp\" are valid";
+            section.problem("kind", message);
+        }
+    }
+}
+
+impl From<DrillProbe> for Option<ReadyProbe> {
+    fn from(DrillProbe { probe }: DrillProbe) -> Self {
+        probe.into()
+    }
 }
 
 impl Words for DrillMode {
@@ -48,61 +94,3 @@ impl Words for DrillMode {
 
 /// What moves nothing, and what an operator with access to ZooKeeper can do without a drill.
 const SAFE: [DrillMode; 2] = [DrillMode::Rehearse, DrillMode::Switchover];
-
-/// How long a rehearsal may take by default, as a takeover.
-const TIMEOUT: Duration = Duration::from_secs(60);
-
-impl Default for JobDrill {
-    fn default() -> Self {
-        Self {
-            allow: SAFE.to_vec(),
-            probe: None,
-            rehearses: true,
-            command: None,
-            prepares: false,
-            timeout: TIMEOUT,
-        }
-    }
-}
-
-const PROBE: Tried = Tried {
-    says: "that the job's users are served",
-    interval: Duration::from_millis(100),
-    timeout: Duration::from_millis(500),
-};
-
-const TIMEOUTS: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3600);
-
-impl DrillConfig {
-    pub(super) fn read(section: &mut Section<'_>) -> Self {
-        Self { allow: section.or("allow", SAFE.to_vec()), restarted: section.or("restarted", false) }
-    }
-}
-
-impl JobDrill {
-    pub(super) fn read(section: &mut Section<'_>, node: &DrillConfig) -> Self {
-        let unset = Origin::Inherited("drill".to_owned());
-        let (allow, probe) = section.table_over("drill", unset, |section| {
-            let allow = section.or("allow", node.allow.clone());
-            let probe = section.table("probe", |section| {
-                let probe = read_probe(section, &PROBE, |_| ReadyProbe::None { after: Duration::ZERO });
-                if probe == Some(ReadyProbe::Notify) {
-                    section.problem(
-                        "kind",
-                        "users of a job send no notification; \"exec\", \"http\" and \"tcp\" are valid",
-                    );
-                }
-                probe
-            });
-            (allow, probe.filter(|probe| probe.pace().is_some()))
-        });
-        section.table("rehearsal", |section| Self {
-            allow,
-            probe,
-            rehearses: section.or("enabled", true),
-            command: section.optional("command"),
-            prepares: section.or("prepare", false),
-            timeout: section.duration("timeout", TIMEOUT, TIMEOUTS),
-        })
-    }
-}

@@ -1,77 +1,105 @@
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use election_core::{
+    MemberId, SiteId,
     calendar::Windows,
     record::{DrillMode, Target},
     text::Text,
 };
 
-use super::{dates::Dates, reader::Section};
+use super::{
+    dates::Dates,
+    parse::{DAY, HOUR, MINUTE, SECOND},
+    reader::Section,
+    table::{flat_as, nested, optional, required, table, value},
+};
 
-/// `[drill.NAME]`: a plan of a practised failover.
-#[derive(Clone, Debug, PartialEq)]
-pub struct DrillPlan {
-    /// The job.
-    pub job: String,
-    /// What is practised.
-    pub mode: DrillMode,
-    /// Who takes over, or rehearses.
-    pub to: Target,
-    /// Whether the job is moved back to the member that led before.
-    pub back: bool,
-    /// The reason, for the records.
-    pub reason: Option<String>,
-    /// What the drill must reach.
-    pub objectives: Objectives,
-    /// When it may run.
-    pub windows: Windows,
-    /// Days on which it may not run.
-    pub blocked_dates: Dates,
-    /// Whether an operator must approve each run.
-    pub approval: bool,
-    /// How often the worker that leads evaluates the plan; zero: never.
-    pub check_every: Duration,
-    /// How long the new leader serves before the drill goes on.
-    pub stay: Duration,
-    /// How long a site is cut off.
-    pub cut_for: Duration,
-    /// How long the drill may take, without the time of the cut.
-    pub limit: Duration,
+table! {
+    /// `[drill.NAME]`: a plan of a practised failover.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct DrillPlan {
+        /// The job.
+        pub job: String = String::new() => required("the job whose failover is practised").example("\"orders\"");
+        /// What is practised: "rehearse" (moves nothing), "switchover", "kill-job", "kill-worker" or "cut-site".
+        pub mode: DrillMode = DrillMode::Rehearse => value().example("\"switchover\"");
+        /// Who takes over, or rehearses.
+        pub to: Target = Target::Any => flat_as(TargetKeys::default());
+        /// Move the job back at the end.
+        pub back: bool = false => value().example("true");
+        /// Reason, for the records.
+        pub reason: Option<String> = None => optional().example("\"quarterly disaster practice\"").check(|reason: &String| {
+            Text::new(reason.as_str()).err().map(|why| why.to_string())
+        });
+        /// What the drill must reach.
+        pub objectives: Objectives = Objectives::default() => nested();
+        /// When it may run: hours of the week, as failback_windows. Default: at any time.
+        pub windows: Windows = Windows::default() => value().example("[\"Sun 02:00-04:00\"]");
+        /// Days in UTC on which it may not run: 2026-12-24, 12-24 for each year, or from one day to another.
+        pub blocked_dates: Dates = Dates::default() => value().example("[\"12-20..01-06\"]");
+        /// Whether an operator must approve each run: by --yes, or by typing the job's name.
+        pub approval: bool = false => value();
+        /// How often the worker that leads the job evaluates the plan, for metrics. "0s": never.
+        pub check_every: Duration = 5 * MINUTE => value().within(Duration::ZERO..=30 * DAY);
+        /// How long the new leader serves before the drill goes on.
+        pub stay: Duration = 5 * SECOND => value().within(Duration::ZERO..=6 * HOUR);
+        /// How long a site is cut off, with the mode "cut-site".
+        pub cut_for: Duration = 30 * SECOND => value().within(SECOND..=6 * HOUR);
+        /// How long the drill may take, without the cut. Then it is aborted.
+        pub limit: Duration = 5 * MINUTE => value().within(SECOND..=6 * HOUR);
+    }
+    check DrillPlan::check;
 }
 
-/// What a drill must reach.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Objectives {
-    /// The longest outage.
-    pub rto: Option<Duration>,
-    /// The longest time whose data may be lost.
-    pub rpo: Option<Duration>,
-    /// The attribute of members that has the time whose data would be lost now, in seconds.
-    pub lag: Option<String>,
+table! {
+    struct TargetKeys {
+        /// The member that takes over, or rehearses. Default: as the policy decides.
+        to: Option<MemberId> = None => optional();
+        /// The site that it is in. Default: as the policy decides.
+        to_site: Option<SiteId> = None => optional().example("\"west\"");
+    }
+    check TargetKeys::check;
 }
 
-const SECOND: Duration = Duration::from_secs(1);
-const MINUTE: Duration = Duration::from_secs(60);
-const DAY: Duration = Duration::from_secs(24 * 3600);
+impl TargetKeys {
+    fn check(&mut self, section: &mut Section<'_>) {
+        if self.to.is_some() && self.to_site.is_some() {
+            section.problem("to_site", "to is set too; leave one of them out");
+        }
+    }
+}
+
+impl From<TargetKeys> for Target {
+    fn from(TargetKeys { to, to_site }: TargetKeys) -> Self {
+        to.map(Target::Member).or(to_site.map(Target::Site)).unwrap_or(Target::Any)
+    }
+}
+
+table! {
+    /// What a drill must reach.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Objectives {
+        /// The longest outage.
+        pub rto: Option<Duration> = None => optional().within(Duration::ZERO..=365 * DAY).example("\"30s\"");
+        /// The longest time whose data may be lost, by the attribute `lag` of members.
+        pub rpo: Option<Duration> = None => optional().within(Duration::ZERO..=365 * DAY).example("\"5s\"");
+        /// The attribute of members that has the time whose data would be lost now, in seconds.
+        pub lag: Option<String> = None => optional().example("\"lag_seconds\"");
+    }
+    check Objectives::check;
+}
+
+impl Objectives {
+    fn check(&mut self, section: &mut Section<'_>) {
+        if self.rpo.is_some() && self.lag.is_none() {
+            section.problem("rpo", "it is measured by an attribute of the members: name it as lag");
+        }
+    }
+}
 
 impl DrillPlan {
     /// The plan of a drill without one.
     pub fn unplanned(job: String, mode: DrillMode, to: Target) -> Self {
-        Self {
-            job,
-            mode,
-            to,
-            back: false,
-            reason: None,
-            objectives: Objectives::default(),
-            windows: Windows::default(),
-            blocked_dates: Dates::default(),
-            approval: false,
-            check_every: Duration::ZERO,
-            stay: 5 * SECOND,
-            cut_for: 30 * SECOND,
-            limit: 5 * MINUTE,
-        }
+        Self { job, mode, to, check_every: Duration::ZERO, ..Self::default() }
     }
 
     /// How long a drill by this plan takes at most.
@@ -79,62 +107,9 @@ impl DrillPlan {
         self.limit + if self.mode == DrillMode::CutSite { self.cut_for } else { Duration::ZERO }
     }
 
-    /// All plans, by name.
-    pub(super) fn read_all(section: &mut Section<'_>) -> BTreeMap<String, Self> {
-        let plans = section.each_table(|name, section| Some((name.to_owned(), Self::read(section)?)));
-        plans.into_iter().flatten().collect()
-    }
-
-    fn read(section: &mut Section<'_>) -> Option<Self> {
-        let job: Option<String> = section.required("job", "the job whose failover is practised");
-        let mode = section.or("mode", DrillMode::Rehearse);
-        let (member, site) = (section.optional("to"), section.optional("to_site"));
-        let to = match (member, site) {
-            (Some(_), Some(_)) => {
-                section.problem("to_site", "to is set too; leave one of them out");
-                Target::Any
-            }
-            (Some(member), None) => Target::Member(member),
-            (None, Some(site)) => Target::Site(site),
-            (None, None) => Target::Any,
-        };
-        let usual = Self::unplanned(String::new(), mode, Target::Any);
-        let back = section.or("back", false);
-        if back && mode == DrillMode::Rehearse {
+    fn check(&mut self, section: &mut Section<'_>) {
+        if self.back && self.mode == DrillMode::Rehearse {
             section.problem("back", "a rehearsal moves nothing, so there is nothing to move back");
         }
-        let reason: Option<String> = section.optional("reason");
-        if let Some(Err(why)) = reason.as_ref().map(|reason| Text::new(reason.as_str())) {
-            section.problem("reason", why.to_string());
-        }
-        let objectives = section.table("objectives", |section| {
-            let (rto, rpo, lag) = (section.optional("rto"), section.optional("rpo"), section.optional("lag"));
-            if rpo.is_some() && lag.is_none() {
-                section.problem("rpo", "it is measured by an attribute of the members: name it as lag");
-            }
-            Objectives { rto, rpo, lag }
-        });
-        let windows = Windows::read(&section.or("windows", Vec::<String>::new()));
-        let blocked_dates = Dates::read(section.or("blocked_dates", Vec::new()));
-        Some(Self {
-            back,
-            reason,
-            objectives,
-            windows: windows.unwrap_or_else(|error| {
-                section.problem("windows", error.to_string());
-                Windows::default()
-            }),
-            blocked_dates: blocked_dates.unwrap_or_else(|error| {
-                section.problem("blocked_dates", error);
-                Dates::default()
-            }),
-            approval: section.or("approval", false),
-            check_every: section.duration("check_every", 5 * MINUTE, Duration::ZERO..=30 * DAY),
-            stay: section.duration("stay", usual.stay, Duration::ZERO..=DAY / 4),
-            cut_for: section.duration("cut_for", usual.cut_for, SECOND..=DAY / 4),
-            limit: section.duration("limit", usual.limit, SECOND..=DAY / 4),
-            to,
-            ..Self::unplanned(job?, mode, Target::Any)
-        })
     }
 }

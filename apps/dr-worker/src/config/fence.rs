@@ -3,22 +3,27 @@
 use std::time::Duration;
 
 use super::{
-    parse::{Mismatch, Parse, choice},
+    parse::{HOUR, Mismatch, Parse, choice},
     reader::Section,
+    table::{required, table, value},
     tree::{Node, Value},
 };
 
-const HOUR: Duration = Duration::from_secs(3600);
 const TIMEOUT: Duration = Duration::from_secs(10);
 const MOST_COMMANDS: usize = 16;
 
-/// How a leader that did not leave cleanly is fenced.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fence {
-    /// Run in this order; all must succeed. Never empty.
-    pub commands: Vec<FenceCommand>,
-    /// What follows if one does not.
-    pub on_failure: FenceFailure,
+table! {
+    /// How a leader that did not leave cleanly is fenced.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Fence {
+        /// The commands, in this order; all must succeed within their timeouts.
+        pub commands: Vec<FenceCommand> = Vec::new() => required(
+            "the commands that fence the former leader, such as [{ command = [\"/usr/bin/fence\"] }]"
+        ).example("[{ name = \"ipmi\", command = [\"/usr/bin/fence-node\"], timeout = \"10s\" }]");
+        /// "stop" does not take over, and tries again later; "continue" starts the job, which may then run twice.
+        pub on_failure: FenceFailure = FenceFailure::Stop => value();
+    }
+    check Fence::check;
 }
 
 /// One command that fences.
@@ -44,31 +49,24 @@ choice! {
 }
 
 impl Fence {
-    pub(super) fn read(section: &mut Section<'_>) -> Option<Self> {
-        let meaning =
-            "the commands that fence the former leader, such as [{ command = [\"/usr/bin/fence\"] }]";
-        let commands: Option<Vec<FenceCommand>> = section.required("commands", meaning);
-        let on_failure = section.or("on_failure", FenceFailure::Stop);
-        let mut commands = commands?;
-        if commands.is_empty() || commands.len() > MOST_COMMANDS {
-            let found = commands.len();
+    fn check(&mut self, section: &mut Section<'_>) {
+        let (found, is_read) = (self.commands.len(), section.is_sound("commands"));
+        if is_read && !(1..=MOST_COMMANDS).contains(&found) {
             let message = format!(
                 "{found} commands; 1 to {MOST_COMMANDS} are valid. Leave [fence] out to fence no one"
             );
-            section.problem("commands", message);
-            return None;
+            return section.problem("commands", message);
         }
-        for at in 0..commands.len() {
-            if commands[at].name.is_empty() {
-                commands[at].name = usual_name(&commands[at].command, at);
+        for at in 0..self.commands.len() {
+            if self.commands[at].name.is_empty() {
+                self.commands[at].name = usual_name(&self.commands[at].command, at);
             }
-            let name = &commands[at].name;
-            if commands[..at].iter().any(|other| other.name == *name) {
+            let name = &self.commands[at].name;
+            if self.commands[..at].iter().any(|other| other.name == *name) {
                 section
                     .problem("commands", format!("two commands have the name {name:?}; set `name` for each"));
             }
         }
-        Some(Self { commands, on_failure })
     }
 
     /// The longest time that fencing one former leader takes.

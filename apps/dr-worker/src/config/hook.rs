@@ -2,10 +2,11 @@
 
 use std::{fmt, time::Duration};
 
-use super::{parse::choice, reader::Section};
-
-const HOUR: Duration = Duration::from_secs(3600);
-const MILLISECOND: Duration = Duration::from_millis(1);
+use super::{
+    parse::{HOUR, MILLISECOND, SECOND, choice},
+    reader::Section,
+    table::{Maybe, Rule, optional_nested, required, table, unread, value},
+};
 
 /// A command that runs at a certain point of a leadership.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,21 +30,53 @@ choice! {
     later: []
 }
 
-/// The hooks of a job.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Hooks {
-    /// Runs while the old leader may still be stopping; must change nothing outside this node.
-    pub prepare: Option<Hook>,
-    /// Runs when this member leads, before the job is started.
-    pub before_takeover: Option<Hook>,
-    /// Runs when the job is ready.
-    pub after_ready: Option<Hook>,
-    /// Runs before the job is stopped.
-    pub before_stop: Option<Hook>,
-    /// Runs when no process of the job is left.
-    pub after_stop: Option<Hook>,
-    /// Runs on every member when the leader changes.
-    pub on_leader_changed: Option<Hook>,
+table! {
+    /// The hooks of a job.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Hooks {
+        /// Runs while the old leader may still be stopping; must change nothing outside this node.
+        pub prepare: Option<Hook> = None => hook(HookName::Prepare).example(
+            "{ command = [\"/usr/bin/fetch-data\"], timeout = \"10s\", mode = \"sync\" }"
+        );
+        /// Runs when this member leads, before the job is started.
+        pub before_takeover: Option<Hook> = None => hook(HookName::BeforeTakeover).example(
+            "{ command = [\"/usr/bin/mount-data\"], timeout = \"10s\", mode = \"sync\" }"
+        );
+        /// Runs when the job is ready.
+        pub after_ready: Option<Hook> = None => hook(HookName::AfterReady).example(
+            "{ command = [\"/usr/bin/move-address\"], timeout = \"10s\", mode = \"async\" }"
+        );
+        /// Runs before the job is stopped.
+        pub before_stop: Option<Hook> = None => hook(HookName::BeforeStop).example(
+            "{ command = [\"/usr/bin/drain-clients\"], timeout = \"10s\", mode = \"sync\" }"
+        );
+        /// Runs when no process of the job is left.
+        pub after_stop: Option<Hook> = None => hook(HookName::AfterStop).example(
+            "{ command = [\"/usr/bin/umount-data\"], timeout = \"10s\", mode = \"sync\" }"
+        );
+        /// Runs on every member when the leader changes.
+        pub on_leader_changed: Option<Hook> = None => hook(HookName::OnLeaderChanged).example(
+            "{ command = [\"/usr/bin/tell-dns\"], timeout = \"10s\", mode = \"async\" }"
+        );
+    }
+}
+
+table! {
+    #[derive(Clone)]
+    struct HookKeys {
+        /// The program and its arguments.
+        command: Vec<String> = Vec::new() => required("the program to run and its arguments");
+        /// After which it is killed with everything it started, and counts as failed.
+        timeout: Duration = 10 * SECOND => value().within(MILLISECOND..=HOUR);
+        /// "sync": the worker waits for it; "async": it delays nothing.
+        mode: HookMode = HookMode::Sync => value();
+        name: HookName = HookName::Prepare => unread();
+    }
+    check HookKeys::check;
+}
+
+fn hook(name: HookName) -> Rule<Maybe<HookKeys>> {
+    optional_nested(HookKeys { mode: name.mode(), name, ..HookKeys::default() })
 }
 
 /// The name of a hook.
@@ -136,33 +169,21 @@ impl Hooks {
         }
         .as_ref()
     }
+}
 
-    pub(super) fn read(section: &mut Section<'_>) -> Self {
-        Self {
-            prepare: read_hook(HookName::Prepare, section),
-            before_takeover: read_hook(HookName::BeforeTakeover, section),
-            after_ready: read_hook(HookName::AfterReady, section),
-            before_stop: read_hook(HookName::BeforeStop, section),
-            after_stop: read_hook(HookName::AfterStop, section),
-            on_leader_changed: read_hook(HookName::OnLeaderChanged, section),
+impl HookKeys {
+    fn check(&mut self, section: &mut Section<'_>) {
+        let (mode, usual, name) = (self.mode, self.name.mode(), self.name);
+        if let Some(why) = name.why_only_one_mode().filter(|_| mode != usual) {
+            let (mode, usual) = (mode.as_str(), usual.as_str());
+            section
+                .problem("mode", format!("{mode:?} is not possible for {name}: {why}; {usual:?} is valid"));
         }
     }
 }
 
-fn read_hook(name: HookName, section: &mut Section<'_>) -> Option<Hook> {
-    section
-        .optional_table(name.as_str(), |section| {
-            let command = section.required("command", "the program to run and its arguments");
-            let timeout = section.duration("timeout", Duration::from_secs(10), MILLISECOND..=HOUR);
-            let (mode, usual) = (section.or("mode", name.mode()), name.mode());
-            if let Some(why) = name.why_only_one_mode().filter(|_| mode != usual) {
-                let (mode, usual) = (mode.as_str(), usual.as_str());
-                section.problem(
-                    "mode",
-                    format!("{mode:?} is not possible for {name}: {why}; {usual:?} is valid"),
-                );
-            }
-            Some(Hook { command: command?, timeout, mode })
-        })
-        .flatten()
+impl From<HookKeys> for Option<Hook> {
+    fn from(HookKeys { command, timeout, mode, .. }: HookKeys) -> Self {
+        Some(Hook { command, timeout, mode })
+    }
 }

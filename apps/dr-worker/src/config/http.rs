@@ -3,23 +3,55 @@ use std::{fmt, path::PathBuf};
 use super::{
     parse::{Mismatch, Parse, choice},
     reader::Section,
+    table::{derived, nested, nested_as, optional, table, value},
     tree::Node,
 };
 use crate::tls::{Contents, PairFiles, Tls, TlsFiles, Unusable};
 
-/// `[http]`: the worker's own endpoints.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HttpConfig {
-    /// Where they listen.
-    pub listen: HostPort,
-    /// The file of the tokens that are accepted.
-    pub token_file: Option<PathBuf>,
-    /// The files for TLS.
-    pub tls: TlsFiles,
-    /// Who may read.
-    pub status: StatusAccess,
-    /// Who may change the state, and read the configuration.
-    pub control: ControlAccess,
+table! {
+    /// `[http]`: the worker's own endpoints.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct HttpConfig {
+        /// Address of the HTTP endpoints, from the status page at / to /metrics; /openapi.json lists them.
+        /// Port 0: the system chooses, and the log shows it.
+        pub listen: HostPort = HostPort { host: "127.0.0.1".to_owned(), port: 7080 } => value();
+        /// File of tokens, one per line, of 16 characters or more: a POST with one of them changes the state. Readable by
+        /// its owner, and by its group if you allow that. It is read again for each request.
+        pub token_file: Option<PathBuf> = None => optional().applied().example("\"/etc/dr-worker/http-tokens\"");
+        /// TLS of the endpoints, 1.2 or later. All files are PEM, and are read again within seconds of a change.
+        pub tls: TlsFiles = TlsFiles::default() => nested_as(TlsKeys::default());
+        /// Who may use the endpoints. /leader, /standby, /liveness and /readiness are always open, for health checks.
+        pub access: HttpAccess = HttpAccess::default() => nested();
+    }
+    check HttpConfig::check;
+}
+
+table! {
+    /// `[http.access]`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct HttpAccess {
+        /// Reading the state: "open", "token" (of http.token_file) or "certificate" (of http.tls.client_ca_file).
+        pub status: StatusAccess = StatusAccess::Open => value();
+        /// Changing the state, and /config: "closed", "token" or "certificate". Default: "token" with http.token_file, else
+        /// "closed".
+        pub control: ControlAccess = ControlAccess::Closed => derived().example("\"token\"");
+    }
+}
+
+table! {
+    #[derive(Clone)]
+    struct TlsKeys {
+        /// The worker's certificate with its chain, valid for the host of http.listen (of 0.0.0.0 and [::]: for
+        /// node.address).
+        cert_file: Option<PathBuf> = None => optional().example("\"/etc/dr-worker/worker.pem\"");
+        /// Its key, readable as token_file.
+        key_file: Option<PathBuf> = None => optional().example("\"/etc/dr-worker/worker.key\"");
+        /// The authorities of client certificates.
+        client_ca_file: Option<PathBuf> = None => optional().example("\"/etc/dr-worker/clients.pem\"");
+        /// The authorities of the other workers' certificates. Default: client_ca_file. Set it on workers without TLS too.
+        ca_file: Option<PathBuf> = None => optional().example("\"/etc/dr-worker/ca.pem\"");
+    }
+    check TlsKeys::check;
 }
 
 choice! {
@@ -49,30 +81,26 @@ choice! {
 }
 
 impl HttpConfig {
-    pub(super) fn read(section: &mut Section<'_>) -> Self {
-        let listen = HostPort { host: "127.0.0.1".to_owned(), port: 7080 };
-        let listen = section.or("listen", listen);
-        let token_file: Option<PathBuf> = section.optional("token_file");
-        let tls = section.optional_table("tls", read_tls).unwrap_or_default();
+    fn check(&mut self, section: &mut Section<'_>) {
         if cfg!(not(feature = "tls")) && section.has("tls") {
             section.problem("tls", "this dr-worker was built without TLS; build it with the feature tls");
         }
-        let (has_tokens, has_ca) = (token_file.is_some(), tls.client_ca_file.is_some());
-        let (status, control) = section.table("access", |access| {
-            let status = access.or("status", StatusAccess::Open);
-            let closed = if has_tokens { ControlAccess::Token } else { ControlAccess::Closed };
-            let control = access.or("control", closed);
+        let (has_tokens, has_ca) = (self.token_file.is_some(), self.tls.client_ca_file.is_some());
+        section.again("access", |section| {
+            let HttpAccess { status, control } = &mut self.access;
+            if !section.has("control") && has_tokens {
+                *control = ControlAccess::Token;
+            }
+            section.show_unless_set("control", control);
             for (key, word) in [("status", status.as_str()), ("control", control.as_str())] {
                 let needs = match word {
                     "token" if !has_tokens => "http.token_file",
                     "certificate" if !has_ca => "http.tls.client_ca_file",
                     _ => continue,
                 };
-                access.problem(key, format!("{word:?} needs {needs}, which is not set"));
+                section.problem(key, format!("{word:?} needs {needs}, which is not set"));
             }
-            (status, control)
         });
-        Self { listen, token_file, tls, status, control }
     }
 
     /// Whether the port has TLS.
@@ -82,7 +110,7 @@ impl HttpConfig {
 
     /// Whether this worker shows its certificate to other workers: they ask for one as it does itself.
     pub(crate) fn presents(&self) -> bool {
-        self.status == StatusAccess::Certificate
+        self.access.status == StatusAccess::Certificate
     }
 
     /// What is made of the files for TLS. It blocks.
@@ -94,40 +122,25 @@ impl HttpConfig {
     }
 }
 
-fn read_tls(section: &mut Section<'_>) -> TlsFiles {
-    let (cert_file, key_file) = (section.optional("cert_file"), section.optional("key_file"));
-    let (client_ca_file, ca_file) = (section.optional("client_ca_file"), section.optional("ca_file"));
-    for (key, needs) in [
-        ("cert_file", &["key_file"][..]),
-        ("key_file", &["cert_file"]),
-        ("client_ca_file", &["cert_file", "key_file"]),
-    ] {
-        if let Some(missing) = needs.iter().find(|other| section.has(key) && !section.has(other)) {
-            section.problem(key, format!("it needs {missing} too"));
+impl TlsKeys {
+    fn check(&mut self, section: &mut Section<'_>) {
+        for (key, needs) in [
+            ("cert_file", &["key_file"][..]),
+            ("key_file", &["cert_file"]),
+            ("client_ca_file", &["cert_file", "key_file"]),
+        ] {
+            if let Some(missing) = needs.iter().find(|other| section.has(key) && !section.has(other)) {
+                section.problem(key, format!("it needs {missing} too"));
+            }
         }
     }
-    let pair = cert_file.zip(key_file).map(|(cert_file, key_file)| PairFiles { cert_file, key_file });
-    TlsFiles { pair, client_ca_file, ca_file }
 }
 
-/// What a command needs to ask workers. Whatever is wrong with it is reported when the worker reads it.
-pub(super) fn read_for_operators(section: &mut Section<'_>) -> TlsFiles {
-    section.leave_rest();
-    let mut presents = false;
-    section.optional_table("access", |access| {
-        access.leave_rest();
-        presents = access.usable("status") == Some(StatusAccess::Certificate);
-    });
-    let tls = section.optional_table("tls", |tls| {
-        tls.leave_rest();
-        let pair = tls.usable("cert_file").zip(tls.usable("key_file"));
-        TlsFiles {
-            pair: pair.filter(|_| presents).map(|(cert_file, key_file)| PairFiles { cert_file, key_file }),
-            client_ca_file: tls.usable("client_ca_file"),
-            ca_file: tls.usable("ca_file"),
-        }
-    });
-    tls.unwrap_or_default()
+impl From<TlsKeys> for TlsFiles {
+    fn from(TlsKeys { cert_file, key_file, client_ca_file, ca_file }: TlsKeys) -> Self {
+        let pair = cert_file.zip(key_file).map(|(cert_file, key_file)| PairFiles { cert_file, key_file });
+        Self { pair, client_ca_file, ca_file }
+    }
 }
 
 /// A host's name or address, and a port.

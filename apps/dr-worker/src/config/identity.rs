@@ -2,7 +2,12 @@
 
 use job_guard::{RunAs, capabilities::may_run_as_any_user};
 
-use super::{hook::HookName, parse::choice, reader::Section};
+use super::{
+    hook::HookName,
+    parse::choice,
+    reader::Section,
+    table::{optional, table},
+};
 use crate::host_fault::HostFault;
 
 choice! {
@@ -49,22 +54,30 @@ impl From<HookName> for Helper {
     }
 }
 
-/// Reads `as_worker` of a job with this user.
-pub(super) fn read_as_worker(section: &mut Section<'_>, run_as: Option<&RunAs>) -> Vec<Helper> {
-    let helpers: Vec<Helper> = section.or("as_worker", Vec::new());
-    if run_as.is_none() && !helpers.is_empty() && !section.has("user") {
-        section.problem("as_worker", "it needs `user` as well");
+table! {
+    /// `user` and `group` of a job.
+    pub(super) struct UserKeys {
+        /// User that the job runs as, by name or number; only for a worker that is root, or has CAP_SETUID, CAP_SETGID and CAP_KILL.
+        /// Default: the worker's user. Hooks, checks, measure and fence commands run as that user too.
+        user: Option<String> = None => optional().example("\"ledger\"");
+        /// Group that it runs as. Default: the group of `user`.
+        group: Option<String> = None => optional().example("\"ledger\"");
     }
-    helpers
+    check UserKeys::check;
 }
 
-/// Reads `user` and `group` of a job.
-pub(super) fn read_run_as(section: &mut Section<'_>) -> Option<RunAs> {
-    let (user, group) = (section.optional("user"), section.optional("group"));
-    if user.is_none() && group.is_some() && !section.has("user") {
-        section.problem("group", "it needs `user` as well");
+impl UserKeys {
+    fn check(&mut self, section: &mut Section<'_>) {
+        if self.user.is_none() && self.group.is_some() && !section.has("user") {
+            section.problem("group", "it needs `user` as well");
+        }
     }
-    Some(RunAs { user: user?, group })
+}
+
+impl From<UserKeys> for Option<RunAs> {
+    fn from(UserKeys { user, group }: UserKeys) -> Self {
+        Some(RunAs { user: user?, group })
+    }
 }
 
 /// Whether a job can run as this user here.

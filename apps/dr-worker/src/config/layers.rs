@@ -26,7 +26,7 @@ use super::{
 use crate::{checked, program::NAME};
 
 /// The key that decides which others a table may have.
-const KIND: &str = "kind";
+pub(super) const KIND: &str = "kind";
 
 /// What every environment variable of the configuration starts with.
 pub const PREFIX: &str = "DR_WORKER__";

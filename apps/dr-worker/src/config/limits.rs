@@ -3,33 +3,38 @@
 use job_guard::{Limits, Size};
 use rustix::process::{Resource, getrlimit};
 
-use super::reader::Section;
+use super::table::{optional, table};
 use crate::host_fault::HostFault;
 
 /// Fewer would not start a program.
-const FEWEST_FILES: u32 = 16;
+const FEWEST_FILES: u64 = 16;
 
 /// Less would not start a program.
 const LEAST_MEMORY: Size = Size(16 << 20);
 
-/// Reads `limits` of a job.
-pub(super) fn read_limits(section: &mut Section<'_>) -> Limits {
-    let open_files: Option<u32> = section.optional("open_files");
-    if let Some(number) = open_files.filter(|number| *number < FEWEST_FILES) {
-        section.problem("open_files", format!("{number} is too few; {FEWEST_FILES} or more is valid"));
+table! {
+    #[derive(Clone)]
+    pub(super) struct LimitKeys {
+        /// Open files of each process.
+        open_files: Option<u64> = None => optional().example("1024").check(|number: &u64| {
+            let wrong = format!("{number} is too few; {FEWEST_FILES} or more is valid");
+            (*number < FEWEST_FILES).then_some(wrong)
+        });
+        /// Processes and threads: of the job, or without a cgroup of its own those of its user.
+        processes: Option<u64> = None => optional().example("64").check(|number: &u64| {
+            (*number == 0).then(|| "0 would be no job; 1 or more is valid".to_owned())
+        });
+        /// Memory: of the job, or without a cgroup of its own the address space of each process.
+        memory: Option<Size> = None => optional().example("\"1GiB\"").check(|size: &Size| {
+            let wrong = format!("{size} is too small; {LEAST_MEMORY} or more is valid");
+            (*size < LEAST_MEMORY).then_some(wrong)
+        });
     }
-    let processes: Option<u32> = section.optional("processes");
-    if processes == Some(0) {
-        section.problem("processes", "0 would be no job; 1 or more is valid");
-    }
-    let memory: Option<Size> = section.optional("memory");
-    if let Some(size) = memory.filter(|size| *size < LEAST_MEMORY) {
-        section.problem("memory", format!("{size} is too small; {LEAST_MEMORY} or more is valid"));
-    }
-    Limits {
-        open_files: open_files.map(u64::from),
-        processes: processes.map(u64::from),
-        memory: memory.map(|size| size.0),
+}
+
+impl From<LimitKeys> for Limits {
+    fn from(LimitKeys { open_files, processes, memory }: LimitKeys) -> Self {
+        Self { open_files, processes, memory: memory.map(|size| size.0) }
     }
 }
 

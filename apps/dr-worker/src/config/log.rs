@@ -4,39 +4,45 @@ use job_guard::RotatedFile;
 use tracing_subscriber::filter::Targets;
 
 use super::{
-    Sources, layers,
-    output::read_rotated,
+    Config, Sources,
+    output::Rotation,
     parse::{Mismatch, Parse},
-    reader::{Findings, Section},
+    table::{flat, flat_as, optional, table},
     tree::Node,
 };
 
-/// `[log]`: the worker's own log.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct LogConfig {
-    /// What is logged, unless the command line says so.
-    pub levels: Option<Targets>,
-    /// Where it goes instead of standard error.
-    pub file: Option<RotatedFile>,
+table! {
+    /// `[log]`: the worker's own log.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct LogConfig {
+        /// What is logged: a level, or levels by target. --log and DR_LOG override it. Default: "info"; "warn" for
+        /// zookeeper.
+        pub levels: Option<Targets> = None => optional().applied().example("\"info,zk_session=debug\"");
+        /// Where it goes instead of standard error.
+        pub file: Option<RotatedFile> = None => flat_as(FileKeys::default());
+    }
+}
+
+table! {
+    struct FileKeys {
+        /// File instead of standard error. It is renamed to PATH.1, PATH.2, ... when it is large or old.
+        file: Option<PathBuf> = None => optional().example("\"/var/log/dr-worker/worker.log\"");
+        rotation: Rotation = Rotation::default() => flat();
+    }
+}
+
+impl From<FileKeys> for Option<RotatedFile> {
+    fn from(FileKeys { file, rotation }: FileKeys) -> Self {
+        file.map(|path| rotation.of(path))
+    }
 }
 
 impl LogConfig {
-    pub(super) fn read(section: &mut Section<'_>) -> Self {
-        let levels = section.optional("levels");
-        let path: Option<PathBuf> = section.optional("file");
-        let file = read_rotated(section, path.clone().unwrap_or_default());
-        Self { levels, file: path.map(|_| file) }
-    }
-
     /// Reads nothing but this. Whatever is wrong is found when the whole configuration is read: the log comes first.
     pub(crate) fn load(sources: &Sources) -> Self {
-        let mut findings = Findings::with(&sources.registry);
-        let root = layers::merge(sources, &mut findings.problems);
-        let read = Section::read_root(&root, &mut findings, |root| {
-            root.leave_rest();
-            root.table("log", Self::read)
-        });
-        if findings.problems.is_empty() { read } else { Self::default() }
+        let (config, problems) =
+            Config::read_leniently(sources, |key| key.is_none_or(|key| key.starts_with("log")));
+        if problems.is_empty() { config.log } else { Self::default() }
     }
 }
 

@@ -16,6 +16,7 @@ mod hook;
 mod http;
 mod identity;
 mod job;
+mod key;
 mod layers;
 mod limits;
 mod log;
@@ -32,6 +33,7 @@ mod reader;
 mod runnable;
 mod size;
 mod spec;
+mod table;
 mod timing;
 mod tokens;
 mod tree;
@@ -40,24 +42,24 @@ mod zookeeper;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    time::Duration,
+    sync::LazyLock,
 };
 
 use election_core::{MemberId, Policy};
 use nix::unistd::{Uid, User};
 
-use strategies::{Registry, stages::Share};
+use strategies::Registry;
 
 pub use crate::tls::{PairFiles, TlsFiles};
 pub(crate) use balance::BALANCING;
 pub use balance::BalanceConfig;
-pub use change::{Change, Effect};
+pub use change::Change;
 pub use dates::Dates;
-pub use drill_orders::{DrillConfig, JobDrill};
+pub use drill_orders::{DrillConfig, JobDrill, Rehearsal};
 pub use drill_plan::{DrillPlan, Objectives};
 pub use fence::{Fence, FenceCommand, FenceFailure};
 pub use hook::{Hook, HookMode, HookName, Hooks};
-pub use http::{ControlAccess, HostPort, HttpConfig, StatusAccess};
+pub use http::{ControlAccess, HostPort, HttpAccess, HttpConfig, StatusAccess};
 pub use identity::Helper;
 pub use job::{JobConfig, Recipe};
 pub use job_guard::{
@@ -86,8 +88,12 @@ pub use watchdog::{WatchdogConfig, WatchdogMode};
 pub use zookeeper::{Access, Auth, Overlays, Scheme, ZooKeeperConfig};
 pub(crate) use zookeeper::{CREDENTIALS, unreadable};
 
+pub use key::Effect;
+
 use job_guard::own_file;
+use key::{ANY, Key, Of, Reach, Terms};
 use reader::{Findings, Section};
+use table::{Field, Table as _, later, nested, table, unread};
 use tree::Node;
 use zk_session::LeaseTiming;
 
@@ -101,38 +107,66 @@ use crate::{
 /// The JSON Schema of a configuration file. A test generates it from the reader and compares it.
 pub const SCHEMA: &str = include_str!("../../../../config/schema.json");
 
-/// The configuration of a worker.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Config {
-    /// The node.
-    pub node: NodeConfig,
-    /// The ensemble.
-    pub zookeeper: ZooKeeperConfig,
-    /// The HTTP endpoints.
-    pub http: HttpConfig,
-    /// The worker's own log.
-    pub log: LogConfig,
-    /// The measurement of round trips.
-    pub probes: ProbesConfig,
-    /// The balancing of leaderships.
-    pub balance: BalanceConfig,
-    /// The notifications.
-    pub notify: NotifyConfig,
-    /// The watchdog device of this machine.
-    pub watchdog: WatchdogConfig,
-    /// Which orders of a drill this worker obeys.
-    pub drill: DrillConfig,
-    /// The plans of drills, by name.
-    pub drills: BTreeMap<String, DrillPlan>,
-    /// The jobs; at least one, sorted by name.
-    pub jobs: Vec<JobConfig>,
-    /// Every value and where it came from.
-    shown: Vec<Shown>,
-    /// All settings as they were read.
-    root: Node,
-    /// Stages and strategies that policies may name besides the built-in ones.
-    registry: Registry,
+table! {
+    /// The configuration of a worker.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct Config {
+        /// This worker.
+        pub node: NodeConfig = NodeConfig::default() => nested();
+        /// The ensemble and the connection to it.
+        pub zookeeper: ZooKeeperConfig = ZooKeeperConfig::default() => nested().worker();
+        /// The HTTP endpoints of the worker.
+        pub http: HttpConfig = HttpConfig::default() => nested().worker();
+        /// The worker's log. Its format: --log-format text|json, or DR_LOG_FORMAT.
+        pub log: LogConfig = LogConfig::default() => nested().worker();
+        /// Measurement of round trips, where a policy uses them (docs/policies.md).
+        pub probes: ProbesConfig = ProbesConfig::default() => nested().applied();
+        /// How leaderships are spread over the nodes, for jobs with policy.balance.
+        /// The share of a node is its attribute `weight`: default "1"; "0" leads nothing.
+        pub balance: BalanceConfig = BalanceConfig::default() => nested().applied();
+        /// Notifications of changes of leaders, of failures and of holds. One worker sends; see docs/notifications.md.
+        pub notify: NotifyConfig = NotifyConfig::default() => nested().worker();
+        /// A watchdog device resets this machine if worker and guard can't end a job before its lease ends. See docs/install.md.
+        pub watchdog: WatchdogConfig = WatchdogConfig::default() => nested().worker();
+        /// Drills: practised failovers. See docs/drills.md.
+        pub drill: DrillConfig = DrillConfig::default() => nested().applied();
+        /// Where leadership should be, and when it moves. [job.NAME.policy] has the same keys and overrides these.
+        /// It must be the same on all workers of a job: any of them can become the one that decides.
+        pub policy: PolicyConfig = PolicyConfig::default() => later().overlay(Reach::Safe);
+        /// The jobs; at least one, sorted by name.
+        pub jobs as job: Vec<JobConfig> = Vec::new() => Jobs;
+        /// Every value and where it came from.
+        shown: Vec<Shown> = Vec::new() => unread();
+        /// All settings as they were read.
+        root: Node = Node::default() => unread();
+        /// Stages and strategies that policies may name besides the built-in ones.
+        registry: Registry = Registry::default() => unread();
+    }
+    check Config::read_jobs;
 }
+
+/// A job: a program that runs on the leader only. Any number of jobs, each with an election of its own.
+struct Jobs;
+
+impl Field<Vec<JobConfig>> for Jobs {
+    fn read(self, key: &'static str, _: &mut Vec<JobConfig>, section: &mut Section<'_>) {
+        section.know(key);
+    }
+
+    fn describe(self, (name, _): (&'static str, &'static str), _: &Vec<JobConfig>, keys: &mut Vec<Key>) {
+        let sentence = "A job: a program that runs on the leader only. Any number of jobs, each with an election of its own. Its \
+            environment: DR_JOB, DR_MEMBER, DR_SITE, DR_SLOT, DR_TERM, DR_FENCING_TOKEN, DR_CAUSE, DR_PREVIOUS_LEADER, \
+            DR_PREVIOUS_SITE.";
+        let job = Of::Table { keys: JobConfig::default().keys(), is_optional: false };
+        let terms = Terms { name: "orders", ..Terms::default() };
+        let job = Key { name: ANY, sentence, terms, of: job };
+        let of = Of::Table { keys: vec![job], is_optional: false };
+        keys.push(Key { name, sentence: "", terms: Terms::default(), of });
+    }
+}
+
+/// All keys that there are.
+static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| Config::default().keys());
 
 impl Config {
     /// Reads and checks the configuration of a worker.
@@ -142,36 +176,58 @@ impl Config {
     pub fn load(sources: &Sources) -> Result<Self, Problems> {
         let mut findings = Findings::with(&sources.registry);
         let root = layers::merge(sources, &mut findings.problems);
-        Self::read(root, findings, &sources.registry).map_err(|problems| sources.explain(problems))
+        Self::checked(root, findings).map_err(|problems| sources.explain(problems))
     }
 
     /// Reads and checks merged settings.
     fn of(root: Node, registry: &Registry) -> Result<Self, Problems> {
-        Self::read(root, Findings::with(registry), registry)
+        Self::checked(root, Findings::with(registry))
     }
 
-    fn read(root: Node, mut findings: Findings, registry: &Registry) -> Result<Self, Problems> {
-        let read = Section::read_root(&root, &mut findings, read_worker);
+    /// Reads merged settings, and checks how they fit together on a worker.
+    fn checked(root: Node, mut findings: Findings) -> Result<Self, Problems> {
+        let config = Self::read_all(root, &mut findings, Self::check_together);
         Problems::none_of(findings.problems)?;
-        let (node, zookeeper, http, log, probes, balance, notify, watchdog, drill, drills, jobs) =
-            read.ok_or_else(incomplete)?;
-        let registry = registry.clone();
-        Ok(Self {
-            node,
-            zookeeper,
-            http,
-            log,
-            probes,
-            balance,
-            notify,
-            watchdog,
-            drill,
-            drills,
-            jobs,
-            shown: findings.shown,
-            root,
-            registry,
-        })
+        Ok(config)
+    }
+
+    /// Reads these sources. Problems with keys that do not matter to the caller are left out; the value of such a key is its
+    /// default.
+    fn read_leniently(sources: &Sources, matters: impl Fn(Option<&str>) -> bool) -> (Self, Vec<Problem>) {
+        let mut findings = Findings::with(&sources.registry);
+        let root = layers::merge(sources, &mut findings.problems);
+        let config = Self::read_all(root, &mut findings, |_, _| ());
+        findings.problems.retain(|problem| matters(problem.key.as_deref()));
+        (config, findings.problems)
+    }
+
+    fn read_all(root: Node, findings: &mut Findings, check: impl FnOnce(&Self, &mut Section<'_>)) -> Self {
+        let mut config = Self::default();
+        Section::read_root(&root, findings, |section| {
+            config.read(section);
+            check(&config, section);
+        });
+        let (shown, registry) = (std::mem::take(&mut findings.shown), findings.registry().clone());
+        Self { shown, root, registry, ..config }
+    }
+
+    /// Reads what depends on other tables: the policy, and the jobs.
+    fn read_jobs(&mut self, root: &mut Section<'_>) {
+        let mut policy = PolicyConfig::measured_to(self.probes.publishing);
+        root.declared_table("policy", &Terms::default(), |section| policy.read(section));
+        root.declared_table("job", &Terms::default(), |jobs| {
+            self.jobs = jobs.each_table(|name, section| {
+                let mut job = JobConfig::named(name, &policy, &self.drill);
+                job.read(section);
+                job
+            });
+        });
+        self.policy = policy;
+    }
+
+    /// Every key with its sentence, where these are the jobs, for completions.
+    pub(crate) fn described_keys(jobs: &[&str]) -> Vec<(String, &'static str)> {
+        key::in_full(&KEYS, "", jobs)
     }
 
     /// The policies as they would be with these settings, each `key=value`, over all others.
@@ -181,7 +237,7 @@ impl Config {
     pub fn what_if(&self, sets: &[String]) -> Result<OperatorConfig, Problems> {
         let mut findings = Findings::with(&self.registry);
         let root = layers::set_over(self.root.clone(), sets, &mut findings.problems);
-        OperatorConfig::read(root, findings, &self.registry)
+        OperatorConfig::read(root, findings)
     }
 
     /// Every value and where it came from.
@@ -389,61 +445,41 @@ impl OperatorConfig {
     pub fn load(sources: &Sources) -> Result<Self, Problems> {
         let mut findings = Findings::with(&sources.registry);
         let root = layers::merge(sources, &mut findings.problems);
-        Self::read(root, findings, &sources.registry).map_err(|problems| sources.explain(problems))
+        Self::read(root, findings).map_err(|problems| sources.explain(problems))
     }
 
-    fn read(root: Node, mut findings: Findings, registry: &Registry) -> Result<Self, Problems> {
-        let mut fenced = BTreeSet::new();
-        let read = Section::read_root(&root, &mut findings, |root| {
-            let node_id = root.table("node", NodeConfig::read_id_alone);
-            let zookeeper = root.table("zookeeper", ZooKeeperConfig::read);
-            let tls = root.table("http", http::read_for_operators);
-            root.know("log");
-            let probes = root.table("probes", ProbesConfig::read);
-            root.know("balance");
-            root.know("notify");
-            root.know("watchdog");
-            // A mistake in a plan must not block other commands.
-            root.know("drill");
-            let policy = read_policy(root, &probes);
-            let jobs = root.table("job", |jobs| {
-                jobs.each_table(|name, section| {
-                    section.leave_rest();
-                    if section.or("fenced", false) {
-                        fenced.insert(name.to_owned());
-                    }
-                    (name.to_owned(), JobConfig::read_policy(name, section, &policy))
-                })
-            });
-            Some((node_id, zookeeper?, tls, policy, jobs))
-        });
+    fn read(root: Node, mut findings: Findings) -> Result<Self, Problems> {
+        let config = Config::read_all(root, &mut findings, |_, _| ());
+        let has_id = findings.problems.iter().all(|problem| problem.key.as_deref() != Some("node.id"));
+        findings.problems.retain(|problem| problem.key.as_deref().is_none_or(matters_to_operators));
         Problems::none_of(findings.problems)?;
-        let (node_id, zookeeper, tls, policy, jobs) = read.ok_or_else(incomplete)?;
+        let Config { node, zookeeper, http, policy, shown, root, registry, .. } = config;
+        let pair = http.tls.pair.clone().filter(|_| http.presents());
         Ok(Self {
-            node_id,
+            node_id: has_id.then_some(node.id),
             zookeeper,
             policy,
-            jobs: jobs.into_iter().collect(),
-            fenced,
-            tls,
-            shown: findings.shown,
+            fenced: config.jobs.iter().filter(|job| job.fenced).map(|job| job.name().to_owned()).collect(),
+            jobs: config.jobs.into_iter().map(|job| (job.name().to_owned(), job.policy)).collect(),
+            tls: TlsFiles { pair, ..http.tls },
+            shown,
             root,
-            registry: registry.clone(),
+            registry,
         })
     }
 
-    /// The plans of drills, by name.
+    /// The plans of drills, by name. A mistake in one blocks no other command.
     ///
     /// # Errors
     /// All problems with plans.
     pub fn drills(&self) -> Result<BTreeMap<String, DrillPlan>, Problems> {
         let mut findings = Findings::with(&self.registry);
-        let plans = Section::read_root(&self.root, &mut findings, |root| {
-            root.leave_rest();
-            root.table("drill", |section| read_drill(section).1)
-        });
+        let config = Config::read_all(self.root.clone(), &mut findings, |_, _| ());
+        findings
+            .problems
+            .retain(|problem| problem.key.as_deref().is_some_and(|key| key.starts_with("drill")));
         Problems::none_of(findings.problems)?;
-        Ok(plans)
+        Ok(config.drill.plans)
     }
 
     /// A problem with the value of one key that was found when it was used.
@@ -467,156 +503,16 @@ impl OperatorConfig {
     }
 }
 
-type Worker = (
-    NodeConfig,
-    ZooKeeperConfig,
-    HttpConfig,
-    LogConfig,
-    ProbesConfig,
-    BalanceConfig,
-    NotifyConfig,
-    WatchdogConfig,
-    DrillConfig,
-    BTreeMap<String, DrillPlan>,
-    Vec<JobConfig>,
-);
-
-fn read_worker(root: &mut Section<'_>) -> Option<Worker> {
-    let node = root.table("node", NodeConfig::read);
-    let zookeeper = root.table("zookeeper", ZooKeeperConfig::read);
-    let http = root.table("http", HttpConfig::read);
-    let log = root.table("log", LogConfig::read);
-    let probes = root.table("probes", ProbesConfig::read);
-    let balance = root.table("balance", BalanceConfig::read);
-    let notify = root.table("notify", NotifyConfig::read);
-    let watchdog = root.table("watchdog", WatchdogConfig::read);
-    let (drill, drills) = root.table("drill", read_drill);
-    if let Some(zookeeper) = &zookeeper
-        && let Err(wrong) = watchdog.check(zookeeper.lease())
-    {
-        root.problem("watchdog", wrong);
+/// Whether a problem with this key blocks an operator: one with the ensemble, or with the policy of a job.
+fn matters_to_operators(key: &str) -> bool {
+    let steps = change::steps(key);
+    match steps.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["job", _, key, ..] => ["policy", "fenced", "load"].contains(&key),
+        [table, _, ..] => ["zookeeper", "probes", "policy"].contains(&table),
+        // A table that is none, or that does not exist.
+        [table] => !["node", "http", "log", "balance", "notify", "watchdog", "drill"].contains(&table),
+        [] => true,
     }
-    let policy = read_policy(root, &probes);
-    let jobs: Vec<_> = root.table("job", |jobs| {
-        jobs.each_table(|name, section| {
-            let job = JobConfig::read(name, section, &policy, &drill);
-            if let (Some(node), Some(job)) = (&node, &job) {
-                check_site(section, node, job);
-                check_limits(section, node, job);
-                beside::check_capacity(section, node, job);
-            }
-            if let Some(job) = &job {
-                check_targets(section, &probes, job);
-            }
-            if job.as_ref().is_some_and(|job| job.policy.balance) {
-                check_weight(section, node.as_ref(), name);
-            }
-            if let (Some(zookeeper), Some(job)) = (&zookeeper, &job) {
-                check_timing(section, zookeeper, job, watchdog.reserve());
-            }
-            job
-        })
-    });
-    if jobs.is_empty() {
-        root.problem("job", "no job is configured; add a section such as [job.orders] with a command");
-    }
-    let jobs: Option<Vec<_>> = jobs.into_iter().collect();
-    if let Some(jobs) = &jobs {
-        beside::check_jobs(root, jobs);
-        beside::check_files(root, jobs);
-    }
-    Some((node?, zookeeper?, http, log, probes, balance, notify, watchdog, drill, drills, jobs?))
-}
-
-/// `[drill]`: the plans are tables in it.
-fn read_drill(section: &mut Section<'_>) -> (DrillConfig, BTreeMap<String, DrillPlan>) {
-    (DrillConfig::read(section), DrillPlan::read_all(section))
-}
-
-fn read_policy(root: &mut Section<'_>, probes: &ProbesConfig) -> PolicyConfig {
-    let usual = PolicyConfig::measured_to(probes.publishing);
-    root.table("policy", |section| PolicyConfig::read(section, &usual))
-}
-
-/// A site that is not in the order of sites is likely to be a typing error.
-fn check_site(section: &mut Section<'_>, node: &NodeConfig, job: &JobConfig) {
-    let (sites, forbidden) = (job.policy.who.sites(), job.policy.who.forbidden_sites());
-    if !sites.is_empty() && !sites.contains(&node.site) && !forbidden.contains(&node.site) {
-        let all: Vec<_> = sites.iter().map(|site| site.as_str()).collect();
-        section.problem(
-            "policy",
-            format!(
-                "this node's site {:?} is not in the order of sites {all:?}; correct node.site, or add it to policy.sites",
-                node.site.as_str()
-            ),
-        );
-    }
-}
-
-/// With a target that is not measured all members would be equally far away.
-fn check_targets(section: &mut Section<'_>, probes: &ProbesConfig, job: &JobConfig) {
-    if job.recipe != Recipe::Elector {
-        return;
-    }
-    let needs = job.policy.needs();
-    for name in needs.targets.iter().filter(|name| !probes.targets.contains_key(*name)) {
-        let known: Vec<_> = probes.targets.keys().collect();
-        let valid = if known.is_empty() { "none is".to_owned() } else { format!("{known:?} are") };
-        section.problem(
-            "policy",
-            format!("it depends on the round trip to {name:?}, which is not in [probes.targets]; {valid}"),
-        );
-    }
-}
-
-/// Checks of a job that is balanced.
-fn check_weight(section: &mut Section<'_>, node: Option<&NodeConfig>, job: &str) {
-    if job == BALANCING {
-        section.problem_here(format!(
-            "{job:?} is where the balancer has its own election; choose another name for the job, or set \
-             policy.balance to false"
-        ));
-    }
-    let weight = node.and_then(|node| node.attributes.get("weight"));
-    if let Some(text) = weight.filter(|text| !text.parse().is_ok_and(|w: u32| w <= Share::MAX_WEIGHT)) {
-        section.problem(
-            "policy",
-            format!(
-                "balance needs a whole number from 0 to {} as the weight of this node, and node.attributes.weight \
-                 is {text:?}",
-                Share::MAX_WEIGHT
-            ),
-        );
-    }
-}
-
-/// A limit of an attribute that no member publishes would refuse all members.
-fn check_limits(section: &mut Section<'_>, node: &NodeConfig, job: &JobConfig) {
-    if job.recipe != Recipe::Elector || job.spec.measure.is_some() {
-        return;
-    }
-    let needs = job.policy.needs();
-    for name in needs.limited.iter().filter(|name| !node.attributes.contains_key(*name)) {
-        section.problem(
-            "policy",
-            format!(
-                "it limits {name:?}, which no member publishes: add [job.{}.measure] with a command that prints it, or \
-                 set it in node.attributes",
-                job.name()
-            ),
-        );
-    }
-}
-
-fn check_timing(section: &mut Section<'_>, zookeeper: &ZooKeeperConfig, job: &JobConfig, reserve: Duration) {
-    if let Err(wrong) = timing::check(&job.spec, zookeeper.lease(), reserve) {
-        section.problem("stop_timeout", wrong.to_string());
-    }
-}
-
-/// Never shown: missing keys have been reported already.
-fn incomplete() -> Problems {
-    Problem::with_source("configuration", "it is incomplete").into()
 }
 
 #[cfg(test)]

@@ -9,30 +9,46 @@ use job_guard::Check;
 use strategies::published::RESERVED;
 
 use super::{
-    Sources,
-    check::read_site_check,
-    incomplete, layers,
+    Config, Sources,
+    check::CheckKeys,
     problem::Problems,
-    reader::{Findings, Section},
+    reader::Section,
+    table::{derived, nested_as, required, table, value},
 };
 
-/// `[node]`: this worker.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeConfig {
-    /// Its unique name among all workers.
-    pub id: MemberId,
-    /// Its site.
-    pub site: SiteId,
-    /// Its address for other nodes.
-    pub address: String,
-    /// The directory of the lock file and the records of running jobs.
-    pub state_dir: PathBuf,
-    /// Higher is preferred. A member with 0 or less leads only if an operator names it.
-    pub priority: i64,
-    /// Free attributes for policies and for readers of `list`.
-    pub attributes: BTreeMap<String, String>,
-    /// The check of the whole site, if there is one. After its failures this node reports that the site has failed.
-    pub site_check: Option<Check>,
+table! {
+    /// `[node]`: this worker.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct NodeConfig {
+        /// Unique id of this worker: at most 128 letters (A to z), digits, '.', '_' and '-', not beginning with '.' or '-'; so are
+        /// the names of sites and jobs. A second worker with the same id exits with code 75 while the first one lives. Default:
+        /// the host name.
+        pub id: MemberId = MemberId::new("unset").expect("it is a name") => derived().worker().example("\"east-1\"");
+        /// Site of this worker. See east.toml and west.toml.
+        pub site: SiteId = SiteId::new("unset").expect("it is a name") => required(
+            "the name of this node's site, such as \"east\""
+        ).worker().example("\"east\"");
+        /// Address of this node for other nodes; shown by `list`. Default: the host name.
+        pub address: String = "127.0.0.1".to_owned() => derived().worker().example("\"10.0.0.1\"").check(|address: &String| {
+            (!is_host(address)).then(|| format!("{address:?} is no name or address of a host"))
+        });
+        /// Directory for locks and the records of running jobs. It must be on a local disk.
+        pub state_dir: PathBuf = "/var/lib/dr-worker".into() => value().worker();
+        /// Tie-breaker between members that are equal otherwise: the higher value leads. A member with 0 or less leads only when
+        /// an operator names it.
+        pub priority: i64 = 1 => value().applied();
+        /// Free attributes for policies and for readers of `list`. Two have a meaning: `weight` (for balance.interval) and
+        /// `capacity` (for job.NAME.load). Names that begin with "dr." are reserved.
+        pub attributes: BTreeMap<String, String> = BTreeMap::new() => value().applied().example(
+            "{ rack = \"r7\", weight = \"2\", capacity = \"8\" }"
+        );
+        /// Check of the whole site: its uplink, its storage. After its failures this node reports that the site has failed. See
+        /// docs/configuration.md.
+        pub site_check: Option<Check> = None => nested_as(CheckKeys::default()).applied().example(
+            "{ kind = \"tcp\", address = \"10.0.0.254:443\", interval = \"500ms\", timeout = \"2s\", failures = 3 }"
+        ).shows("that the site works");
+    }
+    check NodeConfig::check;
 }
 
 impl NodeConfig {
@@ -42,50 +58,35 @@ impl NodeConfig {
     /// # Errors
     /// All problems of these.
     pub(crate) fn load_local(sources: &Sources) -> Result<(MemberId, PathBuf, Vec<String>), Problems> {
-        let mut findings = Findings::with(&sources.registry);
-        let root = layers::merge(sources, &mut findings.problems);
-        let (id, state_dir, jobs) = Section::read_root(&root, &mut findings, |root| {
-            root.leave_rest();
-            let (id, state_dir) = root.table("node", |node| {
-                node.leave_rest();
-                (read_id(node), read_state_dir(node))
-            });
-            let jobs = root.table("job", |jobs| {
-                jobs.each_table(|name, section| {
-                    section.leave_rest();
-                    name.to_owned()
-                })
-            });
-            (id, state_dir, jobs)
-        });
-        Problems::none_of(findings.problems).map_err(|problems| sources.explain(problems))?;
-        Ok((id.ok_or_else(incomplete)?, state_dir, jobs))
+        let matters = |key: Option<&str>| key.is_none_or(|key| ["node.id", "node.state_dir"].contains(&key));
+        let (config, problems) = Config::read_leniently(sources, matters);
+        Problems::none_of(problems).map_err(|problems| sources.explain(problems))?;
+        let jobs = config.jobs.iter().map(|job| job.name().to_owned()).collect();
+        Ok((config.node.id, config.node.state_dir, jobs))
     }
 
-    /// The id alone, which a command needs less than the worker: `None` if it is not usable.
-    pub(super) fn read_id_alone(section: &mut Section<'_>) -> Option<MemberId> {
-        section.leave_rest();
-        if section.has("id") { section.usable("id") } else { MemberId::new(host_name()?).ok() }
-    }
-
-    pub(super) fn read(section: &mut Section<'_>) -> Option<Self> {
-        let id = read_id(section);
-        let site = section.required("site", "the name of this node's site, such as \"east\"");
-        let address = host_name().unwrap_or_else(|| "127.0.0.1".to_owned());
-        let address = section.or("address", address);
-        if !is_host(&address) {
-            section.problem("address", format!("{address:?} is no name or address of a host"));
+    fn check(&mut self, section: &mut Section<'_>) {
+        let host = host_name();
+        if let Some(host) = host.clone().filter(|_| !section.has("address")) {
+            self.address = host;
         }
-        let state_dir = read_state_dir(section);
-        let priority = section.or("priority", 1);
-        let attributes: BTreeMap<String, String> = section.or("attributes", BTreeMap::new());
-        for name in attributes.keys().filter(|name| name.starts_with(RESERVED)) {
+        section.show_unless_set("address", &self.address);
+        match host.and_then(|host| MemberId::new(host).ok()) {
+            Some(host) if !section.has("id") => self.id = host,
+            None if !section.has("id") => {
+                let why = "a name for this worker that no other has (this host has no usable name)";
+                section.missing::<()>("id", why);
+            }
+            _ => {}
+        }
+        section.show_unless_set("id", &self.id);
+        for name in self.attributes.keys().filter(|name| name.starts_with(RESERVED)) {
             section.problem(
                 "attributes",
                 format!("{name:?} is not free: workers publish under names that begin with {RESERVED:?}; choose another"),
             );
         }
-        for (name, value) in &attributes {
+        for (name, value) in &self.attributes {
             if let Some(c) = name.chars().chain(value.chars()).find(|c| !is_plain(*c)) {
                 section.problem(
                     "attributes",
@@ -93,22 +94,7 @@ impl NodeConfig {
                 );
             }
         }
-        let site_check = section.table("site_check", read_site_check);
-        Some(Self { id: id?, site: site?, address, state_dir, priority, attributes, site_check })
     }
-}
-
-fn read_id(section: &mut Section<'_>) -> Option<MemberId> {
-    match host_name().and_then(|name| MemberId::new(name).ok()) {
-        Some(host) => Some(section.or("id", host)),
-        None => {
-            section.required("id", "a name for this worker that no other has (this host has no usable name)")
-        }
-    }
-}
-
-fn read_state_dir(section: &mut Section<'_>) -> PathBuf {
-    section.or("state_dir", PathBuf::from("/var/lib/dr-worker"))
 }
 
 /// The name of this host, if it has one.

@@ -1,8 +1,9 @@
 use std::{collections::BTreeMap, fmt, path::PathBuf, time::Duration};
 
 use super::{
-    parse::{Mismatch, Parse, choice},
+    parse::{DAY, MILLISECOND, MINUTE, Mismatch, Parse, SECOND, choice},
     reader::Section,
+    table::{nested, optional, optional_nested, required, table, tables, value},
     tree::Node,
 };
 
@@ -31,54 +32,80 @@ choice! {
     later: []
 }
 
-/// `[notify]`: who is notified of what happens to the jobs.
-#[derive(Clone, Debug, PartialEq)]
-pub struct NotifyConfig {
-    /// How many notifications may wait for each receiver.
-    pub queue: usize,
-    /// The webhooks, by name.
-    pub webhooks: BTreeMap<String, Webhook>,
-    /// The command.
-    pub command: Option<NotifyCommand>,
+table! {
+    /// `[notify]`: who is notified of what happens to the jobs.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct NotifyConfig {
+        /// How many notifications may wait for each receiver. Beyond that the oldest is dropped, and counted.
+        pub queue: usize = 256 => value().within(1..=10_000);
+        /// Webhooks, by names of your choice: each gets each notification by POST.
+        pub webhooks as webhook: BTreeMap<String, Webhook> = BTreeMap::new() => tables(Webhook::default()).name("ops");
+        /// Program that is run for each notification, which it gets on its standard input. No shell.
+        pub command: Option<NotifyCommand> = None => optional_nested(NotifyCommand::default());
+    }
 }
 
-/// A webhook.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Webhook {
-    /// Where it is sent.
-    pub url: WebhookUrl,
-    /// The file of the secret that signs it.
-    pub secret_file: Option<PathBuf>,
-    /// The certificates that it trusts, instead of the system's.
-    pub ca_file: Option<PathBuf>,
-    /// What it is sent; nothing: everything.
-    pub events: Vec<NotifyEvent>,
-    /// How long one attempt may take.
-    pub timeout: Duration,
-    /// What follows an attempt that failed.
-    pub retry: NotifyRetry,
+table! {
+    /// A webhook.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct Webhook {
+        /// Where it is sent.
+        pub url: WebhookUrl = WebhookUrl::unset() => required(
+            "where the notifications are sent, such as \"https://alerts.example/dr\""
+        ).example("\"https://alerts.example/dr-worker\"");
+        /// File of the secret that signs it, of 16 characters or more, readable by its owner only.
+        pub secret_file: Option<PathBuf> = None => optional().example("\"/etc/dr-worker/notify-secret\"");
+        /// Certificates to trust instead of the system's.
+        pub ca_file: Option<PathBuf> = None => optional().example("\"/etc/ssl/certs/ca-certificates.crt\"");
+        /// Which of leader-changed, leader-lost, takeover-failed, hold-set, hold-ended, member-excluded, site-failed,
+        /// site-returned and request-failed; none named: all.
+        pub events: Vec<NotifyEvent> = Vec::new() => value();
+        /// How long one attempt may take.
+        pub timeout: Duration = 10 * SECOND => value().within(100 * MILLISECOND..=10 * MINUTE);
+        /// Attempts after one that failed.
+        pub retry: NotifyRetry = NotifyRetry::default() => nested();
+    }
 }
 
-/// A command that is run for each notification.
-#[derive(Clone, Debug, PartialEq)]
-pub struct NotifyCommand {
-    /// The program and its arguments.
-    pub command: Vec<String>,
-    /// As for [`Webhook::events`].
-    pub events: Vec<NotifyEvent>,
-    /// How long it may run.
-    pub timeout: Duration,
+table! {
+    /// A command that is run for each notification.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct NotifyCommand {
+        /// The program and its arguments.
+        pub command: Vec<String> = Vec::new() => required(
+            "the program that gets each notification on its standard input"
+        ).example("[\"/usr/bin/page-someone\"]").check(|command: &Vec<String>| names_none(command));
+        /// As for a webhook.
+        pub events: Vec<NotifyEvent> = Vec::new() => value();
+        /// How long it may run; then it is killed.
+        pub timeout: Duration = 10 * SECOND => value().within(100 * MILLISECOND..=10 * MINUTE);
+    }
 }
 
-/// How often and when an attempt is repeated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NotifyRetry {
-    /// How often at most.
-    pub max: u32,
-    /// The first pause, which doubles.
-    pub backoff: Duration,
-    /// The longest pause.
-    pub backoff_max: Duration,
+table! {
+    /// How often and when an attempt is repeated.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct NotifyRetry {
+        /// So many more attempts, ...
+        pub max: u32 = 10 => value();
+        /// ... after a pause that doubles from this one ...
+        pub backoff: Duration = SECOND => value().within(MILLISECOND..=DAY);
+        /// ... to this one.
+        pub backoff_max: Duration = 5 * MINUTE => value().within(MILLISECOND..=DAY);
+    }
+    check NotifyRetry::check;
+}
+
+impl NotifyRetry {
+    fn check(&mut self, section: &mut Section<'_>) {
+        if self.backoff_max < self.backoff {
+            section.problem("backoff_max", "it is shorter than backoff");
+        }
+    }
+}
+
+fn names_none(command: &[String]) -> Option<String> {
+    command.first().is_none_or(String::is_empty).then(|| "names no program".to_owned())
 }
 
 /// A URL whose path may be a secret: only its scheme and host are shown.
@@ -86,6 +113,11 @@ pub struct NotifyRetry {
 pub struct WebhookUrl(reqwest::Url);
 
 impl WebhookUrl {
+    /// What a webhook has until its URL is read.
+    fn unset() -> Self {
+        Self(reqwest::Url::parse("http://unset/").expect("it is a URL"))
+    }
+
     /// The whole URL.
     pub fn secret(&self) -> &reqwest::Url {
         &self.0
@@ -128,65 +160,9 @@ impl Parse for WebhookUrl {
     }
 }
 
-const SECOND: Duration = Duration::from_secs(1);
-const MINUTE: Duration = Duration::from_secs(60);
-
-impl Default for NotifyConfig {
-    fn default() -> Self {
-        Self { queue: 256, webhooks: BTreeMap::new(), command: None }
-    }
-}
-
 impl NotifyConfig {
-    pub(super) fn read(section: &mut Section<'_>) -> Self {
-        let mut queue: u32 = section.or("queue", 256);
-        if !(1..=10_000).contains(&queue) {
-            section.problem("queue", format!("{queue} is out of range; 1 to 10000 is valid"));
-            queue = 256;
-        }
-        let webhooks = section.table("webhook", |section| {
-            section.each_table(|name, section| Some((name.to_owned(), read_webhook(section)?)))
-        });
-        let command = section.optional_table("command", read_command).flatten();
-        Self { queue: queue as usize, webhooks: webhooks.into_iter().flatten().collect(), command }
-    }
-
     /// Whether there is no receiver.
     pub fn is_empty(&self) -> bool {
         self.webhooks.is_empty() && self.command.is_none()
     }
-}
-
-fn read_webhook(section: &mut Section<'_>) -> Option<Webhook> {
-    let url =
-        section.required("url", "where the notifications are sent, such as \"https://alerts.example/dr\"");
-    let limits = Duration::from_millis(1)..=Duration::from_secs(24 * 3600);
-    Some(Webhook {
-        secret_file: section.optional("secret_file"),
-        ca_file: section.optional("ca_file"),
-        events: section.or("events", Vec::new()),
-        timeout: section.duration("timeout", 10 * SECOND, Duration::from_millis(100)..=10 * MINUTE),
-        retry: section.table("retry", |section| {
-            let backoff = section.duration("backoff", SECOND, limits.clone());
-            let backoff_max = section.duration("backoff_max", 5 * MINUTE, limits);
-            if backoff_max < backoff {
-                section.problem("backoff_max", "it is shorter than backoff");
-            }
-            NotifyRetry { max: section.or("max", 10), backoff, backoff_max }
-        }),
-        url: url?,
-    })
-}
-
-fn read_command(section: &mut Section<'_>) -> Option<NotifyCommand> {
-    let command: Option<Vec<String>> =
-        section.required("command", "the program that gets each notification on its standard input");
-    let events = section.or("events", Vec::new());
-    let timeout = section.duration("timeout", 10 * SECOND, Duration::from_millis(100)..=10 * MINUTE);
-    let command = command?;
-    if command.first().is_none_or(String::is_empty) {
-        section.problem("command", "names no program");
-        return None;
-    }
-    Some(NotifyCommand { command, events, timeout })
 }

@@ -4,9 +4,11 @@ use std::{path::PathBuf, time::Duration};
 
 use job_guard::{JobOutput, RotatedFile, Size};
 
-use super::{parse::Words, reader::Section};
-
-const DAY: Duration = Duration::from_secs(24 * 3600);
+use super::{
+    parse::{DAY, Words},
+    reader::Section,
+    table::{derived, flat, required, table, value},
+};
 
 /// Less would rotate with each line.
 const SMALLEST: Size = Size(1 << 10);
@@ -20,7 +22,7 @@ const USUAL_LIMIT: Size = Size(1 << 20);
 /// The journal's socket of the host.
 const JOURNAL: &str = "/run/systemd/journal/socket";
 
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum OutputKind {
     Log,
     File,
@@ -31,37 +33,62 @@ impl Words for OutputKind {
     const WORDS: &[(&str, Self)] = &[("log", Self::Log), ("file", Self::File), ("journal", Self::Journal)];
 }
 
-/// Reads `output` of a job: where it goes, and how many bytes a second at most.
-pub(super) fn read_output(section: &mut Section<'_>) -> Option<(JobOutput, Option<Size>)> {
-    let to = read_destination(section);
-    // A file is bounded by its rotation.
-    let usual = if let Some(JobOutput::File(_)) = to { Size(0) } else { USUAL_LIMIT };
-    let limit = section.or("limit", usual);
-    Some((to?, (limit > Size(0)).then_some(limit)))
+table! {
+    /// `output` of a job: where it goes, and how many bytes a second at most.
+    #[derive(Clone, Debug, PartialEq)]
+    pub(super) struct OutputKeys {
+        /// "log" (the worker's log), "file" (unchanged) or "journal" (systemd's).
+        kind: OutputKind = OutputKind::Log => value();
+        /// The file. It is renamed to PATH.1, PATH.2, ... when it is large or old.
+        path: PathBuf = PathBuf::new() => required("the file, such as \"/var/log/dr-worker/orders.log\"").only(&["file"]);
+        rotation: Rotation = Rotation::default() => flat().only(&["file"]);
+        /// The journal's socket.
+        socket: PathBuf = JOURNAL.into() => value().only(&["journal"]);
+        /// More than this a second, on average of ten, is dropped and counted; "0B": no limit. Default: "1MiB", and no limit
+        /// for a file.
+        limit: Size = USUAL_LIMIT => derived().example("\"1MiB\"");
+    }
+    check OutputKeys::check;
 }
 
-fn read_destination(section: &mut Section<'_>) -> Option<JobOutput> {
-    match section.or("kind", OutputKind::Log) {
-        OutputKind::Log => Some(JobOutput::Log),
-        OutputKind::File => {
-            let path = section.required("path", "the file, such as \"/var/log/dr-worker/orders.log\"");
-            let file = read_rotated(section, PathBuf::new());
-            Some(JobOutput::File(RotatedFile { path: path?, ..file }))
+table! {
+    /// When and how a file is rotated.
+    #[derive(Clone, Debug, PartialEq)]
+    pub(super) struct Rotation {
+        /// It is renamed before it exceeds this size.
+        max_size: Size = Size(10 << 20) => value().check(|size: &Size| {
+            (*size < SMALLEST).then(|| format!("{size} is too small; {SMALLEST} or more is valid"))
+        });
+        /// It is renamed when it is older; "0s": at no age.
+        max_age: Duration = Duration::ZERO => value().within(Duration::ZERO..=3650 * DAY);
+        /// How many older files remain.
+        keep: u32 = 5 => value().within(0..=MOST_KEPT);
+    }
+}
+
+impl Rotation {
+    pub(super) fn of(self, path: PathBuf) -> RotatedFile {
+        let Self { max_size, max_age, keep } = self;
+        RotatedFile { path, max_size, max_age, keep }
+    }
+}
+
+impl OutputKeys {
+    fn check(&mut self, section: &mut Section<'_>) {
+        // A file is bounded by its rotation.
+        if !section.has("limit") && self.kind == OutputKind::File {
+            self.limit = Size(0);
         }
-        OutputKind::Journal => Some(JobOutput::Journal { socket: section.or("socket", JOURNAL.into()) }),
+        section.show_unless_set("limit", &self.limit);
     }
-}
 
-/// Reads when and how a file is rotated.
-pub(super) fn read_rotated(section: &mut Section<'_>, path: PathBuf) -> RotatedFile {
-    let max_size = section.or("max_size", Size(10 << 20));
-    if max_size < SMALLEST {
-        section.problem("max_size", format!("{max_size} is too small; {SMALLEST} or more is valid"));
+    /// Where it goes, and how many bytes a second at most.
+    pub(super) fn output(self) -> (JobOutput, Option<Size>) {
+        let to = match self.kind {
+            OutputKind::Log => JobOutput::Log,
+            OutputKind::File => JobOutput::File(self.rotation.of(self.path)),
+            OutputKind::Journal => JobOutput::Journal { socket: self.socket },
+        };
+        (to, Some(self.limit).filter(|limit| *limit > Size(0)))
     }
-    let max_age = section.duration("max_age", Duration::ZERO, Duration::ZERO..=3650 * DAY);
-    let keep = section.or("keep", 5);
-    if keep > MOST_KEPT {
-        section.problem("keep", format!("{keep} is out of range; 0 to {MOST_KEPT} is valid"));
-    }
-    RotatedFile { path, max_size, max_age, keep }
 }

@@ -12,64 +12,50 @@ use std::{
 
 use election_core::record::Overlay;
 use serde::Serialize;
-use strategies::{Registry, spec::Value as PolicyValue};
+use strategies::spec::Value as PolicyValue;
 
 use super::{
-    Config, OperatorConfig, Problem, Problems, Sources,
-    change::{self, Effect, classify},
-    drill_orders::DrillConfig,
-    job::JobConfig,
+    Config, KEYS, OperatorConfig, Problem, Problems, Sources,
+    beside::check_timing,
+    change,
+    key::{Effect, Reach, find},
     layers::{self, Text},
     parse::Parse as _,
-    probes::ProbesConfig,
-    reader::{Findings, Section},
-    timing,
+    reader::Findings,
     tree::{Node, Origin, Value},
-    watchdog::WatchdogConfig,
-    zookeeper::{Overlays, ZooKeeperConfig},
+    zookeeper::Overlays,
 };
 use crate::mask::mask;
 
 /// How long after the last change members apply overlays: several pushes cost one restart of the job at most.
 pub(crate) const SETTLE: Duration = Duration::from_secs(2);
 
-/// The keys that an overlay may change on each node. `exit_codes.stay_down` is an entry of its own in the list of keys, and not
-/// here: a leader with it can lead on without its job.
-const SAFE: [&str; 6] =
-    ["job.*.load", "job.*.restart", "job.*.exit_codes", "job.*.stop_timeout", "job.*.limits", "policy."];
-
-/// The keys that are each node's own: who the job and its hooks run as, and the files of the node.
-const OWN: [&str; 4] = ["job.*.user", "job.*.group", "job.*.as_worker", "job.*.output"];
-
 /// Why an overlay can't change the key at `steps`, if it can't.
 pub(super) fn refusal(steps: &[String], overlays: Overlays) -> Option<String> {
     // An unknown key is the reader's to report.
-    let (name, effect) = classify(steps)?;
-    if effect == Effect::WorkerRestart {
-        return Some(
-            "an overlay can't change it, because it needs a restart of the worker; set it in a file"
-                .to_owned(),
-        );
-    }
-    if OWN.contains(&name) {
-        return Some("an overlay can't change it: each node decides that; set it in a file".to_owned());
-    }
-    let is_safe = SAFE.iter().any(|safe| name == *safe || (safe.ends_with('.') && name.starts_with(safe)));
-    (!is_safe && overlays != Overlays::All).then(|| {
-        let what = if name.ends_with(".stay_down") {
-            "keep the job down while its member leads"
-        } else {
-            "make the node run another program"
-        };
-        format!("it can {what}: an overlay may change it only where zookeeper.overlay is \"all\"")
-    })
+    let found = find(&KEYS, steps)?;
+    let what = match found.reach {
+        _ if found.effect == Some(Effect::WorkerRestart) => {
+            let why =
+                "an overlay can't change it, because it needs a restart of the worker; set it in a file";
+            return Some(why.to_owned());
+        }
+        Reach::Node => {
+            let why = "an overlay can't change it: each node decides that; set it in a file";
+            return Some(why.to_owned());
+        }
+        Reach::Safe => return None,
+        _ if overlays == Overlays::All => return None,
+        Reach::StayDown => "keep the job down while its member leads",
+        Reach::Program => "make the node run another program",
+    };
+    Some(format!("it can {what}: an overlay may change it only where zookeeper.overlay is \"all\""))
 }
 
 /// Reports what an overlay of `job` can't change.
 fn check_keys(node: &Node, steps: &mut Vec<String>, overlays: Overlays, problems: &mut Vec<Problem>) {
-    let is_divided = steps.len() == 3 && ["policy", "exit_codes"].contains(&steps[2].as_str());
     if let Value::Table(table) = &node.value
-        && (steps.len() < 3 || is_divided)
+        && find(&KEYS, steps).is_some_and(|found| found.is_table)
     {
         for (key, inner) in table {
             steps.push(key.clone());
@@ -182,7 +168,7 @@ impl OperatorConfig {
         let text = Text::Overlay { version, text };
         let mut root = self.root.clone();
         lay(&mut root, read(job, &text, Overlays::All)?);
-        Self::read(root, Findings::with(&self.registry), &self.registry)
+        Self::read(root, Findings::with(&self.registry))
     }
 }
 
@@ -195,11 +181,8 @@ pub fn check_overlay(sources: &Sources, job: &str, path: &Path, text: &str) -> R
     let mut findings = Findings::with(&sources.registry);
     let mut root = layers::merge(sources, &mut findings.problems);
     Problems::none_of(std::mem::take(&mut findings.problems))?;
-    let zookeeper = Section::read_root(&root, &mut Findings::with(&sources.registry), |root| {
-        root.leave_rest();
-        root.table("zookeeper", ZooKeeperConfig::read)
-    });
-    let overlays = zookeeper.as_ref().map_or(Overlays::Safe, |zookeeper| zookeeper.overlay);
+    let mut ignored = Findings::with(&sources.registry);
+    let overlays = Config::read_all(root.clone(), &mut ignored, |_, _| ()).zookeeper.overlay;
     // The others may take it.
     let overlays = if overlays == Overlays::Off { Overlays::Safe } else { overlays };
     let node = read(job, &Text::File { path: Arc::from(path), text }, overlays)?;
@@ -209,41 +192,25 @@ pub fn check_overlay(sources: &Sources, job: &str, path: &Path, text: &str) -> R
     lay(&mut with_command, root);
     root = with_command;
     lay(&mut root, node);
-    read_job_alone(&root, job, zookeeper.as_ref(), &sources.registry)
-}
-
-/// Reads nothing but one job, with the policy that it takes over.
-fn read_job_alone(
-    root: &Node,
-    job: &str,
-    zookeeper: Option<&ZooKeeperConfig>,
-    registry: &Registry,
-) -> Result<(), Problems> {
-    let mut findings = Findings::with(registry);
-    Section::read_root(root, &mut findings, |root| {
-        root.leave_rest();
-        let probes = root.table("probes", ProbesConfig::read);
-        let policy = super::read_policy(root, &probes);
-        let reserve = root.table("watchdog", WatchdogConfig::read).reserve();
-        let drill = root.table("drill", |section| {
-            // The plans are no part of a job.
-            section.leave_rest();
-            DrillConfig::read(section)
-        });
-        root.table("job", |jobs| {
-            jobs.leave_rest();
-            jobs.each_table(|name, section| {
-                if name != job {
-                    return section.leave_rest();
-                }
-                let read = JobConfig::read(name, section, &policy, &drill);
-                if let (Some(job), Some(zookeeper)) = (read, zookeeper)
-                    && let Err(wrong) = timing::check(&job.spec, zookeeper.lease(), reserve)
-                {
-                    section.problem("stop_timeout", wrong.to_string());
-                }
+    // Nothing but this job, with the policy that it takes over.
+    let table = format!("job.{}", toml_edit::Key::new(job));
+    let matters =
+        |key: &str| key.strip_prefix(&table).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+    let config = Config::read_all(root, &mut findings, |config, root| {
+        let Some(found) = config.jobs.iter().find(|found| found.name() == job) else { return };
+        root.again("job", |jobs| {
+            jobs.again(job, |section| {
+                check_timing(section, &config.zookeeper, found, config.watchdog.reserve());
             });
         });
+    });
+    drop(config);
+    findings.problems.retain(|problem| {
+        let key = problem.key.as_deref();
+        key.is_none_or(|key| {
+            matters(key)
+                || ["policy", "probes", "watchdog"].contains(&key.split('.').next().unwrap_or_default())
+        })
     });
     Problems::none_of(findings.problems)
 }
@@ -304,7 +271,7 @@ pub fn overlay_changes(from: &BTreeMap<String, String>, to: &BTreeMap<String, St
             from: from.get(key).cloned(),
             to: to.get(key).cloned(),
             // An overlay that no member can apply is refused first.
-            effect: classify(&steps).map_or(Effect::WorkerRestart, |(_, effect)| effect),
+            effect: change::effect(&steps),
         }
     };
     keys.into_iter().map(change).collect()

@@ -2,12 +2,21 @@
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
-use election_core::{MemberId, SiteId};
+use election_core::{MemberId, SiteId, calendar::Windows};
 
 #[cfg(test)]
 use schemars::{Schema, SchemaGenerator, json_schema};
 
-use super::tree::{Node, Origin, Value};
+use super::{
+    dates::Dates,
+    tree::{Node, Origin, Value},
+};
+
+pub(super) const MILLISECOND: Duration = Duration::from_millis(1);
+pub(super) const SECOND: Duration = Duration::from_secs(1);
+pub(super) const MINUTE: Duration = Duration::from_secs(60);
+pub(super) const HOUR: Duration = Duration::from_secs(3600);
+pub(super) const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// A value of another type or out of range.
 #[derive(Debug)]
@@ -202,6 +211,27 @@ impl Parse for u32 {
     }
 }
 
+macro_rules! as_u32 {
+    ($($type:ty),*) => {$(
+        impl Parse for $type {
+            fn parse(node: &Node) -> Result<Self, Mismatch> {
+                u32::parse(node).map(|number| number as Self)
+            }
+
+            fn show(&self) -> String {
+                self.to_string()
+            }
+
+            #[cfg(test)]
+            fn schema(generator: &mut SchemaGenerator) -> Schema {
+                u32::schema(generator)
+            }
+        }
+    )*};
+}
+
+as_u32!(u64, usize);
+
 const DURATION: &str = "a duration: a string with a unit, such as \"10s\", \"250ms\" or \"1m 30s\"";
 
 impl Parse for Duration {
@@ -241,6 +271,29 @@ macro_rules! name {
 }
 
 name!(MemberId, SiteId);
+
+/// A type that is written as an array of texts.
+macro_rules! texts {
+    ($($type:ty),*) => {$(
+        impl Parse for $type {
+            fn parse(node: &Node) -> Result<Self, Mismatch> {
+                Self::read(&Vec::<String>::parse(node)?).map_err(|e| e.to_string().into())
+            }
+
+            fn show(&self) -> String {
+                let texts: Vec<String> = self.texts().map(str::to_owned).collect();
+                texts.show()
+            }
+
+            #[cfg(test)]
+            fn schema(generator: &mut SchemaGenerator) -> Schema {
+                Vec::<String>::schema(generator)
+            }
+        }
+    )*};
+}
+
+texts!(Windows, Dates);
 
 impl<T: Parse> Parse for Vec<T> {
     fn parse(node: &Node) -> Result<Self, Mismatch> {

@@ -1,4 +1,4 @@
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, ops::RangeInclusive, sync::Arc, time::Duration};
 
 use election_core::{
     Confirm, OnPause, Policy, SiteFailureLimit, TakeoverLimit, calendar::Windows, record::MAX_SLOTS,
@@ -11,9 +11,11 @@ use strategies::{
 };
 
 use super::{
-    parse::{Parse as _, Words},
+    key::{self, Effect, Key, Terms},
+    parse::{DAY, MILLISECOND, Parse, SECOND, Words},
     reader::Section,
     spec::FROZEN_BUDGET,
+    table::{Leaf, Rule, Table, nested, optional, table, value},
 };
 
 /// `[policy]`, or `[job.NAME.policy]` over it: where leadership should be, and when it moves.
@@ -56,36 +58,148 @@ impl Default for PolicyConfig {
     }
 }
 
-/// The keys that only the recipe `elector` uses.
-const DECISIONS: [&str; 21] = [
-    "sites",
-    "forbidden_sites",
-    "site_minimum",
-    "below_site_minimum",
-    "on_leader_failure",
-    "auto_moves",
-    "confirm",
-    "failback_after",
-    "failback_windows",
-    "startup_wait",
-    "max_takeovers",
-    "max_site_failures",
-    "release_timeout",
-    "acquire_timeout",
-    "fast_failover",
-    "suspect_after",
-    "pipeline",
-    "pipelines",
-    "rules",
-    "strategy",
-    "balance",
-];
+table! {
+    for Policy {
+        /// How long the other member must have been better before such a move; longer for a site that has lost
+        /// its leader repeatedly within penalty_window.
+        better_after as failback_after: Duration => value().within(ANY_TIME);
+        /// Automatic moves that wait for `dr-worker confirm SITE`: "never" (none) or "cross-site".
+        confirm: Confirm => value();
+        /// When leadership may move to another site automatically, in UTC: "Sat,Sun 02:00-04:00", "Mon-Fri 23:30-01:00" (into
+        /// the next day), "02:00-04:00" (all days). Empty: at any time. `dr-worker stay` cancels an announced move.
+        failback_windows: Windows => value();
+        /// How long a leader leads before an automatic move.
+        min_tenure: Duration => value().within(ANY_TIME).any_recipe();
+        /// Takeovers of a slot that were not ordered, within a window, before the slot is put on hold.
+        /// A hold lasts 10 s, 20 s, 40 s, then 1 min; it ends at once when a worker joins, or with `dr-worker ack`.
+        max_takeovers: TakeoverLimit => nested();
+        /// How long the first decision waits for a member of the preferred site, or, after a restart of all workers,
+        /// of the site that led last.
+        startup_wait: Duration => value().within(ANY_TIME);
+        /// Without ZooKeeper: "stop" ends the job before its lease does, so at most one leads; "freeze" stops its processes at
+        /// once (as SIGSTOP does) until the leadership is confirmed, and kills them before the lease ends; "keep" leads on, so two
+        /// may lead: only where the resource checks fencing tokens. See docs/processes.md.
+        on_pause: OnPause => value().worker().any_recipe();
+        /// Timeout of a takeover, from the creation of the leader znode to ready. Then the member is excluded.
+        takeover_timeout: Duration => value().within(SECOND..=DAY).any_recipe();
+        /// How long the former leader may take to stop before this is reported.
+        release_timeout: Duration => value().within(SECOND..=DAY);
+        /// How long an elected member may take to begin. Then it is excluded.
+        acquire_timeout: Duration => value().within(SECOND..=DAY);
+        /// How long a failed member is excluded.
+        exclusion: Duration => value().within(ANY_TIME).any_recipe();
+        /// How long failures of members are remembered: each doubles the next exclusion, up to max_exclusion, and members with
+        /// fewer failures go first. "0s": not at all. `dr-worker ack --failures` clears them.
+        penalty_window: Duration => value().within(ANY_TIME).any_recipe();
+        /// The longest exclusion.
+        max_exclusion: Duration => value().within(ANY_TIME).any_recipe();
+        /// Leadership does not go back to a site that failed so often within this window, while a member elsewhere can lead,
+        /// until `dr-worker ack --sites`.
+        max_site_failures: SiteFailureLimit => nested();
+        /// Replace a leader that most other members can't reach before its session ends. Only for fenced jobs: two may act for a
+        /// moment. It needs three members in more than one site that reach each other at http.listen.
+        fast_failover: bool => value().worker();
+        // With less a busy machine would suspect all members.
+        /// How long a member must be unreachable to be suspected. Each member probes each other one four times in it. A worker
+        /// whose ZooKeeper server is silent for that long moves its session to another one.
+        suspect_after: Duration => value().within(100 * MILLISECOND..=DAY).worker();
+        /// How many members lead at once, each in a slot of its own; the others are spares. 1 to 16.
+        slots: usize => value().worker().any_recipe();
+    }
+}
+
+table! {
+    for TakeoverLimit {
+        /// So many takeovers ...
+        count: u32 => value().check(|count: &u32| {
+            (*count == 0).then(|| "0 would forbid every takeover; 1 or more is valid".to_owned())
+        });
+        /// ... within this window.
+        within: Duration => value().within(SECOND..=DAY);
+    }
+}
+
+table! {
+    for SiteFailureLimit {
+        /// So many failures; 0: no limit.
+        count: u32 => value();
+        /// ... within this window.
+        within: Duration => value().within(SECOND..=30 * DAY);
+    }
+}
+
+table! {
+    /// The keys that rank the members, as they are: [`PolicySpec`] reads them all at once, and knows which go together.
+    struct Ranking {
+        /// Sites in order of preference. Empty: no site is preferred.
+        sites: Option<Value> = None => ranking().set("[\"east\", \"west\"]");
+        /// Sites in which no member may lead.
+        forbidden_sites: Option<Value> = None => ranking();
+        /// The number of fit members that is enough in a site: one for all sites, or a table: { east = 2 }. A site with fewer
+        /// is ranked behind the sites with enough.
+        site_minimum: Option<Value> = None => ranking();
+        /// Whether the members of a site with fewer can lead: "last" (behind the others) or "never" (none of them is elected; a
+        /// leader stays when another member of its site fails).
+        below_site_minimum: Option<Value> = None => ranking();
+        /// Who follows a failed leader: "other-site" (another site first), "prefer-order" (by the order of sites)
+        /// or "same-site-first".
+        on_leader_failure: Option<Value> = None => ranking();
+        /// Automatic moves to a better member while the leader is fit: "none", "in-site" (within the leader's site) or "all".
+        auto_moves: Option<Value> = None => ranking();
+        /// Sites of the leaders of several slots: "none" (each where it is best) or "sites" (spread over the sites first).
+        spread: Option<Value> = None => ranking().any_recipe();
+        /// Comparisons that rank the members, instead of the keys above. See docs/policies.md.
+        pipeline: Option<Value> = None => ranking().example(
+            "[\"class\", \"site-order\", \"incumbent\", \"priority\", \"oldest-ballot\"]"
+        );
+        /// Pipelines by name, for rules.
+        pipelines: Option<Value> = None => ranking().example("{ near = [\"same-site\", \"oldest-ballot\"] }");
+        /// Rules that use pipelines for certain causes.
+        rules: Option<Value> = None => ranking().example(
+            "[{ when = [\"takeover-failed\", \"work-failed\"], pipeline = \"near\" }]"
+        );
+        /// A strategy of your own program ranks the members. See docs/policies.md, "Your own stage".
+        strategy: Option<Value> = None => ranking();
+    }
+}
+
+/// A key of [`Ranking`].
+fn ranking() -> Rule<Leaf<Value, true>> {
+    optional().applied()
+}
+
+table! {
+    struct Balance {
+        /// Move leadership between equally good members for even shares of all jobs; see [balance].
+        balance: bool = false => value().worker();
+    }
+}
 
 /// A longer wait than this is likely to be a wrong unit.
-const DAY: Duration = Duration::from_secs(24 * 3600);
-const SECOND: Duration = Duration::from_secs(1);
-/// With less a busy machine would suspect all members.
-const SHORTEST_SUSPICION: Duration = Duration::from_millis(100);
+const ANY_TIME: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(30 * 24 * 3600);
+
+impl Table for PolicyConfig {
+    fn read(&mut self, section: &mut Section<'_>) {
+        let before = self.election.slots;
+        self.read_who(section);
+        let mut balance = Balance { balance: self.balance };
+        self.election.read(section);
+        balance.read(section);
+        self.balance = balance.balance;
+        self.check(section, before);
+    }
+
+    fn keys(&self) -> Vec<Key> {
+        let settings = BTreeMap::from(self.who.settings());
+        let ranking = Ranking::default().keys().into_iter().map(|key| {
+            let default = settings.get(key.name).map(Parse::show);
+            key.with_default(default)
+        });
+        let applied = Terms { effect: Some(Effect::Applied), ..Terms::default() };
+        let election = self.election.keys().into_iter().map(|key| key.under(&applied));
+        ranking.chain(election).chain(Balance { balance: self.balance }.keys()).collect()
+    }
+}
 
 impl PolicyConfig {
     /// The strategy of the election.
@@ -108,7 +222,7 @@ impl PolicyConfig {
     pub fn fingerprint(&self, fenced: bool) -> String {
         let mut text = format!("{FINGERPRINT_VERSION} fenced={fenced}");
         for (key, value) in self.values() {
-            text.extend(["\n", key, "=", &value]);
+            text.extend(["\n", &key, "=", &value]);
         }
         // FNV-1a: a collision gains nothing.
         let fold = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
@@ -117,38 +231,17 @@ impl PolicyConfig {
 
     /// The value of each key as a file would have it, also of those that are not set, and of what the policy rests on
     /// elsewhere. A stage that is not set has its defaults.
-    pub(super) fn values(&self) -> BTreeMap<&str, String> {
-        let election = &self.election;
-        let windows: Vec<String> = election.failback_windows.texts().map(str::to_owned).collect();
-        let mut values = BTreeMap::from([
-            ("acquire_timeout", election.acquire_timeout.show()),
-            ("balance", self.balance.show()),
-            ("confirm", election.confirm.show()),
-            ("exclusion", election.exclusion.show()),
-            ("failback_after", election.better_after.show()),
-            ("failback_windows", windows.show()),
-            ("fast_failover", election.fast_failover.show()),
-            ("max_exclusion", election.max_exclusion.show()),
-            ("max_site_failures.count", election.max_site_failures.count.show()),
-            ("max_site_failures.within", election.max_site_failures.within.show()),
-            ("max_takeovers.count", election.max_takeovers.count.show()),
-            ("max_takeovers.within", election.max_takeovers.within.show()),
-            ("min_tenure", election.min_tenure.show()),
-            ("on_pause", election.on_pause.show()),
-            ("penalty_window", election.penalty_window.show()),
-            ("release_timeout", election.release_timeout.show()),
-            ("slots", election.slots.to_string()),
-            ("startup_wait", election.startup_wait.show()),
-            ("suspect_after", election.suspect_after.show()),
-            ("takeover_timeout", election.takeover_timeout.show()),
-            ("(load)", self.load.show()),
-        ]);
+    pub(super) fn values(&self) -> BTreeMap<String, String> {
+        let mut values = BTreeMap::from([("(load)".to_owned(), self.load.show())]);
+        key::each_default(&self.keys(), &mut |path, default| {
+            values.insert(path.join("."), default.to_owned());
+        });
         if let Some(Publishing { percent, micros, every, misses }) = self.inputs.round_trips {
-            values.insert("(round trips)", format!("{percent} {micros} {} {misses}", every.show()));
+            values
+                .insert("(round trips)".to_owned(), format!("{percent} {micros} {} {misses}", every.show()));
         }
-        values.extend(self.who.settings().map(|(key, value)| (key, value.show())));
         for (key, value) in &self.set {
-            values.entry(key).or_insert_with(|| value.show());
+            values.entry(key.clone()).or_insert_with(|| value.show());
         }
         values
     }
@@ -168,10 +261,10 @@ impl PolicyConfig {
 
     /// Refuses keys of a job's own policy that its recipe does not use.
     pub(super) fn refuse_what_takes_an_elector(section: &mut Section<'_>, recipe: &str) {
-        for key in DECISIONS {
-            if section.has(key) {
+        for key in Self::default().keys() {
+            if section.has(key.name) && !key.terms.any_recipe {
                 let message = format!("the recipe {recipe:?} does not use it; only \"elector\" does");
-                section.problem(key, message);
+                section.problem(key.name, message);
             }
         }
     }
@@ -189,50 +282,45 @@ impl PolicyConfig {
         }
     }
 
-    /// Reads a section over the values in `base`.
-    pub(super) fn read(section: &mut Section<'_>, base: &Self) -> Self {
-        let mut policy = base.clone();
-        policy.read_who(section);
-        policy.election = read_election(section, &base.election);
-        policy.balance = section.or("balance", base.balance);
-
-        if policy.election.confirm == Confirm::CrossSite
-            && policy.who.auto_moves() != AutoMoves::All
+    /// Checks the keys together; `before` is the number of slots of [policy].
+    fn check(&self, section: &mut Section<'_>, before: usize) {
+        if self.election.confirm == Confirm::CrossSite
+            && self.who.auto_moves() != AutoMoves::All
             && section.has("confirm")
         {
             let message = format!(
                 "leadership moves automatically to another site only with auto_moves = \"all\", and it is {:?}",
-                policy.who.auto_moves().as_str()
+                self.who.auto_moves().as_str()
             );
             section.problem("confirm", message);
         }
         // A job may have no minimum where [policy] makes it a condition.
-        if policy.who.below_site_minimum() == BelowSiteMinimum::Never
-            && policy.who.site_minimum().is_none()
+        if self.who.below_site_minimum() == BelowSiteMinimum::Never
+            && self.who.site_minimum().is_none()
             && section.has("below_site_minimum")
         {
             let message = "it has no effect while site_minimum is 1; set that too, such as 2 or { east = 2 }";
             section.problem("below_site_minimum", message);
         }
         // A job's own value only: that of [policy] is reported there.
-        let slots = policy.election.slots;
-        let own = slots != base.election.slots;
+        let slots = self.election.slots;
+        let own = slots != before;
         if own && !(1..=MAX_SLOTS).contains(&slots) {
             section.problem(
                 "slots",
                 format!("{slots} leaders at once are not possible; valid: 1 to {MAX_SLOTS}"),
             );
         }
-        if policy.balance && slots != 1 && (section.has("balance") || own) {
+        if self.balance && slots != 1 && (section.has("balance") || own) {
             let message = "the leaders of several slots are not balanced; spread = \"sites\" spreads them over the sites";
             section.problem("balance", message);
         }
-        policy
     }
 
     /// Reads the keys that rank the members, all at once: [`PolicySpec`] knows which of them go together.
     fn read_who(&mut self, section: &mut Section<'_>) {
-        let news = spec::KEYS.iter().filter_map(|key| Some(((*key).to_owned(), section.raw(key)?)));
+        let keys = Ranking::default().keys();
+        let news = keys.iter().filter_map(|key| Some((key.name.to_owned(), section.raw(key.name)?)));
         let news: BTreeMap<_, _> = news.collect();
         if !news.is_empty() {
             let had_sites = !self.who.sites().is_empty();
@@ -253,54 +341,8 @@ impl PolicyConfig {
             }
         }
         let settings = BTreeMap::from(self.who.settings());
-        for key in spec::KEYS {
-            section.show_raw(key, settings.get(key));
+        for key in keys {
+            section.show_raw(key.name, settings.get(key.name));
         }
     }
-}
-
-/// Reads the keys of the engine over the values in `base`.
-fn read_election(section: &mut Section<'_>, base: &Policy) -> Policy {
-    let any = Duration::ZERO..=DAY * 30;
-    let watchdog = SECOND..=DAY;
-    let mut policy = base.clone();
-    policy.confirm = section.or("confirm", base.confirm);
-    policy.better_after = section.duration("failback_after", base.better_after, any.clone());
-    policy.failback_windows = read_windows(section, &base.failback_windows);
-    policy.min_tenure = section.duration("min_tenure", base.min_tenure, any.clone());
-    policy.startup_wait = section.duration("startup_wait", base.startup_wait, any.clone());
-    policy.max_takeovers = section.table("max_takeovers", |section| {
-        let count = section.or("count", base.max_takeovers.count);
-        if count == 0 {
-            section.problem("count", "0 would forbid every takeover; 1 or more is valid");
-        }
-        let within = section.duration("within", base.max_takeovers.within, SECOND..=DAY);
-        TakeoverLimit { count, within }
-    });
-    policy.on_pause = section.or("on_pause", base.on_pause);
-    policy.takeover_timeout = section.duration("takeover_timeout", base.takeover_timeout, watchdog.clone());
-    policy.release_timeout = section.duration("release_timeout", base.release_timeout, watchdog.clone());
-    policy.acquire_timeout = section.duration("acquire_timeout", base.acquire_timeout, watchdog);
-    policy.exclusion = section.duration("exclusion", base.exclusion, any.clone());
-    policy.max_exclusion = section.duration("max_exclusion", base.max_exclusion, any.clone());
-    policy.penalty_window = section.duration("penalty_window", base.penalty_window, any);
-    policy.max_site_failures = section.table("max_site_failures", |section| {
-        let count = section.or("count", base.max_site_failures.count);
-        let within = section.duration("within", base.max_site_failures.within, SECOND..=DAY * 30);
-        SiteFailureLimit { count, within }
-    });
-    policy.fast_failover = section.or("fast_failover", base.fast_failover);
-    policy.suspect_after = section.duration("suspect_after", base.suspect_after, SHORTEST_SUSPICION..=DAY);
-    policy.slots = section.or("slots", u32::try_from(base.slots).unwrap_or(u32::MAX)) as usize;
-    policy
-}
-
-/// The windows of automatic moves to another site; `base` if the key is not set.
-fn read_windows(section: &mut Section<'_>, base: &Windows) -> Windows {
-    let usual = base.texts().map(str::to_owned).collect();
-    let texts: Vec<String> = section.or("failback_windows", usual);
-    Windows::read(&texts).unwrap_or_else(|error| {
-        section.problem("failback_windows", error.to_string());
-        Windows::default()
-    })
 }

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use job_guard::ReadyProbe;
 
-use super::{parse::Words, reader::Section};
-
-const HOUR: Duration = Duration::from_secs(3600);
-const MILLISECOND: Duration = Duration::from_millis(1);
+use super::{
+    parse::{HOUR, MILLISECOND, SECOND, Words},
+    table::{flat, required, table, value},
+};
 
 /// The kind of a probe.
-#[derive(Clone, Copy, PartialEq)]
-enum ProbeKind {
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum ProbeKind {
     None,
     Exec,
     Http,
@@ -29,53 +29,61 @@ impl Words for ProbeKind {
     ];
 }
 
-/// A purpose of a probe, and its default pace.
-pub(super) struct Tried {
-    /// What a success means, such as `that the job is ready`.
-    pub(super) says: &'static str,
-    pub(super) interval: Duration,
-    pub(super) timeout: Duration,
+table! {
+    /// The keys of a probe.
+    #[derive(Clone, Debug, PartialEq)]
+    pub(super) struct ProbeKeys {
+        /// What is tried: "none", "exec", "http", "tcp" or "notify" (READY=1 as for sd_notify; only for `ready`).
+        pub(super) kind: ProbeKind = ProbeKind::None => value();
+        /// The program whose exit code 0 is a success, and its arguments.
+        pub(super) command: Vec<String> = Vec::new() => required("the program whose exit code 0 shows {}").only(&["exec"]);
+        /// The address where an answer with 2xx is a success.
+        pub(super) url: String = String::new() => required(
+            "where an answer with 2xx shows {}, such as \"http://127.0.0.1:8080/health\""
+        ).only(&["http"]);
+        /// The host:port where an accepted connection is a success.
+        pub(super) address: String = String::new() => required(
+            "the host:port where an accepted connection shows {}"
+        ).only(&["tcp"]);
+        /// The longest pause between two attempts: the first one is 10ms.
+        pub(super) interval: Duration = 500 * MILLISECOND => value().within(MILLISECOND..=HOUR).only(&["exec", "http", "tcp"]);
+        /// After which an attempt has failed.
+        pub(super) timeout: Duration = 2 * SECOND => value().within(MILLISECOND..=HOUR).only(&["exec", "http", "tcp"]);
+    }
 }
 
-pub(super) const READY: Tried = Tried {
-    says: "that the job is ready",
-    interval: Duration::from_millis(500),
-    timeout: Duration::from_secs(2),
-};
+table! {
+    /// `ready` of a job.
+    #[derive(Clone)]
+    pub(super) struct ReadyKeys {
+        probe: ProbeKeys = ProbeKeys::default() => flat();
+        /// The job is ready once it has run so long.
+        after: Duration = SECOND => value().within(Duration::ZERO..=HOUR).only(&["none"]);
+    }
+}
 
-/// Reads a probe; `none` reads the rest of a section without one.
-pub(super) fn read_probe(
-    section: &mut Section<'_>,
-    tried: &Tried,
-    none: impl FnOnce(&mut Section<'_>) -> ReadyProbe,
-) -> Option<ReadyProbe> {
-    let says = tried.says;
-    let pace = |section: &mut Section<'_>| {
-        let interval = section.duration("interval", tried.interval, MILLISECOND..=HOUR);
-        let timeout = section.duration("timeout", tried.timeout, MILLISECOND..=HOUR);
-        (interval, timeout)
-    };
-    match section.or("kind", ProbeKind::None) {
-        ProbeKind::None => Some(none(section)),
-        ProbeKind::Notify => Some(ReadyProbe::Notify),
-        ProbeKind::Exec => {
-            let command = section.required("command", &format!("the program whose exit code 0 shows {says}"));
-            let (interval, timeout) = pace(section);
-            Some(ReadyProbe::Exec { command: command?, interval, timeout })
-        }
-        ProbeKind::Http => {
-            let url = section.required(
-                "url",
-                &format!("where an answer with 2xx shows {says}, such as \"http://127.0.0.1:8080/health\""),
-            );
-            let (interval, timeout) = pace(section);
-            Some(ReadyProbe::Http { url: url?, interval, timeout })
-        }
-        ProbeKind::Tcp => {
-            let address = section
-                .required("address", &format!("the host:port where an accepted connection shows {says}"));
-            let (interval, timeout) = pace(section);
-            Some(ReadyProbe::Tcp { address: address?, interval, timeout })
+impl From<ReadyKeys> for ReadyProbe {
+    fn from(ReadyKeys { probe, after }: ReadyKeys) -> Self {
+        probe.with(after)
+    }
+}
+
+/// Nothing, unless it is tried again and again.
+impl From<ProbeKeys> for Option<ReadyProbe> {
+    fn from(keys: ProbeKeys) -> Self {
+        Some(keys.with(Duration::ZERO)).filter(|probe| probe.pace().is_some())
+    }
+}
+
+impl ProbeKeys {
+    fn with(self, after: Duration) -> ReadyProbe {
+        let Self { kind, command, url, address, interval, timeout } = self;
+        match kind {
+            ProbeKind::None => ReadyProbe::None { after },
+            ProbeKind::Notify => ReadyProbe::Notify,
+            ProbeKind::Exec => ReadyProbe::Exec { command, interval, timeout },
+            ProbeKind::Http => ReadyProbe::Http { url, interval, timeout },
+            ProbeKind::Tcp => ReadyProbe::Tcp { address, interval, timeout },
         }
     }
 }

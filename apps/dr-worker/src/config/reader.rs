@@ -3,8 +3,6 @@
 use std::{
     collections::BTreeMap,
     hash::{DefaultHasher, Hash as _, Hasher as _},
-    ops::RangeInclusive,
-    time::Duration,
 };
 
 use strategies::{
@@ -15,6 +13,8 @@ use strategies::{
 use crate::mask::mask;
 
 use super::{
+    key::Terms,
+    layers::KIND,
     parse::Parse,
     problem::Problem,
     tree::{Node, Origin, Value},
@@ -44,9 +44,6 @@ fn as_text<S: serde::Serializer>(origin: &Origin, to: S) -> Result<S::Ok, S::Err
 pub(super) struct Findings {
     pub(super) problems: Vec<Problem>,
     pub(super) shown: Vec<Shown>,
-    /// Every key that was asked for, set or not, and the schema of its values.
-    #[cfg(test)]
-    pub(super) asked: Vec<(String, schemars::Schema)>,
     /// Stages and strategies that a policy may name besides the built-in ones.
     registry: Registry,
 }
@@ -54,6 +51,11 @@ pub(super) struct Findings {
 impl Findings {
     pub(super) fn with(registry: &Registry) -> Self {
         Self { registry: registry.clone(), ..Self::default() }
+    }
+
+    /// Stages and strategies that a policy may name besides the built-in ones.
+    pub(super) fn registry(&self) -> &Registry {
+        &self.registry
     }
 }
 
@@ -68,6 +70,10 @@ pub(super) struct Section<'a> {
     known: Vec<&'static str>,
     /// Whether the user chooses the names of the keys.
     free: bool,
+    /// Its kind, once it is read.
+    kind: Option<String>,
+    /// What a success means, if it is a probe.
+    purpose: &'static str,
     findings: &'a mut Findings,
 }
 
@@ -95,7 +101,17 @@ impl<'a> Section<'a> {
                 BTreeMap::new()
             }
         };
-        Section { path, table, origin, unset, known: Vec::new(), free: false, findings }
+        Section {
+            path,
+            table,
+            origin,
+            unset,
+            known: Vec::new(),
+            free: false,
+            kind: None,
+            purpose: "",
+            findings,
+        }
     }
 
     /// The full name of a key of this section.
@@ -114,10 +130,8 @@ impl<'a> Section<'a> {
         self.table.contains_key(key)
     }
 
-    fn ask<T: Parse>(&mut self, key: &'static str) -> Option<Node> {
-        self.known.push(key);
-        #[cfg(test)]
-        self.findings.asked.push((self.key(key), T::schema(&mut schemars::SchemaGenerator::default())));
+    fn ask(&mut self, key: &'static str) -> Option<Node> {
+        self.know(key);
         self.table.get(key).cloned()
     }
 
@@ -128,9 +142,50 @@ impl<'a> Section<'a> {
         self.findings.shown.push(Shown { key, value, origin, identity: identity.finish() });
     }
 
+    /// Shows the value of a key that is not set.
+    pub(super) fn show_default<T: Parse>(&mut self, key: &str, value: &T) {
+        self.show(key, value, self.unset.clone());
+    }
+
+    /// The same, if it is not set.
+    pub(super) fn show_unless_set<T: Parse>(&mut self, key: &str, value: &T) {
+        if !self.has(key) {
+            self.show_default(key, value);
+        }
+    }
+
+    /// Whether no problem with a key of this table was found.
+    pub(super) fn is_sound(&self, key: &str) -> bool {
+        self.is_sound_at(&self.key(key))
+    }
+
+    /// Whether no problem with this key, in full, was found.
+    pub(super) fn is_sound_at(&self, key: &str) -> bool {
+        self.findings.problems.iter().all(|problem| problem.key.as_deref() != Some(key))
+    }
+
+    /// Whether a table of this kind has such a key.
+    pub(super) fn takes(&self, terms: &Terms) -> bool {
+        terms.kinds.is_empty() || self.kind.as_deref().is_some_and(|kind| terms.kinds.contains(&kind))
+    }
+
+    /// Remembers the kind of this table, which decides about its other keys.
+    pub(super) fn note_kind<T: Parse>(&mut self, key: &str, value: &T) {
+        if key == KIND {
+            self.kind = Some(value.show().trim_matches('"').to_owned());
+        }
+    }
+
+    /// Reports a key that must be set. In `meaning` there can be `{}` for what a success of this probe shows.
+    pub(super) fn missing<T>(&mut self, key: &'static str, meaning: &str) -> Option<T> {
+        self.know(key);
+        self.problem(key, format!("it is missing: {}", meaning.replace("{}", self.purpose)));
+        None
+    }
+
     /// Takes a key's value, if it is set.
     pub(super) fn optional<T: Parse>(&mut self, key: &'static str) -> Option<T> {
-        let node = self.ask::<T>(key)?;
+        let node = self.ask(key)?;
         match T::parse(&node) {
             Ok(value) => {
                 self.show(key, &value, node.origin);
@@ -145,14 +200,9 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// Takes a key's value if it is usable. One that is not is no problem for this reader.
-    pub(super) fn usable<T: Parse>(&mut self, key: &'static str) -> Option<T> {
-        T::parse(&self.ask::<T>(key)?).ok()
-    }
-
     /// Takes a key's value as it is, for a crate that knows what it means. [`show_raw`](Self::show_raw) shows it.
     pub(super) fn raw(&mut self, key: &'static str) -> Option<PolicyValue> {
-        PolicyValue::parse(&self.ask::<PolicyValue>(key)?).ok()
+        PolicyValue::parse(&self.ask(key)?).ok()
     }
 
     /// Shows the value of such a key, or `default` if it is not set.
@@ -166,76 +216,27 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// Takes a key's value, or `default`.
-    pub(super) fn or<T: Parse>(&mut self, key: &'static str, default: T) -> T {
-        match self.optional(key) {
-            Some(value) => value,
-            None => {
-                if !self.has(key) {
-                    let origin = self.unset.clone();
-                    self.show(key, &default, origin);
-                }
-                default
-            }
-        }
-    }
-
-    /// Takes the value of a key that must be set; `meaning` is its use, for the message.
-    pub(super) fn required<T: Parse>(&mut self, key: &'static str, meaning: &str) -> Option<T> {
-        if !self.has(key) {
-            self.ask::<T>(key);
-            self.problem(key, format!("it is missing: {meaning}"));
-            return None;
-        }
-        self.optional(key)
-    }
-
-    /// Takes a duration within limits, or `default`.
-    pub(super) fn duration(
-        &mut self,
-        key: &'static str,
-        default: Duration,
-        limits: RangeInclusive<Duration>,
-    ) -> Duration {
-        let value = self.or(key, default);
-        if self.has(key) && !self.is_within(key, value, &limits) { default } else { value }
-    }
-
-    /// Reports a duration that is not within limits.
-    fn is_within(&mut self, key: &'static str, value: Duration, limits: &RangeInclusive<Duration>) -> bool {
-        let is_within = limits.contains(&value);
-        if !is_within {
-            let [value, least, most] =
-                [value, *limits.start(), *limits.end()].map(humantime::format_duration);
-            self.problem(key, format!("{value} is out of range; {least} to {most} is valid"));
-        }
-        is_within
-    }
-
-    /// Takes a duration within limits, if there is one.
-    pub(super) fn optional_duration(
-        &mut self,
-        key: &'static str,
-        limits: RangeInclusive<Duration>,
-    ) -> Option<Duration> {
-        let value = self.optional(key)?;
-        self.is_within(key, value, &limits).then_some(value)
-    }
-
     /// Reads a table below this one, whether it is set or not.
-    pub(super) fn table<T>(&mut self, key: &'static str, read: impl FnOnce(&mut Section<'_>) -> T) -> T {
-        self.known.push(key);
-        self.table_named(key, self.unset.clone(), read)
-    }
-
-    /// Reads a table below this one if it is set.
-    pub(super) fn optional_table<T>(
+    pub(super) fn declared_table(
         &mut self,
         key: &'static str,
-        read: impl FnOnce(&mut Section<'_>) -> T,
-    ) -> Option<T> {
-        self.known.push(key);
-        self.has(key).then(|| self.table_named(key, self.unset.clone(), read))
+        terms: &Terms,
+        read: impl FnOnce(&mut Section<'_>),
+    ) {
+        self.know(key);
+        let unset = terms.inherits.map(|section| Origin::Inherited(section.to_owned()));
+        let unset = unset.unwrap_or_else(|| self.unset.clone());
+        let node = self.table.get(key).cloned();
+        let mut section = Section::of(self.key(key), node.as_ref(), unset, self.findings);
+        section.purpose = terms.purpose;
+        read(&mut section);
+        section.report_unknown();
+    }
+
+    /// Comes back to a table below this one, whose keys have been read.
+    pub(super) fn again<T>(&mut self, key: &str, check: impl FnOnce(&mut Section<'_>) -> T) -> T {
+        let node = self.table.get(key).filter(|node| matches!(node.structured(), Value::Table(_))).cloned();
+        check(&mut Section::of(self.key(key), node.as_ref(), self.unset.clone(), self.findings))
     }
 
     /// Reads each of the tables below this one, whose names the user chose: all but the keys that were asked for.
@@ -243,40 +244,21 @@ impl<'a> Section<'a> {
         self.free = true;
         let is_free = |name: &&String| !self.known.contains(&name.as_str());
         let names: Vec<_> = self.table.keys().filter(is_free).cloned().collect();
-        names
-            .iter()
-            .map(|name| self.table_named(name, self.unset.clone(), |table| read(name, table)))
-            .collect()
-    }
-
-    /// Reads a table below this one; keys that are not set there come from `unset`.
-    pub(super) fn table_over<T>(
-        &mut self,
-        key: &'static str,
-        unset: Origin,
-        read: impl FnOnce(&mut Section<'_>) -> T,
-    ) -> T {
-        self.known.push(key);
-        self.table_named(key, unset, read)
-    }
-
-    fn table_named<T>(&mut self, key: &str, unset: Origin, read: impl FnOnce(&mut Section<'_>) -> T) -> T {
-        let node = self.table.get(key).cloned();
-        let path = self.key(key);
-        let mut section = Section::of(path, node.as_ref(), unset, self.findings);
-        let result = read(&mut section);
-        section.report_unknown();
-        result
+        let mut read_one = |name: &String| {
+            let node = self.table.get(name).cloned();
+            let mut section = Section::of(self.key(name), node.as_ref(), self.unset.clone(), self.findings);
+            let result = read(name, &mut section);
+            section.report_unknown();
+            result
+        };
+        names.iter().map(&mut read_one).collect()
     }
 
     /// Marks a key as known without reading it.
     pub(super) fn know(&mut self, key: &'static str) {
-        self.known.push(key);
-    }
-
-    /// Ignores the keys that are not asked for.
-    pub(super) fn leave_rest(&mut self) {
-        self.free = true;
+        if !self.known.contains(&key) {
+            self.known.push(key);
+        }
     }
 
     /// Reports a problem with the value of a key, or with its absence.

@@ -72,7 +72,7 @@ impl JobSpec {
         if let Some(probe) = &self.drill.probe {
             faults.check_probe("drill.probe", probe, has_dir);
         }
-        if let Some(command) = &self.drill.command {
+        if let Some(command) = &self.rehearsal.command {
             faults.check_command("rehearsal.command", command, has_dir);
         }
         faults.check_output();

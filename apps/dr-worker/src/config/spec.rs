@@ -8,7 +8,19 @@ use job_guard::{
     Check, ExitCodes, JobOutput, KILL_RESERVE, Limits, ReadyProbe, RestartPolicy, RunAs, Size, StopSignal,
 };
 
-use super::{drill_orders::JobDrill, fence::Fence, hook::Hooks, identity::Helper};
+use super::{
+    check::CheckKeys,
+    drill_orders::{JobDrill, Rehearsal},
+    fence::Fence,
+    hook::Hooks,
+    identity::{Helper, UserKeys},
+    key::Reach,
+    limits::LimitKeys,
+    parse::{DAY, HOUR, MILLISECOND, MINUTE, SECOND},
+    probe::ReadyKeys,
+    reader::Section,
+    table::{flat_as, nested, nested_as, optional, optional_nested, required, table, unread, value},
+};
 
 /// How long before the end of the lease the worker orders the end of a frozen job: the order must arrive before the guard
 /// kills the job by its own clock.
@@ -44,68 +56,152 @@ pub(crate) const FENCE_VARIABLES: [&str; 4] =
 /// The environment variable that holds the name of a guard's record, for everything that the guard starts.
 pub(crate) const DR_RUN: &str = "DR_RUN";
 
-/// A job: `[job.NAME]` of the configuration.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct JobSpec {
-    /// NAME in the section's title.
-    pub name: String,
-    /// The program and its arguments.
-    pub command: Vec<String>,
-    /// Set on top of the worker's environment, below the leadership's own variables.
-    pub env: BTreeMap<String, String>,
-    /// Where the job runs; the worker's own directory by default.
-    pub working_dir: Option<PathBuf>,
-    /// Whether neither the job nor its hooks and probes can become another user by a program's mode or capabilities
-    /// (`no_new_privs`). `None`: decided so that this worker can kill everything that they start.
-    pub no_new_privileges: Option<bool>,
-    /// The user that the job runs as, with the commands beside it; the worker's own by default.
-    pub run_as: Option<RunAs>,
-    /// The commands beside it that run as the worker's user nevertheless.
-    pub as_worker: Vec<Helper>,
-    /// What it may take of its host.
-    pub limits: Limits,
-    /// The signal that asks the job to stop.
-    pub stop_signal: StopSignal,
-    /// The time between that and SIGKILL to its whole tree.
-    pub stop_timeout: Duration,
-    /// Whether its processes are stopped, and not asked to end, while the lease is not renewed: `policy.on_pause = "freeze"`.
-    pub freezes: bool,
-    /// The readiness probe.
-    pub ready: ReadyProbe,
-    /// How it is restarted when it ends.
-    pub restart: RestartPolicy,
-    /// The exit codes with a meaning.
-    pub exit_codes: ExitCodes,
-    /// Where its output goes.
-    pub output: JobOutput,
-    /// How many bytes of it go there in a second, over ten seconds; `None`: any number.
-    pub output_limit: Option<Size>,
-    /// Its hooks.
-    pub hooks: Hooks,
-    /// How a former leader is fenced that did not leave cleanly; `None`: not at all.
-    pub fence: Option<Fence>,
-    /// The command that measures this member, if any.
-    pub measure: Option<Measure>,
-    /// The liveness check, from READY on: if it fails, the job is stopped and restarted, as if it had ended.
-    pub liveness: Option<Check>,
-    /// The fitness check, on every member, leading or not: while it fails, the member is unhealthy.
-    pub fitness: Option<Check>,
-    /// What drills may do with it on this node.
-    pub drill: JobDrill,
+table! {
+    /// A job: `[job.NAME]` of the configuration.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct JobSpec {
+        /// NAME in the section's title.
+        pub name: String = String::new() => unread();
+        /// Program and arguments. A path, or a name in PATH; no shell.
+        pub command: Vec<String> = Vec::new() => required(
+            "the program to run on the leader and its arguments, such as [\"/usr/bin/job\", \"--fast\"]"
+        ).job().set("[\"ledger\", \"run\", \"--orders\", \"/var/lib/dr-worker/orders.csv\"]");
+        /// Variables added to the worker's environment. Here: where the ledger is stored. For two real sites use a store that
+        /// both reach: postgres://ledger@db:5432/ledger
+        pub env: BTreeMap<String, String> = BTreeMap::new() => value().job().set(
+            "{ LEDGER_STORE = \"sqlite:/var/lib/dr-worker/ledger.db\" }"
+        );
+        /// Working directory. Default: that of the worker.
+        pub working_dir: Option<PathBuf> = None => optional().job().example("\"/srv/orders\"");
+        /// Forbid the job, its hooks and its probes to change the user (no_new_privs). Default: true, unless the worker may kill
+        /// processes of all users (root); of a job with `user` always true. See docs/configuration.md before you set it to false.
+        pub no_new_privileges: Option<bool> = None => optional().job().example("true");
+        /// The user that the job runs as, with the commands beside it; the worker's own by default.
+        pub run_as: Option<RunAs> = None => flat_as(UserKeys::default()).job().overlay(Reach::Node);
+        /// Those that run as the worker's user nevertheless, by their keys: hooks, "ready", "liveness", "fitness", "measure",
+        /// "fence", "drill.probe". For an address or a route that only root can set.
+        pub as_worker: Vec<Helper> = Vec::new() => value().applied().overlay(Reach::Node).example("[\"after_ready\", \"after_stop\"]");
+        /// Limits of the job. See docs/configuration.md for what they mean without a cgroup of its own. Default: those of the
+        /// worker.
+        pub limits: Limits = Limits::default() => nested_as(LimitKeys::default()).job().overlay(Reach::Safe);
+        /// Signal that asks the job to end.
+        pub stop_signal: StopSignal = StopSignal::Term => value().job();
+        /// How long it may take to end. Then its whole process tree is killed.
+        pub stop_timeout: Duration = 2 * SECOND => value().within(Duration::ZERO..=HOUR).job().overlay(Reach::Safe);
+        /// Whether its processes are stopped, and not asked to end, while the lease is not renewed: `policy.on_pause = "freeze"`.
+        pub freezes: bool = false => unread();
+        /// When the job counts as serving.
+        pub ready: ReadyProbe = ReadyProbe::None { after: SECOND } => nested_as(ReadyKeys::default()).job().shows(
+            "that the job is ready"
+        );
+        /// Restarts of a job that ends: so many within this window, after a pause that doubles from backoff to backoff_max.
+        /// After that the worker gives up leadership, and another member is elected.
+        pub restart: RestartPolicy = RestartPolicy::default() => nested().applied().overlay(Reach::Safe);
+        /// Exit codes of a job that ends by itself.
+        pub exit_codes: ExitCodes = ExitCodes::default() => nested_as(ExitKeys::default()).applied().overlay(Reach::Safe);
+        /// Where its output goes.
+        pub output: JobOutput = JobOutput::Log => unread();
+        /// How many bytes of it go there in a second, over ten seconds; `None`: any number.
+        pub output_limit: Option<Size> = None => unread();
+        /// Programs at certain moments, with the job's environment and more. A failure of prepare or before_takeover fails the
+        /// takeover, their exit code 75 declines leadership; other failures are reported. on_leader_changed runs on every member.
+        /// The worker waits for a hook with the mode "sync"; one with "async" delays nothing. Only before_stop and after_stop have
+        /// a choice; after_ready and on_leader_changed are always "async". See docs/configuration.md.
+        pub hooks: Hooks = Hooks::default() => nested().applied();
+        /// Commands that fence a former leader which did not leave cleanly, in this order, before the job starts. All must succeed
+        /// within their timeouts, and within policy.takeover_timeout together. See docs/fencing.md.
+        pub fence: Option<Fence> = None => optional_nested(Fence::default()).worker();
+        /// Program on every member that prints attributes for the stages "score" and "limit": lines name=value, or one JSON
+        /// object.
+        pub measure: Option<Measure> = None => optional_nested(Measure::default()).applied();
+        /// Check of the running job on its leader. After `failures` failures in a row the job is stopped, and restarted as
+        /// `restart` allows. timeout must not be longer than interval; the kind "none" turns it off.
+        pub liveness: Option<Check> = None => optional_nested(CheckKeys::of_job()).has_kind().applied().shows(
+            "that the job still serves"
+        ).example("{ kind = \"http\", url = \"http://127.0.0.1:8080/health\", interval = \"5s\", timeout = \"2s\", failures = 3 }");
+        /// Check on every member of whether it is fit to lead. A member is not elected before its first success, nor after
+        /// `failures` failures in a row. Keys as for liveness; the variable DR_ROLE has the member's role.
+        pub fitness: Option<Check> = None => optional_nested(CheckKeys::of_job()).has_kind().applied().shows(
+            "that this member is fit to lead"
+        ).example("{ kind = \"exec\", command = [\"/usr/bin/replica-status\", \"--healthy\"], failures = 3 }");
+        /// Drills of this job on this node.
+        pub drill: JobDrill = JobDrill::default() => nested().applied().inherits("drill");
+        /// Rehearsal of this job on a standby member: it is started with DR_REHEARSAL=1 and without DR_TERM and DR_FENCING_TOKEN,
+        /// must become ready within `timeout`, and is stopped.
+        pub rehearsal: Rehearsal = Rehearsal::default() => nested().applied();
+    }
+    check JobSpec::check_keys;
 }
 
-/// A command that runs periodically on every member, leading or not. Its standard output has values of the member, such
-/// as a score or the lag of its replica.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Measure {
-    /// The program and its arguments; environment and directory as for the job.
-    pub command: Vec<String>,
-    /// The pause between the beginnings of two runs.
-    pub interval: Duration,
-    /// After which a run is killed and counts as failed.
-    pub timeout: Duration,
-    /// How long the last values stay valid while the command fails.
-    pub keep: Duration,
+table! {
+    for RestartPolicy {
+        /// How many restarts within `within`; one more end, and the job has failed. 0: none at all.
+        max: u32 => value();
+        /// The window that restarts are counted in.
+        within: Duration => value().within(MILLISECOND..=DAY);
+        /// The pause before a restart, doubled with each one in the window.
+        backoff: Duration => value().within(MILLISECOND..=DAY);
+        /// The longest pause.
+        backoff_max: Duration => value().within(MILLISECOND..=DAY);
+    }
+    check check_restart;
+}
+
+fn check_restart(restart: &mut RestartPolicy, section: &mut Section<'_>) {
+    if restart.backoff_max < restart.backoff {
+        section.problem("backoff_max", "it is shorter than backoff");
+    }
+}
+
+table! {
+    #[derive(Clone)]
+    struct ExitKeys {
+        /// It is not restarted, and the member leads on without it.
+        stay_down: Vec<u32> = Vec::new() => value().overlay(Reach::StayDown).check(|codes: &Vec<u32>| no_exit_code(codes));
+        /// It can't run on this node: the member gives up leadership, and is excluded for policy.exclusion.
+        not_here: Vec<u32> = Vec::new() => value().check(|codes: &Vec<u32>| no_exit_code(codes));
+    }
+    check ExitKeys::check;
+}
+
+fn no_exit_code(codes: &[u32]) -> Option<String> {
+    let code = codes.iter().find(|code| **code > 255)?;
+    Some(format!("{code} is no exit code; 0 to 255 is valid"))
+}
+
+impl ExitKeys {
+    fn check(&mut self, section: &mut Section<'_>) {
+        if let Some(code) = self.not_here.iter().find(|code| self.stay_down.contains(code)) {
+            section.problem("not_here", format!("{code} is in stay_down too; it can mean only one of them"));
+        }
+    }
+}
+
+impl From<ExitKeys> for ExitCodes {
+    fn from(ExitKeys { stay_down, not_here }: ExitKeys) -> Self {
+        let [stay_down, not_here] =
+            [stay_down, not_here].map(|codes| codes.into_iter().map(u32::cast_signed).collect());
+        Self { stay_down, not_here }
+    }
+}
+
+table! {
+    /// A command that runs periodically on every member, leading or not. Its standard output has values of the member, such
+    /// as a score or the lag of its replica.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Measure {
+        /// The program and its arguments; environment and directory as for the job.
+        pub command: Vec<String> = Vec::new() => required(
+            "the program to run and its arguments; it prints name=value lines or a JSON object"
+        ).example("[\"/usr/bin/replica-status\", \"--lag\"]");
+        // Its output is written to ZooKeeper.
+        /// The pause between the beginnings of two runs.
+        pub interval: Duration = 10 * SECOND => value().within(100 * MILLISECOND..=HOUR);
+        /// After which a run is killed and counts as failed.
+        pub timeout: Duration = 5 * SECOND => value().within(MILLISECOND..=HOUR);
+        /// How long the last values stay valid while the command fails.
+        pub keep: Duration = MINUTE => value().within(Duration::ZERO..=DAY);
+    }
 }
 
 impl JobSpec {
@@ -113,6 +209,12 @@ impl JobSpec {
     /// budget of the timing rules.
     pub fn stop_budget(&self) -> Duration {
         self.stop_timeout + KILL_RESERVE
+    }
+
+    fn check_keys(&mut self, section: &mut Section<'_>) {
+        if self.run_as.is_none() && !self.as_worker.is_empty() && !section.has("user") {
+            section.problem("as_worker", "it needs `user` as well");
+        }
     }
 
     /// The user that a command beside the job runs as; `None`: the worker's.
@@ -126,26 +228,8 @@ impl JobSpec {
         Self {
             name: "orders".into(),
             command: vec!["sh".into(), "-c".into(), "exit".into()],
-            env: BTreeMap::new(),
-            working_dir: None,
-            no_new_privileges: None,
-            run_as: None,
-            as_worker: Vec::new(),
-            limits: Limits::default(),
-            stop_signal: StopSignal::Term,
-            stop_timeout: Duration::from_secs(2),
-            freezes: false,
             ready: ReadyProbe::None { after: Duration::ZERO },
-            restart: RestartPolicy::default(),
-            exit_codes: ExitCodes::default(),
-            output: JobOutput::Log,
-            output_limit: None,
-            hooks: Hooks::default(),
-            fence: None,
-            measure: None,
-            liveness: None,
-            fitness: None,
-            drill: JobDrill::default(),
+            ..Self::default()
         }
     }
 }

@@ -68,6 +68,14 @@ pub(super) struct Node {
     pub(super) outlived: bool,
 }
 
+impl Default for Node {
+    /// No settings.
+    fn default() -> Self {
+        let value = Value::Table(BTreeMap::new());
+        Self { value, origin: Origin::BuiltIn, key_origin: Origin::BuiltIn, outlived: false }
+    }
+}
+
 /// A value.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Value {

@@ -2,7 +2,10 @@ use std::{path::PathBuf, time::Duration};
 
 use zk_session::LeaseTiming;
 
-use super::{parse::choice, reader::Section};
+use super::{
+    parse::{HOUR, MILLISECOND, MINUTE, SECOND, choice},
+    table::{optional, table, value},
+};
 
 choice! {
     /// Whether a watchdog device resets this machine when its jobs can't be ended in time.
@@ -17,33 +20,22 @@ choice! {
     later: []
 }
 
-/// `[watchdog]`: the watchdog device of this machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WatchdogConfig {
-    /// Whether it is used.
-    pub mode: WatchdogMode,
-    /// The device.
-    pub device: PathBuf,
-    /// How long before the end of its lease a job has ended. The machine is reset in the middle of that time.
-    pub safety_margin: Duration,
-    /// The timeout of a device that can't be set.
-    pub fixed_timeout: Option<Duration>,
+table! {
+    /// `[watchdog]`: the watchdog device of this machine.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct WatchdogConfig {
+        /// "off", "automatic" (if the device can be used) or "required" (this node leads only with it).
+        pub mode: WatchdogMode = WatchdogMode::Off => value();
+        /// The device.
+        pub device: PathBuf = "/dev/watchdog".into() => value();
+        /// How long before the end of its lease a job has ended. The machine is reset in the middle of that time.
+        pub safety_margin: Duration = SECOND => value().within(200 * MILLISECOND..=10 * MINUTE);
+        /// The timeout of a device that accepts none. Default: the longest that leases allow is set.
+        pub fixed_timeout: Option<Duration> = None => optional().within(MILLISECOND..=HOUR).example("\"4s\"");
+    }
 }
 
 impl WatchdogConfig {
-    pub(super) fn read(section: &mut Section<'_>) -> Self {
-        let limits = Duration::from_millis(200)..=Duration::from_secs(600);
-        // That of the device.
-        let fixed_timeout =
-            section.optional_duration("fixed_timeout", Duration::from_millis(1)..=Duration::from_secs(3600));
-        Self {
-            mode: section.or("mode", WatchdogMode::Off),
-            device: section.or("device", PathBuf::from("/dev/watchdog")),
-            safety_margin: section.duration("safety_margin", Duration::from_secs(1), limits),
-            fixed_timeout,
-        }
-    }
-
     /// The longest timeout of the device with which it can be kicked at any time while leases are renewed. Devices have whole
     /// seconds.
     pub fn longest_timeout(&self, lease: LeaseTiming) -> Duration {

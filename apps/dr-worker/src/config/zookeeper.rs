@@ -11,41 +11,63 @@ use serde::{Deserialize, Serialize};
 use zk_session::{DriverKind, LeaseTiming, TlsOptions};
 
 use super::{
-    parse::{Mismatch, Parse, choice, unknown_word},
+    parse::{HOUR, MILLISECOND, MINUTE, Mismatch, Parse, SECOND, choice, unknown_word},
     reader::Section,
+    table::{derived, optional, optional_nested, required, table, value},
     tree::Node,
 };
 use crate::{checked, host_fault::HostFault};
 
-/// `[zookeeper]`: the ensemble and the connection to it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ZooKeeperConfig {
-    /// `host:port`, separated by commas.
-    pub connect: String,
-    /// The servers to be used first, as in `connect`; may be empty.
-    pub prefer: String,
-    /// The servers of each site, as in `connect`; may be empty.
-    pub sites: BTreeMap<String, Vec<String>>,
-    /// The addresses of the servers' AdminServers, in the order of `connect`; empty for the usual ones.
-    pub admin: Vec<String>,
-    /// The znode under which all elections lie.
-    pub root: String,
-    /// The session timeout to ask for. The one that the servers grant counts.
-    pub session_timeout: Duration,
-    /// How long the first connection may take.
-    pub connect_timeout: Duration,
-    /// The servers' tickTime.
-    pub tick_time: Duration,
-    /// The client.
-    pub driver: DriverKind,
-    /// Credentials, if the ensemble asks for them.
-    pub auth: Option<Auth>,
-    /// Certificates, if the ensemble speaks TLS.
-    pub tls: Option<TlsOptions>,
-    /// Access to the znodes that the worker and the commands create.
-    pub acl: Access,
-    /// What overlays may change.
-    pub overlay: Overlays,
+table! {
+    /// `[zookeeper]`: the ensemble and the connection to it.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct ZooKeeperConfig {
+        /// All servers of the ensemble, as host:port, separated by commas. Put one server at a third place:
+        /// with two sites, the loss of the site that holds the majority stops all decisions.
+        pub connect: String = String::new() => required(
+            "the ensemble's servers, such as \"zk1:2181,zk2:2181,zk3:2181\""
+        ).set("\"127.0.0.1:2181,127.0.0.1:2182,127.0.0.1:2183\"").check(|connect: &String| wrong_host(connect));
+        /// The servers of `connect` to be used first: those of the own site. Set it in the site's file.
+        pub prefer: String = String::new() => derived().example("\"127.0.0.1:2181\"").check(|prefer: &String| wrong_host(prefer));
+        /// The servers of each site, written as in `connect`. `dr-worker doctor` and `dr-worker drill check` report whether the
+        /// loss of a site loses the majority. A place that has servers and no workers needs a name too.
+        pub sites: BTreeMap<String, Vec<String>> = BTreeMap::new() => value().applied().example(
+            "{ east = [\"127.0.0.1:2181\"], west = [\"127.0.0.1:2182\"], third = [\"127.0.0.1:2183\"] }"
+        );
+        /// The AdminServers (HTTP) of the servers, in the order of `connect`, for `dr-worker doctor`.
+        /// Default: port 8080 on the hosts of `connect`.
+        pub admin: Vec<String> = Vec::new() => value().applied().example(
+            "[\"127.0.0.1:8080\", \"127.0.0.1:8081\", \"127.0.0.1:8082\"]"
+        );
+        /// Parent znode of all elections: /dr/orders, ...
+        pub root: String = "/dr".to_owned() => value().check(|root: &String| {
+            election_core::Paths::new(root, "x").err().map(|wrong| wrong.to_string())
+        });
+        // Below 1.5 s a session cannot be kept over one lost packet's repetition.
+        /// Session timeout. A lost host is replaced after this time, a dead worker on a living host earlier. It must leave
+        /// room to stop the job: `config check` reports what is missing.
+        pub session_timeout: Duration = 10 * SECOND => value().within(1500 * MILLISECOND..=10 * MINUTE);
+        /// How long `run` tries to connect before it exits with code 69. Later connection losses never end it.
+        pub connect_timeout: Duration = 15 * SECOND => value().within(100 * MILLISECOND..=HOUR);
+        /// tickTime in the servers' zoo.cfg. A value that is too small makes the lease unsafe.
+        pub tick_time: Duration = 2 * SECOND => value().within(10 * MILLISECOND..=MINUTE);
+        /// Client: "native", the driver of zk-session, or "zookeeper-async", the crate of that name.
+        pub driver: DriverKind = DriverKind::default() => value();
+        /// Credentials.
+        pub auth: Option<Auth> = None => optional_nested(Auth::default());
+        /// TLS to the servers. All files are PEM, and are read again for each connection; the last good ones stay in use while
+        /// they can't be read.
+        pub tls: Option<TlsOptions> = None => optional_nested(TlsOptions::default());
+        /// Access to the znodes that this program creates: "creator" (the same credentials) or "open".
+        /// Default: "creator" with credentials or a client certificate, else "open". Existing znodes keep their access lists.
+        pub acl: Access = Access::Open => derived().example("\"creator\"");
+        /// What `dr-worker config push` may change on this node. It writes to ZooKeeper, and so may everyone who has access to the
+        /// znodes. "safe": the policy, load, restart, exit_codes.not_here, stop_timeout and limits of a job; "all": also
+        /// exit_codes.stay_down, and what makes the node run a program, such as command, env, hooks and checks; "off": nothing.
+        /// See docs/configuration.md.
+        pub overlay: Overlays = Overlays::Safe => value();
+    }
+    check ZooKeeperConfig::check;
 }
 
 impl ZooKeeperConfig {
@@ -70,7 +92,7 @@ impl ZooKeeperConfig {
 
     /// Whether this worker authenticates itself to the servers.
     pub fn has_credentials(&self) -> bool {
-        has_credentials(self.auth.as_ref(), self.tls.as_ref())
+        self.auth.is_some() || self.tls.as_ref().is_some_and(|tls| tls.cert_file.is_some())
     }
 }
 
@@ -78,10 +100,6 @@ impl ZooKeeperConfig {
 fn is_loopback(server: &str) -> bool {
     let host = server.rsplit_once(':').map_or(server, |(host, _)| host).trim_matches(['[', ']']);
     host.parse().map_or(host == "localhost", |ip: IpAddr| ip.is_loopback())
-}
-
-fn has_credentials(auth: Option<&Auth>, tls: Option<&TlsOptions>) -> bool {
-    auth.is_some() || tls.is_some_and(|tls| tls.cert_file.is_some())
 }
 
 choice! {
@@ -124,13 +142,39 @@ impl Parse for DriverKind {
     }
 }
 
-/// `[zookeeper.auth]`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Auth {
-    /// The scheme of the credentials.
-    pub scheme: Scheme,
-    /// The file that holds them; never the credentials themselves.
-    pub credentials_file: PathBuf,
+table! {
+    /// `[zookeeper.auth]`.
+    #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    pub struct Auth {
+        /// "digest", or "sasl" (DIGEST-MD5, which does not send the password, and reads the file for each connection).
+        pub scheme: Scheme = Scheme::Digest => value();
+        /// A file that holds user:password, readable by the worker only.
+        pub credentials_file: PathBuf = PathBuf::new() => required(
+            "the path of a file that holds \"user:password\""
+        ).example("\"/etc/dr-worker/zookeeper.credentials\"");
+    }
+}
+
+table! {
+    for TlsOptions {
+        /// The certificates of those that may sign the servers'.
+        ca_file: PathBuf => required(
+            "the certificates of those that may sign the servers', as PEM"
+        ).example("\"/etc/dr-worker/ca.pem\"");
+        /// The client certificate, where the servers ask for one.
+        cert_file: Option<PathBuf> => optional().example("\"/etc/dr-worker/client.pem\"");
+        /// Its key.
+        key_file: Option<PathBuf> => optional().example("\"/etc/dr-worker/client.key\"");
+    }
+    check check_pair;
+}
+
+fn check_pair(tls: &mut TlsOptions, section: &mut Section<'_>) {
+    if tls.cert_file.is_some() != tls.key_file.is_some() {
+        let (there, missing) =
+            if tls.cert_file.is_some() { ("cert_file", "key_file") } else { ("key_file", "cert_file") };
+        section.problem(there, format!("{missing} is missing: a certificate and its key belong together"));
+    }
 }
 
 choice! {
@@ -144,9 +188,6 @@ choice! {
     }
     later: ["x509", "ip"]
 }
-
-/// ZooKeeper's own default for tickTime.
-const TICK: Duration = Duration::from_secs(2);
 
 /// The key of [`Auth::credentials_file`].
 pub(crate) const CREDENTIALS: &str = "zookeeper.auth.credentials_file";
@@ -191,90 +232,31 @@ pub(crate) fn unreadable(tls: &TlsOptions) -> Option<(&'static str, HostFault)> 
 }
 
 impl ZooKeeperConfig {
-    pub(super) fn read(section: &mut Section<'_>) -> Option<Self> {
-        let connect: Option<String> =
-            section.required("connect", "the ensemble's servers, such as \"zk1:2181,zk2:2181,zk3:2181\"");
-        if let Some(wrong) = connect.as_deref().and_then(wrong_host) {
-            section.problem("connect", wrong);
-        }
-        let prefer: String = section.optional("prefer").unwrap_or_default();
-        if !prefer.is_empty()
-            && let Some(wrong) = wrong_host(&prefer).or_else(|| not_among(&prefer, connect.as_deref()?))
-        {
-            section.problem("prefer", wrong);
-        }
-        let sites: BTreeMap<String, Vec<String>> = section.or("sites", BTreeMap::new());
-        if let Some(wrong) = connect.as_deref().and_then(|connect| wrong_sites(&sites, connect)) {
-            section.problem("sites", wrong);
-        }
-        let admin: Vec<String> = section.or("admin", Vec::new());
-        if let Some(wrong) = connect.as_deref().and_then(|connect| wrong_admin(&admin, connect)) {
-            section.problem("admin", wrong);
-        }
-        let root = section.or("root", "/dr".to_owned());
-        if let Err(wrong) = election_core::Paths::new(&root, "x") {
-            section.problem("root", wrong.to_string());
-        }
-        // Below 1.5 s a session cannot be kept over one lost packet's repetition.
-        let session_timeout = section.duration(
-            "session_timeout",
-            Duration::from_secs(10),
-            Duration::from_millis(1500)..=Duration::from_secs(600),
-        );
-        let connect_timeout = section.duration(
-            "connect_timeout",
-            Duration::from_secs(15),
-            Duration::from_millis(100)..=Duration::from_secs(3600),
-        );
-        let tick_time =
-            section.duration("tick_time", TICK, Duration::from_millis(10)..=Duration::from_secs(60));
-        let driver = section.or("driver", DriverKind::default());
-        let auth = section.optional_table("auth", |section| {
-            let scheme = section.or("scheme", Scheme::Digest);
-            let credentials_file =
-                section.required("credentials_file", "the path of a file that holds \"user:password\"");
-            Some(Auth { scheme, credentials_file: credentials_file? })
-        });
-        let tls = section.optional_table("tls", |section| {
-            let ca_file =
-                section.required("ca_file", "the certificates of those that may sign the servers', as PEM");
-            let (cert_file, key_file) = (section.optional("cert_file"), section.optional("key_file"));
-            if cert_file.is_some() != key_file.is_some() {
-                let (there, missing) =
-                    if cert_file.is_some() { ("cert_file", "key_file") } else { ("key_file", "cert_file") };
-                section.problem(
-                    there,
-                    format!("{missing} is missing: a certificate and its key belong together"),
-                );
+    fn check(&mut self, section: &mut Section<'_>) {
+        if section.has("connect") && section.is_sound("connect") {
+            let connect = &self.connect;
+            let prefer = Some(&self.prefer).filter(|prefer| !prefer.is_empty());
+            let all = [
+                ("prefer", prefer.and_then(|prefer| not_among(prefer, connect))),
+                ("sites", wrong_sites(&self.sites, connect)),
+                ("admin", wrong_admin(&self.admin, connect)),
+            ];
+            for (key, wrong) in all.into_iter().filter_map(|(key, wrong)| Some((key, wrong?))) {
+                section.problem(key, wrong);
             }
-            Some(TlsOptions { ca_file: ca_file?, cert_file, key_file })
-        });
-        let (auth, tls) = (auth.flatten(), tls.flatten());
-        let has_credentials = has_credentials(auth.as_ref(), tls.as_ref());
-        let acl = section.or("acl", if has_credentials { Access::Creator } else { Access::Open });
-        if acl == Access::Creator && !has_credentials {
+        }
+        let has_credentials = self.has_credentials();
+        if !section.has("acl") {
+            self.acl = if has_credentials { Access::Creator } else { Access::Open };
+        }
+        section.show_unless_set("acl", &self.acl);
+        if self.acl == Access::Creator && !has_credentials {
             section.problem(
                 "acl",
                 "\"creator\" takes credentials by which the servers know the creator: set [zookeeper.auth], or cert_file \
                  and key_file in [zookeeper.tls]; or choose \"open\"",
             );
         }
-        let overlay = section.or("overlay", Overlays::Safe);
-        Some(Self {
-            connect: connect?,
-            prefer,
-            sites,
-            admin,
-            root,
-            session_timeout,
-            connect_timeout,
-            tick_time,
-            driver,
-            auth,
-            tls,
-            acl,
-            overlay,
-        })
     }
 }
 

@@ -18,7 +18,7 @@ use super::{
     gather::{GATHERED, gather},
 };
 use crate::{
-    config::{OperatorConfig, Sources},
+    config::{Config, OperatorConfig, Sources},
     error::Error,
     program::program,
 };
@@ -72,6 +72,9 @@ impl Named {
 }
 
 fn completing(command: clap::Command, registry: &Registry) -> clap::Command {
+    let for_sets = registry.clone();
+    let sets = ArgValueCompleter::new(move |current: &std::ffi::OsStr| settable(current, &for_sets));
+    let command = command.mut_arg("sets", |argument| argument.add(sets));
     command.mut_subcommands(|verb| {
         // It creates what the others name.
         if verb.get_name() == "init" {
@@ -92,6 +95,19 @@ fn completing(command: clap::Command, registry: &Registry) -> clap::Command {
             None => argument,
         })
     })
+}
+
+/// The keys of the configuration that begin like this, as settings without a value.
+fn settable(current: &std::ffi::OsStr, registry: &Registry) -> Vec<CompletionCandidate> {
+    let jobs = candidates(Named::Job, registry).unwrap_or_default();
+    let jobs: Vec<_> = jobs.iter().map(String::as_str).collect();
+    let current = current.to_string_lossy();
+    let keys = Config::described_keys(&jobs).into_iter().filter(|(key, _)| key.starts_with(&*current));
+    let candidate = |(key, sentence): (String, &str)| {
+        let help = sentence.split_whitespace().collect::<Vec<_>>().join(" ");
+        CompletionCandidate::new(format!("{key}=")).help(Some(help.into()))
+    };
+    keys.map(candidate).collect()
 }
 
 /// The names that the configuration has. If they are not there, those that ZooKeeper has.
@@ -189,6 +205,8 @@ mod tests {
                 }
             }
         }
+        let sets = command.get_arguments().find(|argument| argument.get_id() == "sets").unwrap();
+        assert!(sets.get::<ArgValueCompleter>().is_some());
         for expected in ["list job", "switchover to", "switchover to_site", "drain site", "simulate without"]
         {
             assert!(found.contains(expected), "{expected} is not in {found:?}");

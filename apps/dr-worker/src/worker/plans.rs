@@ -117,7 +117,7 @@ impl Desk {
     /// Evaluates the plans whose time has come. Returns when the next one is due.
     async fn evaluate_due(&mut self, job: &Job, due: &mut BTreeMap<String, Instant>) -> Instant {
         let config = self.worker.config();
-        let plans = config.drills.iter();
+        let plans = config.drill.plans.iter();
         let plans: Vec<_> =
             plans.filter(|(_, plan)| plan.job == job.slot.name() && !plan.check_every.is_zero()).collect();
         // A plan that was added is evaluated now.

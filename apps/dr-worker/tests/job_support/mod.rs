@@ -129,6 +129,7 @@ impl Tree {
             liveness: None,
             fitness: None,
             drill: JobDrill::default(),
+            rehearsal: Default::default(),
         }
     }
 }
@@ -498,6 +499,7 @@ pub fn worker_process() {
         liveness: None,
         fitness: None,
         drill: JobDrill::default(),
+        rehearsal: Default::default(),
     };
     let mut guards = new_guards().exe(orders.guard_exe);
     if let Some(dir) = orders.lock_dir {

@@ -148,7 +148,7 @@ fn calendar(state: &State, plan: &DrillPlan) -> Result<String, String> {
     if opens > state.unix_ms {
         return Err(format!("no window is open; the next one opens at {}", moment(opens)));
     }
-    let is_free = plan.windows.texts().next().is_none() && plan.blocked_dates.texts().is_empty();
+    let is_free = plan.windows.texts().next().is_none() && plan.blocked_dates.texts().next().is_none();
     Ok(if is_free { String::new() } else { "a window is open, and today is not blocked".to_owned() })
 }
 

@@ -146,7 +146,7 @@ fn a_drill_waits_for_its_window_and_for_another_drill() {
     assert_eq!(failed(&state, &planned), ["no window is open; the next one opens at 2026-11-08T02:00:00Z"]);
     planned.windows = Windows::read(&["Thu 14:00-15:00"]).unwrap();
     assert_eq!(failed(&state, &planned), NONE);
-    planned.blocked_dates = Dates::read(vec!["11-01..11-10".to_owned()]).unwrap();
+    planned.blocked_dates = Dates::read(&["11-01..11-10"]).unwrap();
     assert_eq!(failed(&state, &planned), ["today is one of the blocked dates (11-01..11-10)"]);
     planned.blocked_dates = Dates::default();
     let run = report().run;

@@ -1,27 +1,6 @@
 //! What a change needs in a worker that runs.
 
-use std::collections::BTreeSet;
-
-use super::{
-    super::change::{EFFECTS, classify, steps},
-    schema::all_keys,
-    *,
-};
-
-#[test]
-fn every_key_is_classified_once_and_the_table_has_no_others() {
-    let mut used = BTreeSet::new();
-    for key in all_keys() {
-        let steps = steps(&key);
-        let Some((name, _)) = classify(&steps) else { panic!("{key} is missing in config/change.rs") };
-        used.insert(name);
-    }
-    let listed: Vec<_> = EFFECTS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
-    let distinct: BTreeSet<_> = listed.iter().copied().collect();
-    assert_eq!(distinct.len(), listed.len(), "a name is in the table twice");
-    let unused: Vec<_> = distinct.difference(&used).collect();
-    assert!(unused.is_empty(), "no key has these names of config/change.rs: {unused:?}");
-}
+use super::*;
 
 /// What a worker that runs with the first settings makes of the second ones.
 fn reloaded(old: &[&str], new: &[&str]) -> Result<(Config, Vec<String>), Problems> {

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::Path};
 use election_core::record::{Overlay, Record as _};
 use serde_json::json;
 
-use super::{super::overlay::refusal, schema::all_keys, *};
+use super::{super::overlay::refusal, keys::all_keys, *};
 
 fn overlay(version: u64, text: &str) -> Overlay {
     let record = json!({ "v": 1, "version": version, "text": text });

@@ -5,7 +5,10 @@ use std::fmt::Write as _;
 use serde_json::Value as Json;
 
 use super::{
-    super::change::{Effect, classify},
+    super::{
+        KEYS,
+        key::{Effect, find},
+    },
     schema,
 };
 use crate::reference::{cell, compare};
@@ -94,10 +97,10 @@ fn meaning(schema: &Json) -> String {
 /// A row of the table of a key.
 fn row(path: &str, key: &str, schema: &Json) -> String {
     let steps: Vec<_> = path.split('.').map(str::to_owned).collect();
-    let effect = match classify(&steps) {
-        Some((_, Effect::Applied)) => "applied",
-        Some((_, Effect::JobRestart)) => "next start of the job",
-        Some((_, Effect::WorkerRestart)) => "restart of the worker",
+    let effect = match find(&KEYS, &steps).and_then(|found| found.effect) {
+        Some(Effect::Applied) => "applied",
+        Some(Effect::JobRestart) => "next start of the job",
+        Some(Effect::WorkerRestart) => "restart of the worker",
         None => "",
     };
     let kind = if schema["properties"].is_object() { "table".to_owned() } else { kind(schema) };

@@ -1,84 +1,13 @@
-//! `config/schema.json`: made of the keys that the reader asks for, with the comments of `config/base.toml`.
+//! `config/schema.json`: made of the declared keys.
 //!
-//! `UPDATE_SCHEMA=1 cargo test -p dr-worker --lib schema` writes it.
+//! `UPDATE_SCHEMA=1 cargo test -p dr-worker --lib schema` writes it, and `config/base.toml`.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use serde_json::{Map, Value as Json, json};
 use strategies::{AutoMoves, BelowSiteMinimum, OnLeaderFailure, SlotSpread, spec};
 
 use super::{super::tree::Value, *};
-
-/// Each makes the reader ask for keys that a small configuration has not.
-pub(super) fn variants() -> Vec<String> {
-    let probes = [
-        "job.orders.ready",
-        "job.orders.liveness",
-        "job.orders.fitness",
-        "job.orders.drill.probe",
-        "node.site_check",
-    ];
-    let kinds = ["none", "exec", "http", "tcp"];
-    let probes = probes.iter().flat_map(|probe| kinds.map(|kind| format!("{probe}={{ kind = \"{kind}\" }}")));
-    let hooks =
-        ["prepare", "before_takeover", "after_ready", "before_stop", "after_stop", "on_leader_changed"];
-    let hooks = hooks.map(|hook| format!("job.orders.hooks.{hook}={{}}"));
-    let tables = [
-        "job.orders.output={ kind = \"file\" }",
-        "job.orders.output={ kind = \"journal\" }",
-        "zookeeper.auth={}",
-        "zookeeper.tls={}",
-        "http.tls={}",
-        "job.orders.measure={}",
-        "job.orders.fence={}",
-        "probes.targets.db={ address = \"db:5432\" }",
-        "probes.targets.shop={ url = \"http://shop/\" }",
-        "notify.webhook.ops={ url = \"http://alerts/\" }",
-        "notify.command={}",
-        "drill.quarterly={ job = \"orders\" }",
-    ];
-    probes.chain(hooks).chain(tables.map(str::to_owned)).collect()
-}
-
-/// Defaults that depend on the node or on other keys.
-const DERIVED: [&str; 4] = ["node.id", "node.address", "zookeeper.acl", "http.access.control"];
-
-/// The steps to a key; `*` represents a name that the user chooses.
-fn steps(key: &str) -> Vec<String> {
-    let mut steps: Vec<_> = key.split('.').map(str::to_owned).collect();
-    let chosen = match steps.first().map(String::as_str) {
-        Some("job") => 1,
-        Some("drill") if !["allow", "restarted"].map(Some).contains(&steps.get(1).map(String::as_str)) => 1,
-        Some("notify") if steps.get(1).is_some_and(|step| step == "webhook") => 2,
-        Some("probes") if steps.get(1).is_some_and(|step| step == "targets") => 2,
-        _ => usize::MAX,
-    };
-    if let Some(step) = steps.get_mut(chosen) {
-        *step = "*".to_owned();
-    }
-    steps
-}
-
-/// The part of a schema for these steps.
-fn part<'a>(schema: &'a mut Json, steps: &[String]) -> &'a mut Json {
-    let Some((step, rest)) = steps.split_first() else { return schema };
-    let table = schema.as_object_mut().unwrap();
-    table.entry("type").or_insert_with(|| json!("object"));
-    let next = if step == "*" {
-        let chosen = table.entry("additionalProperties").or_insert_with(|| json!({}));
-        // Keys that the user does not choose came first.
-        if chosen.is_boolean() {
-            *chosen = json!({});
-        }
-        chosen
-    } else {
-        table.entry("additionalProperties").or_insert(json!(false));
-        let properties = table.entry("properties").or_insert_with(|| json!({}));
-        properties.as_object_mut().unwrap().entry(step).or_insert_with(|| json!({}))
-    };
-    part(next, rest)
-}
 
 /// The schema of a key that ranks members: `strategies` reads its values.
 fn of_policy(key: &str) -> Option<Json> {
@@ -121,100 +50,55 @@ fn definitions() -> Json {
     })
 }
 
-/// The comment above each key and table of `config/base.toml`.
-fn comments() -> BTreeMap<Vec<String>, String> {
-    let (mut table, mut block, mut is_used) = (String::new(), String::new(), false);
-    let mut all = BTreeMap::new();
-    for line in base_toml().lines() {
-        let text = example(line).unwrap_or(line);
-        let key = if text.starts_with('[') {
-            table = text.trim_matches(['[', ']']).to_owned();
-            table.clone()
-        } else if let Some(comment) = text.strip_prefix('#') {
-            if std::mem::take(&mut is_used) {
-                block.clear();
+/// A sentence as one line.
+pub(super) fn one_line(sentence: &str) -> String {
+    sentence.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The schema of a table with these keys. Values that are taken over from another table have no defaults.
+fn of_table(keys: &[Key], is_inherited: bool) -> Json {
+    let (mut properties, mut others) = (Map::new(), json!(false));
+    for key in keys {
+        let is_inherited = is_inherited || key.terms.inherits.is_some();
+        let mut schema = match &key.of {
+            Of::Table { keys, .. } => of_table(keys, is_inherited),
+            Of::Value { default, schema } => {
+                let of_type = schema.as_value();
+                let is_typed = of_type.as_object().is_some_and(|of_type| !of_type.is_empty());
+                let mut schema = if is_typed { of_type.clone() } else { of_policy(key.name).unwrap() };
+                if let Some(default) = default.as_ref().filter(|_| !is_inherited) {
+                    schema["default"] = toml_value(default);
+                }
+                schema
             }
-            block = format!("{block}{comment}").trim().to_owned();
-            continue;
-        } else if let Some((key, _)) = text.split_once('=') {
-            format!("{table}.{}", key.trim())
-        } else {
-            block.clear();
-            continue;
         };
-        is_used = true;
-        if !block.is_empty() {
-            all.entry(steps(&key)).or_insert_with(|| block.clone());
+        let sentence = one_line(key.sentence);
+        if !sentence.is_empty() {
+            schema["description"] = json!(sentence);
         }
-        // The comment of a table is not that of its first key.
-        if text.starts_with('[') {
-            block.clear();
+        match key.name {
+            ANY => others = schema,
+            name => drop(properties.insert(name.to_owned(), schema)),
         }
     }
-    all
-}
-
-/// What a reader of this configuration asks for, and the built-in defaults that it shows.
-fn read(given: &Given) -> Findings {
-    let mut findings = Findings::default();
-    let root = layers::merge(&given.sources, &mut findings.problems);
-    Section::read_root(&root, &mut findings, read_worker);
-    findings
-}
-
-/// The keys that the reader asks for with this setting, with their types.
-pub(super) fn all_asked(set: &str) -> BTreeMap<String, Json> {
-    let findings = read(&Given::file(SMALL).set(set));
-    findings.asked.into_iter().map(|(key, of_type)| (key, of_type.as_value().clone())).collect()
-}
-
-/// Every key that the reader asks for.
-pub(super) fn all_keys() -> BTreeSet<String> {
-    let all = variants().into_iter().map(|set| read(&Given::file(SMALL).set(&set)));
-    all.flat_map(|findings| findings.asked).map(|(key, _)| key).collect()
+    let mut schema = json!({ "type": "object", "additionalProperties": others });
+    if !properties.is_empty() {
+        schema["properties"] = Json::Object(properties);
+    }
+    schema
 }
 
 pub(super) fn schema() -> Json {
-    let mut schema = json!({
-        "$schema": "http://json-schema.org/draft-07/schema#",
-        "title": "Configuration of dr-worker, or one layer of it",
-        "definitions": definitions(),
-    });
-    let all: Vec<_> = variants().iter().map(|set| read(&Given::file(SMALL).set(set))).collect();
-    for (key, of_type) in all.iter().flat_map(|findings| &findings.asked) {
-        let steps = steps(key);
-        let of_policy = match &steps[..] {
-            [.., table, key] if table == "policy" => of_policy(key),
-            _ => None,
-        };
-        let found = of_policy.unwrap_or_else(|| of_type.as_value().clone());
-        part(&mut schema, &steps).as_object_mut().unwrap().extend(found.as_object().unwrap().clone());
-    }
-    for shown in all.iter().flat_map(|findings| &findings.shown) {
-        if shown.origin == Origin::BuiltIn && !DERIVED.contains(&shown.key.as_str()) {
-            part(&mut schema, &steps(&shown.key))["default"] = toml_value(&shown.value);
-        }
-    }
-    let comments = comments();
-    for (steps, comment) in &comments {
-        part(&mut schema, steps)["description"] = json!(comment);
-    }
-    // A job's policy has the keys of [policy].
-    for (steps, comment) in comments.iter().filter(|(steps, _)| steps[0] == "policy" && steps.len() == 2) {
-        let of_job: Vec<_> = ["job", "*"].map(str::to_owned).into_iter().chain(steps.clone()).collect();
-        part(&mut schema, &of_job)["description"] = json!(comment);
-    }
+    let mut schema = of_table(&KEYS, false);
+    schema["$schema"] = json!("http://json-schema.org/draft-07/schema#");
+    schema["title"] = json!("Configuration of dr-worker, or one layer of it");
+    schema["definitions"] = definitions();
     schema
 }
 
 /// A value as written in a file.
 fn toml_value(text: &str) -> Json {
-    json_of(&Node {
-        value: Value::Text(text.to_owned()),
-        origin: Origin::BuiltIn,
-        key_origin: Origin::BuiltIn,
-        outlived: false,
-    })
+    json_of(&Node { value: Value::Text(text.to_owned()), ..Node::default() })
 }
 
 fn json_of(node: &Node) -> Json {
@@ -298,65 +182,4 @@ fn what_the_reader_refuses_the_schema_refuses() {
         assert!(given.load().is_err(), "{wrong}");
         assert!(mismatch(&merged(&given.sources)).is_some(), "{wrong}");
     }
-}
-
-/// The keys of a schema that are no tables, with the schema of each.
-fn leaves<'a>(schema: &'a Json, path: &str, all: &mut Vec<(String, &'a Json)>) {
-    let inside = schema.get("properties").and_then(Json::as_object).into_iter().flatten();
-    let inside: Vec<_> = inside.map(|(key, part)| (key.as_str(), part)).collect();
-    let chosen = schema.get("additionalProperties").filter(|part| part.get("properties").is_some());
-    if inside.is_empty() && chosen.is_none() {
-        all.push((path.to_owned(), schema));
-    }
-    for (key, part) in inside.into_iter().chain(chosen.map(|part| ("*", part))) {
-        leaves(part, format!("{path}.{key}").trim_start_matches('.'), all);
-    }
-}
-
-/// Keys with an example in `config/base.toml` instead of the default.
-const EXAMPLES: [&str; 12] = [
-    "drill.*.back",
-    "drill.*.blocked_dates",
-    "drill.*.mode",
-    "drill.*.windows",
-    "job.*.as_worker",
-    "job.*.env",
-    "job.*.fenced",
-    "node.attributes",
-    "node.site_check.kind",
-    "policy.sites",
-    "zookeeper.admin",
-    "zookeeper.sites",
-];
-
-/// `1m` is `60s`.
-fn comparable(value: &Json) -> String {
-    let duration = value.as_str().and_then(|text| humantime::parse_duration(text).ok());
-    duration.map_or_else(|| value.to_string(), |duration| format!("{duration:?}"))
-}
-
-#[test]
-fn the_sample_file_describes_each_key_and_shows_its_default() {
-    let schema = schema();
-    let mut all = Vec::new();
-    leaves(&schema, "", &mut all);
-    let sample = merged(&Given::file(&uncommented()).sources);
-    let mut differ = Vec::new();
-    for (path, leaf) in all {
-        let steps: Vec<_> = path.split('.').map(str::to_owned).collect();
-        let mut described = schema.clone();
-        let is_described =
-            (1..=steps.len()).any(|to| part(&mut described, &steps[..to]).get("description").is_some());
-        assert!(is_described, "{path} is not described in config/base.toml");
-        let Some(default) = leaf.get("default") else { continue };
-        // Of names that the user chooses any will do.
-        let shown = steps.iter().try_fold(&sample, |table, step| match step.as_str() {
-            "*" => table.as_object()?.values().find(|value| value.is_object()),
-            step => table.get(step),
-        });
-        if shown.is_some_and(|shown| comparable(shown) != comparable(default)) {
-            differ.push(path);
-        }
-    }
-    assert_eq!(differ, EXAMPLES, "what config/base.toml shows of these is not the default");
 }

@@ -156,16 +156,16 @@ impl Drills {
     /// What this member knows of itself now.
     fn facts<'a>(&'a self, config: &'a Config, order: &DrillOrder) -> Facts<'a> {
         let own = |job: &&JobConfig| job.name() == self.slot.name();
-        let drill = config.jobs.iter().find(own).map(|job| &job.spec.drill);
+        let spec = config.jobs.iter().find(own).map(|job| &job.spec);
         let vetoes = |job: &&JobConfig| !own(job) && !job.spec.drill.allow.contains(&order.mode);
         let process = self.slot.process();
         Facts {
             job: self.slot.name(),
             me: &self.me,
             role: self.election.status().now().role,
-            allowed: drill.map_or(&[], |drill| &drill.allow),
+            allowed: spec.map_or(&[], |spec| &spec.drill.allow),
             vetoed_by: config.jobs.iter().find(vetoes).map(JobConfig::name),
-            rehearses: drill.is_some_and(|drill| drill.rehearses),
+            rehearses: spec.is_some_and(|spec| spec.rehearsal.enabled),
             is_restarted: config.drill.restarted || is_main_process_of_service(),
             process: process.pid.filter(|_| self.slot.running().is_some()),
         }

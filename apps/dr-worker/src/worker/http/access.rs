@@ -122,7 +122,7 @@ pub(super) async fn status(
     next: Next,
 ) -> Response {
     let http = &worker.config().http;
-    read(http, http.status.into(), &peer, request, next).await
+    read(http, http.access.status.into(), &peer, request, next).await
 }
 
 /// Admits requests to read the output of jobs. It can hold secrets: it is never open to everyone.
@@ -133,7 +133,11 @@ pub(super) async fn output(
     next: Next,
 ) -> Response {
     let http = &worker.config().http;
-    let gate = if http.status == StatusAccess::Open { http.control.into() } else { http.status.into() };
+    let gate = if http.access.status == StatusAccess::Open {
+        http.access.control.into()
+    } else {
+        http.access.status.into()
+    };
     read(http, gate, &peer, request, next).await
 }
 
@@ -161,7 +165,7 @@ pub(super) async fn control(
     let (method, mut path) = (head.method.clone(), shown(head.uri.path()).into_owned());
     cut(&mut path, LOGGED);
     let http = &worker.config().http;
-    let (response, omitted) = match admit(http, http.control.into(), &peer, &head).await {
+    let (response, omitted) = match admit(http, http.access.control.into(), &peer, &head).await {
         Ok(()) => (next.run(Request::from_parts(head, body)).await, Some(0)),
         Err(denied) => (denied.answer(), refusals.count(BootTime::now())),
     };
@@ -228,13 +232,13 @@ pub(super) fn warn_if_open(http: &HttpConfig, address: std::net::SocketAddr) {
 
 /// What everyone who reaches the port can read, as sentences.
 pub(crate) fn exposed(http: &HttpConfig) -> Vec<&'static str> {
-    let control = Gate::from(http.control);
-    let gates = [Gate::from(http.status), control];
+    let control = Gate::from(http.access.control);
+    let gates = [Gate::from(http.access.status), control];
     let mut exposed = Vec::new();
     if gates.contains(&Gate::Token) && !http.has_tls() {
         exposed.push("tokens of http.token_file are sent in plain text; set http.tls");
     }
-    if http.status == StatusAccess::Open && control == Gate::Closed {
+    if http.access.status == StatusAccess::Open && control == Gate::Closed {
         exposed
             .push("everyone there can read the state of this worker (http.access.status); control is closed");
     }
@@ -244,7 +248,7 @@ pub(crate) fn exposed(http: &HttpConfig) -> Vec<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{HostPort, PairFiles, TlsFiles};
+    use crate::config::{HostPort, HttpAccess, PairFiles, TlsFiles};
 
     #[test]
     fn tokens_in_plain_text_and_an_unprotected_state_are_reported() {
@@ -252,7 +256,13 @@ mod tests {
         let exposed = |status, control, with_tls: bool| {
             let pair = with_tls.then(|| PairFiles { cert_file: "c".into(), key_file: "k".into() });
             let tls = TlsFiles { pair, ..TlsFiles::default() };
-            exposed(&HttpConfig { listen: listen.clone(), token_file: None, tls, status, control }).join("; ")
+            exposed(&HttpConfig {
+                listen: listen.clone(),
+                token_file: None,
+                tls,
+                access: HttpAccess { status, control },
+            })
+            .join("; ")
         };
         use ControlAccess::{Certificate, Closed, Token};
         assert!(exposed(StatusAccess::Open, Closed, false).contains("everyone there can read"));

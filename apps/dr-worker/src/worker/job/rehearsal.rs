@@ -47,7 +47,7 @@ impl Rehearsals {
 fn rehearsed(spec: &JobSpec) -> JobSpec {
     JobSpec {
         name: format!("{} (rehearsal)", spec.name),
-        command: spec.drill.command.clone().unwrap_or_else(|| spec.command.clone()),
+        command: spec.rehearsal.command.clone().unwrap_or_else(|| spec.command.clone()),
         output: JobOutput::Log,
         restart: RestartPolicy { max: 0, ..RestartPolicy::default() },
         exit_codes: ExitCodes::default(),
@@ -72,7 +72,7 @@ pub(crate) async fn rehearse(
     stop: impl Future<Output = String>,
     ready: impl FnOnce(),
 ) -> Result<(), String> {
-    let (timeout, prepares) = (spec.drill.timeout, spec.drill.prepares);
+    let (timeout, prepares) = (spec.rehearsal.timeout, spec.rehearsal.prepares);
     let spec = rehearsed(spec);
     let budget = spec.stop_budget();
     // The sender lives as long as the rehearsal: it is not renewed.
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn a_rehearsal_has_a_name_of_its_own_and_touches_nothing_of_the_job() {
         let mut spec = JobSpec::example();
-        spec.drill.command = Some(vec!["true".into()]);
+        spec.rehearsal.command = Some(vec!["true".into()]);
         let rehearsed = rehearsed(&spec);
         assert_eq!(rehearsed.name, "orders (rehearsal)");
         assert_eq!((rehearsed.command, rehearsed.restart.max), (vec!["true".to_owned()], 0));
