@@ -15,7 +15,7 @@ use election_core::{
         self, ForceStep, ForcedFailover, Layout, MAX_TOKEN_BASE, NoSuchToken, Transaction, decision,
         delete_while, in_words, transact, unix_ms,
     },
-    record::{Current, Elected, FiledRequest, MAX_SLOTS, Record, Request, TokenBase},
+    record::{AdminRequest, Current, Elected, FiledRequest, MAX_SLOTS, Record, TokenBase},
     strategy::Strategy,
 };
 
@@ -24,7 +24,7 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// Carries out a forced failover itself, up to naming the next leader, for an election whose elector does not. An
 /// elector may do the same at the same time: each step is a compare-and-set. It waits for the leader's stop budget before it
-/// deletes the leader znode, unless the request says [`now`](Request::now). No step begins after `until`, or after the
+/// deletes the leader znode, unless the request says [`now`](AdminRequest::now). No step begins after `until`, or after the
 /// request was withdrawn.
 ///
 /// # Errors
@@ -49,7 +49,7 @@ pub async fn force(
         let Some(node) = node else {
             return Err(OperatorError::Refused(format!("the request {request_path} is not there any more")));
         };
-        let request = Request::decode(&request_path, &node.data)?;
+        let request = AdminRequest::decode(&request_path, &node.data)?;
         let filed = &FiledRequest { which: filed.which.clone(), request };
         let snapshot = observer.snapshot(paths).await?;
         let unusable = snapshot

@@ -15,8 +15,8 @@ use election_core::{
     MemberId, Paths,
     internals::{Node, get_all, to_node, unix_ms},
     record::{
-        Control, Current, FiledRequest, MAX_SLOTS, OrderedBy, Record as _, RecordError, Request, RequestKind,
-        RequestRef, RequestState, StoppedJob,
+        AdminRequest, Control, Current, FiledRequest, MAX_SLOTS, OrderedBy, Record as _, RecordError,
+        RequestKind, RequestRef, RequestState, StoppedJob,
     },
 };
 
@@ -134,7 +134,7 @@ impl JobRequests {
         let mut open = Vec::new();
         for (name, node) in get_all(&incarnation, &self.paths.requests(), wanted).await? {
             let Some(node) = node else { continue };
-            match Request::decode(&self.paths.request(&name), &node.data) {
+            match AdminRequest::decode(&self.paths.request(&name), &node.data) {
                 Ok(request) if !request.kind.is_move() && !request.state.is_final() => {
                     open.push(FiledRequest { which: RequestRef { czxid: node.czxid, name }, request });
                 }
@@ -188,7 +188,7 @@ impl JobRequests {
                 None => Control::default(),
             };
             let begun = RequestState::Accepted { term: leading.term };
-            match Request::decode(&path, &asked.data)?.state {
+            match AdminRequest::decode(&path, &asked.data)?.state {
                 RequestState::Pending => {}
                 // An earlier try was carried out, and its reply was lost.
                 state if state == begun && self.tried.contains(which) => return Ok(Some(control)),
@@ -227,7 +227,7 @@ impl JobRequests {
     ///
     /// # Cancel safety
     /// Cancel safe: it only reads.
-    pub async fn is_abandoned(&self, request: &Request, begun: u64) -> Result<bool, OperatorError> {
+    pub async fn is_abandoned(&self, request: &AdminRequest, begun: u64) -> Result<bool, OperatorError> {
         let control_path = self.paths.control();
         let leaders: Vec<_> = (0..MAX_SLOTS).map(|slot| self.paths.leader_znode(slot)).collect();
         let reads = std::iter::once(&control_path).chain(&leaders).map(ReadOp::get);
@@ -256,7 +256,7 @@ impl JobRequests {
         for attempt in 0..TRIES {
             let node = incarnation.get(&path).await?.map(to_node);
             let Some(node) = node.filter(|node| node.czxid == which.czxid) else { return Ok(()) };
-            let request = Request::decode(&path, &node.data)?;
+            let request = AdminRequest::decode(&path, &node.data)?;
             if request.state.is_final() {
                 return Ok(());
             }
@@ -279,7 +279,7 @@ pub(crate) fn is_held(node: &Node, path: &str, leading: Leading<'_>) -> bool {
 }
 
 /// [`JobRequests::is_abandoned`], by the leader znodes and the standing orders.
-fn is_abandoned(request: &Request, begun: u64, leaders: &[Current], control: &Control) -> bool {
+fn is_abandoned(request: &AdminRequest, begun: u64, leaders: &[Current], control: &Control) -> bool {
     let is_ordered = match request.kind {
         RequestKind::Stop => control.stopped.is_some(),
         RequestKind::Start => control.stopped.is_none(),
@@ -290,7 +290,7 @@ fn is_abandoned(request: &Request, begun: u64, leaders: &[Current], control: &Co
 }
 
 /// Changes the standing orders as a request asks.
-fn obey(control: &mut Control, request: &Request) {
+fn obey(control: &mut Control, request: &AdminRequest) {
     let at_ms = unix_ms();
     match request.kind {
         RequestKind::Stop if control.stopped.is_none() => {
@@ -312,8 +312,8 @@ mod tests {
     use super::*;
     use election_core::record::{Outgoing, Target};
 
-    fn asked(kind: RequestKind) -> Request {
-        Request::new("1".to_owned(), kind, Target::Any, "ann@desk".to_owned(), 1)
+    fn asked(kind: RequestKind) -> AdminRequest {
+        AdminRequest::new("1".to_owned(), kind, Target::Any, "ann@desk".to_owned(), 1)
     }
 
     #[test]

@@ -12,8 +12,8 @@ use election_core::{
     fencing_token,
     internals::{BATCH, Layout, Node, ReadError, get_all, slot_of, to_node, tree, unix_ms},
     record::{
-        Absent, Breadcrumb, Breadcrumbs, Control, Current, Elected, FiledRequest, HistoryEntry, MAX_SLOTS,
-        MemberRecord, Record, RecordError, Request, RequestRef, Roster, TokenBase,
+        Absent, AdminRequest, Breadcrumb, Breadcrumbs, Control, Current, Elected, FiledRequest, HistoryEntry,
+        MAX_SLOTS, MemberRecord, Record, RecordError, RequestRef, Roster, TokenBase,
     },
 };
 
@@ -136,7 +136,7 @@ impl Snapshot {
     ///
     /// # Errors
     /// [`OperatorError::Refused`] if there is none, or several could be meant.
-    pub fn slot_for(&self, request: &Request) -> Result<usize, OperatorError> {
+    pub fn slot_for(&self, request: &AdminRequest) -> Result<usize, OperatorError> {
         let leader_znodes: Vec<_> =
             self.leader_znodes.iter().map(|o| o.as_ref().map(|o| &o.record)).collect();
         slot_of(request, self.decided(), &leader_znodes).map_err(OperatorError::Refused)
@@ -249,7 +249,7 @@ impl Observer {
         }
         for (name, node) in get_all(&self.session, &paths.requests(), outline.requests).await? {
             let Some(node) = node else { continue };
-            let request = usable(Request::decode(&paths.request(&name), &node.data), unreadable);
+            let request = usable(AdminRequest::decode(&paths.request(&name), &node.data), unreadable);
             let which = RequestRef { czxid: node.czxid, name };
             snapshot.requests.extend(request.map(|request| FiledRequest { which, request }));
         }
@@ -287,10 +287,14 @@ impl Observer {
     ///
     /// # Errors
     /// When ZooKeeper doesn't answer, or the record can't be used.
-    pub async fn request(&self, paths: &Paths, which: &RequestRef) -> Result<Option<Request>, ReadError> {
+    pub async fn request(
+        &self,
+        paths: &Paths,
+        which: &RequestRef,
+    ) -> Result<Option<AdminRequest>, ReadError> {
         let path = paths.request(&which.name);
         match self.read(&path).await?.filter(|node| node.czxid == which.czxid) {
-            Some(node) => Ok(Some(Request::decode(&path, &node.data)?)),
+            Some(node) => Ok(Some(AdminRequest::decode(&path, &node.data)?)),
             None => Ok(None),
         }
     }

@@ -12,11 +12,11 @@ use election_core::{
     Paths,
     internals::{Layout, ReadError, not_now, unix_ms},
     record::{
-        Elected, FiledRequest, Outgoing, Record, Request, RequestKind, RequestRef, RequestState, Target,
+        AdminRequest, Elected, FiledRequest, Outgoing, Record, RequestKind, RequestRef, RequestState, Target,
     },
 };
 
-/// A request that is pending, valid for [`Request::USUAL_VALIDITY`].
+/// A request that is pending, valid for [`AdminRequest::USUAL_VALIDITY`].
 pub fn new_request(
     kind: RequestKind,
     from: Outgoing,
@@ -24,8 +24,8 @@ pub fn new_request(
     force: bool,
     reason: Option<String>,
     by: String,
-) -> Request {
-    let request = Request::new(uuid::Uuid::new_v4().to_string(), kind, to, by, unix_ms());
+) -> AdminRequest {
+    let request = AdminRequest::new(uuid::Uuid::new_v4().to_string(), kind, to, by, unix_ms());
     request.with(|request| (request.from, request.force, request.reason) = (from, force, reason))
 }
 
@@ -34,7 +34,11 @@ pub fn new_request(
 /// # Errors
 /// When ZooKeeper doesn't answer, or there is no such election; [`OperatorError::NotNow`] when the mode forbids the
 /// request, or another request about the same leader is open.
-pub async fn ask(session: &Session, paths: &Paths, request: Request) -> Result<FiledRequest, OperatorError> {
+pub async fn ask(
+    session: &Session,
+    paths: &Paths,
+    request: AdminRequest,
+) -> Result<FiledRequest, OperatorError> {
     let seen = Observer::new(session.active().await?).snapshot(paths).await?;
     file(session, paths, &seen, request).await
 }
@@ -47,7 +51,7 @@ pub async fn file(
     session: &Session,
     paths: &Paths,
     seen: &Snapshot,
-    request: Request,
+    request: AdminRequest,
 ) -> Result<FiledRequest, OperatorError> {
     if seen.layout != Layout::Elector {
         return Err(ReadError::NoElection(paths.base().to_owned()).into());
@@ -74,7 +78,7 @@ pub async fn file(
 
 /// Why a request is refused before it is filed: the mode forbids it, or another request about the same leader or its job is
 /// open.
-pub fn hindrance(paths: &Paths, seen: &Snapshot, request: &Request) -> Option<String> {
+pub fn hindrance(paths: &Paths, seen: &Snapshot, request: &AdminRequest) -> Option<String> {
     if request.kind.is_move() {
         let leader_znodes: Vec<_> =
             seen.leader_znodes.iter().map(|o| o.as_ref().map(|o| &o.record)).collect();
@@ -100,7 +104,7 @@ pub fn hindrance(paths: &Paths, seen: &Snapshot, request: &Request) -> Option<St
 }
 
 /// The same election with this request filed, as input for `explain` and `simulate`. Nothing is written.
-pub fn filed(seen: &Snapshot, request: Request) -> Snapshot {
+pub fn filed(seen: &Snapshot, request: AdminRequest) -> Snapshot {
     let newest = seen.requests.iter().map(|filed| filed.which.czxid).max();
     let newest = newest.max(seen.elected.as_ref().map(|decision| decision.mzxid)).unwrap_or(0);
     let which = RequestRef { czxid: newest.saturating_add(1), name: "r-dry-run".to_owned() };
@@ -131,11 +135,11 @@ pub async fn follow(
     paths: &Paths,
     which: &RequestRef,
     deadline: BootTime,
-    mut progress: impl FnMut(&Request),
-) -> Result<Option<Request>, OperatorError> {
+    mut progress: impl FnMut(&AdminRequest),
+) -> Result<Option<AdminRequest>, OperatorError> {
     let path = paths.request(&which.name);
     let mut watch = session.watch_data(path.clone());
-    let mut last: Option<Request> = None;
+    let mut last: Option<AdminRequest> = None;
     loop {
         let seen = tokio::select! {
             seen = watch.next() => seen?,
@@ -145,7 +149,7 @@ pub async fn follow(
         let Some(node) = seen.value.filter(|node| node.stat.czxid == which.czxid) else {
             return Err(OperatorError::Refused(format!("the request {path} is not there any more")));
         };
-        let request = Request::decode(&path, &node.data)?;
+        let request = AdminRequest::decode(&path, &node.data)?;
         if last.as_ref() != Some(&request) {
             progress(&request);
         }
@@ -170,16 +174,16 @@ pub async fn request(session: &Session, paths: &Paths, name: &str) -> Result<Fil
         return Err(OperatorError::Refused(format!("there is no request {path}")));
     };
     let which = RequestRef { czxid: node.czxid, name: name.to_owned() };
-    Ok(FiledRequest { which, request: Request::decode(&path, &node.data)? })
+    Ok(FiledRequest { which, request: AdminRequest::decode(&path, &node.data)? })
 }
 
 /// The outcome of a withdrawal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Withdrawal {
     /// It will never be begun.
-    Withdrawn(Request),
+    Withdrawn(AdminRequest),
     /// It had begun or ended before, as its state shows.
-    TooLate(Request),
+    TooLate(AdminRequest),
 }
 
 /// Withdraws a request, by compare-and-set on it, while it is pending. The decision that begins a request is written in
@@ -207,7 +211,7 @@ pub async fn cancel(
         let Some(node) = node else {
             return Err(OperatorError::Refused(format!("the request {path} is not there any more")));
         };
-        let request = Request::decode(&path, &node.data)?;
+        let request = AdminRequest::decode(&path, &node.data)?;
         if !request.state.is_unbegun() {
             // The reply was lost.
             let own = written.as_ref() == Some(&request.state);

@@ -1,7 +1,7 @@
 //! Moves of leadership in recipes without an elector.
 
 use election_admin::Layout;
-use election_core::record::{Request, RequestKind, Target};
+use election_core::record::{AdminRequest, RequestKind, Target};
 
 use crate::{error::Error, typed::Typed};
 
@@ -9,7 +9,7 @@ use crate::{error::Error, typed::Typed};
 ///
 /// # Errors
 /// With what is possible instead.
-pub(crate) fn check(job: &str, layout: Layout, request: &Request) -> Result<&'static str, Error> {
+pub(crate) fn check(job: &str, layout: Layout, request: &AdminRequest) -> Result<&'static str, Error> {
     let failover = Typed::verb("failover").job(job).arg("--force").arg("--now");
     let recipe = format!("{job} uses the recipe {:?}", layout.as_str());
     let follows = match layout {

@@ -3,7 +3,7 @@
 use election_admin::{Layout, Snapshot};
 use election_core::{
     Paths,
-    record::{Outgoing, Request, RequestKind},
+    record::{AdminRequest, Outgoing, RequestKind},
 };
 
 use super::{
@@ -20,7 +20,7 @@ pub(crate) async fn check(
     operator: &Operator,
     job: &str,
     paths: &Paths,
-    request: &mut Request,
+    request: &mut AdminRequest,
 ) -> Result<(Snapshot, Option<String>), Error> {
     let kind = request.kind.as_str();
     match operator.observer().await?.layout(paths).await? {
@@ -49,8 +49,8 @@ pub(crate) async fn check(
 }
 
 /// Why nothing has to be done: the job is stopped, or not stopped, already, and no open request changes that.
-fn is_done_already(job: &str, request: &Request, snapshot: &Snapshot) -> Option<String> {
-    let is_open = |other: &Request| !other.kind.is_move() && !other.state.is_final();
+fn is_done_already(job: &str, request: &AdminRequest, snapshot: &Snapshot) -> Option<String> {
+    let is_open = |other: &AdminRequest| !other.kind.is_move() && !other.state.is_final();
     let is_busy = snapshot.requests.iter().any(|other| is_open(&other.request));
     match (request.kind, &snapshot.control.stopped) {
         _ if is_busy => None,
@@ -60,7 +60,7 @@ fn is_done_already(job: &str, request: &Request, snapshot: &Snapshot) -> Option<
     }
 }
 
-fn check_restart(job: &str, request: &Request, snapshot: &Snapshot) -> Result<(), Error> {
+fn check_restart(job: &str, request: &AdminRequest, snapshot: &Snapshot) -> Result<(), Error> {
     if let Some(stopped) = &snapshot.control.stopped {
         return Err(Error::Failed(format!(
             "{job} is {stopped}; `{}` starts it",

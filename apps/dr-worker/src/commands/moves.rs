@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use election_admin::{Layout, OperatorError, Snapshot};
 use election_core::{
     MemberId, Paths,
-    record::{Current, FiledRequest, Outgoing, Request, RequestKind, RequestState, Status, Target},
+    record::{AdminRequest, Current, FiledRequest, Outgoing, RequestKind, RequestState, Status, Target},
 };
 use zk_session::BootTime;
 
@@ -31,7 +31,7 @@ pub(crate) async fn check(
     operator: &Operator,
     job: &str,
     snapshot: &Snapshot,
-    request: &Request,
+    request: &AdminRequest,
 ) -> Result<Option<Current>, Error> {
     check_names(operator, job, request, snapshot)?;
     if let Some(leader) = leads_already(request, snapshot) {
@@ -55,7 +55,7 @@ pub(crate) async fn check_plan(
     operator: &Operator,
     job: &str,
     paths: &Paths,
-    request: &Request,
+    request: &AdminRequest,
 ) -> Result<(), Error> {
     let observer = operator.observer().await?;
     if let Some(layout) = observer.layout(paths).await?.filter(|layout| *layout != Layout::Elector) {
@@ -78,7 +78,7 @@ pub(crate) async fn until_begun(
     paths: &Paths,
     filed: &FiledRequest,
     by: BootTime,
-) -> Result<Option<Request>, Error> {
+) -> Result<Option<AdminRequest>, Error> {
     let observer = operator.observer().await?;
     loop {
         let request = observer.request(paths, &filed.which).await?;
@@ -141,7 +141,7 @@ pub(crate) async fn decide(
 }
 
 /// The READY leader to replace, if it matches the target already.
-pub(crate) fn leads_already<'a>(request: &Request, snapshot: &'a Snapshot) -> Option<&'a Current> {
+pub(crate) fn leads_already<'a>(request: &AdminRequest, snapshot: &'a Snapshot) -> Option<&'a Current> {
     let slot = snapshot.slot_for(request).ok()?;
     let leader = &snapshot.leader_znode(slot)?.record;
     let named = snapshot.decided()?.named(slot)?;
@@ -157,7 +157,7 @@ pub(crate) fn leads_already<'a>(request: &Request, snapshot: &'a Snapshot) -> Op
 pub(crate) fn check_names(
     operator: &Operator,
     job: &str,
-    request: &Request,
+    request: &AdminRequest,
     snapshot: &Snapshot,
 ) -> Result<(), Error> {
     let from = match &request.from {
@@ -189,13 +189,13 @@ pub(crate) fn check_names(
 }
 
 /// Whether the leader to replace is READY.
-pub(crate) fn is_led(request: &Request, snapshot: &Snapshot) -> bool {
+pub(crate) fn is_led(request: &AdminRequest, snapshot: &Snapshot) -> bool {
     let znode = snapshot.slot_for(request).ok().and_then(|slot| snapshot.leader_znode(slot));
     znode.is_some_and(|znode| znode.record.status == Status::Ready)
 }
 
 /// The READY leaders whose jobs the request stops.
-pub(crate) fn leaders_stopped(request: &Request, snapshot: &Snapshot) -> Vec<String> {
+pub(crate) fn leaders_stopped(request: &AdminRequest, snapshot: &Snapshot) -> Vec<String> {
     let slots = match snapshot.slot_for(request) {
         Ok(slot) if request.kind != RequestKind::Stop => slot..=slot,
         _ => 0..=snapshot.leader_znodes.len(),

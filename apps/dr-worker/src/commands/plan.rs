@@ -4,7 +4,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use election_core::{
     calendar::utc,
-    record::{FiledRequest, Request, RequestState},
+    record::{AdminRequest, FiledRequest, RequestState},
     strategy::in_words,
 };
 use serde_json::{Value, json};
@@ -28,11 +28,11 @@ const SHORTEST_GRACE: Duration = Duration::from_secs(1);
 /// # Errors
 /// If the time can't be read, is over or is too far away, or the grace is too short.
 pub(crate) fn plan(
-    request: Request,
+    request: AdminRequest,
     at: &str,
     within: Option<Duration>,
     now_ms: u64,
-) -> Result<Request, Error> {
+) -> Result<AdminRequest, Error> {
     let within = within.unwrap_or(USUAL_GRACE);
     if within < SHORTEST_GRACE {
         return Err(Error::Usage(format!(
@@ -96,7 +96,7 @@ fn minute(text: &str) -> Option<u64> {
 }
 
 /// How the time of a planned request was understood, as text.
-pub(crate) fn understood(request: &Request, now_ms: u64) -> Option<String> {
+pub(crate) fn understood(request: &AdminRequest, now_ms: u64) -> Option<String> {
     let RequestState::Planned { at_ms } = request.state else { return None };
     let away = in_words(Duration::from_millis(at_ms.saturating_sub(now_ms)));
     Some(format!("{} (UTC), in {away}", utc(at_ms)))
@@ -120,9 +120,9 @@ mod tests {
     /// 2026-11-26T01:10:30.500Z
     const NOW: u64 = 1_795_655_430_500;
 
-    fn planned(at: &str, within: Option<Duration>) -> Result<Request, Error> {
+    fn planned(at: &str, within: Option<Duration>) -> Result<AdminRequest, Error> {
         let request =
-            Request::new("1".to_owned(), RequestKind::Switchover, Target::Any, "ann".to_owned(), NOW);
+            AdminRequest::new("1".to_owned(), RequestKind::Switchover, Target::Any, "ann".to_owned(), NOW);
         plan(request, at, within, NOW)
     }
 

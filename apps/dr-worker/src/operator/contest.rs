@@ -3,7 +3,7 @@
 use election_admin::Layout;
 use election_core::{
     Paths,
-    record::{Current, Request, Status},
+    record::{AdminRequest, Current, Status},
 };
 use serde_json::json;
 use zk_session::BootTime;
@@ -25,7 +25,7 @@ pub(super) async fn move_on(
     paths: &Paths,
     layout: Layout,
     wanted: &Move,
-    request: &Request,
+    request: &AdminRequest,
     how: Output,
 ) -> Result<(), Error> {
     let follows = contest::check(job, layout, request)?;

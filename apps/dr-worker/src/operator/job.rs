@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use election_core::{
     MemberId,
-    record::{Outgoing, Request, RequestKind, Target},
+    record::{AdminRequest, Outgoing, RequestKind, Target},
     text::Text,
 };
 use serde_json::json;
@@ -115,7 +115,7 @@ async fn ask(
 async fn check_and_file(
     operator: &Operator,
     arguments: &JobRequestArguments,
-    mut request: Request,
+    mut request: AdminRequest,
     consent: Option<Consent>,
     how: Output,
 ) -> Result<(), Error> {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use election_core::{
     MemberId, SiteId,
-    record::{Outgoing, Request, RequestKind, Target},
+    record::{AdminRequest, Outgoing, RequestKind, Target},
     text::Text,
 };
 
@@ -59,7 +59,7 @@ impl Move {
     }
 
     /// The request for it.
-    pub(super) fn request(&self, kind: RequestKind, force: bool) -> Request {
+    pub(super) fn request(&self, kind: RequestKind, force: bool) -> AdminRequest {
         let (from, to) = (self.outgoing(), self.target());
         let mut request = election_admin::new_request(
             kind,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use election_admin::{Layout, Snapshot, Withdrawal};
 use election_core::{
-    record::{FiledRequest, Request, RequestKind, RequestRef},
+    record::{AdminRequest, FiledRequest, RequestKind, RequestRef},
     strategy::in_words,
 };
 use serde_json::json;
@@ -99,7 +99,7 @@ async fn withdraw(operator: &Operator, arguments: &CancelArguments, how: Output)
     let why = format!("by {}", asker());
     let request = match election_admin::cancel(&operator.session, &paths, &filed.which, &why).await? {
         Withdrawal::Withdrawn(request) => request,
-        Withdrawal::TooLate(Request { kind, state, .. }) => {
+        Withdrawal::TooLate(AdminRequest { kind, state, .. }) => {
             let progress = kind.progress(&state);
             return Err(Error::Failed(format!("request {id} can't be withdrawn any more: {progress}")));
         }
@@ -139,7 +139,12 @@ pub(super) async fn failover(
 }
 
 /// Files a planned switchover, and prints how its time was understood.
-async fn file_plan(operator: &Operator, wanted: &Move, request: Request, how: Output) -> Result<(), Error> {
+async fn file_plan(
+    operator: &Operator,
+    wanted: &Move,
+    request: AdminRequest,
+    how: Output,
+) -> Result<(), Error> {
     let job = operator.one(wanted.job.as_deref()).await?;
     let paths = operator.paths(&job)?;
     moves::check_plan(operator, &job, &paths, &request).await?;
@@ -167,7 +172,7 @@ async fn file_plan(operator: &Operator, wanted: &Move, request: Request, how: Ou
 
 async fn ask(
     wanted: &Move,
-    request: Request,
+    request: AdminRequest,
     consent: Option<Consent>,
     sources: &Sources,
     how: Output,
@@ -179,7 +184,7 @@ async fn ask(
 }
 
 /// What a failover does that an operator may not expect; `None` if nothing leads, so that it does no harm.
-fn danger(request: &Request, snapshot: &Snapshot) -> Option<String> {
+fn danger(request: &AdminRequest, snapshot: &Snapshot) -> Option<String> {
     match (request.force, request.now) {
         (true, true) => Some(
             ", by force, now: the leader's stop is not waited for, so two programs may run until it has stopped".to_owned(),
@@ -198,7 +203,7 @@ fn danger(request: &Request, snapshot: &Snapshot) -> Option<String> {
 async fn check_and_file(
     operator: &Operator,
     wanted: &Move,
-    request: Request,
+    request: AdminRequest,
     consent: Option<Consent>,
     how: Output,
 ) -> Result<(), Error> {

@@ -5,7 +5,7 @@ use std::{cell::RefCell, convert::Infallible, time::Duration};
 use election_admin::{Snapshot, Withdrawal};
 use election_core::{
     Paths,
-    record::{Current, FiledRequest, HistoryEntry, Record as _, Request, RequestKind, RequestState},
+    record::{AdminRequest, Current, FiledRequest, HistoryEntry, Record as _, RequestKind, RequestState},
     strategy::in_words,
 };
 use serde_json::json;
@@ -32,7 +32,7 @@ const WITHDRAWAL: Duration = Duration::from_secs(5);
 pub(super) struct Filing {
     pub(super) job: String,
     pub(super) paths: Paths,
-    pub(super) request: Request,
+    pub(super) request: AdminRequest,
     /// Whether the command waits for its end.
     pub(super) waits: bool,
     /// How long it waits; by default the sum of the policy's timeouts of a move.
@@ -53,7 +53,7 @@ impl Filing {
                 let patience = timeout.unwrap_or_else(|| longest_move(operator, &job));
                 (patience, patience + WITHDRAWAL)
             }
-            false => (Request::USUAL_VALIDITY, Request::USUAL_VALIDITY),
+            false => (AdminRequest::USUAL_VALIDITY, AdminRequest::USUAL_VALIDITY),
         };
         let until = BootTime::now() + patience;
         let request = request.with_validity(valid_for);
@@ -240,7 +240,7 @@ impl Underway<'_> {
     }
 
     async fn until_done(&self, phases: &RefCell<Phases>, begun: BootTime, how: Output) -> Result<(), Error> {
-        let progress = |request: &Request| {
+        let progress = |request: &AdminRequest| {
             let awaited = match request.kind {
                 RequestKind::Stop => Some("the job to stop"),
                 RequestKind::Restart | RequestKind::Start => Some("the job to be ready"),

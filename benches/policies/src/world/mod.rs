@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use election_core::{
     Leftovers, MemberId, Paths, Profile, Reason, Recipe, SiteId,
     internals::{Action, Config, EndReason, Engine, Event, Forgotten, NoteKind, Now, Time, acknowledge},
-    record::{Elected, Health, Record as _, Request, RequestKind, Target},
+    record::{AdminRequest, Elected, Health, Record as _, RequestKind, Target},
 };
 
 use crate::{
@@ -381,7 +381,8 @@ impl World {
         let prefix = self.paths.request_prefix();
         let (id, created_ms) = (self.now.to_string(), EPOCH_MS + self.now);
         let target = Target::Site(site);
-        let request = Request::new(id, RequestKind::Switchover, target, "operator".to_owned(), created_ms);
+        let request =
+            AdminRequest::new(id, RequestKind::Switchover, target, "operator".to_owned(), created_ms);
         if let Ok(data) = request.encode(&prefix) {
             let mut changed = self.zk.make_parents(self.now, &prefix);
             changed.push(self.zk.create_sequential(self.now, &prefix, data, 0).0);

@@ -280,7 +280,8 @@ impl World {
     fn say_answers(&mut self, paths: &[String]) {
         let parent = self.paths.requests();
         for path in paths.iter().filter(|path| parent_of(path) == parent) {
-            let request = self.zk.get(path).and_then(|node| record::Request::decode(path, &node.data).ok());
+            let request =
+                self.zk.get(path).and_then(|node| record::AdminRequest::decode(path, &node.data).ok());
             if let Some(RequestState::Failed { reason, .. }) = request.map(|request| request.state) {
                 self.say("operator", || format!("the request is not carried out: {reason}"));
             }

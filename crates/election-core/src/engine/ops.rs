@@ -11,7 +11,7 @@ use super::{
     znode::{Meta, Znode},
 };
 use crate::{
-    record::{Elected, Request},
+    record::{AdminRequest, Elected},
     time::Time,
 };
 
@@ -80,7 +80,7 @@ pub(crate) enum ElectorOp {
     ReadElected(Option<Option<i32>>),
     Vacate(usize),
     ReadLeader(usize),
-    Answer(String, Box<Request>),
+    Answer(String, Box<AdminRequest>),
     Trim(String),
 }
 
@@ -122,7 +122,7 @@ pub(crate) struct Begun {
     pub(crate) name: String,
     /// The version in which it was pending: withdrawing or ending the request changes it.
     pub(crate) version: i32,
-    pub(crate) request: Box<Request>,
+    pub(crate) request: Box<AdminRequest>,
 }
 
 /// One operation.

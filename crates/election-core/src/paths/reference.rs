@@ -62,7 +62,7 @@ fn rows(paths: &Paths) -> Vec<Row> {
             numbered(paths.request_prefix()),
             "persistent sequential, trimmed",
             "the operator who asks; the elector or the leader answers",
-            "`Request`",
+            "`AdminRequest`",
         ),
         (
             paths.breadcrumbs(),

@@ -128,7 +128,7 @@ fn written_again(kind: &str, data: &[u8]) -> Option<Vec<u8>> {
         "overlay" => check::<Overlay>(data),
         "roster" => check::<Roster>(data),
         "tokens" => check::<TokenBase>(data),
-        "request" => check::<Request>(data),
+        "request" => check::<AdminRequest>(data),
         _ => panic!("{kind}"),
     }
 }

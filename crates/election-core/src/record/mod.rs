@@ -40,7 +40,7 @@ pub use member::{GaveUp, Health, MemberRecord, Remembered, RoundTrips, Unreached
 pub use named::{Named, Previous};
 pub use overlay::{AppliedOverlay, NewOverlay, Overlay, RefusedOverlay};
 pub use request::{
-    FiledRequest, Outgoing, PlanPhase, Request, RequestKind, RequestRef, RequestState, Target,
+    AdminRequest, FiledRequest, Outgoing, PlanPhase, RequestKind, RequestRef, RequestState, Target,
 };
 pub use roster::{Absence, Absent, Listed, Roster};
 pub use slot::{Given, Slot};
@@ -84,7 +84,7 @@ impl Record for Overlay {
     }
 }
 
-impl Record for Request {
+impl Record for AdminRequest {
     fn version(&self) -> u32 {
         self.v
     }
@@ -129,7 +129,7 @@ macro_rules! with {
     )*};
 }
 
-with!(Control, DrillOrder, MemberRecord, Request, RoundTrips);
+with!(Control, DrillOrder, MemberRecord, AdminRequest, RoundTrips);
 
 #[cfg(test)]
 mod bounds_tests;

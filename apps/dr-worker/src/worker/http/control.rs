@@ -13,7 +13,7 @@ use axum::{
 use election_admin::{Layout, orders};
 use election_core::{
     MemberId, Paths, SiteId,
-    record::{Control, FiledRequest, Outgoing, Request, RequestKind, RequestRef, RequestState, Target},
+    record::{AdminRequest, Control, FiledRequest, Outgoing, RequestKind, RequestRef, RequestState, Target},
     text::Text,
 };
 use serde::{Deserialize, de::DeserializeOwned};
@@ -60,7 +60,7 @@ struct Move {
 }
 
 impl Move {
-    fn request(&self, kind: RequestKind, by: String) -> Result<Request, Error> {
+    fn request(&self, kind: RequestKind, by: String) -> Result<AdminRequest, Error> {
         let to = match (&self.to, &self.to_site) {
             (Some(_), Some(_)) => return Err(exclusive("to", "to_site")),
             (Some(member), None) => Target::Member(member.clone()),
@@ -107,7 +107,7 @@ struct JobRequest {
 }
 
 impl JobRequest {
-    fn request(&self, kind: RequestKind, by: String) -> Result<Request, Error> {
+    fn request(&self, kind: RequestKind, by: String) -> Result<AdminRequest, Error> {
         let from = outgoing(&self.from, self.slot)?;
         if kind != RequestKind::Restart && !from.is_only() {
             return Err(Error::Usage(format!(
@@ -185,7 +185,7 @@ impl Desk {
     }
 
     /// Files a request, or takes leadership at once where the recipe has no elector.
-    async fn request(self, request: Request) -> Result<Response, Error> {
+    async fn request(self, request: AdminRequest) -> Result<Response, Error> {
         let Self { operator, job, paths } = &self;
         if let RequestState::Planned { .. } = request.state {
             moves::check_plan(operator, job, paths, &request).await?;
@@ -221,7 +221,7 @@ impl Desk {
     }
 
     /// Files a request about the job, unless there is nothing to do.
-    async fn job_request(self, mut request: Request) -> Result<Response, Error> {
+    async fn job_request(self, mut request: AdminRequest) -> Result<Response, Error> {
         let Self { operator, job, paths } = &self;
         let (_, news) = job_requests::check(operator, job, paths, &mut request).await?;
         if let Some(news) = news {
@@ -231,7 +231,7 @@ impl Desk {
         Ok(self.file(request).await?.1)
     }
 
-    async fn file(&self, request: Request) -> Result<(FiledRequest, Response), Error> {
+    async fn file(&self, request: AdminRequest) -> Result<(FiledRequest, Response), Error> {
         let Self { operator, job, paths } = self;
         let filed = election_admin::ask(&operator.session, paths, request).await?;
         let response = accepted(job, &filed.which.name, &plan::shown(job, &filed));

@@ -15,7 +15,7 @@ use std::{
 use election_admin::{JobNews, JobRequests, Leading};
 use election_core::{
     Failure, Leadership, MemberId, Paths,
-    record::{Control, FiledRequest, Request, RequestKind, RequestRef, RequestState, StoppedJob},
+    record::{AdminRequest, Control, FiledRequest, RequestKind, RequestRef, RequestState, StoppedJob},
     strategy::in_words,
 };
 use job_guard::{Deadline, JobRun};
@@ -108,7 +108,7 @@ impl Orders {
             }
             self.is_owed = false;
             for at in 0..self.open.len() {
-                let Request { kind, state, .. } = &self.open[at].filed.request;
+                let AdminRequest { kind, state, .. } = &self.open[at].filed.request;
                 if (*kind, state) == (RequestKind::Stop, &RequestState::Pending)
                     && let Some(Control { stopped: Some(order), .. }) = self.begin(at, work, leadership).await
                 {
@@ -308,7 +308,7 @@ impl Led<'_> {
         carried_out
     }
 
-    fn is_meant(&self, request: &Request) -> bool {
+    fn is_meant(&self, request: &AdminRequest) -> bool {
         request.is_for(&self.orders.me, self.leadership.slot())
     }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 use crate::{
     engine::io::Reason,
     ids::Ballot,
-    record::{Cause, Elected, MemberRecord, Request, RequestRef, limits},
+    record::{AdminRequest, Cause, Elected, MemberRecord, RequestRef, limits},
 };
 
 /// Why no member is named.
@@ -52,7 +52,7 @@ impl From<Elected> for Decided {
 }
 
 /// An operator's request.
-pub(crate) type OpenRequest<'a> = Option<(&'a RequestRef, &'a Request)>;
+pub(crate) type OpenRequest<'a> = Option<(&'a RequestRef, &'a AdminRequest)>;
 
 /// A sentence about one slot of this number of slots.
 pub(crate) fn about(slot: usize, slots: usize, sentence: String) -> String {
@@ -85,7 +85,7 @@ pub(crate) fn is_removed(elected: &Elected, slot: usize, ballot: &Ballot) -> boo
 /// resource refuses a suspect's token.
 pub(crate) fn grace(
     cause: Cause,
-    request: Option<&Request>,
+    request: Option<&AdminRequest>,
     members: &[MemberRecord],
     holder: &Ballot,
 ) -> Duration {

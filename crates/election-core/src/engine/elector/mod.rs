@@ -329,7 +329,7 @@ pub(crate) fn writing(
     paths: &Paths,
     elected: &Elected,
     over: Option<i32>,
-    begun: Option<(&str, &record::Request, i32)>,
+    begun: Option<(&str, &record::AdminRequest, i32)>,
 ) -> Result<Transaction, RecordError> {
     let path = paths.elected();
     let data = elected.encode(&path)?;

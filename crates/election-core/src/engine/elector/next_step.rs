@@ -2,7 +2,7 @@
 
 use crate::{
     engine::{io::Reason, ops::Begun},
-    record::{Elected, Request},
+    record::{AdminRequest, Elected},
     time::Time,
 };
 
@@ -26,9 +26,9 @@ pub(crate) enum Act {
     /// decision has that version.
     Vacate { slot: usize, leader: i32, decision: i32 },
     /// Compare-and-set a request.
-    Answer(String, i32, Box<Request>),
+    Answer(String, i32, Box<AdminRequest>),
     /// The same with a refusal.
-    Refuse(String, i32, Box<Request>),
+    Refuse(String, i32, Box<AdminRequest>),
     /// Remove a request that ended long ago.
     Trim(String),
 }

@@ -10,7 +10,7 @@
 //! the version that was read. So a request that was cancelled, or has expired, is never begun, and a request that was
 //! begun can't be cancelled any more.
 //!
-//! How long it may be begun is a duration in its record ([`Request::valid_for`]), since the wall clocks of machines
+//! How long it may be begun is a duration in its record ([`AdminRequest::valid_for`]), since the wall clocks of machines
 //! can be wrong by days. Each elector counts the duration on its steady clock, from when its process first read the
 //! request. It subtracts the time that ZooKeeper's own times prove to have passed before: from the creation of the
 //! request to the latest change of any member's record or request. So a request that was left behind while no worker
@@ -35,8 +35,8 @@ use crate::{
     engine::{ops::Begun, znode::Meta},
     ids::Ballot,
     record::{
-        Control, Current, Elected, FiledRequest, MemberRecord, Mode, Named, Outgoing, PlanPhase, Request,
-        RequestKind, RequestRef, RequestState, Status, Target,
+        AdminRequest, Control, Current, Elected, FiledRequest, MemberRecord, Mode, Named, Outgoing,
+        PlanPhase, RequestKind, RequestRef, RequestState, Status, Target,
     },
     time::in_words,
 };
@@ -71,7 +71,7 @@ impl Pass<'_> {
                 },
             };
             if state != request.state {
-                let request = Request { state, ..request.clone() };
+                let request = AdminRequest { state, ..request.clone() };
                 return Some(Act::Answer(which.name.clone(), meta.version, Box::new(request)));
             }
         }
@@ -89,7 +89,7 @@ impl Pass<'_> {
                     let who = if request.kind.is_move() { "elector" } else { "leader" };
                     let reason = format!("no {who} began it within {}", in_words(request.valid_for()));
                     let state = RequestState::Expired { reason, at_ms: self.now.unix_ms };
-                    let ended = Box::new(Request { state, ..request.clone() });
+                    let ended = Box::new(AdminRequest { state, ..request.clone() });
                     return Some(Act::Answer(which.name.clone(), meta.version, ended));
                 }
                 Some(end) => self.wake_at(*end),
@@ -119,7 +119,7 @@ impl Pass<'_> {
                         "planned for {time}, and not begun within {within} of it: no elector, or no READY leader, was there"
                     );
                     let state = RequestState::Expired { reason, at_ms: self.now.unix_ms };
-                    let ended = Box::new(Request { state, ..request.clone() });
+                    let ended = Box::new(AdminRequest { state, ..request.clone() });
                     return Some(Act::Answer(which.name.clone(), meta.version, ended));
                 }
                 (_, Some(other)) => {
@@ -138,12 +138,12 @@ impl Pass<'_> {
         None
     }
 
-    fn refuse(&self, which: &RequestRef, request: &Request, meta: Meta, reason: String) -> Act {
+    fn refuse(&self, which: &RequestRef, request: &AdminRequest, meta: Meta, reason: String) -> Act {
         let state = RequestState::Failed { reason, at_ms: self.now.unix_ms };
-        Act::Refuse(which.name.clone(), meta.version, Box::new(Request { state, ..request.clone() }))
+        Act::Refuse(which.name.clone(), meta.version, Box::new(AdminRequest { state, ..request.clone() }))
     }
 
-    fn progress_of(&self, elected: &Elected, slot: usize, request: &Request) -> RequestState {
+    fn progress_of(&self, elected: &Elected, slot: usize, request: &AdminRequest) -> RequestState {
         let (at_ms, term) = (self.now.unix_ms, elected.term_of(slot));
         let ready = self.current(slot).filter(|(c, _)| {
             c.status == Status::Ready
@@ -175,7 +175,7 @@ impl Pass<'_> {
     }
 
     /// The slot that a request is about.
-    fn slot_of(&self, request: &Request) -> Result<usize, String> {
+    fn slot_of(&self, request: &AdminRequest) -> Result<usize, String> {
         let leader_znodes: Vec<_> =
             (0..self.leaders.len()).map(|slot| self.current(slot).map(|(c, _)| c)).collect();
         slot_of(request, self.elected, &leader_znodes)
@@ -206,7 +206,7 @@ impl Pass<'_> {
 
     /// Whether the leader is READY, or the request is refused anyway. A planned move waits for that: its leader may have
     /// been lost just before its time.
-    fn can_hand_over(&self, request: &Request) -> bool {
+    fn can_hand_over(&self, request: &AdminRequest) -> bool {
         let slot = self.slot_of(request);
         slot.map_or(true, |slot| self.current(slot).is_some_and(|(c, _)| c.status == Status::Ready))
     }
@@ -232,7 +232,7 @@ impl Pass<'_> {
         repeated.or_else(later)
     }
 
-    pub(crate) fn request(&self, which: &RequestRef) -> Option<(&RequestRef, &Request)> {
+    pub(crate) fn request(&self, which: &RequestRef) -> Option<(&RequestRef, &AdminRequest)> {
         let found = self.requests.iter().find(|(filed, _)| filed.which == *which);
         found.map(|(filed, _)| (&filed.which, &filed.request))
     }
@@ -294,7 +294,7 @@ impl Pass<'_> {
         let begun = Begun {
             name: which.name.clone(),
             version: meta.version,
-            request: Box::new(Request { state, ..request.clone() }),
+            request: Box::new(AdminRequest { state, ..request.clone() }),
         };
         Act::Begin(decided, self.meta.map(|meta| meta.version), begun)
     }
@@ -327,7 +327,7 @@ pub(crate) fn forbidden(control: &Control) -> Option<String> {
 /// still open. So the operator learns it at once. `requests` are all requests that exist.
 pub fn not_now(
     election: &str,
-    request: &Request,
+    request: &AdminRequest,
     control: &Control,
     elected: Option<&Elected>,
     leader_znodes: &[Option<&Current>],
@@ -365,7 +365,7 @@ impl Comparison<'_> {
     /// `open`. A switchover waits for any other request. A failover is for failures, including a failure of the
     /// request before it: it is refused only in favour of the same failover, while the member that was named by that
     /// one is present.
-    fn repeats(&self, open: &FiledRequest, request: &Request) -> Option<String> {
+    fn repeats(&self, open: &FiledRequest, request: &AdminRequest) -> Option<String> {
         let FiledRequest { which, request: other } = open;
         let named = self.elected.and_then(|e| e.named(e.slot_for(which)?));
         let fails = named.is_some_and(|named| self.members.iter().all(|m| m.ballot != named.ballot));
@@ -394,7 +394,7 @@ impl Comparison<'_> {
 /// # Errors
 /// A sentence that reports why no slot, or more than one, fits the request.
 pub fn slot_of(
-    request: &Request,
+    request: &AdminRequest,
     elected: Option<&Elected>,
     leader_znodes: &[Option<&Current>],
 ) -> Result<usize, String> {

@@ -14,7 +14,7 @@ use crate::{
         io::Reason,
         znode::{Known, Meta},
     },
-    record::{Cause, Control, Elected, Exclusion, Mode, Named, Request, Target},
+    record::{AdminRequest, Cause, Control, Elected, Exclusion, Mode, Named, Target},
     strategy::Strategy,
     time::{Time, in_words},
 };
@@ -191,7 +191,7 @@ impl Pass<'_> {
         let decided = match (decided, ordered) {
             // The target vanished after the leader znode was removed: another member must lead.
             (Err(Undecided::TargetUnfit(_)), Some((which, request))) => {
-                let anyone = Request { to: Target::Any, ..request.clone() };
+                let anyone = AdminRequest { to: Target::Any, ..request.clone() };
                 question.decide(given.cause, "the target has left meanwhile", None, Some((which, &anyone)))
             }
             (decided, _) => decided,

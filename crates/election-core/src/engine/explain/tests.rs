@@ -19,8 +19,8 @@ use crate::{
     },
     ids::{Ballot, MemberId, SiteId},
     record::{
-        Cause, Control, Current, Elected, Exclusion, FiledRequest, Given, Health, MemberRecord, Mode, Named,
-        Outgoing, Request, RequestKind, RequestRef, Slot, Status, Target,
+        AdminRequest, Cause, Control, Current, Elected, Exclusion, FiledRequest, Given, Health, MemberRecord,
+        Mode, Named, Outgoing, RequestKind, RequestRef, Slot, Status, Target,
     },
     strategy::{Ground, Ranked, Ranking, Refused, Round, Strategy},
     time::{Now, Time},
@@ -384,9 +384,9 @@ fn the_order_for_a_switchover_is_that_of_the_switchover() {
         let mut rng = Rng::with_seed(seed);
         let ((mut seen, policy), whim) = (state(&mut rng), whim(&mut rng));
         let told = explain(&seen, &policy, &whim, NOW_MS);
-        let request = Request {
+        let request = AdminRequest {
             from: Outgoing::Slot(0),
-            ..Request::new(
+            ..AdminRequest::new(
                 String::new(),
                 RequestKind::Switchover,
                 Target::Any,

@@ -16,7 +16,7 @@ use crate::{
     },
     paths::Paths,
     record::{
-        Cause, Control, Current, Elected, FiledRequest, MemberRecord, RecordError, Remembered, Request,
+        AdminRequest, Cause, Control, Current, Elected, FiledRequest, MemberRecord, RecordError, Remembered,
         RequestState,
     },
     strategy::Strategy,
@@ -28,7 +28,7 @@ use crate::{
 pub enum ForceStep {
     /// Compare-and-set the decision. In the same transaction, set the request, which must be pending, to its new
     /// state: a request that was cancelled meanwhile is not begun.
-    Begin(Box<Elected>, Box<Request>),
+    Begin(Box<Elected>, Box<AdminRequest>),
     /// Compare-and-set the decision.
     Write(Box<Elected>),
     /// Delete the leader znode in this version, and only while the decision has the version in which it was read, once
@@ -56,7 +56,7 @@ pub fn decision(
     paths: &Paths,
     elected: &Elected,
     over: Option<(&Elected, i32)>,
-    begun: Option<(&str, &Request, i32)>,
+    begun: Option<(&str, &AdminRequest, i32)>,
 ) -> Result<Transaction, RecordError> {
     let request = writing(paths, elected, over.map(|(_, version)| version), begun)?;
     let (mut called, next) = elected.called(over.map(|(last, _)| last));
@@ -178,7 +178,7 @@ impl ForcedFailover<'_> {
             return ForceStep::Write(decided);
         }
         let state = RequestState::Accepted { term: decided.term };
-        ForceStep::Begin(decided, Box::new(Request { state, ..request.clone() }))
+        ForceStep::Begin(decided, Box::new(AdminRequest { state, ..request.clone() }))
     }
 }
 
@@ -188,7 +188,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        record::{Outgoing, Request, RequestKind, RequestRef, RequestState, Target},
+        record::{AdminRequest, Outgoing, RequestKind, RequestRef, RequestState, Target},
         strategy::{Ranked, Ranking, Round},
     };
 
@@ -230,7 +230,7 @@ mod tests {
         newest_zxid: i64,
         seen: Option<i64>,
     ) -> ForceStep {
-        let request = Request {
+        let request = AdminRequest {
             v: 1,
             id: "1".to_owned(),
             kind: RequestKind::Failover,

@@ -9,7 +9,7 @@ use crate::{
     },
     ids::Ballot,
     record::{
-        Control, Current, Elected, FiledRequest, MemberRecord, Record, RecordError, Request, RequestRef,
+        AdminRequest, Control, Current, Elected, FiledRequest, MemberRecord, Record, RecordError, RequestRef,
         RequestState, TokenBase,
     },
     slots::Slots,
@@ -209,7 +209,7 @@ impl ElectorsView {
         let mut requests = Vec::with_capacity(nodes.len());
         for (name, node) in nodes {
             let path = format!("{parent}/{name}");
-            match Request::decode(&path, &node.data) {
+            match AdminRequest::decode(&path, &node.data) {
                 Ok(request) => {
                     let which = RequestRef { czxid: node.czxid, name: name.clone() };
                     requests.push((FiledRequest { which, request }, Meta::from(node)));
@@ -250,7 +250,7 @@ impl ElectorsView {
     }
 
     /// This member itself has answered a request.
-    pub(crate) fn answered(&mut self, name: &str, request: Request, version: i32, mzxid: i64) {
+    pub(crate) fn answered(&mut self, name: &str, request: AdminRequest, version: i32, mzxid: i64) {
         let mut requests = self.requests.iter_mut().flatten();
         if let Some((known, meta)) = requests.find(|(filed, _)| filed.which.name == name)
             && meta.mzxid < mzxid

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use election_core::record::{Elected, Request, RequestRef, RequestState};
+use election_core::record::{AdminRequest, Elected, RequestRef, RequestState};
 
 use super::Verdict;
 
@@ -24,7 +24,7 @@ pub(crate) struct Requests {
 
 impl Requests {
     /// The ensemble was restored from a copy with these requests. Later decisions are no longer known.
-    pub(crate) fn restored(all: impl Iterator<Item = (RequestRef, Request)>) -> Self {
+    pub(crate) fn restored(all: impl Iterator<Item = (RequestRef, AdminRequest)>) -> Self {
         let ended: BTreeMap<_, _> =
             all.filter(|(_, r)| r.state.is_final()).map(|(which, request)| (which, request.state)).collect();
         let decided = ended.keys().map(|which| (which.clone(), BTreeSet::new())).collect();
@@ -79,7 +79,7 @@ impl Requests {
     }
 
     /// A request was written.
-    pub(crate) fn written(&mut self, which: &RequestRef, request: &Request) -> Verdict {
+    pub(crate) fn written(&mut self, which: &RequestRef, request: &AdminRequest) -> Verdict {
         if let Some(ended) = self.ended.get(which)
             && *ended != request.state
         {
@@ -100,7 +100,7 @@ impl Requests {
     }
 
     /// A process wants to begin a request, this long after it first read it.
-    pub(crate) fn begins(which: &RequestRef, request: &Request, after: Duration) -> Verdict {
+    pub(crate) fn begins(which: &RequestRef, request: &AdminRequest, after: Duration) -> Verdict {
         let valid_for = request.valid_for();
         if after >= valid_for {
             return Err(format!(

@@ -15,7 +15,7 @@ use std::{
 
 use election_core::{
     internals::Node,
-    record::{Record, Request},
+    record::{AdminRequest, Record},
 };
 
 use crate::model::{
@@ -140,7 +140,7 @@ impl World {
     fn is_well(&self, setting: &Setting) -> bool {
         let requests = setting.paths().requests();
         let ended = |(name, node): (&str, &Arc<Node>)| {
-            Request::decode(name, &node.data).is_ok_and(|request| request.state.is_final())
+            AdminRequest::decode(name, &node.data).is_ok_and(|request| request.state.is_final())
         };
         self.is_led(setting)
             && self.is_remembered(setting)

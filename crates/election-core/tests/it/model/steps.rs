@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fmt, sync::Arc};
 use election_core::{
     Role,
     internals::{Event, Node, Outcome, Watched, ZkOp},
-    record::{MemberRecord, Record, Request as Ordered, Status},
+    record::{AdminRequest, MemberRecord, Record, Status},
 };
 
 use crate::model::{
@@ -598,8 +598,13 @@ impl World {
         self.asked += 1;
         let prefix = setting.paths().request_prefix();
         let created_ms = self.clock().unix_ms;
-        let mut request =
-            Ordered::new(self.asked.to_string(), ask.kind, ask.target(), "operator".to_owned(), created_ms);
+        let mut request = AdminRequest::new(
+            self.asked.to_string(),
+            ask.kind,
+            ask.target(),
+            "operator".to_owned(),
+            created_ms,
+        );
         (request.force, request.now) = (ask.force, ask.now);
         // Its end would be one more moment in every order of events.
         request.valid_for_ms = election_core::record::limits::MAX_MS;

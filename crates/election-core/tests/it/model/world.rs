@@ -13,7 +13,7 @@ use election_core::{
         Action, AppEvent, Engine, Event, Node, Now, OpId, Outcome, Time, Transaction, Watched, ZkOp,
         ZnodeWrite, raise_tokens,
     },
-    record::{Cause, Contender, Current, Elected, Record, Request as Ordered, RequestRef},
+    record::{AdminRequest, Cause, Contender, Current, Elected, Record, RequestRef},
 };
 
 use crate::invariants::{
@@ -473,7 +473,7 @@ impl World {
         if path == paths.elected() {
             self.depose_by_decision(setting, elected.as_ref());
         }
-        let ordered = self.server.get(path).and_then(|n| Ordered::decode(path, &n.data).ok());
+        let ordered = self.server.get(path).and_then(|n| AdminRequest::decode(path, &n.data).ok());
         let past = Arc::make_mut(&mut self.past);
         let mut verdict = Ok(());
         if let Some(elected) = &elected {
@@ -524,7 +524,8 @@ impl World {
         let suspected = elected.cause() == Cause::Suspected;
         let forced = elected.latest().and_then(|given| given.request.as_ref()).is_some_and(|request| {
             let path = setting.paths().request(&request.name);
-            let request = self.server.get(&path).and_then(|node| Ordered::decode(&path, &node.data).ok());
+            let request =
+                self.server.get(&path).and_then(|node| AdminRequest::decode(&path, &node.data).ok());
             setting.forces_unheard() && request.is_some_and(|request| request.force)
         });
         if let Some(slot) = vacated.filter(|_| suspected || forced) {

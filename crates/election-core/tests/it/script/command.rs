@@ -13,8 +13,8 @@ use election_core::{
     fencing_token,
     internals::{self, AppEvent, Config, Engine, Event, Forgotten, Wish},
     record::{
-        Confirmed, Control, Elected, FailedSite, Health, MemberRecord, Mode, OrderedBy, Outgoing, Record,
-        Request as Order, RequestKind, RequestState, Target,
+        AdminRequest, Confirmed, Control, Elected, FailedSite, Health, MemberRecord, Mode, OrderedBy,
+        Outgoing, Record, RequestKind, RequestState, Target,
     },
 };
 
@@ -529,7 +529,7 @@ impl Stage {
         };
         let (force, now) = (rest.contains(&"by-force"), rest.contains(&"now"));
         let valid_for = match rest.iter().position(|w| *w == "for").and_then(|at| rest.get(at + 1)) {
-            None => Order::USUAL_VALIDITY,
+            None => AdminRequest::USUAL_VALIDITY,
             Some(span) => parse(span)?,
         };
         let to = match rest.iter().position(|w| *w == "to").and_then(|at| rest.get(at + 1)) {
@@ -542,7 +542,8 @@ impl Stage {
             Some(member) => Outgoing::Member(MemberId::new(*member).map_err(|e| e.to_string())?),
         };
         let prefix = self.paths.request_prefix();
-        let mut request = Order::new("1".to_owned(), kind, to, "ann".to_owned(), UNIX_MS + self.now_ms);
+        let mut request =
+            AdminRequest::new("1".to_owned(), kind, to, "ann".to_owned(), UNIX_MS + self.now_ms);
         (request.from, request.force, request.now) = (from, force, now);
         // Planned: `at 30s` is in so long.
         let request = match rest.iter().position(|w| *w == "at").and_then(|at| rest.get(at + 1)) {
@@ -563,7 +564,7 @@ impl Stage {
     fn cancel(&mut self, name: &str) -> Result<(), String> {
         let path = self.paths.request(name);
         let node = self.zk.get(&path).cloned().ok_or_else(|| format!("there is no request {name}"))?;
-        let mut request = Order::decode(&path, &node.data).map_err(|e| e.to_string())?;
+        let mut request = AdminRequest::decode(&path, &node.data).map_err(|e| e.to_string())?;
         if !request.state.is_unbegun() {
             self.say(&format!("{name} is not pending any more"));
             return Ok(());

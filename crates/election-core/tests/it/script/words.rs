@@ -7,8 +7,8 @@ use election_core::{
     calendar::utc,
     internals::{Outcome, WriteKind, ZkOp, ZnodeWrite},
     record::{
-        Contender, Current, Elected, Health, HistoryEntry, MemberRecord, Record, Request as Order,
-        RequestState, TokenBase,
+        AdminRequest, Contender, Current, Elected, Health, HistoryEntry, MemberRecord, Record, RequestState,
+        TokenBase,
     },
 };
 
@@ -93,7 +93,7 @@ impl Stage {
         } else if parent_of(path) == paths.nodes() {
             MemberRecord::decode(path, data).ok().map(|m| member_in_words(&m))
         } else if parent_of(path) == paths.requests() {
-            Order::decode(path, data).ok().map(|r| request_in_words(&r))
+            AdminRequest::decode(path, data).ok().map(|r| request_in_words(&r))
         } else if parent_of(path) == paths.history() {
             HistoryEntry::decode(path, data)
                 .ok()
@@ -179,7 +179,7 @@ fn member_in_words(member: &MemberRecord) -> String {
     text
 }
 
-fn request_in_words(request: &Order) -> String {
+fn request_in_words(request: &AdminRequest) -> String {
     let what = request.kind.as_str();
     match &request.state {
         RequestState::Planned { at_ms } => format!("{what}, planned for {}", utc(*at_ms)),

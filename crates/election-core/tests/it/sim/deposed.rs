@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use election_core::{
     internals::{Grant, Node},
-    record::{Elected, MAX_SLOTS, Request},
+    record::{AdminRequest, Elected, MAX_SLOTS},
 };
 
 use super::Sim;
@@ -94,7 +94,7 @@ impl Sim {
         let request = elected.latest().and_then(|given| given.request.as_ref());
         let Some(slot) = request.and_then(|request| elected.slot_for(request)) else { return };
         let path = request.map(|request| self.paths.request(&request.name)).unwrap_or_default();
-        let is_forced = self.read::<Request>(&path).is_some_and(|(request, _)| request.force);
+        let is_forced = self.read::<AdminRequest>(&path).is_some_and(|(request, _)| request.force);
         if let Some(place) = self.zk.get(&self.paths.leader_znode(slot)).filter(|_| is_forced).cloned() {
             self.depose(&place);
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use election_core::{
     Ballot, QueueFormat, Recipe, Role,
     calendar::Windows,
-    record::{Current, Elected, MemberRecord, Record, Request, RequestRef, Status},
+    record::{AdminRequest, Current, Elected, MemberRecord, Record, RequestRef, Status},
 };
 
 use super::{Due, Sim, host::Host, job, settings};
@@ -167,7 +167,7 @@ impl Sim {
             // A request whose leader has gone, without another candidate, may still be fulfilled.
             let waits =
                 elected.slot_for(&which).is_some_and(|slot| leaders.iter().all(|(led, _)| *led != slot));
-            if let Ok(request) = Request::decode(&name, &node.data)
+            if let Ok(request) = AdminRequest::decode(&name, &node.data)
                 && !request.state.is_final()
                 && !waits
             {

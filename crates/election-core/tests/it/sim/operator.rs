@@ -4,8 +4,8 @@ use election_core::{
     Recipe, explain, fencing_token,
     internals::{self, ForceStep, ForcedFailover, ZnodeWrite},
     record::{
-        Confirmed, Control, Current, Elected, FailedSite, FiledRequest, MemberRecord, Mode, OrderedBy,
-        Outgoing, Record, Request, RequestKind, RequestRef, RequestState, Target,
+        AdminRequest, Confirmed, Control, Current, Elected, FailedSite, FiledRequest, MemberRecord, Mode,
+        OrderedBy, Outgoing, Record, RequestKind, RequestRef, RequestState, Target,
     },
 };
 
@@ -96,7 +96,7 @@ impl Sim {
         let made = self.zk.make_parents(self.now, &self.paths.request_prefix());
         self.changed(&made);
         let all = self.zk.tree_at(&self.paths.requests(), self.zk.zxid());
-        let open = |data: &[u8]| Request::decode("request", data).is_ok_and(|r| !r.state.is_final());
+        let open = |data: &[u8]| AdminRequest::decode("request", data).is_ok_and(|r| !r.state.is_final());
         if all.values().filter(|node| open(&node.data)).count() >= PATIENCE {
             return None;
         }
@@ -110,7 +110,8 @@ impl Sim {
             1 => Outgoing::Member(self.hosts[self.rng.usize(0..self.hosts.len())].member.clone()),
             _ => Outgoing::Slot(self.rng.usize(0..self.settings.policy.slots)),
         };
-        let mut request = Request::new(self.now.to_string(), kind, to, "operator".to_owned(), self.unix_ms());
+        let mut request =
+            AdminRequest::new(self.now.to_string(), kind, to, "operator".to_owned(), self.unix_ms());
         (request.from, request.force, request.valid_for_ms) = (from, force, valid_for_ms);
         request.now = force && self.now.is_multiple_of(2);
         let prefix = self.paths.request_prefix();
@@ -136,7 +137,7 @@ impl Sim {
     /// The steps of `dr-worker cancel`. Between the two the request may begin.
     fn cancel(&mut self, name: String, read: Option<i32>) {
         let path = self.paths.request(&name);
-        let Some((mut request, version)) = self.read::<Request>(&path) else { return };
+        let Some((mut request, version)) = self.read::<AdminRequest>(&path) else { return };
         if request.state != RequestState::Pending {
             return;
         }
@@ -172,7 +173,7 @@ impl Sim {
 
     fn plan_force(&mut self, name: String, tries: u32, seen: Option<i64>) {
         let path = self.paths.request(&name);
-        let (Some(node), Some((request, _))) = (self.zk.get(&path), self.read::<Request>(&path)) else {
+        let (Some(node), Some((request, _))) = (self.zk.get(&path), self.read::<AdminRequest>(&path)) else {
             return;
         };
         let which = RequestRef { czxid: node.czxid, name: name.clone() };
@@ -219,7 +220,7 @@ impl Sim {
     }
 
     /// Writes a decision over this version.
-    fn decide(&mut self, elected: &Elected, over: Option<i32>, begun: Option<(&str, &Request, i32)>) {
+    fn decide(&mut self, elected: &Elected, over: Option<i32>, begun: Option<(&str, &AdminRequest, i32)>) {
         let last = self.read::<Elected>(&self.paths.elected()).map(|(last, _)| last);
         let over = over.map(|version| (last.as_ref().unwrap_or(elected), version));
         if let Ok(request) = internals::decision(&self.paths, elected, over, begun) {

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeSet;
 
-use election_core::record::{Elected, Record as _, Request, RequestRef};
+use election_core::record::{AdminRequest, Elected, Record as _, RequestRef};
 
 use super::{Due, Sim};
 use crate::{
@@ -163,9 +163,9 @@ impl Sim {
         Some((Elected::decode(&path, &node.data).ok()?, node.mzxid))
     }
 
-    pub(super) fn requests(&self) -> impl Iterator<Item = (RequestRef, Request)> {
+    pub(super) fn requests(&self) -> impl Iterator<Item = (RequestRef, AdminRequest)> {
         self.zk.tree_at(&self.paths.requests(), self.zk.zxid()).into_iter().filter_map(|(name, node)| {
-            let request = Request::decode(&name, &node.data).ok()?;
+            let request = AdminRequest::decode(&name, &node.data).ok()?;
             Some((RequestRef { czxid: node.czxid, name }, request))
         })
     }

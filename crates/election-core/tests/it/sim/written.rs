@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use election_core::{
     internals::{Event, WriteKind, ZkOp},
-    record::{Cause, Current, Elected, Record, Request, RequestRef},
+    record::{AdminRequest, Cause, Current, Elected, Record, RequestRef},
 };
 
 use super::{Sim, faults, host, trace};
@@ -20,7 +20,7 @@ impl Sim {
         let now = self.hosts[host].clock.time(self.now);
         let Some(process) = &mut self.hosts[host].process else { return };
         for (name, node) in nodes {
-            if Request::decode(name, &node.data).is_ok() {
+            if AdminRequest::decode(name, &node.data).is_ok() {
                 let which = RequestRef { czxid: node.czxid, name: name.clone() };
                 process.requests.entry(which).or_insert(now);
             }
@@ -43,7 +43,7 @@ impl Sim {
         };
         let elected = Elected::decode(&self.paths.elected(), decision).ok();
         let which = elected.and_then(|elected| elected.latest()?.request.clone());
-        let (Some(which), Ok(request)) = (which, Request::decode(path, data)) else { return };
+        let (Some(which), Ok(request)) = (which, AdminRequest::decode(path, data)) else { return };
         let now = self.hosts[host].clock.time(self.now);
         let read = self.hosts[host].process.as_ref().and_then(|p| p.requests.get(&which)).copied();
         let after = read.map_or(Duration::MAX, |read| now.since(read));
@@ -111,7 +111,7 @@ impl Sim {
                 self.checks.tenures.holds(slot, &current);
             }
         } else if let Some(name) = path.strip_prefix(&format!("{}/", self.paths.requests()))
-            && let Ok(request) = Request::decode(path, &node.data)
+            && let Ok(request) = AdminRequest::decode(path, &node.data)
         {
             let which = RequestRef { czxid: node.czxid, name: name.to_owned() };
             let verdict = self.checks.requests.written(&which, &request);

@@ -13,7 +13,7 @@ use election_admin::{Observer, Problem, ReadError, Snapshot};
 use election_core::{
     Election, ElectionConfig, ElectionStatus, Failure, Handler, Leadership, Nomination, Paths, Policy,
     Profile, Recipe, StopOrder, TakeoverLimit,
-    record::{FiledRequest, Health, Outgoing, Request, RequestKind, Target},
+    record::{AdminRequest, FiledRequest, Health, Outgoing, RequestKind, Target},
     strategy::{Ranked, Ranking, Refused, Round, Strategy},
 };
 use tokio::sync::watch;
@@ -290,7 +290,7 @@ impl World {
         Observer::new(session).snapshot(&self.paths).await
     }
 
-    pub(crate) fn request_for(&self, kind: RequestKind, to: Target, force: bool) -> Request {
+    pub(crate) fn request_for(&self, kind: RequestKind, to: Target, force: bool) -> AdminRequest {
         election_admin::new_request(
             kind,
             Outgoing::Only,
@@ -307,14 +307,14 @@ impl World {
     }
 
     /// Asks and waits for the outcome.
-    pub(crate) async fn ask(&self, kind: RequestKind, to: Target, force: bool) -> Request {
+    pub(crate) async fn ask(&self, kind: RequestKind, to: Target, force: bool) -> AdminRequest {
         let filed = self.ask_only(kind, to, force).await;
         let deadline = BootTime::now() + Duration::from_secs(30);
         let following = election_admin::follow(&self.operator, &self.paths, &filed.which, deadline, |_| {});
         following.await.unwrap().expect("the request is there")
     }
 
-    pub(crate) async fn request(&self, filed: &FiledRequest) -> Request {
+    pub(crate) async fn request(&self, filed: &FiledRequest) -> AdminRequest {
         let session = self.operator.active().await.unwrap();
         Observer::new(session)
             .request(&self.paths, &filed.which)

@@ -7,7 +7,7 @@ use election_core::{
     Ballot, CampaignError, Candidate, Election, ElectionConfig, Ended, Failure, Handler, Latch, Leaders,
     Leadership, MemberId, Paths, Policy, RunError, SiteId, StopOrder,
     record::{
-        DrillAnswer, DrillMode, DrillOrder, FiledRequest, NewOverlay, Request, RequestKind, RequestRef,
+        AdminRequest, DrillAnswer, DrillMode, DrillOrder, FiledRequest, NewOverlay, RequestKind, RequestRef,
         RequestState, Target,
     },
 };
@@ -98,7 +98,7 @@ fn which() -> RequestRef {
 
 fn filed() -> FiledRequest {
     let kind = RequestKind::Switchover;
-    let request = Request::new("id".to_owned(), kind, Target::Any, "a test".to_owned(), 0);
+    let request = AdminRequest::new("id".to_owned(), kind, Target::Any, "a test".to_owned(), 0);
     FiledRequest { which: which(), request }
 }
 
