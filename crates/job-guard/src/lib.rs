@@ -28,6 +28,7 @@ pub use job::{
     cgroup::{delegated_cgroup, delegated_to},
     guards::Guards,
     handover::{HandedRun, RunState},
+    lease::{Lease, WorkTime},
     lock::{LockError, StateLock, file_name, lock_path},
     oneshot::{Deadline, Finished, OneShot},
     orphans::{NoOthers, adopt_guards, adopt_orphans, no_guards_but, start_child, tend_orphans},
@@ -39,7 +40,6 @@ pub use job::{
     status::{ProcessState, ProcessStatus, Stopped},
     sweep::sweep,
     tally::Tally,
-    work_time::WorkTime,
 };
 pub use memory_file::file_in_memory;
 pub use rotating::RotatingFile;

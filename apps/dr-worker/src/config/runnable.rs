@@ -361,6 +361,12 @@ mod tests {
     }
 
     #[test]
+    fn a_job_may_report_its_own_readiness() {
+        let notified = JobSpec { ready: ReadyProbe::Notify, ..JobSpec::example() };
+        assert_eq!(faults(&notified), Vec::<String>::new());
+    }
+
+    #[test]
     fn a_tcp_address_needs_host_and_port() {
         for (address, is_good) in [
             ("localhost:80", true),

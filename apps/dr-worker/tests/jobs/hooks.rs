@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::job_support::{Tree, env, guards, until};
+use crate::support::{Tree, env, guards, spec as spec_of, until};
 use dr_worker::config::{Hook, HookMode, HookName, JobSpec};
 use dr_worker::worker::job::{AsyncHooks, HookProblem, HookRuns, JobError, run_hook};
 use job_guard::{Deadline, Exit};
@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use zk_session::BootTime;
 
 fn with_hook(tree: &Tree, script: &str, timeout: Duration) -> JobSpec {
-    let mut spec = tree.spec("");
+    let mut spec = spec_of(tree, "");
     spec.hooks.before_takeover =
         Some(Hook { command: vec!["sh".into(), "-c".into(), script.into()], timeout, mode: HookMode::Sync });
     spec
@@ -74,7 +74,7 @@ async fn only_a_hook_that_can_refuse_declines_leadership() {
 
 /// A job whose hooks of that kind run until `go` exists, and write down when they begin and end.
 fn with_slow_hook(tree: &Tree, name: HookName) -> JobSpec {
-    let mut spec = tree.spec("");
+    let mut spec = spec_of(tree, "");
     let script =
         "echo $DR_SLOT $DR_TERM >> runs; while [ ! -e go ]; do sleep 0.02; done; echo $DR_TERM >> done";
     let command = vec!["sh".into(), "-c".into(), script.into()];

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::job_support::{Tree, guards};
+use crate::support::{Tree, guards, spec};
 use dr_worker::config::{JobSpec, Measure};
 use dr_worker::worker::job::{JobEnv, run_measure};
 
@@ -10,7 +10,7 @@ fn measuring(tree: &Tree, script: &str, timeout: Duration) -> JobSpec {
     let command = vec!["sh".to_owned(), "-c".to_owned(), script.to_owned()];
     let second = Duration::from_secs(1);
     let measure = Measure { command, interval: second, timeout, keep: second };
-    JobSpec { measure: Some(measure), ..tree.spec("true") }
+    JobSpec { measure: Some(measure), ..spec(tree, "true") }
 }
 
 async fn measured(tree: &Tree, script: &str) -> Result<Vec<(String, String)>, String> {

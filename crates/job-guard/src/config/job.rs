@@ -30,7 +30,8 @@ pub struct Job {
     pub limits: Limits,
     /// The signal that asks it to stop.
     pub stop_signal: StopSignal,
-    /// The time between that and SIGKILL to its whole tree.
+    /// The time between that and SIGKILL to its whole tree. A lease that is not longer than this and [`KILL_RESERVE`] starts
+    /// nothing.
     pub stop_timeout: Duration,
     /// Whether its processes are stopped (SIGSTOP), and not asked to end, while its deadline is not moved on.
     pub freezes: bool,

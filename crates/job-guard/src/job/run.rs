@@ -11,11 +11,11 @@ use super::{
     guarded::Guarded,
     guards::Guards,
     handover::{Ask, HandedRun, RunState},
+    lease::WorkTime,
     output,
     run_end::RunEnd,
     status::{ProcessState, ProcessStatus, Stopped},
     supervisor::{Adopted, Outcome, Supervisor},
-    work_time::WorkTime,
 };
 use crate::config::Job;
 

@@ -12,7 +12,7 @@ use election_core::{
     ElectionEvent, Failure, Handler, Leadership, Nomination, StopOrder,
     record::{Cause, Current},
 };
-use job_guard::Deadline;
+use job_guard::{Deadline, Lease};
 use tokio::sync::watch;
 use zk_session::BootTime;
 
@@ -27,7 +27,7 @@ use crate::{
         job::{HungDisk, JobEnv, JobError},
         metrics,
         probes::Answers,
-        state::{JobSlot, Renewals},
+        state::JobSlot,
     },
 };
 
@@ -138,10 +138,10 @@ impl Handler for JobHandler {
     }
 
     async fn lead(&self, leadership: &Leadership) -> Result<(), Failure> {
-        let renewals = self.work.slot.take_adopted();
+        let lease = self.work.slot.take_adopted();
         tokio::select! {
             biased;
-            never = renew(renewals, leadership) => match never {},
+            never = renew(lease, leadership) => match never {},
             led = self.lead_on(leadership) => led,
         }
     }
@@ -223,13 +223,13 @@ fn detected(
 }
 
 /// Passes on when a job may work that the program before this one has handed over; it has no other way to know.
-async fn renew(renewals: Option<Renewals>, leadership: &Leadership) -> Infallible {
-    if let Some(Renewals { until, suspended }) = renewals {
+async fn renew(lease: Option<Lease>, leadership: &Leadership) -> Infallible {
+    if let Some(lease) = lease {
         let mut work_until: watch::Receiver<BootTime> = leadership.work_until().into();
         let mut rests: watch::Receiver<bool> = leadership.suspended().into();
         loop {
-            until.send_replace(*work_until.borrow_and_update());
-            suspended.send_replace(*rests.borrow_and_update());
+            lease.renew_until(*work_until.borrow_and_update());
+            lease.suspend(*rests.borrow_and_update());
             let ended = tokio::select! {
                 changed = work_until.changed() => changed.is_err(),
                 changed = rests.changed() => changed.is_err(),

@@ -6,7 +6,9 @@ use std::{
 };
 
 use election_core::record::{AppliedOverlay, StoppedJob};
-use job_guard::{Deadline, Guards, HandedRun, JobRun, ProcessState, ProcessStatus, RunState, WorkTime};
+use job_guard::{
+    Deadline, Guards, HandedRun, JobRun, Lease, ProcessState, ProcessStatus, RunState, WorkTime,
+};
 use serde::{Deserialize, Serialize};
 use std::os::fd::OwnedFd;
 use tokio::sync::watch;
@@ -60,7 +62,7 @@ struct State {
     takeover_timeout: Duration,
     overlay: Option<AppliedOverlay>,
     /// Renews the lease of a run that the program before this one has handed over.
-    adopted: Option<Renewals>,
+    adopted: Option<Lease>,
     /// The leadership was handed over, so its hook after readiness has run.
     is_past_ready: bool,
 }
@@ -72,12 +74,6 @@ pub(in crate::worker) struct SlotState {
     stopped: Option<StoppedJob>,
     pub(in crate::worker) run: Option<RunState>,
     restarts: u64,
-}
-
-/// When a run that was handed over may work, from the leadership that continues.
-pub(in crate::worker) struct Renewals {
-    pub(in crate::worker) until: watch::Sender<BootTime>,
-    pub(in crate::worker) suspended: watch::Sender<bool>,
 }
 
 /// Why a leader does not serve, by an operator's request.
@@ -320,27 +316,26 @@ impl JobSlot {
         if let Some(env) = handed.env {
             self.enter(env);
         }
-        let (until, lease) = watch::channel(work_until);
-        let (suspended, rest) = watch::channel(false);
+        let lease = Lease::until(work_until);
         let env = self.env().unwrap_or_else(|| self.env_of_member());
         let run = match handed.run.zip(descriptors) {
             Some((run, descriptors)) => {
                 let (job, guards) = (self.spec().job(&env), guards_in(&self.guards, &env));
-                Some(Arc::new(JobRun::adopt(job, WorkTime::new(lease, rest), guards, run, descriptors)?))
+                Some(Arc::new(JobRun::adopt(job, &lease, guards, run, descriptors)?))
             }
             None => None,
         };
         let mut state = self.lock();
         (state.run, state.restarts) = (run, handed.restarts);
         state.halt = handed.stopped.map(Halt::Stopped);
-        (state.adopted, state.is_past_ready) = (Some(Renewals { until, suspended }), true);
+        (state.adopted, state.is_past_ready) = (Some(lease), true);
         drop(state);
         self.turns.send_modify(|turns| *turns += 1);
         Ok(())
     }
 
     /// What renews the lease of a run that was handed over; once.
-    pub(in crate::worker) fn take_adopted(&self) -> Option<Renewals> {
+    pub(in crate::worker) fn take_adopted(&self) -> Option<Lease> {
         self.lock().adopted.take()
     }
 

@@ -1,7 +1,9 @@
 //! The real program, started with settings of the test's own and ended with the test.
 
 pub(crate) mod browser;
+#[path = "../../../../../crates/job-guard/tests/support/cgroup_root.rs"]
 pub(crate) mod cgroup_root;
+#[path = "../../../../../crates/job-guard/tests/support/frozen.rs"]
 pub(crate) mod frozen;
 pub(crate) mod own_server;
 #[cfg(feature = "tls")]

@@ -20,12 +20,12 @@ use super::{
     guarded::Guarded,
     guards::Guards,
     handover::{Ask, HandedRun},
+    lease::WorkTime,
     machine::{Decision, End, Event, Finish, Machine},
     output::{Copying, KeptOutput},
     restart::RestartState,
     run_end::RunEnd,
     status::{ProcessState, ProcessStatus, Stopped},
-    work_time::WorkTime,
 };
 use crate::{config::Job, guard::plan};
 

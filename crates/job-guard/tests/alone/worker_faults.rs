@@ -8,16 +8,15 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::job_support::{
+use crate::support::{
     CgroupRoot, PATIENCE, STUBBORN, STUBBORN_PROCESSES, Tree, Worker, WorkerSetup, children_of, guards_of,
-    name_of, programs_for_all, wait_for,
+    name_of, names, programs_for_all, wait_for,
 };
-use dr_worker::worker::job::new_guards;
+use boot_time::BootTime;
 use job_guard::{StateLock, sweep};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, Uid};
 use rustix::fs::{MemfdFlags, inotify, memfd_create};
-use zk_session::BootTime;
 
 /// Kills a worker and its guard so that neither sees the other's end. The guard is killed first: the kernel continues a
 /// stopped process whose group is orphaned by the end of its parent.
@@ -417,7 +416,7 @@ fn swept(state: &Path, within: Duration) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let lock = StateLock::acquire_by(state, "east-1", BootTime::now() + PATIENCE).await;
-        sweep(&new_guards().lock(lock.expect("worker and guard end")), BootTime::now() + within).await
+        sweep(&names().lock(lock.expect("worker and guard end")), BootTime::now() + within).await
     })
 }
 
@@ -610,7 +609,7 @@ fn no_program_is_started_after_its_time_or_before_its_record() {
         let (mut guard, stdin) = UnixStream::pair().expect("a pair");
         guard.write_all(go).expect("sent");
         guard.shutdown(Shutdown::Write).expect("no more");
-        std::process::Command::new(env!("CARGO_BIN_EXE_dr-worker"))
+        std::process::Command::new(env!("CARGO_BIN_EXE_job-guard"))
             .args(["guard", "--exec", &stage.to_string(), "touch"])
             .arg(&file)
             .stdin(OwnedFd::from(stdin))

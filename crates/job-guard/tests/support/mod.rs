@@ -2,12 +2,11 @@
 //! is a process of its own, to be killed and frozen.
 #![allow(dead_code, unreachable_pub, unused_imports, reason = "each test binary uses its part")]
 
-#[path = "../it/support/cgroup_root.rs"]
 mod cgroup_root;
-#[path = "../it/support/frozen.rs"]
 mod frozen;
 pub mod hung_disk;
 pub mod memory_group;
+mod tree;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -20,21 +19,18 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use boot_time::BootTime;
 pub use cgroup_root::CgroupRoot;
-use dr_worker::config::{
-    ExitCodes, Hooks, JobDrill, JobOutput, JobSpec, Limits, ReadyProbe, RestartPolicy, StopSignal,
-};
-use dr_worker::worker::job::{JobEnv, new_guards};
 pub use frozen::Disk;
-use job_guard::{Guards, JobRun, StateLock, WorkTime, adopt_orphans, tend_orphans};
+use job_guard::{
+    ExitCodes, Guards, Job, JobOutput, JobRun, Limits, ReadyProbe, RestartPolicy, StateLock, StopSignal,
+    WorkTime, adopt_orphans, tend_orphans,
+};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
-use zk_session::BootTime;
-
-/// Ten times what anything here should take on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub use tree::{PATIENCE, Tree, until, wait_for};
 
 /// Ignores SIGTERM, and has children that do: one in its group, one that made a session of its own
 /// with a child of its own, and one that forked twice on the way there. Six processes.
@@ -49,127 +45,23 @@ pub const STUBBORN: &str = r#"
 /// The processes of [`STUBBORN`], of which the naps of its loop come and go.
 pub const STUBBORN_PROCESSES: usize = 6;
 
-/// Waits for a condition.
-pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !condition() {
-        assert!(Instant::now() < deadline, "waited in vain for: {what}");
-        // Between two looks.
-        std::thread::sleep(Duration::from_millis(5));
+/// A shell job that runs in the directory of the tree.
+fn job(script: &str, mark: (String, String), dir: PathBuf) -> Job {
+    let mut env = leadership();
+    env.extend([mark]);
+    Job {
+        env,
+        working_dir: Some(dir),
+        stop_timeout: Duration::from_millis(300),
+        restart: RestartPolicy { max: 0, ..RestartPolicy::default() },
+        ..Job::new("orders", ["sh", "-c", script])
     }
-}
-
-/// Waits for a condition without holding up the runtime.
-pub async fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !condition() {
-        assert!(Instant::now() < deadline, "waited in vain for: {what}");
-        // Between two looks.
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-}
-
-/// A directory for one test, and a mark in the environment of all that its job starts. What still
-/// carries the mark when the test ends, in panic too, is killed.
-pub struct Tree {
-    pub dir: tempfile::TempDir,
-    mark: String,
 }
 
 impl Tree {
-    pub fn new() -> Tree {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        Tree { dir: tempfile::tempdir().expect("tempdir"), mark: format!("{}-{number}", std::process::id()) }
-    }
-
-    /// The living processes that carry the mark, with their names.
-    pub fn living(&self) -> Vec<(Pid, String)> {
-        living(&self.mark)
-    }
-
-    pub fn is_gone(&self) -> bool {
-        self.living().is_empty()
-    }
-
-    pub fn file(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
-    pub fn read(&self, name: &str) -> String {
-        std::fs::read_to_string(self.file(name)).unwrap_or_default()
-    }
-
-    pub fn lines(&self, name: &str) -> Vec<String> {
-        self.read(name).lines().map(str::to_owned).collect()
-    }
-
     /// A shell job that runs in the test's directory.
-    pub fn spec(&self, script: &str) -> JobSpec {
-        JobSpec {
-            name: "orders".into(),
-            command: vec!["sh".into(), "-c".into(), script.into()],
-            env: BTreeMap::from([("DR_TEST_TREE".to_owned(), self.mark.clone())]),
-            working_dir: Some(self.dir.path().to_owned()),
-            no_new_privileges: None,
-            run_as: None,
-            as_worker: Vec::new(),
-            limits: Limits::default(),
-            stop_signal: StopSignal::Term,
-            stop_timeout: Duration::from_millis(300),
-            freezes: false,
-            ready: ReadyProbe::None { after: Duration::ZERO },
-            restart: RestartPolicy { max: 0, ..RestartPolicy::default() },
-            exit_codes: ExitCodes::default(),
-            output: JobOutput::Log,
-            output_limit: None,
-            hooks: Hooks::default(),
-            fence: None,
-            measure: None,
-            liveness: None,
-            fitness: None,
-            drill: JobDrill::default(),
-            rehearsal: Default::default(),
-        }
-    }
-}
-
-impl Drop for Tree {
-    fn drop(&mut self) {
-        for (pid, _) in self.living() {
-            let _ = kill(pid, Signal::SIGKILL);
-        }
-    }
-}
-
-fn living(mark: &str) -> Vec<(Pid, String)> {
-    let wanted = format!("DR_TEST_TREE={mark}");
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir("/proc").expect("/proc").flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
-            continue;
-        };
-        let environ = environ_of(&entry.path());
-        if environ.split(|&byte| byte == 0).any(|variable| variable == wanted.as_bytes()) {
-            let name = std::fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
-            found.push((Pid::from_raw(pid), name.trim().to_owned()));
-        }
-    }
-    found
-}
-
-/// The environment of a process, empty once it is dead. That of one that is starting a program reads as empty for a
-/// moment, which is waited for.
-fn environ_of(process: &Path) -> Vec<u8> {
-    let moment = Instant::now() + Duration::from_millis(100);
-    loop {
-        let environ = std::fs::read(process.join("environ")).unwrap_or_default();
-        // Neither the dead nor the kernel's own have a program.
-        let has_program = std::fs::read_link(process.join("exe")).is_ok();
-        if !environ.is_empty() || !has_program || Instant::now() >= moment {
-            return environ;
-        }
-        std::thread::yield_now();
+    pub fn spec(&self, script: &str) -> Job {
+        job(script, self.variable(), self.dir.path().to_owned())
     }
 }
 
@@ -218,24 +110,30 @@ pub fn children_of(parent: Pid) -> Vec<Pid> {
     found
 }
 
-pub fn env() -> JobEnv {
-    JobEnv {
-        job: "orders".into(),
-        member: "east-1".into(),
-        site: "east".into(),
-        slot: 0,
-        term: 7,
-        fencing_token: 42,
-        cause: "startup".into(),
-        previous_leader: None,
-        previous_site: None,
-        reason: "it is the first".into(),
-        is_rehearsal: false,
-    }
+/// What a worker sets for a leadership.
+const LEADERSHIP: [(&str, &str); 9] = [
+    ("DR_JOB", "orders"),
+    ("DR_MEMBER", "east-1"),
+    ("DR_SITE", "east"),
+    ("DR_SLOT", "0"),
+    ("DR_TERM", "7"),
+    ("DR_FENCING_TOKEN", "42"),
+    ("DR_CAUSE", "startup"),
+    ("DR_PREVIOUS_LEADER", ""),
+    ("DR_PREVIOUS_SITE", ""),
+];
+
+fn leadership() -> BTreeMap<String, String> {
+    LEADERSHIP.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
+/// Guards with the names of a worker.
+pub fn names() -> Guards {
+    Guards::new().name("dr").withhold(LEADERSHIP.map(|(name, _)| name))
 }
 
 pub fn guards() -> Guards {
-    new_guards().exe(env!("CARGO_BIN_EXE_dr-worker"))
+    names().exe(env!("CARGO_BIN_EXE_job-guard"))
 }
 
 /// A lease that is not renewed unless the test does.
@@ -248,8 +146,8 @@ pub fn long_lease() -> watch::Receiver<BootTime> {
     lease(Duration::from_secs(3600)).1
 }
 
-pub fn run(spec: JobSpec) -> JobRun {
-    JobRun::start(spec.job(&env()), long_lease(), guards())
+pub fn run(spec: Job) -> JobRun {
+    JobRun::start(spec, long_lease(), guards())
 }
 
 pub fn soon() -> BootTime {
@@ -316,7 +214,7 @@ pub fn programs_for_all() -> tempfile::TempDir {
         .expect("tempdir");
     for (from, name) in [
         (std::env::current_exe().expect("this test"), "worker"),
-        (PathBuf::from(env!("CARGO_BIN_EXE_dr-worker")), "dr-worker"),
+        (PathBuf::from(env!("CARGO_BIN_EXE_job-guard")), "job-guard"),
     ] {
         std::fs::copy(from, dir.path().join(name)).expect("copied");
     }
@@ -359,7 +257,7 @@ impl<'a> WorkerSetup<'a> {
     pub fn start_without(&self, preparation: impl FnOnce(Pid)) -> Worker {
         let orders = WorkerOrders {
             script: self.script.to_owned(),
-            mark: self.tree.mark.clone(),
+            mark: self.tree.variable().1,
             dir: self.tree.dir.path().to_owned(),
             lease_ms: u64::try_from(self.lease.as_millis()).expect("short"),
             stop_timeout_ms: u64::try_from(self.stop_timeout.as_millis()).expect("short"),
@@ -369,8 +267,8 @@ impl<'a> WorkerSetup<'a> {
             no_new_privileges: self.no_new_privileges,
             guard_exe: match (&self.guard_exe, self.runs_as) {
                 (Some(exe), _) => exe.clone(),
-                (None, Some((dir, _))) => dir.join("dr-worker"),
-                (None, None) => env!("CARGO_BIN_EXE_dr-worker").into(),
+                (None, Some((dir, _))) => dir.join("job-guard"),
+                (None, None) => env!("CARGO_BIN_EXE_job-guard").into(),
             },
         };
         let exe = match self.runs_as {
@@ -476,32 +374,13 @@ pub fn worker_process() {
     let Ok(orders) = std::env::var(WORKER_ORDERS) else { return };
     let orders: WorkerOrders = serde_json::from_str(&orders).expect("well formed");
     adopt_orphans().expect("become a subreaper");
-    let spec = JobSpec {
-        name: "orders".into(),
-        command: vec!["sh".into(), "-c".into(), orders.script],
-        env: BTreeMap::from([("DR_TEST_TREE".to_owned(), orders.mark)]),
-        working_dir: Some(orders.dir),
+    let spec = Job {
         no_new_privileges: orders.no_new_privileges,
-        run_as: None,
-        as_worker: Vec::new(),
-        limits: Limits::default(),
-        stop_signal: StopSignal::Term,
         stop_timeout: Duration::from_millis(orders.stop_timeout_ms),
         freezes: orders.freezes,
-        ready: ReadyProbe::None { after: Duration::ZERO },
-        restart: RestartPolicy { max: 0, ..RestartPolicy::default() },
-        exit_codes: ExitCodes::default(),
-        output: JobOutput::Log,
-        output_limit: None,
-        hooks: Hooks::default(),
-        fence: None,
-        measure: None,
-        liveness: None,
-        fitness: None,
-        drill: JobDrill::default(),
-        rehearsal: Default::default(),
+        ..job(&orders.script, ("DR_TEST_TREE".to_owned(), orders.mark), orders.dir)
     };
-    let mut guards = new_guards().exe(orders.guard_exe);
+    let mut guards = names().exe(orders.guard_exe);
     if let Some(dir) = orders.lock_dir {
         guards = guards.lock(StateLock::acquire(&dir, "east-1").expect("the lock is free"));
     }
@@ -536,7 +415,7 @@ pub fn worker_process() {
         });
         let (suspend, suspended) = watch::channel(false);
         let time = WorkTime::new(work_until, suspended);
-        let mut job = Some(JobRun::start(spec.job(&env()), time, guards));
+        let mut job = Some(JobRun::start(spec, time, guards));
         let (line_sender, mut lines) = tokio::sync::mpsc::unbounded_channel();
         std::thread::spawn(move || {
             for line in std::io::stdin().lines().map_while(Result::ok) {

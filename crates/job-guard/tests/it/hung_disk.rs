@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::job_support::{
+use crate::support::{
     PATIENCE, Tree, Worker, WorkerSetup, hung_disk::HungDisk, memory_group::MemoryGroup, name_of, wait_for,
 };
 use nix::sys::signal::Signal;
@@ -29,7 +29,7 @@ const WITHOUT_LOCKING: &[&str] =
 
 /// One leadership that ends under this fault. Returns whether the job ended while the fault lasted.
 fn ends(end: End, fault: Fault, prefix: &[&str]) -> Option<bool> {
-    let disk = HungDisk::of(Path::new(env!("CARGO_BIN_EXE_dr-worker")))?;
+    let disk = HungDisk::of(Path::new(env!("CARGO_BIN_EXE_job-guard")))?;
     let memory = MemoryGroup::new("hung")?;
     let tree = Tree::new();
     let mut setup = WorkerSetup::new(&tree, "while :; do sleep 0.05; done");

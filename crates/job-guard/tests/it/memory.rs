@@ -1,6 +1,6 @@
 //! Memory runs out: the kernel ends the job, not its worker, and the reason says so.
 
-use crate::job_support::{Tree, Worker, WorkerSetup, children_of, memory_group::MemoryGroup, name_of};
+use crate::support::{Tree, Worker, WorkerSetup, children_of, memory_group::MemoryGroup, name_of};
 use nix::unistd::Pid;
 
 fn adj(pid: Pid) -> i32 {

@@ -7,9 +7,9 @@ use std::os::unix::net::UnixStream;
 use std::process::{Child, Command};
 use std::time::Duration;
 
-use crate::job_support::{STUBBORN, Tree, wait_for};
+use crate::support::{STUBBORN, Tree, wait_for};
+use boot_time::BootTime;
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
-use zk_session::BootTime;
 
 /// Where the lock file is, in the directory of a tree.
 const LOCK: &str = "lock";
@@ -58,7 +58,7 @@ fn send(worker: &UnixStream, orders: &[u8], lock: Option<&File>) {
 
 /// Starts a guard on its end of the socket.
 fn guard(socket: UnixStream) -> Child {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_dr-worker"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_job-guard"));
     command.args(["guard", "--over-stdin", "a test"]).stdin(OwnedFd::from(socket));
     command.spawn().expect("started")
 }

@@ -3,9 +3,8 @@
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-use crate::job_support::{Tree, run, soon, until};
-use dr_worker::config::{ReadyProbe, RestartPolicy};
-use job_guard::{ProcessState, RunEnd};
+use crate::support::{Tree, run, soon, until};
+use job_guard::{ProcessState, ReadyProbe, RestartPolicy, RunEnd};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const INTERVAL: Duration = Duration::from_millis(20);
@@ -180,7 +179,6 @@ async fn by_its_own_word() {
     let tree = Tree::new();
     let mut spec = tree.spec("echo $NOTIFY_SOCKET > tmp; mv tmp socket; exec sleep 1000");
     spec.ready = ReadyProbe::Notify;
-    spec.check().expect("it is supported");
     let job = run(spec);
     until("the socket's name", || tree.file("socket").exists()).await;
     let name = tree.read("socket").trim().strip_prefix('@').expect("an abstract name").to_owned();

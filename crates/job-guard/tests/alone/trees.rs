@@ -3,7 +3,7 @@
 //!
 //! The checker is no part of the program: each process of a tree inherits a fifo, whose reader sees when none holds it.
 //!
-//! `TREES=1000 FIRST_TREE=0 cargo test -p dr-worker --test alone trees -- --nocapture` grows more of them, or others.
+//! `TREES=1000 FIRST_TREE=0 cargo test -p job-guard --test alone trees -- --nocapture` grows more of them, or others.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -13,13 +13,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use crate::job_support::{CgroupRoot, PATIENCE, Tree, Worker, WorkerSetup, guards_of, wait_for};
-use dr_worker::worker::job::new_guards;
+use crate::support::{CgroupRoot, PATIENCE, Tree, Worker, WorkerSetup, guards_of, names, wait_for};
+use boot_time::BootTime;
 use job_guard::{StateLock, sweep};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, mkfifo};
-use zk_session::BootTime;
 
 /// Long enough for its renewals on a busy machine, short enough to wait for its end.
 const LEASE: Duration = Duration::from_millis(1_600);
@@ -118,7 +117,7 @@ fn grow(seed: u64, fault: Fault, cgroup: Option<&Path>, tally: &mut Tally) {
     let tree = Tree::new();
     let state = tempfile::tempdir().expect("tempdir");
     fs::set_permissions(tree.dir.path(), fs::Permissions::from_mode(0o755)).expect("readable for all");
-    fs::write(tree.file("tree.py"), include_str!("../job_support/tree.py")).expect("written");
+    fs::write(tree.file("tree.py"), include_str!("../support/tree.py")).expect("written");
     let mark = Mark::new(&tree.file("mark"));
     let script = format!("exec python3 -ISE {}/tree.py {seed} mark 0", tree.dir.path().display());
     let mut setup = WorkerSetup::new(&tree, &script);
@@ -302,7 +301,7 @@ fn next_worker(worker: &mut Worker, state: &Path, mark: &Mark) -> Judged {
         let lock = StateLock::acquire_by(state, "east-1", by).await.expect("guard and worker end");
         loop {
             let Err(words) =
-                sweep(&new_guards().lock(lock.clone()), BootTime::now() + Duration::from_millis(300)).await
+                sweep(&names().lock(lock.clone()), BootTime::now() + Duration::from_millis(300)).await
             else {
                 return Judged::AtRelease { is_gone: !mark.is_held() };
             };

@@ -1,8 +1,8 @@
 //! Jobs whose worker is killed or frozen. Their own program, in which one test runs at a time: the orphans of one test look
 //! like those of another.
 
-#[path = "../job_support/mod.rs"]
-mod job_support;
+#[path = "../support/mod.rs"]
+mod support;
 
 mod trees;
 mod worker_faults;
@@ -11,5 +11,5 @@ mod worker_faults;
 #[test]
 #[ignore = "a process of other tests"]
 fn worker_process() {
-    job_support::worker_process();
+    support::worker_process();
 }

@@ -2,20 +2,19 @@
 
 use std::time::Duration;
 
-use crate::job_support::{STUBBORN, Tree, run, soon, until};
-use dr_worker::config::{Check, JobSpec, ReadyProbe, RestartPolicy};
-use job_guard::{ProcessState, RunEnd};
-use zk_session::BootTime;
+use crate::support::{STUBBORN, Tree, run, soon, until};
+use boot_time::BootTime;
+use job_guard::{Check, Job, ProcessState, ReadyProbe, RestartPolicy, RunEnd};
 
 const INTERVAL: Duration = Duration::from_millis(20);
 
 /// Serves as long as there is no file `stuck`.
-fn checked(tree: &Tree, script: &str, failures: u32) -> JobSpec {
+fn checked(tree: &Tree, script: &str, failures: u32) -> Job {
     let command = "echo $DR_FENCING_TOKEN >> tries; [ ! -e stuck ] || { echo it hangs >&2; exit 3; }";
     let command = ["sh", "-c", command].map(str::to_owned).to_vec();
     let probe = ReadyProbe::Exec { command, interval: INTERVAL, timeout: Duration::from_secs(20) };
     let restart = RestartPolicy { max: 1, backoff: Duration::from_millis(10), ..RestartPolicy::default() };
-    JobSpec { liveness: Some(Check { probe, failures }), restart, ..tree.spec(script) }
+    Job { liveness: Some(Check { probe, failures }), restart, ..tree.spec(script) }
 }
 
 fn stick(tree: &Tree) {

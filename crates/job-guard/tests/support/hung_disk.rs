@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
 /// The name of the only file.
-const NAME: &str = "dr-worker";
+const NAME: &str = "job-guard";
 
 const ROOT: u64 = 1;
 const PROGRAM: u64 = 2;

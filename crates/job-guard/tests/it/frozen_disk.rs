@@ -2,15 +2,14 @@
 
 use std::time::Duration;
 
-use crate::job_support::{Disk, PATIENCE, Tree, WorkerSetup, env, guards, long_lease, soon, wait_for};
-use dr_worker::config::{Check, JobSpec, ReadyProbe};
-use job_guard::{JobRun, RunEnd, StateLock};
+use crate::support::{Disk, PATIENCE, Tree, WorkerSetup, guards, long_lease, soon, wait_for};
+use job_guard::{Check, Job, JobRun, ReadyProbe, RunEnd, StateLock};
 use nix::sys::signal::Signal;
 
 /// A job whose guards keep their records on this disk.
-fn run_on(disk: &Disk, spec: JobSpec) -> JobRun {
+fn run_on(disk: &Disk, spec: Job) -> JobRun {
     let lock = StateLock::acquire(disk.path(), "east-1").expect("free");
-    JobRun::start(spec.job(&env()), long_lease(), guards().lock(lock))
+    JobRun::start(spec, long_lease(), guards().lock(lock))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -55,7 +54,7 @@ async fn a_liveness_check_fails_whose_guard_the_disk_holds_up() {
         interval: Duration::from_millis(20),
         timeout: Duration::from_millis(500),
     };
-    let spec = JobSpec { liveness: Some(Check { probe, failures: 2 }), ..tree.spec("exec sleep 1000") };
+    let spec = Job { liveness: Some(Check { probe, failures: 2 }), ..tree.spec("exec sleep 1000") };
     let job = run_on(&disk, spec);
     job.ready().await.expect("it runs");
     disk.freeze();
@@ -73,7 +72,7 @@ async fn a_start_whose_record_can_not_be_written_has_failed_and_names_the_record
     let lock = StateLock::acquire(disk.path(), "east-1").expect("free");
     disk.freeze();
     let spec = tree.spec("echo run >> runs");
-    let job = JobRun::start(spec.job(&env()), long_lease(), guards().lock(lock));
+    let job = JobRun::start(spec, long_lease(), guards().lock(lock));
     let finished = tokio::time::timeout(PATIENCE, job.finished()).await;
     let error = finished.expect("an outcome while the disk hangs").to_string();
     assert!(error.contains(disk.path().to_str().expect("a plain name")), "{error}");

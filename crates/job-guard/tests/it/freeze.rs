@@ -2,23 +2,22 @@
 
 use std::time::Duration;
 
-use crate::job_support::{
-    CgroupRoot, STUBBORN, STUBBORN_PROCESSES, Tree, WorkerSetup, env, guards, is_stopped, lease, long_lease,
-    soon, state_of, until, wait_for,
+use crate::support::{
+    CgroupRoot, STUBBORN, STUBBORN_PROCESSES, Tree, WorkerSetup, guards, is_stopped, lease, long_lease, soon,
+    state_of, until, wait_for,
 };
-use dr_worker::config::{Check, JobSpec, ReadyProbe};
-use job_guard::{Guards, JobRun, ProcessState, RunEnd, WorkTime};
+use boot_time::BootTime;
+use job_guard::{Check, Guards, Job, JobRun, ProcessState, ReadyProbe, RunEnd, WorkTime};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use zk_session::BootTime;
 
 /// Counts on while it runs.
 const COUNTING: &str = "while :; do echo >> count; sleep 0.01; done";
 
-fn freezing(tree: &Tree, script: &str) -> JobSpec {
-    JobSpec { freezes: true, ..tree.spec(script) }
+fn freezing(tree: &Tree, script: &str) -> Job {
+    Job { freezes: true, ..tree.spec(script) }
 }
 
 struct Run {
@@ -29,13 +28,13 @@ struct Run {
 }
 
 impl Run {
-    fn start(spec: JobSpec, guards: Guards) -> Run {
+    fn start(spec: Job, guards: Guards) -> Run {
         Run::until(spec, long_lease(), guards)
     }
 
-    fn until(spec: JobSpec, until: watch::Receiver<BootTime>, guards: Guards) -> Run {
+    fn until(spec: Job, until: watch::Receiver<BootTime>, guards: Guards) -> Run {
         let (suspend, suspended) = watch::channel(false);
-        let job = JobRun::start(spec.job(&env()), WorkTime::new(until, suspended), guards);
+        let job = JobRun::start(spec, WorkTime::new(until, suspended), guards);
         Run { job, suspend, _lease: None }
     }
 
@@ -187,7 +186,7 @@ async fn a_job_is_not_started_while_it_would_have_to_rest() {
     let tree = Tree::new();
     let (suspend, suspended) = watch::channel(true);
     let time = WorkTime::new(long_lease(), suspended);
-    let job = JobRun::start(freezing(&tree, COUNTING).job(&env()), time, guards());
+    let job = JobRun::start(freezing(&tree, COUNTING), time, guards());
     // That nothing is started shows only with time: a slow machine makes no failure of it.
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert!(tree.is_gone() && count(&tree) == 0, "it was started");

@@ -2,15 +2,13 @@
 
 use std::time::Duration;
 
-use crate::job_support::{
-    STUBBORN, STUBBORN_PROCESSES, Tree, env, guards, guards_of, lease, long_lease, run, soon, until,
+use crate::support::{
+    STUBBORN, STUBBORN_PROCESSES, Tree, guards, guards_of, lease, long_lease, run, soon, until,
 };
-use dr_worker::config::{RestartPolicy, StopSignal};
-use job_guard::Exit;
-use job_guard::{JobRun, ProcessState, RunEnd};
+use boot_time::BootTime;
+use job_guard::{Exit, JobRun, ProcessState, RestartPolicy, RunEnd, StopSignal};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use zk_session::BootTime;
 
 #[tokio::test]
 async fn a_job_that_ends_when_asked_is_stopped_gently() {
@@ -137,7 +135,7 @@ async fn a_lease_that_is_not_renewed_ends_the_job_in_time() {
     let spec = tree.spec(STUBBORN);
     let (_renewer, work_until) = lease(Duration::from_secs(2));
     let end = *work_until.borrow();
-    let job = JobRun::start(spec.job(&env()), work_until, guards());
+    let job = JobRun::start(spec, work_until, guards());
     until("all processes", || tree.living().len() >= STUBBORN_PROCESSES).await;
     let error = job.finished().await;
     let now = BootTime::now();
@@ -152,7 +150,7 @@ async fn a_lease_whose_holder_is_gone_ends_the_job_in_time() {
     let tree = Tree::new();
     let (renewer, work_until) = lease(Duration::from_secs(2));
     let end = *work_until.borrow();
-    let job = JobRun::start(tree.spec(STUBBORN).job(&env()), work_until, guards());
+    let job = JobRun::start(tree.spec(STUBBORN), work_until, guards());
     job.ready().await.expect("it runs");
     drop(renewer);
     assert!(matches!(job.finished().await, RunEnd::LeaseEnded { .. }));
@@ -164,7 +162,7 @@ async fn a_lease_too_short_to_stop_in_starts_nothing() {
     let tree = Tree::new();
     let spec = tree.spec("echo > started; sleep 1000");
     let (_renewer, work_until) = lease(spec.stop_budget() - Duration::from_millis(1));
-    let job = JobRun::start(spec.job(&env()), work_until, guards());
+    let job = JobRun::start(spec, work_until, guards());
     assert!(matches!(job.finished().await, RunEnd::LeaseEnded { .. }));
     assert!(!tree.file("started").exists());
 }
@@ -254,13 +252,9 @@ async fn a_program_that_cannot_run_is_told_with_its_reason() {
 #[tokio::test]
 async fn a_guard_that_cannot_be_started_is_told_with_its_path() {
     let tree = Tree::new();
-    let job = JobRun::start(
-        tree.spec("sleep 1000").job(&env()),
-        long_lease(),
-        guards().exe("/not/there/dr-worker"),
-    );
+    let job = JobRun::start(tree.spec("sleep 1000"), long_lease(), guards().exe("/not/there/job-guard"));
     let error = job.finished().await.to_string();
-    assert!(error.contains("/not/there/dr-worker"), "{error}");
+    assert!(error.contains("/not/there/job-guard"), "{error}");
 }
 
 #[tokio::test]
@@ -282,7 +276,7 @@ fn a_runtime_that_shuts_down_ends_its_jobs() {
         std::mem::forget(job);
     });
     drop(runtime);
-    crate::job_support::wait_for("the end of the job", || tree.is_gone());
+    crate::support::wait_for("the end of the job", || tree.is_gone());
 }
 
 #[tokio::test]
@@ -304,5 +298,5 @@ async fn the_guard_ends_with_its_job_and_by_no_polite_signal_before() {
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert_eq!(job.status().borrow().state, ProcessState::Running);
     job.stop(soon()).await;
-    assert_eq!(crate::job_support::name_of(guard), None);
+    assert_eq!(crate::support::name_of(guard), None);
 }

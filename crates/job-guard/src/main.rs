@@ -1,0 +1,73 @@
+//! `job-guard SECONDS COMMAND...`: runs a command as timeout(1) does, and leaves nothing of it behind.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use job_guard::{Exit, Guards, Job, JobRun, Lease, Reporter, RestartPolicy, RunEnd, Stream};
+
+/// The time was over, as timeout(1) has it.
+const TIMED_OUT: u8 = 124;
+
+/// This program has failed, or was not called as it has to be.
+const FAILED: u8 = 125;
+
+/// Between the stop signal and SIGKILL.
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+
+fn main() -> ExitCode {
+    if let Some(ended) = job_guard::run_if_guard() {
+        return ended;
+    }
+    let mut args = std::env::args().skip(1);
+    let seconds = args.next().and_then(|text| Duration::try_from_secs_f64(text.parse().ok()?).ok());
+    let command: Vec<String> = args.collect();
+    let (Some(lasting), false) = (seconds, command.is_empty()) else {
+        eprintln!("usage: job-guard SECONDS COMMAND [ARGUMENT]...");
+        return ExitCode::from(FAILED);
+    };
+    match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime.block_on(run(lasting, command)),
+        Err(error) => {
+            eprintln!("job-guard: {error}");
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+/// The exit code of the command, as a shell has it, or of its failure.
+async fn run(lasting: Duration, command: Vec<String>) -> ExitCode {
+    let job = Job {
+        stop_timeout: STOP_TIMEOUT.min(lasting / 2),
+        restart: RestartPolicy { max: 0, ..RestartPolicy::default() },
+        ..Job::new("command", command)
+    };
+    let lease = Lease::lasting(lasting);
+    let run = JobRun::start(job, &lease, Guards::new().reporter(Arc::new(Terminal)));
+    let end = run.finished().await;
+    if let RunEnd::LeaseEnded { .. } = end {
+        return ExitCode::from(TIMED_OUT);
+    }
+    let code = match run.stop(lease.ends()).await.exit {
+        Some(Exit::Code(code)) => code,
+        Some(Exit::Signal(number)) => 128 + number,
+        None => {
+            eprintln!("job-guard: {end}");
+            FAILED.into()
+        }
+    };
+    ExitCode::from(u8::try_from(code).unwrap_or(FAILED))
+}
+
+/// The output of the command, where it would have written it.
+#[derive(Debug)]
+struct Terminal;
+
+impl Reporter for Terminal {
+    fn line(&self, _: &str, stream: Stream, line: &str) {
+        match stream {
+            Stream::Stdout => println!("{line}"),
+            Stream::Stderr => eprintln!("{line}"),
+        }
+    }
+}
