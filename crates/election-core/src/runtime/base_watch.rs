@@ -10,16 +10,10 @@
 //! application starts slowly. The elector reads what the new leader has written 10 ms after the leader znode was created, by
 //! one request. A deletion is known without a read, and acted upon at once.
 
-use std::{
-    collections::BTreeMap,
-    future::Future,
-    pin::Pin,
-    task::{Context, Poll, ready},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
-use futures_util::StreamExt;
-use tokio::time::{Instant, Sleep, sleep_until};
+use futures_util::{FutureExt, StreamExt, future::BoxFuture};
+use tokio::time::{Instant, sleep_until};
 use tracing::warn;
 use zk_session::{Change, ChangeKind, ChangeWatch, OpError, ReliedOn, Session, SessionId};
 
@@ -39,7 +33,7 @@ const TAKEOVER: Duration = Duration::from_millis(10);
 /// How long the change that an own write causes may come after the outcome of the write.
 const LATE: Duration = Duration::from_millis(50);
 
-type PendingReads = Pin<Box<dyn Future<Output = Result<Vec<(Read, Answer)>, OpError>> + Send>>;
+type PendingReads = BoxFuture<'static, Result<Vec<(Read, Answer)>, OpError>>;
 
 /// The watched znodes of one election and their changes, on one session and across its reconnects. States in between
 /// may be skipped; the newest is never missed.
@@ -58,8 +52,6 @@ pub(super) struct BaseWatch {
     taken_over_by: Option<Instant>,
     /// The single znodes of other members, by path: the elector waits for their changes.
     relied_on: BTreeMap<String, ReliedOn>,
-    /// Until the first of these.
-    sleep: Option<Pin<Box<Sleep>>>,
 }
 
 impl BaseWatch {
@@ -76,7 +68,6 @@ impl BaseWatch {
             late_until: None,
             taken_over_by: None,
             relied_on: BTreeMap::new(),
-            sleep: None,
         }
     }
 
@@ -100,35 +91,37 @@ impl BaseWatch {
         }
     }
 
-    /// The next result, or what ZooKeeper refuses, which is asked for again after a pause. No read is begun unless it
-    /// `may_read`.
-    pub(super) fn poll_next(&mut self, cx: &mut Context<'_>, may_read: bool) -> Poll<Result<Event, OpError>> {
+    /// Waits for the next result, or what ZooKeeper refuses, which is asked for again after a pause. No read is begun unless
+    /// it `may_read`. Cancel safe.
+    pub(super) async fn next(&mut self, may_read: bool) -> Result<Event, OpError> {
         loop {
+            // No change is noted while a read is under way, see [`Mirror`].
+            if let Some(reading) = &mut self.reading {
+                let done = reading.await;
+                self.reading = None;
+                self.has_read(done)?;
+            }
             // As a stream: the request that sets the watch continues.
-            while self.reading.is_none() {
-                match self.changes.poll_next_unpin(cx) {
-                    Poll::Ready(Some(Ok(change))) => self.note(&change),
-                    Poll::Ready(Some(Err(refused))) => return Poll::Ready(Err(refused)),
-                    // The session is closed, or there is none now; not while a read is under way, see [`Mirror`].
-                    Poll::Ready(None) | Poll::Pending => break,
-                }
+            while let Some(Some(change)) = StreamExt::next(&mut self.changes).now_or_never() {
+                self.note(&change?);
             }
-            if self.reading.is_none()
-                && let Some(event) = self.mirror.take(self.epoch)
-            {
+            if let Some(event) = self.mirror.take(self.epoch) {
                 self.rely_on(&event);
-                return Poll::Ready(Ok(event));
+                return Ok(event);
             }
-            if may_read && self.reading.is_none() && self.retry_at.is_none() && self.taken_over_by.is_none() {
+            if may_read && self.retry_at.is_none() && self.taken_over_by.is_none() {
                 self.reading = self.mirror.to_read().map(|reads| self.read(reads));
             }
-            match &mut self.reading {
-                Some(reading) => {
-                    let done = ready!(reading.as_mut().poll(cx));
-                    self.reading = None;
-                    self.has_read(done)?;
-                }
-                None => ready!(self.poll_due(cx)),
+            if self.reading.is_some() {
+                continue;
+            }
+            let due = [self.retry_at, self.late_until, self.taken_over_by].into_iter().flatten().min();
+            tokio::select! {
+                biased;
+                Some(change) = StreamExt::next(&mut self.changes) => self.note(&change?),
+                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => self.is_due(),
+                // The session is closed.
+                else => std::future::pending().await,
             }
         }
     }
@@ -175,20 +168,8 @@ impl BaseWatch {
         Ok(())
     }
 
-    /// Ready when something was due.
-    fn poll_due(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(due) = [self.retry_at, self.late_until, self.taken_over_by].into_iter().flatten().min()
-        else {
-            self.sleep = None;
-            return Poll::Pending;
-        };
-        if self.sleep.as_ref().is_none_or(|sleep| sleep.deadline() != due) {
-            self.sleep = Some(Box::pin(sleep_until(due)));
-        }
-        if let Some(sleep) = &mut self.sleep {
-            ready!(sleep.as_mut().poll(cx));
-        }
-        self.sleep = None;
+    /// The first of the times for which it waits has come.
+    fn is_due(&mut self) {
         let now = Instant::now();
         self.retry_at = self.retry_at.filter(|at| now < *at);
         self.taken_over_by = self.taken_over_by.filter(|at| now < *at);
@@ -196,7 +177,6 @@ impl BaseWatch {
             self.late_until = None;
             self.mirror.stop_awaiting();
         }
-        Poll::Ready(())
     }
 
     fn note(&mut self, change: &Change) {

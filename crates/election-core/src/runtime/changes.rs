@@ -1,35 +1,19 @@
 //! A value that another task changes.
 
-use std::{fmt, sync::Arc};
-
 use tokio::sync::watch;
 
 /// A value and its changes. Its methods return copies, so a caller does not hold a lock.
 #[derive(Clone, Debug)]
-pub struct Changes<T> {
-    receiver: watch::Receiver<T>,
-    /// Where the channel is freed with its last subscriber.
-    source: Option<Arc<dyn Source>>,
-}
-
-/// What has a [`Lazy`](super::lazy::Lazy) value.
-pub(super) trait Source: fmt::Debug + Send + Sync {
-    /// A subscriber of the value is about to go.
-    fn unsubscribe(&self);
-}
+pub struct Changes<T>(watch::Receiver<T>);
 
 impl<T: Clone> Changes<T> {
     pub(crate) const fn new(receiver: watch::Receiver<T>) -> Self {
-        Self { receiver, source: None }
-    }
-
-    pub(super) const fn of(receiver: watch::Receiver<T>, source: Arc<dyn Source>) -> Self {
-        Self { receiver, source: Some(source) }
+        Self(receiver)
     }
 
     /// The present value.
     pub fn now(&self) -> T {
-        self.receiver.borrow().clone()
+        self.0.borrow().clone()
     }
 
     /// The next value that differs from the one seen last. Values in between may be omitted. `None` when the value is
@@ -38,8 +22,8 @@ impl<T: Clone> Changes<T> {
     /// # Cancel safety
     /// Cancel safe: nothing is lost.
     pub async fn changed(&mut self) -> Option<T> {
-        self.receiver.changed().await.ok()?;
-        Some(self.receiver.borrow_and_update().clone())
+        self.0.changed().await.ok()?;
+        Some(self.0.borrow_and_update().clone())
     }
 
     /// Waits until `fits` holds for the value, now or after a change. `None` when the value is final and it does not
@@ -48,7 +32,7 @@ impl<T: Clone> Changes<T> {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn wait_for(&mut self, fits: impl FnMut(&T) -> bool) -> Option<T> {
-        Some(self.receiver.wait_for(fits).await.ok()?.clone())
+        Some(self.0.wait_for(fits).await.ok()?.clone())
     }
 }
 
@@ -56,14 +40,6 @@ impl<T: Clone> Changes<T> {
 /// election.
 impl<T> From<Changes<T>> for watch::Receiver<T> {
     fn from(changes: Changes<T>) -> Self {
-        changes.receiver.clone()
-    }
-}
-
-impl<T> Drop for Changes<T> {
-    fn drop(&mut self) {
-        if let Some(source) = &self.source {
-            source.unsubscribe();
-        }
+        changes.0
     }
 }

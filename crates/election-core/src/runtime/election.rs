@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
     sync::{
-        Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
+        Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicU32, Ordering},
     },
 };
@@ -15,11 +15,12 @@ use super::{
     changes::Changes,
     config::ElectionConfig,
     ended::Ended,
-    events::{End, Events, HandedOver},
+    events::{Events, HandedOver, Message},
     handler::Handler,
     living::Living,
     now,
-    runner::{Joining, Runner, Running},
+    publisher::{Published, Publisher},
+    runner::{Joining, Runner},
     status::ElectionStatus,
     to_time,
 };
@@ -66,8 +67,8 @@ pub struct Election {
 struct Handle {
     paths: Paths,
     events: Events,
-    /// Made when switchovers are blocked for the first time.
-    holds: OnceLock<Box<Mutex<Holds>>>,
+    published: Published,
+    holds: Mutex<Holds>,
 }
 
 /// The reasons to block planned moves, oldest first.
@@ -135,10 +136,11 @@ impl Election {
         session: Session,
         handler: H,
     ) -> Self {
-        let (events, inbox) = Events::channel(ElectionStatus::of(&begins.0));
-        let runner = Runner::new(begins, session, handler, events.clone(), inbox);
-        tokio::spawn(Running::new(runner, End::new(events.clone())));
-        Self { handle: Arc::new(Handle { paths, events, holds: OnceLock::new() }) }
+        let (events, inbox) = Events::channel();
+        let (publisher, published) = Publisher::new(ElectionStatus::of(&begins.0));
+        let runner = Runner::new(begins, session, handler, (events.clone(), inbox), publisher);
+        tokio::spawn(Box::new(runner).run());
+        Self { handle: Arc::new(Handle { paths, events, published, holds: Mutex::default() }) }
     }
 
     /// The election's name.
@@ -152,13 +154,14 @@ impl Election {
     /// Without one, and unless its [handler follows the leaders](Handler::follows_leaders), it does not: `elected` and
     /// `leaders` are then as it last read them, and this call makes it read them once.
     pub fn status(&self) -> Changes<ElectionStatus> {
-        let changes = self.handle.events.follow_status();
-        self.handle.events.looked();
+        let changes = Changes::new(self.handle.published.status.clone());
+        self.handle.events.put(Message::Looked);
         changes
     }
 
     pub(super) fn token_while_leading(&self) -> Option<u64> {
-        self.handle.events.status().with(|status| status.fencing_token.filter(|_| status.leads_now()))
+        let status = self.handle.published.status.borrow();
+        status.fencing_token.filter(|_| status.leads_now())
     }
 
     pub(super) fn downgrade(&self) -> WeakElection {
@@ -241,7 +244,7 @@ impl Election {
     /// Returns at once. All members need the same policy in the end; until then the elector's decides. A longer
     /// [`Policy::stop_budget`](crate::Policy::stop_budget) must fit the lease: [`StopBudgetTooLong::check`].
     pub fn reconfigure(&self, config: ElectionConfig) {
-        self.handle.events.reconfigure(config.into_engine().0);
+        self.handle.events.put(Message::Reconfigure(config.into_engine().0));
     }
 
     /// Resigns, if this member leads or is about to: stops the work, then releases leadership, and another
@@ -343,14 +346,14 @@ impl Election {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn ended(&self) -> Ended {
-        self.handle.events.ended().await
+        self.handle.published.ended().await
     }
 }
 
 impl Handle {
     fn holds(&self) -> MutexGuard<'_, Holds> {
         // No code under this lock can panic.
-        self.holds.get_or_init(Box::default).lock().unwrap_or_else(PoisonError::into_inner)
+        self.holds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

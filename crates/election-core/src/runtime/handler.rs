@@ -10,7 +10,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 use zk_session::{BootTime, OpError};
 
-use super::{changes::Changes, lazy::Lazy};
+use super::changes::Changes;
 use crate::{
     engine::{Nomination, Reason, StopReason},
     record::{Cause, Current, Phases},
@@ -166,21 +166,12 @@ pub(super) trait Loan: fmt::Debug + Send + Sync {
 pub(super) struct Terms {
     pub(super) nomination: Arc<Nomination>,
     pub(super) fencing_token: u64,
-    pub(super) work_until: Lazy<BootTime>,
-    pub(super) suspended: Lazy<bool>,
+    pub(super) work_until: watch::Receiver<BootTime>,
+    pub(super) suspended: watch::Receiver<bool>,
     /// Why it ends.
-    pub(super) stop: Lazy<Option<StopReason>>,
+    pub(super) stop: watch::Receiver<Option<StopReason>>,
     /// What `takeover` remarks.
-    pub(super) remark: Mutex<Option<Box<str>>>,
-}
-
-impl Terms {
-    /// The election does not change it any more.
-    pub(super) fn end(&self) {
-        self.work_until.end();
-        self.suspended.end();
-        self.stop.end();
-    }
+    pub(super) remark: Mutex<Option<String>>,
 }
 
 impl Leadership {
@@ -218,25 +209,27 @@ impl Leadership {
     /// Adds a remark to the sentence of this leadership in the history. Only `takeover` can do that, and the last remark
     /// counts.
     pub fn remark(&self, remark: impl Into<String>) {
-        *self.terms.remark.lock().unwrap_or_else(PoisonError::into_inner) = Some(remark.into().into());
+        *self.terms.remark.lock().unwrap_or_else(PoisonError::into_inner) = Some(remark.into());
     }
 
     /// Until when the work may continue. It is renewed while the session is proved alive.
     pub fn work_until(&self) -> Changes<BootTime> {
-        Changes::new(self.terms.work_until.subscribe())
+        Changes::new(self.terms.work_until.clone())
     }
 
     /// Whether the work must rest now, because it is not certain that this member still leads. Only with
     /// [`OnPause::Freeze`](crate::OnPause::Freeze); otherwise always false.
     pub fn suspended(&self) -> Changes<bool> {
-        Changes::new(self.terms.suspended.subscribe())
+        Changes::new(self.terms.suspended.clone())
     }
 
     /// Whether the work may continue *now*. The process can freeze between this check and its next step. The fencing
     /// token protects against that.
     pub fn is_valid(&self) -> bool {
         let terms = &self.terms;
-        terms.stop.get().is_none() && !terms.suspended.get() && BootTime::now() < terms.work_until.get()
+        terms.stop.borrow().is_none()
+            && !*terms.suspended.borrow()
+            && BootTime::now() < *terms.work_until.borrow()
     }
 
     /// Waits until leadership ends: this member resigned, its election or the runtime has ended, another member was named, or the lease nears its end. The
@@ -245,7 +238,7 @@ impl Leadership {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn lost(&self) -> StopReason {
-        let mut stop = self.terms.stop.subscribe();
+        let mut stop = self.terms.stop.clone();
         match stop.wait_for(Option::is_some).await {
             Ok(reason) => reason.clone().unwrap_or(StopReason::LeaseEnds),
             // The election has ended, and its last task with it.
@@ -277,7 +270,7 @@ impl Leadership {
 #[derive(Clone, Debug)]
 pub struct StopOrder {
     pub(super) term: u64,
-    pub(super) reason: watch::Receiver<StopReason>,
+    pub(super) reason: watch::Receiver<Option<StopReason>>,
     pub(super) deadline: watch::Receiver<BootTime>,
 }
 
@@ -289,7 +282,7 @@ impl StopOrder {
 
     /// The reason. It can become more urgent later.
     pub fn reason(&self) -> StopReason {
-        self.reason.borrow().clone()
+        self.reason.borrow().clone().unwrap_or(StopReason::LeaseEnds)
     }
 
     /// The present deadline by which all work must have ended. It moves on while the lease is still renewed.
@@ -304,7 +297,7 @@ impl StopOrder {
 
     /// Whether there is time for an orderly stop, because no other member can be leading yet.
     pub fn is_orderly(&self) -> bool {
-        !self.reason.borrow().is_urgent()
+        !self.reason().is_urgent()
     }
 
     /// Waits until there is no longer time for an orderly stop, or the stop has ended.
@@ -314,6 +307,6 @@ impl StopOrder {
     pub async fn urgent(&self) {
         let mut reason = self.reason.clone();
         // An error: it has ended.
-        let _ = reason.wait_for(StopReason::is_urgent).await;
+        let _ = reason.wait_for(|reason| reason.as_ref().is_some_and(StopReason::is_urgent)).await;
     }
 }

@@ -1,24 +1,33 @@
 //! The task that owns an engine.
 
 use std::{
-    pin::Pin,
-    task::{Context, Poll, ready},
+    future::{pending, poll_fn},
+    task::Poll,
     time::Duration,
 };
 
-use futures_util::future::join_all;
-use tokio::sync::{oneshot, watch};
+use futures_util::{
+    FutureExt, StreamExt,
+    future::{BoxFuture, ready},
+    stream::FuturesUnordered,
+};
+use tokio::{
+    sync::{oneshot, watch},
+    task::consume_budget,
+    time::timeout,
+};
 use zk_session::{
-    BootTime, Incarnation, Lease, LeaseKeeper, OpError, Session, SessionPin, SessionState, Wakeup,
+    BootTime, Incarnation, Lease, LeaseKeeper, OpError, Session, SessionPin, SessionState, sleep_until,
 };
 
 use super::{
     ended::{Ended, StopBudgetTooLong},
-    events::{End, Events, HandedOver, Inbox, Message},
+    events::{Events, HandedOver, Inbox, Message},
     handler::{ElectionEvent, Handler},
     layout::Layout,
     living::Living,
     now, operations,
+    publisher::Publisher,
     status::ElectionStatus,
     to_boot, to_time,
     turn::Turn,
@@ -38,22 +47,23 @@ const HELD_FOR: Duration = Duration::from_secs(1);
 /// How long a takeover comes before other reads. An application that starts slowly is watched from then on.
 const UNDISTURBED: Duration = Duration::from_millis(50);
 
-/// How many events are handled before the status is published again, and before other tasks have their turn.
+/// How many messages are received at once, before the status is published again.
 const BATCH: usize = 64;
 
+/// Runs an engine. On the heap, so that its task is small.
 pub(super) struct Runner<H> {
     engine: Engine,
     living: Living,
     session: Session,
     states: watch::Receiver<SessionState>,
-    /// At each change of the state or the lease, and in time for the engine.
-    wakeup: Wakeup,
     inbox: Inbox,
     watches: Watches,
     work: Work<H>,
     turn: Turn,
     /// What has not ended.
-    operations: Vec<Operation>,
+    operations: FuturesUnordered<Operation>,
+    /// Lists, which may be long, and are not needed to take over: they are begun after a takeover.
+    lists: Vec<Operation>,
     incarnation: Option<Incarnation>,
     pin: Option<SessionPin>,
     paused: bool,
@@ -64,12 +74,11 @@ pub(super) struct Runner<H> {
     lease: Option<(LeaseKeeper, watch::Receiver<Option<Lease>>)>,
     /// It has taken part on a session.
     fitted: bool,
-    /// Its status was looked at: what has changed is read, although it is passive.
-    looked: bool,
     /// Another process is about to continue; closed if it does not.
-    held: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
-    /// There once it leaves, or ends.
-    ending: Option<Box<Ending>>,
+    held: Option<oneshot::Receiver<()>>,
+    ending: Ending,
+    /// The last field: what the others hold is released before the end is published.
+    publisher: Publisher,
 }
 
 /// How a member's part ends.
@@ -92,15 +101,8 @@ pub(super) enum Joining {
     Again(SessionPin, Option<Grant>),
 }
 
-/// An operation that the engine has requested.
-struct Operation {
-    op: OpId,
-    /// An error if ZooKeeper refuses it.
-    outcome: Pin<Box<dyn Future<Output = Result<Outcome, OpError>> + Send>>,
-    is_sent: bool,
-    /// A list, which may be long, and is not needed to take over.
-    is_list: bool,
-}
+/// An operation that the engine has requested. An error if ZooKeeper refuses it.
+type Operation = BoxFuture<'static, (OpId, Result<Outcome, OpError>)>;
 
 /// What woke the runner.
 enum Woken {
@@ -118,10 +120,10 @@ impl<H: Handler> Runner<H> {
         (engine, joining, living): (Engine, Joining, Living),
         session: Session,
         handler: H,
-        events: Events,
-        inbox: Inbox,
+        (events, inbox): (Events, Inbox),
+        publisher: Publisher,
     ) -> Self {
-        let mut work = Work::new(handler, events.clone());
+        let mut work = Work::new(handler, events);
         let (pin, fitted) = match joining {
             Joining::Anew => (None, false),
             Joining::Again(pin, grant) => {
@@ -131,17 +133,20 @@ impl<H: Handler> Runner<H> {
                 (Some(pin), true)
             }
         };
+        let mut states = session.subscribe();
+        // Its present state counts as a change.
+        states.mark_changed();
         Self {
             watches: Watches::default(),
-            states: subscribe(&session),
-            wakeup: session.wakeup(),
+            states,
             engine,
             living,
             work,
             session,
             inbox,
             turn: Turn::default(),
-            operations: Vec::new(),
+            operations: FuturesUnordered::new(),
+            lists: Vec::new(),
             incarnation: pin.as_ref().map(SessionPin::incarnation),
             // A session that another process has handed over is paused until it is known to live.
             paused: pin.is_some(),
@@ -150,34 +155,51 @@ impl<H: Handler> Runner<H> {
             pin,
             lease: None,
             fitted,
-            looked: false,
             held: None,
-            ending: None,
+            ending: Ending::default(),
+            publisher,
         }
     }
 
-    /// Handles what has come, and returns how the member's part has ended.
-    fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<Ended> {
-        // Before it looks: a change from now on wakes this task.
-        self.wakeup.register(cx.waker());
-        for _ in 0..BATCH {
-            if let Some(held) = &mut self.held {
-                ready!(held.as_mut().poll(cx));
-                self.held = None;
+    /// Runs until the member's part has ended and its znodes are deleted.
+    pub(super) async fn run(mut self: Box<Self>) {
+        loop {
+            let ended = self.until_end().await;
+            self.publisher.ends(ended);
+            if !self.ending.lingers {
+                break;
+            }
+            self.publisher.end();
+        }
+        // The znodes of a member that has left may not all be deleted yet.
+        let left = std::mem::take(&mut self.operations);
+        if !left.is_empty() {
+            tokio::spawn(left.for_each(|_| ready(())));
+        }
+    }
+
+    /// Handles what comes, and returns how the member's part has ended.
+    async fn until_end(&mut self) -> Ended {
+        loop {
+            // Other tasks of this thread have their turn.
+            consume_budget().await;
+            if let Some(held) = self.held.take() {
+                let granted = self.incarnation.as_ref().map_or(HELD_FOR, Incarnation::granted_timeout);
+                let _ = timeout(HELD_FOR.min(granted / 8), held).await;
                 if !self.living.resume() {
                     self.end(Ended::HandedOver);
                 }
             }
             self.settle();
-            if let Some(end) = self.ending.as_mut().and_then(|ending| ending.end.take()) {
-                self.leave_behind();
-                return Poll::Ready(end);
+            if let Some(end) = self.ending.end.take() {
+                return end;
             }
             if self.work.has_begun() {
                 // The application's call runs before what is left to do here.
-                break;
+                pass_on().await;
+                continue;
             }
-            match ready!(self.poll_woken(cx)) {
+            match self.woken().await {
                 Woken::Watch(Ok(event)) => {
                     self.handle(event);
                     self.receive_more();
@@ -207,53 +229,36 @@ impl<H: Handler> Runner<H> {
                 }
             }
         }
-        // Other tasks of this thread have their turn.
-        cx.waker().wake_by_ref();
-        Poll::Pending
     }
 
-    /// The znodes of a member that has left may not all be deleted yet.
-    fn leave_behind(&mut self) {
-        if !self.operations.is_empty() {
-            tokio::spawn(join_all(std::mem::take(&mut self.operations).into_iter().map(|left| left.outcome)));
-        }
-    }
-
-    fn poll_woken(&mut self, cx: &mut Context<'_>) -> Poll<Woken> {
-        // The session first: an event that was read on an ended session is meaningless. The sender lives as long as the
-        // session.
-        if self.states.has_changed().unwrap_or(false) || self.turn.poll_come(cx).is_ready() {
-            return Poll::Ready(Woken::Session);
-        }
-        if self.lease.as_ref().is_some_and(|(_, lease)| lease.has_changed().unwrap_or(false)) {
-            return Poll::Ready(Woken::Lease);
-        }
-        // Ahead of the reads of watches: a server answers in order, and another member may wait for these.
+    /// Waits for what comes next. Cancel safe.
+    async fn woken(&mut self) -> Woken {
         let takeover_first = self.takeover_first();
-        let is_due = |operation: &Operation| !operation.is_list || takeover_first.is_none();
-        let unsent = |operation: &Operation| !operation.is_sent && is_due(operation);
-        if let Poll::Ready((op, outcome)) = poll_any(&mut self.operations, cx, unsent) {
-            return Poll::Ready(Woken::Done(op, outcome));
+        if takeover_first.is_none() {
+            std::mem::take(&mut self.lists).into_iter().for_each(|list| self.begin(list));
         }
-        let leaving = self.ending.as_ref().filter(|ending| !ending.lingers);
-        let leave_by = leaving.and_then(|ending| ending.leave_by);
+        let leave_by = self.ending.leave_by.filter(|_| !self.ending.lingers);
         let wakeup =
             [self.engine.wakeup().map(to_boot), leave_by, takeover_first].into_iter().flatten().min();
-        if wakeup.is_some_and(|at| at <= BootTime::now()) {
-            return Poll::Ready(Woken::Clock);
+        let pace = match takeover_first {
+            Some(_) => Pace::AfterTakeover,
+            None if self.engine.is_passive() => Pace::WhenFollowed,
+            None => Pace::AtOnce,
+        };
+        let Self { work, publisher, lease, .. } = self;
+        let is_followed = || work.follows_leaders() || publisher.is_followed();
+        tokio::select! {
+            biased;
+            // The session first: an event that was read on an ended session is meaningless. The sender lives as long as
+            // the session.
+            Ok(()) = self.states.changed() => Woken::Session,
+            () = self.turn.come() => Woken::Session,
+            () = changed(lease.as_mut().map(|(_, lease)| lease)) => Woken::Lease,
+            () = at(wakeup) => Woken::Clock,
+            event = self.watches.next(pace, is_followed) => Woken::Watch(event),
+            Some((op, outcome)) = self.operations.next() => Woken::Done(op, outcome),
+            Some(message) = self.inbox.recv() => Woken::Message(*message),
         }
-        self.wakeup.wake_at(wakeup);
-        let pace = if takeover_first.is_some() { Pace::AfterTakeover } else { self.pace() };
-        if let Poll::Ready(event) = self.watches.poll_next(cx, pace) {
-            return Poll::Ready(Woken::Watch(event));
-        }
-        // What had changed is being read now.
-        self.looked = false;
-        let sent = |operation: &Operation| operation.is_sent;
-        if let Poll::Ready((op, outcome)) = poll_any(&mut self.operations, cx, sent) {
-            return Poll::Ready(Woken::Done(op, outcome));
-        }
-        self.inbox.poll_receive(cx).map(Woken::Message)
     }
 
     /// Until when a takeover comes before other reads; `None` if it does not.
@@ -267,22 +272,12 @@ impl<H: Handler> Runner<H> {
         (now < until).then_some(until)
     }
 
-    fn pace(&self) -> Pace {
-        if !self.engine.is_passive() {
-            Pace::AtOnce
-        } else if self.looked || self.work.follows_leaders() || self.inbox.status().is_followed() {
-            Pace::Coalesced
-        } else {
-            Pace::Later
-        }
-    }
-
     fn receive(&mut self, message: Message) {
         match message {
-            Message::Looked => self.looked = true,
+            Message::Looked => self.watches.look(),
             Message::Event(event) => self.handle(event),
             Message::Reconfigure(config) => {
-                self.engine.reconfigure(now(), *config);
+                self.engine.reconfigure(now(), config);
                 self.carry_out_all();
             }
             Message::Panicked(call) => {
@@ -298,9 +293,7 @@ impl<H: Handler> Runner<H> {
                 // An error, or a caller that has stopped waiting, drops the other end at once.
                 if answered.is_ok() {
                     self.living.hand_over();
-                    let granted = self.incarnation.as_ref().map_or(HELD_FOR, Incarnation::granted_timeout);
-                    let held = tokio::time::timeout(HELD_FOR.min(granted / 8), released);
-                    self.held = Some(Box::pin(async move { drop(held.await) }));
+                    self.held = Some(released);
                 }
             }
         }
@@ -309,19 +302,19 @@ impl<H: Handler> Runner<H> {
     /// Handles what has come meanwhile.
     fn receive_more(&mut self) {
         for _ in 0..BATCH {
-            if self.has_ended() || self.held.is_some() {
+            if self.ending.end.is_some() || self.held.is_some() {
                 return;
             }
-            match self.inbox.try_receive() {
-                Some(message) => self.receive(message),
-                None => return,
+            match self.inbox.try_recv() {
+                Ok(message) => self.receive(*message),
+                Err(_) => return,
             }
         }
     }
 
     fn handle(&mut self, event: Event) {
         match &event {
-            Event::Leave { .. } => self.ending.get_or_insert_default().leaving = true,
+            Event::Leave { .. } => self.ending.leaving = true,
             Event::App(AppEvent::Stopped) => self.work.stopped(),
             Event::Done { op, outcome } => self.watches.ended(*op, outcome),
             _ => {}
@@ -378,7 +371,7 @@ impl<H: Handler> Runner<H> {
         let incarnation = pin.incarnation();
         if let Err(refusal) = self.fits(&incarnation) {
             tracing::error!(election = self.engine.name(), %refusal, "leaving the election");
-            self.ending.get_or_insert_default().refusal = Some(refusal);
+            self.ending.refusal = Some(refusal);
             return self.handle(Event::Leave { hand_over: false });
         }
         if !self.turn.take(incarnation.session_id()) {
@@ -436,15 +429,13 @@ impl<H: Handler> Runner<H> {
         // It is a candidate, or waits for something other than an answer.
         if self.turn.has_come()
             && self.incarnation.is_some()
-            && (self.operations.is_empty() || self.engine.ballot().is_some())
+            && (self.operations.is_empty() && self.lists.is_empty() || self.engine.ballot().is_some())
         {
             self.turn.pass_on();
         }
         let on_session = self.incarnation.as_ref().is_some_and(|known| !known.is_over());
-        if let Some(ending) = &mut self.ending
-            && ending.leaving
-            && self.engine.is_clear()
-        {
+        let ending = &mut self.ending;
+        if ending.leaving && self.engine.is_clear() {
             let by = *ending.leave_by.get_or_insert_with(|| BootTime::now() + FAREWELL);
             if !(ending.lingers && on_session) && BootTime::now() >= by {
                 ending.lingers = on_session;
@@ -454,32 +445,17 @@ impl<H: Handler> Runner<H> {
         if self.engine.is_clear() && matches!(*self.states.borrow(), SessionState::Closed) {
             self.end(Ended::SessionClosed);
         }
-        let status = ElectionStatus::of(&self.engine);
-        let published = self.inbox.status();
-        if published.with(|known| *known != status) {
-            published.set(status);
-        }
+        self.publisher.status(ElectionStatus::of(&self.engine));
     }
 
     /// It has left.
     fn leave(&mut self) {
-        let ending = self.ending.get_or_insert_default();
-        let refusal = ending.refusal.clone();
-        ending.end.get_or_insert(refusal.unwrap_or(Ended::Left));
+        self.end(self.ending.refusal.clone().unwrap_or(Ended::Left));
     }
 
     /// Its part has ended. The first reason counts.
     fn end(&mut self, how: Ended) {
-        self.ending.get_or_insert_default().end.get_or_insert(how);
-    }
-
-    /// Whether its znodes must still be deleted, though its end is reported.
-    fn lingers(&self) -> bool {
-        self.ending.as_ref().is_some_and(|ending| ending.lingers)
-    }
-
-    fn has_ended(&self) -> bool {
-        self.ending.as_ref().is_some_and(|ending| ending.end.is_some())
+        self.ending.end.get_or_insert(how);
     }
 
     // ---- actions ----
@@ -514,7 +490,7 @@ impl<H: Handler> Runner<H> {
             Action::LeaderChanged(slot, leader) => self.work.leader_changed(slot, leader),
             Action::Note(note) => self.note(&note),
             Action::End(EndReason::Left) => {
-                self.ending.get_or_insert_default().lingers = false;
+                self.ending.lingers = false;
                 self.leave();
             }
             Action::End(EndReason::DuplicateMember { member, path, address }) => {
@@ -533,15 +509,27 @@ impl<H: Handler> Runner<H> {
         let (directories, starts) = (self.engine.directories(), self.turn.starts());
         let (recipe, paths) = self.engine.recipe();
         let own = starts.as_ref().and_then(|_| Some((Layout::of(recipe)?, paths.clone())));
-        let outcome = Box::pin(async move {
-            match session {
+        let operation = Box::pin(async move {
+            let outcome = match session {
                 Some(session) => {
                     operations::perform(&session, request, &directories, starts.as_deref(), own).await
                 }
                 None => Ok(Outcome::NotApplied("the session is over".to_owned())),
-            }
+            };
+            (op, outcome)
         });
-        self.operations.push(Operation { op, outcome, is_sent: false, is_list });
+        match is_list {
+            true => self.lists.push(operation),
+            false => self.begin(operation),
+        }
+    }
+
+    /// Sends it now, ahead of the reads of watches: a server answers in order, and another member may wait for it.
+    fn begin(&self, mut operation: Operation) {
+        match operation.as_mut().now_or_never() {
+            Some(done) => self.operations.push(Box::pin(ready(done))),
+            None => self.operations.push(operation),
+        }
     }
 
     fn note(&self, note: &Note) {
@@ -561,66 +549,34 @@ impl<H: Handler> Runner<H> {
     }
 }
 
-/// Its present state counts as a change.
-fn subscribe(session: &Session) -> watch::Receiver<SessionState> {
-    let mut states = session.subscribe();
-    states.mark_changed();
-    states
-}
-
-/// A runner, and what reports its end. The runner is on the heap: an allocator wastes room around large tasks.
-pub(super) struct Running<H> {
-    runner: Option<Box<Runner<H>>>,
-    end: Option<End>,
-}
-
-impl<H: Handler> Running<H> {
-    pub(super) fn new(runner: Runner<H>, end: End) -> Self {
-        Self { runner: Some(Box::new(runner)), end: Some(end) }
+/// Waits for a change, if there is anything that can change.
+async fn changed<T>(value: Option<&mut watch::Receiver<T>>) {
+    if let Some(value) = value
+        && value.changed().await.is_ok()
+    {
+        return;
     }
+    pending().await
 }
 
-impl<H: Handler> Future for Running<H> {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let this = &mut *self;
-        let Some(runner) = &mut this.runner else { return Poll::Ready(()) };
-        let mut ended = ready!(runner.poll_end(cx));
-        while runner.lingers() {
-            if let Some(end) = &this.end {
-                end.report(ended);
-            }
-            ended = ready!(runner.poll_end(cx));
+/// Lets the tasks run first that are ready now. Tokio's `yield_now` would let all run that become ready meanwhile, and
+/// thousands of elections that begin together would wait for one another.
+async fn pass_on() {
+    let mut passed = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut passed, true) {
+            return Poll::Ready(());
         }
-        // What it holds is released before its end is reported.
-        this.runner = None;
-        if let Some(end) = this.end.take() {
-            end.report(ended);
-        }
-        Poll::Ready(())
-    }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
-/// The outcome of the first one of these that has ended.
-fn poll_any(
-    operations: &mut Vec<Operation>,
-    cx: &mut Context<'_>,
-    these: impl Fn(&Operation) -> bool,
-) -> Poll<(OpId, Result<Outcome, OpError>)> {
-    for at in 0..operations.len() {
-        if !these(&operations[at]) {
-            continue;
-        }
-        operations[at].is_sent = true;
-        if let Poll::Ready(outcome) = operations[at].outcome.as_mut().poll(cx) {
-            let op = operations.remove(at).op;
-            if operations.is_empty() {
-                // An idle election holds no memory for it.
-                *operations = Vec::new();
-            }
-            return Poll::Ready((op, outcome));
-        }
+/// Waits for a time, if there is one.
+async fn at(time: Option<BootTime>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => pending().await,
     }
-    Poll::Pending
 }

@@ -9,14 +9,14 @@
 
 use std::{
     collections::BTreeMap,
-    pin::Pin,
+    future::pending,
     sync::{
         Arc, Mutex, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
     },
-    task::{Context, Poll, ready},
 };
 
+use futures_util::future::BoxFuture;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use zk_session::SessionId;
 
@@ -52,15 +52,10 @@ pub(super) enum Turn {
     /// It has begun, or there is no session to begin on.
     #[default]
     Over,
-    Waits(Box<Waiting>),
+    /// On the session, in the order of the waits.
+    Waits(SessionId, BoxFuture<'static, StartPermit>),
     /// Until it is dropped.
-    Has(Box<(SessionId, StartPermit)>),
-}
-
-/// The wait for a turn on a session.
-pub(super) struct Waiting {
-    session: SessionId,
-    held: Pin<Box<dyn Future<Output = StartPermit> + Send>>,
+    Has(SessionId, StartPermit),
 }
 
 /// The permit of one election, and what it has in common with the others.
@@ -71,35 +66,35 @@ pub(super) struct StartPermit {
 }
 
 impl Turn {
-    /// Whether an election may begin on that session. If not, [`poll_come`](Self::poll_come) is ready when it may.
+    /// Whether an election may begin on that session. If not, [`come`](Self::come) waits until it may.
     pub(super) fn take(&mut self, on: SessionId) -> bool {
         match self {
-            Self::Has(held) if held.0 == on => return true,
-            Self::Waits(waiting) if waiting.session == on => return false,
+            Self::Has(session, _) if *session == on => return true,
+            Self::Waits(session, _) if *session == on => return false,
             _ => {}
         }
         let starts = starts(on);
         let permits = Arc::clone(&starts.permits);
         match Arc::clone(&permits).try_acquire_owned() {
             Ok(permit) => {
-                *self = Self::Has(Box::new((on, StartPermit { starts, permit: Some(permit) })));
+                *self = Self::Has(on, StartPermit { starts, permit: Some(permit) });
                 true
             }
             Err(_) => {
                 // Never closed.
-                let held = async { StartPermit { starts, permit: permits.acquire_owned().await.ok() } };
-                *self = Self::Waits(Box::new(Waiting { session: on, held: Box::pin(held) }));
+                let comes = async { StartPermit { starts, permit: permits.acquire_owned().await.ok() } };
+                *self = Self::Waits(on, Box::pin(comes));
                 false
             }
         }
     }
 
-    /// Whether it has become this election's turn.
-    pub(super) fn poll_come(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Self::Waits(waiting) = self else { return Poll::Pending };
-        let held = ready!(waiting.held.as_mut().poll(cx));
-        *self = Self::Has(Box::new((waiting.session, held)));
-        Poll::Ready(())
+    /// Waits until it becomes this election's turn. Cancel safe: it keeps its place.
+    pub(super) async fn come(&mut self) {
+        match self {
+            Self::Waits(session, comes) => *self = Self::Has(*session, comes.await),
+            Self::Over | Self::Has(..) => pending().await,
+        }
     }
 
     /// Ends this election's turn.
@@ -114,7 +109,7 @@ impl Turn {
     /// What this election has in common with the others that begin, while it has its turn.
     pub(super) fn starts(&self) -> Option<Arc<Starts>> {
         match self {
-            Self::Has(held) => Some(Arc::clone(&held.1.starts)),
+            Self::Has(_, permit) => Some(Arc::clone(&permit.starts)),
             _ => None,
         }
     }
@@ -135,15 +130,11 @@ fn starts(session: SessionId) -> Arc<Starts> {
 
 #[cfg(test)]
 mod tests {
-    use std::{future::poll_fn, time::Duration};
+    use std::time::Duration;
 
     use tokio::time::timeout;
 
     use super::*;
-
-    async fn come(turn: &mut Turn) {
-        poll_fn(|cx| turn.poll_come(cx)).await;
-    }
 
     const MOMENT: Duration = Duration::from_millis(20);
 
@@ -154,10 +145,10 @@ mod tests {
         assert!(begin.iter_mut().all(|turn| turn.take(one) && turn.has_come()));
         let mut next = Turn::default();
         assert!(!next.take(one) && !next.take(one) && !next.has_come());
-        assert!(timeout(MOMENT, come(&mut next)).await.is_err());
+        assert!(timeout(MOMENT, next.come()).await.is_err());
         assert!(Turn::default().take(other), "another session's elections don't wait");
         begin[7].pass_on();
-        come(&mut next).await;
+        next.come().await;
         assert!(next.has_come() && next.take(one));
         assert!(!Turn::default().take(one));
         assert!(next.take(other), "whose session is over begins on the next one");
@@ -171,11 +162,11 @@ mod tests {
         assert!(begin.iter_mut().all(|turn| turn.take(session)));
         let mut gone = Turn::default();
         assert!(!gone.take(session));
-        let _ = timeout(MOMENT, come(&mut gone)).await;
+        let _ = timeout(MOMENT, gone.come()).await;
         let mut next = Turn::default();
         assert!(!next.take(session));
         drop(gone);
         begin.pop();
-        come(&mut next).await;
+        next.come().await;
     }
 }

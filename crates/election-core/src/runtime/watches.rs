@@ -1,15 +1,13 @@
 //! The engine's watches: of the elector one for its whole election, otherwise one for each znode.
 
 use std::{
-    pin::Pin,
+    future::{pending, poll_fn},
     sync::Arc,
-    task::{Context, Poll, ready},
     time::Duration,
 };
 
-use futures_util::StreamExt;
-use tokio::time::{Sleep, sleep};
-use zk_session::{DataWatch, OpError, Session};
+use futures_util::{FutureExt, StreamExt, future::select_all};
+use zk_session::{BootTime, DataWatch, OpError, Session, sleep_until};
 
 use super::{base_watch::BaseWatch, to_node};
 use crate::{
@@ -22,15 +20,13 @@ use crate::{
 /// small reads, and spreads the reads of all members over time.
 const COALESCED: Duration = Duration::from_millis(250);
 
-/// When a change of the decision or of a leader znode is read.
+/// When a change is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pace {
     AtOnce,
-    /// A moment later, several at once.
-    Coalesced,
-    /// Not now.
-    Later,
-    /// Nothing else is read now either: a takeover comes first. A deletion is known without a read.
+    /// Of the decision or of a leader znode a moment later, several at once, and only while the status is followed.
+    WhenFollowed,
+    /// Not now: a takeover comes first. A deletion is known without a read.
     AfterTakeover,
 }
 
@@ -44,34 +40,44 @@ pub(super) struct Watches {
     armed: Armed,
 }
 
-#[derive(Default)]
 enum Armed {
-    #[default]
-    Nothing,
     /// While the children of any znode are watched.
     Whole(Box<BaseWatch>),
     Single(Vec<SingleWatch>),
 }
 
+impl Default for Armed {
+    fn default() -> Self {
+        Self::Single(Vec::new())
+    }
+}
+
 impl Watches {
-    /// The next result, or what ZooKeeper refuses, which is asked for again after a pause. Changes are read at this pace, those of the leaders later; those that are pending are read at once as soon
-    /// as it is [`Pace::AtOnce`].
-    pub(super) fn poll_next(&mut self, cx: &mut Context<'_>, pace: Pace) -> Poll<Result<Event, OpError>> {
+    /// Waits for the next result, or what ZooKeeper refuses, which is asked for again after a pause. Cancel safe.
+    pub(super) async fn next(
+        &mut self,
+        pace: Pace,
+        is_followed: impl Fn() -> bool,
+    ) -> Result<Event, OpError> {
         match &mut self.armed {
-            Armed::Nothing => Poll::Pending,
-            Armed::Whole(whole) => whole.poll_next(cx, pace != Pace::AfterTakeover),
+            Armed::Whole(whole) => whole.next(pace != Pace::AfterTakeover).await,
+            Armed::Single(all) if all.is_empty() => pending().await,
             Armed::Single(all) => {
-                let ready = all.iter_mut().find_map(|single| match single.poll_next(cx, pace) {
-                    Poll::Ready(event) => Some(event),
-                    Poll::Pending => None,
-                });
-                ready.map_or(Poll::Pending, Poll::Ready)
+                let all = all.iter_mut().map(|single| Box::pin(single.next(pace, &is_followed)));
+                select_all(all).await.0
             }
         }
     }
 
+    /// The status was looked at: what has changed is read, although nobody follows it.
+    pub(super) fn look(&mut self) {
+        if let Armed::Single(all) = &mut self.armed {
+            all.iter_mut().for_each(SingleWatch::look);
+        }
+    }
+
     /// Watches exactly this set, of the election at `base`. While a member that `looks_for_its_rank` may turn out to be the elector, single watches
-    /// would be in vain. `reports_leaders` selects the watches whose reads may be [coalesced](Self::poll_next).
+    /// would be in vain. `reports_leaders` selects the watches whose reads may [wait](Pace::WhenFollowed).
     pub(super) fn set(
         &mut self,
         session: &Session,
@@ -82,7 +88,7 @@ impl Watches {
         reports_leaders: impl Fn(&Watched) -> bool,
     ) {
         if epoch != self.epoch {
-            self.armed = Armed::Nothing;
+            self.armed = Armed::default();
             self.epoch = epoch;
         }
         if set.iter().any(|watched| matches!(watched, Watched::Tree(_))) {
@@ -94,28 +100,20 @@ impl Watches {
             self.armed = Armed::Whole(Box::new(whole));
             return;
         }
-        if !matches!(self.armed, Armed::Single(_)) {
-            self.armed = match looks_for_its_rank {
-                true => Armed::Nothing,
-                false => Armed::Single(Vec::new()),
-            };
+        if let Armed::Whole(_) = self.armed {
+            self.armed = Armed::default();
         }
-        if let Armed::Single(all) = &mut self.armed {
-            all.retain(|single| set.iter().any(|watched| single.is_of(watched)));
-            if !looks_for_its_rank {
-                for watched in set {
-                    if let Watched::Node(path) = watched
-                        && !all.iter().any(|single| single.is_of(watched))
-                    {
-                        let watch = session.watch_data(Arc::clone(path));
-                        // Thousands of elections have one or a few.
-                        all.reserve_exact(1);
-                        let single = SingleWatch::new(watch, reports_leaders(watched));
-                        // What says who leads comes first, if several have changed.
-                        let at = if single.may_wait { 0 } else { all.len() };
-                        all.insert(at, single);
-                    }
-                }
+        let Armed::Single(all) = &mut self.armed else { return };
+        all.retain(|single| set.iter().any(|watched| single.is_of(watched)));
+        for watched in set.iter().filter(|_| !looks_for_its_rank) {
+            if let Watched::Node(path) = watched
+                && !all.iter().any(|single| single.is_of(watched))
+            {
+                let watch = session.watch_data(Arc::clone(path));
+                let single = SingleWatch { watch, may_wait: reports_leaders(watched), read_at: None };
+                // What says who leads comes first, if several have changed.
+                let at = if single.may_wait { 0 } else { all.len() };
+                all.insert(at, single);
             }
         }
     }
@@ -142,47 +140,51 @@ struct SingleWatch {
     watch: DataWatch,
     /// Whether its reads may be coalesced.
     may_wait: bool,
-    /// A change is read after it.
-    pause: Option<Pin<Box<Sleep>>>,
+    /// When a change is read that has come.
+    read_at: Option<BootTime>,
 }
 
 impl SingleWatch {
-    fn new(watch: DataWatch, may_wait: bool) -> Self {
-        Self { watch, may_wait, pause: None }
-    }
-
     fn is_of(&self, watched: &Watched) -> bool {
         matches!(watched, Watched::Node(path) if **path == *self.watch.path())
     }
 
-    fn poll_next(&mut self, cx: &mut Context<'_>, pace: Pace) -> Poll<Result<Event, OpError>> {
-        let may_read = pace != Pace::AfterTakeover;
-        if may_read && pace != Pace::AtOnce && self.may_wait && !self.watch.is_reading() {
-            if self.pause.is_none() {
-                ready!(self.watch.poll_changed(cx));
-                if pace == Pace::Later {
-                    return Poll::Pending;
+    /// Coalesces reads: the change that has come is read a moment later.
+    fn coalesce(&mut self) -> BootTime {
+        let wait = || COALESCED.mul_f64(0.5 + fastrand::f64() / 2.0);
+        *self.read_at.get_or_insert_with(|| BootTime::now() + wait())
+    }
+
+    fn look(&mut self) {
+        if self.may_wait && !self.watch.is_reading() && self.watch.changed().now_or_never().is_some() {
+            self.coalesce();
+        }
+    }
+
+    async fn next(&mut self, pace: Pace, is_followed: &impl Fn() -> bool) -> Result<Event, OpError> {
+        if pace == Pace::WhenFollowed && self.may_wait && !self.watch.is_reading() {
+            if self.read_at.is_none() {
+                self.watch.changed().await;
+                if !is_followed() {
+                    return pending().await;
                 }
             }
-            let pause = self
-                .pause
-                .get_or_insert_with(|| Box::pin(sleep(COALESCED.mul_f64(0.5 + fastrand::f64() / 2.0))));
-            ready!(pause.as_mut().poll(cx));
+            sleep_until(self.coalesce()).await;
         }
-        let seen = match may_read {
-            true => {
-                self.pause = None;
-                ready!(self.watch.poll_next_unpin(cx))
-            }
-            false => ready!(self.watch.poll_known(cx)),
+        let seen = if pace == Pace::AfterTakeover {
+            poll_fn(|cx| self.watch.poll_known(cx)).await
+        } else {
+            self.read_at = None;
+            // As a stream: a read that has begun continues.
+            StreamExt::next(&mut self.watch).await
         };
         match seen {
-            Some(seen) => Poll::Ready(seen.map(|seen| {
+            Some(seen) => seen.map(|seen| {
                 let (path, node) = (self.watch.path().to_owned(), seen.value.map(to_node));
                 Event::Seen { epoch: seen.epoch.0, path, node }
-            })),
+            }),
             // The session is closed.
-            None => Poll::Pending,
+            None => pending().await,
         }
     }
 }

@@ -1,22 +1,19 @@
 //! The application's calls, one at a time, each in a task of its own.
 
 use std::{
+    collections::BTreeMap,
     future::Future,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use futures_util::FutureExt;
-use tokio::{
-    sync::watch,
-    task::{AbortHandle, JoinHandle},
-};
+use tokio::{sync::watch, task::JoinHandle};
 use zk_session::{BootTime, OpError};
 
 use super::{
     events::Events,
     handler::{ElectionEvent, Handler, Leadership, StopOrder, Terms},
-    lazy::Lazy,
     to_boot,
 };
 use crate::{
@@ -32,33 +29,53 @@ pub(super) struct Work<H> {
     call: Option<JoinHandle<()>>,
     /// It has begun just now.
     begun: bool,
-    /// The order in progress.
-    stop: Option<Stop>,
     work_until: BootTime,
-    terms: Option<Arc<Terms>>,
     term: u64,
-    /// If the application follows who leads.
-    telling: Option<Arc<Mutex<Telling>>>,
+    terms: Option<Arc<Terms>>,
+    /// From the takeover, or the order to stop, until all has stopped.
+    sends: Option<TermsSender>,
+    /// If the application follows who leads: the leaders, and the task that notifies it.
+    leaders: Option<(watch::Sender<LeadersBySlot>, JoinHandle<()>)>,
 }
 
-struct Stop {
-    reason: watch::Sender<StopReason>,
-    deadline: watch::Sender<BootTime>,
+/// Changes the terms of a leadership. When it is dropped they are final.
+struct TermsSender {
+    work_until: watch::Sender<BootTime>,
+    suspended: watch::Sender<bool>,
+    stop: watch::Sender<Option<StopReason>>,
 }
+
+impl TermsSender {
+    fn new(work_until: BootTime) -> Self {
+        Self {
+            work_until: watch::Sender::new(work_until),
+            suspended: watch::Sender::new(false),
+            stop: watch::Sender::new(None),
+        }
+    }
+}
+
+/// The leaders with their slots.
+type LeadersBySlot = BTreeMap<usize, Option<Arc<Current>>>;
 
 impl<H: Handler> Work<H> {
     pub(super) fn new(handler: H, events: Events) -> Self {
-        let telling = handler.follows_leaders().then(Arc::default);
+        let handler = Arc::new(handler);
+        let leaders = handler.follows_leaders().then(|| {
+            let leaders = watch::Sender::default();
+            let tell = tell(Arc::clone(&handler), leaders.subscribe(), events.clone());
+            (leaders, tokio::spawn(tell))
+        });
         Self {
-            handler: Arc::new(handler),
+            handler,
             events,
             call: None,
             begun: false,
-            stop: None,
             work_until: BootTime::from_duration(Duration::ZERO),
-            terms: None,
             term: 0,
-            telling,
+            terms: None,
+            sends: None,
+            leaders,
         }
     }
 
@@ -82,7 +99,7 @@ impl<H: Handler> Work<H> {
                 Ok(()) => {
                     let remark =
                         leadership.terms.remark.lock().unwrap_or_else(PoisonError::into_inner).take();
-                    remark.map_or(AppEvent::TakenOver, |remark| AppEvent::TakenOverWith(remark.into()))
+                    remark.map_or(AppEvent::TakenOver, AppEvent::TakenOverWith)
                 }
                 Err(why) if why.is_declined() => AppEvent::Declined(why.to_string()),
                 Err(why) => AppEvent::TakeoverFailed(why.to_string()),
@@ -98,24 +115,18 @@ impl<H: Handler> Work<H> {
     }
 
     fn enter(&mut self, grant: Grant) -> Leadership {
-        self.end_terms();
         self.term = grant.nomination.term;
+        let sends = self.sends.insert(TermsSender::new(self.work_until));
         let terms = Arc::new(Terms {
             nomination: grant.nomination,
             fencing_token: grant.fencing_token,
-            work_until: Lazy::new(self.work_until),
-            suspended: Lazy::new(false),
-            stop: Lazy::new(None),
+            work_until: sends.work_until.subscribe(),
+            suspended: sends.suspended.subscribe(),
+            stop: sends.stop.subscribe(),
             remark: Mutex::default(),
         });
         self.terms = Some(Arc::clone(&terms));
         Leadership::new(terms)
-    }
-
-    fn end_terms(&mut self) {
-        if let Some(terms) = self.terms.take() {
-            terms.end();
-        }
     }
 
     pub(super) fn lead(&mut self) {
@@ -131,7 +142,7 @@ impl<H: Handler> Work<H> {
     }
 
     pub(super) fn follows_leaders(&self) -> bool {
-        self.telling.is_some()
+        self.leaders.is_some()
     }
 
     pub(super) fn observe(&self, event: ElectionEvent) {
@@ -144,37 +155,29 @@ impl<H: Handler> Work<H> {
 
     pub(super) fn work_until(&mut self, until: BootTime) {
         self.work_until = until;
-        if let Some(terms) = &self.terms {
-            terms.work_until.set(until);
-        }
-        if let Some(stop) = &self.stop {
-            stop.deadline.send_replace(until);
+        if let Some(sends) = &self.sends {
+            sends.work_until.send_replace(until);
         }
     }
 
     pub(super) fn suspend(&self, suspended: bool) {
-        if let Some(terms) = &self.terms {
-            terms.suspended.set(suspended);
+        if let Some(sends) = &self.sends {
+            sends.suspended.send_replace(suspended);
         }
     }
 
     /// Stops the work. A repeated call makes the stop more urgent.
     pub(super) fn stop(&mut self, reason: StopReason) {
-        if let Some(terms) = &self.terms {
-            terms.stop.set(Some(reason.clone()));
-        }
-        if let Some(stop) = &self.stop {
-            stop.reason.send_replace(reason);
+        let sends = self.sends.get_or_insert_with(|| TermsSender::new(self.work_until));
+        if sends.stop.send_replace(Some(reason)).is_some() {
             return;
         }
-        let running = self.call.take();
-        let stop = Stop { reason: watch::Sender::new(reason), deadline: watch::Sender::new(self.work_until) };
         let order = StopOrder {
             term: self.term,
-            reason: stop.reason.subscribe(),
-            deadline: stop.deadline.subscribe(),
+            reason: sends.stop.subscribe(),
+            deadline: sends.work_until.subscribe(),
         };
-        self.stop = Some(stop);
+        let running = self.call.take();
         let handler = Arc::clone(&self.handler);
         self.begin("stop", async move {
             if let Some(running) = running {
@@ -189,25 +192,13 @@ impl<H: Handler> Work<H> {
 
     /// The engine knows that all work has stopped.
     pub(super) fn stopped(&mut self) {
-        self.stop = None;
-        self.end_terms();
+        self.sends = None;
+        self.terms = None;
     }
 
-    /// Notifies the application, by a task that ends when it has nothing more to tell.
     pub(super) fn leader_changed(&self, slot: usize, leader: Option<Arc<Current>>) {
-        let Some(shared) = &self.telling else { return };
-        let mut telling = lock(shared);
-        match telling.leaders.iter_mut().find(|(known, _)| *known == slot) {
-            Some((_, known)) => *known = leader,
-            None => {
-                // Most elections have one slot.
-                telling.leaders.reserve_exact(1);
-                telling.leaders.push((slot, leader));
-            }
-        }
-        if telling.task.is_none() {
-            let task = tell(Arc::clone(&self.handler), Arc::clone(shared), self.events.clone());
-            telling.task = Some(tokio::spawn(task).abort_handle());
+        if let Some((leaders, _)) = &self.leaders {
+            leaders.send_modify(|leaders| drop(leaders.insert(slot, leader)));
         }
     }
 
@@ -218,63 +209,28 @@ impl<H: Handler> Work<H> {
 
     fn begin(&mut self, name: &'static str, call: impl Future<Output = AppEvent> + Send + 'static) {
         let during = self.events.during(name);
-        // On the heap, because an allocator wastes room around large tasks; and mapped, because an `async` block would have
-        // room for the call twice.
-        self.call = Some(tokio::spawn(Box::pin(call.map(|answer| during.ends(Event::App(answer))))));
+        self.call = Some(tokio::spawn(call.map(|answer| during.ends(Event::App(answer)))));
         self.begun = true;
     }
 }
 
 impl<H> Drop for Work<H> {
     fn drop(&mut self) {
-        if let Some(task) = self.telling.as_ref().and_then(|telling| lock(telling).task.take()) {
-            task.abort();
-        }
-        if let Some(call) = &self.call {
-            call.abort();
-        }
-        if let Some(terms) = &self.terms {
-            terms.end();
-        }
+        let telling = self.leaders.iter().map(|(_, task)| task);
+        self.call.iter().chain(telling).for_each(JoinHandle::abort);
     }
 }
 
-/// The leaders with their slots.
-type LeadersBySlot = Vec<(usize, Option<Arc<Current>>)>;
-
-/// What the application is to know, and what it was notified of.
-#[derive(Default)]
-struct Telling {
-    leaders: LeadersBySlot,
-    told: LeadersBySlot,
-    /// While there is something to tell.
-    task: Option<AbortHandle>,
-}
-
-fn lock(telling: &Mutex<Telling>) -> MutexGuard<'_, Telling> {
-    // No code under this lock can panic.
-    telling.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Notifies the application of each slot whose leader differs from the one that it was notified of.
-async fn tell<H: Handler>(handler: Arc<H>, telling: Arc<Mutex<Telling>>, events: Events) {
+async fn tell<H: Handler>(handler: Arc<H>, mut leaders: watch::Receiver<LeadersBySlot>, events: Events) {
     let during = events.during("leader_changed");
-    loop {
-        let news = {
-            let mut telling = lock(&telling);
-            let Telling { leaders, told, task } = &mut *telling;
-            let news: LeadersBySlot =
-                leaders.iter().filter(|leader| !told.contains(leader)).cloned().collect();
-            if news.is_empty() {
-                *task = None;
-                break;
-            }
-            told.clone_from(leaders);
-            news
-        };
-        for (slot, leader) in &news {
+    let mut told = LeadersBySlot::new();
+    while leaders.changed().await.is_ok() {
+        let present = leaders.borrow_and_update().clone();
+        for (slot, leader) in present.iter().filter(|(slot, leader)| told.get(slot) != Some(leader)) {
             handler.leader_changed(*slot, leader.as_deref()).await;
         }
+        told = present;
     }
     drop(during);
 }
