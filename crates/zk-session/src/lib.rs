@@ -37,7 +37,6 @@ pub use servers::hosts::check_connect;
 pub use session::changes::{Change, ChangeKind};
 pub use session::incarnation::{Incarnation, ReliedOn, SessionPin};
 pub use session::state::SessionState;
-pub use session::wakeup::Wakeup;
 pub use settings::TlsOptions;
 pub use settings::secret::{Secret, SecretFileError};
 pub use watch::held::{HeldEphemeral, HeldStatus};

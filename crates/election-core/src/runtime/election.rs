@@ -244,7 +244,8 @@ impl Election {
     /// Returns at once. All members need the same policy in the end; until then the elector's decides. A longer
     /// [`Policy::stop_budget`](crate::Policy::stop_budget) must fit the lease: [`StopBudgetTooLong::check`].
     pub fn reconfigure(&self, config: ElectionConfig) {
-        self.handle.events.put(Message::Reconfigure(config.into_engine().0));
+        let config = Box::new(config.into_engine().0);
+        self.handle.events.put(Message::Reconfigure(config));
     }
 
     /// Resigns, if this member leads or is about to: stops the work, then releases leadership, and another

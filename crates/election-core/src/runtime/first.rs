@@ -1,5 +1,6 @@
 //! The first candidate in a queue, for observers that are not in it.
 
+use futures_util::stream::{self, Stream};
 use zk_session::{BootTime, DataWatch, Epoch, Incarnation, Node, OpError, Session, WatchError, sleep_until};
 
 use super::RETRY;
@@ -16,8 +17,21 @@ pub(super) struct SeenHolder {
 /// The znode of the first candidate in a queue of this crate's own format, and its changes.
 ///
 /// Only that znode is watched: no other candidate can come before it, so only its end makes another one first. While
-/// the queue is empty, the queue is watched.
-pub(super) struct First {
+/// the queue is empty, the queue is watched. The stream ends when the session is closed.
+pub(super) fn of_queue(
+    session: &Session,
+    paths: &Paths,
+) -> impl Stream<Item = Result<SeenHolder, OpError>> + use<> {
+    let (session, queue) = (session.clone(), paths.queue());
+    let first = First { session, queue, first: None, told_empty: false };
+    stream::unfold(first, async |mut first| match first.next().await {
+        Ok(seen) => Some((Ok(seen), first)),
+        Err(WatchError::Refused(error)) => Some((Err(error), first)),
+        Err(_) => None,
+    })
+}
+
+struct First {
     session: Session,
     queue: String,
     /// The first candidate that is known.
@@ -26,13 +40,9 @@ pub(super) struct First {
 }
 
 impl First {
-    pub(super) fn new(session: &Session, paths: &Paths) -> Self {
-        Self { session: session.clone(), queue: paths.queue(), first: None, told_empty: false }
-    }
-
     /// The path and the znode of the first candidate. The first call returns the present one; later calls wait for a
     /// change. `None` is returned once when the queue becomes empty.
-    pub(super) async fn next(&mut self) -> Result<SeenHolder, WatchError> {
+    async fn next(&mut self) -> Result<SeenHolder, WatchError> {
         loop {
             if let Some((path, watch)) = &mut self.first {
                 let seen = watch.next().await?;

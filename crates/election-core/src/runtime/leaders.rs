@@ -3,22 +3,20 @@
 use std::{
     collections::BTreeMap,
     fmt,
-    future::poll_fn,
     pin::Pin,
     sync::{Mutex, PoisonError},
     task::{Context, Poll, ready},
 };
 
-use futures_util::stream::{self, BoxStream, Stream, StreamExt};
-
-use zk_session::{
-    BootTime, Children, ChildrenWatch, DataWatch, Epoch, Incarnation, Observed, OpError, Session, WatchError,
-    sleep_until,
+use futures_util::{
+    FutureExt,
+    stream::{self, BoxStream, FuturesUnordered, Stream, StreamExt},
 };
+use zk_session::{BootTime, ChildrenWatch, Epoch, Incarnation, OpError, Session, sleep_until};
 
 use super::{
     RETRY,
-    first::{First, SeenHolder},
+    first::{self, SeenHolder},
     operations::ReadError,
 };
 use crate::{
@@ -88,16 +86,14 @@ impl Leaders {
     ///
     /// It may have any recipe; a queue only this crate's own format, since in the others no member reports whether it is READY.
     pub fn follow(session: &Session, paths: Paths) -> Self {
-        let children = Awaited::new(session.watch_children(paths.leader()));
-        let follower = Follower { session: session.clone(), children, slots: BTreeMap::new(), paths };
-        let changes = stream::unfold(follower, |mut follower| async {
-            let next = match follower.next().await {
-                Ok(change) => Ok(change),
-                Err(WatchError::Refused(error)) => Err(error),
-                Err(_) => return None,
-            };
-            Some((next, follower))
-        });
+        let follower = Follower {
+            session: session.clone(),
+            children: session.watch_children(paths.leader()),
+            slots: BTreeMap::new(),
+            pending: None,
+            paths,
+        };
+        let changes = stream::unfold(follower, async |mut follower| Some((follower.next().await?, follower)));
         Self { changes: Mutex::new(changes.boxed()), last: BTreeMap::new() }
     }
 
@@ -148,22 +144,20 @@ impl fmt::Debug for Leaders {
 }
 
 /// The source of the stream.
-#[derive(Debug)]
 struct Follower {
     session: Session,
     paths: Paths,
     /// The names of the leader znodes. A queue has no parent of these.
-    children: Awaited<ChildrenWatch, Observed<Option<Children>>>,
+    children: ChildrenWatch,
     slots: BTreeMap<usize, FollowedSlot>,
+    /// What was seen in a slot and is not reported yet.
+    pending: Option<(usize, SeenHolder)>,
 }
 
 /// One slot, from the first appearance of its leader znode. Slot 0 exists once the recipe is known.
-#[derive(Debug)]
 struct FollowedSlot {
-    source: Awaited<HolderWatch, SeenHolder>,
+    source: BoxStream<'static, Result<SeenHolder, OpError>>,
     is_queue: bool,
-    /// A value that was read and is not reported yet. It is kept here so that a cancelled call loses nothing.
-    pending: Option<SeenHolder>,
     /// The session on which the last value was read.
     epoch: Option<Epoch>,
     newest: u64,
@@ -172,176 +166,99 @@ struct FollowedSlot {
     told: Option<Option<Leader>>,
 }
 
-/// The source of a slot's leader znode.
-enum HolderWatch {
-    /// At this path.
-    Znode(String, DataWatch),
-    Queue(First),
-}
-
-impl HolderWatch {
-    fn leader_znode(session: &Session, paths: &Paths, slot: usize) -> Self {
-        let path = paths.leader_znode(slot);
-        let watch = session.watch_data(path.clone());
-        Self::Znode(path, watch)
-    }
-}
-
 impl FollowedSlot {
-    fn new(session: &Session, paths: &Paths, slot: usize) -> Self {
-        Self::at(HolderWatch::leader_znode(session, paths, slot), false)
+    fn new(session: &Session, paths: &Paths, slot: usize, is_queue: bool) -> Self {
+        let source = match is_queue {
+            true => first::of_queue(session, paths).boxed(),
+            false => leader_znodes(session, paths.leader_znode(slot)).boxed(),
+        };
+        Self { source, is_queue, epoch: None, newest: 0, began_anew: false, told: None }
     }
+}
 
-    fn at(source: HolderWatch, is_queue: bool) -> Self {
-        Self {
-            source: Awaited::new(source),
-            is_queue,
-            pending: None,
-            epoch: None,
-            newest: 0,
-            began_anew: false,
-            told: None,
-        }
-    }
+/// The states of the leader znode at this path.
+fn leader_znodes(session: &Session, path: String) -> impl Stream<Item = Result<SeenHolder, OpError>> + use<> {
+    session.watch_data(path.clone()).map(move |seen| {
+        let seen = seen?;
+        Ok(SeenHolder { epoch: seen.epoch, holder: seen.value.map(|node| (path.clone(), node)) })
+    })
 }
 
 impl Follower {
-    async fn next(&mut self) -> Result<LeaderChange, WatchError> {
+    /// `None` when the session is closed.
+    async fn next(&mut self) -> Option<Result<LeaderChange, OpError>> {
         loop {
-            let pending = self.slots.iter().find_map(|(slot, s)| Some((*slot, s.pending.clone()?)));
-            let Some((slot, seen)) = pending else {
-                self.look().await?;
-                continue;
+            let (slot, seen) = match self.pending.take() {
+                Some(pending) => pending,
+                None => match self.look().await? {
+                    Ok(seen) => seen,
+                    Err(error) => return Some(Err(error)),
+                },
             };
-            let session = self.session.active().await?;
-            match self.read_on(&session, slot, &seen).await {
+            let session = self.session.active().await.ok()?;
+            let known = self.slots.get(&slot).map_or((None, 0), |slot| (slot.epoch, slot.newest));
+            match read_on(&session, &self.paths, slot, &seen, known).await {
                 Ok(found) => {
                     if let Some(change) = self.judge(slot, seen.epoch, found) {
-                        return Ok(change);
+                        return Some(Ok(change));
                     }
                 }
-                Err(ReadError::Record(error)) => {
-                    self.slots.entry(slot).and_modify(|s| s.pending = None);
-                    tracing::warn!(%error, "who leads can't be told");
-                }
+                Err(ReadError::Record(error)) => tracing::warn!(%error, "who leads can't be told"),
                 Err(error) => {
                     tracing::debug!(%error, "who leads is read once more");
+                    self.pending = Some((slot, seen));
                     sleep_until(BootTime::now() + RETRY).await;
                     if let ReadError::Session(error) = error
                         && error.is_refused()
                     {
-                        return Err(WatchError::Refused(error));
+                        return Some(Err(error));
                     }
                 }
             }
         }
     }
 
-    /// Waits for a change of a leader znode or of their number.
-    async fn look(&mut self) -> Result<(), WatchError> {
-        poll_fn(|context| {
-            while let Poll::Ready(seen) = self.children.poll(context) {
-                let children = seen?.value;
-                self.take_source(children.is_none());
-                let names = children.map(|children| children.names).unwrap_or_default();
-                let slots = names
-                    .iter()
-                    .filter_map(|name| self.paths.slot_of(&format!("{}/{name}", self.paths.leader())));
-                for slot in slots.filter(|slot| *slot < MAX_SLOTS) {
-                    self.slots
-                        .entry(slot)
-                        .or_insert_with(|| FollowedSlot::new(&self.session, &self.paths, slot));
+    /// Waits for a change of a leader znode, and follows new slots meanwhile.
+    async fn look(&mut self) -> Option<Result<(usize, SeenHolder), OpError>> {
+        loop {
+            let sources = self.slots.iter_mut();
+            let mut sources: FuturesUnordered<_> =
+                sources.map(|(slot, followed)| followed.source.next().map(|seen| (*slot, seen))).collect();
+            let children = tokio::select! {
+                biased;
+                children = StreamExt::next(&mut self.children) => children,
+                Some((slot, seen)) = sources.next() => return Some(seen?.map(|seen| (slot, seen))),
+            };
+            drop(sources);
+            let children = match children? {
+                Ok(children) => children.value,
+                Err(error) => return Some(Err(error)),
+            };
+            self.take_source(children.is_none());
+            let leader = self.paths.leader();
+            for name in children.map(|children| children.names).unwrap_or_default() {
+                if let Some(slot) = self.paths.slot_of(&format!("{leader}/{name}"))
+                    && slot < MAX_SLOTS
+                {
+                    let new = || FollowedSlot::new(&self.session, &self.paths, slot, false);
+                    self.slots.entry(slot).or_insert_with(new);
                 }
             }
-            let mut seen = Poll::Pending;
-            for slot in self.slots.values_mut() {
-                if let Poll::Ready(news) = slot.source.poll(context) {
-                    slot.pending = Some(news?);
-                    seen = Poll::Ready(Ok(()));
-                }
-            }
-            seen
-        })
-        .await
+        }
     }
 
     /// Reads slot 0 where its leader znode is, if the election has another recipe than was known.
     fn take_source(&mut self, is_queue: bool) {
-        let (session, paths) = (&self.session, &self.paths);
-        let source = || match is_queue {
-            true => HolderWatch::Queue(First::new(session, paths)),
-            false => HolderWatch::leader_znode(session, paths, 0),
-        };
-        let slot = self.slots.entry(0).or_insert_with(|| FollowedSlot::at(source(), is_queue));
+        let new = || FollowedSlot::new(&self.session, &self.paths, 0, is_queue);
+        let slot = self.slots.entry(0).or_insert_with(new);
         if slot.is_queue != is_queue {
-            (slot.source, slot.is_queue) = (Awaited::new(source()), is_queue);
+            (slot.source, slot.is_queue) = (new().source, is_queue);
         }
-    }
-
-    /// The leader by its record, with its token. A token that is older than the last one is confirmed by a quorum.
-    async fn read_on(
-        &self,
-        session: &Incarnation,
-        slot: usize,
-        seen: &SeenHolder,
-    ) -> Result<Option<(Current, u64)>, ReadError> {
-        let (epoch, newest) = self.slots.get(&slot).map_or((None, 0), |s| (s.epoch, s.newest));
-        // The new session's server may lag behind the last one's.
-        let again = epoch.is_some_and(|epoch| epoch != seen.epoch);
-        let found = self.read(session, slot, seen, again).await?;
-        match found {
-            Some((_, token)) if token < newest && !again => self.read(session, slot, seen, true).await,
-            found => Ok(found),
-        }
-    }
-
-    /// The same; `again` after a round trip to a quorum.
-    async fn read(
-        &self,
-        session: &Incarnation,
-        slot: usize,
-        seen: &SeenHolder,
-        again: bool,
-    ) -> Result<Option<(Current, u64)>, ReadError> {
-        let (path, node) = match &seen.holder {
-            Some((path, node)) if !again => (path.clone(), node.clone()),
-            None if !again => return Ok(None),
-            holder => {
-                let path =
-                    holder.as_ref().map_or_else(|| self.paths.leader_znode(slot), |(path, _)| path.clone());
-                session.barrier().await?;
-                let Some(node) = session.get(&path).await? else { return Ok(None) };
-                (path, node)
-            }
-        };
-        let czxid = node.stat.czxid;
-        let current = match Current::decode(&path, &node.data) {
-            Ok(current) => current,
-            // A record without an elector has no term.
-            Err(error) => {
-                let Ok(contender) = Contender::decode(&path, &node.data) else { return Err(error.into()) };
-                let Some(ballot) = contender.ballot_at(&path) else { return Err(error.into()) };
-                let current = contender.to_current(ballot, czxid);
-                let token = current.term;
-                return Ok(Some((current, token)));
-            }
-        };
-        let token = match current.fencing_token {
-            Some(token) => token,
-            None => {
-                let path = self.paths.elected();
-                let elected = session.get(&path).await?.map(|node| Elected::decode(&path, &node.data));
-                let base = elected.transpose()?.map_or(0, |elected| elected.token_base);
-                fencing_token(czxid, base).unwrap_or(MAX_TOKEN)
-            }
-        };
-        Ok(Some((current, token)))
     }
 
     /// The change to report, if there is one.
     fn judge(&mut self, slot: usize, epoch: Epoch, found: Option<(Current, u64)>) -> Option<LeaderChange> {
         let known = self.slots.get_mut(&slot)?;
-        known.pending = None;
         known.epoch = Some(epoch);
         let serving = found.filter(|(current, _)| current.status == Status::Ready);
         // Before READY the token depends on the decision, which can be missing for a moment.
@@ -367,55 +284,62 @@ impl Follower {
     }
 }
 
-type Next<W, T> = Pin<Box<dyn Future<Output = (W, Result<T, WatchError>)> + Send>>;
-
-/// A watch and its next value, to be polled beside others. A wait that has begun is kept until its value arrives.
-struct Awaited<W, T> {
-    /// The lock is never taken. Without it the value could not be shared between threads.
-    next: Mutex<Next<W, T>>,
-}
-
-/// A source of values that can be awaited repeatedly.
-trait Watching<T>: Sized {
-    fn value(self) -> impl Future<Output = (Self, Result<T, WatchError>)> + Send + 'static;
-}
-
-impl Watching<SeenHolder> for HolderWatch {
-    async fn value(mut self) -> (Self, Result<SeenHolder, WatchError>) {
-        let seen = match &mut self {
-            Self::Znode(path, watch) => watch.next().await.map(|seen| SeenHolder {
-                epoch: seen.epoch,
-                holder: seen.value.map(|node| (path.clone(), node)),
-            }),
-            Self::Queue(first) => first.next().await,
-        };
-        (self, seen)
+/// The leader by its record, with its token. A token that is older than the last one is confirmed by a quorum. `known` is
+/// the session on which the slot was read last, and its newest token.
+async fn read_on(
+    session: &Incarnation,
+    paths: &Paths,
+    slot: usize,
+    seen: &SeenHolder,
+    (epoch, newest): (Option<Epoch>, u64),
+) -> Result<Option<(Current, u64)>, ReadError> {
+    // The new session's server may lag behind the last one's.
+    let again = epoch.is_some_and(|epoch| epoch != seen.epoch);
+    let found = read(session, paths, slot, seen, again).await?;
+    match found {
+        Some((_, token)) if token < newest && !again => read(session, paths, slot, seen, true).await,
+        found => Ok(found),
     }
 }
 
-impl Watching<Observed<Option<Children>>> for ChildrenWatch {
-    async fn value(mut self) -> (Self, Result<Observed<Option<Children>>, WatchError>) {
-        let seen = self.next().await;
-        (self, seen)
-    }
-}
-
-impl<T, W: Watching<T>> Awaited<W, T> {
-    fn new(watch: W) -> Self {
-        Self { next: Mutex::new(Box::pin(watch.value())) }
-    }
-
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<T, WatchError>> {
-        let next = self.next.get_mut().unwrap_or_else(PoisonError::into_inner);
-        next.as_mut().poll(context).map(|(watch, value)| {
-            *self = Self::new(watch);
-            value
-        })
-    }
-}
-
-impl<W, T> fmt::Debug for Awaited<W, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Awaited").finish_non_exhaustive()
-    }
+/// The same; `again` after a round trip to a quorum.
+async fn read(
+    session: &Incarnation,
+    paths: &Paths,
+    slot: usize,
+    seen: &SeenHolder,
+    again: bool,
+) -> Result<Option<(Current, u64)>, ReadError> {
+    let (path, node) = match &seen.holder {
+        Some((path, node)) if !again => (path.clone(), node.clone()),
+        None if !again => return Ok(None),
+        holder => {
+            let path = holder.as_ref().map_or_else(|| paths.leader_znode(slot), |(path, _)| path.clone());
+            session.barrier().await?;
+            let Some(node) = session.get(&path).await? else { return Ok(None) };
+            (path, node)
+        }
+    };
+    let czxid = node.stat.czxid;
+    let current = match Current::decode(&path, &node.data) {
+        Ok(current) => current,
+        // A record without an elector has no term.
+        Err(error) => {
+            let Ok(contender) = Contender::decode(&path, &node.data) else { return Err(error.into()) };
+            let Some(ballot) = contender.ballot_at(&path) else { return Err(error.into()) };
+            let current = contender.to_current(ballot, czxid);
+            let token = current.term;
+            return Ok(Some((current, token)));
+        }
+    };
+    let token = match current.fencing_token {
+        Some(token) => token,
+        None => {
+            let path = paths.elected();
+            let elected = session.get(&path).await?.map(|node| Elected::decode(&path, &node.data));
+            let base = elected.transpose()?.map_or(0, |elected| elected.token_base);
+            fencing_token(czxid, base).unwrap_or(MAX_TOKEN)
+        }
+    };
+    Ok(Some((current, token)))
 }

@@ -90,7 +90,8 @@ struct Ending {
     lingers: bool,
     /// Why it leaves, if the caller did not ask for it.
     refusal: Option<Ended>,
-    end: Option<Ended>,
+    /// Its part has ended.
+    is_over: bool,
 }
 
 /// How an engine begins.
@@ -163,13 +164,10 @@ impl<H: Handler> Runner<H> {
 
     /// Runs until the member's part has ended and its znodes are deleted.
     pub(super) async fn run(mut self: Box<Self>) {
-        loop {
-            let ended = self.until_end().await;
-            self.publisher.ends(ended);
-            if !self.ending.lingers {
-                break;
-            }
+        self.until_end().await;
+        while self.ending.lingers {
             self.publisher.end();
+            self.until_end().await;
         }
         // The znodes of a member that has left may not all be deleted yet.
         let left = std::mem::take(&mut self.operations);
@@ -178,8 +176,8 @@ impl<H: Handler> Runner<H> {
         }
     }
 
-    /// Handles what comes, and returns how the member's part has ended.
-    async fn until_end(&mut self) -> Ended {
+    /// Handles what comes until the member's part has ended.
+    async fn until_end(&mut self) {
         loop {
             // Other tasks of this thread have their turn.
             consume_budget().await;
@@ -191,8 +189,8 @@ impl<H: Handler> Runner<H> {
                 }
             }
             self.settle();
-            if let Some(end) = self.ending.end.take() {
-                return end;
+            if std::mem::take(&mut self.ending.is_over) {
+                return;
             }
             if self.work.has_begun() {
                 // The application's call runs before what is left to do here.
@@ -257,7 +255,7 @@ impl<H: Handler> Runner<H> {
             () = at(wakeup) => Woken::Clock,
             event = self.watches.next(pace, is_followed) => Woken::Watch(event),
             Some((op, outcome)) = self.operations.next() => Woken::Done(op, outcome),
-            Some(message) = self.inbox.recv() => Woken::Message(*message),
+            Some(message) = self.inbox.next() => Woken::Message(message),
         }
     }
 
@@ -277,7 +275,7 @@ impl<H: Handler> Runner<H> {
             Message::Looked => self.watches.look(),
             Message::Event(event) => self.handle(event),
             Message::Reconfigure(config) => {
-                self.engine.reconfigure(now(), config);
+                self.engine.reconfigure(now(), *config);
                 self.carry_out_all();
             }
             Message::Panicked(call) => {
@@ -302,11 +300,11 @@ impl<H: Handler> Runner<H> {
     /// Handles what has come meanwhile.
     fn receive_more(&mut self) {
         for _ in 0..BATCH {
-            if self.ending.end.is_some() || self.held.is_some() {
+            if self.ending.is_over || self.held.is_some() {
                 return;
             }
             match self.inbox.try_recv() {
-                Ok(message) => self.receive(*message),
+                Ok(message) => self.receive(message),
                 Err(_) => return,
             }
         }
@@ -455,7 +453,8 @@ impl<H: Handler> Runner<H> {
 
     /// Its part has ended. The first reason counts.
     fn end(&mut self, how: Ended) {
-        self.ending.end.get_or_insert(how);
+        self.publisher.ends(how);
+        self.ending.is_over = true;
     }
 
     // ---- actions ----

@@ -1,13 +1,16 @@
 //! The engine's watches: of the elector one for its whole election, otherwise one for each znode.
 
 use std::{
-    future::{pending, poll_fn},
+    future::poll_fn,
+    pin::Pin,
     sync::Arc,
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
-use futures_util::{FutureExt, StreamExt, future::select_all};
-use zk_session::{BootTime, DataWatch, OpError, Session, sleep_until};
+use futures_util::{FutureExt, StreamExt};
+use tokio::time::{Sleep, sleep};
+use zk_session::{DataWatch, OpError, Session};
 
 use super::{base_watch::BaseWatch, to_node};
 use crate::{
@@ -61,10 +64,15 @@ impl Watches {
     ) -> Result<Event, OpError> {
         match &mut self.armed {
             Armed::Whole(whole) => whole.next(pace != Pace::AfterTakeover).await,
-            Armed::Single(all) if all.is_empty() => pending().await,
             Armed::Single(all) => {
-                let all = all.iter_mut().map(|single| Box::pin(single.next(pace, &is_followed)));
-                select_all(all).await.0
+                poll_fn(|cx| {
+                    let next = all.iter_mut().find_map(|single| {
+                        let next = single.poll_next(cx, pace, &is_followed);
+                        next.is_ready().then_some(next)
+                    });
+                    next.unwrap_or(Poll::Pending)
+                })
+                .await
             }
         }
     }
@@ -110,7 +118,7 @@ impl Watches {
                 && !all.iter().any(|single| single.is_of(watched))
             {
                 let watch = session.watch_data(Arc::clone(path));
-                let single = SingleWatch { watch, may_wait: reports_leaders(watched), read_at: None };
+                let single = SingleWatch { watch, may_wait: reports_leaders(watched), pause: None };
                 // What says who leads comes first, if several have changed.
                 let at = if single.may_wait { 0 } else { all.len() };
                 all.insert(at, single);
@@ -140,8 +148,8 @@ struct SingleWatch {
     watch: DataWatch,
     /// Whether its reads may be coalesced.
     may_wait: bool,
-    /// When a change is read that has come.
-    read_at: Option<BootTime>,
+    /// The change that has come is read after it.
+    pause: Option<Pin<Box<Sleep>>>,
 }
 
 impl SingleWatch {
@@ -149,42 +157,45 @@ impl SingleWatch {
         matches!(watched, Watched::Node(path) if **path == *self.watch.path())
     }
 
-    /// Coalesces reads: the change that has come is read a moment later.
-    fn coalesce(&mut self) -> BootTime {
-        let wait = || COALESCED.mul_f64(0.5 + fastrand::f64() / 2.0);
-        *self.read_at.get_or_insert_with(|| BootTime::now() + wait())
+    fn pause(&mut self) -> &mut Pin<Box<Sleep>> {
+        self.pause.get_or_insert_with(|| Box::pin(sleep(COALESCED.mul_f64(0.5 + fastrand::f64() / 2.0))))
     }
 
     fn look(&mut self) {
         if self.may_wait && !self.watch.is_reading() && self.watch.changed().now_or_never().is_some() {
-            self.coalesce();
+            self.pause();
         }
     }
 
-    async fn next(&mut self, pace: Pace, is_followed: &impl Fn() -> bool) -> Result<Event, OpError> {
+    fn poll_next(
+        &mut self,
+        cx: &mut Context<'_>,
+        pace: Pace,
+        is_followed: &impl Fn() -> bool,
+    ) -> Poll<Result<Event, OpError>> {
         if pace == Pace::WhenFollowed && self.may_wait && !self.watch.is_reading() {
-            if self.read_at.is_none() {
-                self.watch.changed().await;
+            if self.pause.is_none() {
+                ready!(self.watch.poll_changed(cx));
                 if !is_followed() {
-                    return pending().await;
+                    return Poll::Pending;
                 }
             }
-            sleep_until(self.coalesce()).await;
+            ready!(self.pause().as_mut().poll(cx));
         }
-        let seen = if pace == Pace::AfterTakeover {
-            poll_fn(|cx| self.watch.poll_known(cx)).await
-        } else {
-            self.read_at = None;
-            // As a stream: a read that has begun continues.
-            StreamExt::next(&mut self.watch).await
+        let seen = match pace {
+            Pace::AfterTakeover => ready!(self.watch.poll_known(cx)),
+            Pace::AtOnce | Pace::WhenFollowed => {
+                self.pause = None;
+                ready!(self.watch.poll_next_unpin(cx))
+            }
         };
         match seen {
-            Some(seen) => seen.map(|seen| {
+            Some(seen) => Poll::Ready(seen.map(|seen| {
                 let (path, node) = (self.watch.path().to_owned(), seen.value.map(to_node));
                 Event::Seen { epoch: seen.epoch.0, path, node }
-            }),
+            })),
             // The session is closed.
-            None => pending().await,
+            None => Poll::Pending,
         }
     }
 }

@@ -31,7 +31,6 @@ use crate::session::incarnation::{Bound, Incarnation, SessionPin};
 use crate::session::shared::{CLOSE_WITHIN, LastHandle, Shared};
 use crate::session::state::SessionState;
 use crate::session::supervisor;
-use crate::session::wakeup::Wakeup;
 #[cfg(any(feature = "tls", feature = "sasl"))]
 use crate::settings::ReadFile;
 use crate::settings::secret::Auth;
@@ -282,11 +281,6 @@ impl Session {
     /// The state and its changes. A slow receiver may miss states between, but never the latest.
     pub fn subscribe(&self) -> watch::Receiver<SessionState> {
         self.shared.subscribe_state()
-    }
-
-    /// For a task that polls: wakes it when the state or the lease changes.
-    pub fn wakeup(&self) -> Wakeup {
-        self.shared.bell.listen()
     }
 
     /// The present session, active or paused; `None` between sessions.

@@ -8,4 +8,3 @@ pub(crate) mod reliance;
 pub(crate) mod shared;
 pub(crate) mod state;
 pub(crate) mod supervisor;
-pub(crate) mod wakeup;

@@ -19,7 +19,6 @@ use crate::servers::preference::Preference;
 use crate::servers::resolve::Resolver;
 use crate::session::incarnation::{Bound, Incarnation};
 use crate::session::state::SessionState;
-use crate::session::wakeup::Bell;
 use crate::settings::Settings;
 use crate::time::{BootTime, sleep_until, within};
 
@@ -37,8 +36,6 @@ pub(crate) struct Shared {
     state: watch::Sender<SessionState>,
     pub(crate) incarnation: watch::Sender<Option<Incarnation>>,
     lease: watch::Sender<Option<Lease>>,
-    /// Rung after each change of the state or the lease.
-    pub(crate) bell: Arc<Bell>,
     pub(crate) keepers: watch::Sender<usize>,
     /// By when the session is to be closed, once closing has begun.
     pub(crate) closing: watch::Sender<Option<BootTime>>,
@@ -70,7 +67,6 @@ impl Shared {
             state: watch::Sender::new(SessionState::Inactive { reason: InactiveReason::NotYetConnected }),
             incarnation: watch::Sender::new(None),
             lease: watch::Sender::new(None),
-            bell: Arc::new(Bell::new(Handle::current())),
             keepers: watch::Sender::new(0),
             closing: watch::Sender::new(None),
             outcome: watch::Sender::new(None),
@@ -91,7 +87,6 @@ impl Shared {
 
     pub(crate) fn set_state(&self, state: SessionState) {
         self.state.send_replace(state);
-        self.bell.ring();
     }
 
     pub(crate) fn lease(&self) -> Option<Lease> {
@@ -104,7 +99,6 @@ impl Shared {
 
     pub(crate) fn set_lease(&self, lease: Option<Lease>) {
         self.lease.send_replace(lease);
-        self.bell.ring();
     }
 
     pub(crate) fn living(&self) -> Option<Incarnation> {
