@@ -9,11 +9,12 @@ use zk_session::DriverKind;
 
 use super::{
     SOON,
-    members::{Fate, Member, World, wait_for},
+    members::{self, Fate, Member, World, wait_for},
 };
 
 /// Each is told apart by its incarnation: one leads and one waits, and each move has a newer token.
 async fn two_on_one_session(recipe: Recipe) {
+    println!("{recipe:?}");
     let world = World::with_recipe(DriverKind::Native, recipe).await;
     let session = world.session(None).await;
     let join = |id: &str| world.join_over(session.clone(), id, "east", Fate::Lead, world.paths().clone());
@@ -34,24 +35,16 @@ async fn two_on_one_session(recipe: Recipe) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_members_of_a_queue_share_a_session() {
-    two_on_one_session(Recipe::Queue(QueueFormat::Native)).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_members_of_a_single_share_a_session() {
-    two_on_one_session(Recipe::Single).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_members_under_an_elector_share_a_session() {
-    let strategy = World::start(DriverKind::Native).await.strategy();
-    two_on_one_session(Recipe::Elector(strategy)).await;
+async fn two_members_share_a_session() {
+    for recipe in [members::elector(), Recipe::Queue(QueueFormat::Native), Recipe::Single] {
+        two_on_one_session(recipe).await;
+    }
 }
 
 /// Two processes act as one session, because both have resumed it: its servers give it to the one that has asked last, so that
 /// they take it from each other. Each is told apart by its incarnation all the same.
 async fn two_holders_of_one_session(recipe: Recipe) {
+    println!("{recipe:?}");
     let world = World::with_recipe(DriverKind::Native, recipe).await;
     let first = world.session(None).await;
     let ticket = first.incarnation().expect("it is active").ticket();
@@ -68,24 +61,16 @@ async fn two_holders_of_one_session(recipe: Recipe) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_queue_tells_two_holders_of_one_session_apart() {
-    two_holders_of_one_session(Recipe::Queue(QueueFormat::Native)).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_single_tells_two_holders_of_one_session_apart() {
-    two_holders_of_one_session(Recipe::Single).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_elector_tells_two_holders_of_one_session_apart() {
-    let strategy = World::start(DriverKind::Native).await.strategy();
-    two_holders_of_one_session(Recipe::Elector(strategy)).await;
+async fn two_holders_of_one_session_are_told_apart() {
+    for recipe in [members::elector(), Recipe::Queue(QueueFormat::Native), Recipe::Single] {
+        two_holders_of_one_session(recipe).await;
+    }
 }
 
 /// A member leaves while there is no connection, so its znodes remain. They are deleted when the connection returns, although the
 /// session lives on: another incarnation of the member would wait for them.
 async fn left_without_a_connection(recipe: Recipe) {
+    println!("{recipe:?}");
     let world = World::with_recipe(DriverKind::Native, recipe).await.with_long_sessions();
     let former = world.join_through_proxy("one", "east").await;
     wait_for("one leads", SOON, || former.leads()).await;
@@ -104,14 +89,10 @@ async fn left_without_a_connection(recipe: Recipe) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_member_of_a_queue_that_left_without_a_connection_returns() {
-    left_without_a_connection(Recipe::Queue(QueueFormat::Native)).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_member_under_an_elector_that_left_without_a_connection_returns() {
-    let strategy = World::start(DriverKind::Native).await.strategy();
-    left_without_a_connection(Recipe::Elector(strategy)).await;
+async fn a_member_that_left_without_a_connection_returns() {
+    for recipe in [members::elector(), Recipe::Queue(QueueFormat::Native)] {
+        left_without_a_connection(recipe).await;
+    }
 }
 
 /// All members must use one recipe: two recipes could have two leaders.
