@@ -63,7 +63,8 @@ impl Watches {
         is_followed: impl Fn() -> bool,
     ) -> Result<Event, OpError> {
         match &mut self.armed {
-            Armed::Whole(whole) => whole.next(pace != Pace::AfterTakeover).await,
+            // On the heap: other elections need no room for it, 0.3 kB.
+            Armed::Whole(whole) => Box::pin(whole.next(pace != Pace::AfterTakeover)).await,
             Armed::Single(all) => {
                 poll_fn(|cx| {
                     let next = all.iter_mut().find_map(|single| {
