@@ -68,7 +68,7 @@ impl BootTime {
 
     /// How long a task that waits for this point sleeps next, at most a second: tokio's timers stop while the machine is
     /// suspended. `None` once the point has passed. [`sleep_until`] waits like this.
-    pub fn next_nap(self) -> Option<Duration> {
+    fn next_nap(self) -> Option<Duration> {
         let remaining = self.duration_since(Self::now());
         (!remaining.is_zero()).then(|| remaining.min(NAP))
     }
