@@ -175,7 +175,7 @@ class Primary:
             serviced = [one["member"] for one in cluster["maintenance"]]
             electable = [name for name in others if name not in serviced]
             if electable:
-                raise Failed("; ".join(f"first: dr-worker maintenance on {name}" for name in electable))
+                raise Failed("; ".join(f"first: dr-worker maintenance {name}" for name in electable))
             server.write("alone", str(term))
         else:
             server.alone.unlink(missing_ok=True)
@@ -186,7 +186,7 @@ class Primary:
             waits = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'quorum' AND flush_lsn >= :'position'::pg_lsn"
             while int(server.sql(waits, position=position)[0][0]) < len(others):
                 time.sleep(0.2)
-            log("; ".join(f"now: dr-worker maintenance off {name}" for name in others))
+            log("; ".join(f"now: dr-worker maintenance {name} --off" for name in others))
 
 
 VERBS = {"init": 0, "lead": 0, "ready": 0, "before-takeover": 0, "before-stop": 0, "alone": 1}

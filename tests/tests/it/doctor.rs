@@ -106,12 +106,12 @@ async fn a_healthy_deployment_has_one_note_and_what_happens_to_it_is_named() {
     let verbs: [(&[&str], &[&str], &str, &str); 3] = [
         (&["pause"], &["resume"], "paused", "orders: the mode is manual"),
         (
-            &["maintenance", "on", "west-2"],
-            &["maintenance", "off", "west-2"],
+            &["maintenance", "west-2"],
+            &["maintenance", "west-2", "--off"],
             "maintenance",
             "west-2 is in maintenance",
         ),
-        (&["drain", "west"], &["undrain", "west"], "closed-site", "site west is drained"),
+        (&["drain", "west"], &["drain", "west", "--off"], "closed-site", "site west is drained"),
     ];
     for (order, undo, id, part) in verbs {
         east.done(order).await;

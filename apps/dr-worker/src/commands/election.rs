@@ -29,6 +29,21 @@ const SERVER_WITHIN: Duration = Duration::from_secs(5);
 /// How many overlays are read at a time.
 const READ_AT_ONCE: usize = 64;
 
+/// Which jobs a verb is about.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Which<'a> {
+    Named(&'a str),
+    /// The only one: refused where there are several.
+    Only,
+    All,
+}
+
+/// That none of several jobs was named.
+pub(crate) fn which_job(option: &str, jobs: &[impl AsRef<str>]) -> Error {
+    let jobs: Vec<&str> = jobs.iter().map(AsRef::as_ref).collect();
+    Error::Usage(format!("which job? {} ({option})", jobs.join(", ")))
+}
+
 /// An operator's session.
 pub(crate) struct Operator {
     pub(crate) config: OperatorConfig,
@@ -140,10 +155,29 @@ impl Operator {
         }
     }
 
-    /// The named job, or all jobs with an elector, which alone obeys standing orders. The others are named.
-    pub(crate) async fn governed(&self, job: Option<&str>) -> Result<Vec<String>, Error> {
-        let jobs = self.jobs(job).await?;
-        if job.is_some() {
+    /// The jobs of a verb that can move or stop a job.
+    ///
+    /// # Errors
+    /// When several are there and none was named: it is asked which.
+    pub(crate) async fn chosen(&self, which: Which<'_>) -> Result<Vec<String>, Error> {
+        match which {
+            Which::Named(job) => self.jobs(Some(job)).await,
+            Which::All => self.elections().await,
+            Which::Only => {
+                let found = self.elections().await?;
+                if found.len() > 1 {
+                    return Err(which_job("--job JOB, or --all", &found));
+                }
+                Ok(found)
+            }
+        }
+    }
+
+    /// Those of the [chosen](Self::chosen) jobs that have an elector, which alone obeys standing orders. The others are
+    /// named.
+    pub(crate) async fn governed(&self, which: Which<'_>) -> Result<Vec<String>, Error> {
+        let jobs = self.chosen(which).await?;
+        if matches!(which, Which::Named(_)) {
             return Ok(jobs);
         }
         let (observer, mut governed) = (self.observer().await?, Vec::new());
@@ -176,10 +210,7 @@ impl Operator {
             Some(only) if found.is_empty() => Ok(only),
             last => {
                 found.extend(last);
-                Err(Error::Usage(format!(
-                    "there are several jobs; name one with --job: {}",
-                    found.join(", ")
-                )))
+                Err(which_job("--job JOB", &found))
             }
         }
     }

@@ -10,5 +10,5 @@ pub(crate) mod servers;
 mod sites;
 pub(crate) mod standing;
 
-pub(crate) use election::{Operator, asker};
+pub(crate) use election::{Operator, Which, asker, which_job};
 pub(crate) use sites::check_sites;

@@ -11,6 +11,7 @@ use serde_json::json;
 
 use super::{
     consent::Consent,
+    control::JobArguments,
     election::Operator,
     output::{self, Output},
 };
@@ -37,9 +38,8 @@ pub(super) struct AckArguments {
     fenced: bool,
     #[command(flatten)]
     consent: Consent,
-    /// Job [default: all].
-    #[arg(long, value_name = "JOB")]
-    job: Option<String>,
+    #[command(flatten)]
+    jobs: JobArguments,
 }
 
 impl AckArguments {
@@ -64,7 +64,7 @@ pub(super) async fn ack(arguments: &AckArguments, sources: &Sources, how: Output
 }
 
 async fn ack_all(operator: &Operator, arguments: &AckArguments, how: Output) -> Result<(), Error> {
-    for job in operator.governed(arguments.job.as_deref()).await? {
+    for job in operator.governed(arguments.jobs.which()).await? {
         let paths = operator.paths(&job)?;
         let fenced = match arguments.fenced {
             true => forget_breadcrumbs(&operator.session, &paths).await?,

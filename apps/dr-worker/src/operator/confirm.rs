@@ -23,9 +23,9 @@ pub(super) struct ConfirmArguments {
     site: Option<SiteId>,
     /// Withdraw the confirmation.
     #[arg(long, group = "what")]
-    clear: bool,
+    off: bool,
     #[command(flatten)]
-    jobs: OrderArguments,
+    order: OrderArguments,
 }
 
 pub(super) async fn confirm(
@@ -40,7 +40,7 @@ pub(super) async fn confirm(
 }
 
 async fn confirm_all(operator: &Operator, arguments: &ConfirmArguments, how: Output) -> Result<(), Error> {
-    for job in operator.governed(arguments.jobs.job.as_deref()).await? {
+    for job in operator.governed(arguments.order.jobs.which()).await? {
         let paths = operator.paths(&job)?;
         let snapshot = operator.observer().await?.snapshot(&paths).await?;
         check_sites(operator, &job, &arguments.site, &snapshot, "").map_err(Error::Usage)?;
@@ -62,10 +62,10 @@ async fn confirm_all(operator: &Operator, arguments: &ConfirmArguments, how: Out
             .zip(arguments.site.iter().cycle())
             .map(|((term, _), site)| Confirmed { term: *term, site: site.clone(), by: by.clone() });
         let confirmed: Vec<_> = confirmed.collect();
-        let reason = arguments.jobs.reason.as_deref();
+        let reason = arguments.order.reason.as_deref();
         let confirm = |control: &mut Control| control.confirmed.clone_from(&confirmed);
         orders::order(&operator.session, &paths, &by, reason, confirm).await?;
-        arguments.jobs.awaiting.until_obeyed(operator, &job).await?;
+        arguments.order.awaiting.until_obeyed(operator, &job).await?;
         match (how, &arguments.site) {
             (Output::Json, _) => {
                 output::print_json(&json!({ "election": job, "confirmed": confirmed }))?;

@@ -1,4 +1,4 @@
-//! Standing orders: `drain`, `undrain`, `maintenance`, `prefer`, `mode`, `pause`, `resume`.
+//! Standing orders: `drain`, `fail-site`, `maintenance`, `prefer`, `mode`, `pause`, `resume`.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     commands::{
-        check_sites,
+        Which, check_sites,
         standing::{self, end_pause, set_paused},
     },
     config::Sources,
@@ -33,12 +33,32 @@ use crate::{
     wall::unix_ms,
 };
 
+/// The jobs of a verb that can move or stop a job.
+#[derive(Debug, clap::Args)]
+pub(super) struct JobArguments {
+    /// Job [default: the only one].
+    #[arg(long, value_name = "JOB", conflicts_with = "all")]
+    job: Option<String>,
+    /// All jobs.
+    #[arg(long)]
+    all: bool,
+}
+
+impl JobArguments {
+    pub(super) fn which(&self) -> Which<'_> {
+        match &self.job {
+            Some(job) => Which::Named(job),
+            None if self.all => Which::All,
+            None => Which::Only,
+        }
+    }
+}
+
 /// The arguments of every standing order.
 #[derive(Debug, clap::Args)]
 pub(super) struct OrderArguments {
-    /// Job [default: all].
-    #[arg(long, value_name = "JOB")]
-    pub(super) job: Option<String>,
+    #[command(flatten)]
+    pub(super) jobs: JobArguments,
     /// Reason, for the records.
     #[arg(long, value_name = "TEXT")]
     pub(super) reason: Option<Text>,
@@ -46,39 +66,26 @@ pub(super) struct OrderArguments {
     pub(super) awaiting: Awaiting,
 }
 
-/// The arguments of a standing order about a site.
+/// `drain` and `fail-site`
 #[derive(Debug, clap::Args)]
 pub(super) struct SiteArguments {
     /// Site.
     #[arg(value_name = "SITE")]
     site: SiteId,
+    /// Withdraw the order.
+    #[arg(long)]
+    off: bool,
     #[command(flatten)]
-    jobs: OrderArguments,
+    order: OrderArguments,
     /// Accept an unknown site.
     ///
     /// One that is not configured and has no member.
     #[arg(long)]
-    force: bool,
-}
-
-/// `drain`
-#[derive(Debug, clap::Args)]
-pub(super) struct DrainArguments {
-    #[command(flatten)]
-    at: SiteArguments,
+    unknown: bool,
     #[command(flatten)]
     try_only: DryRun,
     #[command(flatten)]
     consent: Consent,
-}
-
-/// `undrain`
-#[derive(Debug, clap::Args)]
-pub(super) struct UndrainArguments {
-    #[command(flatten)]
-    at: SiteArguments,
-    #[command(flatten)]
-    try_only: DryRun,
 }
 
 /// `prefer`
@@ -93,12 +100,12 @@ pub(super) struct PreferArguments {
     order: Vec<SiteId>,
     /// Restore the configured order.
     #[arg(long, group = "what")]
-    clear: bool,
+    off: bool,
     #[command(flatten)]
-    jobs: OrderArguments,
+    order_arguments: OrderArguments,
     /// Accept sites without configuration and members.
-    #[arg(long, conflicts_with = "clear")]
-    force: bool,
+    #[arg(long, conflicts_with = "off")]
+    unknown: bool,
     #[command(flatten)]
     try_only: DryRun,
 }
@@ -110,7 +117,7 @@ pub(super) struct ModeArguments {
     #[arg(value_enum)]
     mode: Word,
     #[command(flatten)]
-    jobs: OrderArguments,
+    order: OrderArguments,
     #[command(flatten)]
     try_only: DryRun,
 }
@@ -138,25 +145,23 @@ impl From<Word> for Mode {
 /// `maintenance`
 #[derive(Debug, clap::Args)]
 pub(super) struct MaintenanceArguments {
-    /// Whether the member is being serviced.
-    #[arg(value_enum, value_name = "on|off")]
-    word: OnOff,
     /// Member.
     #[arg(value_name = "MEMBER")]
     member: MemberId,
+    /// Withdraw the order: the member is a candidate again.
+    #[arg(long)]
+    off: bool,
+    /// Job [default: all jobs of the member].
+    #[arg(long, value_name = "JOB")]
+    job: Option<String>,
+    /// Reason, for the records.
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<Text>,
     #[command(flatten)]
-    jobs: OrderArguments,
+    awaiting: Awaiting,
     /// Accept a member that takes part in no job.
     #[arg(long)]
-    force: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum OnOff {
-    /// It hands over, and is not elected.
-    On,
-    /// It is a candidate again.
-    Off,
+    unknown: bool,
 }
 
 pub(super) async fn maintenance(
@@ -172,15 +177,14 @@ pub(super) async fn maintenance(
 
 /// Gives the order in each job that the member takes part in, or has the order of.
 async fn service(operator: &Operator, arguments: &MaintenanceArguments, how: Output) -> Result<(), Error> {
-    let MaintenanceArguments { word, member, jobs: OrderArguments { job: named, reason, awaiting }, force } =
-        arguments;
+    let MaintenanceArguments { member, off, job, reason, awaiting, unknown } = arguments;
     let (mut known, mut members) = (Vec::new(), BTreeSet::new());
-    for job in operator.governed(named.as_deref()).await? {
+    for job in operator.governed(job.as_deref().map_or(Which::All, Which::Named)).await? {
         let snapshot = operator.observer().await?.snapshot(&operator.paths(&job)?).await?;
         let present = snapshot.members.iter().find(|m| m.member == *member).map(|m| &m.site);
         let absent = || snapshot.absent.iter().find(|absent| absent.member == *member).map(|a| &a.site);
         let site = present.or_else(absent);
-        if site.is_some() || snapshot.control.serviced(member).is_some() || *force {
+        if site.is_some() || snapshot.control.serviced(member).is_some() || *unknown {
             known.push((job, site.cloned()));
         }
         members.extend(snapshot.members.into_iter().map(|m| m.member));
@@ -189,7 +193,7 @@ async fn service(operator: &Operator, arguments: &MaintenanceArguments, how: Out
         let members: Vec<_> = members.iter().map(|member| member.as_str()).collect();
         let members = if members.is_empty() { "none".to_owned() } else { members.join(", ") };
         return Err(Error::Usage(format!(
-            "unknown member {member}: it takes part in no job (--force to override); members: {members}"
+            "unknown member {member}: it takes part in no job (--unknown to override); members: {members}"
         )));
     }
     for (job, site) in &known {
@@ -202,11 +206,13 @@ async fn service(operator: &Operator, arguments: &MaintenanceArguments, how: Out
                 at_ms: unix_ms(),
             },
         };
-        let change = |control: &mut Control| match word {
-            // The first operator and reason are kept.
-            OnOff::On if control.serviced(member).is_some() => {}
-            OnOff::On => control.maintenance.push(order.clone()),
-            OnOff::Off => control.maintenance.retain(|known| known.member != *member),
+        let change = |control: &mut Control| {
+            if *off {
+                control.maintenance.retain(|known| known.member != *member);
+            } else if control.serviced(member).is_none() {
+                // The first operator and reason are kept.
+                control.maintenance.push(order.clone());
+            }
         };
         let paths = operator.paths(job)?;
         let ordered = orders::order(&operator.session, &paths, &asker(), reason.as_deref(), change).await?;
@@ -218,100 +224,68 @@ async fn service(operator: &Operator, arguments: &MaintenanceArguments, how: Out
     Ok(())
 }
 
-pub(super) async fn drain(arguments: &DrainArguments, sources: &Sources, how: Output) -> Result<(), Error> {
-    let DrainArguments { at: SiteArguments { site, jobs, force }, try_only, consent } = arguments;
-    let danger = Danger { consent: *consent, fails: false, site };
-    let order = Order {
-        sites: known(*force, [site]),
-        tries: try_only.dry_run,
-        danger: Some(danger),
-        ..Order::of(&format!("drain {site}"), jobs)
-    };
-    order
+pub(super) async fn drain(arguments: &SiteArguments, sources: &Sources, how: Output) -> Result<(), Error> {
+    let SiteArguments { site, off, .. } = arguments;
+    arguments
+        .order("drain", false)
         .give(sources, how, |control| {
-            if !control.drained.contains(site) {
+            if *off {
+                control.drained.retain(|drained| drained != site);
+            } else if !control.drained.contains(site) {
                 control.drained.push(site.clone());
             }
         })
         .await
 }
 
-pub(super) async fn undrain(
-    arguments: &UndrainArguments,
-    sources: &Sources,
-    how: Output,
-) -> Result<(), Error> {
-    let UndrainArguments { at: SiteArguments { site, jobs, force }, try_only } = arguments;
-    let order = Order {
-        sites: known(*force, [site]),
-        tries: try_only.dry_run,
-        ..Order::of(&format!("undrain {site}"), jobs)
-    };
-    order.give(sources, how, |control| control.drained.retain(|drained| drained != site)).await
-}
-
-/// `fail-site` and `unfail-site`
-#[derive(Debug, clap::Args)]
-pub(super) struct FailSiteArguments {
-    #[command(flatten)]
-    at: SiteArguments,
-    #[command(flatten)]
-    try_only: DryRun,
-    #[command(flatten)]
-    consent: Consent,
-}
-
 pub(super) async fn fail_site(
-    arguments: &FailSiteArguments,
+    arguments: &SiteArguments,
     sources: &Sources,
     how: Output,
 ) -> Result<(), Error> {
-    let FailSiteArguments { at: SiteArguments { site, jobs, force }, try_only, consent } = arguments;
-    let danger = Danger { consent: *consent, fails: true, site };
-    let order = Order {
-        sites: known(*force, [site]),
-        tries: try_only.dry_run,
-        danger: Some(danger),
-        ..Order::of(&format!("fail-site {site}"), jobs)
-    };
+    let SiteArguments { site, off, order, .. } = arguments;
     let failed = FailedSite {
         site: site.clone(),
         ordered: OrderedBy {
-            reason: jobs.reason.clone().map(Text::into_string),
+            reason: order.reason.clone().map(Text::into_string),
             by: asker(),
             at_ms: unix_ms(),
         },
     };
-    order
+    arguments
+        .order("fail-site", true)
         .give(sources, how, |control| {
-            // The first operator and reason are kept.
-            if control.failed_sites.iter().all(|known| known.site != *site) {
+            if *off {
+                control.failed_sites.retain(|failed| failed.site != *site);
+            } else if control.failed_sites.iter().all(|known| known.site != *site) {
+                // The first operator and reason are kept.
                 control.failed_sites.push(failed.clone());
             }
         })
         .await
 }
 
-pub(super) async fn unfail_site(
-    arguments: &SiteArguments,
-    sources: &Sources,
-    how: Output,
-) -> Result<(), Error> {
-    let SiteArguments { site, jobs, force } = arguments;
-    let order = Order {
-        sites: known(*force, [site]),
-        overrules: Some(site),
-        ..Order::of(&format!("unfail-site {site}"), jobs)
-    };
-    order.give(sources, how, |control| control.failed_sites.retain(|failed| failed.site != *site)).await
+impl SiteArguments {
+    /// `fails`: whether the order marks the site as failed; withdrawn, it overrules the members that report it.
+    fn order(&self, verb: &str, fails: bool) -> Order<'_> {
+        let Self { site, off, order, unknown, try_only, consent } = self;
+        let what = if *off { format!("{verb} {site} --off") } else { format!("{verb} {site}") };
+        Order {
+            sites: known(*unknown, [site]),
+            tries: try_only.dry_run,
+            danger: (!off).then_some(Danger { consent: *consent, fails, site }),
+            overrules: Some(site).filter(|_| fails && *off),
+            ..Order::of(&what, order)
+        }
+    }
 }
 
 pub(super) async fn prefer(arguments: &PreferArguments, sources: &Sources, how: Output) -> Result<(), Error> {
-    let PreferArguments { site, order, clear: _, jobs, force, try_only } = arguments;
+    let PreferArguments { site, order, off: _, order_arguments, unknown, try_only } = arguments;
     if let Some(twice) = order.iter().enumerate().find(|(at, site)| order[..*at].contains(site)) {
         return Err(Error::Usage(format!("--order: {} appears twice; name each site once", twice.1)));
     }
-    let sites = known(*force, site.iter().chain(order));
+    let sites = known(*unknown, site.iter().chain(order));
     // A preferred site keeps the order of the others; a new order replaces both.
     let change = |control: &mut Control| match site {
         Some(site) => control.preferred_site = Some(site.clone()),
@@ -320,32 +294,32 @@ pub(super) async fn prefer(arguments: &PreferArguments, sources: &Sources, how: 
             control.site_order.clone_from(order);
         }
     };
-    Order { sites, prefers: true, tries: try_only.dry_run, ..Order::of("prefer", jobs) }
+    Order { sites, prefers: true, tries: try_only.dry_run, ..Order::of("prefer", order_arguments) }
         .give(sources, how, change)
         .await
 }
 
 pub(super) async fn mode(arguments: &ModeArguments, sources: &Sources, how: Output) -> Result<(), Error> {
+    let ModeArguments { mode, order, try_only } = arguments;
     let change = |control: &mut Control| {
-        control.mode = arguments.mode.into();
+        control.mode = (*mode).into();
         control.paused_in = None;
     };
-    let ModeArguments { mode, jobs, try_only } = arguments;
     let what = format!("mode {}", Mode::from(*mode));
-    Order { tries: try_only.dry_run, ..Order::of(&what, jobs) }.give(sources, how, change).await
+    Order { tries: try_only.dry_run, ..Order::of(&what, order) }.give(sources, how, change).await
 }
 
-pub(super) async fn pause(jobs: &OrderArguments, sources: &Sources, how: Output) -> Result<(), Error> {
-    Order::of("pause", jobs).give(sources, how, set_paused).await
+pub(super) async fn pause(order: &OrderArguments, sources: &Sources, how: Output) -> Result<(), Error> {
+    Order::of("pause", order).give(sources, how, set_paused).await
 }
 
-pub(super) async fn resume(jobs: &OrderArguments, sources: &Sources, how: Output) -> Result<(), Error> {
-    Order::of("resume", jobs).give(sources, how, end_pause).await
+pub(super) async fn resume(order: &OrderArguments, sources: &Sources, how: Output) -> Result<(), Error> {
+    Order::of("resume", order).give(sources, how, end_pause).await
 }
 
 /// The sites that must be known.
-fn known<'a>(force: bool, sites: impl IntoIterator<Item = &'a SiteId>) -> Vec<&'a SiteId> {
-    if force { Vec::new() } else { sites.into_iter().collect() }
+fn known<'a>(unknown: bool, sites: impl IntoIterator<Item = &'a SiteId>) -> Vec<&'a SiteId> {
+    if unknown { Vec::new() } else { sites.into_iter().collect() }
 }
 
 /// What makes a standing order dangerous.
@@ -413,12 +387,12 @@ struct Order<'a> {
 }
 
 impl<'a> Order<'a> {
-    fn of(what: &str, jobs: &'a OrderArguments) -> Self {
+    fn of(what: &str, with: &'a OrderArguments) -> Self {
         Self {
             what: what.to_owned(),
             tries: false,
             danger: None,
-            with: jobs,
+            with,
             sites: Vec::new(),
             prefers: false,
             overrules: None,
@@ -443,7 +417,7 @@ impl<'a> Order<'a> {
         how: Output,
         change: &mut impl FnMut(&mut Control),
     ) -> Result<(), Error> {
-        let jobs = operator.governed(self.with.job.as_deref()).await?;
+        let jobs = operator.governed(self.with.jobs.which()).await?;
         // A mistyped site is found before anything is changed.
         let mut asked = Vec::new();
         for job in &jobs {
@@ -507,7 +481,7 @@ impl<'a> Order<'a> {
         }
         let snapshot = operator.observer().await?.snapshot(&operator.paths(job)?).await?;
         let sites = self.sites.iter().copied();
-        check_sites(operator, job, sites, &snapshot, " (--force to override)").map_err(Error::Usage)?;
+        check_sites(operator, job, sites, &snapshot, " (--unknown to override)").map_err(Error::Usage)?;
         let Some(danger) = self.danger.filter(|_| !self.tries) else { return Ok(None) };
         danger.ask(job, &snapshot)?;
         let was_last = danger.is_last(&snapshot.members, &snapshot.control);

@@ -183,7 +183,7 @@ fn chosen<'a>(jobs: &'a [JobConfig], name: Option<&str>) -> Result<&'a JobConfig
             ))
         }),
         (None, [only]) => Ok(only),
-        (None, _) => Err(Error::Usage(format!("there are several jobs; name one with --job: {}", names()))),
+        (None, _) => Err(Error::Usage(format!("which job? {} (--job JOB)", names()))),
     }
 }
 

@@ -15,6 +15,7 @@ use super::{
     output::{self, Output},
 };
 use crate::{
+    commands::which_job,
     config::{NodeConfig, Sources},
     error::Error,
     typed::Typed,
@@ -25,8 +26,8 @@ use crate::{
 
 #[derive(Debug, Args)]
 pub(super) struct LogsArguments {
-    /// The job [default: the only one of this node].
-    #[arg(value_name = "JOB")]
+    /// Job [default: the only one of this node].
+    #[arg(long, value_name = "JOB")]
     job: Option<String>,
     /// Number of lines.
     #[arg(short = 'n', long = "lines", value_name = "N", default_value_t = ShownLine::USUAL)]
@@ -58,9 +59,11 @@ pub(super) fn run(logs: &LogsArguments, sources: &Sources, how: Output) -> Resul
     let (id, state_dir, configured) = NodeConfig::load_local(sources)?;
     let job = match (&logs.job, &configured[..]) {
         (Some(job), _) | (None, [job]) => job.as_str(),
-        (None, []) => return Err(Error::Usage("no job is configured on this node; name one".to_owned())),
+        (None, []) => {
+            return Err(Error::Usage("no job is configured on this node; name one with --job".to_owned()));
+        }
         (None, several) => {
-            return Err(Error::Usage(format!("there are several jobs; name one: {}", several.join(", "))));
+            return Err(which_job("--job JOB", several));
         }
     };
     let kept = KeptOutput::of(&state_dir, id.as_str());
@@ -112,7 +115,7 @@ fn show_leader(logs: &LogsArguments, job: &str, me: &MemberId, sources: &Sources
             let record = snapshot.members.iter().find(|member| member.member == *leader);
             let address = record.and_then(|record| record.address.as_ref());
             let address = address.map(|address| format!(" ({address})")).unwrap_or_default();
-            let verb = Typed::verb("logs").arg(job).arg("--node").arg(leader);
+            let verb = Typed::verb("logs").job(job).arg("--node").arg(leader);
             output::print_progress(format_args!(
                 "{leader} leads {job}: its output is on that node{address}; `{verb}` shows it"
             ));

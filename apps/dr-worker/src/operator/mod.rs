@@ -26,6 +26,7 @@ mod forget;
 mod gather;
 mod ghosts;
 mod global;
+mod headings;
 mod history;
 mod init;
 mod job;
@@ -115,17 +116,13 @@ enum Verb {
     /// Close a site: leaders hand over, no member there is elected.
     ///
     /// If no member of another site can lead, it asks for confirmation. A script then needs --yes.
-    Drain(control::DrainArguments),
-    /// Reopen a drained site.
-    Undrain(control::UndrainArguments),
+    Drain(control::SiteArguments),
     /// Mark a site as failed: its leaders are replaced.
     ///
     /// They are replaced as after a failure.
     /// A leader there that does not stop is replaced only by `failover --force`.
-    FailSite(control::FailSiteArguments),
-    /// Clear a site's failed mark.
-    UnfailSite(control::SiteArguments),
-    /// Move a member's jobs away and elect it no more, or undo that.
+    FailSite(control::SiteArguments),
+    /// Move a member's jobs away, and do not elect it.
     ///
     /// The jobs of a member in maintenance move to other members. To leave jobs where they run, use `pause`.
     Maintenance(control::MaintenanceArguments),
@@ -391,7 +388,7 @@ fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Arguments, clap::E
 /// The command line under the name that this program was started under. A program with its own stages adds the version
 /// of dr-worker.
 fn command() -> clap::Command {
-    let (program, command) = (program(), Arguments::command());
+    let (program, command) = (program(), headings::with_headings(Arguments::command()));
     if program == NAME {
         return command;
     }
@@ -442,8 +439,6 @@ fn dispatch(
         Verb::Cancel(cancel) => block_on(request::cancel(cancel, sources, global.output)),
         Verb::Drain(site) => block_on(control::drain(site, sources, global.output)),
         Verb::FailSite(site) => block_on(control::fail_site(site, sources, global.output)),
-        Verb::UnfailSite(site) => block_on(control::unfail_site(site, sources, global.output)),
-        Verb::Undrain(site) => block_on(control::undrain(site, sources, global.output)),
         Verb::Maintenance(order) => block_on(control::maintenance(order, sources, global.output)),
         Verb::Prefer(prefer) => block_on(control::prefer(prefer, sources, global.output)),
         Verb::Mode(mode) => block_on(control::mode(mode, sources, global.output)),

@@ -15,10 +15,10 @@ use crate::{config::Sources, error::Error};
 #[derive(Debug, clap::Args)]
 pub(super) struct StayArguments {
     #[command(flatten)]
-    jobs: OrderArguments,
-    /// Allow automatic moves again.
+    order: OrderArguments,
+    /// Withdraw the order: allow automatic moves again.
     #[arg(long)]
-    clear: bool,
+    off: bool,
 }
 
 pub(super) async fn stay(arguments: &StayArguments, sources: &Sources, how: Output) -> Result<(), Error> {
@@ -29,28 +29,28 @@ pub(super) async fn stay(arguments: &StayArguments, sources: &Sources, how: Outp
 }
 
 async fn stay_all(operator: &Operator, arguments: &StayArguments, how: Output) -> Result<(), Error> {
-    for job in operator.governed(arguments.jobs.job.as_deref()).await? {
+    for job in operator.governed(arguments.order.jobs.which()).await? {
         let paths = operator.paths(&job)?;
         let snapshot = operator.observer().await?.snapshot(&paths).await?;
-        let elected = snapshot.decided().filter(|_| !arguments.clear);
+        let elected = snapshot.decided().filter(|_| !arguments.off);
         let leaders: Vec<_> =
             elected.into_iter().flat_map(|e| e.leaders().map(|(slot, n)| (e.term_of(slot), n))).collect();
-        if leaders.is_empty() && !arguments.clear {
+        if leaders.is_empty() && !arguments.off {
             return Err(Error::NotNow(format!("{job}: no leader is elected, so none can stay")));
         }
         let mut terms: Vec<_> = leaders.iter().map(|(term, _)| *term).collect();
         terms.sort_unstable();
         terms.dedup();
-        let reason = arguments.jobs.reason.as_deref();
+        let reason = arguments.order.reason.as_deref();
         let stay = |control: &mut Control| control.stay.clone_from(&terms);
         orders::order(&operator.session, &paths, &asker(), reason, stay).await?;
-        arguments.jobs.awaiting.until_obeyed(operator, &job).await?;
+        arguments.order.awaiting.until_obeyed(operator, &job).await?;
         let members: Vec<_> = leaders.iter().map(|(_, named)| named.member.to_string()).collect();
         match how {
             Output::Json => {
                 output::print_json(&json!({ "election": job, "members": members, "terms": terms }))?
             }
-            Output::Pretty if arguments.clear => {
+            Output::Pretty if arguments.off => {
                 output::print(format_args!("{job}: automatic moves are allowed again"))?;
             }
             Output::Pretty => {

@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::{
     consent::Consent,
+    control::JobArguments,
     election::{Operator, asker},
     output::{self, Output},
 };
@@ -16,9 +17,8 @@ pub(super) struct RaiseTokenArguments {
     /// Newest token that the job's resource has seen.
     #[arg(long, value_name = "TOKEN")]
     above: u64,
-    /// Job [default: all].
-    #[arg(long, value_name = "JOB")]
-    job: Option<String>,
+    #[command(flatten)]
+    jobs: JobArguments,
     #[command(flatten)]
     consent: Consent,
 }
@@ -35,10 +35,7 @@ pub(super) async fn raise(
 }
 
 async fn raise_all(operator: &Operator, arguments: &RaiseTokenArguments, how: Output) -> Result<(), Error> {
-    let jobs = match &arguments.job {
-        Some(job) => vec![job.clone()],
-        None => operator.elections().await?,
-    };
+    let jobs = operator.chosen(arguments.jobs.which()).await?;
     let above = arguments.above;
     arguments.consent.ask(&format!(
         "raise the fencing tokens of {} above {above}: leaders take over again, and this can't be undone",

@@ -61,9 +61,9 @@ fn a_lost_member_is_absent_and_not_unknown() {
     }
     stage.operator(&["can-restart", "west-1"]).assert(75, &["west-1 is absent: not connected for "]);
     // Such a node may be serviced.
-    let serviced = stage.json(&["maintenance", "on", "west-1"]);
+    let serviced = stage.json(&["maintenance", "west-1"]);
     assert_eq!(serviced["maintenance"][0]["site"], "west");
-    stage.operator(&["maintenance", "off", "west-1"]).assert(0, &[]);
+    stage.operator(&["maintenance", "west-1", "--off"]).assert(0, &[]);
 
     // The elector itself is lost: its successor knows it, and what it had noticed.
     east.kill_with_guards();

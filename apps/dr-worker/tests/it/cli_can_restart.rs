@@ -95,9 +95,9 @@ fn a_member_in_maintenance_hands_over_and_stays_out() {
     until("east-1 leads", || leads(&east));
     let west = stage.worker("west-1", "west", &slow);
     until("west-1 is in line", || in_line(&stage, 1));
-    stage.operator(&["maintenance", "on", "esat-1"]).assert(64, &["unknown member esat-1", "east-1, west-1"]);
+    stage.operator(&["maintenance", "esat-1"]).assert(64, &["unknown member esat-1", "east-1, west-1"]);
 
-    let on = stage.operator(&["maintenance", "on", "east-1", "--reason", "new disk"]);
+    let on = stage.operator(&["maintenance", "east-1", "--reason", "new disk"]);
     assert_eq!(on.assert(0, &[]).stdout, "orders: mode auto, east-1 is in maintenance (new disk)\n");
     until("west-1 leads", || leads(&west) && !leads(&east));
     let list = stage.json(&["list"]);
@@ -126,9 +126,9 @@ fn a_member_in_maintenance_hands_over_and_stays_out() {
     for empty in ["failures", "site_failures", "failed_sites", "exclusions"] {
         assert_eq!(list[empty], json!([]), "{empty}");
     }
-    let again = stage.json(&["maintenance", "on", "east-1"]);
+    let again = stage.json(&["maintenance", "east-1"]);
     assert_eq!((&again["changed"], &again["maintenance"][0]["reason"]), (&json!(false), &json!("new disk")));
-    assert_eq!(stage.operator(&["maintenance", "off", "east-1"]).stdout, "orders: mode auto\n");
+    assert_eq!(stage.operator(&["maintenance", "east-1", "--off"]).stdout, "orders: mode auto\n");
     until("east-1 is in line", || successors(&stage.json(&["list"])) == json!(["east-1"]));
     until("west-1 leads", || leads(&west));
 }
@@ -146,7 +146,7 @@ fn the_loss_of_a_leader_in_maintenance_is_no_failure() {
             .as_str()
             .is_some_and(|health| health.contains("fitness"))
     });
-    stage.operator(&["maintenance", "on", "east-1"]).assert(0, &[]);
+    stage.operator(&["maintenance", "east-1"]).assert(0, &[]);
     until("the elector says so", || {
         stage
             .operator(&["explain"])

@@ -29,7 +29,7 @@ fn an_order_is_waited_for_and_has_its_reason() {
     let order = |list: &Value| list["latest_order"]["reason"].clone();
     assert_eq!(order(&stage.json(&["list"])), "new switches");
     assert!(stage.operator(&["list"]).stdout.contains(": new switches\n"));
-    stage.operator(&["undrain", "east", "--wait"]).assert(0, &[]);
+    stage.operator(&["drain", "east", "--off", "--wait"]).assert(0, &[]);
     assert_eq!(order(&stage.json(&["list"])), Value::Null, "that of the latest order");
 
     // Nothing else may lead.
@@ -44,7 +44,7 @@ fn an_order_is_waited_for_and_has_its_reason() {
         members.len() == 2
             && members.iter().any(|m| m["health"].as_str().is_some_and(|h| h.contains("fitness")))
     });
-    let serviced = stage.operator(&["maintenance", "on", "west-1", "--wait", "--timeout", "2s"]);
+    let serviced = stage.operator(&["maintenance", "west-1", "--wait", "--timeout", "2s"]);
     serviced.assert(75, &["the order is in force, and not carried out yet: west-1 of site west leads on: "]);
     assert_eq!(stage.json(&["list"])["maintenance"][0]["member"], "west-1");
     assert!(leads(&west));
@@ -87,8 +87,8 @@ fn a_drained_site_is_left_at_once() {
     assert_eq!(again, expected);
     until("west-1 leads", || leads(&west));
 
-    stage.operator(&["undrain", "west", "--job", "orders"]).assert(0, &[]);
-    let open = stage.operator(&["undrain", "east"]);
+    stage.operator(&["drain", "west", "--off", "--job", "orders"]).assert(0, &[]);
+    let open = stage.operator(&["drain", "east", "--off"]);
     assert_eq!(open.stdout, "orders: mode auto\n");
     until("east-1 is in line", || successors(&stage.json(&["list"])) == json!(["east-1"]));
     // It does not come back before failback_after.
@@ -98,7 +98,7 @@ fn a_drained_site_is_left_at_once() {
 #[test]
 fn a_script_does_not_drain_the_last_site_with_a_fit_member() {
     let (stage, east, _west) = two_sites("/drained-serviced", &[]);
-    stage.operator(&["maintenance", "on", "west-1"]).assert(0, &[]);
+    stage.operator(&["maintenance", "west-1"]).assert(0, &[]);
     stage.operator(&["drain", "east"]).assert(75, &["no member of another site can lead", "--yes"]);
     assert_eq!(stage.json(&["list"])["drained"], json!([]));
     until("east-1 leads", || leads(&east));
@@ -108,7 +108,7 @@ fn a_script_does_not_drain_the_last_site_with_a_fit_member() {
 fn sites_that_nobody_knows_are_refused_before_anything_is_changed() {
     let (stage, ..) = two_sites("/unknown-sites", &[]);
     for verb in [&["drain", "wset"][..], &["prefer", "wset"], &["prefer", "--order", "west,wset"]] {
-        stage.operator(verb).assert(64, &["orders: unknown site wset", "known: east, west", "--force"]);
+        stage.operator(verb).assert(64, &["orders: unknown site wset", "known: east, west", "--unknown"]);
     }
     stage.operator(&["prefer", "--order", "west,west"]).assert(64, &["west appears twice"]);
     stage.operator(&["prefer"]).assert(64, &["--order"]);
@@ -117,7 +117,7 @@ fn sites_that_nobody_knows_are_refused_before_anything_is_changed() {
         .assert(64, &["unknown job", "there is no election at"]);
     let list = stage.json(&["list"]);
     assert_eq!((&list["drained"], &list["site_order"]), (&json!([]), &json!([])));
-    stage.operator(&["drain", "wset", "--force"]).assert(0, &[]);
+    stage.operator(&["drain", "wset", "--unknown"]).assert(0, &[]);
     assert_eq!(stage.json(&["list"])["drained"], json!(["wset"]));
 }
 
@@ -129,7 +129,7 @@ fn the_order_of_sites_changes_at_run_time() {
     let preferred = stage.operator(&["prefer", "west"]);
     assert_eq!(preferred.stdout, "orders: mode auto, site west is preferred\n");
     until("west-1 leads", || leads(&west));
-    stage.operator(&["prefer", "--clear"]).assert(0, &[]);
+    stage.operator(&["prefer", "--off"]).assert(0, &[]);
     until("east-1 leads", || leads(&east));
     stage.operator(&["prefer", "--order", "west,east"]).assert(0, &[]);
     until("west-1 leads again", || leads(&west));
@@ -137,7 +137,7 @@ fn the_order_of_sites_changes_at_run_time() {
     assert_eq!(list["site_order"], json!(["west", "east"]));
     let sentence = list["slots"][0]["decision"]["given"]["sentence"].as_str().expect("a sentence");
     assert!(sentence.contains("site west is first in the operators' order"), "{sentence}");
-    stage.operator(&["prefer", "--clear"]).assert(0, &[]);
+    stage.operator(&["prefer", "--off"]).assert(0, &[]);
     until("east-1 leads again", || leads(&east));
 }
 
@@ -173,21 +173,21 @@ fn orders_are_shown_as_they_are() {
         let members = list["members"].as_array().expect("members").iter();
         members.filter(|m| m["member"] == member).map(|m| m["role"].clone()).next().expect("the member")
     };
-    stage.operator(&["maintenance", "on", "west-1"]).assert(0, &[]);
+    stage.operator(&["maintenance", "west-1"]).assert(0, &[]);
     assert_eq!(role("west-1"), "maintenance");
     // The order of another is not that of the site.
-    let undrained = stage.operator(&["undrain", "west"]).stdout;
+    let undrained = stage.operator(&["drain", "west", "--off"]).stdout;
     assert!(
         undrained.starts_with("orders: nothing to change; in force: mode auto, west-1 is in maintenance"),
         "{undrained}"
     );
-    stage.operator(&["maintenance", "off", "west-1"]).assert(0, &[]);
+    stage.operator(&["maintenance", "west-1", "--off"]).assert(0, &[]);
     stage.operator(&["drain", "west"]).assert(0, &[]);
     assert_eq!(role("west-1"), "drained");
-    stage.operator(&["undrain", "west"]).assert(0, &[]);
+    stage.operator(&["drain", "west", "--off"]).assert(0, &[]);
     stage.operator(&["fail-site", "west"]).assert(0, &[]);
     assert_eq!((role("west-1"), role("east-1")), (json!("site-failed"), json!("leader")));
-    stage.operator(&["unfail-site", "west"]).assert(0, &[]);
+    stage.operator(&["fail-site", "west", "--off"]).assert(0, &[]);
     until("west-1 is in line", || successors(&stage.json(&["list"])) == json!(["west-1"]));
     assert_eq!(role("west-1"), "standby");
 
@@ -228,7 +228,7 @@ fn unknown_names_have_one_exit_code() {
         &["switchover", "--to-site", "nowhere"],
         &["drain", "nowhere"],
         &["simulate", "--without", "nobody"],
-        &["maintenance", "on", "nobody"],
+        &["maintenance", "nobody"],
         &["can-restart", "nobody"],
         &["assert", "--token", "1", "--job", "nothing"],
     ] {
@@ -253,7 +253,17 @@ fn an_order_for_all_jobs_leaves_out_those_without_an_elector() {
     let bills = ["job.bills.recipe=queue", "job.bills.command=[\"/bin/sleep\", \"600\"]"];
     let worker = stage.worker("east-1", "east", &bills);
     until("it leads", || worker.code("/leader?job=orders") == 200);
-    for verb in [&["ack"][..], &["pause"], &["resume"], &["stay"], &["maintenance", "on", "east-1"]] {
+    for verb in [&["ack"][..], &["pause"], &["drain", "east"], &["raise-token", "--above", "1", "--yes"]] {
+        stage.operator(verb).assert(64, &["which job? bills, orders (--job JOB, or --all)"]);
+    }
+    assert_eq!(stage.json(&["list", "--job", "orders"])["mode"], "auto");
+    for verb in [
+        &["ack", "--all"][..],
+        &["pause", "--all"],
+        &["resume", "--all"],
+        &["stay", "--all"],
+        &["maintenance", "east-1"],
+    ] {
         let done = stage.operator(verb);
         done.assert(0, &["bills: left out: the recipe \"queue\" has no elector"]);
         assert!(done.stdout.contains("orders"), "{verb:?}: {}", done.stdout);
@@ -329,7 +339,7 @@ fn a_leader_that_is_told_to_stay_is_not_followed_by_a_better_one() {
     });
     until("west-1 leads", || leads(&west));
     assert_eq!(stage.json(&["list"])["stay"], json!([1]));
-    stage.operator(&["stay", "--clear"]).assert(0, &[]);
+    stage.operator(&["stay", "--off"]).assert(0, &[]);
     until("east-1 leads", || leads(&east));
     // The change of leader ends it by itself.
     let told = stage.json(&["stay", "--job", "orders"]);
@@ -384,7 +394,7 @@ fn a_move_to_another_site_waits_for_an_operators_word() {
     // The word was for that leader.
     stage.operator(&["switchover", "--to-site", "west", "--wait"]).assert(0, &[]);
     until("it is proposed again", || stage.operator(&["list"]).stdout.contains("waits for `confirm east`"));
-    let cleared = stage.json(&["confirm", "--clear"]);
+    let cleared = stage.json(&["confirm", "--off"]);
     assert_eq!(cleared, json!({ "election": "orders", "confirmed": [] }));
 }
 

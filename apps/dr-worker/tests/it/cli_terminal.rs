@@ -32,9 +32,8 @@ fn two_sites(root: &'static str) -> (Stage, crate::support::Running, crate::supp
 fn dangerous_commands_ask_on_a_terminal_and_nowhere_else() {
     let (stage, east, west) = two_sites("/asked");
     // A script has no terminal.
-    for verb in ["fail-site", "unfail-site"] {
-        stage.operator(&[verb, "west"]).assert(0, &[]);
-    }
+    stage.operator(&["fail-site", "west"]).assert(0, &[]);
+    stage.operator(&["fail-site", "west", "--off"]).assert(0, &[]);
     let list = stage.json(&["list"]);
     assert_eq!(
         (&list["requests"], &list["failed_sites"], &list["term"]),
@@ -291,7 +290,7 @@ fn a_dry_run_shows_who_would_lead_and_writes_nothing() {
     }
     // A member that is not fit to lead, and a site that is open already.
     stage.operator(&["switchover", "--to", "north-1", "--dry-run"]).assert(64, &["unknown member north-1"]);
-    let open = stage.json(&["undrain", "west", "--dry-run"]);
+    let open = stage.json(&["drain", "west", "--off", "--dry-run"]);
     assert_eq!(open["slots"][0]["unchanged"], true, "{open:#}");
     assert_eq!(stage.json(&["list"]), before);
     until("east-1 leads", || leads(&east));
@@ -460,19 +459,19 @@ fn results_and_errors_are_json_where_that_is_asked_for() {
         (&["explain"], 0),
         (&["simulate", "--without", "east-1"], 0),
         (&["drain", "west"], 0),
-        (&["undrain", "west"], 0),
+        (&["drain", "west", "--off"], 0),
         (&["fail-site", "west", "--yes"], 0),
-        (&["unfail-site", "west"], 0),
+        (&["fail-site", "west", "--off"], 0),
         (&["prefer", "west"], 0),
-        (&["prefer", "--clear"], 0),
+        (&["prefer", "--off"], 0),
         (&["mode", "observe"], 0),
         (&["mode", "auto"], 0),
         (&["pause"], 0),
         (&["resume"], 0),
         (&["stay"], 0),
-        (&["stay", "--clear"], 0),
+        (&["stay", "--off"], 0),
         (&["confirm", "west"], 0),
-        (&["confirm", "--clear"], 0),
+        (&["confirm", "--off"], 0),
         (&["ack"], 0),
         (&["raise-token", "--above", "1", "--yes"], 0),
         (&["remove-ghosts"], 0),

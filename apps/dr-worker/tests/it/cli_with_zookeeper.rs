@@ -284,7 +284,7 @@ fn a_mode_that_forbids_a_move_is_named_at_once() {
     stage.operator(&["mode", "observe"]).assert(0, &[]);
     for verb in [&["switchover", "--wait"][..], &["failover"], &["failover", "--force", "--yes", "--wait"]] {
         let refused = stage.operator(verb);
-        refused.assert(75, &["the mode is observe: nothing is carried out", "dr-worker mode auto"]);
+        refused.assert(75, &["the mode is observe: nothing is carried out until it is auto or manual"]);
         assert!(refused.took < Duration::from_secs(5), "{:?}", refused.took);
     }
     assert_eq!(stage.json(&["list"])["requests"], json!([]));
@@ -586,7 +586,7 @@ fn an_election_is_forgotten_when_nothing_needs_it() {
     until("it has no member", || stage.json(&["list"])["members"] == json!([]));
     forget("standing orders are in force");
     stage.operator(&["resume"]).assert(0, &[]);
-    stage.operator(&["stay", "--clear"]).assert(0, &[]);
+    stage.operator(&["stay", "--off"]).assert(0, &[]);
     // It begins again elsewhere; nothing else is there.
     Stage::with_session(async |session| {
         let foreign =
@@ -626,7 +626,7 @@ fn names_are_checked_before_a_request_is_written() {
         (&["failover", "--to", "north-1"], ["unknown member north-1", "east-1, west-1"]),
         (&["switchover", "--from", "north-1"], ["unknown member north-1", "east-1, west-1"]),
         (&["switchover", "--to-site", "north"], ["unknown site north", "east, west"]),
-        (&["drain", "north"], ["unknown site north", "--force to override"]),
+        (&["drain", "north"], ["unknown site north", "--unknown to override"]),
     ] {
         stage.operator(verb).assert(64, &parts);
     }

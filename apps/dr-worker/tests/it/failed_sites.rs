@@ -34,7 +34,7 @@ fn an_operator_says_that_a_site_has_failed_and_the_second_time_it_is_not_gone_ba
         until("the failure is remembered", || {
             stage.json(&["list"])["site_failures"].as_array().is_some_and(|all| all.len() == times)
         });
-        let mended = stage.operator(&["unfail-site", "east"]);
+        let mended = stage.operator(&["fail-site", "east", "--off"]);
         assert_eq!(mended.stdout, "orders: mode auto\n");
         until("it is over", || stage.json(&["list"])["site_failures"][times - 1]["over"] == true);
         if times == 1 {
@@ -76,7 +76,7 @@ fn most_of_its_own_members_say_that_a_site_has_failed() {
     assert!(why.starts_with("2 of its 2 members say so: the probe ended"), "{list:#}");
 
     // An operator knows better than they do, until they agree.
-    let unfailed = stage.operator(&["unfail-site", "east"]);
+    let unfailed = stage.operator(&["fail-site", "east", "--off"]);
     assert!(
         unfailed.stderr.contains("this is ignored until they report it as healthy"),
         "{}",
@@ -119,7 +119,7 @@ fn what_fails_in_all_sites_moves_nobody() {
     until("both say so", || {
         stage.json(&["list"])["unwell_sites"].as_array().is_some_and(|all| all.len() == 2)
     });
-    stage.operator(&["undrain", "west"]).assert(0, &[]);
+    stage.operator(&["drain", "west", "--off"]).assert(0, &[]);
     // Whatever was to come of it would have come with the order.
     until("west-1 is in line", || successors(&stage.json(&["list"])) == json!(["west-1"]));
     let list = stage.json(&["list"]);

@@ -77,10 +77,10 @@ fn a_file_that_exists_is_kept() {
     let dir = tempfile::tempdir().expect("a directory");
     init(dir.path(), &[]).assert(0, &["wrote "]);
     let first = fs::read_to_string(dir.path().join("worker.toml")).expect("the file");
-    init(dir.path(), &["--root", "/other"]).assert(1, &["exists, and was not changed", "--force"]);
+    init(dir.path(), &["--root", "/other"]).assert(1, &["exists, and was not changed", "--replace"]);
     assert_eq!(fs::read_to_string(dir.path().join("worker.toml")).expect("the file"), first);
-    init(dir.path(), &["--root", "/other", "--force"]).assert(0, &["kept the former file as "]);
-    init(dir.path(), &["--root", "/third", "--force"]).assert(0, &["worker.toml.old-2"]);
+    init(dir.path(), &["--root", "/other", "--replace"]).assert(0, &["kept the former file as "]);
+    init(dir.path(), &["--root", "/third", "--replace"]).assert(0, &["worker.toml.old-2"]);
     assert_eq!(names(dir.path()), ["worker.toml", "worker.toml.old-1", "worker.toml.old-2"]);
     assert_eq!(fs::read_to_string(dir.path().join("worker.toml.old-1")).expect("the file"), first);
 }

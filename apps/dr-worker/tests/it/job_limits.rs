@@ -28,7 +28,7 @@ fn job(script: &str) -> String {
 /// What the job has printed.
 fn printed(stage: &Stage) -> String {
     let mut command = stage.worker_command("east-1", "east", &[]);
-    let outcome = Outcome::of(command.args(["--output", "json", "logs", "orders"]));
+    let outcome = Outcome::of(command.args(["--output", "json", "logs", "--job", "orders"]));
     outcome.assert(0, &[]);
     let lines = outcome.stdout.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
     let lines: Vec<_> = lines.filter(|line| line["stream"] != "worker").collect();

@@ -24,10 +24,10 @@ fn job(script: &str) -> String {
     format!("job.orders.command={}", json!(["/bin/sh", "-c", script]))
 }
 
-/// `logs orders` on the node of `east-1`.
+/// `logs --job orders` on the node of `east-1`.
 fn logs(stage: &Stage, arguments: &[&str]) -> Outcome {
     let mut command = stage.worker_command("east-1", "east", &[]);
-    Outcome::of(command.args(["logs", "orders"]).args(arguments))
+    Outcome::of(command.args(["logs", "--job", "orders"]).args(arguments))
 }
 
 /// The last lines with their streams.
@@ -153,12 +153,12 @@ fn the_output_on_another_node_is_read_by_its_worker() {
         Outcome::of(command.arg("logs").args(arguments))
     };
     // The job has not run there.
-    let shown = on_west(&["orders"]);
-    shown.assert(0, &["east-1 leads orders: its output is on that node", "logs orders --node east-1"]);
+    let shown = on_west(&["--job", "orders"]);
+    shown.assert(0, &["east-1 leads orders: its output is on that node", "logs --job orders --node east-1"]);
     assert!(shown.stdout.contains("Z  stdout  from east\n"), "{}", shown.stdout);
     // An operator's host has no worker.
     let operator = |arguments: &[&str]| Outcome::of(stage.command(&[&tls, access]).args(arguments));
-    let named = operator(&["logs", "orders", "--node", "east-1", "-n", "1"]);
+    let named = operator(&["logs", "--job", "orders", "--node", "east-1", "-n", "1"]);
     assert!(named.stdout.lines().count() == 1 && named.stdout.contains("from east"), "{}", named.stdout);
     let line = operator(&["--output", "json", "logs", "--node", "east-1", "-n", "1"]);
     let line: Value = serde_json::from_str(&line.stdout).expect("JSON");
@@ -185,17 +185,18 @@ fn where_everyone_reads_the_state_nobody_reads_the_output() {
 fn logs_ends_with_the_code_that_scripts_know() {
     let stage = Stage::new("/output-codes");
     let worker = |settings: &[&str]| stage.worker_command("east-1", "east", settings);
-    Outcome::of(worker(&[]).args(["logs", "bills"]))
+    Outcome::of(worker(&[]).args(["logs", "--job", "bills"]))
         .assert(64, &["unknown job \"bills\"", "configured: [\"orders\"]"]);
-    Outcome::of(worker(&["node.id=a/b"]).args(["logs", "orders"])).assert(78, &["node.id"]);
+    Outcome::of(worker(&["node.id=a/b"]).args(["logs", "--job", "orders"])).assert(78, &["node.id"]);
     let several = worker(&["job.bills.command=[\"/bin/true\"]"]).arg("logs").output().expect("it starts");
     assert_eq!(several.status.code(), Some(64));
-    assert!(String::from_utf8_lossy(&several.stderr).contains("several jobs; name one: bills, orders"));
+    assert!(String::from_utf8_lossy(&several.stderr).contains("which job? bills, orders (--job JOB)"));
     // What does not concern the node does not matter.
-    Outcome::of(worker(&["zookeeper.session_timeout=soon"]).args(["logs", "orders"])).assert(0, &[]);
+    Outcome::of(worker(&["zookeeper.session_timeout=soon"]).args(["logs", "--job", "orders"])).assert(0, &[]);
     let dir = stage.dir.path().join("state/east-1.output/orders.jsonl");
     fs::create_dir_all(&dir).expect("a directory");
-    Outcome::of(worker(&[]).args(["logs", "orders"])).assert(1, &["can't read the output of job orders"]);
+    Outcome::of(worker(&[]).args(["logs", "--job", "orders"]))
+        .assert(1, &["can't read the output of job orders"]);
 }
 
 #[test]

@@ -73,7 +73,7 @@ fn the_page_shows_the_leader_and_follows_a_switchover() {
     browser.until_text("#blockers", |text| {
         text.contains("site east is drained") && text.contains("mode manual")
     });
-    stage.operator(&["undrain", "east"]).assert(0, &[]);
+    stage.operator(&["drain", "east", "--off"]).assert(0, &[]);
     stage.operator(&["resume"]).assert(0, &[]);
     browser.until_text("#blockers", |text| text.contains("No hold"));
 

@@ -221,8 +221,8 @@ async fn a_member_that_was_not_synchronous_does_not_lead() {
     assert!(stage.writers.acks().len() <= count + 20);
 
     let refused = stage.run_script("east-1", &["alone", "on"]).unwrap_err();
-    assert_eq!(refused, "first: dr-worker maintenance on west-1\n");
-    stage.cluster.operator().done(&["maintenance", "on", "west-1"]).await;
+    assert_eq!(refused, "first: dr-worker maintenance west-1\n");
+    stage.cluster.operator().done(&["maintenance", "west-1"]).await;
     stage.run_script("east-1", &["alone", "on"]).unwrap();
     stage.writes_on().await;
 
@@ -240,7 +240,7 @@ async fn a_member_that_was_not_synchronous_does_not_lead() {
     // In the new term commits wait for west-1 again, and it confirms them.
     stage.start_keeper("west-1");
     stage.writes_on().await;
-    stage.cluster.operator().done(&["maintenance", "off", "west-1"]).await;
+    stage.cluster.operator().done(&["maintenance", "west-1", "--off"]).await;
     stage.fits("west-1").await;
 
     // A client that has seen the newer token refuses an older server.

@@ -210,8 +210,8 @@ fn orders(State { cluster, .. }: &State, plan: &DrillPlan) -> Result<String, Str
         return Err(format!("the job is {stopped}; `{}`", Typed::verb("start").job(&plan.job)));
     }
     if let Some(site) = cluster.drained.first() {
-        let undrain = Typed::verb("undrain").arg(site).job(&plan.job);
-        return Err(format!("site {site} is drained; `{undrain}`"));
+        let off = Typed::verb("drain").arg(site).arg("--off").job(&plan.job);
+        return Err(format!("site {site} is drained; `{off}`"));
     }
     match cluster.failed_sites.first() {
         Some(failed) => Err(format!("site {} has failed: {}", failed.site, failed.why)),
@@ -222,7 +222,7 @@ fn orders(State { cluster, .. }: &State, plan: &DrillPlan) -> Result<String, Str
 fn maintenance(State { cluster, .. }: &State, plan: &DrillPlan) -> Result<String, String> {
     match cluster.maintenance.first() {
         Some(order) => {
-            let off = Typed::verb("maintenance off").arg(&order.member).job(&plan.job);
+            let off = Typed::verb("maintenance").arg(&order.member).arg("--off").job(&plan.job);
             Err(format!("{order}; `{off}`"))
         }
         None => Ok("no member is in maintenance".to_owned()),

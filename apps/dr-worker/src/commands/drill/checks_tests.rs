@@ -78,7 +78,10 @@ fn each_reason_against_a_drill_is_a_sentence() {
     let unhealthy = || Health::Unhealthy { reason: "the disk is full".to_owned() };
     let cases = [
         (order("mode", json!("manual")), "the mode is manual"),
-        (order("drained", json!(["east"])), "site east is drained; `dr-worker undrain east --job orders`"),
+        (
+            order("drained", json!(["east"])),
+            "site east is drained; `dr-worker drain east --off --job orders`",
+        ),
         (order("stopped", json!({ "by": "ann@desk" })), "the job is stopped by ann@desk"),
         (order("maintenance", json!([{ "member": "west-2" }])), "west-2 is in maintenance"),
         (with(&|s| s.leader_znodes[0] = None), "no member leads at the moment"),

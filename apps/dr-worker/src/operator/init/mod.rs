@@ -76,7 +76,7 @@ pub(super) struct InitArguments {
     ///
     /// The former one is kept under another name.
     #[arg(long)]
-    force: bool,
+    replace: bool,
 }
 
 /// `init`
@@ -89,7 +89,7 @@ pub(super) fn run(init: &InitArguments, global: &Global, registry: &Registry) ->
     }
     let dir = init.dir.clone().unwrap_or_else(|| DEFAULT_DIRECTORY.into());
     let file = dir.join(FILE);
-    if !init.force && fs::symlink_metadata(&file).is_ok() {
+    if !init.replace && fs::symlink_metadata(&file).is_ok() {
         return Err(exists(&file));
     }
     let mut answers = given(init);
@@ -111,7 +111,7 @@ pub(super) fn run(init: &InitArguments, global: &Global, registry: &Registry) ->
     for question in &QUESTIONS {
         (question.answer)(&mut answers).get_or_insert_with(question.usual);
     }
-    let kept = write(&dir, &file, &answers.file(&program()), init.force)?;
+    let kept = write(&dir, &file, &answers.file(&program()), init.replace)?;
     if let Some(kept) = &kept {
         output::print_progress(format_args!("kept the former file as {}", kept.display()));
     }
@@ -143,7 +143,7 @@ fn given(init: &InitArguments) -> Answers {
 fn exists(file: &Path) -> Error {
     let file = file.display();
     Error::Failed(format!(
-        "{file} exists, and was not changed; --force replaces it, and keeps it under another name"
+        "{file} exists, and was not changed; --replace replaces it, and keeps it under another name"
     ))
 }
 
@@ -194,7 +194,7 @@ fn unread(why: &str) -> Error {
 }
 
 /// Writes the file, and returns the new name of one that was there.
-fn write(dir: &Path, file: &Path, text: &str, force: bool) -> Result<Option<PathBuf>, Error> {
+fn write(dir: &Path, file: &Path, text: &str, replace: bool) -> Result<Option<PathBuf>, Error> {
     let failed = |error: io::Error| {
         let hint = match error.kind() {
             io::ErrorKind::PermissionDenied => "; run it as root, or choose another directory with --dir",
@@ -204,7 +204,7 @@ fn write(dir: &Path, file: &Path, text: &str, force: bool) -> Result<Option<Path
     };
     fs::create_dir_all(dir).map_err(failed)?;
     let mut kept = None;
-    if force && fs::symlink_metadata(file).is_ok() {
+    if replace && fs::symlink_metadata(file).is_ok() {
         // Without the extension of files that are read.
         let mut free = (1_u32..).map(|number| dir.join(format!("{FILE}.old-{number}")));
         let free = free.find(|path| fs::symlink_metadata(path).is_err()).unwrap_or_default();

@@ -29,7 +29,7 @@ impl Which {
         match (&self.job, jobs) {
             (_, []) => refuse(StatusCode::SERVICE_UNAVAILABLE, "this worker has not joined yet"),
             (None, [only]) => Ok(only),
-            (None, _) => refuse(StatusCode::BAD_REQUEST, "there are several jobs; name one with ?job="),
+            (None, _) => refuse(StatusCode::BAD_REQUEST, "which job? name it with ?job="),
             (Some(name), _) => match jobs.iter().find(|job| job.slot.name() == name) {
                 Some(job) => Ok(job),
                 None => refuse(StatusCode::NOT_FOUND, "this worker has no such job"),

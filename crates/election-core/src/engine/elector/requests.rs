@@ -317,10 +317,8 @@ fn one_plan(job: &str, other: &str) -> String {
 
 /// Why the standing orders forbid all requests, if they do.
 pub(crate) fn forbidden(control: &Control) -> Option<String> {
-    (control.mode == Mode::Observe).then(|| {
-        "the mode is observe: nothing is carried out; `dr-worker mode auto` (or `manual`) ends that"
-            .to_owned()
-    })
+    (control.mode == Mode::Observe)
+        .then(|| "the mode is observe: nothing is carried out until it is auto or manual".to_owned())
 }
 
 /// Why the elector would refuse a request that is about to be made, because of the mode or of another request that is

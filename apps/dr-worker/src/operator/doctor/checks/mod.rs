@@ -426,7 +426,7 @@ pub(super) const CHECKS: &[Check] = &[
         severity: Warning,
         finds: "a member is in maintenance; a note during the first hour",
         why: "It is not elected.",
-        action: "`dr-worker maintenance off MEMBER`.",
+        action: "`dr-worker maintenance MEMBER --off`.",
         look: jobs::maintenance,
     },
     Check {
@@ -434,7 +434,7 @@ pub(super) const CHECKS: &[Check] = &[
         severity: Warning,
         finds: "a site is drained or marked as failed; a note during the first hour",
         why: "No member there is elected.",
-        action: "`dr-worker undrain SITE`, or `dr-worker unfail-site SITE`.",
+        action: "`dr-worker drain SITE --off --job JOB`, or `dr-worker fail-site SITE --off --job JOB`.",
         look: jobs::closed_sites,
     },
     Check {
