@@ -34,7 +34,7 @@ struct TlsFiles {
 
 impl TlsFiles {
     fn serialize<S: serde::Serializer>(tls: &Option<TlsOptions>, to: S) -> Result<S::Ok, S::Error> {
-        let files = tls.clone().map(|TlsOptions { ca_file, cert_file, key_file }| TlsFiles {
+        let files = tls.clone().map(|TlsOptions { ca_file, cert_file, key_file, .. }| TlsFiles {
             ca_file,
             cert_file,
             key_file,
@@ -44,7 +44,11 @@ impl TlsFiles {
 
     fn deserialize<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<TlsOptions>, D::Error> {
         let files: Option<TlsFiles> = Deserialize::deserialize(from)?;
-        Ok(files.map(|TlsFiles { ca_file, cert_file, key_file }| TlsOptions { ca_file, cert_file, key_file }))
+        Ok(files.map(|TlsFiles { ca_file, cert_file, key_file }| {
+            let mut tls = TlsOptions::new(ca_file);
+            (tls.cert_file, tls.key_file) = (cert_file, key_file);
+            tls
+        }))
     }
 }
 

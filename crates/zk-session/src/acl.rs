@@ -7,6 +7,7 @@ use crate::node::Stat;
 
 /// The access list of a znode. From [`Incarnation::acl`](crate::Incarnation::acl).
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct AccessList {
     /// The permissions by identity.
     pub entries: Vec<AclEntry>,

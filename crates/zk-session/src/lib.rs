@@ -26,7 +26,9 @@ pub use driver_kind::{DriverKind, UnknownDriver};
 pub use error::{
     Closed, ConnectError, HostFailure, InactiveReason, NoLease, OpError, UnknownCause, WatchError,
 };
-pub use handle::session::{LeaseKeeper, Session, SessionBuilder};
+pub use handle::builder::SessionBuilder;
+pub use handle::lease_keeper::LeaseKeeper;
+pub use handle::session::Session;
 pub use instruments::{REQUEST_SECONDS_BUCKETS, describe_metrics};
 pub use lease::{Lease, LeaseTiming, lease_margin};
 pub use node::{Children, CreateMode, Created, Epoch, Node, SessionId, Stat};
@@ -41,5 +43,6 @@ pub use settings::TlsOptions;
 pub use settings::secret::{Secret, SecretFileError};
 pub use watch::held::{HeldEphemeral, HeldStatus};
 pub use watch::lasting::ChangeWatch;
+pub use watch::stream::Watch;
 pub use watch::value::{ChildrenWatch, DataWatch, Observed};
 pub use zk_proto::Ticket;

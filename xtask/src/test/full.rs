@@ -24,7 +24,7 @@ pub(super) const LONG: [(&str, &str); 11] = [
 pub(super) const MODEL: &str = "test(=model::every_run)";
 
 /// Features of zk-session. With all of them on, a missing dependency of a single one does not show.
-const FEATURES: [&str; 4] = ["", "zookeeper-async", "tls", "sasl"];
+const FEATURES: [&str; 5] = ["", "zookeeper-async", "tls", "sasl", "drill"];
 
 /// Crates without their features, beside zk-session, which every change checks: of zk-proto another crate of the same
 /// program may enable more, the pure engine, and a worker without TLS.

@@ -349,11 +349,7 @@ fn it_is_closed_over_tls_and_with_credentials() {
         .jvm_flag("-Dzookeeper.sessionRequireClientSASLAuth=true");
     let ensemble = stage.runtime.block_on(ensemble.start()).expect("a server");
     let servers = format!("localhost:{}", ensemble.addresses()[0].port());
-    let tls = TlsOptions {
-        ca_file: file("ca.pem"),
-        cert_file: Some(file("all.pem")),
-        key_file: Some(file("all.key")),
-    };
+    let tls = TlsOptions::new(file("ca.pem")).identity(file("all.pem"), file("all.key"));
     let session = Session::builder(&servers).tls(tls.clone()).sasl_digest("operator", "hunter2");
     let observer = stage.runtime.block_on(session.connect()).expect("a session");
     let (mut worker, log) = stage.worker_of(&[

@@ -33,6 +33,7 @@ impl Default for Limits {
 
 /// An event for the connection. `T` is the caller's tag of a request.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum Input<'a, T> {
     /// A handshake for this session has been granted, on a transport that replaces the last one.
     Attached(Ticket),
@@ -61,7 +62,7 @@ pub enum Input<'a, T> {
     Tick,
 }
 
-/// An output of the connection.
+/// An output of the connection. Callers must act on each: there will be no other kind without a new major version.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Output<T> {
     /// A request has ended. Requests end in the order of sending.
@@ -92,7 +93,7 @@ pub enum Output<T> {
     Closed,
 }
 
-/// How a request ended.
+/// How a request ended. These are all the ways that there are.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The server has answered.
@@ -105,6 +106,7 @@ pub enum Outcome {
 
 /// Why a request was not sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum NotSent {
     /// There is no transport, or it was lost before the request was written.
     #[error("there is no connection: {0}")]

@@ -77,6 +77,7 @@ impl<'a> Credentials<'a> {
 
 /// Why a transport does not serve the session.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Refusal {
     /// The session does not exist, or has expired.
     #[error("the session has expired")]

@@ -39,6 +39,7 @@ macro_rules! replies {
         /// What follows the header of a reply. After an error nothing does, except for SASL. Data is a part of the frame,
         /// not a copy.
         #[derive(Debug, Clone, PartialEq, Eq)]
+        #[non_exhaustive]
         pub enum Reply {
             $($(#[$about])* $name($($type),+),)*
             /// One for each part of a group.

@@ -145,6 +145,7 @@ macro_rules! requests {
     ($($name:ident = $op:ident { $($(#[$about:meta])* $field:ident: $type:ty),* })*) => {
         /// A request of a client. A version of -1 is any version.
         #[derive(Debug, Clone, PartialEq, Eq)]
+        #[non_exhaustive]
         #[allow(missing_docs, reason = "the names are ZooKeeper's own")]
         pub enum Request<'a> {
             $($name { $($(#[$about])* $field: $type),* },)*

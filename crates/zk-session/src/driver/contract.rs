@@ -105,14 +105,14 @@ pub(crate) trait Driver: Send + Sync + 'static {
 
 /// The events of a driver.
 ///
-/// A driver starts connected: the first event about the connection is `Suspended` or `Ended`.
+/// A driver starts connected: the first event about the connection is `Lost` or `Ended`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DriverEvent {
     /// The connection is lost; the driver looks for another one. The session may be alive.
-    Suspended { reason: String },
+    Lost { reason: String },
     /// The same session has a connection again. Credentials have been replayed, and each watch armed before is armed
     /// again or has fired.
-    Resumed,
+    Ready,
     /// A watch fired. Unless it is a lasting one, it is no longer armed.
     Watch { watch: WatchId, kind: WatchKind, path: String },
     /// A quorum reports that the session has ended, or the driver has failed, whatever the state of the session. The last

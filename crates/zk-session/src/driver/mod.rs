@@ -24,15 +24,13 @@ mod answers;
 pub(crate) mod close;
 mod contract;
 mod dial;
-#[cfg(test)]
-pub(crate) mod fake;
 mod refusal;
 #[cfg(feature = "sasl")]
 pub(crate) mod sasl;
 mod search;
 mod seek;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 #[cfg(feature = "tls")]
 pub(crate) mod tls;
 mod transport;

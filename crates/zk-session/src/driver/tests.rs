@@ -1,5 +1,7 @@
 //! The contract of a driver, shown of each on the embedded server.
 
+pub(crate) mod fake;
+
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -121,7 +123,7 @@ impl Bed {
 
     async fn suspended(&mut self) {
         let event = self.next().await;
-        assert!(matches!(event, Some(DriverEvent::Suspended { .. })), "{event:?}");
+        assert!(matches!(event, Some(DriverEvent::Lost { .. })), "{event:?}");
     }
 }
 
@@ -303,7 +305,7 @@ async fn watches_of_every_kind_survive_a_cut_and_tell_what_was_missed(kind: Driv
     loop {
         match bed.next().await {
             Some(DriverEvent::Watch { watch, kind, path }) => missed.push((watch.0, kind, path)),
-            Some(DriverEvent::Resumed) => break,
+            Some(DriverEvent::Ready) => break,
             event => panic!("{event:?}"),
         }
     }
@@ -358,7 +360,7 @@ async fn what_was_in_flight_at_a_cut_is_ambiguous_whether_or_not_it_was_applied(
         let lost = bed.ask(&create(path, CreateMode::Persistent)).await;
         assert!(matches!(lost, Err(DriverError::Ambiguous(_))), "{lost:?}");
         bed.suspended().await;
-        assert_eq!(bed.next().await, Some(DriverEvent::Resumed));
+        assert_eq!(bed.next().await, Some(DriverEvent::Ready));
         assert_eq!(bed.exists(path).await, is_applied);
     }
 }

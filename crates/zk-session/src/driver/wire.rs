@@ -245,7 +245,7 @@ impl State {
                 Output::Watch { id, kind, path } => self.say(DriverEvent::Watch { watch: id, kind, path }),
                 Output::Ready => {
                     if std::mem::take(&mut self.suspended) {
-                        self.say(DriverEvent::Resumed);
+                        self.say(DriverEvent::Ready);
                     }
                     if let Some(tag) = self.close.take() {
                         self.connection.handle(now(), Input::Close(tag));
@@ -254,7 +254,7 @@ impl State {
                 Output::Lost { reason } => {
                     self.direct = None;
                     if !std::mem::replace(&mut self.suspended, true) {
-                        self.say(DriverEvent::Suspended { reason });
+                        self.say(DriverEvent::Lost { reason });
                     }
                 }
                 Output::Closed => self.shut(),

@@ -1,3 +1,5 @@
 //! What a program holds of a session.
 
+pub(crate) mod builder;
+pub(crate) mod lease_keeper;
 pub(crate) mod session;

@@ -2,181 +2,35 @@
 
 use std::fmt;
 use std::net::IpAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-#[cfg(any(feature = "tls", feature = "sasl"))]
-use std::{io, path::Path};
 
 use tokio::sync::watch;
 use tracing::Instrument as _;
 use zk_proto::{Purpose, Ticket, WatchMode};
 
-use crate::acl::{AccessList, Acl, AclEntry, Id};
-#[cfg(any(feature = "tls", feature = "sasl"))]
-use crate::driver;
+use crate::acl::{AccessList, AclEntry, Id};
 use crate::driver::close::CloseOutcome;
-use crate::driver_kind::DriverKind;
 use crate::error::{Closed, ConnectError, OpError};
-use crate::instruments::Instruments;
-use crate::lease::Lease;
+use crate::handle::builder::SessionBuilder;
+use crate::handle::lease_keeper::LeaseKeeper;
 use crate::node::{Children, CreateMode, Created, Epoch, Node, Stat};
 use crate::operations::Recovery;
 use crate::operations::administration::{ReadOp, ReadResult, Reconfiguration};
 use crate::operations::multi::{MultiOp, MultiResult};
 use crate::path::check;
 use crate::servers::hosts::{ConnectString, parse_preferred};
-use crate::session::establish::{self, establish};
+use crate::session::establish::establish;
 use crate::session::incarnation::{Bound, Incarnation, SessionPin};
-use crate::session::shared::{CLOSE_WITHIN, LastHandle, Shared};
-use crate::session::state::SessionState;
+use crate::session::shared::{CLOSE_WITHIN, Closing, LastHandle, Shared};
+use crate::session::state::{Machine, SessionState};
 use crate::session::supervisor;
-#[cfg(any(feature = "tls", feature = "sasl"))]
-use crate::settings::ReadFile;
-use crate::settings::secret::Auth;
-use crate::settings::secret::Secret;
-use crate::settings::{SaslDigest, SaslUser, Settings, TlsOptions};
 use crate::time::{BootTime, within};
 use crate::watch::held::HeldEphemeral;
 use crate::watch::lasting::ChangeWatch;
 use crate::watch::value::{ChildrenWatch, DataWatch};
 
-/// Settings of a new session.
-#[derive(Clone, Debug)]
-#[must_use]
-pub struct SessionBuilder {
-    settings: Settings,
-    resumed: Option<Ticket>,
-}
-
-/// The setters of a builder: name, arguments and field.
-macro_rules! setters {
-    ($builder:ident: $($(#[$about:meta])* $name:ident($($value:ident: $kind:ty),+) { $($field:tt)+ })*) => {
-        impl $builder {
-            $(
-                $(#[$about])*
-                pub fn $name(mut self, $($value: $kind),+) -> Self {
-                    self.$($field)+;
-                    self
-                }
-            )*
-        }
-    };
-}
-
-setters! { SessionBuilder:
-
-    /// The name of the session in logs and metrics, `default` by default. Give each session of a process its own.
-    ///
-    /// It is the field `session` of the `tracing` span `zookeeper_session`, in which the session logs, and the label `session`
-    /// of its metrics.
-    name(name: impl Into<String>) { settings.instruments = Instruments::new(name.into()) }
-
-    /// The session timeout to ask for, 10 s by default. The server may grant another one:
-    /// [`Incarnation::granted_timeout`].
-    session_timeout(timeout: Duration) { settings.session_timeout = timeout }
-
-    /// How long [`connect`](Self::connect), and later each attempt to make a new session, may take: 15 s by default.
-    connect_timeout(timeout: Duration) { settings.connect_timeout = timeout }
-
-    /// The servers' `tickTime`, 2 s by default, which is ZooKeeper's own default.
-    ///
-    /// Leases are computed with it: too large makes them shorter than necessary, **too small makes them unsafe**.
-    tick_time(tick: Duration) { settings.tick_time = tick }
-
-    /// How soon the session leaves a server that has become silent, where that must be known: by then it asks another server
-    /// to take the session. At least 50 ms. By default that is after 0.3 of the session timeout at the latest.
-    ///
-    /// The server is checked four times within this time, by pings that cost it little; choose no less than twice the
-    /// longest pause of a server (garbage collection). The connection is kept until another server has taken the session,
-    /// and if no other server answers. Two kinds of servers are given longer: one that usually takes longer, and, while
-    /// writes of the session are under way, one that may wait for a quorum. See 'Moving while connected' in the crate's
-    /// documentation.
-    suspect_after(time: Duration) { settings.suspect_after = Some(time) }
-
-    /// The servers to be used first, `host:port,host:port` as in the connect string: those of the own site, for example. See
-    /// [`Session::prefer`].
-    prefer(servers: impl Into<String>) { settings.prefer = servers.into() }
-
-    /// The client implementation: [`DriverKind::Native`] by default.
-    driver(driver: DriverKind) { settings.driver = driver }
-
-    /// Adds credentials, as ZooKeeper's `addauth scheme secret` does, to every session. May be called several times.
-    ///
-    /// If a server does not support the scheme, or refuses the secret, [`connect`](Self::connect) fails at once. The scheme
-    /// `digest` (`user:password`) has no list of users on the server: it accepts any password, and a wrong one causes
-    /// [`OpError::NoAuth`] where a znode's access list requires the right one.
-    auth(scheme: impl Into<String>, secret: impl Into<Secret>) { settings.auth.push(Auth { scheme: scheme.into(), secret: secret.into() }) }
-
-    /// Uses TLS. Needs the feature `tls`; [`ConnectError::Unsupported`] otherwise.
-    ///
-    /// If either side refuses the other's certificate, [`connect`](Self::connect) fails at once. The cryptography is that
-    /// of `ring`, even if the process has installed another provider.
-    tls(options: TlsOptions) { settings.tls = Some(options) }
-
-    /// Authenticates each connection by SASL DIGEST-MD5. Needs the feature `sasl`; [`ConnectError::Unsupported`]
-    /// otherwise.
-    ///
-    /// The password is never sent, but the mechanism is old and weak: use it with TLS. With a wrong password
-    /// [`connect`](Self::connect) fails at once.
-    sasl_digest(user: impl Into<String>, password: impl Into<Secret>) { settings.sasl = Some(SaslDigest::User(SaslUser { user: user.into(), password: password.into() })) }
-
-    /// As [`sasl_digest`](Self::sasl_digest), with the user of a file that contains `user:password`.
-    ///
-    /// The file is read again for each connection, so a changed password is used from then on. A file that can't be used is
-    /// logged, and the connection uses what was read last. If it was never of use, [`connect`](Self::connect) fails.
-    sasl_digest_file(path: impl Into<PathBuf>) { settings.sasl = Some(SaslDigest::File(path.into())) }
-
-    /// Reads the files of [`tls`](Self::tls) and [`sasl_digest_file`](Self::sasl_digest_file) by this function, for each
-    /// connection: for a program that has the checked contents of the files. By default they are read from the disk. The
-    /// function may block.
-    #[cfg(any(feature = "tls", feature = "sasl"))]
-    read_files_by(read: impl Fn(&Path) -> io::Result<Vec<u8>> + Send + Sync + 'static) { settings.read_file = ReadFile(Arc::new(read)) }
-
-    /// The access list of everything that the session creates: [`Acl::Open`] by default.
-    acl(acl: Acl) { settings.acl = acl }
-
-    /// The maximum size of a request in bytes: the servers' `jute.maxbuffer`, 1,048,575 by default.
-    ///
-    /// A longer one is refused as [`OpError::Invalid`] before it is sent, because a server closes the connection over it,
-    /// with all requests under way.
-    max_request(bytes: usize) { settings.max_request = bytes }
-
-    /// How long an operation may take, waiting for a connection and repetitions included: by default the
-    /// [`session_timeout`](Self::session_timeout) that is asked for. An operation of a [`Session`] first waits up to the
-    /// same time for an active session. [`Session::with_timeout`] sets another timeout for single operations.
-    operation_timeout(timeout: Duration) { settings.operation_timeout = Some(timeout) }
-
-    /// Resumes a session that another process has handed over, or left when it crashed. It keeps the timeout that was
-    /// granted to it; later sessions ask for [`session_timeout`](Self::session_timeout).
-    ///
-    /// Another process that still uses the session loses its connection. Its requests that are under way are not known
-    /// here: they may be applied until the first [`barrier`](Session::barrier) of the new process has returned.
-    resume(ticket: Ticket) { resumed = Some(ticket) }
-}
-
 impl SessionBuilder {
-    /// Checks the settings, and reads the files of TLS and SASL, as [`connect`](Self::connect) does before it connects. It
-    /// blocks while it reads.
-    ///
-    /// # Errors
-    /// [`ConnectError::InvalidSetting`], [`ConnectError::Unsupported`]; [`ConnectError::Tls`] and
-    /// [`ConnectError::AuthFailed`] for files that can't be used.
-    pub fn check(&self) -> Result<(), ConnectError> {
-        self.settings.check()?;
-        #[cfg(feature = "tls")]
-        if let Some(options) = &self.settings.tls {
-            driver::tls::config(options, &self.settings.read_file)
-                .map_err(|reason| ConnectError::Tls { reason })?;
-        }
-        #[cfg(feature = "sasl")]
-        if let Some(SaslDigest::File(path)) = &self.settings.sasl {
-            driver::sasl::read(path, &self.settings.read_file)
-                .map_err(|reason| ConnectError::AuthFailed { reason })?;
-        }
-        Ok(())
-    }
-
     /// Makes a session, and a new one whenever it ends, until it is closed or its last handle is dropped.
     ///
     /// It returns once a quorum has agreed to the session. Must be called in a tokio runtime with time and I/O
@@ -204,30 +58,6 @@ impl SessionBuilder {
         let _ = within(deadline, session.shared.active()).await;
         Ok(session)
     }
-
-    /// Closes a session that a process has left behind when it died, so that no client waits for its timeout. The session is
-    /// resumed for this request alone: no other one is made, and nothing else is done on it.
-    ///
-    /// **Only for a process that is certainly dead**, and whose work has ended: a living one loses the session. Servers,
-    /// credentials and TLS are those of this builder; the driver does not matter.
-    ///
-    /// It tries to reach a server for `within_time`. [`CloseOutcome::Sent`] and [`CloseOutcome::Unknown`] are possible, as
-    /// they are of [`Session::close`]: then the session ends by its timeout, if it was not closed.
-    ///
-    /// # Errors
-    /// As [`connect`](Self::connect). [`ConnectError::Expired`] if the session is over already, or the password is wrong.
-    ///
-    /// # Cancel safety
-    /// Cancel safe: the session may have been closed.
-    pub async fn close_left_behind(
-        self,
-        ticket: Ticket,
-        within_time: Duration,
-    ) -> Result<CloseOutcome, ConnectError> {
-        let shared = Shared::new(self.settings)?;
-        let closing = establish::close(&shared, ticket, BootTime::now() + within_time);
-        closing.instrument(shared.span.clone()).await
-    }
 }
 
 /// A session with ZooKeeper that is replaced by a new one when it ends. Cheap to clone; all clones are the same session.
@@ -248,7 +78,7 @@ impl Session {
     /// The chroot is put before each path that is sent, and removed from the paths in results, events of watches and
     /// errors. It need not exist: [`create_parents`](Self::create_parents) creates it, too.
     pub fn builder(connect: impl Into<String>) -> SessionBuilder {
-        SessionBuilder { settings: Settings::new(connect.into()), resumed: None }
+        SessionBuilder::new(connect.into())
     }
 
     /// A handle of the same session with another timeout for each operation that is called on it, to bound a single
@@ -275,12 +105,12 @@ impl Session {
 
     /// The present state.
     pub fn state(&self) -> SessionState {
-        self.shared.state().clone()
+        self.shared.live.state()
     }
 
     /// The state and its changes. A slow receiver may miss states between, but never the latest.
     pub fn subscribe(&self) -> watch::Receiver<SessionState> {
-        self.shared.subscribe_state()
+        self.shared.live.states()
     }
 
     /// The present session, active or paused; `None` between sessions.
@@ -303,9 +133,9 @@ impl Session {
     /// Pins the present session: while the pin exists, no new session is made after that one has ended. `None` between
     /// sessions.
     pub fn pin(&self) -> Option<SessionPin> {
-        // Under the lock that the end of a session takes: no pin is made once a new session may be made.
-        let living = self.shared.incarnation.borrow();
-        living.as_ref().filter(|living| !living.is_over()).map(|living| SessionPin::new(&living.inner))
+        // First the pin, then the look at the session: its end is published before its pins are counted.
+        let pin = SessionPin::new(&self.shared.living()?.inner);
+        (!pin.incarnation().is_over()).then_some(pin)
     }
 
     /// Keeps a lease: makes this session and the following ones send quorum heartbeats as long as the keeper or a clone of
@@ -316,12 +146,12 @@ impl Session {
 
     /// A znode's data and its changes, across reconnects and new sessions.
     pub fn watch_data(&self, path: impl Into<Arc<str>>) -> DataWatch {
-        DataWatch::new(Arc::clone(&self.shared), path.into())
+        DataWatch::of_values(Arc::clone(&self.shared), path.into())
     }
 
     /// The names of a znode's children and their changes, across reconnects and new sessions.
     pub fn watch_children(&self, path: impl Into<Arc<str>>) -> ChildrenWatch {
-        ChildrenWatch::new(Arc::clone(&self.shared), path.into())
+        ChildrenWatch::of_values(Arc::clone(&self.shared), path.into())
     }
 
     /// Creates an ephemeral znode with its parents, and again in each new session, until it is released or dropped.
@@ -340,12 +170,12 @@ impl Session {
 
     /// Each change of a znode and its children, across reconnects and new sessions.
     pub fn watch_each(&self, path: impl Into<Arc<str>>) -> ChangeWatch {
-        ChangeWatch::new(Arc::clone(&self.shared), path.into(), WatchMode::Persistent)
+        ChangeWatch::lasting(Arc::clone(&self.shared), path.into(), WatchMode::Persistent)
     }
 
     /// Each change of a znode and of everything below it, across reconnects and new sessions.
     pub fn watch_tree(&self, path: impl Into<Arc<str>>) -> ChangeWatch {
-        ChangeWatch::new(Arc::clone(&self.shared), path.into(), WatchMode::Recursive)
+        ChangeWatch::lasting(Arc::clone(&self.shared), path.into(), WatchMode::Recursive)
     }
 
     /// Replaces the servers, as `host:port,host:port`. The chroot stays. A session whose server is no longer in the list
@@ -391,10 +221,12 @@ impl Session {
     }
 
     /// Cuts the session off until then, as if its host had lost its network: the connection is dropped without closing the
-    /// session, and no other one is made, also for a new session. An outage can be practised with it. Afterwards the session
-    /// returns by itself, or a new one is made; nothing has to be called for that. An earlier time ends a longer cut.
+    /// session, and no other one is made, also for a new session. An outage is practised with it. Afterwards the session
+    /// returns by itself, or a new one is made; nothing has to be called for that. An earlier time ends a longer cut. Needs
+    /// the feature `drill`.
     ///
     /// The servers expire the session if that lasts for longer than its timeout.
+    #[cfg(feature = "drill")]
     pub fn isolate_until(&self, until: BootTime) {
         self.shared.resolver.isolate(until);
         if let Some(living) = self.shared.living() {
@@ -414,8 +246,9 @@ impl Session {
     /// [`Incarnation::ticket`] was taken before.
     pub async fn hand_over(self) -> Option<Ticket> {
         let living = self.shared.living();
-        self.shared.hand_over();
-        within(BootTime::now() + CLOSE_WITHIN, self.shared.tasks.wait()).await;
+        let by = BootTime::now() + CLOSE_WITHIN;
+        self.shared.begin_closing(Closing { by, hands_over: true });
+        within(by, self.shared.tasks.wait()).await;
         living.map(|living| living.ticket())
     }
 
@@ -426,151 +259,311 @@ impl Session {
     /// # Cancel safety
     /// Cancel safe: once begun, closing continues.
     pub async fn close(&self, within_time: Duration) -> CloseOutcome {
-        let deadline = BootTime::now() + within_time;
-        self.shared.begin_closing(deadline);
-        let mut outcome = self.shared.outcome.subscribe();
+        let by = BootTime::now() + within_time;
+        self.shared.begin_closing(Closing { by, hands_over: false });
         let closed = async {
             self.shared.tasks.wait().await;
-            outcome.wait_for(Option::is_some).await.is_ok()
+            self.shared.live.wait_for(Machine::outcome).await
         };
-        within(deadline, closed).await;
-        self.shared.outcome.borrow().unwrap_or(CloseOutcome::Unknown)
+        match within(by, closed).await {
+            Some(outcome) => outcome,
+            None => self.shared.live.ask(Machine::outcome).unwrap_or(CloseOutcome::Unknown),
+        }
     }
 }
 
-/// The operations of [`Incarnation`] on the present session, each with its documentation and its own errors.
-macro_rules! delegate {
-    ($(
-        $(#[$about:meta])*
-        $kind:ident $name:ident($($argument:ident: $type:ty),*) -> $output:ty, at $path:expr $(, or $errors:literal)?;
-    )*) => {
-        /// Operations on the present session. Each waits for it to be active no longer than the operation timeout, and is
-        /// then the operation of the same name of that [`Incarnation`], which has the details.
-        impl Session {
-            $(
-                $(#[$about])*
-                ///
-                /// # Errors
-                $(#[doc = concat!($errors, ".")]
-                ///
-                )?
-                /// [`OpError::Unavailable`] if there was no active session or no connection in time,
-                /// [`OpError::SessionOver`], [`OpError::NoAuth`], [`OpError::AuthFailed`], [`OpError::Invalid`].
-                ///
-                /// # Cancel safety
-                #[doc = delegate!(@$kind)]
-                pub async fn $name(&self, $($argument: $type),*) -> Result<$output, OpError> {
-                    self.shared.current(stringify!($name), $path, self.bound).await?.$name($($argument),*).await
-                }
-            )*
-        }
-    };
-    (@read) => { "Cancel safe." };
-    (@write) => {
-        "Dropped before it has answered, its outcome is unknown: it was done once or not at all, and nothing repeats it."
-    };
-    (@steps) => { "Dropped before it has answered, some of it may have been done; calling it again continues." };
-}
+/// Operations on the present session. Each waits for it to be active no longer than the operation timeout, and is
+/// then the operation of the same name of that [`Incarnation`], which has the details.
+impl Session {
+    /// The session for an operation.
+    async fn on(&self, op: &'static str, path: &str) -> Result<Incarnation, OpError> {
+        self.shared.current(op, path, self.bound).await
+    }
 
-delegate! {
     /// Reads a znode, `None` if there is none. The server that answers may lag behind the others; after a
     /// [`barrier`](Self::barrier) it is up to date.
-    read get(path: &str) -> Option<Node>, at path;
+    ///
+    /// # Errors
+    /// [`OpError::Unavailable`] if there was no active session or no connection in time, [`OpError::SessionOver`],
+    /// [`OpError::NoAuth`], [`OpError::AuthFailed`], [`OpError::Invalid`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn get(&self, path: &str) -> Result<Option<Node>, OpError> {
+        self.on("get", path).await?.get(path).await
+    }
+
     /// The metadata of a znode, `None` if there is none.
-    read exists(path: &str) -> Option<Stat>, at path;
+    ///
+    /// # Errors
+    /// [`OpError::Unavailable`] if there was no active session or no connection in time, [`OpError::SessionOver`],
+    /// [`OpError::NoAuth`], [`OpError::AuthFailed`], [`OpError::Invalid`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn exists(&self, path: &str) -> Result<Option<Stat>, OpError> {
+        self.on("exists", path).await?.exists(path).await
+    }
+
     /// Reads the names of a znode's children, `None` if the znode does not exist.
-    read children(path: &str) -> Option<Children>, at path;
+    ///
+    /// # Errors
+    /// [`OpError::Unavailable`] if there was no active session or no connection in time, [`OpError::SessionOver`],
+    /// [`OpError::NoAuth`], [`OpError::AuthFailed`], [`OpError::Invalid`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn children(&self, path: &str) -> Result<Option<Children>, OpError> {
+        self.on("children", path).await?.children(path).await
+    }
+
     /// Creates a znode with the access list of the session ([`SessionBuilder::acl`]). Its parent must exist.
-    write create(path: &str, data: impl AsRef<[u8]>, mode: CreateMode) -> Created, at path,
-        or "[`OpError::NodeExists`] with the owner, [`OpError::NoNode`] if the parent is missing, [`OpError::Unknown`]";
+    ///
+    /// # Errors
+    /// [`OpError::NodeExists`] with the owner, [`OpError::NoNode`] if the parent is missing, [`OpError::Unknown`].
+    ///
+    /// [`OpError::Unavailable`] if there was no active session or no connection in time, [`OpError::SessionOver`],
+    /// [`OpError::NoAuth`], [`OpError::AuthFailed`], [`OpError::Invalid`].
+    ///
+    /// # Cancel safety
+    /// Dropped before it has answered, its outcome is unknown: it was done once or not at all, and nothing repeats it.
+    pub async fn create(
+        &self,
+        path: &str,
+        data: impl AsRef<[u8]>,
+        mode: CreateMode,
+    ) -> Result<Created, OpError> {
+        self.on("create", path).await?.create(path, data, mode).await
+    }
+
     /// Creates a znode whose name is the last element of `prefix` and a number that grows with each one created under the
     /// same parent. After a lost answer the znode is found again by `recovery`.
-    write create_sequential(
+    ///
+    /// # Errors
+    /// [`OpError::NoNode`] if the parent is missing, [`OpError::Unknown`].
+    ///
+    /// [`OpError::Unavailable`] if there was no active session or no connection in time, [`OpError::SessionOver`],
+    /// [`OpError::NoAuth`], [`OpError::AuthFailed`], [`OpError::Invalid`].
+    ///
+    /// # Cancel safety
+    /// Dropped before it has answered, its outcome is unknown: it was done once or not at all, and nothing repeats it.
+    pub async fn create_sequential(
+        &self,
         prefix: &str,
         data: impl AsRef<[u8]>,
         mode: CreateMode,
-        recovery: Recovery
-    ) -> Created, at prefix, or "[`OpError::NoNode`] if the parent is missing, [`OpError::Unknown`]";
+        recovery: Recovery,
+    ) -> Result<Created, OpError> {
+        self.on("create_sequential", prefix).await?.create_sequential(prefix, data, mode, recovery).await
+    }
+
     /// Creates the persistent znodes above `path`, each that is missing, with no data. `path` itself is not created.
-    steps create_parents(path: &str) -> (), at path, or "[`OpError::Unknown`]";
+    ///
+    /// # Errors
+    /// [`OpError::Unknown`].
+    ///
+    /// [`OpError::Unavailable`] if there was no active session or no connection in time, [`OpError::SessionOver`],
+    /// [`OpError::NoAuth`], [`OpError::AuthFailed`], [`OpError::Invalid`].
+    ///
+    /// # Cancel safety
+    /// Dropped before it has answered, some of it may have been done; calling it again continues.
+    pub async fn create_parents(&self, path: &str) -> Result<(), OpError> {
+        self.on("create_parents", path).await?.create_parents(path).await
+    }
+
     /// Replaces the data of a znode; with `version`, only if the data still has that version.
-    write set(path: &str, data: impl AsRef<[u8]>, version: Option<i32>) -> Stat, at path,
-        or "[`OpError::NoNode`], [`OpError::BadVersion`], [`OpError::Unknown`]";
+    ///
+    /// # Errors
+    /// [`OpError::NoNode`], [`OpError::BadVersion`], [`OpError::Unknown`].
+    ///
+    /// [`OpError::Unavailable`] if there was no active session or no connection in time, [`OpError::SessionOver`],
+    /// [`OpError::NoAuth`], [`OpError::AuthFailed`], [`OpError::Invalid`].
+    ///
+    /// # Cancel safety
+    /// Dropped before it has answered, its outcome is unknown: it was done once or not at all, and nothing repeats it.
+    pub async fn set(
+        &self,
+        path: &str,
+        data: impl AsRef<[u8]>,
+        version: Option<i32>,
+    ) -> Result<Stat, OpError> {
+        self.on("set", path).await?.set(path, data, version).await
+    }
+
     /// Deletes a znode without children; with `version`, only if its data still has that version.
-    write delete(path: &str, version: Option<i32>) -> (), at path,
-        or "[`OpError::NoNode`], [`OpError::BadVersion`], [`OpError::NotEmpty`], [`OpError::Unknown`]";
+    ///
+    /// # Errors
+    /// [`OpError::NoNode`], [`OpError::BadVersion`], [`OpError::NotEmpty`], [`OpError::Unknown`].
+    ///
+    /// [`OpError::Unavailable`] if there was no active session or no connection in time, [`OpError::SessionOver`],
+    /// [`OpError::NoAuth`], [`OpError::AuthFailed`], [`OpError::Invalid`].
+    ///
+    /// # Cancel safety
+    /// Dropped before it has answered, its outcome is unknown: it was done once or not at all, and nothing repeats it.
+    pub async fn delete(&self, path: &str, version: Option<i32>) -> Result<(), OpError> {
+        self.on("delete", path).await?.delete(path, version).await
+    }
+
     /// Deletes a znode and everything below it, znode by znode. Each step is bounded by the operation timeout, a
     /// [`timeout`](Self::with_timeout) of the caller bounds the whole.
-    steps delete_recursive(path: &str) -> (), at path,
-        or "[`OpError::NoNode`], [`OpError::NotEmpty`] if others create znodes as fast as these are deleted, [`OpError::Unknown`]";
+    ///
+    /// # Errors
+    /// [`OpError::NoNode`], [`OpError::NotEmpty`] if others create znodes as fast as these are deleted,
+    /// [`OpError::Unknown`].
+    ///
+    /// [`OpError::Unavailable`] if there was no active session or no connection in time, [`OpError::SessionOver`],
+    /// [`OpError::NoAuth`], [`OpError::AuthFailed`], [`OpError::Invalid`].
+    ///
+    /// # Cancel safety
+    /// Dropped before it has answered, some of it may have been done; calling it again continues.
+    pub async fn delete_recursive(&self, path: &str) -> Result<(), OpError> {
+        self.on("delete_recursive", path).await?.delete_recursive(path).await
+    }
+
     /// Does all of the operations or none, in this order, as one change of ZooKeeper.
-    write multi(ops: impl IntoIterator<Item = MultiOp>) -> Vec<MultiResult>, at "/",
-        or "Of the operation that was refused, with its path: [`OpError::NodeExists`], [`OpError::NoNode`], \
-            [`OpError::BadVersion`], [`OpError::NotEmpty`]; [`OpError::Unknown`]";
+    ///
+    /// # Errors
+    /// Of the operation that was refused, with its path: [`OpError::NodeExists`], [`OpError::NoNode`],
+    /// [`OpError::BadVersion`], [`OpError::NotEmpty`]; [`OpError::Unknown`].
+    ///
+    /// [`OpError::Unavailable`] if there was no active session or no connection in time, [`OpError::SessionOver`],
+    /// [`OpError::NoAuth`], [`OpError::AuthFailed`], [`OpError::Invalid`].
+    ///
+    /// # Cancel safety
+    /// Dropped before it has answered, its outcome is unknown: it was done once or not at all, and nothing repeats it.
+    pub async fn multi(&self, ops: impl IntoIterator<Item = MultiOp>) -> Result<Vec<MultiResult>, OpError> {
+        self.on("multi", "/").await?.multi(ops).await
+    }
+
     /// Several reads by one request, of one moment (servers from 3.6 on). A znode that does not exist is no error.
-    read multi_read(reads: impl IntoIterator<Item = ReadOp>) -> Vec<ReadResult>, at "/";
+    ///
+    /// # Errors
+    /// [`OpError::Unavailable`] if there was no active session or no connection in time, [`OpError::SessionOver`],
+    /// [`OpError::NoAuth`], [`OpError::AuthFailed`], [`OpError::Invalid`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn multi_read(
+        &self,
+        reads: impl IntoIterator<Item = ReadOp>,
+    ) -> Result<Vec<ReadResult>, OpError> {
+        self.on("multi_read", "/").await?.multi_read(reads).await
+    }
+
     /// The access list of a znode.
-    read acl(path: &str) -> AccessList, at path, or "[`OpError::NoNode`]";
+    ///
+    /// # Errors
+    /// [`OpError::NoNode`].
+    ///
+    /// [`OpError::Unavailable`] if there was no active session or no connection in time, [`OpError::SessionOver`],
+    /// [`OpError::NoAuth`], [`OpError::AuthFailed`], [`OpError::Invalid`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn acl(&self, path: &str) -> Result<AccessList, OpError> {
+        self.on("acl", path).await?.acl(path).await
+    }
+
     /// Replaces the access list of a znode; with `version`, only if the list still has that version.
-    write set_acl(path: &str, entries: &[AclEntry], version: Option<i32>) -> Stat, at path,
-        or "[`OpError::NoNode`], [`OpError::BadVersion`], [`OpError::Unknown`]";
+    ///
+    /// # Errors
+    /// [`OpError::NoNode`], [`OpError::BadVersion`], [`OpError::Unknown`].
+    ///
+    /// [`OpError::Unavailable`] if there was no active session or no connection in time, [`OpError::SessionOver`],
+    /// [`OpError::NoAuth`], [`OpError::AuthFailed`], [`OpError::Invalid`].
+    ///
+    /// # Cancel safety
+    /// Dropped before it has answered, its outcome is unknown: it was done once or not at all, and nothing repeats it.
+    pub async fn set_acl(
+        &self,
+        path: &str,
+        entries: &[AclEntry],
+        version: Option<i32>,
+    ) -> Result<Stat, OpError> {
+        self.on("set_acl", path).await?.set_acl(path, entries, version).await
+    }
+
     /// The paths of this session's ephemerals that begin with `prefix` (servers from 3.6 on).
-    read ephemerals(prefix: &str) -> Vec<String>, at prefix;
+    ///
+    /// # Errors
+    /// [`OpError::Unavailable`] if there was no active session or no connection in time, [`OpError::SessionOver`],
+    /// [`OpError::NoAuth`], [`OpError::AuthFailed`], [`OpError::Invalid`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn ephemerals(&self, prefix: &str) -> Result<Vec<String>, OpError> {
+        self.on("ephemerals", prefix).await?.ephemerals(prefix).await
+    }
+
     /// How many znodes there are below one, at any depth (servers from 3.6 on).
-    read count_below(path: &str) -> u32, at path, or "[`OpError::NoNode`]";
+    ///
+    /// # Errors
+    /// [`OpError::NoNode`].
+    ///
+    /// [`OpError::Unavailable`] if there was no active session or no connection in time, [`OpError::SessionOver`],
+    /// [`OpError::NoAuth`], [`OpError::AuthFailed`], [`OpError::Invalid`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn count_below(&self, path: &str) -> Result<u32, OpError> {
+        self.on("count_below", path).await?.count_below(path).await
+    }
+
     /// The identities that the servers have verified for this session (servers from 3.7 on).
-    read whoami() -> Vec<Id>, at "/";
+    ///
+    /// # Errors
+    /// [`OpError::Unavailable`] if there was no active session or no connection in time, [`OpError::SessionOver`],
+    /// [`OpError::NoAuth`], [`OpError::AuthFailed`], [`OpError::Invalid`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn whoami(&self) -> Result<Vec<Id>, OpError> {
+        self.on("whoami", "/").await?.whoami().await
+    }
+
     /// Makes the server that answers catch up with the ensemble's leader. It is no quorum round trip;
     /// [`barrier`](Self::barrier) is one.
-    read sync(path: &str) -> (), at path;
+    ///
+    /// # Errors
+    /// [`OpError::Unavailable`] if there was no active session or no connection in time, [`OpError::SessionOver`],
+    /// [`OpError::NoAuth`], [`OpError::AuthFailed`], [`OpError::Invalid`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn sync(&self, path: &str) -> Result<(), OpError> {
+        self.on("sync", path).await?.sync(path).await
+    }
+
     /// Changes the members of the ensemble, and returns the new configuration. It is sent once.
-    write reconfig(change: &Reconfiguration) -> Node, at "/zookeeper/config",
-        or "[`OpError::BadVersion`], [`OpError::Unknown`]";
+    ///
+    /// # Errors
+    /// [`OpError::BadVersion`], [`OpError::Unknown`].
+    ///
+    /// [`OpError::Unavailable`] if there was no active session or no connection in time, [`OpError::SessionOver`],
+    /// [`OpError::NoAuth`], [`OpError::AuthFailed`], [`OpError::Invalid`].
+    ///
+    /// # Cancel safety
+    /// Dropped before it has answered, its outcome is unknown: it was done once or not at all, and nothing repeats it.
+    pub async fn reconfig(&self, change: &Reconfiguration) -> Result<Node, OpError> {
+        self.on("reconfig", "/zookeeper/config").await?.reconfig(change).await
+    }
+
     /// A quorum round trip, and how long it took: when it returns, everything that was written before it was sent can be
     /// read. It writes nothing.
-    read barrier() -> Duration, at "/";
+    ///
+    /// # Errors
+    /// [`OpError::Unavailable`] if there was no active session or no connection in time, [`OpError::SessionOver`],
+    /// [`OpError::NoAuth`], [`OpError::AuthFailed`], [`OpError::Invalid`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn barrier(&self) -> Result<Duration, OpError> {
+        self.on("barrier", "/").await?.barrier().await
+    }
 }
 
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Session").field("state", &*self.shared.state()).finish_non_exhaustive()
-    }
-}
-
-/// Keeps a lease while it, or a clone of it, exists: the session sends four quorum heartbeats in a session timeout. From
-/// [`Session::keep_lease`].
-#[derive(Debug)]
-pub struct LeaseKeeper {
-    shared: Arc<Shared>,
-}
-
-impl LeaseKeeper {
-    fn new(shared: &Arc<Shared>) -> Self {
-        shared.keepers.send_modify(|count| *count += 1);
-        Self { shared: Arc::clone(shared) }
-    }
-
-    /// The present lease: `None` until one is proved, and after the session has ended. It may have run out: compare it with
-    /// the clock.
-    pub fn lease(&self) -> Option<Lease> {
-        let lease = self.shared.lease()?;
-        self.shared.living().filter(|living| living.epoch() == lease.epoch).map(|_| lease)
-    }
-
-    /// The lease and its changes. It only grows until its session ends; running out is no change.
-    pub fn subscribe(&self) -> watch::Receiver<Option<Lease>> {
-        self.shared.subscribe_lease()
-    }
-}
-
-impl Clone for LeaseKeeper {
-    fn clone(&self) -> Self {
-        Self::new(&self.shared)
-    }
-}
-
-impl Drop for LeaseKeeper {
-    fn drop(&mut self) {
-        self.shared.keepers.send_modify(|count| *count = count.saturating_sub(1));
+        f.debug_struct("Session").field("state", &self.state()).finish_non_exhaustive()
     }
 }

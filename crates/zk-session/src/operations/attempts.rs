@@ -13,13 +13,14 @@ use crate::error::{InactiveReason, OpError, UnknownCause};
 use crate::node::{Children, Node, Stat};
 use crate::path;
 use crate::session::incarnation::{Armed, Incarnation, Inner, PLACES};
+use crate::session::state::Event;
 use crate::time::{BootTime, sleep_until};
 
 /// More attempts than that in one operation mean that something is wrong which does not pass with time.
 const MAX_ATTEMPTS: u32 = 32;
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_millis(500));
 
-/// The outcome of one attempt at a write.
+/// The outcome of one attempt: at a write, unless it is answered for.
 pub(crate) enum Write<T> {
     Done(T),
     /// This attempt had no effect. An earlier one may have had one: see [`Attempts::in_doubt`].
@@ -39,11 +40,14 @@ macro_rules! of_kind {
 }
 pub(crate) use of_kind;
 
-/// Why an attempt was not answered with what it asked for.
-enum AttemptFailed {
-    Refused(ErrorCode),
-    Ambiguous(String),
-    NotSent(String),
+impl<T> Write<T> {
+    fn answer(self) -> Option<Result<T, ErrorCode>> {
+        match self {
+            Self::Done(reply) => Some(Ok(reply)),
+            Self::Refused(code) => Some(Err(code)),
+            Self::Lost => None,
+        }
+    }
 }
 
 pub(crate) struct Attempts<'a> {
@@ -96,7 +100,7 @@ impl Attempts<'_> {
     /// Sends a request that changes nothing until it is answered.
     pub(crate) async fn read(&mut self, request: &Request<'_>) -> Result<Result<Reply, ErrorCode>, OpError> {
         loop {
-            if let Some(answer) = self.read_once(request, None).await? {
+            if let Some(answer) = self.send(request, None, false).await?.answer() {
                 return Ok(answer);
             }
         }
@@ -111,24 +115,8 @@ impl Attempts<'_> {
         loop {
             // A new one each time: the one before may be armed.
             let armed = prepare(self.inner);
-            if let Some(answer) = self.read_once(request, Some(armed.id)).await? {
+            if let Some(answer) = self.send(request, Some(armed.id), false).await?.answer() {
                 return Ok((answer, armed));
-            }
-        }
-    }
-
-    /// One attempt at it; `None` where another one is due.
-    async fn read_once(
-        &mut self,
-        request: &Request<'_>,
-        watch: Option<WatchId>,
-    ) -> Result<Option<Result<Reply, ErrorCode>>, OpError> {
-        match self.send(request, watch).await? {
-            Ok(reply) => Ok(Some(Ok(reply))),
-            Err(AttemptFailed::Refused(code)) => Ok(Some(Err(code))),
-            Err(AttemptFailed::Ambiguous(reason) | AttemptFailed::NotSent(reason)) => {
-                self.pause(reason).await?;
-                Ok(None)
             }
         }
     }
@@ -146,21 +134,7 @@ impl Attempts<'_> {
 
     /// Sends a request that changes something, once.
     pub(crate) async fn write(&mut self, request: &Request<'_>) -> Result<Write<Reply>, OpError> {
-        loop {
-            if !self.in_doubt {
-                self.seen = self.inner.driver.ticket().last_zxid;
-            }
-            match self.send(request, None).await? {
-                Ok(reply) => return Ok(Write::Done(reply)),
-                Err(AttemptFailed::Refused(code)) => return Ok(Write::Refused(code)),
-                Err(AttemptFailed::NotSent(reason)) => self.pause(reason).await?,
-                Err(AttemptFailed::Ambiguous(reason)) => {
-                    self.in_doubt = true;
-                    self.pause(reason).await?;
-                    return Ok(Write::Lost);
-                }
-            }
-        }
+        self.send(request, None, true).await
     }
 
     /// A znode, `None` if there is none.
@@ -195,12 +169,10 @@ impl Attempts<'_> {
             self.wait_until_open().await?;
             let sent = BootTime::now();
             let answer = driver::barrier(&*self.inner.driver, self.deadline).await;
-            match self.classify(sent, answer)? {
-                Ok(()) => return Ok(()),
-                Err(AttemptFailed::Refused(code)) => return Err(self.refused(code)),
-                Err(AttemptFailed::Ambiguous(reason) | AttemptFailed::NotSent(reason)) => {
-                    self.pause(reason).await?
-                }
+            match self.outcome(sent, answer, false).await? {
+                Some(Write::Done(())) => return Ok(()),
+                Some(Write::Refused(code)) => return Err(self.refused(code)),
+                Some(Write::Lost) | None => {}
             }
         }
     }
@@ -284,37 +256,50 @@ impl Attempts<'_> {
         }
     }
 
+    /// Sends a request until it has left.
     async fn send(
         &mut self,
         request: &Request<'_>,
         watch: Option<WatchId>,
-    ) -> Result<Result<Reply, AttemptFailed>, OpError> {
-        let place = self.wait_for_place().await?;
-        let sent = BootTime::now();
-        let answer = self.inner.driver.send(request, Along { watch, heartbeat: false, place: Some(place) });
-        // When the session ends, the driver ends and answers.
-        let answer = answered(answer, self.deadline).await;
-        self.classify(sent, answer)
+        is_write: bool,
+    ) -> Result<Write<Reply>, OpError> {
+        loop {
+            let place = self.wait_for_place().await?;
+            if is_write && !self.in_doubt {
+                self.seen = self.inner.driver.ticket().last_zxid;
+            }
+            let sent = BootTime::now();
+            let along = Along { watch, heartbeat: false, place: Some(place) };
+            let answer = self.inner.driver.send(request, along);
+            // When the session ends, the driver ends and answers.
+            let answer = answered(answer, self.deadline).await;
+            if let Some(outcome) = self.outcome(sent, answer, is_write).await? {
+                return Ok(outcome);
+            }
+        }
     }
 
-    fn classify<T>(
-        &self,
+    /// What an answer says of the request; `None` if it did not leave. Where it is to be repeated, a pause has passed.
+    async fn outcome<T>(
+        &mut self,
         sent: BootTime,
         answer: DriverResult<T>,
-    ) -> Result<Result<T, AttemptFailed>, OpError> {
+        is_write: bool,
+    ) -> Result<Option<Write<T>>, OpError> {
         if matches!(answer, Ok(_) | Err(DriverError::Refused(_))) {
             self.inner.contact(sent);
         }
-        Ok(match answer {
-            Ok(answer) => Ok(answer),
-            Err(DriverError::Refused(code)) => Err(AttemptFailed::Refused(code)),
-            Err(DriverError::Ambiguous(reason)) => Err(AttemptFailed::Ambiguous(reason)),
-            Err(DriverError::NotSent(reason)) => Err(AttemptFailed::NotSent(reason)),
-            Err(DriverError::Invalid(reason)) if self.in_doubt => return Err(self.changed(reason)),
-            Err(DriverError::Invalid(reason)) => {
-                return Err(OpError::Invalid { path: self.path.to_owned(), reason });
+        match answer {
+            Ok(reply) => Ok(Some(Write::Done(reply))),
+            Err(DriverError::Refused(code)) => Ok(Some(Write::Refused(code))),
+            Err(DriverError::NotSent(reason)) => self.pause(reason).await.map(|()| None),
+            Err(DriverError::Ambiguous(reason)) => {
+                self.in_doubt |= is_write;
+                self.pause(reason).await.map(|()| Some(Write::Lost))
             }
-        })
+            Err(DriverError::Invalid(reason)) if self.in_doubt => Err(self.changed(reason)),
+            Err(DriverError::Invalid(reason)) => Err(OpError::Invalid { path: self.path.to_owned(), reason }),
+        }
     }
 
     /// Waits until the session is active and has few enough requests under way. Waiting operations are served in turn.
@@ -325,13 +310,12 @@ impl Attempts<'_> {
             if let Ok(place) = Arc::clone(&inner.places).try_acquire_owned() {
                 return Ok(place);
             }
-            let next = self.deadline.min(inner.deadline());
             let place = tokio::select! {
                 biased;
                 // The semaphore is never closed.
                 place = Arc::clone(&inner.places).acquire_owned() => place.ok(),
-                () = inner.over.cancelled() => None,
-                () = sleep_until(next) => None,
+                () = inner.over() => None,
+                () = sleep_until(self.deadline) => None,
             };
             match place {
                 // The wait may have been long: checked again right before sending.
@@ -360,19 +344,13 @@ impl Attempts<'_> {
                 }
                 return Err(self.out_of_time());
             }
-            let mut open = self.inner.open.subscribe();
-            if *open.borrow_and_update() {
-                continue;
-            }
             if BootTime::now() >= self.deadline {
                 return Err(self.out_of_time());
             }
-            let next = self.deadline.min(self.inner.deadline());
             tokio::select! {
-                // The sender lives as long as the incarnation.
-                _ = open.changed() => {}
-                () = self.inner.over.cancelled() => {}
-                () = sleep_until(next) => {}
+                () = self.inner.opens() => {}
+                () = self.inner.over() => {}
+                () = sleep_until(self.deadline) => {}
             }
         }
     }
@@ -388,7 +366,7 @@ impl Attempts<'_> {
             return Err(self.out_of_time());
         }
         tokio::select! {
-            () = self.inner.over.cancelled() => Err(self.over()),
+            () = self.inner.over() => Err(self.over()),
             () = sleep_until(until) => Ok(()),
         }
     }
@@ -405,7 +383,7 @@ impl Attempts<'_> {
 
     /// The driver did something impossible: the session is given up, because its answers can't be relied on.
     pub(crate) fn distrust(&self, reason: String) -> OpError {
-        self.inner.end(InactiveReason::DriverFailed { reason });
+        self.inner.handle(Event::Ended(InactiveReason::DriverFailed { reason }));
         OpError::Unknown { path: self.path.to_owned(), cause: UnknownCause::SessionOver }
     }
 }

@@ -1,7 +1,7 @@
 //! The operations over a driver that answers by a script.
 
 use super::*;
-use crate::driver::fake::{Fake, SEEN, SESSION};
+use crate::driver::tests::fake::{Fake, SEEN, SESSION};
 use crate::driver::{DriverError, DriverResult};
 use crate::error::UnknownCause;
 

@@ -36,7 +36,7 @@ pub(crate) struct Resolver {
     servers: Mutex<Vec<Server>>,
     preference: Mutex<Preference>,
     known: Mutex<Known>,
-    /// Until when there is no server for the session, in milliseconds of [`BootTime`]: see [`Resolver::isolate`].
+    /// Until when there is no server for the session, in milliseconds of [`BootTime`].
     isolated_until: AtomicU64,
     /// The system's resolver.
     look_up: Arc<LookUp>,
@@ -74,6 +74,7 @@ impl Resolver {
     }
 
     /// Until then the session has no connection, and finds no server for one. An earlier time ends a longer isolation.
+    #[cfg(any(feature = "drill", test))]
     pub(crate) fn isolate(&self, until: BootTime) {
         let until = u64::try_from(until.as_duration().as_millis()).unwrap_or(u64::MAX);
         self.isolated_until.store(until, Ordering::Release);

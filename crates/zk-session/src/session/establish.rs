@@ -25,6 +25,8 @@ const SHORTEST_ATTEMPT: Duration = Duration::from_millis(50);
 pub(crate) struct Made {
     pub(crate) incarnation: Incarnation,
     pub(crate) events: mpsc::UnboundedReceiver<DriverEvent>,
+    /// When the first request was sent that a quorum has answered on it.
+    pub(crate) contact: BootTime,
     /// When the connect request was sent that made or re-attached it: it is proved to have been alive then.
     pub(crate) alive: Moment,
     /// Whether it was there before.
@@ -114,9 +116,9 @@ async fn attempt(
         }
         (contact, alive)
     };
-    let (settings, chroot) = (Arc::clone(&shared.settings), shared.chroot.clone());
-    let incarnation = Incarnation::new(epoch, driver, settings, chroot, contact);
-    Ok(Made { incarnation, events, alive, is_resumed: !is_new })
+    let (live, settings, chroot) = (&shared.live, &shared.settings, shared.chroot.clone());
+    let incarnation = Incarnation::new(epoch, Arc::clone(live), driver, Arc::clone(settings), chroot);
+    Ok(Made { incarnation, events, contact, alive, is_resumed: !is_new })
 }
 
 fn unreachable_hosts(shared: &Shared, within: Duration, answers: &Answers) -> ConnectError {

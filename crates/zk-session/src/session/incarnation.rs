@@ -11,19 +11,19 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, watch};
-use tokio_util::sync::CancellationToken;
 use zk_proto::{Ticket, WatchId, WatchKind};
 
 use crate::driver::Driver;
-use crate::error::{InactiveReason, NoLease};
+use crate::error::NoLease;
 use crate::lease::LeaseTiming;
 use crate::lock::lock;
 use crate::node::{Epoch, SessionId};
 use crate::session::changes::Queue;
+use crate::session::live::Live;
 use crate::session::reliance::{Reliance, Shown};
-use crate::session::state::Deadline;
+use crate::session::state::{Event, Machine};
 use crate::settings::Settings;
-use crate::time::{BootTime, sleep_until};
+use crate::time::{BootTime, within};
 
 /// How many requests of operations are in progress at one time. A server answers a session's requests in order, so a
 /// heartbeat waits for all that were sent before it: with tens of thousands of them, for longer than a lease lasts. The
@@ -83,15 +83,9 @@ pub(crate) struct Inner {
     /// Put before each path that is sent.
     chroot: String,
     pub(crate) settings: Arc<Settings>,
-    deadline: Mutex<Deadline>,
-    /// Cancelled at the end, never reset.
-    pub(crate) over: CancellationToken,
-    /// Why it ended, where this side found out first.
-    fault: Mutex<Option<InactiveReason>>,
-    /// Whether operations may be sent: the session's state is active.
-    pub(crate) open: watch::Sender<bool>,
+    /// Whether it lives, and whether requests may be sent.
+    pub(crate) live: Arc<Live>,
     pub(crate) pins: watch::Sender<usize>,
-    pub(crate) pauses: AtomicU64,
     /// For the requests of operations: as many as may be under way at one time.
     pub(crate) places: Arc<Semaphore>,
     watches: Mutex<HashMap<WatchId, Waiter>>,
@@ -112,13 +106,12 @@ enum Waiter {
 impl Incarnation {
     pub(crate) fn new(
         epoch: Epoch,
+        live: Arc<Live>,
         driver: Arc<dyn Driver>,
         settings: Arc<Settings>,
         chroot: String,
-        contact: BootTime,
     ) -> Self {
         let ticket = driver.ticket();
-        let deadline = Deadline::new(ticket.timeout, contact);
         let inner = Inner {
             epoch,
             session_id: ticket.session_id,
@@ -126,12 +119,8 @@ impl Incarnation {
             driver,
             settings,
             chroot,
-            deadline: Mutex::new(deadline),
-            over: CancellationToken::new(),
-            fault: Mutex::new(None),
-            open: watch::Sender::new(true),
+            live,
             pins: watch::Sender::new(0),
-            pauses: AtomicU64::new(0),
             places: Arc::new(Semaphore::new(PLACES)),
             watches: Mutex::new(HashMap::new()),
             next_watch: AtomicU64::new(1),
@@ -181,7 +170,7 @@ impl Incarnation {
     /// How often it has been paused so far. It is counted before the [state](crate::SessionState) shows it, for those who
     /// follow the states and may miss a short pause.
     pub fn pauses(&self) -> u64 {
-        self.inner.pauses.load(Ordering::Acquire)
+        self.inner.live.ask(|known| known.pauses_of(self.inner.epoch))
     }
 
     /// The session timeout that the server granted, which may be longer or shorter than the one asked for.
@@ -215,13 +204,7 @@ impl Incarnation {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn over(&self) {
-        while !self.inner.is_over() {
-            let deadline = self.inner.deadline();
-            tokio::select! {
-                () = self.inner.over.cancelled() => {}
-                () = sleep_until(deadline) => {}
-            }
-        }
+        self.inner.over().await;
     }
 }
 
@@ -230,7 +213,7 @@ impl fmt::Debug for Incarnation {
         f.debug_struct("Incarnation")
             .field("epoch", &self.epoch())
             .field("session_id", &format_args!("{}", self.session_id()))
-            .field("over", &self.inner.over.is_cancelled())
+            .field("over", &self.inner.has_ended())
             .finish_non_exhaustive()
     }
 }
@@ -268,41 +251,60 @@ impl Inner {
         }
     }
 
+    /// Whether it has ended, by what has happened so far.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.live.has_ended(self.epoch)
+    }
+
+    /// The same, and by the clock.
     pub(crate) fn is_over(&self) -> bool {
-        if self.over.is_cancelled() {
-            return true;
+        match self.live.deadline(self.epoch) {
+            Some(deadline) if BootTime::now() < deadline => false,
+            Some(_) => {
+                self.handle(Event::Tick);
+                true
+            }
+            None => true,
         }
-        if lock(&self.deadline).has_passed(BootTime::now()) {
-            self.end(InactiveReason::DeadlinePassed);
-            return true;
-        }
-        false
     }
 
-    pub(crate) fn deadline(&self) -> BootTime {
-        lock(&self.deadline).at()
+    /// Whether requests may be sent now.
+    pub(crate) fn is_open(&self) -> bool {
+        self.live.ask(|known| known.open(BootTime::now()) == Some(self.epoch))
     }
 
-    /// When the last request that was answered in time was sent, and when its answer came.
-    pub(crate) fn last_contact(&self) -> (BootTime, BootTime) {
-        lock(&self.deadline).last_contact()
+    /// Returns when requests may be sent.
+    pub(crate) async fn opens(&self) {
+        let is_open = |known: &Machine| (known.open(BootTime::now()) == Some(self.epoch)).then_some(());
+        self.live.wait_for(is_open).await;
+    }
+
+    /// Returns when it has ended.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(crate) async fn over(&self) {
+        while !self.is_over() {
+            let Some(deadline) = self.live.deadline(self.epoch) else { return };
+            let ended = |known: &Machine| (known.state().epoch() != Some(self.epoch)).then_some(());
+            within(deadline, self.live.wait_for(ended)).await;
+        }
+    }
+
+    /// Something has happened to it. If it is over by that, everything that waits on it wakes up.
+    pub(crate) fn handle(&self, event: Event) {
+        if self.live.handle_of(self.epoch, BootTime::now(), event) {
+            self.shut();
+        }
     }
 
     /// A request that was sent at `sent` has been answered just now.
     pub(crate) fn contact(&self, sent: BootTime) {
-        lock(&self.deadline).contact(sent, BootTime::now());
+        self.handle(Event::Contact { sent, answered: BootTime::now() });
     }
 
-    /// The session is over, by the local clock or for a fault found here. The first reason counts.
-    pub(crate) fn end(&self, reason: InactiveReason) {
-        lock(&self.fault).get_or_insert(reason);
-        self.shut();
-    }
-
-    /// Ends the session here: nothing more is sent, and everything that waits on it wakes up.
+    /// It has ended here: nothing more is sent, and everything that waits on it wakes up.
     pub(crate) fn shut(&self) {
-        self.over.cancel();
-        self.open.send_replace(false);
         self.driver.abort();
         // What has fired before the end counts.
         let is_lost = |_: &WatchId, waiter: &mut Waiter| !matches!(waiter, Waiter::Fired(_));
@@ -314,18 +316,6 @@ impl Inner {
                 Waiter::Once(None) | Waiter::Fired(_) => {}
             }
         }
-    }
-
-    pub(crate) fn end_reason(&self) -> Option<InactiveReason> {
-        lock(&self.fault).clone()
-    }
-
-    pub(crate) fn set_open(&self, open: bool) {
-        self.open.send_replace(open && !self.over.is_cancelled());
-    }
-
-    pub(crate) fn is_open(&self) -> bool {
-        *self.open.borrow()
     }
 
     /// A watch that is about to be armed.
@@ -342,7 +332,7 @@ impl Inner {
     fn prepare<T>(self: &Arc<Self>, waiter: Waiter, news: T) -> Armed<T> {
         let id = self.watch_id();
         lock(&self.watches).insert(id, waiter);
-        if self.over.is_cancelled() {
+        if self.has_ended() {
             // The end has cleared the table, perhaps before the insertion.
             lock(&self.watches).remove(&id);
         }

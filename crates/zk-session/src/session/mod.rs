@@ -3,7 +3,9 @@
 pub(crate) mod audit;
 pub(crate) mod changes;
 pub(crate) mod establish;
+pub(crate) mod heartbeats;
 pub(crate) mod incarnation;
+pub(crate) mod live;
 pub(crate) mod reliance;
 pub(crate) mod shared;
 pub(crate) mod state;

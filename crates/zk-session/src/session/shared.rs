@@ -1,7 +1,7 @@
 //! State that the handles of a session, its supervisor and its held znodes share.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::future::pending;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -10,15 +10,14 @@ use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 use tracing::{Instrument as _, Span};
 
-use crate::driver::close::CloseOutcome;
 use crate::error::{Closed, ConnectError, InactiveReason, OpError};
-use crate::lease::Lease;
 use crate::lock::lock;
 use crate::servers::hosts::parse_preferred;
 use crate::servers::preference::Preference;
 use crate::servers::resolve::Resolver;
 use crate::session::incarnation::{Bound, Incarnation};
-use crate::session::state::SessionState;
+use crate::session::live::Live;
+use crate::session::state::{Event, Machine, SessionState};
 use crate::settings::Settings;
 use crate::time::{BootTime, sleep_until, within};
 
@@ -33,19 +32,24 @@ pub(crate) struct Shared {
     /// Of the session's logs.
     pub(crate) span: Span,
     pub(crate) resolver: Arc<Resolver>,
-    state: watch::Sender<SessionState>,
-    pub(crate) incarnation: watch::Sender<Option<Incarnation>>,
-    lease: watch::Sender<Option<Lease>>,
+    pub(crate) live: Arc<Live>,
+    /// The session that was made last.
+    latest: Mutex<Option<Incarnation>>,
     pub(crate) keepers: watch::Sender<usize>,
-    /// By when the session is to be closed, once closing has begun.
-    pub(crate) closing: watch::Sender<Option<BootTime>>,
-    pub(crate) outcome: watch::Sender<Option<CloseOutcome>>,
+    /// Once the session is to be closed. Tasks are begun under this lock, and only before that, so that closing waits for
+    /// all of them.
+    closing: watch::Sender<Option<Closing>>,
     pub(crate) tasks: TaskTracker,
     /// The runtime of the session, wherever its handles are used.
     runtime: Handle,
-    /// Tasks are begun under this lock, and only while it is false, so that closing waits for all of them.
-    closed_to_tasks: Mutex<bool>,
-    handed_over: AtomicBool,
+}
+
+/// How the session is to be closed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Closing {
+    pub(crate) by: BootTime,
+    /// It is not ended on the servers: another process continues it.
+    pub(crate) hands_over: bool,
 }
 
 impl Shared {
@@ -62,47 +66,38 @@ impl Shared {
         Ok(Self {
             span: settings.instruments.span(),
             resolver: Arc::new(Resolver::new(&connect.servers, preference)),
-            settings: Arc::new(settings),
             chroot: connect.chroot,
-            state: watch::Sender::new(SessionState::Inactive { reason: InactiveReason::NotYetConnected }),
-            incarnation: watch::Sender::new(None),
-            lease: watch::Sender::new(None),
+            live: Arc::new(Live::new(settings.instruments.clone())),
+            settings: Arc::new(settings),
+            latest: Mutex::default(),
             keepers: watch::Sender::new(0),
             closing: watch::Sender::new(None),
-            outcome: watch::Sender::new(None),
             tasks: TaskTracker::new(),
             runtime: Handle::current(),
-            closed_to_tasks: Mutex::new(false),
-            handed_over: AtomicBool::new(false),
         })
     }
 
-    pub(crate) fn state(&self) -> watch::Ref<'_, SessionState> {
-        self.state.borrow()
+    /// A session has been made. Returns whether it lives.
+    pub(crate) fn made(&self, incarnation: &Incarnation, contact: BootTime, is_resumed: bool) -> bool {
+        *lock(&self.latest) = Some(incarnation.clone());
+        let (epoch, granted) = (incarnation.epoch(), incarnation.granted_timeout());
+        self.live.handle(BootTime::now(), Event::Connected { epoch, granted, contact, is_resumed });
+        !incarnation.inner.has_ended()
     }
 
-    pub(crate) fn subscribe_state(&self) -> watch::Receiver<SessionState> {
-        self.state.subscribe()
+    /// The session that was made last is over, or to be closed: it holds its driver no longer than its users do.
+    pub(crate) fn forget_latest(&self) -> Option<Incarnation> {
+        lock(&self.latest).take()
     }
 
-    pub(crate) fn set_state(&self, state: SessionState) {
-        self.state.send_replace(state);
+    fn latest(&self) -> Option<Incarnation> {
+        lock(&self.latest).clone()
     }
 
-    pub(crate) fn lease(&self) -> Option<Lease> {
-        *self.lease.borrow()
-    }
-
-    pub(crate) fn subscribe_lease(&self) -> watch::Receiver<Option<Lease>> {
-        self.lease.subscribe()
-    }
-
-    pub(crate) fn set_lease(&self, lease: Option<Lease>) {
-        self.lease.send_replace(lease);
-    }
-
+    /// The session on which something may begin.
     pub(crate) fn living(&self) -> Option<Incarnation> {
-        self.incarnation.borrow().clone().filter(|living| !living.is_over())
+        let usable = self.live.ask(|known| known.usable(BootTime::now()))?;
+        self.latest().filter(|latest| latest.epoch() == usable)
     }
 
     /// Changes which servers are preferred. The session looks for a better one if that is another preference than before.
@@ -114,25 +109,15 @@ impl Shared {
         }
     }
 
-    /// The session if operations can be sent at once.
-    fn ready(&self) -> Option<Incarnation> {
-        let is_active = self.state.borrow().is_active();
-        self.living().filter(|living| is_active && living.inner.is_open())
-    }
-
+    /// Waits until there is a session on which requests may be sent.
     pub(crate) async fn active(&self) -> Result<Incarnation, Closed> {
-        let mut state = self.state.subscribe();
-        loop {
-            let wanted = match &*state.borrow_and_update() {
-                SessionState::Active { epoch } => Some(*epoch),
-                SessionState::Closed => return Err(Closed),
-                _ => None,
-            };
-            if let Some(living) = self.living().filter(|living| Some(living.epoch()) == wanted) {
-                return Ok(living);
-            }
-            state.changed().await.map_err(|_| Closed)?;
-        }
+        let latest = |epoch| self.latest().filter(|latest| latest.epoch() == epoch);
+        let active = |known: &Machine| match (known.open(BootTime::now()), known.state()) {
+            (Some(epoch), _) => latest(epoch).map(Ok),
+            (None, SessionState::Closed) => Some(Err(Closed)),
+            (None, _) => None,
+        };
+        self.live.wait_for(active).await
     }
 
     /// The session for an operation. If there is none, that is the operation's outcome, and counted as such.
@@ -143,8 +128,8 @@ impl Shared {
         bound: Bound,
     ) -> Result<Incarnation, OpError> {
         // Usually there is one, and no wait is needed.
-        if let Some(inner) = self.ready().map(|ready| ready.inner) {
-            return Ok(Incarnation { inner, bound });
+        if let Some(ready) = self.living().filter(|living| living.inner.is_open()) {
+            return Ok(Incarnation { inner: ready.inner, bound });
         }
         let started = BootTime::now();
         let found = self.find(path, bound.deadline(started, &self.settings)).await;
@@ -173,7 +158,7 @@ impl Shared {
             None => Err(OpError::Unavailable {
                 path: path.to_owned(),
                 within: BootTime::now().duration_since(started),
-                reason: match &*self.state.borrow() {
+                reason: match self.live.state() {
                     SessionState::Inactive { reason } => format!("there is no ZooKeeper session: {reason}"),
                     state => format!("the ZooKeeper session is {state}"),
                 },
@@ -183,61 +168,45 @@ impl Shared {
 
     /// Returns when the servers refuse the credentials, with their reason.
     async fn refused(&self) -> String {
-        let mut state = self.state.subscribe();
-        loop {
-            if let SessionState::Inactive { reason: InactiveReason::AuthFailed { reason } } =
-                &*state.borrow_and_update()
-            {
-                return reason.clone();
-            }
-            if state.changed().await.is_err() {
-                // The sender is in `self`.
-                std::future::pending::<()>().await;
-            }
-        }
+        let refused = |known: &Machine| match known.state() {
+            SessionState::Inactive { reason: InactiveReason::AuthFailed { reason } } => Some(reason.clone()),
+            _ => None,
+        };
+        self.live.wait_for(refused).await
     }
 
     /// Starts a task that ends by itself when the session is closed. After that, none is started. Needs no runtime.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        let closed = lock(&self.closed_to_tasks);
-        if !*closed {
+        let closing = self.closing.borrow();
+        if closing.is_none() {
             self.tasks.spawn_on(task.instrument(self.span.clone()), &self.runtime);
         }
     }
 
-    /// Begins closing that does not end the session on the servers.
-    pub(crate) fn hand_over(&self) {
-        self.handed_over.store(true, Ordering::Release);
-        self.begin_closing(BootTime::now() + CLOSE_WITHIN);
-    }
-
-    pub(crate) fn is_handed_over(&self) -> bool {
-        self.handed_over.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn begin_closing(&self, deadline: BootTime) {
-        *lock(&self.closed_to_tasks) = true;
-        self.closing.send_if_modified(|closing| {
-            let first = closing.is_none();
-            closing.get_or_insert(deadline);
-            first
+    pub(crate) fn begin_closing(&self, closing: Closing) {
+        self.closing.send_if_modified(|known| {
+            let is_first = known.is_none();
+            known.get_or_insert(closing);
+            is_first
         });
         self.tasks.close();
     }
 
-    /// Returns when closing has begun, with its deadline.
-    pub(crate) async fn closing(&self) -> BootTime {
+    /// Returns when closing has begun.
+    pub(crate) async fn closing(&self) -> Closing {
         let mut closing = self.closing.subscribe();
-        // The sender is in `self`.
-        let deadline = closing.wait_for(Option::is_some).await.ok().and_then(|deadline| *deadline);
-        deadline.unwrap_or_else(BootTime::now)
+        match closing.wait_for(Option::is_some).await.ok().and_then(|closing| *closing) {
+            Some(closing) => closing,
+            // The sender is in `self`.
+            None => pending().await,
+        }
     }
 
-    /// Sleeps; `Err` with the deadline of closing if that begins first.
-    pub(crate) async fn sleep(&self, until: BootTime) -> Result<(), BootTime> {
+    /// Sleeps; an error if closing begins first.
+    pub(crate) async fn sleep(&self, until: BootTime) -> Result<(), Closed> {
         tokio::select! {
             biased;
-            deadline = self.closing() => Err(deadline),
+            _ = self.closing() => Err(Closed),
             () = sleep_until(until) => Ok(()),
         }
     }
@@ -245,7 +214,7 @@ impl Shared {
 
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").field("state", &*self.state.borrow()).finish_non_exhaustive()
+        f.debug_struct("Shared").field("state", &self.live.state()).finish_non_exhaustive()
     }
 }
 
@@ -254,6 +223,6 @@ pub(crate) struct LastHandle(pub(crate) Arc<Shared>);
 
 impl Drop for LastHandle {
     fn drop(&mut self) {
-        self.0.begin_closing(BootTime::now() + CLOSE_WITHIN);
+        self.0.begin_closing(Closing { by: BootTime::now() + CLOSE_WITHIN, hands_over: false });
     }
 }

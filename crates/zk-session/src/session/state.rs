@@ -1,14 +1,14 @@
 //! The states of a session, as a state machine without I/O: events and times in, states out.
 //!
 //! ```text
-//!              Connected                Silent, Suspended
+//!              Connected                 Silent, Lost
 //!   Inactive ------------> Active  <---------------------->  Paused
 //!      ^                     |       Contact (a round trip      |
 //!      |                     |       since the connection       |
 //!      +---------------------+---------- is back) --------------+
-//!        Expired, Dead, or the deadline passed
+//!        Ended, or the deadline passed
 //!
-//!   Close leads from each of them to Closed, which is final.
+//!   Closed leads from each of them to the state of that name, which is final.
 //! ```
 //!
 //! The **deadline** of a session is the sending of the last request that was answered, plus the granted timeout: after that
@@ -17,7 +17,9 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::driver::close::CloseOutcome;
 use crate::error::InactiveReason;
+use crate::lease::Lease;
 use crate::node::Epoch;
 use crate::time::BootTime;
 
@@ -79,67 +81,49 @@ impl fmt::Display for SessionState {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// A new session was made, and a round trip sent at `contact` was answered on it.
-    Connected { epoch: Epoch, granted: Duration, contact: BootTime },
+    Connected { epoch: Epoch, granted: Duration, contact: BootTime, is_resumed: bool },
     /// A request sent at `sent` was answered at `answered`.
     Contact { sent: BootTime, answered: BootTime },
     /// A heartbeat was not answered in time.
-    Silent,
+    Silent { reason: String },
     /// The connection is lost.
-    Suspended,
-    /// The connection is back. The next contact shows whether the session is alive.
-    Resumed,
+    Lost { reason: String },
+    /// The session has a connection again. The next contact shows whether it is alive.
+    Ready,
     /// The session is over, by the server's answer or for a fault of the driver.
     Ended(InactiveReason),
+    /// It is proved to be alive until then; or no lease is kept.
+    Lease(Option<BootTime>),
     /// A new session was refused for the credentials.
     Refused { reason: String },
     /// Nothing but time has passed.
     Tick,
-    /// This process closes the session.
-    Close,
+    /// This process begins to close the session: nothing begins on it any more.
+    Closing,
+    /// This process has closed the session.
+    Closed(CloseOutcome),
 }
 
-/// When a session is over for this process unless something is answered before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Deadline {
-    granted: Duration,
-    /// When the last request that was answered was sent.
-    contact: BootTime,
-    /// When that answer came.
-    answered: BootTime,
-}
-
-impl Deadline {
-    pub(crate) fn new(granted: Duration, contact: BootTime) -> Self {
-        Self { granted, contact, answered: contact }
-    }
-
-    pub(crate) fn at(&self) -> BootTime {
-        self.contact + self.granted
-    }
-
-    pub(crate) fn has_passed(&self, now: BootTime) -> bool {
-        now >= self.at()
-    }
-
-    /// A request sent at `sent` was answered at `answered`. An answer that comes past the deadline is too late.
-    pub(crate) fn contact(&mut self, sent: BootTime, answered: BootTime) {
-        if !self.has_passed(answered) {
-            self.contact = self.contact.max(sent);
-            self.answered = self.answered.max(answered);
-        }
-    }
-
-    pub(crate) fn last_contact(&self) -> (BootTime, BootTime) {
-        (self.contact, self.answered)
-    }
-}
-
-#[derive(Debug)]
+/// A session that is not over.
+#[derive(Debug, PartialEq, Eq)]
 struct Living {
-    deadline: Deadline,
+    granted: Duration,
+    /// When the last request was sent that was answered in time.
+    contact: BootTime,
     /// Since when the connection has been up; `None` while it is down. Only a contact later than this makes a paused
     /// session active: an answer may still arrive that was sent before.
     connected_since: Option<BootTime>,
+    /// How often it has been paused.
+    pauses: u64,
+    lease: Option<BootTime>,
+    is_closing: bool,
+}
+
+impl Living {
+    /// When it is over for this process unless something is answered before.
+    fn deadline(&self) -> BootTime {
+        self.contact + self.granted
+    }
 }
 
 /// The state, and what decides about the next one.
@@ -147,11 +131,16 @@ struct Living {
 pub(crate) struct Machine {
     state: SessionState,
     living: Option<Living>,
+    /// What has made the session active or paused.
+    cause: String,
+    /// Once it was closed.
+    outcome: Option<CloseOutcome>,
 }
 
 impl Machine {
     pub(crate) fn new() -> Self {
-        Self { state: SessionState::Inactive { reason: InactiveReason::NotYetConnected }, living: None }
+        let state = SessionState::Inactive { reason: InactiveReason::NotYetConnected };
+        Self { state, living: None, cause: String::new(), outcome: None }
     }
 
     pub(crate) fn state(&self) -> &SessionState {
@@ -160,68 +149,115 @@ impl Machine {
 
     /// When the living session is over unless something is answered before.
     pub(crate) fn deadline(&self) -> Option<BootTime> {
-        self.living.as_ref().map(|living| living.deadline.at())
+        self.living.as_ref().map(Living::deadline)
     }
 
-    /// Handles an event, and returns whether the state has changed.
+    /// How often that session has been paused, while it lives.
+    pub(crate) fn pauses_of(&self, epoch: Epoch) -> u64 {
+        let living = self.living.as_ref().filter(|_| self.state.epoch() == Some(epoch));
+        living.map_or(0, |living| living.pauses)
+    }
+
+    /// Why it is in that state: a sentence for the log.
+    pub(crate) fn cause(&self) -> String {
+        match &self.state {
+            SessionState::Active { .. } | SessionState::Paused { .. } => self.cause.clone(),
+            SessionState::Inactive { reason } => reason.to_string(),
+            SessionState::Closed => "closed by this process".to_owned(),
+        }
+    }
+
+    pub(crate) fn outcome(&self) -> Option<CloseOutcome> {
+        self.outcome
+    }
+
+    /// The session on which something may begin: one that is neither over nor being closed.
+    pub(crate) fn usable(&self, now: BootTime) -> Option<Epoch> {
+        let living = self.living.as_ref().filter(|living| !living.is_closing && now < living.deadline());
+        living.and_then(|_| self.state.epoch())
+    }
+
+    /// The same, if requests may be sent now.
+    pub(crate) fn open(&self, now: BootTime) -> Option<Epoch> {
+        self.usable(now).filter(|_| self.state.is_active())
+    }
+
+    /// Of the living session, as long as it is not being closed.
+    pub(crate) fn lease(&self) -> Option<Lease> {
+        let valid_until = self.living.as_ref().filter(|living| !living.is_closing)?.lease?;
+        Some(Lease::new(self.state.epoch()?, valid_until))
+    }
+
+    /// Handles an event, and returns whether anything has changed but the deadline.
     /// The deadline comes first: events that queued up while the process was frozen past it do not bring the session back,
     /// not even an answer to a request that was sent in time.
     pub(crate) fn handle(&mut self, now: BootTime, event: Event) -> bool {
-        let before = self.state.clone();
-        if let (Some(living), Event::Contact { sent, answered }) = (&mut self.living, &event) {
-            living.deadline.contact(*sent, *answered);
+        let known = |machine: &Self| {
+            (machine.state.clone(), machine.lease(), machine.living.as_ref().map(|living| living.is_closing))
+        };
+        let before = known(self);
+        if let (Some(living), Event::Contact { sent, answered }) = (&mut self.living, &event)
+            && *answered < living.deadline()
+        {
+            living.contact = living.contact.max(*sent);
         }
-        if self.living.as_ref().is_some_and(|living| living.deadline.has_passed(now)) {
+        if self.deadline().is_some_and(|deadline| now >= deadline) {
             self.end(InactiveReason::DeadlinePassed);
         }
-        match event {
-            Event::Connected { epoch, granted, contact } => {
-                let deadline = Deadline::new(granted, contact);
-                if self.state != SessionState::Closed && !deadline.has_passed(now) {
-                    self.living = Some(Living { deadline, connected_since: Some(contact) });
+        match (event, &mut self.living) {
+            (Event::Connected { epoch, granted, contact, is_resumed }, _)
+                if self.state != SessionState::Closed && now < contact + granted =>
+            {
+                self.living = Some(Living {
+                    granted,
+                    contact,
+                    connected_since: Some(contact),
+                    pauses: 0,
+                    lease: None,
+                    is_closing: false,
+                });
+                self.state = SessionState::Active { epoch };
+                let made = if is_resumed { "the session was resumed" } else { "a new session was made" };
+                self.cause = made.to_owned();
+            }
+            (Event::Contact { sent, .. }, Some(living)) => {
+                if let SessionState::Paused { epoch, since } = self.state
+                    && living.connected_since.is_some_and(|connected| sent >= connected)
+                    && sent >= since
+                {
                     self.state = SessionState::Active { epoch };
+                    self.cause = "ZooKeeper answers again".to_owned();
                 }
             }
-            Event::Contact { sent, .. } => self.resume(sent),
-            Event::Silent => self.pause(now),
-            Event::Suspended => {
-                if let Some(living) = &mut self.living {
-                    living.connected_since = None;
-                }
-                self.pause(now);
+            (Event::Silent { reason }, _) => self.pause(now, format!("a heartbeat failed: {reason}")),
+            (Event::Lost { reason }, Some(living)) => {
+                living.connected_since = None;
+                self.pause(now, format!("the connection was lost: {reason}"));
             }
-            Event::Resumed => {
-                if let Some(living) = &mut self.living {
-                    living.connected_since = Some(now);
-                }
-            }
-            Event::Ended(reason) => self.end(reason),
-            Event::Refused { reason } => {
+            (Event::Ready, Some(living)) => living.connected_since = Some(now),
+            (Event::Ended(reason), _) => self.end(reason),
+            (Event::Lease(until), Some(living)) => living.lease = until,
+            (Event::Closing, Some(living)) => living.is_closing = true,
+            (Event::Refused { reason }, None) => {
                 if let SessionState::Inactive { reason: known } = &mut self.state {
                     *known = InactiveReason::AuthFailed { reason };
                 }
             }
-            Event::Tick => {}
-            Event::Close => {
+            (Event::Closed(outcome), _) => {
                 self.living = None;
+                self.outcome.get_or_insert(outcome);
                 self.state = SessionState::Closed;
             }
+            _ => {}
         }
-        self.state != before
+        known(self) != before
     }
 
-    fn resume(&mut self, sent: BootTime) {
-        if let (Some(living), SessionState::Paused { epoch, since }) = (&self.living, &self.state)
-            && living.connected_since.is_some_and(|connected| sent >= connected)
-            && sent >= *since
-        {
-            self.state = SessionState::Active { epoch: *epoch };
-        }
-    }
-
-    fn pause(&mut self, now: BootTime) {
-        if let SessionState::Active { epoch } = self.state {
-            self.state = SessionState::Paused { epoch, since: now };
+    fn pause(&mut self, now: BootTime, cause: String) {
+        if let (SessionState::Active { epoch }, Some(living)) = (&self.state, &mut self.living) {
+            living.pauses += 1;
+            self.state = SessionState::Paused { epoch: *epoch, since: now };
+            self.cause = cause;
         }
     }
 
@@ -247,9 +283,21 @@ mod tests {
         Event::Contact { sent: at(sent), answered: at(answered) }
     }
 
+    fn connected(epoch: Epoch, contact: BootTime) -> Event {
+        Event::Connected { epoch, granted: GRANTED, contact, is_resumed: false }
+    }
+
+    fn lost() -> Event {
+        Event::Lost { reason: "reset".to_owned() }
+    }
+
+    fn silent() -> Event {
+        Event::Silent { reason: "no answer".to_owned() }
+    }
+
     fn active() -> Machine {
         let mut machine = Machine::new();
-        assert!(machine.handle(at(1), Event::Connected { epoch: EPOCH, granted: GRANTED, contact: at(0) }));
+        assert!(machine.handle(at(1), connected(EPOCH, at(0))));
         assert!(machine.state().is_active());
         machine
     }
@@ -265,9 +313,9 @@ mod tests {
     #[test]
     fn a_lost_connection_pauses_and_its_return_alone_does_not_resume() {
         let mut machine = active();
-        assert!(machine.handle(at(100), Event::Suspended));
+        assert!(machine.handle(at(100), lost()));
         assert_eq!(machine.state(), &SessionState::Paused { epoch: EPOCH, since: at(100) });
-        assert!(!machine.handle(at(200), Event::Resumed));
+        assert!(!machine.handle(at(200), Event::Ready));
         assert!(machine.handle(at(210), contact(205, 210)));
         assert_eq!(machine.state(), &SessionState::Active { epoch: EPOCH });
     }
@@ -275,16 +323,16 @@ mod tests {
     #[test]
     fn an_answer_from_before_the_cut_does_not_resume() {
         let mut machine = active();
-        machine.handle(at(100), Event::Suspended);
+        machine.handle(at(100), lost());
         assert!(!machine.handle(at(101), contact(99, 101)));
-        machine.handle(at(200), Event::Resumed);
+        machine.handle(at(200), Event::Ready);
         assert!(!machine.handle(at(201), contact(150, 201)));
     }
 
     #[test]
     fn silence_pauses_and_a_later_answer_resumes() {
         let mut machine = active();
-        assert!(machine.handle(at(3000), Event::Silent));
+        assert!(machine.handle(at(3000), silent()));
         assert!(!machine.handle(at(3001), contact(1000, 3001)));
         assert!(machine.handle(at(3100), contact(3050, 3100)));
     }
@@ -302,7 +350,7 @@ mod tests {
 
     #[test]
     fn what_queued_up_while_frozen_does_not_bring_the_session_back() {
-        for event in [Event::Resumed, Event::Suspended, Event::Silent, contact(9000, 20_000)] {
+        for event in [Event::Ready, lost(), silent(), contact(9000, 20_000)] {
             let mut machine = active();
             assert!(machine.handle(at(20_000), event));
             assert_eq!(machine.state(), &inactive(InactiveReason::DeadlinePassed));
@@ -321,7 +369,7 @@ mod tests {
         let mut machine = active();
         assert!(machine.handle(at(5), expired()));
         let failed = Event::Ended(InactiveReason::DriverFailed { reason: "x".into() });
-        for event in [Event::Resumed, contact(6, 6), failed, Event::Tick] {
+        for event in [Event::Ready, contact(6, 6), failed, Event::Tick] {
             assert!(!machine.handle(at(7), event));
         }
         assert_eq!(machine.state(), &inactive(InactiveReason::Expired));
@@ -336,27 +384,25 @@ mod tests {
         assert!(machine.handle(at(6), refused()));
         assert_eq!(machine.state(), &inactive(InactiveReason::AuthFailed { reason: "z".into() }));
         assert!(!machine.handle(at(7), refused()), "told once");
-        machine.handle(at(8), Event::Connected { epoch: Epoch(4), granted: GRANTED, contact: at(8) });
+        machine.handle(at(8), connected(Epoch(4), at(8)));
         assert!(machine.state().is_active());
-        machine.handle(at(9), Event::Close);
+        machine.handle(at(9), Event::Closed(CloseOutcome::Acknowledged));
         assert!(!machine.handle(at(10), refused()));
     }
 
     #[test]
     fn a_session_that_took_longer_to_make_than_it_lasts_is_none() {
         let mut machine = Machine::new();
-        assert!(
-            !machine.handle(at(10_000), Event::Connected { epoch: EPOCH, granted: GRANTED, contact: at(0) })
-        );
+        assert!(!machine.handle(at(10_000), connected(EPOCH, at(0))));
         assert_eq!(machine.deadline(), None);
     }
 
     #[test]
     fn closed_is_final() {
         let mut machine = active();
-        assert!(machine.handle(at(5), Event::Close));
-        let connected = Event::Connected { epoch: Epoch(4), granted: GRANTED, contact: at(6) };
-        for event in [connected, Event::Resumed, expired(), Event::Close] {
+        assert!(machine.handle(at(5), Event::Closed(CloseOutcome::Acknowledged)));
+        let connected = connected(Epoch(4), at(6));
+        for event in [connected, Event::Ready, expired(), Event::Closed(CloseOutcome::Acknowledged)] {
             assert!(!machine.handle(at(7), event));
         }
         assert_eq!(machine.state(), &SessionState::Closed);

@@ -3,26 +3,25 @@
 //! It alone changes the state. Each of its waits has a deadline, and the clock is read before anything else is done: a
 //! process that was frozen finds its session over before it acts on queued events.
 
-use std::future::pending;
-use std::pin::Pin;
-use std::sync::{Arc, atomic::Ordering};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::{debug, error, info, warn};
-use zk_proto::{Purpose, Request};
+use zk_proto::Purpose;
 
 use crate::backoff::Backoff;
 use crate::driver::close::CloseOutcome;
-use crate::driver::{self, Along, BoxFuture, DriverError, DriverEvent, answered};
+use crate::driver::{DriverError, DriverEvent};
 use crate::error::{ConnectError, InactiveReason, NoLease};
-use crate::lease::{Answered, Lease, LeaseHistory, LeaseTiming, clock_interval, lease_margin};
+use crate::lease::{Answered, lease_margin};
 use crate::node::Epoch;
 use crate::session::audit::{Audits, DISTRUSTED_FOR, Disagreement};
 use crate::session::establish::{Made, establish};
+use crate::session::heartbeats::{HeartbeatAnswer, Heartbeats};
 use crate::session::incarnation::Incarnation;
-use crate::session::shared::Shared;
-use crate::session::state::{Event, Machine, SessionState};
-use crate::time::{BootTime, Moment, sleep_until};
+use crate::session::shared::{Closing, Shared};
+use crate::session::state::{Event, Machine};
+use crate::time::{BootTime, Moment, sleep_until, within};
 
 /// Between sessions.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
@@ -31,74 +30,59 @@ const REFUSED_PAUSE: Duration = Duration::from_secs(10);
 /// Sessions that lost their servers together end together: each waits for a random part of this before the next one is
 /// made; at most a quarter of the session timeout.
 const SPREAD: Duration = Duration::from_secs(1);
-/// The minimum pause before a failed heartbeat is repeated.
-const MIN_PAUSE: Duration = Duration::from_millis(20);
 
 /// Keeps a session until it is closed. The session is closed when the returned future is dropped, polled or not.
 pub(crate) fn run(shared: Arc<Shared>, first: Made) -> impl Future<Output = ()> + Send {
-    let supervisor = Supervisor { shared, machine: Machine::new(), last_event: String::new(), outcome: None };
-    supervisor.run(first)
+    Supervisor { shared }.run(first)
 }
 
 struct Supervisor {
     shared: Arc<Shared>,
-    machine: Machine,
-    /// The last event, for the reason of the next state.
-    last_event: String,
-    /// Once it was closed in order.
-    outcome: Option<CloseOutcome>,
 }
 
 /// Nothing else ends what waits on the session: not even the end of its runtime, or a panic, may leave it open.
 impl Drop for Supervisor {
     fn drop(&mut self) {
-        if self.outcome.is_none() {
+        if self.shared.live.ask(Machine::outcome).is_none() {
             // A program may end without closing its session, and a panic has reported itself.
             debug!(
                 "the task of the ZooKeeper session has ended with its runtime, or by a panic: the session is closed here, and ends on the servers by its timeout"
             );
-            self.shared.begin_closing(BootTime::now());
-            // In a statement of its own: the lock is released before anything wakes up.
-            let living = self.shared.incarnation.send_replace(None);
-            if let Some(living) = living {
-                living.inner.shut();
-            }
+            self.shared.begin_closing(Closing { by: BootTime::now(), hands_over: false });
+            self.closed(CloseOutcome::Unknown);
         }
-        self.machine.handle(BootTime::now(), Event::Close);
-        self.publish();
-        self.shared.outcome.send_replace(Some(self.outcome.unwrap_or(CloseOutcome::Unknown)));
     }
 }
 
 impl Supervisor {
     async fn run(mut self, first: Made) {
         let mut made = first;
-        let outcome = loop {
+        loop {
             let incarnation = made.incarnation.clone();
             if let Some(outcome) = self.serve(made).await {
-                break outcome;
+                return self.closed(outcome);
             }
-            match self.next_session(&incarnation).await {
+            match self.next_session(incarnation).await {
                 Some(next) => made = next,
                 // The old session was not closed, so its end is unknown.
-                None => break CloseOutcome::Unknown,
+                None => return self.closed(CloseOutcome::Unknown),
             }
-        };
-        self.outcome = Some(outcome);
+        }
+    }
+
+    /// The session is closed, for all who wait on it.
+    fn closed(&mut self, outcome: CloseOutcome) {
+        let latest = self.shared.forget_latest();
+        self.shared.live.handle(BootTime::now(), Event::Closed(outcome));
+        if let Some(latest) = latest {
+            latest.inner.shut();
+        }
     }
 
     /// Serves one session to its end. `None` if it has ended without being closed.
     async fn serve(&mut self, made: Made) -> Option<CloseOutcome> {
-        let Made { incarnation, mut events, alive, is_resumed } = made;
+        let Made { incarnation, mut events, contact, alive, is_resumed } = made;
         let granted = incarnation.granted_timeout();
-        let (contact, _) = incarnation.inner.last_contact();
-        self.machine
-            .handle(BootTime::now(), Event::Connected { epoch: incarnation.epoch(), granted, contact });
-        if !self.machine.state().is_active() {
-            incarnation.inner.end(InactiveReason::DeadlinePassed);
-            return None;
-        }
-        self.shared.incarnation.send_replace(Some(incarnation.clone()));
         info!(
             session_id = %incarnation.session_id(), epoch = %incarnation.epoch(), granted = ?granted,
             "ZooKeeper session {}", if is_resumed { "resumed" } else { "made" }
@@ -106,37 +90,37 @@ impl Supervisor {
         if granted != self.shared.settings.session_timeout {
             info!(requested = ?self.shared.settings.session_timeout, ?granted, "the server granted another session timeout than requested");
         }
-        let made = if is_resumed { "the session was resumed" } else { "a new session was made" };
-        self.last_event = made.to_owned();
-        self.publish();
+        if !self.shared.made(&incarnation, contact, is_resumed) {
+            incarnation.inner.shut();
+            return None;
+        }
 
         let leases = incarnation.leases();
-        let mut heartbeats = Heartbeats::new(&incarnation, alive);
+        let mut known = self.shared.live.subscribe();
+        let mut heartbeats = Heartbeats::new(&incarnation, alive, contact);
         let mut audits = Audits::new(granted, BootTime::now());
         let mut keepers = self.shared.keepers.subscribe();
         heartbeats.set_wanted(*keepers.borrow_and_update() > 0, BootTime::now());
         loop {
             let now = BootTime::now();
-            self.feed(&incarnation, now, Event::Tick);
-            if let Some(reason) = incarnation.inner.end_reason() {
-                self.feed(&incarnation, now, Event::Ended(reason));
-            }
-            if self.machine.state().epoch().is_none() {
-                incarnation.inner.shut();
+            known.mark_unchanged();
+            incarnation.inner.handle(Event::Tick);
+            let Some(deadline) = self.shared.live.deadline(incarnation.epoch()) else {
                 self.shared.settings.instruments.expiration();
+                self.shared.forget_latest();
                 return None;
-            }
+            };
             self.publish_lease(&incarnation, &mut heartbeats, leases);
-            heartbeats.begin_if_due(&incarnation, now, self.machine.state().is_active());
-            audits.begin_if_due(&incarnation, now, self.machine.state().is_active(), heartbeats.wanted);
+            let is_active = self.shared.live.state().is_active();
+            heartbeats.begin_if_due(&incarnation, now, is_active);
+            audits.begin_if_due(&incarnation, now, is_active, heartbeats.wanted);
             if self.shared.resolver.end_distrust(now) {
                 incarnation.inner.driver.servers_changed();
             }
-            let wake = audits.wake().min(heartbeats.wake());
-            let wake = self.machine.deadline().map_or(wake, |deadline| deadline.min(wake));
+            let wake = audits.wake().min(heartbeats.wake()).min(deadline);
             let event = tokio::select! {
                 biased;
-                deadline = self.shared.closing() => return Some(self.close(&incarnation, deadline).await),
+                closing = self.shared.closing() => return Some(self.close(&incarnation, closing).await),
                 event = events.recv() => self.on_driver_event(&incarnation, &mut heartbeats, event),
                 found = audits.found() => {
                     if let Some(found) = found {
@@ -147,39 +131,17 @@ impl Supervisor {
                 answer = heartbeats.answer() => self.on_heartbeat(&incarnation, &mut heartbeats, answer),
                 _ = keepers.changed() => {
                     let wanted = *keepers.borrow_and_update() > 0;
-                    if !wanted {
-                        self.shared.set_lease(None);
-                    }
                     heartbeats.set_wanted(wanted, BootTime::now());
                     if let (true, Err(no_lease)) = (wanted, leases) {
                         error!(session_id = %incarnation.session_id(), %no_lease, "cannot keep a lease on this session");
                     }
-                    Event::Tick
+                    if wanted { Event::Tick } else { Event::Lease(None) }
                 }
-                () = incarnation.inner.over.cancelled() => Event::Tick,
+                // Whoever found out that it is over.
+                _ = known.changed() => Event::Tick,
                 () = sleep_until(wake) => Event::Tick,
             };
-            self.feed(&incarnation, BootTime::now(), event);
-        }
-    }
-
-    /// Passes an event to the state machine and publishes the state.
-    fn feed(&mut self, incarnation: &Incarnation, now: BootTime, event: Event) {
-        // Answers to operations count as well.
-        let (sent, answered) = incarnation.inner.last_contact();
-        let mut changed = self.machine.handle(now, Event::Contact { sent, answered });
-        changed |= self.machine.handle(now, event);
-        if changed {
-            let state = self.machine.state().clone();
-            incarnation.inner.set_open(state.is_active());
-            if let SessionState::Paused { .. } = state {
-                incarnation.inner.pauses.fetch_add(1, Ordering::Release);
-            }
-            if state.is_active() {
-                self.shared.settings.instruments.reconnect();
-                self.last_event = "ZooKeeper answers again".to_owned();
-            }
-            self.publish();
+            incarnation.inner.handle(event);
         }
     }
 
@@ -195,22 +157,22 @@ impl Supervisor {
                 incarnation.inner.fire_watch(watch, kind, path);
                 Event::Tick
             }
-            Some(DriverEvent::Suspended { reason }) => {
+            Some(DriverEvent::Lost { reason }) => {
                 info!(session_id = %incarnation.session_id(), %reason, "connection to ZooKeeper lost");
-                self.last_event = format!("the connection was lost: {reason}");
-                Event::Suspended
+                Event::Lost { reason }
             }
-            Some(DriverEvent::Resumed) => {
+            Some(DriverEvent::Ready) => {
                 debug!(session_id = %incarnation.session_id(), "connection to ZooKeeper is back");
                 incarnation.inner.reliance.forget_created();
                 heartbeats.restart(BootTime::now());
-                Event::Resumed
+                Event::Ready
             }
             Some(DriverEvent::Ended(reason)) => Event::Ended(reason),
-            // The driver also ends when the session is given up here.
-            None => Event::Ended(incarnation.inner.end_reason().unwrap_or_else(|| {
-                InactiveReason::DriverFailed { reason: "it stopped without a reason".to_owned() }
-            })),
+            // The driver also ends when the session is given up here, whose reason counts.
+            None => {
+                let reason = "it stopped without a reason".to_owned();
+                Event::Ended(InactiveReason::DriverFailed { reason })
+            }
         }
     }
 
@@ -233,7 +195,6 @@ impl Supervisor {
         self.shared.settings.instruments.request(op, outcome, now.duration_since(sent));
         match result {
             Ok(()) => {
-                incarnation.inner.contact(sent);
                 if incarnation.is_over() {
                     return Event::Tick;
                 }
@@ -249,8 +210,7 @@ impl Supervisor {
                     _ => debug!(session_id = %incarnation.session_id(), %error, "quorum heartbeat failed"),
                 }
                 heartbeats.failed(now);
-                self.last_event = format!("a heartbeat failed: {error}");
-                Event::Silent
+                Event::Silent { reason: error.to_string() }
             }
         }
     }
@@ -280,18 +240,16 @@ impl Supervisor {
         leases: Result<(), NoLease>,
     ) {
         let (Some(valid_until), Ok(())) = (heartbeats.lease(Moment::now()), leases) else { return };
-        let lease = Lease { epoch: incarnation.epoch(), valid_until };
         // The hardware's clock and the system's diverge by a few microseconds all the time, which the margin covers.
         let slack = lease_margin(incarnation.granted_timeout()) / 10;
-        let known =
-            self.shared.lease().filter(|known| known.epoch == lease.epoch).map(|known| known.valid_until);
+        let known = self.shared.live.ask(Machine::lease).map(|known| known.valid_until);
         if known.is_none_or(|known| !(known - slack..=known).contains(&valid_until)) {
-            self.shared.set_lease(Some(lease));
+            incarnation.inner.handle(Event::Lease(Some(valid_until)));
         }
     }
 
     /// Waits until the old session is no longer pinned, then makes a new one. `None` when the session is to be closed.
-    async fn next_session(&mut self, old: &Incarnation) -> Option<Made> {
+    async fn next_session(&mut self, old: Incarnation) -> Option<Made> {
         let epoch = Epoch(old.epoch().0 + 1);
         let mut pins = old.inner.pins.subscribe();
         let bound = *pins.borrow_and_update();
@@ -317,9 +275,7 @@ impl Supervisor {
             let pause = match made {
                 Ok(made) => return Some(made),
                 Err(ConnectError::AuthFailed { reason }) => {
-                    if self.machine.handle(BootTime::now(), Event::Refused { reason }) {
-                        self.publish();
-                    }
+                    self.shared.live.handle(BootTime::now(), Event::Refused { reason });
                     REFUSED_PAUSE.mul_f64(0.5 + fastrand::f64() / 2.0)
                 }
                 Err(error) => {
@@ -331,174 +287,18 @@ impl Supervisor {
         }
     }
 
-    async fn close(&mut self, incarnation: &Incarnation, deadline: BootTime) -> CloseOutcome {
+    async fn close(&mut self, incarnation: &Incarnation, closing: Closing) -> CloseOutcome {
         // Before closing: the users of the session must not learn of its end after other processes do.
-        self.shared.incarnation.send_replace(None);
-        self.shared.set_lease(None);
-        incarnation.inner.set_open(false);
-        if self.shared.is_handed_over() {
-            incarnation.inner.shut();
+        incarnation.inner.handle(Event::Closing);
+        if closing.hands_over {
             info!(session_id = %incarnation.session_id(), "ZooKeeper session handed over");
             return CloseOutcome::HandedOver;
         }
         // Once it is over, there is nothing to close.
-        let deadline = deadline.min(incarnation.inner.deadline());
-        let closing = incarnation.inner.driver.close(deadline);
-        let outcome = crate::time::within(deadline, closing).await.unwrap_or(CloseOutcome::Unknown);
-        incarnation.inner.shut();
+        let by = self.shared.live.deadline(incarnation.epoch()).map_or(closing.by, |at| at.min(closing.by));
+        let closed = incarnation.inner.driver.close(by);
+        let outcome = within(by, closed).await.unwrap_or(CloseOutcome::Unknown);
         info!(session_id = %incarnation.session_id(), %outcome, "ZooKeeper session closed");
         outcome
-    }
-
-    /// Publishes the state, and logs it with its reason.
-    fn publish(&self) {
-        let state = self.machine.state().clone();
-        let reason = self.last_event.as_str();
-        match &state {
-            SessionState::Active { epoch } => info!(%state, %epoch, %reason, "ZooKeeper session is active"),
-            SessionState::Paused { epoch, .. } => {
-                warn!(%state, %epoch, %reason, "ZooKeeper session is paused")
-            }
-            SessionState::Inactive { reason: InactiveReason::AuthFailed { reason } } => {
-                error!(%state, %reason, "ZooKeeper refuses the credentials, retrying: correct the credentials or the servers");
-            }
-            SessionState::Inactive { reason } => warn!(%state, %reason, "ZooKeeper session is over"),
-            SessionState::Closed => {
-                info!(%state, reason = %"closed by this process", "ZooKeeper session is closed")
-            }
-        }
-        if !matches!(state, SessionState::Active { .. } | SessionState::Paused { .. }) {
-            // The session and its lease first, then the state: after the end is visible, the session is not.
-            self.shared.incarnation.send_replace(None);
-            self.shared.set_lease(None);
-        }
-        self.shared.set_state(state);
-    }
-}
-
-/// The answer to a heartbeat.
-struct HeartbeatAnswer {
-    sent: Moment,
-    /// When the connect request of its connection was sent.
-    attached: Moment,
-    moved: bool,
-    /// Whether it was a quorum heartbeat.
-    quorum: bool,
-    result: Result<(), DriverError>,
-}
-
-/// Decides when to send what, one at a time. A *heartbeat* is a quorum round trip, sent while a lease is kept and while the
-/// session is paused. A *probe* is a read, sent at other times: it shows whether the server answers, and the first heartbeat
-/// of a lease can prove it.
-struct Heartbeats {
-    timing: LeaseTiming,
-    wanted: bool,
-    history: LeaseHistory,
-    under_way: Option<BoxFuture<'static, HeartbeatAnswer>>,
-    next: BootTime,
-    /// When the clocks were compared last.
-    compared: BootTime,
-}
-
-impl Heartbeats {
-    fn new(incarnation: &Incarnation, alive: Moment) -> Self {
-        let timing = incarnation.lease_timing();
-        let (last_sent, _) = incarnation.inner.last_contact();
-        Self {
-            timing,
-            wanted: false,
-            history: LeaseHistory::new(timing, alive),
-            under_way: None,
-            next: last_sent + timing.heartbeat_interval(),
-            compared: last_sent,
-        }
-    }
-
-    fn set_wanted(&mut self, wanted: bool, now: BootTime) {
-        if wanted && !self.wanted {
-            // A probe that is under way is answered before a heartbeat would be, and can be proved by it.
-            self.next = now;
-        }
-        self.wanted = wanted;
-    }
-
-    /// The lease if one is kept, unless it has run out.
-    fn lease(&mut self, now: Moment) -> Option<BootTime> {
-        if !self.wanted {
-            return None;
-        }
-        self.compared = now.boot;
-        Some(self.history.valid_until(now)).filter(|until| now.boot < *until)
-    }
-
-    /// Abandons the request under way, which may belong to a lost connection.
-    fn restart(&mut self, now: BootTime) {
-        self.under_way = None;
-        self.next = now;
-    }
-
-    fn wake(&self) -> BootTime {
-        let never = BootTime::from_duration(Duration::MAX);
-        let heartbeat = if self.under_way.is_some() { never } else { self.next };
-        heartbeat.min(if self.wanted {
-            self.compared + clock_interval(self.timing.session_timeout)
-        } else {
-            never
-        })
-    }
-
-    fn begin_if_due(&mut self, incarnation: &Incarnation, now: BootTime, active: bool) {
-        if self.under_way.is_some() || now < self.next {
-            return;
-        }
-        let quorum = self.wanted || !active;
-        let driver = incarnation.inner.driver.clone();
-        let patience = self.timing.session_timeout / 3;
-        let attached = driver.attached();
-        let sent = Moment::now();
-        let deadline = sent.boot + patience;
-        self.under_way = Some(Box::pin(async move {
-            let request = async {
-                if quorum {
-                    return driver::barrier(&*driver, deadline).await;
-                }
-                let probe = Request::Exists { path: "/".into(), watch: false };
-                let answer = driver.send(&probe, Along { heartbeat: true, ..Along::default() });
-                answered(answer, deadline).await.map(drop)
-            };
-            let silent = || Err(DriverError::Ambiguous(format!("no answer within {patience:?}")));
-            let result = crate::time::within(deadline, request).await.unwrap_or_else(silent);
-            let moved = driver.attached() != attached;
-            HeartbeatAnswer { sent, attached, moved, quorum, result }
-        }));
-    }
-
-    async fn answer(&mut self) -> HeartbeatAnswer {
-        match &mut self.under_way {
-            Some(under_way) => {
-                let answer = Pin::new(under_way).await;
-                self.under_way = None;
-                answer
-            }
-            None => pending().await,
-        }
-    }
-
-    /// A heartbeat or a probe was answered.
-    fn answered(&mut self, answered: Answered, quorum: bool) {
-        let (sent, now) = (answered.sent.boot, answered.at);
-        match quorum {
-            true => self.history.heartbeat(answered),
-            false => self.history.probe(answered),
-        }
-        self.next = match self.wanted {
-            true => self.history.next_heartbeat(sent, Moment::now()).max(now),
-            false => sent + self.timing.heartbeat_interval(),
-        };
-    }
-
-    fn failed(&mut self, now: BootTime) {
-        let pause = (self.timing.heartbeat_interval() / 5).max(MIN_PAUSE);
-        self.next = now + pause.mul_f64(0.5 + fastrand::f64() / 2.0);
     }
 }

@@ -32,6 +32,7 @@ use secret::{Auth, Secret};
 /// can't be used, for example in the middle of a renewal, are logged, and the connection uses what was read last. Without an
 /// earlier reading they are an error.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TlsOptions {
     /// Certificates of the authorities that may have signed the servers' certificates. The system's own authorities are not
     /// used.
@@ -40,6 +41,19 @@ pub struct TlsOptions {
     pub cert_file: Option<PathBuf>,
     /// The private key of that certificate, not encrypted.
     pub key_file: Option<PathBuf>,
+}
+
+impl TlsOptions {
+    /// Servers whose certificates one of the authorities in `ca_file` has signed; this client has none.
+    pub fn new(ca_file: impl Into<PathBuf>) -> Self {
+        Self { ca_file: ca_file.into(), cert_file: None, key_file: None }
+    }
+
+    /// This client's certificate, and the key that belongs to it.
+    #[must_use]
+    pub fn identity(self, cert_file: impl Into<PathBuf>, key_file: impl Into<PathBuf>) -> Self {
+        Self { cert_file: Some(cert_file.into()), key_file: Some(key_file.into()), ..self }
+    }
 }
 
 /// How files of TLS and SASL are read.
@@ -253,9 +267,8 @@ mod tests {
     #[cfg(feature = "tls")]
     #[test]
     fn halves_are_refused() {
-        let (ca_file, key_file) = ("/ca.pem".into(), Some("/key.pem".into()));
-        let half = TlsOptions { ca_file, key_file, cert_file: None };
-        for tls in [half, TlsOptions::default()] {
+        let half = TlsOptions { key_file: Some("/key.pem".into()), ..TlsOptions::new("/ca.pem") };
+        for tls in [half, TlsOptions::new("")] {
             let settings = Settings { tls: Some(tls), ..Settings::new("localhost".to_owned()) };
             let error = settings.check().unwrap_err();
             assert!(matches!(error, ConnectError::InvalidSetting { .. }), "{error}");

@@ -1,5 +1,6 @@
 //! Held ephemerals: created again in each new session.
 
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use crate::error::{OpError, WatchError};
 use crate::node::{CreateMode, Epoch, Node, SessionId, Stat};
 use crate::session::incarnation::Incarnation;
 use crate::session::shared::Shared;
+use crate::session::state::Machine;
 use crate::time::{BootTime, sleep_until};
 use crate::watch::value::{DataWatch, Observed};
 
@@ -62,7 +64,7 @@ impl HeldEphemeral {
     pub(crate) fn new(shared: &Arc<Shared>, path: String, data: Vec<u8>) -> Self {
         let (wish, wishes) = watch::channel(data);
         let (sender, status) = watch::channel(HeldStatus::Pending);
-        let watch = DataWatch::new(Arc::clone(shared), path.as_str().into());
+        let watch = DataWatch::of_values(Arc::clone(shared), path.as_str().into());
         let keeper = Keeper { shared: Arc::clone(shared), path: path.clone(), status: sender };
         shared.spawn(keeper.run(watch, wishes));
         Self { path, wish, status }
@@ -261,12 +263,12 @@ impl Keeper {
         }
     }
 
-    /// Returns when the session of that epoch has ended; never for `None`.
+    /// Returns when the session of that epoch has ended, or is being closed; never for `None`.
     async fn gone(&self, epoch: Option<Epoch>) {
-        let mut living = self.shared.incarnation.subscribe();
-        let is_gone = |living: &Option<Incarnation>| living.as_ref().map(Incarnation::epoch) != epoch;
-        if epoch.is_none() || living.wait_for(is_gone).await.is_err() {
-            std::future::pending().await
+        let is_gone = |known: &Machine| (known.usable(BootTime::now()) != epoch).then_some(());
+        match epoch {
+            Some(_) => self.shared.live.wait_for(is_gone).await,
+            None => pending().await,
         }
     }
 

@@ -2,4 +2,6 @@
 
 pub(crate) mod held;
 pub(crate) mod lasting;
+pub(crate) mod stream;
+mod tries;
 pub(crate) mod value;

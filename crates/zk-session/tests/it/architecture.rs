@@ -8,11 +8,19 @@ use zk_session::{
     SessionBuilder, SessionPin, TlsOptions,
 };
 
-fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
+/// Each file of the crate's sources.
+pub(crate) fn sources() -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    below(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut files);
+    assert!(files.len() > 30);
+    files
+}
+
+fn below(dir: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            sources(&path, found);
+            below(&path, found);
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             found.push(path);
         }
@@ -22,10 +30,7 @@ fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
 /// Each line of code, comments left out.
 fn lines() -> Vec<(PathBuf, String)> {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut files = Vec::new();
-    sources(&src, &mut files);
-    assert!(files.len() > 30);
-    let lines = files.into_iter().flat_map(|file| {
+    let lines = sources().into_iter().flat_map(|file| {
         let text = std::fs::read_to_string(&file).unwrap();
         let file = file.strip_prefix(&src).unwrap().to_owned();
         let lines: Vec<_> = text.lines().map(|line| (file.clone(), line.trim().to_owned())).collect();

@@ -170,15 +170,12 @@ fn table() -> Vec<(&'static str, Check)> {
         ("Session::hand_over", Check::Other(|rig, stop| Box::pin(hand_over(rig, stop)))),
         ("Incarnation::over", Check::Other(|rig, stop| Box::pin(over(rig, stop)))),
         ("DataWatch::changed", Check::Other(|rig, stop| Box::pin(changed(rig, stop)))),
-        ("DataWatch::next", Check::Other(|rig, stop| Box::pin(next_data(rig, stop)))),
-        ("DataWatch::next_allowed", Check::Other(|rig, stop| Box::pin(next_allowed(rig, "data", stop)))),
-        (
-            "ChildrenWatch::next_allowed",
-            Check::Other(|rig, stop| Box::pin(next_allowed(rig, "children", stop))),
-        ),
-        ("ChangeWatch::next_allowed", Check::Other(|rig, stop| Box::pin(next_allowed(rig, "changes", stop)))),
-        ("ChangeWatch::next", Check::Other(|rig, stop| Box::pin(next_change(rig, stop)))),
-        ("ChildrenWatch::next", Check::Other(|rig, stop| Box::pin(next_children(rig, stop)))),
+        ("Watch::next", Check::Other(|rig, stop| Box::pin(next_data(rig, stop)))),
+        ("Watch::next_allowed", Check::Other(|rig, stop| Box::pin(next_allowed(rig, "data", stop)))),
+        ("Watch::next_allowed", Check::Other(|rig, stop| Box::pin(next_allowed(rig, "children", stop)))),
+        ("Watch::next_allowed", Check::Other(|rig, stop| Box::pin(next_allowed(rig, "changes", stop)))),
+        ("Watch::next", Check::Other(|rig, stop| Box::pin(next_change(rig, stop)))),
+        ("Watch::next", Check::Other(|rig, stop| Box::pin(next_children(rig, stop)))),
         ("HeldEphemeral::release", Check::Other(|rig, stop| Box::pin(release(rig, stop)))),
         ("sleep_until", Check::Other(|_, stop| Box::pin(sleep(stop)))),
     ]);
@@ -641,14 +638,8 @@ async fn waiting_for_a_connection_can_be_given_up(driver: DriverKind) {
 /// The public futures: `Type::method` or `function`, and whether its documentation says what dropping it means.
 fn public_futures() -> Vec<(String, bool)> {
     let mut found = Vec::new();
-    for file in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/src")).unwrap() {
-        let path = file.unwrap().path();
-        if path.extension().is_none_or(|extension| extension != "rs") {
-            continue;
-        }
+    for path in crate::architecture::sources() {
         let (mut owner, mut documented) = (None, false);
-        // Of the macro that has a session do what an incarnation does, and whether its list is being read.
-        let (mut delegated, mut is_list) = (false, false);
         for line in std::fs::read_to_string(&path).unwrap().lines() {
             let (indent, code) = (line.len() - line.trim_start().len(), line.trim_start());
             if indent == 0 && code.starts_with("impl") {
@@ -657,22 +648,12 @@ fn public_futures() -> Vec<(String, bool)> {
             } else if line == "}" {
                 owner = None;
             }
-            is_list = line == "delegate! {" || (is_list && line != "}");
-            if is_list && indent == 4 && code.starts_with(char::is_alphabetic) {
-                // `read get(path: &str) ..`
-                let name = code.split('(').next().unwrap().rsplit(' ').next().unwrap();
-                found.push((format!("Session::{name}"), delegated));
-            }
             if code.starts_with("///") {
                 documented |= code.contains("# Cancel safety");
                 continue;
             }
             if let Some(name) = code.strip_prefix("pub async fn ") {
                 let name = name.split(['(', '<']).next().unwrap();
-                if name == "$name" {
-                    delegated = documented;
-                    continue;
-                }
                 let owner = owner.as_ref().map(|owner| format!("{owner}::")).unwrap_or_default();
                 found.push((format!("{owner}{name}"), documented));
             } else if code.starts_with("pub fn ") {

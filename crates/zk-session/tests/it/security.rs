@@ -144,7 +144,7 @@ async fn an_access_list_without_credentials_is_refused_before_anything_is_sent(d
 
 async fn tls_and_sasl_have_to_be_compiled_in(driver: DriverKind) {
     let builder = || Session::builder("127.0.0.1:1").driver(driver).connect_timeout(TICK);
-    let tls = TlsOptions { ca_file: "/nowhere/ca.pem".into(), ..TlsOptions::default() };
+    let tls = TlsOptions::new("/nowhere/ca.pem");
     for (what, built, builder) in [
         ("TLS", cfg!(feature = "tls"), builder().tls(tls)),
         ("SASL", cfg!(feature = "sasl"), builder().sasl_digest("operator", "hunter2")),

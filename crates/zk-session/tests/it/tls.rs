@@ -72,10 +72,12 @@ impl Pki {
     }
 
     fn options(&self, ca: &str, client: Option<&str>) -> TlsOptions {
-        TlsOptions {
-            ca_file: self.path(&format!("{ca}.pem")),
-            cert_file: client.map(|name| self.path(&format!("{name}.pem"))),
-            key_file: client.map(|name| self.path(&format!("{name}.key"))),
+        let options = TlsOptions::new(self.path(&format!("{ca}.pem")));
+        match client {
+            Some(name) => {
+                options.identity(self.path(&format!("{name}.pem")), self.path(&format!("{name}.key")))
+            }
+            None => options,
         }
     }
 }
@@ -267,19 +269,16 @@ async fn files_that_are_no_use_are_named() {
             Session::builder("localhost:1").connect_timeout(TICK).tls(options).connect().await.unwrap_err();
         error.to_string()
     };
-    let nowhere = TlsOptions { ca_file: "/nowhere/ca.pem".into(), ..TlsOptions::default() };
-    let half = TlsOptions { key_file: None, ..pki.options("ca", Some("client")) };
+    let nowhere = TlsOptions::new("/nowhere/ca.pem");
+    let mut half = pki.options("ca", Some("client"));
+    half.key_file = None;
     assert!(connect(half).await.contains("only one of cert_file and key_file"));
     // These are read once there is somebody to talk to.
     let bed = TlsBed::start("none", "TLSv1.2").await;
-    let swapped = TlsOptions {
-        cert_file: Some(pki.path("client.key")),
-        key_file: Some(pki.path("client.pem")),
-        ..pki.options("ca", None)
-    };
+    let swapped = pki.options("ca", None).identity(pki.path("client.key"), pki.path("client.pem"));
     for (options, file) in [
         (nowhere, "/nowhere/ca.pem"),
-        (TlsOptions { ca_file: pki.path("ca.key"), ..TlsOptions::default() }, "ca.key"),
+        (TlsOptions::new(pki.path("ca.key")), "ca.key"),
         (swapped, "client.key"),
     ] {
         let started = Instant::now();

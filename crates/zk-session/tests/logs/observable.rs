@@ -14,7 +14,7 @@ impl Events {
     fn next(&mut self) -> Vec<String> {
         let text = self.log.text();
         let news = &text[self.read..];
-        let lines = news.lines().filter(|line| line.contains("zk_session::supervisor"));
+        let lines = news.lines().filter(|line| line.contains("zk_session::session::live"));
         let lines = lines.filter(|line| line.contains("zookeeper_session{session=observed}"));
         let changes =
             lines.filter_map(|line| line.find(" state=").map(|at| line[at + 1..].to_owned())).collect();

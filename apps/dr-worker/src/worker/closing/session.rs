@@ -62,7 +62,7 @@ mod tests {
     fn it_survives_the_way_to_the_guard_and_shows_no_password() {
         let servers = Servers::example(
             Some(Auth { scheme: Scheme::Sasl, credentials_file: "/etc/dr/credentials".into() }),
-            Some(TlsOptions { ca_file: "/ca.pem".into(), cert_file: None, key_file: None }),
+            Some(TlsOptions::new("/ca.pem")),
         );
         let password: Vec<u8> = (100..116).collect();
         let ticket =

@@ -45,6 +45,12 @@ pub(super) enum Job {
     Forget(WatchId),
 }
 
+impl Job {
+    fn is_call(&self) -> bool {
+        matches!(self, Self::Request { work: Work::Call(_), .. })
+    }
+}
+
 /// Which way a request goes.
 pub(super) enum Work {
     /// Through the client.
@@ -61,11 +67,12 @@ impl Work {
     }
 }
 
-/// What is to come from the client, or to be sent after that has come.
-enum Slot {
-    Expected { op: OpCode, path: String, along: Along, failure: Failure },
-    Beside { op: OpCode, body: Bytes, along: Along, answer: oneshot::Sender<DriverResult<Reply>> },
-    Forget(WatchId),
+/// A request that is to come from the client.
+struct Expected {
+    op: OpCode,
+    path: String,
+    along: Along,
+    failure: Failure,
 }
 
 /// What the client is owed, in its order.
@@ -84,7 +91,9 @@ pub(super) struct Relay {
     client: Arc<ZooKeeper>,
     wire: Arc<Wire>,
     failed: mpsc::UnboundedSender<String>,
-    slots: VecDeque<Slot>,
+    expected: VecDeque<Expected>,
+    /// The next one, whose turn has not come.
+    next: Option<Job>,
     owed: VecDeque<Owed>,
     to_client: BytesMut,
 }
@@ -95,8 +104,8 @@ impl Relay {
         wire: Arc<Wire>,
         failed: mpsc::UnboundedSender<String>,
     ) -> Self {
-        let (slots, owed, to_client) = (VecDeque::new(), VecDeque::new(), BytesMut::new());
-        Self { client, wire, failed, slots, owed, to_client }
+        let (expected, owed, to_client) = (VecDeque::new(), VecDeque::new(), BytesMut::new());
+        Self { client, wire, failed, expected, next: None, owed, to_client }
     }
 
     /// Serves the client for as long as there may be requests; the error is why it had to end before.
@@ -113,6 +122,13 @@ impl Relay {
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut stuck = 0;
         loop {
+            // What goes beside the client waits until the client has sent all that is before it.
+            let may_pass = self.expected.is_empty();
+            if let Some(job) = self.next.take_if(|job| may_pass || job.is_call())
+                && let Some(call) = self.begin(job).await
+            {
+                calls.push(call);
+            }
             tokio::select! {
                 biased;
                 Some(reason) = failures.recv() => return Err(reason.into()),
@@ -128,12 +144,8 @@ impl Relay {
                     }
                 }
                 written = to_client.write_buf(&mut self.to_client), if !self.to_client.is_empty() => drop(written?),
-                job = jobs.recv(), if calls.len() < AT_ONE_TIME => match job {
-                    Some(job) => {
-                        if let Some(call) = self.begin(job).await {
-                            calls.push(call);
-                        }
-                    }
+                job = jobs.recv(), if self.next.is_none() && calls.len() < AT_ONE_TIME => match job {
+                    Some(job) => self.next = Some(job),
                     None => return Ok(()),
                 },
                 _ = looks.tick(), if !calls.is_empty() => {
@@ -147,13 +159,12 @@ impl Relay {
         }
     }
 
-    /// Hands a request to the client; returns what remains to be done.
+    /// Hands a request to the client, or on beside it; returns what remains to be done.
     async fn begin(&mut self, job: Job) -> Option<BoxFuture<'static, ()>> {
         let (work, along, answer) = match job {
             Job::Request { work, along, answer } => (work, along, answer),
             Job::Forget(watch) => {
-                self.slots.push_back(Slot::Forget(watch));
-                self.hand_on_what_goes_beside();
+                self.wire.forget(watch);
                 return None;
             }
         };
@@ -164,14 +175,15 @@ impl Relay {
         let call = match work {
             Work::Call(call) => call,
             Work::Beside(op, body) => {
-                self.slots.push_back(Slot::Beside { op, body, along, answer });
-                self.hand_on_what_goes_beside();
+                if let Ok(request) = Request::decode(op, &body) {
+                    self.wire.hand_over(&request, along, answer);
+                }
                 return None;
             }
         };
         let failure = Failure::default();
         let (op, path) = (call.op, call.path.clone());
-        self.slots.push_back(Slot::Expected { op, path, along, failure: Arc::clone(&failure) });
+        self.expected.push_back(Expected { op, path, along, failure: Arc::clone(&failure) });
         let (client, failed) = (Arc::clone(&self.client), self.failed.clone());
         // Unconstrained: tokio's budget could otherwise make a channel with room report that it has none.
         let mut request = Box::pin(unconstrained(async move {
@@ -203,8 +215,8 @@ impl Relay {
         }
         let body = &frame[RequestHeader::LEN..];
         let request = Request::decode(header.op, body)?;
-        let (along, failure) = match self.slots.pop_front() {
-            Some(Slot::Expected { op, path, along, failure })
+        let (along, failure) = match self.expected.pop_front() {
+            Some(Expected { op, path, along, failure })
                 if op == header.op && request.path() == Some(&path) =>
             {
                 (along, failure)
@@ -219,26 +231,7 @@ impl Relay {
         };
         let answer = self.wire.send(&request, along);
         self.owed.push_back(Owed::Reply { xid: header.xid, answer, failure });
-        self.hand_on_what_goes_beside();
         Ok(())
-    }
-
-    /// Its turn has come where nothing of the client is to go before it.
-    fn hand_on_what_goes_beside(&mut self) {
-        while let Some(slot) = self.slots.pop_front() {
-            match slot {
-                Slot::Expected { .. } => {
-                    self.slots.push_front(slot);
-                    return;
-                }
-                Slot::Beside { op, body, along, answer } => {
-                    if let Ok(request) = Request::decode(op, &body) {
-                        self.wire.hand_over(&request, along, answer);
-                    }
-                }
-                Slot::Forget(watch) => self.wire.forget(watch),
-            }
-        }
     }
 
     fn pay(&mut self, answer: Option<DriverResult<Reply>>) {

@@ -9,11 +9,13 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use zk_proto::{Reply, Request, Ticket, WatchId};
 
-use super::{Along, Answer, BoxFuture, Driver, DriverResult};
 use crate::driver::close::CloseOutcome;
+use crate::driver::{Along, Answer, BoxFuture, Driver, DriverResult};
 use crate::lock::lock;
 use crate::node::{Epoch, SessionId};
 use crate::session::incarnation::Incarnation;
+use crate::session::live::Live;
+use crate::session::state::Event;
 use crate::settings::Settings;
 use crate::time::{BootTime, Moment};
 
@@ -49,7 +51,11 @@ impl Fake {
     ) -> Incarnation {
         let settings =
             Settings { operation_timeout: Some(operation_timeout), ..Settings::new(String::new()) };
-        Incarnation::new(Epoch(1), self.clone(), Arc::new(settings), String::new(), contact)
+        let live = Arc::new(Live::new(settings.instruments.clone()));
+        let granted = self.granted;
+        let connected = Event::Connected { epoch: Epoch(1), granted, contact, is_resumed: false };
+        live.handle(contact, connected);
+        Incarnation::new(Epoch(1), live, self.clone(), Arc::new(settings), String::new())
     }
 
     /// How many requests it has had.

@@ -1,0 +1,142 @@
+//! The requests by which a session is checked and proved to be alive, and when each is sent.
+
+use std::future::pending;
+use std::pin::Pin;
+use std::time::Duration;
+
+use zk_proto::Request;
+
+use crate::driver::{self, Along, BoxFuture, DriverError, answered};
+use crate::lease::{Answered, LeaseHistory, LeaseTiming, clock_interval};
+use crate::session::incarnation::Incarnation;
+use crate::time::{BootTime, Moment, within};
+
+/// The minimum pause before a failed heartbeat is repeated.
+const MIN_PAUSE: Duration = Duration::from_millis(20);
+
+/// The answer to a heartbeat.
+pub(crate) struct HeartbeatAnswer {
+    pub(crate) sent: Moment,
+    /// When the connect request of its connection was sent.
+    pub(crate) attached: Moment,
+    pub(crate) moved: bool,
+    /// Whether it was a quorum heartbeat.
+    pub(crate) quorum: bool,
+    pub(crate) result: Result<(), DriverError>,
+}
+
+/// Decides when to send what, one at a time. A *heartbeat* is a quorum round trip, sent while a lease is kept and while the
+/// session is paused. A *probe* is a read, sent at other times: it shows whether the server answers, and the first heartbeat
+/// of a lease can prove it.
+pub(crate) struct Heartbeats {
+    timing: LeaseTiming,
+    pub(crate) wanted: bool,
+    history: LeaseHistory,
+    under_way: Option<BoxFuture<'static, HeartbeatAnswer>>,
+    next: BootTime,
+    /// When the clocks were compared last.
+    compared: BootTime,
+}
+
+impl Heartbeats {
+    /// Of a session on which a quorum has answered a request that was sent at `last_sent`.
+    pub(crate) fn new(incarnation: &Incarnation, alive: Moment, last_sent: BootTime) -> Self {
+        let timing = incarnation.lease_timing();
+        Self {
+            timing,
+            wanted: false,
+            history: LeaseHistory::new(timing, alive),
+            under_way: None,
+            next: last_sent + timing.heartbeat_interval(),
+            compared: last_sent,
+        }
+    }
+
+    pub(crate) fn set_wanted(&mut self, wanted: bool, now: BootTime) {
+        if wanted && !self.wanted {
+            // A probe that is under way is answered before a heartbeat would be, and can be proved by it.
+            self.next = now;
+        }
+        self.wanted = wanted;
+    }
+
+    /// The lease if one is kept, unless it has run out.
+    pub(crate) fn lease(&mut self, now: Moment) -> Option<BootTime> {
+        if !self.wanted {
+            return None;
+        }
+        self.compared = now.boot;
+        Some(self.history.valid_until(now)).filter(|until| now.boot < *until)
+    }
+
+    /// Abandons the request under way, which may belong to a lost connection.
+    pub(crate) fn restart(&mut self, now: BootTime) {
+        self.under_way = None;
+        self.next = now;
+    }
+
+    pub(crate) fn wake(&self) -> BootTime {
+        let never = BootTime::from_duration(Duration::MAX);
+        let heartbeat = if self.under_way.is_some() { never } else { self.next };
+        heartbeat.min(if self.wanted {
+            self.compared + clock_interval(self.timing.session_timeout)
+        } else {
+            never
+        })
+    }
+
+    pub(crate) fn begin_if_due(&mut self, incarnation: &Incarnation, now: BootTime, active: bool) {
+        if self.under_way.is_some() || now < self.next {
+            return;
+        }
+        let quorum = self.wanted || !active;
+        let driver = incarnation.inner.driver.clone();
+        let patience = self.timing.session_timeout / 3;
+        let attached = driver.attached();
+        let sent = Moment::now();
+        let deadline = sent.boot + patience;
+        self.under_way = Some(Box::pin(async move {
+            let request = async {
+                if quorum {
+                    return driver::barrier(&*driver, deadline).await;
+                }
+                let probe = Request::Exists { path: "/".into(), watch: false };
+                let answer = driver.send(&probe, Along { heartbeat: true, ..Along::default() });
+                answered(answer, deadline).await.map(drop)
+            };
+            let silent = || Err(DriverError::Ambiguous(format!("no answer within {patience:?}")));
+            let result = within(deadline, request).await.unwrap_or_else(silent);
+            let moved = driver.attached() != attached;
+            HeartbeatAnswer { sent, attached, moved, quorum, result }
+        }));
+    }
+
+    pub(crate) async fn answer(&mut self) -> HeartbeatAnswer {
+        match &mut self.under_way {
+            Some(under_way) => {
+                let answer = Pin::new(under_way).await;
+                self.under_way = None;
+                answer
+            }
+            None => pending().await,
+        }
+    }
+
+    /// A heartbeat or a probe was answered.
+    pub(crate) fn answered(&mut self, answered: Answered, quorum: bool) {
+        let (sent, now) = (answered.sent.boot, answered.at);
+        match quorum {
+            true => self.history.heartbeat(answered),
+            false => self.history.probe(answered),
+        }
+        self.next = match self.wanted {
+            true => self.history.next_heartbeat(sent, Moment::now()).max(now),
+            false => sent + self.timing.heartbeat_interval(),
+        };
+    }
+
+    pub(crate) fn failed(&mut self, now: BootTime) {
+        let pause = (self.timing.heartbeat_interval() / 5).max(MIN_PAUSE);
+        self.next = now + pause.mul_f64(0.5 + fastrand::f64() / 2.0);
+    }
+}
