@@ -12,8 +12,8 @@ use crate::{
 use election_core::{
     Paths, Policy, fencing_token,
     internals::{
-        self, ForceStep, ForcedFailover, Layout, MAX_TOKEN_BASE, NoSuchToken, Transaction, decision,
-        delete_while, in_words, transact, unix_ms,
+        self, ForceStep, ForcedFailover, Layout, MAX_TOKEN_BASE, NoSuchToken, Transaction, ZnodeWrite,
+        decision, in_words, transact, unix_ms,
     },
     record::{AdminRequest, Current, Elected, FiledRequest, MAX_SLOTS, Record, TokenBase},
     strategy::Strategy,
@@ -102,8 +102,8 @@ pub async fn force(
                     sleep_until((since + after).min(now + LOOK)).await;
                     continue;
                 }
-                delete_while(&incarnation, &paths.leader_znode(slot), version, &paths.elected(), decision)
-                    .await
+                let delete = ZnodeWrite::delete(paths.leader_znode(slot), version);
+                transact(&incarnation, delete.only_while(paths.elected(), decision)).await
             }
         };
         match outcome {
@@ -121,7 +121,7 @@ async fn write(incarnation: &Incarnation, paths: &Paths, decision: Transaction) 
     if decision.answer.creates() {
         incarnation.create_parents(&paths.elected()).await?;
     }
-    transact(incarnation, &decision).await
+    transact(incarnation, decision).await
 }
 
 /// Deletes the leader znode of an election without an elector, but not that of a later leader. The recipe then
@@ -150,7 +150,8 @@ pub async fn vacate(session: &Session, paths: &Paths) -> Result<Current, Operato
         let path = leader_znode_of(paths, snapshot.layout, &leader_znode.record.ballot);
         let deleted = match snapshot.layout {
             Layout::Single => {
-                delete_while(&incarnation, &path, leader_znode.version, &paths.leader(), counter).await
+                let delete = ZnodeWrite::delete(path, leader_znode.version);
+                transact(&incarnation, delete.only_while(paths.leader(), counter)).await
             }
             _ => incarnation.delete(&path, Some(leader_znode.version)).await,
         };

@@ -15,7 +15,7 @@ use crate::{
 };
 use election_core::{
     Ballot, MemberId, Paths,
-    internals::{ReadError, delete_while, is_within, unix_ms},
+    internals::{ReadError, ZnodeWrite, is_within, transact, unix_ms},
 };
 
 /// A member that has just joined has its ballot, and will write its record soon.
@@ -108,8 +108,8 @@ pub async fn remove_ghost(session: &Session, paths: &Paths, ghost: &Ghost) -> Re
     let version = node.stat.version;
     match elected.filter(|_| paths.slot_of(&ghost.path).is_some()) {
         Some(elected) => {
-            let unchanged = (paths.elected(), elected.stat.version);
-            delete_while(&session, &ghost.path, version, &unchanged.0, unchanged.1).await?;
+            let delete = ZnodeWrite::delete(&*ghost.path, version);
+            transact(&session, delete.only_while(paths.elected(), elected.stat.version)).await?;
         }
         None => session.delete(&ghost.path, Some(version)).await?,
     }

@@ -6,7 +6,7 @@
 pub use crate::runtime::{
     ReadError,
     layout::{Layout, children, node},
-    operations::{delete_while, get_all, transact, tree},
+    operations::{get_all, transact, tree},
     to_node, unix_ms,
 };
 pub use crate::{

@@ -284,26 +284,12 @@ async fn all_or_none(session: &Incarnation, transaction: &Transaction) -> Result
     })
 }
 
-/// Deletes this version of `path` if `unchanged` still has its version.
-///
-/// # Errors
-/// [`OpError::BadVersion`] if one of them has another version.
-pub async fn delete_while(
-    session: &Incarnation,
-    path: &str,
-    version: i32,
-    unchanged: &str,
-    unchanged_version: i32,
-) -> Result<(), OpError> {
-    transact(session, &ZnodeWrite::delete(path, version).only_while(unchanged, unchanged_version)).await
-}
-
 /// Carries out a transaction.
 ///
 /// # Errors
 /// [`OpError::BadVersion`] if a condition is not met.
-pub async fn transact(session: &Incarnation, transaction: &Transaction) -> Result<(), OpError> {
-    all_or_none(session, transaction).await.map(drop)
+pub async fn transact(session: &Incarnation, transaction: impl Into<Transaction>) -> Result<(), OpError> {
+    all_or_none(session, &transaction.into()).await.map(drop)
 }
 
 fn created(created: Created) -> Outcome {
