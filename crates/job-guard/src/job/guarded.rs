@@ -104,8 +104,8 @@ impl Guarded {
         output: Output,
     ) -> Result<Guarded, String> {
         let mut guarded = spawn(guards, title, output)
-            .map_err(|error| format!("can't start a guard ({}): {error}", guards.image().display()))?;
-        let lock = guards.state_lock();
+            .map_err(|error| format!("can't start a guard ({}): {error}", guards.exe.display()))?;
+        let lock = guards.lock.as_ref();
         launch.lock_from = lock.map(|_| Pid::this().as_raw());
         launch.record = lock.map(StateLock::new_record);
         guarded.record.clone_from(&launch.record);
@@ -160,7 +160,7 @@ impl Guarded {
             session: Some(main),
             cgroup: state.cgroup,
             record: state.record,
-            will: guards.will(),
+            will: guards.will.clone(),
             socket,
             lines,
             start_by: None,
@@ -465,7 +465,7 @@ fn spawn(guards: &Guards, title: &str, output: Output) -> io::Result<Guarded> {
     let (socket, guards_end) = std::os::unix::net::UnixStream::pair()?;
     socket.set_nonblocking(true)?;
     let socket = UnixStream::from_std(socket)?;
-    let mut command = Command::new(guards.image());
+    let mut command = Command::new(&guards.exe);
     command
         .arg0(program())
         .args([VERB, OVER_STDIN, title])
@@ -485,7 +485,7 @@ fn spawn(guards: &Guards, title: &str, output: Output) -> io::Result<Guarded> {
         session: None,
         cgroup: None,
         record: None,
-        will: guards.will(),
+        will: guards.will.clone(),
         socket,
         lines: Lines::default(),
         start_by: None,

@@ -1,6 +1,6 @@
 //! How guards are started.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::sync::watch;
@@ -14,14 +14,14 @@ use crate::guard::{invocation::SELF_EXE, last_will::LastWill};
 /// How guards are started. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Guards {
-    exe: PathBuf,
+    pub(super) exe: PathBuf,
     name: Arc<str>,
-    withheld: Arc<[String]>,
-    lock: Option<StateLock>,
+    pub(super) withheld: Arc<[String]>,
+    pub(super) lock: Option<StateLock>,
     cgroup: Option<PathBuf>,
-    will: Option<watch::Receiver<Option<LastWill>>>,
-    open_files: Option<u64>,
-    reporter: Arc<dyn Reporter>,
+    pub(super) will: Option<watch::Receiver<Option<LastWill>>>,
+    pub(super) open_files: Option<u64>,
+    pub(super) reporter: Arc<dyn Reporter>,
 }
 
 impl Default for Guards {
@@ -116,10 +116,6 @@ impl Guards {
         Some(dir.join(format!("job-{}", file_name(job))))
     }
 
-    pub(super) fn image(&self) -> &Path {
-        &self.exe
-    }
-
     pub(super) fn guard_name(&self) -> String {
         format!("{}-guard", self.name)
     }
@@ -132,25 +128,5 @@ impl Guards {
     /// The field of the journal with the stream of a line.
     pub(super) fn stream_field(&self) -> String {
         format!("{}_STREAM", self.name.to_uppercase())
-    }
-
-    pub(super) fn withheld(&self) -> Vec<String> {
-        self.withheld.to_vec()
-    }
-
-    pub(super) fn state_lock(&self) -> Option<&StateLock> {
-        self.lock.as_ref()
-    }
-
-    pub(super) fn will(&self) -> Option<watch::Receiver<Option<LastWill>>> {
-        self.will.clone()
-    }
-
-    pub(super) fn soft_limit(&self) -> Option<u64> {
-        self.open_files
-    }
-
-    pub(super) fn told(&self) -> Arc<dyn Reporter> {
-        Arc::clone(&self.reporter)
     }
 }

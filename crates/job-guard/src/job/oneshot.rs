@@ -179,7 +179,7 @@ impl OneShot {
         let launch = Launch {
             command: self.command,
             env,
-            withheld: guards.withheld(),
+            withheld: guards.withheld.to_vec(),
             run_variable: guards.run_variable(),
             guard_name: guards.guard_name(),
             working_dir: self.working_dir,
@@ -191,7 +191,7 @@ impl OneShot {
             record: None,
             lock_from: None,
             relays_output: false,
-            open_files: guards.soft_limit(),
+            open_files: guards.open_files,
             no_new_privileges: renounces_privileges(self.no_new_privileges, run_as.is_some()),
             run_as,
             limits: Limits::default(),
@@ -203,7 +203,8 @@ impl OneShot {
         let stdout = if self.hears.is_some() {
             pipe().map(|(heard, stdout)| (Some(heard), stdout, None))
         } else {
-            output::to_log(&self.title, guards.told()).map(|(stdout, copying)| (None, stdout, Some(copying)))
+            output::to_log(&self.title, guards.reporter.clone())
+                .map(|(stdout, copying)| (None, stdout, Some(copying)))
         };
         let (mut heard, stdout, copying) = match stdout {
             Ok(ends) => ends,
@@ -217,7 +218,7 @@ impl OneShot {
         let mut said = Vec::new();
         let mut exit = Err("it was killed before it ran".to_owned());
         let mut tail = Tail {
-            log: self.logs_errors.then(|| LoggedErrors::of(&self.title, guards.told())),
+            log: self.logs_errors.then(|| LoggedErrors::of(&self.title, guards.reporter.clone())),
             ..Tail::default()
         };
         let mut is_open = true;

@@ -41,7 +41,7 @@ const SURE_LOOK: u32 = 10;
 /// # Cancel safety
 /// Cancel safe: called again, it continues.
 pub async fn sweep(guards: &Guards, by: BootTime) -> Result<(), String> {
-    let Some(lock) = guards.state_lock() else { return Ok(()) };
+    let Some(lock) = guards.lock.as_ref() else { return Ok(()) };
     let variable = guards.run_variable();
     let mut dead = BTreeSet::new();
     let mut empty = BTreeMap::new();

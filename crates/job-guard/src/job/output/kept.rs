@@ -67,7 +67,7 @@ impl KeptOutput {
 
     /// Those of the worker with these guards, if it has a lock.
     pub(crate) fn of_guards(guards: &Guards) -> Option<Self> {
-        guards.state_lock().map(|lock| Self::beside(lock.path()))
+        guards.lock.as_ref().map(|lock| Self::beside(lock.path()))
     }
 
     fn file(&self, job: &str) -> PathBuf {

@@ -121,7 +121,7 @@ fn outlet_of(mut jobs: watch::Receiver<Arc<Job>>, guards: &Guards) -> io::Result
     let to = Destination::open(&job, &stream_field)?;
     let follows = Some(Follows { jobs, output: job.output.clone(), stream_field });
     let (kept, limit) = (KeptOutput::of_guards(guards), limit_of(&job));
-    Ok(Outlet { kept, follows, limit, ..Outlet::new(job.name.clone(), to, guards.told()) })
+    Ok(Outlet { kept, follows, limit, ..Outlet::new(job.name.clone(), to, guards.reporter.clone()) })
 }
 
 fn limit_of(job: &Job) -> Option<Limit> {

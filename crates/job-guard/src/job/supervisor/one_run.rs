@@ -129,7 +129,7 @@ impl Supervisor {
             }
             turn = turn_to_start(self.suspended.clone()) => turn,
         };
-        self.keep(&self.guards.told().start_note());
+        self.keep(&self.guards.reporter.start_note());
         let guarded = match self.start(&mut run).await {
             Ok(guarded) => guarded,
             Err(reason) => {
@@ -195,7 +195,7 @@ impl Supervisor {
         Launch {
             command: self.job.command.clone(),
             env,
-            withheld: self.guards.withheld(),
+            withheld: self.guards.withheld.to_vec(),
             run_variable: self.guards.run_variable(),
             guard_name: self.guards.guard_name(),
             working_dir: self.job.working_dir.clone(),
@@ -207,7 +207,7 @@ impl Supervisor {
             record: None,
             lock_from: None,
             relays_output: true,
-            open_files: self.guards.soft_limit(),
+            open_files: self.guards.open_files,
             no_new_privileges: renounces_privileges(self.job.no_new_privileges, run_as.is_some()),
             run_as,
             limits: self.job.limits,
@@ -403,7 +403,7 @@ impl Supervisor {
                     pid = run.pid(),
                     "job runs but does not serve; ending it: liveness: {reason}"
                 );
-                self.guards.told().liveness_failed(&self.job.name);
+                self.guards.reporter.liveness_failed(&self.job.name);
                 run.ended.reason = format!("liveness: {reason}");
                 self.problem = Some(run.ended.reason.clone());
                 let began = BootTime::now();
