@@ -307,6 +307,14 @@ fn the_fingerprint_of_a_fixed_policy_is_fixed() {
     );
 }
 
+/// `strategies` reads the values of these keys; what else there is to say of them is declared here.
+#[test]
+fn each_key_that_ranks_members_is_declared() {
+    let declared: Vec<_> = PolicyConfig::default().keys().into_iter().map(|key| key.name).collect();
+    let missing: Vec<_> = strategies::spec::KEYS.iter().filter(|key| !declared.contains(key)).collect();
+    assert!(missing.is_empty(), "add {missing:?} to `Ranking` in config/policy.rs");
+}
+
 #[test]
 fn the_fingerprint_is_of_every_key() {
     let config = Given::file(SMALL).load().unwrap();
