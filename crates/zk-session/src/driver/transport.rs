@@ -22,12 +22,12 @@ const MOST: usize = 1 << 20;
 
 /// The reading end.
 pub(super) struct ReadEnd {
-    source: Source,
+    source: Incoming,
     /// The size of the next buffer, by what was read before.
     room: usize,
 }
 
-enum Source {
+enum Incoming {
     Tcp(OwnedReadHalf),
     #[cfg(feature = "tls")]
     Tls(ReadHalf<TlsStream<TcpStream>>),
@@ -54,7 +54,7 @@ impl ReadEnd {
             }
         };
         let count = match &mut self.source {
-            Source::Tcp(stream) => {
+            Incoming::Tcp(stream) => {
                 poll_fn(|context| {
                     ready!(stream.as_ref().poll_read_ready(context))?;
                     // Memory is reserved only now: an idle session holds none.
@@ -68,7 +68,7 @@ impl ReadEnd {
                 .await?
             }
             #[cfg(feature = "tls")]
-            Source::Tls(stream) => {
+            Incoming::Tls(stream) => {
                 reserve(buffer);
                 stream.read_buf(buffer).await?
             }
@@ -148,12 +148,12 @@ impl WriteEnd {
 /// Both ends of a connection.
 pub(super) fn over_tcp(stream: TcpStream) -> (ReadEnd, WriteEnd) {
     let (reader, writer) = stream.into_split();
-    (ReadEnd { source: Source::Tcp(reader), room: LEAST }, WriteEnd::Tcp(Arc::new(writer)))
+    (ReadEnd { source: Incoming::Tcp(reader), room: LEAST }, WriteEnd::Tcp(Arc::new(writer)))
 }
 
 /// The same with TLS.
 #[cfg(feature = "tls")]
 pub(super) fn over_tls(stream: TlsStream<TcpStream>) -> (ReadEnd, WriteEnd) {
     let (reader, writer) = tokio::io::split(stream);
-    (ReadEnd { source: Source::Tls(reader), room: LEAST }, WriteEnd::Tls(writer, BytesMut::new()))
+    (ReadEnd { source: Incoming::Tls(reader), room: LEAST }, WriteEnd::Tls(writer, BytesMut::new()))
 }
