@@ -3,6 +3,8 @@
 
 pub mod fair_share;
 pub mod meter;
+mod needs;
+mod own;
 mod peers;
 mod pipeline;
 pub mod published;
@@ -13,13 +15,15 @@ mod stage;
 pub mod stages;
 mod steadiness;
 pub mod testing;
+mod types;
 mod whole;
 mod words;
 
 pub use fair_share::FairShare;
+pub use own::{OwnStage, OwnStrategy};
 pub use pipeline::Pipeline;
 pub use registry::Registry;
 pub use site_policy::{AutoMoves, BelowSiteMinimum, OnLeaderFailure, SlotSpread};
 pub use spec::{PolicySpec, SpecError};
-pub use stage::{Comparison, Filter, Standing};
+pub use stage::{Comparison, Filter, Stage, Standing};
 pub use steadiness::Steadiness;

@@ -8,7 +8,7 @@ use election_core::{
     strategy::{Round, Strategy as _},
 };
 
-use crate::{Pipeline, stages};
+use crate::{Pipeline, stage::Stage as _, stages};
 
 /// Stages that order members without preferring any. Members that only these distinguish are equally good.
 const NO_PREFERENCE: [&str; 3] =
@@ -42,11 +42,11 @@ impl Pipeline {
     fn equals<'a>(&self, round: &Round<'a>) -> Vec<&'a MemberRecord> {
         let preferences: Vec<_> = self
             .comparisons()
-            .take_while(|stage| stage.name() != stages::Share::NAME)
-            .filter(|stage| !NO_PREFERENCE.contains(&stage.name()))
+            .take_while(|(name, _)| *name != stages::Share::NAME)
+            .filter(|(name, _)| !NO_PREFERENCE.contains(name))
             .collect();
         let grades = |candidate: &MemberRecord| -> Vec<i64> {
-            preferences.iter().map(|stage| stage.grade(candidate, round)).collect()
+            preferences.iter().map(|(_, stage)| stage.grade(candidate, round)).collect()
         };
         let may_lead = self.electable(round);
         let incumbent = may_lead.iter().find(|candidate| round.incumbent == Some(&candidate.ballot));

@@ -8,7 +8,7 @@ use election_core::{
 };
 
 use crate::{
-    stage::{Comparison, Filter, Standing},
+    stage::{Comparison, Filter, Stage, Standing},
     stages::{Healthy, NotExcluded, Priority, SiteHealthy, SiteOpen, member_id},
     whole::{Answer, Whole},
 };
@@ -26,13 +26,16 @@ const ALONE: &str = "the only candidate";
 /// For certain causes another pipeline can rank ([`when`](Self::when)).
 #[derive(Clone, Debug)]
 pub struct Pipeline {
-    filters: Vec<Arc<dyn Filter>>,
-    comparisons: Vec<Arc<dyn Comparison>>,
+    filters: Vec<Named<dyn Filter>>,
+    comparisons: Vec<Named<dyn Comparison>>,
     /// Instead of the member id.
     last: Option<Whole>,
     /// Rank instead of the stages for these causes.
     rules: Vec<(Vec<Cause>, Pipeline)>,
 }
+
+/// A stage with its name.
+type Named<S> = (&'static str, Arc<S>);
 
 /// A candidate on its way through the comparisons.
 struct Contender<'a> {
@@ -67,15 +70,15 @@ impl Pipeline {
 
     /// Adds a filter after the present filters.
     #[must_use]
-    pub fn filter(mut self, stage: impl Filter + 'static) -> Self {
-        self.filters.push(Arc::new(stage));
+    pub fn filter<S: Stage + Filter + 'static>(mut self, stage: S) -> Self {
+        self.filters.push((S::NAME, Arc::new(stage)));
         self
     }
 
     /// Adds a comparison after the present comparisons.
     #[must_use]
-    pub fn compare(mut self, stage: impl Comparison + 'static) -> Self {
-        self.comparisons.push(Arc::new(stage));
+    pub fn compare<S: Stage + Comparison + 'static>(mut self, stage: S) -> Self {
+        self.comparisons.push((S::NAME, Arc::new(stage)));
         self
     }
 
@@ -112,14 +115,14 @@ impl Pipeline {
 
     /// The names of its own stages, in the order in which they are asked.
     pub fn stages(&self) -> impl Iterator<Item = &'static str> {
-        let filters = self.filters.iter().map(|f| f.name());
-        let comparisons = self.comparisons.iter().map(|c| c.name());
+        let filters = self.filters.iter().map(|(name, _)| *name);
+        let comparisons = self.comparisons.iter().map(|(name, _)| *name);
         let last = self.last.as_ref().map_or(member_id::NAME, |whole| whole.name);
         filters.chain(comparisons).chain([last])
     }
 
-    pub(crate) fn comparisons(&self) -> impl Iterator<Item = &dyn Comparison> {
-        self.comparisons.iter().map(|comparison| &**comparison)
+    pub(crate) fn comparisons(&self) -> impl Iterator<Item = (&'static str, &dyn Comparison)> {
+        self.comparisons.iter().map(|(name, comparison)| (*name, &**comparison))
     }
 
     /// Whether a strategy orders the candidates that all comparisons find equal.
@@ -130,11 +133,12 @@ impl Pipeline {
     /// Adds stages that are shared.
     pub(crate) fn with(
         mut self,
+        name: &'static str,
         filter: Option<Arc<dyn Filter>>,
         comparison: Option<Arc<dyn Comparison>>,
     ) -> Self {
-        self.filters.extend(filter);
-        self.comparisons.extend(comparison);
+        self.filters.extend(filter.map(|filter| (name, filter)));
+        self.comparisons.extend(comparison.map(|comparison| (name, comparison)));
         self
     }
 
@@ -153,9 +157,9 @@ impl Pipeline {
         candidate: &'a MemberRecord,
         round: &'a Round<'_>,
     ) -> impl Iterator<Item = Refused> + 'a {
-        self.filters.iter().filter_map(|filter| {
+        self.filters.iter().filter_map(|(name, filter)| {
             let reason = filter.refuse(candidate, round)?;
-            Some(Refused::new(candidate.named(), filter.name(), reason).on(filter.ground(candidate)))
+            Some(Refused::new(candidate.named(), *name, reason).on(filter.ground(candidate)))
         })
     }
 
@@ -165,7 +169,7 @@ impl Pipeline {
         attributes: &'a BTreeMap<String, String>,
         cause: Cause,
     ) -> impl Iterator<Item = String> + 'a {
-        self.filters.iter().filter_map(move |filter| filter.remark(attributes, cause))
+        self.filters.iter().filter_map(move |(_, filter)| filter.remark(attributes, cause))
     }
 
     /// The losses that are accepted if this candidate, which passes, becomes the leader.
@@ -184,8 +188,8 @@ impl Pipeline {
         let (safe, others): (Vec<_>, Vec<_>) =
             all.into_iter().partition(|contender| self.losses(contender.record, round).is_empty());
         let mut groups = vec![safe, others];
-        for (number, comparison) in self.comparisons.iter().enumerate() {
-            let split = |group| split(number, &**comparison, group, round);
+        for (number, (name, comparison)) in self.comparisons.iter().enumerate() {
+            let split = |group| split((number, name), &**comparison, group, round);
             groups = groups.into_iter().flat_map(split).collect();
         }
         groups
@@ -233,7 +237,7 @@ impl Pipeline {
         }
         refused.sort_by(by_ballot);
         let worth_waiting = if round.cause == Cause::Startup && !electable.is_empty() {
-            let by_stages = self.comparisons.iter().find_map(|c| c.worth_waiting(&electable, round));
+            let by_stages = self.comparisons.iter().find_map(|(_, c)| c.worth_waiting(&electable, round));
             by_stages.or_else(|| answer.as_mut()?.worth_waiting.take())
         } else {
             None
@@ -258,7 +262,7 @@ impl Strategy for Pipeline {
     fn holds_back(&self, attributes: &BTreeMap<String, String>, cause: Cause) -> Option<String> {
         let here = self.for_cause(cause);
         let of_last = || here.last.as_ref()?.strategy.holds_back(attributes, cause);
-        here.filters.iter().find_map(|filter| filter.refuse_successor(attributes)).or_else(of_last)
+        here.filters.iter().find_map(|(_, filter)| filter.refuse_successor(attributes)).or_else(of_last)
     }
 }
 
@@ -274,7 +278,7 @@ fn by_ballot(a: &Refused, b: &Refused) -> Ordering {
 
 /// Splits candidates that were equal so far into groups of equal ones, best first.
 fn split<'a>(
-    number: usize,
+    stage: (usize, &'static str),
     comparison: &dyn Comparison,
     group: Vec<Contender<'a>>,
     round: &Round<'_>,
@@ -293,7 +297,7 @@ fn split<'a>(
     let of = groups.len();
     for (place, (grade, group)) in groups.iter_mut().enumerate() {
         for contender in group {
-            speak(number, comparison, contender, *grade, Standing { place, of }, round);
+            speak(stage, comparison, contender, *grade, Standing { place, of }, round);
         }
     }
     groups.into_iter().map(|(_, group)| group).collect()
@@ -301,7 +305,7 @@ fn split<'a>(
 
 /// Records the reason of a comparison for a candidate, if it mattered.
 fn speak(
-    number: usize,
+    stage: (usize, &'static str),
     comparison: &dyn Comparison,
     contender: &mut Contender<'_>,
     grade: i64,
@@ -310,7 +314,7 @@ fn speak(
 ) {
     let record = contender.record;
     if !standing.is_tied() || comparison.speaks_when_tied(record, round) {
-        contender.note((number, comparison.name()), grade, comparison.reason(record, standing, round));
+        contender.note(stage, grade, comparison.reason(record, standing, round));
     }
 }
 

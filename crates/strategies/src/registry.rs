@@ -2,46 +2,48 @@
 
 use std::{collections::BTreeMap, error::Error, fmt, sync::Arc};
 
-use crate::spec::{self, Factory, Inputs, PolicySpec, Registered, SpecError, Table, Value};
-pub use crate::spec::{OwnStage, OwnStrategy};
+use election_core::SiteId;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use crate::{
+    own::{OwnStage, OwnStrategy},
+    spec::{self, Factory, Inputs, PolicySpec, Registered, SpecError, put_over},
+};
 
 /// Stages and whole strategies that a policy may name besides the built-in ones.
-/// Each has a factory, which reads the settings from the policy and reports problems as built-in stages do. It is
-/// called whenever a policy is read. Its product must be as pure as any strategy and must not panic. Members with
-/// different registries decide differently: run the same program on all of them.
+/// Each is made of its settings whenever a policy is read. It must be as pure as any strategy and must not panic.
+/// Members with different registries decide differently: run the same program on all of them.
 ///
 /// ```
 /// use election_core::{record::MemberRecord, strategy::Round};
-/// use strategies::{Comparison, Pipeline, Registry, Standing, registry::OwnStage, spec::Table};
+/// use serde::Deserialize;
+/// use strategies::{Comparison, OwnStage, Registry, Standing};
 ///
 /// /// Members with a certain tag go first.
-/// #[derive(Debug)]
-/// struct Tagged(String);
+/// #[derive(Debug, Deserialize)]
+/// struct Tagged {
+///     tag: String,
+/// }
 ///
 /// impl Comparison for Tagged {
-///     fn name(&self) -> &'static str {
-///         "tagged"
-///     }
 ///     fn grade(&self, candidate: &MemberRecord, _: &Round<'_>) -> i64 {
-///         i64::from(candidate.attributes.get("tag") != Some(&self.0))
+///         i64::from(candidate.attributes.get("tag") != Some(&self.tag))
 ///     }
 ///     fn reason(&self, _: &MemberRecord, standing: Standing, _: &Round<'_>) -> String {
 ///         let has = if standing.is_best() { "has" } else { "lacks" };
-///         format!("{has} the tag {}", self.0)
+///         format!("{has} the tag {}", self.tag)
 ///     }
 /// }
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let registry = Registry::default().stage("tagged", |settings: &mut Table<'_, '_>| {
-///     settings.require("tag", "the tag that goes first");
-///     Some(OwnStage::comparison(Tagged(settings.text("tag")?)))
-/// })?;
+/// let registry = Registry::default().stage("tagged", |stage: Tagged, _| Ok(OwnStage::comparison(stage)))?;
 /// let policy = toml::from_str(r#"pipeline = [{ stage = "tagged", tag = "ssd" }, "incumbent"]"#)?;
 /// assert!(registry.read(&policy, Default::default()).is_ok());
 ///
 /// let wrong = toml::from_str(r#"pipeline = [{ stage = "tagged", tga = "ssd" }]"#)?;
 /// let problems = registry.read(&wrong, Default::default()).unwrap_err().to_string();
-/// assert!(problems.contains("pipeline[0].tag: it is missing: the tag that goes first"));
+/// assert!(problems.contains("pipeline[0].tag: it is missing"));
 /// assert!(problems.contains("pipeline[0].tga: unknown key; valid here: stage, tag"));
 /// # Ok(())
 /// # }
@@ -52,34 +54,34 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Adds a stage. The factory reads the settings from the table in which the policy names the stage, and returns
-    /// `None` after it has reported a problem. The stage's [`Filter::name`](crate::Filter::name) and
-    /// [`Comparison::name`](crate::Comparison::name) must be this name.
+    /// Adds a stage. `make` gets the settings from the table in which the policy names the stage, and the `sites` of the
+    /// policy, the most preferred first; it returns why it cannot make a stage of them. Settings are read with serde: `()`
+    /// has none, and a key that their type does not have is refused.
     ///
     /// # Errors
     /// The name is used by a built-in or registered stage or strategy, or is not valid.
-    pub fn stage(
+    pub fn stage<S: DeserializeOwned>(
         mut self,
         name: &'static str,
-        factory: impl Fn(&mut Table<'_, '_>) -> Option<OwnStage> + Send + Sync + 'static,
+        make: impl Fn(S, &[SiteId]) -> Result<OwnStage, String> + Send + Sync + 'static,
     ) -> Result<Self, RegistryError> {
         self.check(name)?;
-        self.known.stages.insert(name, Arc::new(factory));
+        self.known.stages.insert(name, factory(make));
         Ok(self)
     }
 
-    /// Adds a whole strategy, which a policy names as its `strategy`. The mandatory filters, forbidden sites, stages
-    /// `limit`, `site_minimum` and `auto_moves` always go before it.
+    /// Adds a whole strategy, which a policy names as its `strategy`; `make` as for [`stage`](Self::stage). The mandatory
+    /// filters, forbidden sites, stages `limit`, `site_minimum` and `auto_moves` always go before it.
     ///
     /// # Errors
     /// The name is used by a built-in or registered stage or strategy, or is not valid.
-    pub fn strategy(
+    pub fn strategy<S: DeserializeOwned>(
         mut self,
         name: &'static str,
-        factory: impl Fn(&mut Table<'_, '_>) -> Option<OwnStrategy> + Send + Sync + 'static,
+        make: impl Fn(S, &[SiteId]) -> Result<OwnStrategy, String> + Send + Sync + 'static,
     ) -> Result<Self, RegistryError> {
         self.check(name)?;
-        self.known.strategies.insert(name, Arc::new(factory));
+        self.known.strategies.insert(name, factory(make));
         Ok(self)
     }
 
@@ -87,8 +89,26 @@ impl Registry {
     ///
     /// # Errors
     /// As for [`PolicySpec::read`].
-    pub fn read(&self, entries: &BTreeMap<String, Value>, inputs: Inputs) -> Result<PolicySpec, SpecError> {
-        PolicySpec::read_by(entries, inputs, &self.known)
+    pub fn read(&self, text: &Map<String, Value>, inputs: Inputs) -> Result<PolicySpec, SpecError> {
+        PolicySpec::read_by(text, inputs, &self.known)
+    }
+
+    /// Puts the keys of a policy for one job over `text`, those for all jobs, and reads the result.
+    ///
+    /// - A `strategy` replaces everything else that orders the candidates, but not the stages `limit`.
+    /// - A pipeline or rules replace a strategy.
+    /// - `forbidden_sites` without `sites` are left out of the `sites` for all jobs.
+    ///
+    /// # Errors
+    /// As for [`PolicySpec::read`].
+    pub fn read_over(
+        &self,
+        text: &mut Map<String, Value>,
+        news: Map<String, Value>,
+        inputs: Inputs,
+    ) -> Result<PolicySpec, SpecError> {
+        put_over(text, news);
+        self.read(text, inputs)
     }
 
     fn check(&self, name: &'static str) -> Result<(), RegistryError> {
@@ -108,6 +128,14 @@ impl Registry {
         }
         Ok(())
     }
+}
+
+fn factory<S: DeserializeOwned, T>(
+    make: impl Fn(S, &[SiteId]) -> Result<T, String> + Send + Sync + 'static,
+) -> Factory<T> {
+    Arc::new(move |settings| {
+        make(settings.read()?, settings.sites).map_err(|problem| settings.say(problem)).ok()
+    })
 }
 
 impl fmt::Debug for Registry {
@@ -160,7 +188,7 @@ mod tests {
     use crate::stages::Healthy;
 
     fn with(name: &'static str) -> Result<Registry, RegistryError> {
-        Registry::default().stage(name, |_| Some(OwnStage::filter(Healthy)))
+        Registry::default().stage(name, |(), _| Ok(OwnStage::filter(Healthy)))
     }
 
     #[test]
@@ -179,7 +207,7 @@ mod tests {
                 "{error}"
             );
         }
-        let twice = with("rack-2").unwrap().strategy("rack-2", |_| None).unwrap_err();
+        let twice = with("rack-2").unwrap().strategy("rack-2", |(), _| Err(String::new())).unwrap_err();
         assert_eq!(format!("{twice:?}"), "\"rack-2\" is registered already; choose another name");
     }
 

@@ -1,6 +1,11 @@
 //! The order of candidates by their sites, unless a policy has a pipeline or a strategy of its own.
 
+use std::{collections::BTreeMap, fmt};
+
 use election_core::{SiteId, record::Cause};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::{
     pipeline::Pipeline,
@@ -8,36 +13,35 @@ use crate::{
         FailedLast, FewerFailures, Incumbent, Minimum, OldestBallot, OtherSite, Priority, SameSite,
         SiteAllowed, SiteMinimum, SiteOrder, Software, Spread as SpreadStage, YoungestBallot,
     },
+    types::distinct,
 };
 
-/// The settings of sites, named as their keys.
-#[derive(Clone, Debug, PartialEq)]
+/// The keys of a policy. Those that are written are the settings of sites; the others are read with what they name.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(default)]
 pub(crate) struct SitePolicy {
+    #[serde(deserialize_with = "distinct")]
     pub(crate) sites: Vec<SiteId>,
+    #[serde(deserialize_with = "distinct")]
     pub(crate) forbidden_sites: Vec<SiteId>,
     pub(crate) site_minimum: Minimum,
     pub(crate) below_site_minimum: BelowSiteMinimum,
     pub(crate) on_leader_failure: OnLeaderFailure,
     pub(crate) auto_moves: AutoMoves,
     pub(crate) spread: SlotSpread,
-}
-
-impl Default for SitePolicy {
-    fn default() -> Self {
-        Self {
-            sites: Vec::new(),
-            forbidden_sites: Vec::new(),
-            site_minimum: Minimum::All(1),
-            below_site_minimum: BelowSiteMinimum::default(),
-            on_leader_failure: OnLeaderFailure::default(),
-            auto_moves: AutoMoves::default(),
-            spread: SlotSpread::default(),
-        }
-    }
+    #[serde(skip_serializing)]
+    pub(crate) pipelines: BTreeMap<String, Value>,
+    #[serde(skip_serializing)]
+    pub(crate) pipeline: Option<Value>,
+    #[serde(skip_serializing)]
+    pub(crate) rules: Vec<Value>,
+    #[serde(skip_serializing)]
+    pub(crate) strategy: Option<Value>,
 }
 
 /// The members of a site with fewer fit members than its `site_minimum`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum BelowSiteMinimum {
     /// They go after those of the sites with enough.
     #[default]
@@ -46,18 +50,9 @@ pub enum BelowSiteMinimum {
     Never,
 }
 
-impl BelowSiteMinimum {
-    /// The word of each in a policy as text.
-    pub const WORDS: [(&'static str, Self); 2] = [("last", Self::Last), ("never", Self::Never)];
-
-    /// Its word.
-    pub fn as_str(self) -> &'static str {
-        word_of(self, &Self::WORDS)
-    }
-}
-
 /// The member that follows a leader that failed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum OnLeaderFailure {
     /// A member of another site, if one can lead, else of the same site: the cause of the failure can affect the whole
     /// site.
@@ -69,23 +64,10 @@ pub enum OnLeaderFailure {
     SameSiteFirst,
 }
 
-impl OnLeaderFailure {
-    /// The word of each in a policy as text.
-    pub const WORDS: [(&'static str, Self); 3] = [
-        ("other-site", Self::OtherSite),
-        ("prefer-order", Self::PreferOrder),
-        ("same-site-first", Self::SameSiteFirst),
-    ];
-
-    /// Its word.
-    pub fn as_str(self) -> &'static str {
-        word_of(self, &Self::WORDS)
-    }
-}
-
 /// Automatic moves of leadership to a better member while the leader is fit. The engine decides how long the other
 /// member must have been better (`election_core::Policy::better_after`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum AutoMoves {
     /// None: leadership stays until the leader fails or an operator moves it.
     #[default]
@@ -96,39 +78,22 @@ pub enum AutoMoves {
     All,
 }
 
-impl AutoMoves {
-    /// The word of each in a policy as text.
-    pub const WORDS: [(&'static str, Self); 3] =
-        [("none", Self::None), ("in-site", Self::InSite), ("all", Self::All)];
-
-    /// Its word.
-    pub fn as_str(self) -> &'static str {
-        word_of(self, &Self::WORDS)
+/// Its word in a policy as text.
+impl fmt::Display for AutoMoves {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
     }
 }
 
 /// The sites of the leaders of several slots. With one slot it has no effect.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum SlotSpread {
     /// Each leader is where it is best: all of them in the most preferred site while that has enough members.
     #[default]
     None,
     /// The leaders are spread over the sites, before any other preference of sites.
     Sites,
-}
-
-impl SlotSpread {
-    /// The word of each in a policy as text.
-    pub const WORDS: [(&'static str, Self); 2] = [("none", Self::None), ("sites", Self::Sites)];
-
-    /// Its word.
-    pub fn as_str(self) -> &'static str {
-        word_of(self, &Self::WORDS)
-    }
-}
-
-fn word_of<T: PartialEq>(meaning: T, words: &[(&'static str, T)]) -> &'static str {
-    words.iter().find(|(_, known)| *known == meaning).map_or("", |(word, _)| word)
 }
 
 impl SitePolicy {
@@ -191,8 +156,8 @@ impl SitePolicy {
     }
 
     /// Whether `sites` or `forbidden_sites` name this site.
-    pub(crate) fn names(&self, site: &SiteId) -> bool {
-        self.sites.contains(site) || self.forbidden_sites.contains(site)
+    pub(crate) fn names(&self, site: &str) -> bool {
+        self.sites.iter().chain(&self.forbidden_sites).any(|known| known.as_str() == site)
     }
 
     pub(crate) fn enough_first(&self, pipeline: Pipeline) -> Pipeline {

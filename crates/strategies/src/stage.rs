@@ -7,12 +7,15 @@ use election_core::{
     strategy::{Ground, Round},
 };
 
+/// The name of a stage of a [`Pipeline`](crate::Pipeline).
+pub trait Stage {
+    /// The name, in policies, in explanations and in [`Refused::stage`](election_core::strategy::Refused::stage).
+    const NAME: &'static str;
+}
+
 /// A stage that refuses candidates.
 /// It must be pure: the answer depends only on the arguments.
 pub trait Filter: fmt::Debug + Send + Sync {
-    /// The name of the stage, in [`Refused::stage`](election_core::strategy::Refused::stage).
-    fn name(&self) -> &'static str;
-
     /// Why `candidate` may not lead, as a short phrase; `None` lets it pass.
     fn refuse(&self, candidate: &MemberRecord, round: &Round<'_>) -> Option<String>;
 
@@ -44,9 +47,6 @@ pub trait Filter: fmt::Debug + Send + Sync {
 /// A comparison **grades** each candidate by itself, and lower grades go first. So no comparison can be circular,
 /// whatever it depends on; at worst it finds all candidates equal. It must be pure.
 pub trait Comparison: fmt::Debug + Send + Sync {
-    /// The name of the stage.
-    fn name(&self) -> &'static str;
-
     /// The grade of `candidate`; lower is better.
     fn grade(&self, candidate: &MemberRecord, round: &Round<'_>) -> i64;
 

@@ -39,9 +39,43 @@ pub(crate) fn quote(text: &str) -> String {
     line
 }
 
+/// The known name that is most similar to a mistyped one.
+pub fn closest<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
+    known
+        .iter()
+        .map(|candidate| (distance(name, candidate), *candidate))
+        .filter(|(distance, candidate)| *distance <= 1 + candidate.len() / 4)
+        .min()
+        .map(|(_, candidate)| candidate)
+}
+
+/// The number of insertions, deletions and substitutions between two words.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, a) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, b) in b.iter().enumerate() {
+            let substituted = diagonal + usize::from(a != *b);
+            diagonal = row[j + 1];
+            row[j + 1] = substituted.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_typing_error_finds_its_word() {
+        assert_eq!(closest("auto_move", &["auto_moves", "fenced"]), Some("auto_moves"));
+        assert_eq!(closest("sit", &["id", "site"]), Some("site"));
+        assert_eq!(closest("colour", &["id", "site"]), None);
+        assert_eq!(distance("kitten", "sitting"), 3);
+    }
 
     #[test]
     fn ordinals() {

@@ -12,5 +12,5 @@ use strategies::{Registry, registry::RegistryError};
 /// # Errors
 /// Never, unless a later version has a built-in stage of the same name.
 pub fn registry() -> Result<Registry, RegistryError> {
-    Registry::default().stage(PatchWindow::NAME, PatchWindow::read)
+    Registry::default().stage(PatchWindow::NAME, PatchWindow::stage)
 }

@@ -1,21 +1,34 @@
 use std::time::Duration;
 
 use election_core::{
+    SiteId,
     calendar::{Windows, utc},
     record::MemberRecord,
     strategy::Round,
 };
-use strategies::{Comparison, Filter, Standing, registry::OwnStage, spec::Table};
+use serde::Deserialize;
+use strategies::{Comparison, Filter, OwnStage, Standing, spec::duration};
 
 /// Ranks members whose hosts are being patched, or soon will be, behind the others: such a host may restart at any
 /// time.
 ///
 /// A host's worker publishes the times in an attribute: a window such as `Sun 02:00-04:00`, in UTC, or several windows
 /// separated by semicolons.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default)]
 pub struct PatchWindow {
     attribute: String,
+    /// How long before a window opens the member already counts as in it.
+    #[serde(deserialize_with = "duration")]
     ahead: Duration,
+    /// Whether such a member can't lead at all.
+    refuse: bool,
+}
+
+impl Default for PatchWindow {
+    fn default() -> Self {
+        Self { attribute: "patch_window".to_owned(), ahead: Duration::ZERO, refuse: false }
+    }
 }
 
 /// The state of a host's windows.
@@ -35,16 +48,12 @@ impl PatchWindow {
     /// The name of the stage.
     pub const NAME: &'static str = "patch-window";
 
-    /// Makes the stage from its settings: `attribute`, "patch_window" by default; `ahead`, how long before a window
-    /// opens the member already counts as in it; and `refuse`, whether such a member can't lead at all.
-    pub fn read(settings: &mut Table<'_, '_>) -> Option<OwnStage> {
-        let attribute = settings.text("attribute").unwrap_or_else(|| "patch_window".to_owned());
-        let stage = Self { attribute, ahead: settings.duration("ahead").unwrap_or_default() };
-        Some(if settings.flag("refuse").unwrap_or(false) {
-            OwnStage::both(stage)
-        } else {
-            OwnStage::comparison(stage)
-        })
+    /// The stage of a policy, with these settings.
+    ///
+    /// # Errors
+    /// None.
+    pub fn stage(self, _: &[SiteId]) -> Result<OwnStage, String> {
+        Ok(if self.refuse { OwnStage::both(self) } else { OwnStage::comparison(self) })
     }
 
     fn patched(&self, candidate: &MemberRecord, round: &Round<'_>) -> Patched {
@@ -79,10 +88,6 @@ impl PatchWindow {
 }
 
 impl Comparison for PatchWindow {
-    fn name(&self) -> &'static str {
-        Self::NAME
-    }
-
     fn grade(&self, candidate: &MemberRecord, round: &Round<'_>) -> i64 {
         i64::from(self.is_poor(candidate, round))
     }
@@ -95,10 +100,6 @@ impl Comparison for PatchWindow {
 /// With `refuse`. Its ground passes by itself (`Ground::State`, the default): a leader in its window is replaced with
 /// the delay of any move to a better member.
 impl Filter for PatchWindow {
-    fn name(&self) -> &'static str {
-        Self::NAME
-    }
-
     fn refuse(&self, candidate: &MemberRecord, round: &Round<'_>) -> Option<String> {
         self.is_poor(candidate, round).then(|| self.describe(candidate, round))
     }
@@ -170,7 +171,12 @@ mod tests {
     #[test]
     fn its_settings_are_checked() {
         let error = policy(", ahead = 'soon', attributes = 'x'").unwrap_err();
-        assert!(error.contains("pipeline[0].ahead: expected a duration"), "{error}");
+        assert!(
+            error.contains(
+                "pipeline[0].ahead: expected a duration such as \"500us\" or \"2ms\", found \"soon\""
+            ),
+            "{error}"
+        );
         assert!(error.contains("valid here: stage, attribute, ahead, refuse"), "{error}");
     }
 }

@@ -6,10 +6,7 @@ use std::{
 };
 
 use job_guard::JobOutput;
-use strategies::{
-    spec::Step,
-    stages::{Capacity, Share},
-};
+use strategies::stages::{Capacity, Share};
 
 use super::{
     Config,
@@ -172,7 +169,7 @@ fn check_jobs(root: &mut Section<'_>, jobs: &[JobConfig]) {
 }
 
 fn complain(root: &mut Section<'_>, job: &JobConfig, message: &str) {
-    let path = ["job", job.name(), "policy"].map(|key| Step::Key(key.to_owned()));
+    let path = ["job", job.name(), "policy"].map(str::to_owned);
     root.problem_within(&path, message);
 }
 
@@ -204,7 +201,7 @@ fn check_files(root: &mut Section<'_>, jobs: &[JobConfig]) {
     for job in jobs {
         let JobOutput::File(file) = &job.spec.output else { continue };
         if let Some(other) = files.insert(&file.path, job.name()) {
-            let path = ["job", job.name(), "output", "path"].map(|key| Step::Key(key.to_owned()));
+            let path = ["job", job.name(), "output", "path"].map(str::to_owned);
             let message = format!("job {other:?} writes to {} too; choose another file", file.path.display());
             root.problem_within(&path, &message);
         }

@@ -12,7 +12,6 @@ use std::{
 
 use election_core::record::Overlay;
 use serde::Serialize;
-use strategies::spec::Value as PolicyValue;
 
 use super::{
     Config, KEYS, OperatorConfig, Problem, Problems, Sources,
@@ -230,7 +229,7 @@ pub fn overlay_values(job: &str, text: &str) -> Result<BTreeMap<String, String>,
                 }
             }
             _ => {
-                let value = PolicyValue::parse(node).map(|value| value.show()).unwrap_or_default();
+                let value = serde_json::Value::parse(node).map(|value| value.show()).unwrap_or_default();
                 all.insert(path.to_owned(), mask(&value).into_owned());
             }
         }

@@ -398,34 +398,37 @@ impl Parse for BTreeMap<String, Vec<String>> {
 }
 
 /// As it is, for a crate that knows what it means.
-impl Parse for strategies::spec::Value {
+impl Parse for serde_json::Value {
     fn parse(node: &Node) -> Result<Self, Mismatch> {
         let inside = |value: &Node| Self::parse(value);
         Ok(match node.structured() {
-            Value::Text(text) | Value::String(text) => Self::Text(text),
-            Value::Integer(number) => Self::Whole(number),
-            Value::Float(number) => Self::Number(number),
+            Value::Text(text) | Value::String(text) => Self::String(text),
+            Value::Integer(number) => number.into(),
+            Value::Float(number) => number.into(),
             Value::Bool(yes) => Self::Bool(yes),
-            Value::Array(elements) => Self::List(elements.iter().map(inside).collect::<Result<_, _>>()?),
+            Value::Array(elements) => Self::Array(elements.iter().map(inside).collect::<Result<_, _>>()?),
             Value::Table(entries) => {
                 let entry = |(key, value): (String, Node)| Ok((key, inside(&value)?));
-                Self::Table(entries.into_iter().map(entry).collect::<Result<_, Mismatch>>()?)
+                Self::Object(entries.into_iter().map(entry).collect::<Result<_, Mismatch>>()?)
             }
         })
     }
 
     fn show(&self) -> String {
         match self {
-            Self::Text(text) => quoted(text),
-            Self::Whole(number) => number.to_string(),
-            Self::Number(number) => toml_edit::Value::from(*number).to_string(),
+            Self::Null => "nan".to_owned(),
+            Self::String(text) => quoted(text),
+            Self::Number(number) => match number.as_f64().filter(|_| number.is_f64()) {
+                Some(number) => toml_edit::Value::from(number).to_string(),
+                None => number.to_string(),
+            },
             Self::Bool(yes) => yes.to_string(),
-            Self::List(all) => {
+            Self::Array(all) => {
                 let all: Vec<_> = all.iter().map(Self::show).collect();
                 format!("[{}]", all.join(", "))
             }
-            Self::Table(all) if all.is_empty() => "{}".to_owned(),
-            Self::Table(all) => {
+            Self::Object(all) if all.is_empty() => "{}".to_owned(),
+            Self::Object(all) => {
                 let entry = |(key, value): (&String, &Self)| {
                     format!("{} = {}", toml_edit::Key::new(key), value.show())
                 };

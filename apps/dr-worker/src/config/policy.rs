@@ -4,10 +4,11 @@ use election_core::{
     Confirm, OnPause, Policy, SiteFailureLimit, TakeoverLimit, calendar::Windows, record::MAX_SLOTS,
     strategy::Strategy,
 };
+use serde_json::{Map, Value};
 use strategies::{
     AutoMoves, BelowSiteMinimum, Pipeline, PolicySpec,
     meter::Publishing,
-    spec::{self, Inputs, Needs, Value, Wrong},
+    spec::{Inputs, Needs, SpecError},
 };
 
 use super::{
@@ -28,9 +29,9 @@ pub struct PolicyConfig {
     /// Whether leadership is moved for even shares of all jobs.
     pub balance: bool,
     /// The keys of `who` that are set, here or in `[policy]`.
-    set: BTreeMap<String, Value>,
+    set: Map<String, Value>,
     /// Problems with these that have been reported.
-    reported: Vec<Wrong>,
+    reported: Option<SpecError>,
     /// What workers publish.
     inputs: Inputs,
     /// What the job puts on the node that leads it.
@@ -190,7 +191,7 @@ impl Table for PolicyConfig {
     }
 
     fn keys(&self) -> Vec<Key> {
-        let settings = BTreeMap::from(self.who.settings());
+        let settings = self.who.settings();
         let ranking = Ranking::default().keys().into_iter().map(|key| {
             let default = settings.get(key.name).map(Parse::show);
             key.with_default(default)
@@ -275,9 +276,9 @@ impl PolicyConfig {
             who: PolicySpec::default(),
             election: Policy::default(),
             balance: false,
-            set: BTreeMap::new(),
-            reported: Vec::new(),
-            inputs: Inputs { round_trips: Some(publishing), ..Inputs::ALL },
+            set: Map::new(),
+            reported: None,
+            inputs: Inputs::ALL.with(|inputs| inputs.round_trips = Some(publishing)),
             load: 1,
         }
     }
@@ -290,7 +291,7 @@ impl PolicyConfig {
         {
             let message = format!(
                 "leadership moves automatically to another site only with auto_moves = \"all\", and it is {:?}",
-                self.who.auto_moves().as_str()
+                self.who.auto_moves().to_string()
             );
             section.problem("confirm", message);
         }
@@ -321,18 +322,18 @@ impl PolicyConfig {
     fn read_who(&mut self, section: &mut Section<'_>) {
         let keys = Ranking::default().keys();
         let news = keys.iter().filter_map(|key| Some((key.name.to_owned(), section.raw(key.name)?)));
-        let news: BTreeMap<_, _> = news.collect();
+        let news: Map<_, _> = news.collect();
         if !news.is_empty() {
             let had_sites = !self.who.sites().is_empty();
-            spec::put_over(&mut self.set, news);
-            match section.registry().read(&self.set, self.inputs) {
+            match section.registry().read_over(&mut self.set, news, self.inputs) {
                 Ok(who) => self.who = who,
                 Err(error) => {
                     // A problem of [policy] is reported there, and not again for each job.
-                    for wrong in error.iter().filter(|wrong| !self.reported.contains(wrong)) {
-                        section.problem_within(&wrong.path, &wrong.message);
+                    let known: Vec<_> = self.reported.iter().flat_map(SpecError::iter).collect();
+                    for (path, message) in error.iter().filter(|problem| !known.contains(problem)) {
+                        section.problem_within(path, message);
                     }
-                    self.reported = error.iter().cloned().collect();
+                    self.reported = Some(error);
                 }
             }
             if had_sites && self.who.sites().is_empty() && !section.has("sites") {
@@ -340,7 +341,7 @@ impl PolicyConfig {
                 section.problem("forbidden_sites", message);
             }
         }
-        let settings = BTreeMap::from(self.who.settings());
+        let settings = self.who.settings();
         for key in keys {
             section.show_raw(key.name, settings.get(key.name));
         }

@@ -5,10 +5,8 @@ use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
 };
 
-use strategies::{
-    Registry,
-    spec::{Step, Value as PolicyValue},
-};
+use serde_json::Value as PolicyValue;
+use strategies::{Registry, spec::closest};
 
 use crate::mask::mask;
 
@@ -268,21 +266,25 @@ impl<'a> Section<'a> {
         self.findings.problems.push(Problem::with_key(&origin, full, message));
     }
 
-    /// Reports a problem inside the value of a key.
-    pub(super) fn problem_within(&mut self, path: &[Step], message: &str) {
-        let Some(Step::Key(key)) = path.first() else { return self.problem_here(message) };
+    /// Reports a problem inside the value of a key. The steps to it are keys, and positions in arrays such as `[0]`.
+    pub(super) fn problem_within(&mut self, path: &[String], message: &str) {
+        let Some(key) = path.first() else { return self.problem_here(message) };
         let (mut full, mut node) = (self.key(key), self.table.get(key).cloned());
         let mut origin = node.as_ref().map_or_else(|| self.origin.clone(), |node| node.origin.clone());
         for step in &path[1..] {
             let inside = node.map(|node| node.structured());
-            node = match (step, inside) {
-                (Step::Key(key), Some(Value::Table(table))) => table.get(key).cloned(),
-                (Step::Place(place), Some(Value::Array(array))) => array.get(*place).cloned(),
+            node = match &inside {
+                Some(Value::Table(table)) => table.get(step).cloned(),
+                Some(Value::Array(array)) => step
+                    .trim_matches(['[', ']'])
+                    .parse()
+                    .ok()
+                    .and_then(|place: usize| array.get(place).cloned()),
                 _ => None,
             };
-            match step {
-                Step::Key(key) => full.push_str(&format!(".{}", toml_edit::Key::new(key))),
-                Step::Place(place) => full.push_str(&format!("[{place}]")),
+            match inside {
+                Some(Value::Array(_)) => full.push_str(step),
+                _ => full.push_str(&format!(".{}", toml_edit::Key::new(step))),
             }
             if let Some(node) = &node {
                 origin = node.origin.clone();
@@ -311,44 +313,5 @@ impl<'a> Section<'a> {
             message.push_str(&format!("; valid {place}: {}", self.known.join(", ")));
             self.findings.problems.push(Problem::with_key(&node.key_origin, self.key(name), message));
         }
-    }
-}
-
-/// The known name that is most similar to a mistyped one.
-fn closest<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
-    known
-        .iter()
-        .map(|candidate| (distance(name, candidate), *candidate))
-        .filter(|(distance, candidate)| *distance <= 1 + candidate.len() / 4)
-        .min()
-        .map(|(_, candidate)| candidate)
-}
-
-/// The number of insertions, deletions and substitutions between two words.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, a) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, b) in b.iter().enumerate() {
-            let substituted = diagonal + usize::from(a != *b);
-            diagonal = row[j + 1];
-            row[j + 1] = substituted.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_typing_error_finds_its_word() {
-        assert_eq!(closest("auto_move", &["auto_moves", "fenced"]), Some("auto_moves"));
-        assert_eq!(closest("sit", &["id", "site"]), Some("site"));
-        assert_eq!(closest("colour", &["id", "site"]), None);
-        assert_eq!(distance("kitten", "sitting"), 3);
     }
 }

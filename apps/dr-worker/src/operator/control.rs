@@ -463,7 +463,7 @@ impl<'a> Order<'a> {
                 output::print_progress(format_args!(
                     "{job}: auto_moves is {:?}: leadership stays in its site until it is lost or moved by \
                      `{}`",
-                    auto_moves.as_str(),
+                    auto_moves,
                     Typed::verb("switchover").job(job)
                 ));
             }

@@ -1,38 +1,40 @@
 //! A whole policy, from text or from code.
 
-mod foreign;
+mod built_in;
+mod named;
 mod over;
-mod own;
 mod reader;
 mod sites;
-mod stage;
-mod value;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
-use election_core::{SiteId, record::Cause, strategy::Strategy};
+use election_core::{record::Cause, strategy::Strategy};
 use serde::{Deserialize, Deserializer, de::Error as _};
+use serde_json::{Map, Value};
 
-pub use foreign::{OwnStage, OwnStrategy};
+pub(crate) use built_in::is_built_in;
+pub use built_in::stages;
+pub(crate) use named::{Factory, Registered};
+use named::{Known, Named};
 use over::ORDER;
-pub use over::put_over;
-use own::Own;
-pub(crate) use reader::{Factory, Registered};
-use reader::{Findings, text, whole, word};
-pub use reader::{SpecError, Step, Table, Wrong};
-pub(crate) use stage::is_built_in;
-pub use stage::stages;
-use stage::{StageSpec, Subject};
-pub use value::Value;
+pub(crate) use over::put_over;
+pub use reader::SpecError;
+
+pub use crate::{
+    needs::{Inputs, Needs},
+    types::duration,
+    words::closest,
+};
+use reader::{Findings, not_known};
 
 use crate::{
-    meter::Publishing,
+    own::{OwnStage, OwnStrategy},
     pipeline::Pipeline,
-    site_policy::{AutoMoves, BelowSiteMinimum, OnLeaderFailure, SitePolicy, SlotSpread},
-    stages::{Distance, FailedLast, Incumbent, Minimum, SameSite},
+    site_policy::{AutoMoves, SitePolicy},
+    stage::Stage as _,
+    stages::{
+        FailedLast, Hours, Incumbent, Minimum, OldestBallot, RoundRobin, SameSite, Software, YoungestBallot,
+    },
 };
 
 /// A whole policy: the sites, the pipeline, and the rules for certain causes. [`pipeline`](Self::pipeline) makes the
@@ -46,73 +48,40 @@ pub struct PolicySpec {
     /// The job that it is for.
     subject: Subject,
     pub(crate) sites: SitePolicy,
-    pipeline: Option<Vec<StageSpec>>,
+    pipeline: Option<Vec<Named<OwnStage>>>,
     rules: Vec<Rule>,
     /// Orders the candidates instead of all these.
-    strategy: Option<Own<OwnStrategy>>,
+    strategy: Option<Named<OwnStrategy>>,
+}
+
+/// The job, for stages that depend on it.
+#[derive(Clone, Debug, PartialEq)]
+struct Subject {
+    /// Its election, if that is known.
+    election: String,
+    /// How much load it puts on the member that leads it.
+    load: u32,
+}
+
+impl Default for Subject {
+    fn default() -> Self {
+        Self { election: String::new(), load: 1 }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
 struct Rule {
     causes: Vec<Cause>,
-    pipeline: Vec<StageSpec>,
+    pipeline: Vec<Named<OwnStage>>,
 }
 
-/// What the members publish besides their configuration. A policy that uses anything else is refused.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Inputs {
-    /// Their round trips, and how exactly they are published.
-    pub round_trips: Option<Publishing>,
-    /// Attributes that they measure while they run.
-    pub measured: bool,
-    /// The other jobs that they lead, and the load of those ([`published`](crate::published)).
-    pub jobs: bool,
-}
-
-impl Inputs {
-    /// Everything, published as usual.
-    pub const ALL: Self = Self { round_trips: Some(Publishing::USUAL), measured: true, jobs: true };
-}
-
-/// What a policy uses that its members must measure or publish.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Needs {
-    /// Round trips to the other members.
-    pub peers: bool,
-    /// The round trip to ZooKeeper.
-    pub zookeeper: bool,
-    /// Round trips to targets, by their names.
-    pub targets: BTreeSet<String>,
-    /// Attributes that it limits.
-    pub limited: BTreeSet<String>,
-    /// Other jobs whose leaders it prefers or avoids.
-    pub jobs: BTreeSet<String>,
-    /// The load of all that a member leads.
-    pub load: bool,
-}
-
-impl Needs {
-    /// Whether it needs nothing.
-    pub fn is_none(&self) -> bool {
-        *self == Self::default()
-    }
-
-    fn merge(&mut self, other: &Self) {
-        self.peers |= other.peers;
-        self.zookeeper |= other.zookeeper;
-        self.load |= other.load;
-        self.targets.extend(other.targets.iter().cloned());
-        self.limited.extend(other.limited.iter().cloned());
-        self.jobs.extend(other.jobs.iter().cloned());
-    }
-
-    fn add(&mut self, distance: &Distance) {
-        match distance {
-            Distance::Majority | Distance::Mean | Distance::Worst => self.peers = true,
-            Distance::ZooKeeper => self.zookeeper = true,
-            Distance::Targets(targets) => self.targets.extend(targets.iter().map(|(name, _)| name.clone())),
-        }
-    }
+/// A rule as text.
+#[derive(Deserialize)]
+#[serde(expecting = "a table such as { when = \"leader-lost\", pipeline = [\"site-order\"] }")]
+struct RuleText {
+    #[serde(deserialize_with = "crate::types::one_or_more")]
+    when: Vec<String>,
+    pipeline: Value,
 }
 
 /// The keys of a policy, all of them optional.
@@ -131,61 +100,58 @@ pub const KEYS: [&str; 11] = [
 ];
 
 /// The largest `site_minimum` of a site.
-pub const MAX_SITE_MINIMUM: u32 = 1000;
+pub const MAX_SITE_MINIMUM: u32 = crate::stages::MAX_SITE_MINIMUM;
 
 impl PolicySpec {
     /// Reads a policy from a table with the [`KEYS`], for members that publish these inputs, and checks it as a whole.
     ///
     /// # Errors
     /// All problems at once, each with its key and what would be valid.
-    pub fn read(entries: &BTreeMap<String, Value>, inputs: Inputs) -> Result<Self, SpecError> {
-        Self::read_by(entries, inputs, &Registered::default())
+    pub fn read(text: &Map<String, Value>, inputs: Inputs) -> Result<Self, SpecError> {
+        Self::read_by(text, inputs, &Registered::default())
     }
 
     pub(crate) fn read_by(
-        entries: &BTreeMap<String, Value>,
+        text: &Map<String, Value>,
         inputs: Inputs,
         registered: &Registered,
     ) -> Result<Self, SpecError> {
-        let mut findings = Findings::with(inputs, registered);
-        let spec = Table::read(entries, &mut findings, Self::read_table);
-        if findings.wrong.is_empty() { Ok(spec) } else { Err(SpecError(findings.wrong)) }
-    }
-
-    fn read_table(table: &mut Table<'_, '_>) -> Self {
-        let sites = SitePolicy {
-            sites: table.with("sites", read_sites).unwrap_or_default(),
-            forbidden_sites: table.with("forbidden_sites", read_sites).unwrap_or_default(),
-            site_minimum: table.with("site_minimum", read_minimum).unwrap_or(Minimum::All(1)),
-            below_site_minimum: table
-                .word("below_site_minimum", &BelowSiteMinimum::WORDS)
-                .unwrap_or_default(),
-            on_leader_failure: table.word("on_leader_failure", &OnLeaderFailure::WORDS).unwrap_or_default(),
-            auto_moves: table.word("auto_moves", &AutoMoves::WORDS).unwrap_or_default(),
-            spread: table.word("spread", &SlotSpread::WORDS).unwrap_or_default(),
+        let mut findings = Findings::default();
+        let sites: SitePolicy = findings.read(&Value::Object(text.clone()), None).unwrap_or_default();
+        check_sites(&sites, &mut findings);
+        let known = &Known { sites: &sites.sites, inputs, registered };
+        let read = |(name, value): (&String, &Value), findings: &mut Findings| {
+            let stages = findings.at(name, |findings| Named::pipeline(value, known, findings));
+            Some((name.clone(), stages?))
         };
-        check_forbidden(&sites, table);
-        check_minimum(&sites, table);
-        table.findings.sites.clone_from(&sites.sites);
-        let named = table.with("pipelines", read_named).unwrap_or_default();
-        let pipeline = table.with("pipeline", |value, findings| read_pipeline(value, &named, findings));
-        let rules = table
-            .with("rules", |value, findings| Some(read_rules(value, &named, sites.auto_moves, findings)))
-            .unwrap_or_default();
-        let has = |stage| pipeline.iter().flatten().any(|known| *known == stage);
-        if has(StageSpec::RoundRobin) && !has(StageSpec::Incumbent) && sites.auto_moves != AutoMoves::None {
+        let named: Pipelines = findings.at("pipelines", |findings| {
+            sites.pipelines.iter().filter_map(|entry| read(entry, findings)).collect()
+        });
+        let pipeline = sites.pipeline.as_ref();
+        let pipeline = pipeline.and_then(|value| {
+            findings.at("pipeline", |findings| read_pipeline(value, &named, known, findings))
+        });
+        let rules = read_rules(&sites, &named, known, &mut findings);
+        let has = |name| pipeline.iter().flatten().any(|stage: &Named<_>| stage.name == name);
+        if has(RoundRobin::NAME) && !has(Incumbent::NAME) && sites.auto_moves != AutoMoves::None {
             let message = "with the stage \"round-robin\" the next member is always better, and leadership would move \
                            without end; valid with it: \"none\"";
-            table.findings.say_of("auto_moves", message.to_owned());
+            findings.say_of("auto_moves", message);
         }
-        let rule_stages = rules.iter().flat_map(|rule: &Rule| &rule.pipeline);
-        check_hours(&sites, "pipeline", pipeline.iter().flatten(), table);
-        check_hours(&sites, "rules", rule_stages, table);
-        let strategy = table.with("strategy", Own::read);
+        check_hours(&sites, "pipeline", pipeline.iter().flatten(), &mut findings);
+        check_hours(&sites, "rules", rules.iter().flat_map(|rule| &rule.pipeline), &mut findings);
+        let strategy = sites.strategy.as_ref();
+        let strategy: Option<Named<OwnStrategy>> = strategy
+            .and_then(|value| findings.at("strategy", |findings| Named::read(value, known, findings)));
         if let Some(strategy) = &strategy {
-            check_beside(strategy.name, pipeline.as_deref().unwrap_or_default(), table);
+            check_beside(strategy.name, text, pipeline.as_deref().unwrap_or_default(), &mut findings);
         }
-        Self { subject: Subject::default(), sites, pipeline, rules, strategy }
+        match findings.problems {
+            none if none.is_empty() => {
+                Ok(Self { subject: Subject::default(), sites, pipeline, rules, strategy })
+            }
+            problems => Err(SpecError(problems)),
+        }
     }
 
     /// The same policy for the election of this name. The stage `fair-share` draws its lots by it; without a name all
@@ -213,17 +179,8 @@ impl PolicySpec {
     pub fn needs(&self) -> Needs {
         let mut needs = Needs::default();
         let stages = self.pipeline.iter().chain(self.rules.iter().map(|rule| &rule.pipeline)).flatten();
-        for stage in stages {
-            match stage {
-                StageSpec::Latency(latency) => needs.add(latency.distance_by()),
-                StageSpec::Limit(limit) => drop(needs.limited.insert(limit.attribute().to_owned())),
-                StageSpec::LeaderOf(stage) => needs.jobs.extend(stage.jobs().map(str::to_owned)),
-                StageSpec::Capacity => needs.load = true,
-                StageSpec::Own(own) => needs.merge(own.needs()),
-                _ => {}
-            }
-        }
-        self.strategy.iter().for_each(|own| needs.merge(own.needs()));
+        stages.for_each(|stage| needs.merge(&stage.made.needs));
+        self.strategy.iter().for_each(|strategy| needs.merge(&strategy.made.needs));
         needs
     }
 
@@ -237,47 +194,48 @@ impl PolicySpec {
         if let Some(strategy) = &self.strategy {
             return self.pipeline_before(strategy);
         }
-        use StageSpec::{Incumbent, OldestBallot, YoungestBallot};
         let sites = &self.sites;
         let stages = self.pipeline.as_deref().unwrap_or_default();
-        let usual = |pipeline| add(pipeline, stages, sites, &self.subject);
+        let usual = |pipeline| self.add(pipeline, stages);
         // The incumbent goes regardless of its rank, or is before everything else already.
-        let others: Vec<_> = stages.iter().filter(|stage| **stage != Incumbent).cloned().collect();
-        let planned = |pipeline| add(pipeline, &others, sites, &self.subject);
+        let others: Vec<_> = stages.iter().filter(|stage| stage.name != Incumbent::NAME).cloned().collect();
+        let planned = |pipeline| self.add(pipeline, &others);
         // Members that have been restarted go before those that have not.
+        let newest = Named::built_in(Software::NAME, OwnStage::comparison(Software::default()));
+        let youngest = Named::built_in(YoungestBallot::NAME, OwnStage::comparison(YoungestBallot));
         let restarted: Vec<_> = others
             .iter()
-            .flat_map(|stage| match stage {
-                OldestBallot => vec![StageSpec::newest(), YoungestBallot],
-                stage => vec![stage.clone()],
+            .flat_map(|stage| match stage.name {
+                OldestBallot::NAME => vec![newest.clone(), youngest.clone()],
+                _ => vec![stage.clone()],
             })
             .collect();
-        let stopping = |pipeline| add(pipeline, &restarted, sites, &self.subject);
+        let stopping = |pipeline| self.add(pipeline, &restarted);
         let pipeline =
             if stages.is_empty() { sites.pipeline() } else { sites.pipeline_over(usual, planned, stopping) };
         // The first rule that names a cause decides: these go before.
         self.rules.iter().rev().fold(pipeline, |pipeline, rule| {
             let fit = self.sites.enough_first(self.fit_for(rule).compare(FailedLast));
-            pipeline.ahead(rule.causes.iter().copied(), add(fit, &rule.pipeline, sites, &self.subject))
+            pipeline.ahead(rule.causes.iter().copied(), self.add(fit, &rule.pipeline))
         })
     }
 
     /// The filters of a rule besides those in its own pipeline: a stage `limit` of the policy counts for every cause,
     /// unless the rule limits the same attribute.
     fn fit_for(&self, rule: &Rule) -> Pipeline {
-        let is_forgotten = |limit: &&StageSpec| !rule.pipeline.iter().any(|own| own.limits_the_same(limit));
+        let is_forgotten =
+            |limit: &&Named<OwnStage>| !rule.pipeline.iter().any(|own| own.limits_the_same(limit));
         let limits = self.pipeline.iter().flatten().filter(|stage| stage.limits_the_same(stage));
         let limits: Vec<_> = limits.filter(is_forgotten).cloned().collect();
-        add(self.sites.fit(), &limits, &self.sites, &self.subject)
+        self.add(self.sites.fit(), &limits)
     }
 
     /// The stages before a whole strategy for each cause, and then the strategy.
-    fn pipeline_before(&self, strategy: &Own<OwnStrategy>) -> Pipeline {
-        let fit = || {
-            let filters = self.pipeline.as_deref().unwrap_or_default();
-            add(self.sites.fit(), filters, &self.sites, &self.subject)
+    fn pipeline_before(&self, strategy: &Named<OwnStrategy>) -> Pipeline {
+        let fit = || self.add(self.sites.fit(), self.pipeline.as_deref().unwrap_or_default());
+        let ranked = |pipeline| {
+            self.sites.enough_first(pipeline).ranked_by(strategy.name, strategy.made.strategy.clone())
         };
-        let ranked = |pipeline| strategy.rank(self.sites.enough_first(pipeline));
         let better = match self.sites.auto_moves {
             AutoMoves::None => fit().compare(Incumbent),
             AutoMoves::InSite => fit().compare(SameSite),
@@ -288,99 +246,48 @@ impl PolicySpec {
             .when(failures, ranked(fit().compare(FailedLast)))
             .when([Cause::BetterCandidate], ranked(better))
     }
+
+    fn add(&self, pipeline: Pipeline, stages: &[Named<OwnStage>]) -> Pipeline {
+        stages.iter().fold(pipeline, |pipeline, stage| stage.add(pipeline, &self.sites, &self.subject))
+    }
 }
 
 impl<'de> Deserialize<'de> for PolicySpec {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let entries = BTreeMap::deserialize(deserializer)?;
-        Self::read(&entries, Inputs::default()).map_err(D::Error::custom)
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Self::read(&Map::deserialize(from)?, Inputs::default()).map_err(D::Error::custom)
     }
 }
 
-fn add(pipeline: Pipeline, stages: &[StageSpec], sites: &SitePolicy, subject: &Subject) -> Pipeline {
-    stages.iter().fold(pipeline, |pipeline, stage| stage.add(pipeline, sites, subject))
-}
-
-fn read_sites(value: &Value, findings: &mut Findings) -> Option<Vec<SiteId>> {
-    let Value::List(list) = value else {
-        findings.say(format!("expected an array, such as [\"east\", \"west\"], found {}", value.found()));
-        return None;
-    };
-    let mut sites = Vec::new();
-    for (place, value) in list.iter().enumerate() {
-        findings.at(Step::Place(place), |findings| {
-            let Some(name) = text(value, findings) else { return };
-            match SiteId::new(name) {
-                Ok(site) if sites.contains(&site) => {
-                    findings.say(format!("{:?} is listed twice; name each site once", site.as_str()));
-                }
-                Ok(site) => sites.push(site),
-                Err(error) => findings.say(error.to_string()),
-            }
-        });
-    }
-    Some(sites)
-}
-
-/// A site cannot be both preferred and forbidden.
-fn check_forbidden(sites: &SitePolicy, table: &mut Table<'_, '_>) {
+fn check_sites(sites: &SitePolicy, findings: &mut Findings) {
     for site in sites.forbidden_sites.iter().filter(|site| sites.sites.contains(site)) {
         let message = format!("{:?} is in sites as well; take it out of one of the two", site.as_str());
-        table.findings.say_of("forbidden_sites", message);
+        findings.say_of("forbidden_sites", message);
     }
-}
-
-/// A number for all sites, or a table of numbers by site.
-fn read_minimum(value: &Value, findings: &mut Findings) -> Option<Minimum> {
-    let number = |value: &Value, findings: &mut Findings| whole(value, findings, 1..=MAX_SITE_MINIMUM);
-    match value {
-        Value::Whole(_) => number(value, findings).map(Minimum::All),
-        Value::Table(sites) => {
-            let read = |(name, value): (&String, &Value)| {
-                findings.at(Step::Key(name.clone()), |findings| match SiteId::new(name.clone()) {
-                    Ok(site) => Some((site, number(value, findings)?)),
-                    Err(error) => {
-                        findings.say(error.to_string());
-                        None
-                    }
-                })
-            };
-            Some(Minimum::Each(sites.iter().filter_map(read).collect()))
-        }
-        other => {
-            findings.say(format!(
-                "expected an integer, or a table such as {{ east = 2 }}, found {}",
-                other.found()
-            ));
-            None
-        }
-    }
-}
-
-/// A number for a site that is not in the order of sites is likely to be a typing error.
-fn check_minimum(sites: &SitePolicy, table: &mut Table<'_, '_>) {
+    // A number for a site that is not in the order of sites is likely to be a typing error.
     let Minimum::Each(each) = &sites.site_minimum else { return };
-    for site in each.keys().filter(|site| !sites.sites.is_empty() && !sites.names(site)) {
+    for site in each.keys().filter(|site| !sites.sites.is_empty() && !sites.names(site.as_str())) {
         let message = format!("it names the site {:?}, which is not in sites", site.as_str());
-        table.findings.say_of("site_minimum", message);
+        findings.say_of("site_minimum", message);
     }
 }
 
 /// Besides a whole strategy nothing else can order the candidates; filters can refuse some.
-fn check_beside(strategy: &str, pipeline: &[StageSpec], table: &mut Table<'_, '_>) {
-    for key in ORDER.into_iter().filter(|key| *key != "pipeline") {
-        if table.value(key).is_some() {
-            let message = format!("the strategy {strategy:?} decides that; leave one of the two out");
-            table.findings.say_of(key, message);
-        }
+fn check_beside(
+    strategy: &str,
+    text: &Map<String, Value>,
+    pipeline: &[Named<OwnStage>],
+    findings: &mut Findings,
+) {
+    for key in ORDER.into_iter().filter(|key| *key != "pipeline" && text.contains_key(*key)) {
+        let message = format!("the strategy {strategy:?} decides that; leave one of the two out");
+        findings.say_of(key, message);
     }
     if let Some(stage) = pipeline.iter().position(|stage| !stage.is_filter()) {
         let message = format!(
             "the strategy {strategy:?} orders the candidates: a pipeline besides it can only have stages that refuse \
              some, such as \"limit\""
         );
-        let say = |findings: &mut Findings| findings.at(Step::Place(stage), |findings| findings.say(message));
-        table.findings.at(Step::Key("pipeline".to_owned()), say);
+        findings.at("pipeline", |findings| findings.say_of(&format!("[{stage}]"), message));
     }
 }
 
@@ -388,44 +295,29 @@ fn check_beside(strategy: &str, pipeline: &[StageSpec], table: &mut Table<'_, '_
 fn check_hours<'a>(
     sites: &SitePolicy,
     key: &str,
-    stages: impl IntoIterator<Item = &'a StageSpec>,
-    table: &mut Table<'_, '_>,
+    stages: impl Iterator<Item = &'a Named<OwnStage>>,
+    findings: &mut Findings,
 ) {
-    if sites.sites.is_empty() {
-        return;
-    }
-    for stage in stages {
-        let StageSpec::Hours(hours) = stage else { continue };
-        for site in hours.sites().filter(|site| !sites.names(site)) {
-            let message = format!("\"hours\" names the site {:?}, which is not in sites", site.as_str());
-            table.findings.say_of(key, message);
-        }
+    let hours = stages.filter(|stage| stage.name == Hours::NAME && !sites.sites.is_empty());
+    let named = hours.filter_map(|stage| stage.settings.get("sites")?.as_object()).flat_map(Map::keys);
+    for site in named.filter(|site| !sites.names(site)) {
+        findings.say_of(key, format!("\"hours\" names the site {site:?}, which is not in sites"));
     }
 }
 
-type Named = BTreeMap<String, Vec<StageSpec>>;
-
-fn read_named(value: &Value, findings: &mut Findings) -> Option<Named> {
-    let Value::Table(entries) = value else {
-        findings.say(format!(
-            "expected a table of pipelines by their names, such as {{ careful = [\"site-order\"] }}, found {}",
-            value.found()
-        ));
-        return None;
-    };
-    let read = |(name, value): (&String, &Value)| {
-        let read = |findings: &mut Findings| StageSpec::pipeline(value, findings);
-        Some((name.clone(), findings.at(Step::Key(name.clone()), read)?))
-    };
-    Some(entries.iter().filter_map(read).collect())
-}
+type Pipelines = BTreeMap<String, Vec<Named<OwnStage>>>;
 
 /// A pipeline, or the name of one.
-fn read_pipeline(value: &Value, named: &Named, findings: &mut Findings) -> Option<Vec<StageSpec>> {
-    let Value::Text(name) = value else { return StageSpec::pipeline(value, findings) };
-    let pipeline = named.get(name).cloned();
+fn read_pipeline(
+    value: &Value,
+    pipelines: &Pipelines,
+    known: &Known<'_>,
+    findings: &mut Findings,
+) -> Option<Vec<Named<OwnStage>>> {
+    let Value::String(name) = value else { return Named::pipeline(value, known, findings) };
+    let pipeline = pipelines.get(name).cloned();
     if pipeline.is_none() {
-        let names: Vec<_> = named.keys().map(|name| format!("{name:?}")).collect();
+        let names: Vec<_> = pipelines.keys().map(|name| format!("{name:?}")).collect();
         findings.say(match names.as_slice() {
             [] => format!(
                 "no pipeline is named {name:?}: pipelines is empty; an array of stages is valid as well"
@@ -439,41 +331,30 @@ fn read_pipeline(value: &Value, named: &Named, findings: &mut Findings) -> Optio
     pipeline
 }
 
-fn read_rules(value: &Value, named: &Named, auto_moves: AutoMoves, findings: &mut Findings) -> Vec<Rule> {
-    let Value::List(list) = value else {
-        findings.say(format!("expected an array of tables, [[rules]], found {}", value.found()));
-        return Vec::new();
-    };
+fn read_rules(
+    sites: &SitePolicy,
+    pipelines: &Pipelines,
+    known: &Known<'_>,
+    findings: &mut Findings,
+) -> Vec<Rule> {
     let mut rules: Vec<Rule> = Vec::new();
-    for (place, value) in list.iter().enumerate() {
-        let rule = findings.at(Step::Place(place), |findings| {
-            let Value::Table(entries) = value else {
-                findings.say(format!("expected a table with when and pipeline, found {}", value.found()));
-                return None;
-            };
-            Table::read(entries, findings, |table| {
-                table.require("when", "the cause, such as \"leader-lost\", or an array of causes");
-                table.require("pipeline", "an array of stages, or the name of one of the pipelines");
-                let causes = table.with("when", |value, findings| {
-                    read_causes(
-                        value,
-                        auto_moves,
-                        |cause| rules.iter().any(|r| r.causes.contains(&cause)),
-                        findings,
-                    )
+    for (place, value) in sites.rules.iter().enumerate() {
+        let rule = findings.at("rules", |findings| {
+            findings.at(format!("[{place}]"), |findings| {
+                let rule: RuleText = findings.read(value, None)?;
+                let is_taken = |cause: &Cause| rules.iter().any(|rule| rule.causes.contains(cause));
+                let causes = findings.at("when", |findings| {
+                    causes_of(&rule, value["when"].is_array(), sites.auto_moves, is_taken, findings)
                 });
-                let pipeline =
-                    table.with("pipeline", |value, findings| read_pipeline(value, named, findings));
-                Some(Rule { causes: causes?, pipeline: pipeline? })
+                let read =
+                    |findings: &mut Findings| read_pipeline(&rule.pipeline, pipelines, known, findings);
+                Some(Rule { causes, pipeline: findings.at("pipeline", read)? })
             })
         });
         rules.extend(rule);
     }
     rules
 }
-
-/// All failures, among the causes of a rule.
-const FAILURE: &str = "failure";
 
 /// The causes that a rule may have. A leader that a standing order moves is replaced by the rule for
 /// "better-candidate".
@@ -483,40 +364,34 @@ pub fn causes() -> impl Iterator<Item = &'static str> {
 
 fn cause_words() -> impl Iterator<Item = (&'static str, Option<Cause>)> {
     let asked = Cause::ALL.into_iter().filter(|cause| *cause != Cause::StandingOrder);
-    asked.map(|cause| (cause.as_str(), Some(cause))).chain([(FAILURE, None)])
+    asked.map(|cause| (cause.as_str(), Some(cause))).chain([("failure", None)])
 }
 
-fn read_causes(
-    value: &Value,
+fn causes_of(
+    rule: &RuleText,
+    is_list: bool,
     auto_moves: AutoMoves,
-    is_taken: impl Fn(Cause) -> bool,
+    is_taken: impl Fn(&Cause) -> bool,
     findings: &mut Findings,
-) -> Option<Vec<Cause>> {
-    let words: Vec<_> = cause_words().collect();
+) -> Vec<Cause> {
     let mut causes = Vec::new();
-    let mut read = |value: &Value, findings: &mut Findings| match word(value, findings, &words) {
-        Some(Some(Cause::BetterCandidate)) if auto_moves == AutoMoves::None => {
-            findings.say(
-                "\"better-candidate\" moves nothing while auto_moves is \"none\"; set it to \"in-site\" or \"all\"",
-            );
+    for (place, word) in rule.when.iter().enumerate() {
+        let mut say = |message: String| match is_list {
+            true => findings.say_of(&format!("[{place}]"), message),
+            false => findings.say(message),
+        };
+        match cause_words().find(|(known, _)| known == word).map(|(_, cause)| cause) {
+            None => say(not_known(&format!("{word:?}"), self::causes())),
+            Some(Some(Cause::BetterCandidate)) if auto_moves == AutoMoves::None => say(
+                "\"better-candidate\" moves nothing while auto_moves is \"none\"; set it to \"in-site\" or \"all\""
+                    .to_owned(),
+            ),
+            Some(Some(cause)) => causes.push(cause),
+            Some(None) => causes.extend(Cause::ALL.into_iter().filter(|cause| cause.is_failure())),
         }
-        Some(Some(cause)) => causes.push(cause),
-        Some(None) => causes.extend(Cause::ALL.into_iter().filter(|cause| cause.is_failure())),
-        None => {}
-    };
-    match value {
-        Value::List(list) => {
-            for (place, value) in list.iter().enumerate() {
-                findings.at(Step::Place(place), |findings| read(value, findings));
-            }
-            if list.is_empty() {
-                findings.say("it is empty; name at least one cause");
-            }
-        }
-        one => read(one, findings),
     }
-    if !causes.is_empty() && causes.iter().all(|cause| is_taken(*cause)) {
+    if !causes.is_empty() && causes.iter().all(is_taken) {
         findings.say("this rule is never used: rules before it name all of its causes");
     }
-    Some(causes)
+    causes
 }

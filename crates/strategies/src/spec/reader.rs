@@ -1,302 +1,428 @@
-//! Reads tables, and collects all problems instead of stopping at the first.
+//! Reads typed settings with serde, and gathers all problems instead of stopping at the first.
 
-use std::{collections::BTreeMap, fmt, ops::RangeInclusive, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt};
 
-use election_core::SiteId;
-
-use super::{
-    Inputs,
-    foreign::{OwnStage, OwnStrategy},
-    value::Value,
+use serde::{
+    de::{
+        self, DeserializeOwned, DeserializeSeed, Deserializer, Error as _, Expected, IntoDeserializer as _,
+        MapAccess, SeqAccess, Unexpected, Visitor,
+    },
+    forward_to_deserialize_any,
 };
+use serde_json::{Value, json};
 
-/// One problem of a policy.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wrong {
-    /// The steps to the value: keys, and positions in arrays counted from 0.
-    pub path: Vec<Step>,
-    /// What is wrong and what would be valid.
-    pub message: String,
-}
+use crate::{types::EMPTY, words::closest};
 
-/// One step to a value.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// Into a table.
-    Key(String),
-    /// Into an array, counted from 0.
-    Place(usize),
-}
-
-impl fmt::Display for Wrong {
-    /// `rules[0].pipeline[1].first: ...`
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, step) in self.path.iter().enumerate() {
-            match step {
-                Step::Key(key) if index == 0 => f.write_str(key)?,
-                Step::Key(key) => write!(f, ".{key}")?,
-                Step::Place(place) => write!(f, "[{place}]")?,
-            }
-        }
-        write!(f, ": {}", self.message)
-    }
-}
+/// The steps to a value: keys, and positions in arrays such as `[0]`.
+pub(super) type Path = Vec<String>;
 
 /// All problems of a policy; at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SpecError(pub(super) Vec<Wrong>);
+pub struct SpecError(pub(super) Vec<(Path, String)>);
 
 impl SpecError {
-    /// One by one.
-    pub fn iter(&self) -> impl Iterator<Item = &Wrong> {
-        self.0.iter()
+    /// One by one: the steps to the value, which are keys and positions in arrays such as `[0]`; and what is wrong with
+    /// it, and what would be valid.
+    pub fn iter(&self) -> impl Iterator<Item = (&[String], &str)> {
+        self.0.iter().map(|(path, message)| (path.as_slice(), message.as_str()))
     }
 }
 
 impl fmt::Display for SpecError {
+    /// A line each: `rules[0].pipeline[1].first: ...`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let all: Vec<_> = self.0.iter().map(Wrong::to_string).collect();
-        f.write_str(&all.join("\n"))
+        let line = |(path, message): &(Path, String)| {
+            let path = path.join(".").replace(".[", "[");
+            format!("{path}: {message}")
+        };
+        f.write_str(&self.0.iter().map(line).collect::<Vec<_>>().join("\n"))
     }
 }
 
 impl std::error::Error for SpecError {}
 
-/// Builds something from its settings, or reports their problems.
-pub(crate) type Factory<T> = Arc<dyn Fn(&mut Table<'_, '_>) -> Option<T> + Send + Sync>;
-
-/// The stages and strategies of other crates, by name.
-#[derive(Clone, Default)]
-pub(crate) struct Registered {
-    pub(crate) stages: BTreeMap<&'static str, Factory<OwnStage>>,
-    pub(crate) strategies: BTreeMap<&'static str, Factory<OwnStrategy>>,
-}
-
-/// The problems so far, the position of the reader, what the members publish, and the registered stages and strategies.
+/// The problems so far, and the position of the reader.
 #[derive(Default)]
 pub(super) struct Findings {
-    pub(super) wrong: Vec<Wrong>,
-    path: Vec<Step>,
-    pub(super) inputs: Inputs,
-    pub(super) registered: Registered,
-    /// The order of sites, once it is read.
-    pub(super) sites: Vec<SiteId>,
+    pub(super) problems: Vec<(Path, String)>,
+    path: Path,
 }
 
 impl Findings {
-    pub(super) fn with(inputs: Inputs, registered: &Registered) -> Self {
-        Self { inputs, registered: registered.clone(), ..Self::default() }
-    }
-
     pub(super) fn say(&mut self, message: impl Into<String>) {
-        self.wrong.push(Wrong { path: self.path.clone(), message: message.into() });
+        self.problems.push((self.path.clone(), message.into()));
     }
 
     pub(super) fn say_of(&mut self, key: &str, message: impl Into<String>) {
-        self.at(Step::Key(key.to_owned()), |findings| findings.say(message));
+        self.at(key, |findings| findings.say(message));
     }
 
     /// Goes into a value and back.
-    pub(super) fn at<T>(&mut self, step: Step, read: impl FnOnce(&mut Self) -> T) -> T {
-        self.path.push(step);
+    pub(super) fn at<T>(&mut self, step: impl Into<String>, read: impl FnOnce(&mut Self) -> T) -> T {
+        self.path.push(step.into());
         let read = read(self);
         self.path.pop();
         read
     }
-}
 
-/// A table of a policy that is being read: the settings of a stage or a strategy.
-/// Each method returns the value of a key, or `None` if it is not set or not valid. An invalid value is reported with
-/// its key and with what would be valid. A key that no method was asked for is reported as unknown.
-pub struct Table<'a, 'f> {
-    entries: &'a BTreeMap<String, Value>,
-    known: Vec<&'static str>,
-    /// Whether keys that are not asked for are ignored.
-    free: bool,
-    pub(super) findings: &'f mut Findings,
-}
-
-impl<'a, 'f> Table<'a, 'f> {
-    /// Reads a table, and reports each key that is not asked for.
-    pub(super) fn read<T>(
-        entries: &'a BTreeMap<String, Value>,
-        findings: &'f mut Findings,
-        read: impl FnOnce(&mut Self) -> T,
-    ) -> T {
-        let mut table = Self { entries, known: Vec::new(), free: false, findings };
-        let result = read(&mut table);
-        let Table { known, free, findings, .. } = table;
-        for key in entries.keys().filter(|key| !free && !known.contains(&key.as_str())) {
-            let message = match known.as_slice() {
-                [] => "unknown key; none is valid here".to_owned(),
-                known => format!("unknown key; valid here: {}", known.join(", ")),
-            };
-            findings.say_of(key, message);
-        }
-        result
-    }
-
-    /// The value of a key as it is.
-    pub fn value(&mut self, key: &'static str) -> Option<&'a Value> {
-        if !self.known.contains(&key) {
-            self.known.push(key);
-        }
-        self.entries.get(key)
-    }
-
-    /// Reports a mandatory key that is not set; `meaning` is its use, for the message.
-    pub fn require(&mut self, key: &'static str, meaning: &str) {
-        if self.value(key).is_none() {
-            self.findings.say_of(key, format!("it is missing: {meaning}"));
-        }
-    }
-
-    /// Reports a problem with the value of a key: what is wrong with it, and what would be valid.
-    pub fn problem(&mut self, key: &str, message: impl Into<String>) {
-        self.findings.say_of(key, message);
-    }
-
-    /// The `sites` of the policy, the most preferred first.
-    pub fn sites(&self) -> &[SiteId] {
-        &self.findings.sites
-    }
-
-    pub(super) fn entries(&self) -> &'a BTreeMap<String, Value> {
-        self.entries
-    }
-
-    /// Ignores the keys that are not asked for.
-    pub(super) fn leave_rest(&mut self) {
-        self.free = true;
-    }
-
-    /// The value of a key as `read` returns it, if it is set.
-    pub(super) fn with<T>(
+    /// Reads a value, and reports everything that is wrong with it. What is wrong is left out, with the table or the
+    /// element that cannot do without it; `None` if that is the whole value.
+    ///
+    /// serde stops at the first error. So each error is noted with its position, and the next attempt does without the
+    /// value there: first without any, then, where the type must have one, with a stand-in.
+    ///
+    /// `tag` is a key of the table that has been read before.
+    pub(super) fn read<T: DeserializeOwned>(
         &mut self,
-        key: &'static str,
-        read: impl FnOnce(&'a Value, &mut Findings) -> Option<T>,
+        value: &Value,
+        tag: Option<&'static str>,
     ) -> Option<T> {
-        let value = self.value(key)?;
-        self.findings.at(Step::Key(key.to_owned()), |findings| read(value, findings))
-    }
-
-    /// A text that is not empty.
-    pub fn text(&mut self, key: &'static str) -> Option<String> {
-        self.with(key, text)
-    }
-
-    /// One text or an array of them, none of them empty.
-    pub fn texts(&mut self, key: &'static str) -> Option<Vec<String>> {
-        self.with(key, texts)
-    }
-
-    /// A span of time, a whole number of us, ms, s, m or h: `"500us"`, `"2ms"`, `"90s"`, `"30m"`.
-    pub fn duration(&mut self, key: &'static str) -> Option<Duration> {
-        self.with(key, micros).map(Duration::from_micros)
-    }
-
-    /// `true` or `false`.
-    pub fn flag(&mut self, key: &'static str) -> Option<bool> {
-        self.with(key, |value, findings| match value {
-            Value::Bool(yes) => Some(*yes),
-            other => {
-                findings.say(format!("expected true or false, found {}", other.found()));
-                None
+        let mut failed = Failed { root: self.path.len(), tag, ..Failed::default() };
+        loop {
+            let reader = Reader { value, at: self.path.clone(), failed: &failed };
+            match T::deserialize(reader) {
+                Ok(made) => match failed.with_stand_in() {
+                    None => return Some(made),
+                    // It has served to find what else is wrong.
+                    Some(at) => failed.replace(&at[..at.len() - 1]).then_some(())?,
+                },
+                Err(Stop { at, message, .. }) => {
+                    let at = at.unwrap_or_else(|| self.path.clone());
+                    match failed.covering(&at) {
+                        Some(known) => failed.replace(&known).then_some(())?,
+                        None => {
+                            // What a stand-in breaks further out is no problem of its own.
+                            if !failed.has_below(&at) {
+                                self.problems.push((at.clone(), message));
+                            }
+                            failed.replace(&at).then_some(())?;
+                        }
+                    }
+                }
             }
-        })
-    }
-
-    /// A number without a fraction, from `least` to `most`.
-    pub fn whole(&mut self, key: &'static str, least: u32, most: u32) -> Option<u32> {
-        self.with(key, |value, findings| whole(value, findings, least..=most))
-    }
-
-    /// Any number.
-    #[expect(clippy::cast_precision_loss, reason = "what is written with so many digits is no measure")]
-    pub fn number(&mut self, key: &'static str) -> Option<f64> {
-        self.with(key, |value, findings| match value {
-            Value::Whole(number) => Some(*number as f64),
-            Value::Number(number) => Some(*number),
-            other => {
-                findings.say(format!("expected a number, found {}", other.found()));
-                None
-            }
-        })
-    }
-
-    /// One of some words.
-    pub fn word<T: Copy>(&mut self, key: &'static str, words: &[(&str, T)]) -> Option<T> {
-        self.with(key, |value, findings| word(value, findings, words))
+        }
     }
 }
 
-/// A span of time as text, in microseconds: `"500us"`, `"2ms"`, `"1s"`, `"30m"`, `"2h"`.
-pub(super) fn micros(value: &Value, findings: &mut Findings) -> Option<u64> {
-    const UNITS: [(&str, u64); 5] =
-        [("us", 1), ("ms", 1000), ("s", 1_000_000), ("m", 60_000_000), ("h", 3_600_000_000)];
-    let parsed = match value {
-        Value::Text(text) => UNITS.iter().find_map(|(unit, micros)| {
-            let number = text.strip_suffix(unit)?.trim_end();
-            let is_whole = !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit());
-            number.parse::<u64>().ok().filter(|_| is_whole)?.checked_mul(*micros)
-        }),
-        _ => None,
-    };
-    if parsed.is_none() {
-        findings.say(format!("expected a duration such as \"500us\" or \"2ms\", found {}", value.found()));
-    }
-    parsed
+/// The values that did not fit, and how many times each has been replaced.
+struct Failed {
+    times: BTreeMap<Path, usize>,
+    /// The number of steps to the value as a whole.
+    root: usize,
+    tag: Option<&'static str>,
+    stand_ins: [Value; 4],
 }
 
-/// A number without a fraction, within these.
-pub(super) fn whole(value: &Value, findings: &mut Findings, valid: RangeInclusive<u32>) -> Option<u32> {
-    let Value::Whole(number) = value else {
-        findings.say(format!("expected an integer, found {}", value.found()));
-        return None;
-    };
-    let number = u32::try_from(*number).ok().filter(|number| valid.contains(number));
-    if number.is_none() {
-        let (least, most) = valid.into_inner();
-        findings.say(format!("{} is out of range; {least} to {most} is valid", value.found()));
+impl Default for Failed {
+    fn default() -> Self {
+        Self {
+            times: BTreeMap::new(),
+            root: 0,
+            tag: None,
+            stand_ins: [json!("x"), json!(1), json!([]), json!({})],
+        }
     }
-    number
 }
 
-/// One text or an array of them, which is not empty.
-pub(super) fn texts(value: &Value, findings: &mut Findings) -> Option<Vec<String>> {
-    let Value::List(list) = value else { return text(value, findings).map(|text| vec![text]) };
-    if list.is_empty() {
-        findings.say("it is empty; leave it out instead");
-        return None;
+impl Failed {
+    /// What the reader has at this position instead of `value`.
+    fn instead<'a>(&'a self, at: &[String], value: Option<&'a Value>) -> Option<&'a Value> {
+        match self.times.get(at) {
+            None => value,
+            Some(times) => times.checked_sub(2).and_then(|number| self.stand_ins.get(number)),
+        }
     }
-    let each = list.iter().enumerate();
-    each.map(|(index, value)| findings.at(Step::Place(index), |findings| text(value, findings))).collect()
+
+    /// Replaces the value there once more or, if nothing fits, what it is a part of. `false` if that is the whole value.
+    fn replace(&mut self, at: &[String]) -> bool {
+        if at.len() <= self.root {
+            return false;
+        }
+        let times = self.times.entry(at.to_vec()).or_default();
+        *times += 1;
+        *times <= 1 + self.stand_ins.len() || self.replace(&at[..at.len() - 1])
+    }
+
+    /// The outermost of these values that the position is in.
+    fn covering(&self, at: &[String]) -> Option<Path> {
+        (self.root..=at.len())
+            .map(|steps| &at[..steps])
+            .find(|part| self.times.contains_key(*part))
+            .map(<[_]>::to_vec)
+    }
+
+    fn has_below(&self, at: &[String]) -> bool {
+        self.times.keys().any(|known| known.starts_with(at))
+    }
+
+    /// A value that a stand-in takes the place of.
+    fn with_stand_in(&self) -> Option<Path> {
+        let is_outermost = |at: &Path| self.covering(at).as_ref() == Some(at);
+        self.times.iter().find(|(at, times)| **times > 1 && is_outermost(at)).map(|(at, _)| at.clone())
+    }
 }
 
-/// A text that is not empty.
-pub(super) fn text(value: &Value, findings: &mut Findings) -> Option<String> {
+/// An error of one attempt.
+#[derive(Debug)]
+struct Stop {
+    at: Option<Path>,
+    message: String,
+    /// A field that is missing at `at`.
+    missing: Option<&'static str>,
+}
+
+impl Stop {
+    fn at(self, at: &Path) -> Self {
+        Self { at: self.at.or_else(|| Some(at.clone())), ..self }
+    }
+}
+
+impl fmt::Display for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Stop {}
+
+impl de::Error for Stop {
+    fn custom<T: fmt::Display>(message: T) -> Self {
+        Self { at: None, message: message.to_string(), missing: None }
+    }
+
+    fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        let found = match found {
+            Unexpected::Str(text) => format!("{text:?}"),
+            Unexpected::Signed(number) => format!("the integer {number}"),
+            Unexpected::Unsigned(number) => format!("the integer {number}"),
+            Unexpected::Float(number) => format!("the number {number}"),
+            Unexpected::Bool(yes) => yes.to_string(),
+            Unexpected::Seq => "an array".to_owned(),
+            Unexpected::Map => "a table".to_owned(),
+            other => other.to_string(),
+        };
+        Self::custom(format!("expected {}, found {found}", words(expected)))
+    }
+
+    fn invalid_value(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        Self::invalid_type(found, expected)
+    }
+
+    fn missing_field(field: &'static str) -> Self {
+        Self { missing: Some(field), ..Self::custom("it is missing") }
+    }
+}
+
+/// What serde expects, in the words of a configuration.
+fn words(expected: &dyn Expected) -> String {
+    let words = expected.to_string();
+    match words.as_str() {
+        "a string" => "a string in quotes",
+        "a boolean" => "true or false",
+        "f64" | "f32" => "a number",
+        "i8" | "i16" | "i32" | "i64" | "u8" | "u16" | "u32" | "u64" | "usize" => "an integer",
+        "a nonzero u32" => "an integer of 1 or more",
+        "a sequence" => "an array",
+        "a map" => "a table",
+        text if text.starts_with("struct ") => "a table",
+        _ => return words,
+    }
+    .to_owned()
+}
+
+/// What a value is, after 'found'.
+pub(super) fn found(value: &Value) -> String {
     match value {
-        Value::Text(text) if !text.trim().is_empty() => Some(text.clone()),
-        Value::Text(_) => {
-            findings.say("it is empty; leave it out instead");
-            None
-        }
-        other => {
-            findings.say(format!("expected a string in quotes, found {}", other.found()));
-            None
-        }
+        Value::String(text) => format!("{text:?}"),
+        Value::Number(number) if number.is_f64() => format!("the number {number}"),
+        Value::Number(number) => format!("the integer {number}"),
+        Value::Array(_) => "an array".to_owned(),
+        Value::Object(_) => "a table".to_owned(),
+        other => other.to_string(),
     }
 }
 
-/// One of some words.
-pub(super) fn word<T: Copy>(value: &Value, findings: &mut Findings, words: &[(&str, T)]) -> Option<T> {
-    let valid = || words.iter().map(|(word, _)| format!("{word:?}")).collect::<Vec<_>>().join(", ");
-    let known = match value {
-        Value::Text(text) => words.iter().find(|(word, _)| word == text),
-        _ => None,
-    };
-    if known.is_none() {
-        findings.say(format!("{} is not known; valid: {}", value.found(), valid()));
+/// That a value is none of these words.
+pub(super) fn not_known(found: &str, valid: impl IntoIterator<Item = impl AsRef<str>>) -> String {
+    let valid: Vec<_> = valid.into_iter().map(|word| format!("{:?}", word.as_ref())).collect();
+    format!("{found} is not known; valid: {}", valid.join(", "))
+}
+
+/// A value on its way into a type.
+struct Reader<'a> {
+    value: &'a Value,
+    at: Path,
+    failed: &'a Failed,
+}
+
+impl<'a> Reader<'a> {
+    fn below(&self, step: &str) -> Path {
+        self.at.iter().cloned().chain([step.to_owned()]).collect()
     }
-    known.map(|(_, meaning)| *meaning)
+
+    /// These parts of the value, as far as they have not failed.
+    fn parts(&self, parts: impl Iterator<Item = (String, Option<&'a Value>)>) -> Parts<'a> {
+        let usable = parts.filter_map(|(step, value)| {
+            let at = self.below(&step);
+            let value = self.failed.instead(&at, value)?;
+            Some((step, Self { value, at, failed: self.failed }))
+        });
+        Parts { left: usable.collect::<Vec<_>>().into_iter(), next: None }
+    }
+
+    /// Reads a table with these keys, and no others.
+    fn table<T>(
+        &self,
+        fields: &'static [&'static str],
+        expected: &str,
+        read: impl FnOnce(Parts<'a>) -> Result<T, Stop>,
+    ) -> Result<T, Stop> {
+        let Value::Object(table) = self.value else {
+            return Err(Stop::custom(format!("expected {expected}, found {}", found(self.value))));
+        };
+        let made = read(self.parts(fields.iter().map(|field| ((*field).to_owned(), table.get(*field)))));
+        let made = made.map_err(|stop| {
+            let field = stop.missing.filter(|_| stop.at.is_none());
+            let Some(field) = field else { return stop.at(&self.at) };
+            let example =
+                if expected == "a table" { String::new() } else { format!("; valid is {expected}") };
+            let at = self.below(field);
+            Stop::custom(format!("it is missing{example}")).at(&at)
+        });
+        if let Err(Stop { at: Some(at), .. }) = &made
+            && self.failed.covering(at).is_none()
+        {
+            return made;
+        }
+        for key in table.keys().filter(|key| !fields.contains(&key.as_str())) {
+            let at = self.below(key);
+            if self.failed.covering(&at).is_none() {
+                let tag = self.failed.tag.filter(|_| self.at.len() == self.failed.root);
+                return Err(Stop::custom(unknown_key(key, tag.iter().chain(fields))).at(&at));
+            }
+        }
+        made
+    }
+}
+
+fn unknown_key<'a>(key: &str, valid: impl Iterator<Item = &'a &'a str>) -> String {
+    let valid: Vec<_> = valid.copied().collect();
+    let meant = closest(key, &valid).map(|close| format!("; did you mean {close:?}?")).unwrap_or_default();
+    match &valid[..] {
+        [] => "unknown key; none is valid here".to_owned(),
+        valid => format!("unknown key{meant}; valid here: {}", valid.join(", ")),
+    }
+}
+
+impl<'de> Deserializer<'de> for Reader<'_> {
+    type Error = Stop;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Stop> {
+        match self.value {
+            Value::Null => visitor.visit_unit(),
+            Value::Bool(yes) => visitor.visit_bool(*yes),
+            Value::Number(number) => match (number.as_i64(), number.as_u64()) {
+                (Some(number), _) => visitor.visit_i64(number),
+                (None, Some(number)) => visitor.visit_u64(number),
+                (None, None) => visitor.visit_f64(number.as_f64().unwrap_or(f64::NAN)),
+            },
+            Value::String(text) => visitor.visit_str(text),
+            Value::Array(list) => {
+                let parts = list.iter().enumerate().map(|(place, value)| (format!("[{place}]"), Some(value)));
+                visitor.visit_seq(self.parts(parts))
+            }
+            Value::Object(table) => {
+                visitor.visit_map(self.parts(table.iter().map(|(key, value)| (key.clone(), Some(value)))))
+            }
+        }
+    }
+
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Stop> {
+        match self.value {
+            Value::String(text) if text.trim().is_empty() => Err(Stop::custom(EMPTY)),
+            _ => self.deserialize_any(visitor),
+        }
+    }
+
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Stop> {
+        self.deserialize_str(visitor)
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Stop> {
+        visitor.visit_some(self)
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Stop> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Stop> {
+        self.table(&[], "a table", |_| visitor.visit_unit())
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Stop> {
+        let expected = words(&visitor);
+        self.table(fields, &expected, |parts| visitor.visit_map(parts))
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Stop> {
+        match self.value {
+            Value::String(word) if variants.contains(&word.as_str()) => {
+                visitor.visit_enum(word.as_str().into_deserializer())
+            }
+            other => Err(Stop::custom(not_known(&found(other), variants))),
+        }
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char bytes byte_buf unit_struct seq tuple
+        tuple_struct map identifier ignored_any
+    }
+}
+
+/// The elements of an array, or the keys and values of a table.
+struct Parts<'a> {
+    left: std::vec::IntoIter<(String, Reader<'a>)>,
+    next: Option<Reader<'a>>,
+}
+
+impl<'de> SeqAccess<'de> for Parts<'_> {
+    type Error = Stop;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Stop> {
+        let Some((_, reader)) = self.left.next() else { return Ok(None) };
+        let at = reader.at.clone();
+        seed.deserialize(reader).map(Some).map_err(|stop| stop.at(&at))
+    }
+}
+
+impl<'de> MapAccess<'de> for Parts<'_> {
+    type Error = Stop;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Stop> {
+        let Some((key, reader)) = self.left.next() else { return Ok(None) };
+        let at = reader.at.clone();
+        self.next = Some(reader);
+        seed.deserialize(key.into_deserializer()).map(Some).map_err(|stop: Stop| stop.at(&at))
+    }
+
+    fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, Stop> {
+        let reader = self.next.take().ok_or_else(|| Stop::custom("a value without a key"))?;
+        let at = reader.at.clone();
+        seed.deserialize(reader).map_err(|stop| stop.at(&at))
+    }
 }

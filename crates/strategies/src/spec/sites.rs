@@ -2,7 +2,9 @@
 
 use election_core::SiteId;
 
-use super::{PolicySpec, value::Value};
+use serde_json::{Map, Value};
+
+use super::PolicySpec;
 use crate::{
     site_policy::{AutoMoves, BelowSiteMinimum, OnLeaderFailure, SlotSpread},
     stages::Minimum,
@@ -101,24 +103,10 @@ impl PolicySpec {
     }
 
     /// The settings of sites as text would have them, each with its key: what is not set has its default.
-    pub fn settings(&self) -> [(&'static str, Value); 7] {
-        let text = |text: &str| Value::Text(text.to_owned());
-        let list = |sites: &[SiteId]| Value::List(sites.iter().map(|site| text(site.as_str())).collect());
-        let sites = &self.sites;
-        let minimum = match &sites.site_minimum {
-            Minimum::All(least) => Value::Whole((*least).into()),
-            Minimum::Each(each) => Value::Table(
-                each.iter().map(|(site, least)| (site.to_string(), Value::Whole((*least).into()))).collect(),
-            ),
-        };
-        [
-            ("sites", list(&sites.sites)),
-            ("forbidden_sites", list(&sites.forbidden_sites)),
-            ("site_minimum", minimum),
-            ("below_site_minimum", text(sites.below_site_minimum.as_str())),
-            ("on_leader_failure", text(sites.on_leader_failure.as_str())),
-            ("auto_moves", text(sites.auto_moves.as_str())),
-            ("spread", text(sites.spread.as_str())),
-        ]
+    pub fn settings(&self) -> Map<String, Value> {
+        match serde_json::to_value(&self.sites) {
+            Ok(Value::Object(settings)) => settings,
+            _ => Map::new(),
+        }
     }
 }

@@ -1,8 +1,9 @@
 use election_core::{record::MemberRecord, strategy::Round};
 
 use crate::{
+    needs::Needs,
     published,
-    stage::{Comparison, Standing},
+    stage::{Comparison, Stage, Standing},
 };
 
 /// Members with room for the job go before those without: the loads of all jobs that a member leads should not exceed
@@ -10,15 +11,16 @@ use crate::{
 /// It uses what members publish ([`published`]), which is as old as their last write. The incumbent always has room:
 /// otherwise several jobs of an overloaded member would all leave it at once. The stage ranks the next leader and moves
 /// no running job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Capacity {
     load: u32,
 }
 
-impl Capacity {
-    /// The name of the stage.
-    pub const NAME: &'static str = "capacity";
+impl Stage for Capacity {
+    const NAME: &'static str = "capacity";
+}
 
+impl Capacity {
     /// The attribute with the load that a member can take: a whole number. Without it, or with another text, there is
     /// no limit.
     pub const ATTRIBUTE: &'static str = "capacity";
@@ -26,6 +28,10 @@ impl Capacity {
     /// For a job of this load.
     pub fn of(load: u32) -> Self {
         Self { load }
+    }
+
+    pub(crate) fn needs() -> Needs {
+        Needs { load: true, ..Needs::default() }
     }
 
     /// The load that a member can take, if there is a limit.
@@ -41,10 +47,6 @@ impl Capacity {
 }
 
 impl Comparison for Capacity {
-    fn name(&self) -> &'static str {
-        Self::NAME
-    }
-
     fn grade(&self, candidate: &MemberRecord, round: &Round<'_>) -> i64 {
         i64::from(!self.has_room(candidate, round))
     }

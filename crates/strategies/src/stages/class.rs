@@ -3,16 +3,19 @@ use election_core::{
     strategy::{Ground, Round},
 };
 
+use serde::Deserialize;
+
 use super::said_by;
 use crate::{
-    stage::{Comparison, Filter, Standing},
+    stage::{Comparison, Filter, Stage, Standing},
     words,
 };
 
 /// Soft classes by an attribute of the member: `prefer` goes before `neutral`, the default, and `avoid` comes last. As
 /// a filter it refuses `never`.
 /// Any other word counts as `avoid`: it has a meaning, and refusing mistyped members could leave none.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default)]
 pub struct Class {
     attribute: String,
 }
@@ -33,10 +36,11 @@ impl Default for Class {
     }
 }
 
-impl Class {
-    /// The name of the stage.
-    pub const NAME: &'static str = "class";
+impl Stage for Class {
+    const NAME: &'static str = "class";
+}
 
+impl Class {
     /// The known words.
     pub const WORDS: [&'static str; 4] = ["prefer", "neutral", "avoid", "never"];
 
@@ -61,10 +65,6 @@ impl Class {
 }
 
 impl Filter for Class {
-    fn name(&self) -> &'static str {
-        Self::NAME
-    }
-
     fn refuse(&self, candidate: &MemberRecord, _: &Round<'_>) -> Option<String> {
         (self.word(candidate) == Word::Never).then(|| format!("its {} is never", self.attribute))
     }
@@ -75,10 +75,6 @@ impl Filter for Class {
 }
 
 impl Comparison for Class {
-    fn name(&self) -> &'static str {
-        Self::NAME
-    }
-
     fn grade(&self, candidate: &MemberRecord, _: &Round<'_>) -> i64 {
         match self.word(candidate) {
             Word::Prefer => 0,

@@ -1,7 +1,7 @@
 use election_core::{record::MemberRecord, strategy::Round};
 
 use super::failed;
-use crate::stage::{Comparison, Standing};
+use crate::stage::{Comparison, Stage, Standing};
 
 /// After a failure: the incarnation that failed comes last.
 /// It can be alive and fit, for example when an operator forces leadership away from it; if it were first, leadership
@@ -9,20 +9,17 @@ use crate::stage::{Comparison, Standing};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FailedLast;
 
-impl FailedLast {
-    /// The name of the stage.
-    pub const NAME: &'static str = "failed-last";
+impl Stage for FailedLast {
+    const NAME: &'static str = "failed-last";
+}
 
+impl FailedLast {
     fn is_failed(candidate: &MemberRecord, round: &Round<'_>) -> bool {
         failed(round).is_some_and(|failed| failed.ballot == candidate.ballot)
     }
 }
 
 impl Comparison for FailedLast {
-    fn name(&self) -> &'static str {
-        Self::NAME
-    }
-
     fn grade(&self, candidate: &MemberRecord, round: &Round<'_>) -> i64 {
         i64::from(Self::is_failed(candidate, round))
     }

@@ -1,7 +1,7 @@
 use election_core::{record::MemberRecord, strategy::Round};
 
 use crate::{
-    stage::{Comparison, Standing},
+    stage::{Comparison, Stage, Standing},
     words,
 };
 
@@ -11,10 +11,11 @@ use crate::{
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FewerFailures;
 
-impl FewerFailures {
-    /// The name of the stage.
-    pub const NAME: &'static str = "fewer-failures";
+impl Stage for FewerFailures {
+    const NAME: &'static str = "fewer-failures";
+}
 
+impl FewerFailures {
     fn failures<'a>(candidate: &'a MemberRecord, round: &Round<'a>) -> impl Iterator<Item = &'a str> {
         let counts = round.cause.is_failure();
         let all = round.trouble.failures.iter().filter(move |_| counts);
@@ -23,10 +24,6 @@ impl FewerFailures {
 }
 
 impl Comparison for FewerFailures {
-    fn name(&self) -> &'static str {
-        Self::NAME
-    }
-
     fn grade(&self, candidate: &MemberRecord, round: &Round<'_>) -> i64 {
         i64::try_from(Self::failures(candidate, round).count()).unwrap_or(i64::MAX)
     }

@@ -3,23 +3,21 @@ use election_core::{
     strategy::Round,
 };
 
-use crate::{stage::Filter, words};
+use crate::{
+    stage::{Filter, Stage},
+    words,
+};
 
 /// Refuses members that report themselves unfit, and members whose first health check is not answered yet. The leader
 /// is not refused for the latter.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Healthy;
 
-impl Healthy {
-    /// The name of the stage.
-    pub const NAME: &'static str = "healthy";
+impl Stage for Healthy {
+    const NAME: &'static str = "healthy";
 }
 
 impl Filter for Healthy {
-    fn name(&self) -> &'static str {
-        Self::NAME
-    }
-
     fn refuse(&self, candidate: &MemberRecord, round: &Round<'_>) -> Option<String> {
         match &candidate.health {
             Health::Healthy | Health::Unchecked => None,

@@ -7,27 +7,44 @@ use election_core::{
     strategy::Round,
 };
 
-use crate::stage::{Comparison, Standing};
+use serde::{Deserialize, Deserializer, de::Error as _};
+
+use crate::stage::{Comparison, Stage, Standing};
+use crate::types::one_or_more;
 
 /// Sites within their hours go before those outside of them: leadership that follows the sun.
 /// The time is the clock of the elector ([`Round::unix_ms`]), in UTC. Within the hours of several sites, or of none,
 /// the next stages decide. A site without hours is never within them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(expecting = "a table such as { sites = { east = [\"Mon-Fri 06:00-18:00\"] } }, in UTC")]
 pub struct Hours {
+    #[serde(deserialize_with = "read_hours")]
     sites: BTreeMap<SiteId, Windows>,
 }
 
-impl Hours {
-    /// The name of the stage.
-    pub const NAME: &'static str = "hours";
+fn read_hours<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<SiteId, Windows>, D::Error> {
+    #[derive(Deserialize)]
+    struct Texts(#[serde(deserialize_with = "read_windows")] Windows);
 
+    fn read_windows<'de, D: Deserializer<'de>>(from: D) -> Result<Windows, D::Error> {
+        Windows::read(&one_or_more::<_, String>(from)?).map_err(D::Error::custom)
+    }
+
+    let sites = BTreeMap::<SiteId, Texts>::deserialize(from)?;
+    if sites.is_empty() {
+        return Err(D::Error::custom("it is empty; name at least one site"));
+    }
+    Ok(sites.into_iter().map(|(site, texts)| (site, texts.0)).collect())
+}
+
+impl Stage for Hours {
+    const NAME: &'static str = "hours";
+}
+
+impl Hours {
     /// These hours of these sites; [`Windows`] without any mean all hours.
     pub fn of(sites: impl IntoIterator<Item = (SiteId, Windows)>) -> Self {
         Self { sites: sites.into_iter().collect() }
-    }
-
-    pub(crate) fn sites(&self) -> impl Iterator<Item = &SiteId> {
-        self.sites.keys()
     }
 
     fn is_open(&self, site: &SiteId, round: &Round<'_>) -> bool {
@@ -36,10 +53,6 @@ impl Hours {
 }
 
 impl Comparison for Hours {
-    fn name(&self) -> &'static str {
-        Self::NAME
-    }
-
     fn grade(&self, candidate: &MemberRecord, round: &Round<'_>) -> i64 {
         i64::from(!self.is_open(&candidate.site, round))
     }

@@ -1,25 +1,22 @@
 use election_core::{record::MemberRecord, strategy::Round};
 
-use crate::stage::{Comparison, Standing};
+use crate::stage::{Comparison, Stage, Standing};
 
 /// The elected or leading member goes first: leadership does not move without need.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Incumbent;
 
-impl Incumbent {
-    /// The name of the stage.
-    pub const NAME: &'static str = "incumbent";
+impl Stage for Incumbent {
+    const NAME: &'static str = "incumbent";
+}
 
+impl Incumbent {
     fn is_incumbent(candidate: &MemberRecord, round: &Round<'_>) -> bool {
         round.incumbent == Some(&candidate.ballot)
     }
 }
 
 impl Comparison for Incumbent {
-    fn name(&self) -> &'static str {
-        Self::NAME
-    }
-
     fn grade(&self, candidate: &MemberRecord, round: &Round<'_>) -> i64 {
         i64::from(!Self::is_incumbent(candidate, round))
     }

@@ -1,4 +1,4 @@
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, num::NonZeroU32};
 
 use election_core::{
     MemberId, SiteId,
@@ -6,10 +6,14 @@ use election_core::{
     strategy::Round,
 };
 
+use serde::Deserialize;
+
 use crate::{
     meter::Publishing,
-    stage::{Comparison, Standing},
+    needs::Needs,
+    stage::{Comparison, Stage, Standing},
     steadiness::Steadiness,
+    types::micros,
 };
 
 /// The nearest member goes first, by the round trips that the members have measured; after 'Latency-aware leader
@@ -19,21 +23,31 @@ use crate::{
 /// itself.
 /// All sites count alike; the members of a site share its weight. So a site that gains or loses a spare is not nearer
 /// or farther.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default)]
 pub struct Latency {
-    of: Distance,
-    steadiness: Steadiness,
+    by: Distance,
+    #[serde(deserialize_with = "micros")]
+    tolerance: u64,
+    #[serde(deserialize_with = "micros")]
+    margin: u64,
+    /// Their weights, by [`Distance::Targets`].
+    targets: BTreeMap<String, NonZeroU32>,
     /// The error of what is published.
+    #[serde(skip)]
     percent: u32,
+    #[serde(skip)]
     micros: u32,
 }
 
 /// The round trips that count, and how.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Distance {
     /// The longest round trip to reach a majority of the members, itself included: the time until a majority confirms a
     /// write of the leader.
+    #[default]
     Majority,
     /// The mean of the round trips to all members, itself included.
     Mean,
@@ -41,17 +55,32 @@ pub enum Distance {
     Worst,
     /// The round trip to ZooKeeper.
     ZooKeeper,
-    /// The weighted mean of the round trips to these targets.
-    Targets(Vec<(String, u32)>),
+    /// The weighted mean of the round trips to some targets.
+    Targets,
+}
+
+impl Stage for Latency {
+    const NAME: &'static str = "latency";
+}
+
+impl Default for Latency {
+    fn default() -> Self {
+        Self::new(Distance::Majority, Steadiness::default())
+    }
 }
 
 impl Latency {
-    /// The name of the stage.
-    pub const NAME: &'static str = "latency";
-
     /// By this distance. The steadiness is in microseconds.
-    pub fn new(of: Distance, steadiness: Steadiness) -> Self {
-        Self { of, steadiness, percent: 0, micros: 0 }
+    pub fn new(by: Distance, Steadiness { tolerance, margin }: Steadiness) -> Self {
+        Self { by, tolerance, margin, targets: BTreeMap::new(), percent: 0, micros: 0 }
+    }
+
+    /// By the round trips to these targets, with their weights. The steadiness is in microseconds.
+    pub fn to_targets(
+        targets: impl IntoIterator<Item = (String, NonZeroU32)>,
+        steadiness: Steadiness,
+    ) -> Self {
+        Self { targets: targets.into_iter().collect(), ..Self::new(Distance::Targets, steadiness) }
     }
 
     /// For round trips that are published like this: the incumbent's can be wrong by as much, and a smaller margin
@@ -64,18 +93,24 @@ impl Latency {
     /// The difference by which another member must be nearer than the incumbent at this distance.
     fn margin(&self, distance: Option<u64>) -> u64 {
         let share = distance.map_or(0, |us| us.saturating_mul(u64::from(self.percent)) / 100);
-        self.steadiness.margin.max(u64::from(self.micros)).max(share)
+        self.margin.max(u64::from(self.micros)).max(share)
     }
 
-    /// The distance.
-    pub(crate) fn distance_by(&self) -> &Distance {
-        &self.of
+    pub(crate) fn needs(&self) -> Needs {
+        let targets = self.targets.keys().cloned().collect();
+        let peers = matches!(self.by, Distance::Majority | Distance::Mean | Distance::Worst);
+        Needs { peers, zookeeper: self.by == Distance::ZooKeeper, targets, ..Needs::default() }
+    }
+
+    /// Whether there are targets where they count, and nowhere else.
+    pub(crate) fn has_targets_to_count(&self) -> bool {
+        (self.by == Distance::Targets) != self.targets.is_empty()
     }
 
     /// The distance of a candidate in microseconds, if known.
     fn distance(&self, candidate: &MemberRecord, round: &Round<'_>) -> Option<u64> {
         let trips = &candidate.round_trips;
-        match &self.of {
+        match self.by {
             Distance::Majority => majority(shares(candidate, round)),
             Distance::Mean => mean(&shares(candidate, round)),
             Distance::Worst => {
@@ -84,17 +119,17 @@ impl Latency {
                 trips.map(|trips| trips.into_iter().max().unwrap_or(0))
             }
             Distance::ZooKeeper => trips.zookeeper.map(u64::from),
-            Distance::Targets(targets) => weighted(targets, trips),
+            Distance::Targets => weighted(&self.targets, trips),
         }
     }
 
     fn what(&self) -> String {
-        match &self.of {
+        match self.by {
             Distance::Majority => "to a majority".to_owned(),
             Distance::Mean => "to the members on average".to_owned(),
             Distance::Worst => "to the farthest".to_owned(),
             Distance::ZooKeeper => "to ZooKeeper".to_owned(),
-            Distance::Targets(_) => "to the targets".to_owned(),
+            Distance::Targets => "to the targets".to_owned(),
         }
     }
 
@@ -148,11 +183,12 @@ fn mean(shares: &[MemberWeight]) -> Option<u64> {
     u64::try_from(sum.checked_div(all).unwrap_or(0)).ok()
 }
 
-fn weighted(targets: &[(String, u32)], trips: &RoundTrips) -> Option<u64> {
+fn weighted(targets: &BTreeMap<String, NonZeroU32>, trips: &RoundTrips) -> Option<u64> {
     let (mut sum, mut weights) = (0_u128, 0_u128);
-    for (name, weight) in targets.iter().filter(|(_, weight)| *weight > 0) {
-        sum += u128::from(*trips.targets.get(name)?) * u128::from(*weight);
-        weights += u128::from(*weight);
+    for (name, weight) in targets {
+        let weight = u128::from(weight.get());
+        sum += u128::from(*trips.targets.get(name)?) * weight;
+        weights += weight;
     }
     // Without members that count, all are equally far.
     u64::try_from(sum.checked_div(weights).unwrap_or(0)).ok()
@@ -171,13 +207,9 @@ impl fmt::Display for Micros {
 }
 
 impl Comparison for Latency {
-    fn name(&self) -> &'static str {
-        Self::NAME
-    }
-
     fn grade(&self, candidate: &MemberRecord, round: &Round<'_>) -> i64 {
         let distance = self.distance(candidate, round);
-        let steadiness = Steadiness { margin: self.margin(distance), ..self.steadiness };
+        let steadiness = Steadiness { margin: self.margin(distance), tolerance: self.tolerance };
         steadiness.grade(distance, Self::is_incumbent(candidate, round))
     }
 
@@ -266,7 +298,12 @@ mod tests {
             member.round_trips.targets.extend(shop.map(|shop| ("shop".to_owned(), shop)));
         }
         let targets = |db, shop| {
-            order(&by(Distance::Targets(vec![("db".to_owned(), db), ("shop".to_owned(), shop)])), &view)
+            let weights = [("db", db), ("shop", shop)];
+            let targets = weights
+                .into_iter()
+                .filter_map(|(name, weight)| Some((name.to_owned(), NonZeroU32::new(weight)?)));
+            let latency = Latency::to_targets(targets, Steadiness::default());
+            order(&Pipeline::new().compare(latency), &view)
         };
         assert_eq!(targets(2, 1)[0], "a: nearest: 2.0 ms to the targets");
         assert_eq!(targets(1, 2)[0], "far-1: nearest: 2.0 ms to the targets");
@@ -293,7 +330,7 @@ mod tests {
     #[test]
     fn a_newcomer_that_nobody_has_measured_comes_last_and_changes_nothing() {
         for of in [Distance::Majority, Distance::Mean, Distance::Worst] {
-            let before = order(&by(of.clone()), &five());
+            let before = order(&by(of), &five());
             let mut view = five();
             view.members.push(member("0-new", "east", 9));
             let after = order(&by(of), &view);
@@ -343,11 +380,11 @@ mod tests {
             view.members.iter().map(|m| stage.grade(m, &view.round())).collect()
         };
         for of in [Distance::Majority, Distance::Worst] {
-            let before = grades(&two_sites(), of.clone());
+            let before = grades(&two_sites(), of);
             assert!(before.iter().all(|grade| *grade == before[0]), "{of:?} {before:?}");
             let mut view = two_sites();
             view.members.pop();
-            assert_eq!(grades(&view, of.clone()), before[..3], "{of:?}");
+            assert_eq!(grades(&view, of), before[..3], "{of:?}");
         }
         // The mean of the one that is left grows by what its spare was away, and that is all.
         let mut view = View { incumbent: Some(ballot(3)), ..two_sites() };

@@ -1,23 +1,40 @@
 use election_core::{record::MemberRecord, strategy::Round};
 
+use serde::Deserialize;
+
 use crate::{
+    needs::Needs,
     published,
-    stage::{Comparison, Standing},
+    stage::{Comparison, Stage, Standing},
+    types::one_or_more_distinct,
 };
 
 /// Members that lead certain other jobs go first, or last: a job is led beside the leaders of others, or apart from
 /// them.
 /// It uses what members publish ([`published`]), which is as old as their last write: two jobs that are elected at the
 /// same moment do not see each other. It is a comparison and refuses no member.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeaderOf {
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(expecting = "a table such as { job = \"db\" }, with the name of another job or an array of names")]
+pub struct LeaderOf<const APART: bool> {
+    #[serde(rename = "job", deserialize_with = "one_or_more_distinct")]
     jobs: Vec<String>,
+    #[serde(rename = "by", default)]
     within: Within,
-    apart: bool,
+}
+
+/// Members that lead certain other jobs go first.
+pub type WithLeaderOf = LeaderOf<false>;
+
+/// Members that lead certain other jobs go last.
+pub type ApartFrom = LeaderOf<true>;
+
+impl<const APART: bool> Stage for LeaderOf<APART> {
+    const NAME: &'static str = if APART { "apart-from" } else { "with-leader-of" };
 }
 
 /// Where the other job counts as led beside a member.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Within {
     /// On the same member.
     #[default]
@@ -26,29 +43,19 @@ pub enum Within {
     Site,
 }
 
-impl LeaderOf {
-    /// The name of the stage that prefers to be together.
-    pub const WITH: &'static str = "with-leader-of";
-    /// The name of the stage that prefers to be apart.
-    pub const APART: &'static str = "apart-from";
-
-    /// Beside the leaders of these jobs: the more of them, the better.
-    pub fn with(jobs: impl IntoIterator<Item = String>, within: Within) -> Self {
-        Self { jobs: jobs.into_iter().collect(), within, apart: false }
+impl<const APART: bool> LeaderOf<APART> {
+    /// The leaders of these jobs: the more of them a member is beside, the better or, where it is to be apart, the worse.
+    pub fn new(jobs: impl IntoIterator<Item = String>, within: Within) -> Self {
+        Self { jobs: jobs.into_iter().collect(), within }
     }
 
-    /// Apart from the leaders of these jobs: the fewer of them, the better.
-    pub fn apart_from(jobs: impl IntoIterator<Item = String>, within: Within) -> Self {
-        Self { apart: true, ..Self::with(jobs, within) }
-    }
-
-    pub(crate) fn jobs(&self) -> impl Iterator<Item = &str> {
-        self.jobs.iter().map(String::as_str)
+    pub(crate) fn needs(&self) -> Needs {
+        Needs { jobs: self.jobs.iter().cloned().collect(), ..Needs::default() }
     }
 
     /// The jobs that are led there, and the others.
     fn split(&self, candidate: &MemberRecord, round: &Round<'_>) -> (Vec<&str>, Vec<&str>) {
-        self.jobs().partition(|job| match self.within {
+        self.jobs.iter().map(String::as_str).partition(|job| match self.within {
             Within::Member => published::leads(candidate, job),
             Within::Site => {
                 let mut there = round.candidates.iter().filter(|other| other.site == candidate.site);
@@ -58,14 +65,10 @@ impl LeaderOf {
     }
 }
 
-impl Comparison for LeaderOf {
-    fn name(&self) -> &'static str {
-        if self.apart { Self::APART } else { Self::WITH }
-    }
-
+impl<const APART: bool> Comparison for LeaderOf<APART> {
     fn grade(&self, candidate: &MemberRecord, round: &Round<'_>) -> i64 {
         let (here, elsewhere) = self.split(candidate, round);
-        let worse = if self.apart { here } else { elsewhere };
+        let worse = if APART { here } else { elsewhere };
         i64::try_from(worse.len()).unwrap_or(i64::MAX)
     }
 
@@ -103,14 +106,14 @@ mod tests {
         names.iter().map(|name| (*name).to_owned()).collect()
     }
 
-    fn ranked(stage: LeaderOf) -> Vec<String> {
+    fn ranked<const APART: bool>(stage: LeaderOf<APART>) -> Vec<String> {
         order(&Pipeline::new().compare(stage), &view())
     }
 
     #[test]
     fn together_on_the_very_member() {
         assert_eq!(
-            ranked(LeaderOf::with(jobs(&["db", "mq"]), Within::Member)),
+            ranked(WithLeaderOf::new(jobs(&["db", "mq"]), Within::Member)),
             [
                 "w-1: leads db and mq",
                 "e-1: leads db",
@@ -123,7 +126,7 @@ mod tests {
     #[test]
     fn apart_on_the_very_member() {
         assert_eq!(
-            ranked(LeaderOf::apart_from(jobs(&["db", "mq"]), Within::Member)),
+            ranked(ApartFrom::new(jobs(&["db", "mq"]), Within::Member)),
             [
                 "e-2: does not lead db or mq; first by member id",
                 "x-1: does not lead db or mq; second by member id",
@@ -136,7 +139,7 @@ mod tests {
     #[test]
     fn in_the_same_site_or_in_another() {
         assert_eq!(
-            ranked(LeaderOf::with(jobs(&["mq"]), Within::Site)),
+            ranked(WithLeaderOf::new(jobs(&["mq"]), Within::Site)),
             [
                 "w-1: site west leads mq",
                 "e-1: site east does not lead mq; first by member id",
@@ -145,14 +148,14 @@ mod tests {
             ]
         );
         assert_eq!(
-            ranked(LeaderOf::apart_from(jobs(&["db"]), Within::Site))[0],
+            ranked(ApartFrom::new(jobs(&["db"]), Within::Site))[0],
             "x-1: site north does not lead db"
         );
     }
 
     #[test]
     fn where_no_member_leads_it_nothing_is_said() {
-        let alone = LeaderOf::with(jobs(&["web"]), Within::Member);
+        let alone = WithLeaderOf::new(jobs(&["web"]), Within::Member);
         assert_eq!(ranked(alone)[0], "e-1: first by member id");
     }
 }

@@ -5,46 +5,61 @@ use election_core::{
     strategy::{Ground, Round},
 };
 
-use crate::{stage::Filter, words};
+use serde::Deserialize;
+
+use crate::{
+    needs::Needs,
+    stage::{Filter, Stage},
+    words,
+};
 
 /// A limit on a value that grows with the possible loss, such as how far a replica lags: refuses members above it,
 /// whatever the cause. The incumbent has all data already.
 /// If all members are above the limit, none is elected until a value falls, or until an operator accepts the loss for
 /// one move ([`Round::accepts_loss`]).
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(
+    expecting = "a table such as { attribute = \"lag\", at_most = 10 }, with the highest value of a new leader"
+)]
 pub struct Limit {
     attribute: String,
     at_most: f64,
-    unknown_passes: bool,
+    #[serde(default)]
+    missing: Unknown,
+}
+
+/// A member whose value is not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Unknown {
+    #[default]
+    Refused,
+    Passes,
+}
+
+impl Stage for Limit {
+    const NAME: &'static str = "limit";
 }
 
 impl Limit {
-    /// The name of the stage.
-    pub const NAME: &'static str = "limit";
-
     /// This attribute, a number, must be at most `at_most`. A missing value or one that is not a number is above any
     /// limit. A limit of NaN refuses all members.
     pub fn new(attribute: impl Into<String>, at_most: f64) -> Self {
-        Self { attribute: attribute.into(), at_most, unknown_passes: false }
+        Self { attribute: attribute.into(), at_most, missing: Unknown::Refused }
     }
 
-    /// The attribute.
-    pub(crate) fn attribute(&self) -> &str {
-        &self.attribute
+    pub(crate) fn needs(&self) -> Needs {
+        Needs { limited: [self.attribute.clone()].into(), ..Needs::default() }
     }
 
     /// Lets members pass whose value is unknown.
     #[must_use]
     pub fn unknown_passes(self) -> Self {
-        Self { unknown_passes: true, ..self }
+        Self { missing: Unknown::Passes, ..self }
     }
 }
 
 impl Filter for Limit {
-    fn name(&self) -> &'static str {
-        Self::NAME
-    }
-
     fn refuse(&self, candidate: &MemberRecord, round: &Round<'_>) -> Option<String> {
         (round.incumbent != Some(&candidate.ballot)).then(|| self.refuse_successor(&candidate.attributes))?
     }
@@ -56,7 +71,7 @@ impl Filter for Limit {
         match (value, text) {
             (Some(value), _) if value <= most => None,
             (Some(value), _) => Some(format!("{attribute} is {value} and the limit is {most}")),
-            (None, _) if self.unknown_passes => None,
+            (None, _) if self.missing == Unknown::Passes => None,
             (None, None) => Some(format!("{attribute} is missing and may be above {most}")),
             (None, Some(_)) => Some(format!("{attribute} is no number and may be above {most}")),
         }
@@ -80,6 +95,7 @@ mod tests {
     use election_core::{record::Health, strategy::Strategy as _};
 
     use super::*;
+
     use crate::{
         Pipeline,
         stages::{Healthy, Priority},

@@ -1,6 +1,9 @@
 use election_core::{calendar::utc, record::MemberRecord, strategy::Round};
 
-use crate::{stage::Filter, words};
+use crate::{
+    stage::{Filter, Stage},
+    words,
+};
 
 /// Refuses members whose ballot is excluded, until the exclusion ends.
 /// An exclusion applies to one incarnation: the same member with another ballot, for example after a repair and a
@@ -8,16 +11,11 @@ use crate::{stage::Filter, words};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NotExcluded;
 
-impl NotExcluded {
-    /// The name of the stage.
-    pub const NAME: &'static str = "not-excluded";
+impl Stage for NotExcluded {
+    const NAME: &'static str = "not-excluded";
 }
 
 impl Filter for NotExcluded {
-    fn name(&self) -> &'static str {
-        Self::NAME
-    }
-
     fn refuse(&self, candidate: &MemberRecord, round: &Round<'_>) -> Option<String> {
         let exclusion = round
             .exclusions

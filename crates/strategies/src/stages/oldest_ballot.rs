@@ -1,7 +1,7 @@
 use election_core::{record::MemberRecord, strategy::Round};
 
 use crate::{
-    stage::{Comparison, Standing},
+    stage::{Comparison, Stage, Standing},
     words,
 };
 
@@ -9,16 +9,11 @@ use crate::{
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OldestBallot;
 
-impl OldestBallot {
-    /// The name of the stage.
-    pub const NAME: &'static str = "oldest-ballot";
+impl Stage for OldestBallot {
+    const NAME: &'static str = "oldest-ballot";
 }
 
 impl Comparison for OldestBallot {
-    fn name(&self) -> &'static str {
-        Self::NAME
-    }
-
     fn grade(&self, candidate: &MemberRecord, _: &Round<'_>) -> i64 {
         candidate.ballot.sequence()
     }

@@ -1,7 +1,7 @@
 use election_core::{record::MemberRecord, strategy::Round};
 
 use super::failed;
-use crate::stage::{Comparison, Standing};
+use crate::stage::{Comparison, Stage, Standing};
 
 /// After a failure: prefers all other sites to the failed leader's, because the cause can affect the whole site. It
 /// refuses no member: if only that site is left, it leads again.
@@ -9,16 +9,11 @@ use crate::stage::{Comparison, Standing};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OtherSite;
 
-impl OtherSite {
-    /// The name of the stage.
-    pub const NAME: &'static str = "other-site";
+impl Stage for OtherSite {
+    const NAME: &'static str = "other-site";
 }
 
 impl Comparison for OtherSite {
-    fn name(&self) -> &'static str {
-        Self::NAME
-    }
-
     fn grade(&self, candidate: &MemberRecord, round: &Round<'_>) -> i64 {
         i64::from(failed(round).is_some_and(|failed| failed.site == candidate.site))
     }

@@ -3,7 +3,7 @@ use election_core::{
     strategy::{Ground, Round},
 };
 
-use crate::stage::{Comparison, Filter, Standing};
+use crate::stage::{Comparison, Filter, Stage, Standing};
 
 /// As a filter it refuses a priority of 0 or less. As a comparison the higher priority goes first.
 /// A member that an operator names ([`Round::ordered`](election_core::strategy::Round::ordered)) passes, and leads
@@ -11,16 +11,11 @@ use crate::stage::{Comparison, Filter, Standing};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Priority;
 
-impl Priority {
-    /// The name of the stage.
-    pub const NAME: &'static str = "priority";
+impl Stage for Priority {
+    const NAME: &'static str = "priority";
 }
 
 impl Filter for Priority {
-    fn name(&self) -> &'static str {
-        Self::NAME
-    }
-
     fn refuse(&self, candidate: &MemberRecord, round: &Round<'_>) -> Option<String> {
         let named = round.ordered == Some(&candidate.ballot);
         (candidate.priority <= 0 && !named).then(|| {
@@ -35,10 +30,6 @@ impl Filter for Priority {
 }
 
 impl Comparison for Priority {
-    fn name(&self) -> &'static str {
-        Self::NAME
-    }
-
     fn grade(&self, candidate: &MemberRecord, _: &Round<'_>) -> i64 {
         // Reverses the order like `-`, without an overflow at the lowest number.
         !candidate.priority

@@ -5,7 +5,7 @@ use election_core::{
     strategy::Round,
 };
 
-use crate::stage::{Comparison, Standing};
+use crate::stage::{Comparison, Stage, Standing};
 
 /// Leadership moves to the next member in the order of member ids: the members after the last leader go first, then
 /// those before it, then the last leader itself, restarted or not.
@@ -14,20 +14,17 @@ use crate::stage::{Comparison, Standing};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RoundRobin;
 
-impl RoundRobin {
-    /// The name of the stage.
-    pub const NAME: &'static str = "round-robin";
+impl Stage for RoundRobin {
+    const NAME: &'static str = "round-robin";
+}
 
+impl RoundRobin {
     fn keeps(round: &Round<'_>) -> bool {
         matches!(round.cause, Cause::BetterCandidate | Cause::TokensRaised)
     }
 }
 
 impl Comparison for RoundRobin {
-    fn name(&self) -> &'static str {
-        Self::NAME
-    }
-
     fn grade(&self, candidate: &MemberRecord, round: &Round<'_>) -> i64 {
         if Self::keeps(round) {
             return i64::from(round.incumbent != Some(&candidate.ballot));

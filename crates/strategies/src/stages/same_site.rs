@@ -5,7 +5,7 @@ use election_core::{
 };
 
 use super::{failed, is_closed};
-use crate::stage::{Comparison, Standing};
+use crate::stage::{Comparison, Stage, Standing};
 
 /// After a failure, when a leader shuts down, and when all members had left and return: prefers that leader's site,
 /// because a move to another site costs more than a restart in the same one. For a better candidate it prefers the
@@ -15,16 +15,11 @@ use crate::stage::{Comparison, Standing};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SameSite;
 
-impl SameSite {
-    /// The name of the stage.
-    pub const NAME: &'static str = "same-site";
+impl Stage for SameSite {
+    const NAME: &'static str = "same-site";
 }
 
 impl Comparison for SameSite {
-    fn name(&self) -> &'static str {
-        Self::NAME
-    }
-
     fn grade(&self, candidate: &MemberRecord, round: &Round<'_>) -> i64 {
         i64::from(site(round).is_some_and(|site| *site != candidate.site))
     }

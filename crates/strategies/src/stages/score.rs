@@ -1,10 +1,13 @@
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 use election_core::{record::MemberRecord, strategy::Round};
 
+use serde::{Deserialize, Deserializer, de::Error as _};
+
 use crate::{
-    stage::{Comparison, Filter, Standing},
+    stage::{Comparison, Filter, Stage, Standing},
     steadiness::Steadiness,
+    types::bounded,
     words,
 };
 
@@ -16,29 +19,64 @@ const FULL: u64 = 1000;
 /// Each attribute is a number. Its points depend on its place between the worst and the best value that the policy
 /// declares; values beyond these count like them. So the points do not depend on the other candidates, and one more
 /// candidate changes nothing among the others.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(from = "ScoreText")]
 pub struct Score {
     terms: Vec<Term>,
     steadiness: Steadiness,
 }
 
+#[derive(Deserialize)]
+#[serde(expecting = "a table such as { attributes = { cores = { worst = 0, best = 16 } } }")]
+struct ScoreText {
+    #[serde(default, deserialize_with = "bounded::<_, _, 0, 1000>")]
+    tolerance: u64,
+    #[serde(default, deserialize_with = "bounded::<_, _, 0, 1000>")]
+    margin: u64,
+    #[serde(deserialize_with = "read_terms")]
+    attributes: Vec<Term>,
+}
+
+fn read_terms<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Term>, D::Error> {
+    let terms = BTreeMap::<String, Term>::deserialize(from)?;
+    let terms = terms.into_iter().map(|(attribute, term)| Term { attribute, ..term });
+    Score::new(terms, Steadiness::default()).map(|score| score.terms).map_err(D::Error::custom)
+}
+
+impl From<ScoreText> for Score {
+    fn from(ScoreText { tolerance, margin, attributes: terms }: ScoreText) -> Self {
+        Self { terms, steadiness: Steadiness { tolerance, margin } }
+    }
+}
+
 /// One attribute of a [`Score`].
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(
+    expecting = "a table such as { worst = 0, best = 16 }, with the values with no points and with all points"
+)]
 pub struct Term {
     /// The attribute's name.
+    #[serde(skip)]
     pub attribute: String,
     /// Its weight among the others; with 0 it is not used.
+    #[serde(default = "usual_weight", deserialize_with = "bounded::<_, _, 0, 1_000_000>")]
     pub weight: u32,
     /// The value with no points, and all values beyond it.
     pub worst: f64,
     /// The value with all points. Lower than the worst if less is better.
     pub best: f64,
     /// The points without a value, or with one that is not a number.
+    #[serde(default)]
     pub missing: Missing,
 }
 
+fn usual_weight() -> u32 {
+    1
+}
+
 /// The points of a member without a value.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Missing {
     /// Those of the worst.
     #[default]
@@ -98,10 +136,11 @@ impl Term {
     }
 }
 
-impl Score {
-    /// The name of the stage.
-    pub const NAME: &'static str = "score";
+impl Stage for Score {
+    const NAME: &'static str = "score";
+}
 
+impl Score {
     /// By these attributes. The steadiness is in points of 1000.
     ///
     /// # Errors
@@ -156,10 +195,6 @@ impl Score {
 }
 
 impl Filter for Score {
-    fn name(&self) -> &'static str {
-        Self::NAME
-    }
-
     fn refuse(&self, candidate: &MemberRecord, _: &Round<'_>) -> Option<String> {
         let lacks = |term: &&Term| term.missing == Missing::Refused && term.value(candidate).is_none();
         self.terms.iter().find(lacks).map(|term| term.words(candidate))
@@ -167,10 +202,6 @@ impl Filter for Score {
 }
 
 impl Comparison for Score {
-    fn name(&self) -> &'static str {
-        Self::NAME
-    }
-
     fn grade(&self, candidate: &MemberRecord, round: &Round<'_>) -> i64 {
         let lost = FULL.saturating_sub(self.points(candidate));
         self.steadiness.grade(Some(lost), round.incumbent == Some(&candidate.ballot))

@@ -3,7 +3,7 @@ use election_core::{
     strategy::Round,
 };
 
-use crate::stage::{Comparison, Standing};
+use crate::stage::{Comparison, Stage, Standing};
 
 /// A lot that each member draws for each election. Each member gets its share of many elections by weight, although no
 /// election knows of the others.
@@ -12,7 +12,7 @@ use crate::stage::{Comparison, Standing};
 /// leaves are spread over all others, and a member that joins takes a few from each. The shares are even on average
 /// only; a [`FairShare`](crate::FairShare) plan evens out the rest.
 /// It starts no move: for a better candidate the incumbent goes first.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Share {
     election: String,
 }
@@ -20,10 +20,11 @@ pub struct Share {
 /// The attribute with the weight of a member.
 const WEIGHT: &str = "weight";
 
-impl Share {
-    /// The name of the stage.
-    pub const NAME: &'static str = "fair-share";
+impl Stage for Share {
+    const NAME: &'static str = "fair-share";
+}
 
+impl Share {
     /// The highest weight; a higher number counts as this one.
     pub const MAX_WEIGHT: u32 = 1000;
 
@@ -53,10 +54,6 @@ impl Share {
 }
 
 impl Comparison for Share {
-    fn name(&self) -> &'static str {
-        Self::NAME
-    }
-
     fn grade(&self, candidate: &MemberRecord, round: &Round<'_>) -> i64 {
         if Self::keeps(round) {
             return i64::from(round.incumbent != Some(&candidate.ballot));

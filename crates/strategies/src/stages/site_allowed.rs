@@ -4,7 +4,7 @@ use election_core::{
     strategy::{Ground, Round},
 };
 
-use crate::stage::Filter;
+use crate::stage::{Filter, Stage};
 
 /// Refuses the members of sites that the policy forbids: for example where the job has no licence, or where its data
 /// must not be.
@@ -13,10 +13,11 @@ pub struct SiteAllowed {
     forbidden: Vec<SiteId>,
 }
 
-impl SiteAllowed {
-    /// The name of the stage.
-    pub const NAME: &'static str = "site-allowed";
+impl Stage for SiteAllowed {
+    const NAME: &'static str = "site-allowed";
+}
 
+impl SiteAllowed {
     /// All sites but these.
     pub fn except(forbidden: impl IntoIterator<Item = SiteId>) -> Self {
         Self { forbidden: forbidden.into_iter().collect() }
@@ -24,10 +25,6 @@ impl SiteAllowed {
 }
 
 impl Filter for SiteAllowed {
-    fn name(&self) -> &'static str {
-        Self::NAME
-    }
-
     fn refuse(&self, candidate: &MemberRecord, _: &Round<'_>) -> Option<String> {
         let site = &candidate.site;
         let forbidden = self.forbidden.contains(site);

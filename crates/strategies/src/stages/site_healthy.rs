@@ -3,7 +3,7 @@ use election_core::{
     strategy::Round,
 };
 
-use crate::stage::Filter;
+use crate::stage::{Filter, Stage};
 
 /// Refuses members of a site that has failed as a whole, or too often recently for leadership to return.
 /// A leader in a site of the second kind stays: it does not return there. A move to it that an operator orders is
@@ -11,16 +11,11 @@ use crate::stage::Filter;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SiteHealthy;
 
-impl SiteHealthy {
-    /// The name of the stage.
-    pub const NAME: &'static str = "site-healthy";
+impl Stage for SiteHealthy {
+    const NAME: &'static str = "site-healthy";
 }
 
 impl Filter for SiteHealthy {
-    fn name(&self) -> &'static str {
-        Self::NAME
-    }
-
     fn refuse(&self, candidate: &MemberRecord, round: &Round<'_>) -> Option<String> {
         let site = &candidate.site;
         if let Some(failed) = round.trouble.failed_sites.iter().find(|failed| failed.site == *site) {

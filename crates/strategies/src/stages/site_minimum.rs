@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use election_core::{
     SiteId,
@@ -6,16 +6,60 @@ use election_core::{
     strategy::Round,
 };
 
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{Error, MapAccess, Visitor, value::MapAccessDeserializer},
+};
+
 use super::{Healthy, NotExcluded, Priority, SiteOrder, failed};
-use crate::stage::{Comparison, Filter, Standing};
+use crate::stage::{Comparison, Filter, Stage, Standing};
+use crate::types::{bounded, within};
 
 /// The number of fit members of a site that is enough.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
 pub enum Minimum {
     /// The same number in all sites.
     All(u32),
     /// A number for each of these sites; 1 in the others.
     Each(BTreeMap<SiteId, u32>),
+}
+
+impl Default for Minimum {
+    fn default() -> Self {
+        Self::All(1)
+    }
+}
+
+/// The largest number.
+pub(crate) const MAX: u32 = 1000;
+
+impl<'de> Deserialize<'de> for Minimum {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct NumberOrTable;
+
+        impl<'de> Visitor<'de> for NumberOrTable {
+            type Value = Minimum;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an integer, or a table such as { east = 2 }")
+            }
+
+            fn visit_i64<E: Error>(self, number: i64) -> Result<Minimum, E> {
+                within(number, 1, MAX).map(Minimum::All)
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, table: A) -> Result<Minimum, A::Error> {
+                #[derive(Deserialize)]
+                struct Least(#[serde(deserialize_with = "bounded::<_, _, 1, MAX>")] u32);
+
+                let sites = BTreeMap::<SiteId, Least>::deserialize(MapAccessDeserializer::new(table))?;
+                Ok(Minimum::Each(sites.into_iter().map(|(site, least)| (site, least.0)).collect()))
+            }
+        }
+
+        from.deserialize_any(NumberOrTable)
+    }
 }
 
 impl Minimum {
@@ -52,10 +96,11 @@ pub struct SiteMinimum {
     order: SiteOrder,
 }
 
-impl SiteMinimum {
-    /// The name of the stage.
-    pub const NAME: &'static str = "site-minimum";
+impl Stage for SiteMinimum {
+    const NAME: &'static str = "site-minimum";
+}
 
+impl SiteMinimum {
     /// This is enough. The first decision is worth waiting for while the first open site of `order` has members that can
     /// lead, but too few.
     pub fn new(least: Minimum, order: SiteOrder) -> Self {
@@ -95,10 +140,6 @@ impl SiteMinimum {
 }
 
 impl Filter for SiteMinimum {
-    fn name(&self) -> &'static str {
-        Self::NAME
-    }
-
     fn refuse(&self, candidate: &MemberRecord, round: &Round<'_>) -> Option<String> {
         let passes = round.incumbent == Some(&candidate.ballot) || self.has_enough(&candidate.site, round);
         (!passes).then(|| format!("{} (below_site_minimum)", self.words(&candidate.site, round)))
@@ -106,10 +147,6 @@ impl Filter for SiteMinimum {
 }
 
 impl Comparison for SiteMinimum {
-    fn name(&self) -> &'static str {
-        Self::NAME
-    }
-
     fn grade(&self, candidate: &MemberRecord, round: &Round<'_>) -> i64 {
         i64::from(!self.has_enough(&candidate.site, round))
     }

@@ -3,22 +3,17 @@ use election_core::{
     strategy::{Ground, Round},
 };
 
-use crate::stage::Filter;
+use crate::stage::{Filter, Stage};
 
 /// Refuses members of a site that operators have drained, and members that are being serviced.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SiteOpen;
 
-impl SiteOpen {
-    /// The name of the stage.
-    pub const NAME: &'static str = "site-open";
+impl Stage for SiteOpen {
+    const NAME: &'static str = "site-open";
 }
 
 impl Filter for SiteOpen {
-    fn name(&self) -> &'static str {
-        Self::NAME
-    }
-
     fn refuse(&self, candidate: &MemberRecord, round: &Round<'_>) -> Option<String> {
         let site = &candidate.site;
         let drained = round.control.drained.contains(site);

@@ -2,7 +2,7 @@ use election_core::{SiteId, record::MemberRecord, strategy::Round};
 
 use super::is_closed;
 use crate::{
-    stage::{Comparison, Standing},
+    stage::{Comparison, Stage, Standing},
     words,
 };
 
@@ -26,10 +26,11 @@ enum SiteRank {
     Unlisted,
 }
 
-impl SiteOrder {
-    /// The name of the stage.
-    pub const NAME: &'static str = "site-order";
+impl Stage for SiteOrder {
+    const NAME: &'static str = "site-order";
+}
 
+impl SiteOrder {
     /// The most preferred site first. A site that is named twice counts at its first position.
     pub fn new(sites: impl IntoIterator<Item = SiteId>) -> Self {
         Self { sites: sites.into_iter().collect(), forbidden: Vec::new() }
@@ -77,10 +78,6 @@ impl SiteOrder {
 }
 
 impl Comparison for SiteOrder {
-    fn name(&self) -> &'static str {
-        Self::NAME
-    }
-
     fn grade(&self, candidate: &MemberRecord, round: &Round<'_>) -> i64 {
         match self.place(&candidate.site, round) {
             SiteRank::Preferred => -1,

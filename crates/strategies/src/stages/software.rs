@@ -3,9 +3,12 @@ use election_core::{
     strategy::{Ground, Round},
 };
 
+use serde::{Deserialize, Deserializer};
+
 use super::said_by;
 use crate::{
-    stage::{Comparison, Filter, Standing},
+    stage::{Comparison, Filter, Stage, Standing},
+    types::parsed,
     words,
 };
 
@@ -16,15 +19,17 @@ use crate::{
 /// The version is the last word of the software that the member reports (`dr-worker 1.4.0`), or of an attribute: one to
 /// three numbers separated by dots. `1.4.0-rc1` is older than `1.4.0`; two such versions are equal. The part after a
 /// `+` is ignored.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
 pub struct Software {
-    attribute: Option<String>,
     first: FirstVersion,
+    attribute: Option<String>,
     at_least: Option<Version>,
 }
 
 /// Which version goes first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum FirstVersion {
     /// The highest.
     #[default]
@@ -60,10 +65,17 @@ impl Version {
     }
 }
 
-impl Software {
-    /// The name of the stage.
-    pub const NAME: &'static str = "software";
+impl Stage for Software {
+    const NAME: &'static str = "software";
+}
 
+impl<'de> Deserialize<'de> for Version {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        parsed(from, "a version such as \"1.4.0\": one to three numbers separated by dots", Self::parse)
+    }
+}
+
+impl Software {
     /// This version first, by the software that the members report.
     pub fn first(first: FirstVersion) -> Self {
         Self { first, ..Self::default() }
@@ -79,6 +91,11 @@ impl Software {
     #[must_use]
     pub fn at_least(self, version: Version) -> Self {
         Self { at_least: Some(version), ..self }
+    }
+
+    /// Whether it is a filter as well.
+    pub(crate) fn refuses(&self) -> bool {
+        self.at_least.is_some()
     }
 
     fn text<'a>(&self, candidate: &'a MemberRecord) -> &'a str {
@@ -105,10 +122,6 @@ impl Software {
 }
 
 impl Filter for Software {
-    fn name(&self) -> &'static str {
-        Self::NAME
-    }
-
     fn refuse(&self, candidate: &MemberRecord, _: &Round<'_>) -> Option<String> {
         let wanted = self.at_least?;
         match self.version(candidate) {
@@ -124,10 +137,6 @@ impl Filter for Software {
 }
 
 impl Comparison for Software {
-    fn name(&self) -> &'static str {
-        Self::NAME
-    }
-
     fn grade(&self, candidate: &MemberRecord, _: &Round<'_>) -> i64 {
         match (self.version(candidate), self.first) {
             (None, _) => i64::MAX,

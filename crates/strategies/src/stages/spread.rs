@@ -1,7 +1,7 @@
 use election_core::{SiteId, record::MemberRecord, strategy::Round};
 
 use super::is_closed;
-use crate::stage::{Comparison, Standing};
+use crate::stage::{Comparison, Stage, Standing};
 
 /// Leaders spread over the sites: sites with fewer leaders of other slots go first.
 ///
@@ -11,10 +11,11 @@ pub struct Spread {
     sites: Vec<SiteId>,
 }
 
-impl Spread {
-    /// The name of the stage.
-    pub const NAME: &'static str = "spread";
+impl Stage for Spread {
+    const NAME: &'static str = "spread";
+}
 
+impl Spread {
     /// Over these sites and any other. The first decision is worth waiting for while an open one of these sites has
     /// neither a leader nor a member that can lead.
     pub fn new(sites: impl IntoIterator<Item = SiteId>) -> Self {
@@ -27,10 +28,6 @@ impl Spread {
 }
 
 impl Comparison for Spread {
-    fn name(&self) -> &'static str {
-        Self::NAME
-    }
-
     fn grade(&self, candidate: &MemberRecord, round: &Round<'_>) -> i64 {
         i64::try_from(Self::others(&candidate.site, round)).unwrap_or(i64::MAX)
     }

@@ -1,7 +1,7 @@
 use election_core::{record::MemberRecord, strategy::Round};
 
 use crate::{
-    stage::{Comparison, Standing},
+    stage::{Comparison, Stage, Standing},
     words,
 };
 
@@ -10,16 +10,11 @@ use crate::{
 #[derive(Clone, Copy, Debug, Default)]
 pub struct YoungestBallot;
 
-impl YoungestBallot {
-    /// The name of the stage.
-    pub const NAME: &'static str = "youngest-ballot";
+impl Stage for YoungestBallot {
+    const NAME: &'static str = "youngest-ballot";
 }
 
 impl Comparison for YoungestBallot {
-    fn name(&self) -> &'static str {
-        Self::NAME
-    }
-
     fn grade(&self, candidate: &MemberRecord, _: &Round<'_>) -> i64 {
         // Reverses the order like `-`, without an overflow.
         !candidate.ballot.sequence()

@@ -1,15 +1,15 @@
 //! Stages and strategies of another crate: how they are read, and what goes before them.
 
-use std::{collections::BTreeMap, time::Duration};
-
 use election_core::{
+    SiteId,
     record::{Cause, MemberRecord},
     strategy::{Ground, Ranked, Ranking, Round, Strategy},
 };
+use serde::Deserialize;
+use serde_json::{Map, Value};
 use strategies::{
-    Comparison, Filter, PolicySpec, Registry, Standing,
-    registry::{OwnStage, OwnStrategy},
-    spec::{self, Inputs, Needs, Table, Value},
+    Comparison, Filter, OwnStage, OwnStrategy, PolicySpec, Registry, Standing,
+    spec::{Inputs, Needs},
     testing::{View, member, order, refused, sites, unhealthy, with_attributes, with_priority},
 };
 
@@ -18,10 +18,6 @@ use strategies::{
 struct Has(String);
 
 impl Comparison for Has {
-    fn name(&self) -> &'static str {
-        "has"
-    }
-
     fn grade(&self, candidate: &MemberRecord, _: &Round<'_>) -> i64 {
         i64::from(!candidate.attributes.contains_key(&self.0))
     }
@@ -32,10 +28,6 @@ impl Comparison for Has {
 }
 
 impl Filter for Has {
-    fn name(&self) -> &'static str {
-        "has"
-    }
-
     fn refuse(&self, candidate: &MemberRecord, _: &Round<'_>) -> Option<String> {
         (!candidate.attributes.contains_key(&self.0)).then(|| format!("it has no {}", self.0))
     }
@@ -58,31 +50,44 @@ impl Strategy for HighestId {
     }
 }
 
+#[derive(Deserialize)]
+struct HasSettings {
+    attribute: String,
+    #[serde(default)]
+    refuse: bool,
+}
+
+#[derive(Deserialize)]
+struct HighestSettings {
+    #[serde(default, rename = "from")]
+    _from: From,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum From {
+    #[default]
+    Top,
+}
+
 fn registry() -> Registry {
-    let has = |settings: &mut Table<'_, '_>| {
-        settings.require("attribute", "what a member must have");
-        let stage = Has(settings.text("attribute")?);
-        Some(if settings.flag("refuse").unwrap_or(false) {
-            OwnStage::both(stage)
-        } else {
-            OwnStage::comparison(stage)
-        })
+    let has = |settings: HasSettings, _: &[SiteId]| {
+        let stage = Has(settings.attribute);
+        Ok(if settings.refuse { OwnStage::both(stage) } else { OwnStage::comparison(stage) })
     };
     Registry::default()
         .stage("has", has)
-        .and_then(|all| all.stage("gate", |_| Some(OwnStage::filter(Gate))))
-        .and_then(|all| all.stage("mistaken", |_| Some(OwnStage::comparison(Has("x".to_owned())))))
-        .and_then(|all| all.stage("silent", |_| None))
+        .and_then(|all| all.stage("gate", |(), _| Ok(OwnStage::filter(Gate))))
+        .and_then(|all| all.stage("silent", |(), _| Err("nothing can be made of it".to_owned())))
         .and_then(|all| {
-            all.stage("far", |_| {
+            all.stage("far", |(), _| {
                 let needs = Needs { peers: true, limited: ["lag".to_owned()].into(), ..Needs::default() };
-                Some(OwnStage::filter(Named("far")).needing(needs))
+                Ok(OwnStage::filter(Passes).needing(needs))
             })
         })
         .and_then(|all| {
-            all.strategy("highest-id", |settings| {
-                settings.word("from", &[("top", ())]);
-                Some(OwnStrategy::new(HighestId).needing(Needs { load: true, ..Needs::default() }))
+            all.strategy("highest-id", |_: HighestSettings, _| {
+                Ok(OwnStrategy::new(HighestId).needing(Needs { load: true, ..Needs::default() }))
             })
         })
         .unwrap()
@@ -93,30 +98,22 @@ fn registry() -> Registry {
 struct Gate;
 
 impl Filter for Gate {
-    fn name(&self) -> &'static str {
-        "gate"
-    }
-
     fn refuse(&self, candidate: &MemberRecord, _: &Round<'_>) -> Option<String> {
         candidate.attributes.contains_key("closed").then(|| "it is closed".to_owned())
     }
 }
 
-/// A filter of this name that passes everybody.
+/// A filter that passes everybody.
 #[derive(Clone, Debug)]
-struct Named(&'static str);
+struct Passes;
 
-impl Filter for Named {
-    fn name(&self) -> &'static str {
-        self.0
-    }
-
+impl Filter for Passes {
     fn refuse(&self, _: &MemberRecord, _: &Round<'_>) -> Option<String> {
         None
     }
 }
 
-fn entries(text: &str) -> BTreeMap<String, Value> {
+fn entries(text: &str) -> Map<String, Value> {
     toml::from_str(text).unwrap()
 }
 
@@ -127,7 +124,7 @@ fn read(text: &str) -> PolicySpec {
 /// Everything that is wrong, a line each.
 fn wrong(text: &str, inputs: Inputs) -> Vec<String> {
     let error = registry().read(&entries(text), inputs).expect_err(text);
-    error.iter().map(ToString::to_string).collect()
+    error.to_string().lines().map(str::to_owned).collect()
 }
 
 fn stages(spec: &PolicySpec, cause: Cause) -> String {
@@ -169,10 +166,10 @@ fn what_is_wrong_with_its_settings_is_said_as_of_any_other() {
     assert_eq!(
         all("pipeline = ['has', { stage = 'has', atribute = 1, refuse = 'no' }]"),
         [
-            "pipeline[0].attribute: it is missing: what a member must have",
-            "pipeline[1].attribute: it is missing: what a member must have",
-            "pipeline[1].atribute: unknown key; valid here: stage, attribute",
-            "pipeline[1].refuse: unknown key; valid here: stage, attribute",
+            "pipeline[0].attribute: it is missing",
+            "pipeline[1].refuse: expected true or false, found \"no\"",
+            "pipeline[1].attribute: it is missing",
+            "pipeline[1].atribute: unknown key; did you mean \"attribute\"?; valid here: stage, attribute, refuse",
         ]
     );
     assert_eq!(
@@ -180,11 +177,8 @@ fn what_is_wrong_with_its_settings_is_said_as_of_any_other() {
         ["pipeline[0].refuse: expected true or false, found \"no\""]
     );
     assert_eq!(
-        all("pipeline = ['silent', 'mistaken']"),
-        [
-            "pipeline[0]: the stage \"silent\" cannot be built from these settings",
-            "pipeline[1]: the stage \"mistaken\" has the name \"has\"; register it under that name",
-        ]
+        all("pipeline = ['silent', { stage = 'gate', attribute = 1 }]"),
+        ["pipeline[0]: nothing can be made of it", "pipeline[1].attribute: unknown key; valid here: stage",]
     );
     assert_eq!(
         all("pipeline = ['gate', { stage = 'gate' }]"),
@@ -193,10 +187,7 @@ fn what_is_wrong_with_its_settings_is_said_as_of_any_other() {
     for unknown in ["pipeline = ['hsa']", "pipeline = [{ stage = 'hsa' }]", "pipeline = [{ stage = 1 }]"] {
         let said = all(unknown).concat();
         assert!(said.contains("is not known; valid: \"site-order\", "), "{said}");
-        assert!(
-            said.ends_with("\"fair-share\", \"far\", \"gate\", \"has\", \"mistaken\", \"silent\""),
-            "{said}"
-        );
+        assert!(said.ends_with("\"fair-share\", \"far\", \"gate\", \"has\", \"silent\""), "{said}");
     }
     assert_eq!(
         wrong("pipeline = ['far']", Inputs::default()),
@@ -225,25 +216,51 @@ fn policies_are_alike_where_names_and_settings_are() {
 }
 
 #[test]
-fn a_factory_reads_values_of_each_kind_and_knows_the_sites() {
-    let factory = |settings: &mut Table<'_, '_>| {
-        assert_eq!(settings.sites(), sites(["east", "west"]));
-        assert_eq!(settings.texts("one"), Some(vec!["a".to_owned()]));
-        assert_eq!(settings.texts("more"), Some(vec!["a".to_owned(), "b".to_owned()]));
-        assert_eq!(settings.duration("time"), Some(Duration::from_secs(90)));
-        assert_eq!(settings.whole("whole", 1, 9), Some(3));
-        assert_eq!(settings.number("number"), Some(0.5));
-        assert_eq!(settings.value("free"), Some(&Value::List(vec![Value::Bool(true)])));
-        settings.problem("free", "not this one");
-        Some(OwnStage::filter(Named("all")))
+fn a_stage_has_settings_of_any_type_and_knows_the_sites() {
+    #[derive(Debug, Deserialize, PartialEq)]
+    struct All {
+        one: String,
+        number: f64,
+        whole: u8,
+        free: Vec<bool>,
+        more: Option<Free>,
+    }
+
+    /// Refuses one number.
+    #[derive(Debug, Deserialize, PartialEq)]
+    #[serde(try_from = "i64")]
+    struct Free(i64);
+
+    impl TryFrom<i64> for Free {
+        type Error = &'static str;
+
+        fn try_from(number: i64) -> Result<Self, Self::Error> {
+            if number == 3 { Err("not this one") } else { Ok(Self(number)) }
+        }
+    }
+
+    let make = |settings: All, known: &[SiteId]| {
+        assert_eq!(known, sites(["east", "west"]));
+        let expected =
+            All { one: "a".to_owned(), number: 0.5, whole: 3, free: vec![true], more: Some(Free(4)) };
+        assert_eq!(settings, expected);
+        Ok(OwnStage::filter(Passes))
     };
-    let registry = Registry::default().stage("all", factory).unwrap();
-    let policy = entries(
-        "sites = ['east', 'west']\n\
-         pipeline = [{ stage = 'all', one = 'a', more = ['a', 'b'], time = '90s', whole = 3, number = 0.5, free = [true] }]",
-    );
-    let error = registry.read(&policy, Inputs::default()).unwrap_err();
-    assert_eq!(error.to_string(), "pipeline[0].free: not this one");
+    let registry = Registry::default().stage("all", make).unwrap();
+    let with = |settings: &str| {
+        let policy =
+            entries(&format!("sites = ['east', 'west']\npipeline = [{{ stage = 'all', {settings} }}]"));
+        registry.read(&policy, Inputs::default()).map(drop).map_err(|error| error.to_string())
+    };
+    with("one = 'a', whole = 3, number = 0.5, free = [true], more = 4").unwrap();
+    let all = "pipeline[0].one: it is empty; leave it out instead\n\
+               pipeline[0].whole: expected an integer, found true\n\
+               pipeline[0].free[1]: expected true or false, found the integer 1\n\
+               pipeline[0].more: not this one\n\
+               pipeline[0].mor: unknown key; did you mean \"more\"?; valid here: stage, one, number, whole, free, more\n\
+               pipeline[0].number: it is missing";
+    let error = with("one = '', whole = true, free = [true, 1], more = 3, mor = 4").unwrap_err();
+    assert_eq!(error, all);
 }
 
 #[test]
@@ -320,7 +337,7 @@ fn beside_a_whole_strategy_nothing_else_orders_the_candidates() {
             Inputs::ALL
         ),
         [
-            "pipeline[1].attribute: it is missing: what a member must have".to_owned(),
+            "pipeline[1].attribute: it is missing".to_owned(),
             decides("on_leader_failure"),
             decides("spread"),
             decides("rules"),
@@ -363,7 +380,7 @@ fn beside_a_whole_strategy_nothing_else_orders_the_candidates() {
 fn what_a_job_says_goes_over_what_all_jobs_have() {
     let over = |under: &str, news: &str| {
         let mut all = entries(under);
-        spec::put_over(&mut all, entries(news));
+        drop(registry().read_over(&mut all, entries(news), Inputs::ALL));
         all
     };
     let usual = "sites = ['east']\nspread = 'sites'\npipelines = { near = ['priority'] }\n\

@@ -3,8 +3,6 @@
 //! A failure prints the shrunk input and is kept beside this file, so that it is
 //! tried first from then on.
 
-use std::collections::BTreeMap;
-
 use election_core::{
     Ballot, MemberId,
     calendar::Windows,
@@ -12,9 +10,10 @@ use election_core::{
     strategy::{Ground, Ranking, Refused, SiteTrouble, Strategy as _, Trouble},
 };
 use proptest::{prelude::*, sample::subsequence};
+use serde_json::{Map, Value};
 use strategies::{
     AutoMoves, BelowSiteMinimum, OnLeaderFailure, Pipeline, PolicySpec, SlotSpread, Steadiness,
-    spec::{Inputs, Value},
+    spec::Inputs,
     stages::{self, Distance, Latency},
     testing::{NOW_MS, View, ballot, exclusion, previous, sites, with_attributes},
 };
@@ -178,8 +177,8 @@ fn any_pipeline() -> impl Strategy<Value = Pipeline> {
                 18 => pipeline.compare(stages::FewerFailures),
                 17 => pipeline.filter(stages::Limit::new("cores", 12.0)),
                 19 => pipeline.filter(stages::SiteAllowed::except(sites(order.iter().copied()))),
-                20 => pipeline.compare(leader_of(true)),
-                21 => pipeline.compare(leader_of(false)),
+                20 => pipeline.compare(leader_of::<true>()),
+                21 => pipeline.compare(leader_of::<false>()),
                 22 => pipeline.compare(stages::Capacity::of(2)),
                 23 => pipeline.compare(hours(order.iter().copied())),
                 _ => pipeline.compare(stages::OldestBallot),
@@ -202,10 +201,8 @@ fn score(steadiness: Steadiness) -> stages::Score {
     stages::Score::new([term], steadiness).unwrap()
 }
 
-fn leader_of(apart: bool) -> stages::LeaderOf {
-    let jobs = ["db", "web"].map(str::to_owned);
-    let within = stages::Within::Member;
-    if apart { stages::LeaderOf::apart_from(jobs, within) } else { stages::LeaderOf::with(jobs, within) }
+fn leader_of<const APART: bool>() -> stages::LeaderOf<APART> {
+    stages::LeaderOf::new(["db", "web"].map(str::to_owned), stages::Within::Member)
 }
 
 /// The first of these sites is within its hours, the second is not, the third is always.
@@ -259,7 +256,7 @@ fn any_spec() -> impl Strategy<Value = PolicySpec> {
         |(sites, on_failure, order, rules)| {
             let text =
                 format!("sites = {sites:?}\non_leader_failure = {on_failure:?}\n{order}{}", rules.concat());
-            let entries: BTreeMap<String, Value> = toml::from_str(&text).unwrap();
+            let entries: Map<String, Value> = toml::from_str(&text).unwrap();
             PolicySpec::read(&entries, Inputs::ALL).unwrap_or_else(|error| panic!("{error}\n{text}"))
         },
     )
@@ -584,8 +581,8 @@ fn any_that_looks_around() -> impl Strategy<Value = Pipeline> {
             Pipeline::bare().filter(stages::Healthy).filter(stages::Priority).filter(stages::NotExcluded);
         let pipeline = match which {
             0 => fit.compare(stages::SiteMinimum::new(stages::Minimum::All(least), order.clone())),
-            1 => fit.compare(stages::LeaderOf::with(jobs, stages::Within::Site)),
-            _ => fit.compare(stages::LeaderOf::apart_from(jobs, stages::Within::Site)),
+            1 => fit.compare(stages::WithLeaderOf::new(jobs, stages::Within::Site)),
+            _ => fit.compare(stages::ApartFrom::new(jobs, stages::Within::Site)),
         };
         pipeline.compare(order)
     })

@@ -1,11 +1,10 @@
 //! Policies as they are written down: what is refused, with which words, and what comes out.
 
-use std::collections::BTreeMap;
-
 use election_core::record::Cause;
+use serde_json::{Map, Value};
 use strategies::{
     AutoMoves, BelowSiteMinimum, OnLeaderFailure, PolicySpec, SlotSpread,
-    spec::{Inputs, Needs, Value},
+    spec::{Inputs, Needs},
 };
 
 fn read(text: &str) -> PolicySpec {
@@ -14,9 +13,9 @@ fn read(text: &str) -> PolicySpec {
 
 /// Everything that is wrong, a line each.
 fn wrong(text: &str) -> Vec<String> {
-    let entries: BTreeMap<String, Value> = toml::from_str(text).unwrap();
+    let entries: Map<String, Value> = toml::from_str(text).unwrap();
     let error = PolicySpec::read(&entries, Inputs::default()).expect_err(text);
-    error.iter().map(ToString::to_string).collect()
+    error.to_string().lines().map(str::to_owned).collect()
 }
 
 fn stages(spec: &PolicySpec, cause: Cause) -> String {
@@ -50,7 +49,7 @@ fn text_and_code_make_the_same_policy() {
     ] {
         assert_eq!(read(text), policy);
         // What the settings show reads as the same policy again.
-        let shown = policy.settings().map(|(key, value)| (key.to_owned(), value)).into();
+        let shown = policy.settings();
         assert_eq!(PolicySpec::read(&shown, Inputs::default()).unwrap(), policy);
     }
 }
@@ -143,7 +142,7 @@ fn what_is_wrong_is_said_with_its_key_and_what_would_be_valid() {
         (
             "sites = ['east', 'west', 'east', 4]",
             &[
-                "sites[2]: \"east\" is listed twice; name each site once",
+                "sites[2]: \"east\" is listed twice; list it once",
                 "sites[3]: expected a string in quotes, found the integer 4",
             ],
         ),
@@ -182,26 +181,23 @@ fn what_is_wrong_is_said_with_its_key_and_what_would_be_valid() {
             "pipeline = 'carful'\n[pipelines]\ncareful = ['priority']",
             &["pipeline: no pipeline is named \"carful\"; valid: \"careful\", or an array of stages"],
         ),
-        (
-            "pipelines = ['priority']",
-            &[
-                "pipelines: expected a table of pipelines by their names, such as { careful = [\"site-order\"] }, found an array",
-            ],
-        ),
+        ("pipelines = ['priority']", &["pipelines: expected a table, found an array"]),
         ("pipeline = [{ margin = 3 }]", &["pipeline[0].stage: it is missing: the name of the stage"]),
         ("pipeline = [{ stage = 'scor', margin = 3 }]", &[&named]),
         (
             "pipeline = [{ stage = 'class', atribute = 'a' }]",
-            &["pipeline[0].atribute: unknown key; valid here: stage, attribute"],
+            &["pipeline[0].atribute: unknown key; did you mean \"attribute\"?; valid here: stage, attribute"],
         ),
         (
             "pipeline = [{ stage = 'software', at_least = 'new' }]",
-            &["pipeline[0].at_least: \"new\" is no version; valid: one to three numbers separated by dots"],
+            &[
+                "pipeline[0].at_least: expected a version such as \"1.4.0\": one to three numbers separated by dots, found \"new\"",
+            ],
         ),
         (
             "pipeline = ['score']",
             &[
-                "pipeline[0].attributes: it is missing: what counts, such as { cores = { worst = 0, best = 16 } }",
+                "pipeline[0].attributes: it is missing; valid is a table such as { attributes = { cores = { worst = 0, best = 16 } } }",
             ],
         ),
         (
@@ -213,23 +209,23 @@ fn what_is_wrong_is_said_with_its_key_and_what_would_be_valid() {
         ),
         (
             "pipeline = [{ stage = 'score', attributes = { cores = { worst = 1, best = 1 } } }]",
-            &["pipeline[0].attributes.cores: worst and best must be two different numbers"],
+            &["pipeline[0].attributes: cores: worst and best must be two different numbers"],
         ),
         (
             "pipeline = [{ stage = 'score', attributes = { cores = { best = 'many', missing = 'bad' } } }]",
             &[
-                "pipeline[0].attributes.cores.worst: it is missing: the values with no points (worst) and with all points (best)",
                 "pipeline[0].attributes.cores.best: expected a number, found \"many\"",
                 "pipeline[0].attributes.cores.missing: \"bad\" is not known; valid: \"worst\", \"middle\", \"ignored\", \"refused\"",
+                "pipeline[0].attributes.cores.worst: it is missing; valid is a table such as { worst = 0, best = 16 }, with the values with no points and with all points",
             ],
         ),
-        ("rules = 3", &["rules: expected an array of tables, [[rules]], found the integer 3"]),
+        ("rules = 3", &["rules: expected an array, found the integer 3"]),
         (
             "[[rules]]\nwen = 'startup'",
             &[
-                "rules[0].when: it is missing: the cause, such as \"leader-lost\", or an array of causes",
-                "rules[0].pipeline: it is missing: an array of stages, or the name of one of the pipelines",
-                "rules[0].wen: unknown key; valid here: when, pipeline",
+                "rules[0].when: it is missing; valid is a table such as { when = \"leader-lost\", pipeline = [\"site-order\"] }",
+                "rules[0].wen: unknown key; did you mean \"when\"?; valid here: when, pipeline",
+                "rules[0].pipeline: it is missing; valid is a table such as { when = \"leader-lost\", pipeline = [\"site-order\"] }",
             ],
         ),
         (
@@ -238,10 +234,7 @@ fn what_is_wrong_is_said_with_its_key_and_what_would_be_valid() {
                 "rules[0].when[1]: \"leaderlost\" is not known; valid: \"startup\", \"member-joined\", \"leader-lost\", \"unhealthy\", \"site-failed\", \"suspected\", \"takeover-failed\", \"work-failed\", \"resigned\", \"leader-shutdown\", \"switchover\", \"failover\", \"better-candidate\", \"tokens-raised\", \"slots-changed\", \"failure\"",
             ],
         ),
-        (
-            "[[rules]]\nwhen = []\npipeline = ['priority']",
-            &["rules[0].when: it is empty; name at least one cause"],
-        ),
+        ("[[rules]]\nwhen = []\npipeline = ['priority']", &["rules[0].when: it is empty; name at least one"]),
         (
             "[[rules]]\nwhen = 'failure'\npipeline = ['priority']\n[[rules]]\nwhen = ['leader-lost', 'work-failed']\npipeline = ['priority']",
             &["rules[1].when: this rule is never used: rules before it name all of its causes"],
@@ -262,22 +255,22 @@ fn what_is_wrong_is_said_with_its_key_and_what_would_be_valid() {
 
 /// For members that publish all that there is.
 fn read_with_all(text: &str) -> PolicySpec {
-    let entries: BTreeMap<String, Value> = toml::from_str(text).unwrap();
+    let entries: Map<String, Value> = toml::from_str(text).unwrap();
     PolicySpec::read(&entries, Inputs::ALL).unwrap()
 }
 
 /// The same, with everything that is wrong.
 fn wrong_with_all(text: &str) -> Vec<String> {
-    let entries: BTreeMap<String, Value> = toml::from_str(text).unwrap();
+    let entries: Map<String, Value> = toml::from_str(text).unwrap();
     let error = PolicySpec::read(&entries, Inputs::ALL).expect_err(text);
-    error.iter().map(ToString::to_string).collect()
+    error.to_string().lines().map(str::to_owned).collect()
 }
 
 #[test]
 fn what_is_measured_can_be_named_where_it_is_published() {
     let text = "auto_moves = 'all'\npipeline = [{ stage = 'limit', attribute = 'lag', at_most = 10, missing = 'passes' }, \
                 { stage = 'latency', by = 'targets', targets = { db = 2 }, margin = '2ms', tolerance = '500us' }]";
-    let entries: BTreeMap<String, Value> = toml::from_str(text).unwrap();
+    let entries: Map<String, Value> = toml::from_str(text).unwrap();
     let spec = PolicySpec::read(&entries, Inputs::ALL).unwrap();
     assert_eq!(
         stages(&spec, Cause::Startup),
@@ -300,21 +293,23 @@ fn what_is_measured_can_be_named_where_it_is_published() {
         ),
         (
             "{ stage = 'latency', count = 3 }",
-            &["pipeline[0].count: unknown key; valid here: stage, by, tolerance, margin"],
+            &["pipeline[0].count: unknown key; valid here: stage, by, tolerance, margin, targets"],
         ),
         (
             "{ stage = 'latency', by = 'targets', targets = { db = 0 } }",
-            &["pipeline[0].targets.db: expected a weight of 1 or more, found the integer 0"],
+            &["pipeline[0].targets.db: expected an integer of 1 or more, found the integer 0"],
         ),
         (
             "{ stage = 'latency', by = 'targets', targets = {} }",
-            &["pipeline[0].targets: it is empty; name at least one target"],
+            &[
+                "pipeline[0].targets: by = \"targets\" needs targets, such as { db = 2, shop = 1 }, and nothing else does",
+            ],
         ),
         (
             "{ stage = 'limit' }",
             &[
-                "pipeline[0].attribute: it is missing: the value that is limited, such as \"lag\"",
-                "pipeline[0].at_most: it is missing: the highest value with which a member may lead after a failure",
+                "pipeline[0].attribute: it is missing; valid is a table such as { attribute = \"lag\", at_most = 10 }, with the highest value of a new leader",
+                "pipeline[0].at_most: it is missing; valid is a table such as { attribute = \"lag\", at_most = 10 }, with the highest value of a new leader",
             ],
         ),
     ];
@@ -326,7 +321,7 @@ fn what_is_measured_can_be_named_where_it_is_published() {
 #[test]
 fn what_must_be_measured_is_what_the_policy_goes_by() {
     let needs = |text: &str| {
-        let entries: BTreeMap<String, Value> = toml::from_str(text).unwrap();
+        let entries: Map<String, Value> = toml::from_str(text).unwrap();
         PolicySpec::read(&entries, Inputs::ALL).unwrap().needs()
     };
     let peers = Needs { peers: true, ..Needs::default() };
@@ -381,7 +376,7 @@ fn what_is_said_of_sites_holds_in_each_pipeline() {
             "sites = ['east', 'west']\nforbidden_sites = ['west', 'north']",
             &["forbidden_sites: \"west\" is in sites as well; take it out of one of the two"],
         ),
-        ("forbidden_sites = ['a', 'a']", &["forbidden_sites[1]: \"a\" is listed twice; name each site once"]),
+        ("forbidden_sites = ['a', 'a']", &["forbidden_sites[1]: \"a\" is listed twice; list it once"]),
         ("site_minimum = 0", &["site_minimum: the integer 0 is out of range; 1 to 1000 is valid"]),
         (
             "sites = ['east']\nforbidden_sites = ['lab']\nsite_minimum = { lab = 2, west = 2 }",
@@ -435,31 +430,31 @@ fn other_jobs_load_and_hours_are_read() {
         (
             "{ stage = 'apart-from' }",
             &[
-                "pipeline[0].job: it is missing: the name of another job, such as \"db\", or an array of names",
+                "pipeline[0].job: it is missing; valid is a table such as { job = \"db\" }, with the name of another job or an array of names",
             ],
         ),
         (
             "{ stage = 'with-leader-of', job = [], by = 'rack' }",
             &[
+                "pipeline[0].job: it is empty; name at least one",
                 "pipeline[0].by: \"rack\" is not known; valid: \"member\", \"site\"",
-                "pipeline[0].job: it is empty; leave it out instead",
             ],
         ),
         (
             "{ stage = 'with-leader-of', job = ['db', 'db'] }",
-            &["pipeline[0].job[1]: \"db\" is listed twice; name each job once"],
+            &["pipeline[0].job[1]: \"db\" is listed twice; list it once"],
         ),
         (
             "'hours'",
             &[
-                "pipeline[0].sites: it is missing: the hours of each site in UTC, such as { east = [\"Mon-Fri 06:00-18:00\"] }",
+                "pipeline[0].sites: it is missing; valid is a table such as { sites = { east = [\"Mon-Fri 06:00-18:00\"] } }, in UTC",
             ],
         ),
         (
             "{ stage = 'hours', sites = { east = ['06:00'], west = [] } }",
             &[
                 "pipeline[0].sites.east: \"06:00\" has no hours; valid are days and hours in UTC, such as \"Sat,Sun 02:00-04:00\", \"Mon-Fri 23:30-01:00\" or \"02:00-04:00\"",
-                "pipeline[0].sites.west: it is empty; leave it out instead",
+                "pipeline[0].sites.west: it is empty; name at least one",
             ],
         ),
         (

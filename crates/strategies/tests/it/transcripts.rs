@@ -8,12 +8,14 @@
 use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path, str::FromStr, sync::Arc};
 
 use election_core::{
-    record::{Cause, Health},
+    record::Health,
     strategy::{Ranking, Strategy},
 };
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 use strategies::{
-    AutoMoves, OnLeaderFailure, PolicySpec, SlotSpread,
-    spec::{Inputs, Value},
+    PolicySpec, SlotSpread,
+    spec::Inputs,
     testing::{self, View, member, sites},
 };
 
@@ -64,7 +66,7 @@ fn the_examples_in_the_documents_are_what_the_policies_answer() {
 
 #[derive(serde::Deserialize)]
 struct Document {
-    policy: BTreeMap<String, Value>,
+    policy: Map<String, Value>,
 }
 
 fn compare(path: &Path, expected: &str, got: &str) {
@@ -140,11 +142,9 @@ impl Stage {
 
     fn set_policy(&mut self, named: &BTreeMap<&str, &str>) {
         let policy = PolicySpec::for_sites(sites(named["sites"].split(',')))
-            .with_on_leader_failure(word(named["on_leader_failure"], &OnLeaderFailure::WORDS))
-            .with_auto_moves(word(named["auto_moves"], &AutoMoves::WORDS))
-            .with_spread(
-                named.get("spread").map_or_else(SlotSpread::default, |name| word(name, &SlotSpread::WORDS)),
-            );
+            .with_on_leader_failure(word(named["on_leader_failure"]))
+            .with_auto_moves(word(named["auto_moves"]))
+            .with_spread(named.get("spread").map_or_else(SlotSpread::default, |name| word(name)));
         self.strategy = policy.strategy();
     }
 
@@ -189,7 +189,7 @@ impl Stage {
 
     fn rank(&mut self, cause: &str, named: &BTreeMap<&str, &str>) -> String {
         let mut view = self.view.clone();
-        view.cause = word(cause, &Cause::ALL.map(|cause| (cause.as_str(), cause)));
+        view.cause = word(cause);
         // `others=east-1@east,west-1@west`: who leads the other slots.
         let others = named.get("others").into_iter().flat_map(|all| all.split(','));
         for text in others {
@@ -213,8 +213,8 @@ impl Stage {
 }
 
 /// A value from its word in a policy.
-fn word<T: Copy>(text: &str, words: &[(&str, T)]) -> T {
-    words.iter().find(|(word, _)| *word == text).unwrap_or_else(|| panic!("no such word: {text}")).1
+fn word<T: DeserializeOwned>(text: &str) -> T {
+    serde_json::from_value(text.into()).unwrap()
 }
 
 fn show(ranking: &Ranking) -> String {

@@ -1,12 +1,8 @@
 //! The policy in the configuration.
 
-use election_core::record::Cause;
-use strategies::{
-    Pipeline,
-    registry::{OwnStage, OwnStrategy},
-    spec::Table,
-    stages::Limit,
-};
+use election_core::{SiteId, record::Cause};
+use serde::Deserialize;
+use strategies::{OwnStage, OwnStrategy, Pipeline, stages::Limit};
 
 use super::*;
 
@@ -330,10 +326,6 @@ fn own() -> Registry {
     struct Lag(Limit);
 
     impl strategies::Filter for Lag {
-        fn name(&self) -> &'static str {
-            "lag"
-        }
-
         fn refuse(
             &self,
             candidate: &election_core::record::MemberRecord,
@@ -343,11 +335,15 @@ fn own() -> Registry {
         }
     }
 
-    let lag = |settings: &mut Table<'_, '_>| {
-        let most = settings.number("most").unwrap_or(10.0);
-        Some(OwnStage::filter(Lag(Limit::new("lag", most))))
+    #[derive(Deserialize)]
+    struct Settings {
+        most: Option<f64>,
+    }
+
+    let lag = |Settings { most }: Settings, _: &[SiteId]| {
+        Ok(OwnStage::filter(Lag(Limit::new("lag", most.unwrap_or(10.0)))))
     };
-    let by_id = |_: &mut Table<'_, '_>| Some(OwnStrategy::new(Pipeline::bare()));
+    let by_id = |(): (), _: &[SiteId]| Ok(OwnStrategy::new(Pipeline::bare()));
     Registry::default().stage("lag", lag).and_then(|all| all.strategy("by-id", by_id)).unwrap()
 }
 

@@ -5,9 +5,17 @@
 use std::sync::LazyLock;
 
 use serde_json::{Map, Value as Json, json};
-use strategies::{AutoMoves, BelowSiteMinimum, OnLeaderFailure, SlotSpread, spec};
+use strategies::spec;
 
 use super::{super::tree::Value, *};
+
+/// The words of a key, by the error of a value that is none.
+fn valid_words(key: &str) -> Json {
+    let wrong = Map::from_iter([(key.to_owned(), json!(0))]);
+    let error = strategies::PolicySpec::read(&wrong, spec::Inputs::ALL).unwrap_err().to_string();
+    let (_, valid) = error.split_once("valid: ").unwrap();
+    json!({ "enum": serde_json::from_str::<Json>(&format!("[{valid}]")).unwrap() })
+}
 
 /// The schema of a key that ranks members: `strategies` reads its values.
 fn of_policy(key: &str) -> Option<Json> {
@@ -21,10 +29,7 @@ fn of_policy(key: &str) -> Option<Json> {
             let number = json!({ "type": "integer", "minimum": 1, "maximum": spec::MAX_SITE_MINIMUM });
             json!({ "anyOf": [number, { "type": "object", "additionalProperties": number }] })
         }
-        "below_site_minimum" => words(&mut BelowSiteMinimum::WORDS.iter().map(|(word, _)| *word)),
-        "on_leader_failure" => words(&mut OnLeaderFailure::WORDS.iter().map(|(word, _)| *word)),
-        "auto_moves" => words(&mut AutoMoves::WORDS.iter().map(|(word, _)| *word)),
-        "spread" => words(&mut SlotSpread::WORDS.iter().map(|(word, _)| *word)),
+        "below_site_minimum" | "on_leader_failure" | "auto_moves" | "spread" => valid_words(key),
         "pipeline" => json!({ "anyOf": [{ "type": "string" }, pipeline] }),
         "pipelines" => json!({ "type": "object", "additionalProperties": pipeline }),
         "rules" => {

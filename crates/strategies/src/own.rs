@@ -1,11 +1,13 @@
-//! A stage and a strategy of another crate.
+//! A stage and a strategy, from a policy or from code.
 
 use std::sync::Arc;
 
 use election_core::strategy::Strategy;
 
-use super::Needs;
-use crate::stage::{Comparison, Filter};
+use crate::{
+    needs::Needs,
+    stage::{Comparison, Filter},
+};
 
 /// A stage of another crate: a filter, a comparison or both, and its needs.
 #[derive(Clone, Debug)]
@@ -36,12 +38,6 @@ impl OwnStage {
     #[must_use]
     pub fn needing(self, needs: Needs) -> Self {
         Self { needs, ..self }
-    }
-
-    /// Its own names.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
-        let filter = self.filter.iter().map(|filter| filter.name());
-        filter.chain(self.comparison.iter().map(|comparison| comparison.name()))
     }
 }
 

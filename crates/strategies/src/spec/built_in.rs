@@ -1,0 +1,175 @@
+//! The built-in stages that a policy can name.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde_json::Value;
+
+use super::{
+    Subject,
+    named::{Factory, JOBS, Known, MEASURED, Named, ROUND_TRIPS, Settings},
+    reader::{Findings, found, not_known},
+};
+use crate::{
+    Comparison, Filter, OwnStage, Pipeline, Stage as _,
+    site_policy::SitePolicy,
+    stages::{
+        ApartFrom, Capacity, Class, FewerFailures, Hours, Incumbent, Latency, LeaderOf, Limit, OldestBallot,
+        OtherSite, Priority, RoundRobin, SameSite, Score, Share, SiteAllowed, SiteMinimum, SiteOrder,
+        Software, Spread, WithLeaderOf, YoungestBallot,
+    },
+};
+
+type Make = fn(&mut Settings<'_>) -> Option<OwnStage>;
+
+/// Each with what its settings make of it, in the order in which messages list them.
+const STAGES: [(&str, Make); 20] = [
+    (SiteOrder::NAME, plain::<SiteOrder>),
+    (OtherSite::NAME, plain::<OtherSite>),
+    (SameSite::NAME, plain::<SameSite>),
+    (FewerFailures::NAME, plain::<FewerFailures>),
+    (Spread::NAME, plain::<Spread>),
+    (Incumbent::NAME, plain::<Incumbent>),
+    (Class::NAME, |settings| settings.read::<Class>().map(OwnStage::both)),
+    (Software::NAME, |settings| settings.read().map(|stage: Software| if_refuses(stage.refuses(), stage))),
+    (Score::NAME, |settings| settings.read().map(|stage: Score| if_refuses(stage.refuses(), stage))),
+    (Latency::NAME, |settings| {
+        settings.need(settings.inputs.round_trips.is_some(), ROUND_TRIPS)?;
+        let stage: Latency = settings.read()?;
+        if !stage.has_targets_to_count() {
+            settings.say_of(
+                "targets",
+                "by = \"targets\" needs targets, such as { db = 2, shop = 1 }, and nothing else does",
+            );
+            return None;
+        }
+        let needs = stage.needs();
+        Some(OwnStage::comparison(stage.published_by(&settings.inputs.round_trips?)).needing(needs))
+    }),
+    (Limit::NAME, |settings| {
+        settings.need(settings.inputs.measured, MEASURED)?;
+        let stage: Limit = settings.read()?;
+        let needs = stage.needs();
+        Some(OwnStage::filter(stage).needing(needs))
+    }),
+    (WithLeaderOf::NAME, leader_of::<false>),
+    (ApartFrom::NAME, leader_of::<true>),
+    (Capacity::NAME, |settings| {
+        settings.need(settings.inputs.jobs, JOBS)?;
+        plain::<Capacity>(settings).map(|stage| stage.needing(Capacity::needs()))
+    }),
+    (Hours::NAME, |settings| settings.read::<Hours>().map(OwnStage::comparison)),
+    (Priority::NAME, plain::<Priority>),
+    (OldestBallot::NAME, plain::<OldestBallot>),
+    (YoungestBallot::NAME, plain::<YoungestBallot>),
+    (RoundRobin::NAME, plain::<RoundRobin>),
+    (Share::NAME, plain::<Share>),
+];
+
+/// Stages of every pipeline.
+const ALWAYS: [&str; 6] =
+    ["healthy", "not-excluded", "site-healthy", "site-open", "failed-last", "member-id"];
+
+/// Stages of every pipeline if a key of the policy is set.
+const BY_KEY: [(&str, &str); 2] =
+    [(SiteAllowed::NAME, "forbidden_sites"), (SiteMinimum::NAME, "site_minimum")];
+
+/// A comparison without settings.
+fn plain<S: Comparison + Default + 'static>(settings: &mut Settings<'_>) -> Option<OwnStage> {
+    settings.read::<()>().map(|()| OwnStage::comparison(S::default()))
+}
+
+fn if_refuses(refuses: bool, stage: impl Filter + Comparison + Clone + 'static) -> OwnStage {
+    if refuses { OwnStage::both(stage) } else { OwnStage::comparison(stage) }
+}
+
+fn leader_of<const APART: bool>(settings: &mut Settings<'_>) -> Option<OwnStage> {
+    settings.need(settings.inputs.jobs, JOBS)?;
+    let stage: LeaderOf<APART> = settings.read()?;
+    let needs = stage.needs();
+    Some(OwnStage::comparison(stage).needing(needs))
+}
+
+/// Whether a stage that is built in has this name.
+pub(crate) fn is_built_in(name: &str) -> bool {
+    let by_key = BY_KEY.iter().map(|(name, _)| *name);
+    stages().chain(ALWAYS).chain(by_key).any(|known| known == name)
+}
+
+/// The names of the built-in stages that a pipeline may have.
+pub fn stages() -> impl Iterator<Item = &'static str> {
+    STAGES.iter().map(|(name, _)| *name)
+}
+
+/// The stage of a name, or why there is none.
+pub(super) fn find(
+    name: &Value,
+    own: &BTreeMap<&'static str, Factory<OwnStage>>,
+) -> Result<(&'static str, Factory<OwnStage>), String> {
+    let text = name.as_str().unwrap_or_default();
+    if ALWAYS.contains(&text) {
+        return Err(format!("{text:?} is part of every pipeline already; leave it out"));
+    }
+    if let Some((_, key)) = BY_KEY.iter().find(|(name, _)| *name == text) {
+        return Err(format!("{text:?} is part of every pipeline where {key} is set; set that instead"));
+    }
+    let built_in = STAGES.iter().find(|(name, _)| *name == text);
+    let built_in = built_in.map(|(name, make)| (*name, Arc::new(*make) as Factory<OwnStage>));
+    let named = built_in.or_else(|| own.get_key_value(text).map(|(name, factory)| (*name, factory.clone())));
+    named.ok_or_else(|| not_known(&found(name), stages().chain(own.keys().copied())))
+}
+
+impl Named<OwnStage> {
+    /// A built-in stage with its defaults.
+    pub(super) fn built_in(name: &'static str, made: OwnStage) -> Self {
+        Self { name, settings: serde_json::Map::new(), made }
+    }
+
+    /// Reads a pipeline: an array of stages.
+    pub(super) fn pipeline(value: &Value, known: &Known<'_>, findings: &mut Findings) -> Option<Vec<Self>> {
+        let Value::Array(list) = value else {
+            let found = found(value);
+            findings.say(format!("expected an array of stages, such as [\"site-order\"], found {found}"));
+            return None;
+        };
+        if list.is_empty() {
+            findings.say("it is empty; name at least one stage");
+        }
+        let mut stages: Vec<Self> = Vec::new();
+        for (place, value) in list.iter().enumerate() {
+            findings.at(format!("[{place}]"), |findings| {
+                let Some(stage) = Self::read(value, known, findings) else { return };
+                let has = |name: &str| stages.iter().any(|known| known.name == name);
+                if has(stage.name) {
+                    findings.say(format!("{:?} is listed twice; use each stage once", stage.name));
+                }
+                if has(RoundRobin::NAME) {
+                    findings.say("\"round-robin\" must be the last stage");
+                }
+                stages.push(stage);
+            });
+        }
+        Some(stages)
+    }
+
+    /// Whether it is only a filter, so that it may be used with a whole strategy.
+    pub(super) fn is_filter(&self) -> bool {
+        self.made.comparison.is_none()
+    }
+
+    /// Whether both limit the same attribute.
+    pub(super) fn limits_the_same(&self, other: &Self) -> bool {
+        let attribute = |stage: &Self| stage.settings.get("attribute").cloned();
+        [self, other].iter().all(|stage| stage.name == Limit::NAME) && attribute(self) == attribute(other)
+    }
+
+    /// Adds the stage to a pipeline, as the filter that it is, too.
+    pub(super) fn add(&self, pipeline: Pipeline, policy: &SitePolicy, subject: &Subject) -> Pipeline {
+        match self.name {
+            SiteOrder::NAME => pipeline.compare(policy.site_order()),
+            Spread::NAME => pipeline.compare(Spread::new(policy.sites.iter().cloned())),
+            Share::NAME => pipeline.compare(Share::of(&subject.election)),
+            Capacity::NAME => pipeline.compare(Capacity::of(subject.load)),
+            name => pipeline.with(name, self.made.filter.clone(), self.made.comparison.clone()),
+        }
+    }
+}
