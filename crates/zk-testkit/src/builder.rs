@@ -11,8 +11,8 @@ use tempfile::TempDir;
 use crate::error::Context as _;
 use crate::links::Links;
 use crate::ports::{PortReservation, is_free};
+use crate::reaper::Reaper;
 use crate::server::{Launch, Ports, Server};
-use crate::warden::Warden;
 use crate::{Ensemble, Error, Host, Installation, Network};
 
 /// Ports for each server: clients, the quorum, the election of its leader.
@@ -303,7 +303,7 @@ impl EnsembleBuilder {
             launch: self.launch(Installation::find()?, &dir)?,
             start_within: self.start_within,
             ends_servers: false,
-            _warden: None,
+            _reaper: None,
             dir,
             links: None,
             _temporary: None,
@@ -376,13 +376,13 @@ impl EnsembleBuilder {
         forget_others(&dir, servers.len())?;
         // A kept directory stays, and so does the caller's own.
         let keep_files = self.keep || temporary.is_none();
-        let warden = if self.detached { None } else { Some(Warden::post(&dir, keep_files)?) };
+        let reaper = if self.detached { None } else { Some(Reaper::start(&dir, keep_files)?) };
         Ok(Ensemble {
             servers,
             launch,
             start_within: self.start_within,
             ends_servers: true,
-            _warden: warden,
+            _reaper: reaper,
             dir,
             links,
             _temporary: temporary,

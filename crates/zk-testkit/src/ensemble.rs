@@ -10,8 +10,8 @@ use tempfile::TempDir;
 use crate::admin::{self, Mode};
 use crate::links::Links;
 use crate::ports::PortReservation;
+use crate::reaper::Reaper;
 use crate::server::{Launch, Server};
-use crate::warden::Warden;
 use crate::{Error, Network};
 
 /// How often a server is asked while something is awaited.
@@ -38,7 +38,7 @@ pub struct Ensemble {
     pub(crate) launch: Launch,
     pub(crate) start_within: Duration,
     pub(crate) ends_servers: bool,
-    pub(crate) _warden: Option<Warden>,
+    pub(crate) _reaper: Option<Reaper>,
     pub(crate) dir: PathBuf,
     pub(crate) links: Option<Links>,
     pub(crate) _temporary: Option<TempDir>,

@@ -224,7 +224,7 @@ impl Server {
         self.signal(Signal::SIGSTOP)?;
         let pid = self.pid().ok_or(Error::NotRunning { server: self.index })?;
         let deadline = Instant::now() + FREEZES_WITHIN;
-        while !stands_still(pid) {
+        while !is_stopped(pid) {
             if Instant::now() >= deadline {
                 return Err(std::io::Error::from(std::io::ErrorKind::TimedOut))
                     .context(|| format!("server {}, pid {pid}, still runs after SIGSTOP", self.index));
@@ -298,7 +298,7 @@ pub(crate) struct Launch {
 }
 
 /// Whether each of the threads of a process is stopped, or has ended.
-fn stands_still(pid: u32) -> bool {
+fn is_stopped(pid: u32) -> bool {
     threads(pid).is_some_and(|mut states| states.all(|state| matches!(state, 'T' | 't' | 'X' | 'Z')))
 }
 

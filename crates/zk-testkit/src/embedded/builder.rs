@@ -11,8 +11,8 @@ use super::server::TestServer;
 use super::shell::{self, Shared};
 use crate::Error;
 use crate::builder::{LEAST, MOST, MOST_TICKS, check_common, check_range, setters};
-use crate::door::Door;
 use crate::error::Context as _;
+use crate::listener::Listener;
 
 /// Settings of a [`TestServer`].
 ///
@@ -134,22 +134,22 @@ impl TestServerBuilder {
     /// Dropping the future ends the servers that were started.
     pub async fn start(self) -> Result<TestServer, Error> {
         self.check()?;
-        let doors =
+        let listeners =
             (0..self.settings.servers).map(|server| self.listen(server)).collect::<Result<Vec<_>, _>>()?;
-        let addresses: Vec<SocketAddr> = doors.iter().map(Door::address).collect();
+        let addresses: Vec<SocketAddr> = listeners.iter().map(Listener::address).collect();
         let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let started_ms = i64::try_from(since_1970.as_millis()).unwrap_or(i64::MAX);
         let seed = self.seed.unwrap_or_else(|| fastrand::u64(..));
         let start = Start { ms: started_ms, seed, secret: fastrand::u64(..) };
         let shared = Arc::new(Shared::new(Cluster::new(self.settings, addresses.clone(), start)));
-        let mut tasks = vec![tokio::spawn(shell::keep_time(Arc::clone(&shared)))];
-        let mut turns = Vec::new();
-        for (server, door) in doors.into_iter().enumerate() {
-            let (turn, receiver) = mpsc::unbounded_channel();
-            tasks.push(tokio::spawn(shell::accept(Arc::clone(&shared), server, door, receiver)));
-            turns.push(turn);
+        let mut tasks = vec![tokio::spawn(shell::run_timers(Arc::clone(&shared)))];
+        let mut port_changes = Vec::new();
+        for (server, listener) in listeners.into_iter().enumerate() {
+            let (port_change, receiver) = mpsc::unbounded_channel();
+            tasks.push(tokio::spawn(shell::accept(Arc::clone(&shared), server, listener, receiver)));
+            port_changes.push(port_change);
         }
-        Ok(TestServer { shared, addresses, seed, turns, tasks, thread: None })
+        Ok(TestServer { shared, addresses, seed, port_changes, tasks, thread: None })
     }
 
     /// Starts it on a thread of its own, for tests and programs that have no tokio
@@ -204,10 +204,10 @@ impl TestServerBuilder {
         check_range("max_request", settings.max_request, LEAST_REQUEST..=MOST_REQUEST)
     }
 
-    fn listen(&self, server: usize) -> Result<Door, Error> {
+    fn listen(&self, server: usize) -> Result<Listener, Error> {
         let offset = u16::try_from(server).unwrap_or(u16::MAX);
         let address = SocketAddr::new(self.ip, self.base_port.map_or(0, |base| base.saturating_add(offset)));
-        Door::open(address).map_err(|error| match (error.kind(), self.base_port) {
+        Listener::open(address).map_err(|error| match (error.kind(), self.base_port) {
             (std::io::ErrorKind::AddrInUse, Some(_)) => Error::Ports(format!(
                 "{address} is in use: end the process that listens there, or use another base port"
             )),

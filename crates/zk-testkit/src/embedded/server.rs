@@ -7,7 +7,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use super::cluster::{Cluster, SessionInfo};
-use super::shell::{Shared, Turn};
+use super::shell::{PortChange, Shared};
 use crate::Error;
 use crate::error::Context as _;
 
@@ -35,7 +35,7 @@ pub struct TestServer {
     pub(super) shared: Arc<Shared>,
     pub(super) addresses: Vec<SocketAddr>,
     pub(super) seed: u64,
-    pub(super) turns: Vec<mpsc::UnboundedSender<Turn>>,
+    pub(super) port_changes: Vec<mpsc::UnboundedSender<PortChange>>,
     pub(super) tasks: Vec<JoinHandle<()>>,
     /// Its thread, if it has one of its own, ends when this is dropped.
     pub(super) thread: Option<oneshot::Sender<()>>,
@@ -105,12 +105,12 @@ impl TestServer {
     /// [`Error::NotRunning`]; [`Error::Io`] if its port can't be kept.
     ///
     /// # Cancel safety
-    /// Dropping the future may leave the server running with its port shut; call it again.
+    /// Dropping the future may leave the server running and refusing connections; call it again.
     pub async fn stop(&self, server: usize) -> Result<(), Error> {
         if !self.is_running(server) {
             return Err(Error::NotRunning { server });
         }
-        self.turn(server, true).await?;
+        self.refuse(server, true).await?;
         self.shared.with(|cluster| cluster.stop(server));
         Ok(())
     }
@@ -122,23 +122,23 @@ impl TestServer {
     /// [`Error::AlreadyRunning`]; [`Error::Io`] if it can't listen.
     ///
     /// # Cancel safety
-    /// Dropping the future may leave the server running with its port shut;
+    /// Dropping the future may leave the server running and refusing connections;
     /// [stop](Self::stop) it and start it again.
     pub async fn start_server(&self, server: usize) -> Result<(), Error> {
         if self.is_running(server) {
             return Err(Error::AlreadyRunning { server, pid: std::process::id() });
         }
         self.shared.with(|cluster| cluster.start(server));
-        self.turn(server, false).await
+        self.refuse(server, false).await
     }
 
     fn is_running(&self, server: usize) -> bool {
         self.at(server, |cluster| cluster.is_running(server))
     }
 
-    async fn turn(&self, server: usize, shut: bool) -> Result<(), Error> {
+    async fn refuse(&self, server: usize, refuse: bool) -> Result<(), Error> {
         let (done, turned) = oneshot::channel();
-        let _ = self.turns[server].send(Turn { shut, done });
+        let _ = self.port_changes[server].send(PortChange { refuse, done });
         // Without an answer the runtime has ended, and the listener with it.
         let turned = turned.await.unwrap_or(Ok(()));
         turned.context(|| format!("cannot keep or open {}", self.addresses[server]))

@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::cluster::{Cluster, Ending, Output};
-use crate::door::Door;
+use crate::listener::Listener;
 
 /// How much is read at once.
 const READ: usize = 16 << 10;
@@ -88,16 +88,16 @@ impl Shared {
         (connection, outputs)
     }
 
-    fn hung_up(&self, connection: u64) {
+    fn disconnected(&self, connection: u64) {
         self.change(|cluster, connections| {
-            cluster.hung_up(connection);
+            cluster.disconnected(connection);
             connections.remove(&connection);
         });
     }
 }
 
 /// Wakes the state machine when something is to happen by itself.
-pub(super) async fn keep_time(shared: Arc<Shared>) {
+pub(super) async fn run_timers(shared: Arc<Shared>) {
     loop {
         // Whatever is due happens.
         shared.with(|_| ());
@@ -117,8 +117,8 @@ pub(super) async fn keep_time(shared: Arc<Shared>) {
 
 /// Whether a server's port is to be shut, and where its end is awaited.
 #[derive(Debug)]
-pub(super) struct Turn {
-    pub(super) shut: bool,
+pub(super) struct PortChange {
+    pub(super) refuse: bool,
     pub(super) done: oneshot::Sender<std::io::Result<()>>,
 }
 
@@ -126,16 +126,16 @@ pub(super) struct Turn {
 pub(super) async fn accept(
     shared: Arc<Shared>,
     server: usize,
-    mut door: Door,
-    mut turns: mpsc::UnboundedReceiver<Turn>,
+    mut listener: Listener,
+    mut port_changes: mpsc::UnboundedReceiver<PortChange>,
 ) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
-            Some(Turn { shut, done }) = turns.recv() => {
-                let _ = done.send(door.turn(shut));
+            Some(PortChange { refuse, done }) = port_changes.recv() => {
+                let _ = done.send(listener.refuse(refuse));
             }
-            accepted = door.accept() => match accepted {
+            accepted = listener.accept() => match accepted {
                 Ok((stream, peer)) => {
                     connections.spawn(serve(Arc::clone(&shared), server, stream, peer));
                 }
@@ -160,7 +160,7 @@ async fn serve(shared: Arc<Shared>, server: usize, mut stream: TcpStream, peer: 
         () = read(&shared, connection, &room, &mut reading) => None,
         ending = write(&mut writing, &mut outputs, written) => ending,
     };
-    shared.hung_up(connection);
+    shared.disconnected(connection);
     // A client that has closed its sending side may still read.
     let ending = match ending {
         Some(ending) => ending,

@@ -2,7 +2,7 @@
 
 mod cuts;
 mod host;
-mod janitor;
+mod reaper;
 mod run;
 
 use std::net::Ipv4Addr;
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use cuts::INTERFACE;
 pub use host::Host;
-use janitor::Janitor;
+use reaper::NetworkReaper;
 use run::{on_host, run};
 
 use crate::Error;
@@ -41,7 +41,7 @@ pub struct Network {
     name: String,
     number: u16,
     hosts: AtomicU8,
-    _janitor: Janitor,
+    _reaper: NetworkReaper,
 }
 
 impl Network {
@@ -58,8 +58,8 @@ impl Network {
                 continue; // Another program uses these addresses.
             }
             let name = format!("zkt{number}");
-            if let Some(janitor) = Janitor::of(&name)? {
-                let network = Self { name, number, hosts: AtomicU8::new(0), _janitor: janitor };
+            if let Some(reaper) = NetworkReaper::of(&name)? {
+                let network = Self { name, number, hosts: AtomicU8::new(0), _reaper: reaper };
                 network.lay()?;
                 return Ok(network);
             }

@@ -17,8 +17,8 @@ pub use frame::Op;
 pub use record::{PassedFrame, Sender};
 pub use rule::{Loss, Lost, Which};
 
-use crate::door::Door;
 use crate::error::Context as _;
+use crate::listener::Listener;
 use crate::{Error, PortReservation};
 use link::{Gate, ProxyState};
 use record::Record;
@@ -83,7 +83,7 @@ impl Proxy {
     async fn start_with(ip: Ipv4Addr, targets: Vec<SocketAddr>, framed: bool) -> Result<Self, Error> {
         let ports = PortReservation::take(1)?;
         let address = SocketAddr::from((ip, ports.ports()[0]));
-        let door = Door::open(address).context(|| format!("the proxy cannot listen on {address}"))?;
+        let listener = Listener::open(address).context(|| format!("the proxy cannot listen on {address}"))?;
         let shared = Arc::new(ProxyState {
             gate: watch::Sender::new(Gate::default()),
             rules: Rules::default(),
@@ -95,7 +95,8 @@ impl Proxy {
             framed,
         });
         let (orders, receiver) = mpsc::unbounded_channel();
-        let acceptor = Acceptor { door, _ports: ports, shared: Arc::clone(&shared), links: JoinSet::new() };
+        let acceptor =
+            Acceptor { listener, _ports: ports, shared: Arc::clone(&shared), links: JoinSet::new() };
         let acceptor = tokio::spawn(acceptor.run(receiver));
         Ok(Self { address, shared, orders, acceptor })
     }
@@ -229,7 +230,7 @@ impl Drop for Proxy {
 }
 
 struct Acceptor {
-    door: Door,
+    listener: Listener,
     _ports: PortReservation,
     shared: Arc<ProxyState>,
     links: JoinSet<()>,
@@ -246,12 +247,12 @@ impl Acceptor {
                         let _ = done.send(cut);
                     }
                     Some(Order::Refuse(refuse, done)) => {
-                        let _ = done.send(self.door.turn(refuse));
+                        let _ = done.send(self.listener.refuse(refuse));
                     }
                     None => return,
                 },
                 // An error concerns one connection that is gone already.
-                Ok((client, _)) = self.door.accept() => self.link(client),
+                Ok((client, _)) = self.listener.accept() => self.link(client),
                 Some(_) = self.links.join_next() => {}
             }
         }

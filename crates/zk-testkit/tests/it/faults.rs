@@ -121,12 +121,12 @@ async fn a_lost_reply_leaves_the_request_done_and_a_lost_request_does_not() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn what_is_never_answered_is_done() {
     let server = start(1).await;
-    let (mut mute, mut observer) = (client(&server, 0), client(&server, 0));
+    let (mut unanswered, mut observer) = (client(&server, 0), client(&server, 0));
     let loss = server.faults().never_answer(Which::op(Op::Create));
-    mute.ask(&create("/done", 0)).unwrap();
+    unanswered.ask(&create("/done", 0)).unwrap();
     loss.happened(SOON).await.unwrap();
-    mute.ask(&Request::Ping).unwrap();
-    assert!(mute.is_silent(), "nor is anything after it");
+    unanswered.ask(&Request::Ping).unwrap();
+    assert!(unanswered.is_silent(), "nor is anything after it");
     assert!(observer.exists("/done").unwrap());
 }
 

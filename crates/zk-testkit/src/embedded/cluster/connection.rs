@@ -34,7 +34,7 @@ pub(super) struct Connection {
     /// What the client sends is kept back.
     pub(super) requests_held: bool,
     /// Nothing more is sent to this client.
-    pub(super) mute: bool,
+    pub(super) unanswered: bool,
     /// Replies come so much later.
     pub(super) delay: Duration,
     /// A fault that waits for the reply to a request.
@@ -47,7 +47,7 @@ pub(super) struct Connection {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
-    Hello,
+    Handshake,
     Joining {
         session: i64,
         timeout_ms: u64,
@@ -99,7 +99,7 @@ impl Connection {
             at,
             peer,
             input: BytesMut::new(),
-            stage: Stage::Hello,
+            stage: Stage::Handshake,
             identities: HashOrder::with_capacity(16),
             who: Arc::new([]),
             queue: VecDeque::new(),
@@ -108,7 +108,7 @@ impl Connection {
             unsent: 0,
             black_hole: false,
             requests_held: false,
-            mute: false,
+            unanswered: false,
             delay: Duration::ZERO,
             fault: None,
             peer_gone: false,
@@ -132,7 +132,7 @@ impl Connection {
     pub(super) fn session(&self) -> Option<i64> {
         match self.stage {
             Stage::Open { session, .. } => Some(session),
-            Stage::Hello | Stage::Joining { .. } | Stage::Over => None,
+            Stage::Handshake | Stage::Joining { .. } | Stage::Over => None,
         }
     }
 

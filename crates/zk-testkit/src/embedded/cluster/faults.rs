@@ -44,7 +44,7 @@ impl Cluster {
 
     /// As if its process was killed.
     pub(crate) fn stop(&mut self, server: usize) {
-        self.keep_time();
+        self.run_timers();
         for connection in self.connections_at(server) {
             self.reset(connection);
         }
@@ -57,7 +57,7 @@ impl Cluster {
     }
 
     pub(crate) fn start(&mut self, server: usize) {
-        self.keep_time();
+        self.run_timers();
         self.replicas[server].link.stopped = false;
         self.regroup();
         if !self.replicas[server].serving {
@@ -71,7 +71,7 @@ impl Cluster {
             return;
         }
         // What was due before has still passed.
-        self.keep_time();
+        self.run_timers();
         let shown = self.shown();
         self.replicas[server].link.cut_since.get_or_insert(shown);
         if !self.has_majority() {
@@ -80,12 +80,12 @@ impl Cluster {
     }
 
     pub(crate) fn rejoin(&mut self, server: usize) {
-        self.keep_time();
+        self.run_timers();
         if self.replicas[server].link.cut_since.take().is_none() {
             return;
         }
         self.regroup();
-        self.hear_of_touches(true);
+        self.report_touches(true);
     }
 
     /// False if there is no such session.
@@ -114,7 +114,7 @@ impl Cluster {
         held.delay = Duration::ZERO;
         if held.stage == Stage::Over {
             // Its end was among the dropped output.
-            return self.say(connection, Output::Close(Ending::Reset));
+            return self.send_to_client(connection, Output::Close(Ending::Reset));
         }
         self.end(connection, Ending::Reset);
     }
@@ -171,7 +171,7 @@ impl Cluster {
     }
 
     pub(crate) fn put_clock_forward(&mut self, by: Duration) {
-        self.hear_of_touches(true);
+        self.report_touches(true);
         self.clock.put_forward(self.now, by);
     }
 

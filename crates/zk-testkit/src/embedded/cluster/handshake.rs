@@ -29,7 +29,7 @@ impl Cluster {
                 return;
             }
             let at = held.at;
-            if held.stage == Stage::Hello
+            if held.stage == Stage::Handshake
                 && let Some(word) = held.input.first_chunk().copied()
                 && let argument = held.input[word.len()..].first_chunk().copied()
                 && self.answer_word(connection, at, word, argument)
@@ -61,7 +61,7 @@ impl Cluster {
     fn frame(&mut self, connection: u64, frame: &Bytes) {
         let Some(held) = self.connections.get(&connection) else { return };
         match held.stage {
-            Stage::Hello => self.hello(connection, frame),
+            Stage::Handshake => self.connect_request(connection, frame),
             Stage::Open { session, timeout_ms } => {
                 let Ok(header) = RequestHeader::decode(frame) else {
                     self.end(connection, Ending::Orderly);
@@ -106,11 +106,11 @@ impl Cluster {
         }
         let replica = &mut self.replicas[at];
         replica.touched.insert(session, timeout_ms);
-        replica.tell_at.get_or_insert(shown + self.settings.tick / 2);
+        replica.report_at.get_or_insert(shown + self.settings.tick / 2);
         true
     }
 
-    fn hello(&mut self, connection: u64, frame: &[u8]) {
+    fn connect_request(&mut self, connection: u64, frame: &[u8]) {
         let Ok(request) = ConnectRequest::decode(frame) else {
             self.end(connection, Ending::Orderly);
             return;
@@ -167,7 +167,7 @@ impl Cluster {
         let Stage::Joining { session, timeout_ms, with_read_only } = held.stage else { return };
         if !is_good {
             let refusal = ConnectResponse::refusal(with_read_only);
-            self.say(connection, Output::frame(|out| refusal.encode(out)));
+            self.send_to_client(connection, Output::frame(|out| refusal.encode(out)));
             self.end(connection, Ending::Orderly);
             return;
         }
@@ -185,7 +185,7 @@ impl Cluster {
             password,
             read_only: with_read_only.then_some(read_only),
         };
-        self.say(connection, Output::frame(|out| response.encode(out)));
+        self.send_to_client(connection, Output::frame(|out| response.encode(out)));
         self.ready.push_back(connection);
     }
 

@@ -170,9 +170,9 @@ impl Cluster {
     }
 
     /// All that is done because its time has come.
-    pub(super) fn keep_time(&mut self) {
-        self.hear_of_touches(false);
-        self.end_the_silent();
+    pub(super) fn run_timers(&mut self) {
+        self.report_touches(false);
+        self.close_unidentified();
         self.give_up_when_cut();
         self.expire_local();
         if !self.has_majority() {
@@ -181,19 +181,19 @@ impl Cluster {
         for session in self.sessions.over(millis(self.shown())) {
             self.expire(session);
         }
-        self.end_mortals();
+        self.remove_expired_znodes();
     }
 
     /// Followers report their active sessions to the leader, twice a tick.
-    pub(super) fn hear_of_touches(&mut self, at_once: bool) {
+    pub(super) fn report_touches(&mut self, at_once: bool) {
         let shown = self.shown();
         for index in 0..self.replicas.len() {
             let replica = &mut self.replicas[index];
-            let due = replica.tell_at.is_some_and(|at| at_once || at <= shown);
+            let due = replica.report_at.is_some_and(|at| at_once || at <= shown);
             if !due || !replica.link.is_up() || !replica.serving {
                 continue;
             }
-            replica.tell_at = None;
+            replica.report_at = None;
             for (session, timeout_ms) in std::mem::take(&mut replica.touched) {
                 self.sessions.touch(session, timeout_ms, millis(shown));
             }
@@ -201,18 +201,18 @@ impl Cluster {
     }
 
     /// Closes what has been connected for long and never was a client.
-    fn end_the_silent(&mut self) {
+    fn close_unidentified(&mut self) {
         let shown = self.shown();
-        while let Some((by, connection)) = self.hello_by.front().copied() {
-            let held = self.connections.get(&connection).filter(|held| held.stage == Stage::Hello);
+        while let Some((by, connection)) = self.handshake_by.front().copied() {
+            let held = self.connections.get(&connection).filter(|held| held.stage == Stage::Handshake);
             if held.is_some() && by > shown {
                 return;
             }
-            self.hello_by.pop_front();
+            self.handshake_by.pop_front();
             match held {
                 // Its bytes may be on their way.
                 Some(held) if held.black_hole => {
-                    self.hello_by.push_back((shown + self.settings.handshake_timeout, connection));
+                    self.handshake_by.push_back((shown + self.settings.handshake_timeout, connection));
                 }
                 Some(_) => self.end(connection, Ending::Orderly),
                 None => {}
@@ -287,11 +287,11 @@ impl Cluster {
         }
     }
 
-    fn end_mortals(&mut self) {
+    fn remove_expired_znodes(&mut self) {
         let (shown, tree) = (self.shown(), &self.replicas[self.leader].tree);
         let is_due = self.next_container_check <= shown;
         let over = if is_due { tree.ended(self.date()) } else { Vec::new() };
-        if is_due || !tree.has_mortals() {
+        if is_due || !tree.has_expiring_znodes() {
             self.next_container_check = shown + self.settings.container_check;
         }
         for path in over {

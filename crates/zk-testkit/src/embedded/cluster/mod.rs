@@ -15,6 +15,7 @@
 mod clock;
 mod connection;
 mod faults;
+mod four_letter_words;
 mod handshake;
 mod leading;
 mod prepare;
@@ -22,7 +23,6 @@ mod reads;
 mod replica;
 mod serving;
 mod sessions;
-mod words;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -157,7 +157,7 @@ pub(crate) struct Cluster {
     connections: BTreeMap<u64, Connection>,
     opened_connections: u64,
     /// Until when connections have to send their first frame, in their order. Most have done so.
-    hello_by: VecDeque<(Duration, u64)>,
+    handshake_by: VecDeque<(Duration, u64)>,
     /// Connections that may have something to be done.
     ready: VecDeque<u64>,
     outputs: Vec<(u64, Output)>,
@@ -226,7 +226,7 @@ impl Cluster {
         let mut connection = Connection::new(server, peer);
         connection.black_hole = self.black_hole;
         self.connections.insert(id, connection);
-        self.hello_by.push_back((self.shown() + self.settings.handshake_timeout, id));
+        self.handshake_by.push_back((self.shown() + self.settings.handshake_timeout, id));
         if is_one_too_many || !self.is_running(server) {
             self.reset(id);
         }
@@ -255,7 +255,7 @@ impl Cluster {
     }
 
     /// A client has hung up.
-    pub(crate) fn hung_up(&mut self, connection: u64) {
+    pub(crate) fn disconnected(&mut self, connection: u64) {
         match self.connections.get_mut(&connection) {
             Some(held) if held.requests_held => held.peer_gone = true,
             _ => self.forget(connection),
@@ -316,26 +316,26 @@ impl Cluster {
         // Without a majority neither can be done, however long ago its time came.
         let can_log = self.has_majority();
         let ends = self.sessions.next_end().filter(|_| can_log).map(Duration::from_millis);
-        let mortals = can_log && self.replicas[self.leader].tree.has_mortals();
-        let checks = mortals.then_some(self.next_container_check);
-        let hello = self.hello_by.front().map(|(by, _)| *by);
+        let expiring = can_log && self.replicas[self.leader].tree.has_expiring_znodes();
+        let checks = expiring.then_some(self.next_container_check);
+        let handshake = self.handshake_by.front().map(|(by, _)| *by);
         let limit = self.settings.tick * self.settings.sync_limit;
         let of_replicas = self.replicas.iter().flat_map(|replica| {
             let cut = replica.link.cut_since.filter(|_| replica.serving).map(|since| since + limit);
-            let told = replica.tell_at.filter(|_| replica.link.is_up());
+            let told = replica.report_at.filter(|_| replica.link.is_up());
             let local_ends = replica.local.as_ref().and_then(Sessions::next_end);
             [cut, told, local_ends.map(Duration::from_millis)]
         });
         let alone = self.alone_since.map(|since| since + limit);
-        [ends, checks, hello, alone].into_iter().chain(of_replicas).flatten().min()
+        [ends, checks, handshake, alone].into_iter().chain(of_replicas).flatten().min()
     }
 
     /// Does all that can be done now.
     fn run(&mut self) {
-        self.keep_time();
+        self.run_timers();
         self.shuffle();
         self.settle();
-        self.let_out();
+        self.flush_due();
     }
 
     fn settle(&mut self) {
@@ -365,9 +365,9 @@ impl Cluster {
     }
 
     /// Puts something on its way to a client.
-    fn say(&mut self, connection: u64, what: Output) {
+    fn send_to_client(&mut self, connection: u64, what: Output) {
         let Some(held) = self.connections.get_mut(&connection) else { return };
-        if held.mute && matches!(what, Output::Send(_)) {
+        if held.unanswered && matches!(what, Output::Send(_)) {
             return;
         }
         if let Output::Send(bytes) = &what {
@@ -391,20 +391,20 @@ impl Cluster {
         held.input = BytesMut::new();
         let at = held.at;
         self.replicas[at].watches.forget(connection);
-        self.say(connection, Output::Close(ending));
+        self.send_to_client(connection, Output::Close(ending));
     }
 
-    fn let_out(&mut self) {
+    fn flush_due(&mut self) {
         while let Some((due, connection)) = self.delayed.first().copied() {
             if due > self.now {
                 break;
             }
             self.delayed.pop_first();
-            self.let_out_of(connection);
+            self.flush_connection(connection);
         }
     }
 
-    fn let_out_of(&mut self, connection: u64) {
+    fn flush_connection(&mut self, connection: u64) {
         let Some(held) = self.connections.get_mut(&connection).filter(|held| !held.black_hole) else {
             return;
         };

@@ -29,7 +29,7 @@ pub(super) struct Replica {
     /// Sessions that were active, with their timeouts, since the last report to the leader.
     pub(super) touched: BTreeMap<i64, u64>,
     /// When they are reported to the leader, by the servers' clock.
-    pub(super) tell_at: Option<Duration>,
+    pub(super) report_at: Option<Duration>,
     pub(super) received: u64,
     pub(super) sent: u64,
 }
@@ -114,7 +114,7 @@ impl Replica {
         self.inbox.clear();
         self.outbox.clear();
         self.touched.clear();
-        self.tell_at = None;
+        self.report_at = None;
     }
 
     pub(super) fn serves_reads(&self) -> bool {

@@ -109,7 +109,7 @@ impl Cluster {
         let replica = &mut self.replicas[at];
         let reader = Reader { watcher: origin.connection, session, who, release: self.settings.release };
         let reply = replica.read(&reader, request);
-        self.tell_watchers(at, NO_ZXID);
+        self.notify_watchers(at, NO_ZXID);
         self.reply(origin, reply);
     }
 
@@ -125,7 +125,7 @@ impl Cluster {
     pub(super) fn apply(&mut self, at: usize, txn: &Txn, origin: Option<Origin>) {
         let replica = &mut self.replicas[at];
         let reply = replica.tree.apply(txn, &mut replica.watches);
-        self.tell_watchers(at, if self.settings.release >= Release::V3_9 { txn.zxid } else { NO_ZXID });
+        self.notify_watchers(at, if self.settings.release >= Release::V3_9 { txn.zxid } else { NO_ZXID });
         if let Some(origin) = origin {
             match txn.change {
                 Change::OpenSession => self.joined(origin.connection, true),
@@ -144,12 +144,12 @@ impl Cluster {
         }
     }
 
-    fn tell_watchers(&mut self, at: usize, zxid: i64) {
+    fn notify_watchers(&mut self, at: usize, zxid: i64) {
         for Notice { watcher, kind, path, acl } in self.replicas[at].watches.take_notices() {
             let Some(held) = self.connections.get(&watcher) else { continue };
             if tree::check(&acl, permission::READ, &held.who()).is_ok() {
                 let event = WatchEvent { kind, state: WatchEvent::CONNECTED, path, zxid };
-                self.say(watcher, Output::frame(|out| event.encode(out)));
+                self.send_to_client(watcher, Output::frame(|out| event.encode(out)));
             }
         }
     }
@@ -182,7 +182,7 @@ impl Cluster {
     }
 
     pub(super) fn say_reply(&mut self, connection: u64, header: ReplyHeader, reply: &Reply) {
-        self.say(connection, Output::frame(|out| reply.encode(header, out)));
+        self.send_to_client(connection, Output::frame(|out| reply.encode(header, out)));
     }
 
     /// A fault that was waiting for this request, or for its reply.
@@ -191,7 +191,7 @@ impl Cluster {
         let Some(fault) = held.fault.take() else { return };
         match fault.kind {
             FaultKind::ToServer | FaultKind::ToClient => self.end(connection, Ending::Reset),
-            FaultKind::Never => held.mute = true,
+            FaultKind::Never => held.unanswered = true,
             FaultKind::Late(delay) => held.delay = delay,
         }
         fault.report();

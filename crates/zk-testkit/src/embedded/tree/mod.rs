@@ -25,7 +25,7 @@ pub(crate) struct Tree {
     nodes: HashMap<String, Node>,
     ephemerals: HashMap<i64, HashOrder<String>>,
     /// Those that end by themselves.
-    mortal: BTreeSet<String>,
+    expiring: BTreeSet<String>,
     /// Whose deletions this server does not carry out.
     kept: HashSet<String>,
     zxid: i64,
@@ -142,12 +142,12 @@ impl Tree {
                 Owner::Nobody | Owner::Session(_) => false,
             }
         };
-        self.mortal.iter().filter(is_over).cloned().collect()
+        self.expiring.iter().filter(is_over).cloned().collect()
     }
 
     /// Whether anything may end by itself.
-    pub(crate) fn has_mortals(&self) -> bool {
-        !self.mortal.is_empty()
+    pub(crate) fn has_expiring_znodes(&self) -> bool {
+        !self.expiring.is_empty()
     }
 
     /// Carries a transaction out, and gives the reply to who asked for it.
@@ -251,7 +251,7 @@ impl Tree {
                 owned.insert(path.to_owned());
             }
             Owner::Container | Owner::Ttl(_) => {
-                self.mortal.insert(path.to_owned());
+                self.expiring.insert(path.to_owned());
             }
         }
         self.nodes.insert(path.to_owned(), node);
@@ -272,7 +272,7 @@ impl Tree {
                 }
             }
             Owner::Container | Owner::Ttl(_) => {
-                self.mortal.remove(path);
+                self.expiring.remove(path);
             }
         }
         let Some(above) = self.get_mut(parent) else { return };

@@ -65,7 +65,7 @@ impl Watches {
 
     pub(crate) fn created(&mut self, path: &str, acl: &Arc<[Acl]>, parent: &str, parent_acl: &Arc<[Acl]>) {
         let told = self.data.trigger(path, EventKind::CREATED);
-        self.tell(told, EventKind::CREATED, path, acl);
+        self.notify(told, EventKind::CREATED, path, acl);
         self.children_changed(parent, parent_acl);
     }
 
@@ -75,28 +75,28 @@ impl Watches {
         let mut more = self.child.trigger(path, EventKind::DELETED);
         more.retain(|watcher| !told.contains(watcher));
         told.extend(more);
-        self.tell(told, EventKind::DELETED, path, acl);
+        self.notify(told, EventKind::DELETED, path, acl);
         self.children_changed(parent, parent_acl);
     }
 
     pub(crate) fn data_changed(&mut self, path: &str, acl: &Arc<[Acl]>) {
         let told = self.data.trigger(path, EventKind::DATA_CHANGED);
-        self.tell(told, EventKind::DATA_CHANGED, path, acl);
+        self.notify(told, EventKind::DATA_CHANGED, path, acl);
     }
 
     fn children_changed(&mut self, parent: &str, acl: &Arc<[Acl]>) {
         let parent = if parent.is_empty() { "/" } else { parent };
         let told = self.child.trigger(parent, EventKind::CHILDREN_CHANGED);
-        self.tell(told, EventKind::CHILDREN_CHANGED, parent, acl);
+        self.notify(told, EventKind::CHILDREN_CHANGED, parent, acl);
     }
 
     /// A client that reconnects with its watches gets the event, whether it may read the znode or not.
     pub(crate) fn missed(&mut self, watcher: Watcher, kind: EventKind, path: &str) {
         let to_anyone: Arc<[Acl]> = Arc::new([]);
-        self.tell(vec![watcher], kind, path, &to_anyone);
+        self.notify(vec![watcher], kind, path, &to_anyone);
     }
 
-    fn tell(&mut self, watchers: Vec<Watcher>, kind: EventKind, path: &str, acl: &Arc<[Acl]>) {
+    fn notify(&mut self, watchers: Vec<Watcher>, kind: EventKind, path: &str, acl: &Arc<[Acl]>) {
         self.notices.extend(watchers.into_iter().map(|watcher| Notice {
             watcher,
             kind,

@@ -55,7 +55,7 @@ impl Cluster {
             _ => {}
         }
         // Not a frame: the bytes go out as they are.
-        self.say(connection, Output::Send(answer.into()));
+        self.send_to_client(connection, Output::Send(answer.into()));
         self.end(connection, Ending::Orderly);
         true
     }

@@ -13,21 +13,21 @@ const BACKLOG: u32 = 1024;
 const ANSWERS_WITHIN: Duration = Duration::from_millis(200);
 
 #[derive(Debug)]
-pub(crate) struct Door {
+pub(crate) struct Listener {
     address: SocketAddr,
-    state: DoorState,
+    state: PortState,
 }
 
 #[derive(Debug)]
-enum DoorState {
-    Open(TcpListener),
+enum PortState {
+    Listening(TcpListener),
     /// The same socket, bound and not listening: a connection is refused, and the port stays ours.
-    Shut(TcpSocket),
+    Refusing(TcpSocket),
     /// After an error: connections are refused, and another program can take the port.
     Lost,
 }
 
-impl Door {
+impl Listener {
     /// Listens. On port 0: on a free one. A port on which another socket listens is in use, also where that one
     /// would share it (`SO_REUSEPORT`).
     pub(crate) fn open(address: SocketAddr) -> io::Result<Self> {
@@ -35,27 +35,27 @@ impl Door {
             return Err(io::ErrorKind::AddrInUse.into());
         }
         let listener = listen(address)?;
-        Ok(Self { address: listener.local_addr()?, state: DoorState::Open(listener) })
+        Ok(Self { address: listener.local_addr()?, state: PortState::Listening(listener) })
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The next connection; none comes while it is shut.
+    /// The next connection; none comes while it refuses them.
     pub(crate) async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         match &self.state {
-            DoorState::Open(listener) => listener.accept().await,
-            DoorState::Shut(_) | DoorState::Lost => std::future::pending().await,
+            PortState::Listening(listener) => listener.accept().await,
+            PortState::Refusing(_) | PortState::Lost => std::future::pending().await,
         }
     }
 
-    /// Shuts it, or opens it again.
-    pub(crate) fn turn(&mut self, shut: bool) -> io::Result<()> {
-        self.state = match std::mem::replace(&mut self.state, DoorState::Lost) {
-            DoorState::Open(listener) if shut => DoorState::Shut(stop_listening(listener)?),
-            DoorState::Shut(socket) if !shut => DoorState::Open(socket.listen(BACKLOG)?),
-            DoorState::Lost if !shut => DoorState::Open(listen(self.address)?),
+    /// Refuses connections from now on, or listens again.
+    pub(crate) fn refuse(&mut self, refuse: bool) -> io::Result<()> {
+        self.state = match std::mem::replace(&mut self.state, PortState::Lost) {
+            PortState::Listening(listener) if refuse => PortState::Refusing(stop_listening(listener)?),
+            PortState::Refusing(socket) if !refuse => PortState::Listening(socket.listen(BACKLOG)?),
+            PortState::Lost if !refuse => PortState::Listening(listen(self.address)?),
             state => state,
         };
         Ok(())

@@ -1,9 +1,9 @@
 //! Cleans up after a test process that could not do it itself.
 //!
 //! `Drop` runs when a test ends or panics, not when it aborts or is killed. So
-//! each ensemble has a warden: a shell that waits on a pipe whose other end this
+//! each ensemble has a reaper: a shell that waits on a pipe whose other end this
 //! process holds. However this process ends, the kernel closes that end, and the
-//! warden ends the servers and removes the files. (The parent-death signal would
+//! reaper ends the servers and removes the files. (The parent-death signal would
 //! be shorter, but it is sent when the *thread* that started the child ends, and
 //! the servers of a shared ensemble outlive the test thread that started them.)
 
@@ -33,13 +33,13 @@ done
 
 /// The shell, and the pipe on which it waits for this process to end.
 #[derive(Debug)]
-pub(crate) struct Warden {
+pub(crate) struct Reaper {
     shell: Child,
 }
 
-impl Warden {
-    pub(crate) fn post(dir: &Path, keep: bool) -> Result<Self, Error> {
-        let shell = watching_shell("zk-testkit-warden", SCRIPT)
+impl Reaper {
+    pub(crate) fn start(dir: &Path, keep: bool) -> Result<Self, Error> {
+        let shell = watching_shell("zk-testkit-reaper", SCRIPT)
             // Not as an argument: then it would find itself by its command line.
             .env("ENSEMBLE_DIR", dir)
             .env("ENSEMBLE_KEEP", if keep { "yes" } else { "no" })
@@ -59,7 +59,7 @@ pub(crate) fn watching_shell(name: &str, script: &str) -> Command {
     shell
 }
 
-impl Drop for Warden {
+impl Drop for Reaper {
     /// Sends it home: nothing is left to be cleaned up.
     fn drop(&mut self) {
         // It is this process's child and not reaped, so the pid is its own.

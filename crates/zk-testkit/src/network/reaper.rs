@@ -5,7 +5,7 @@ use std::process::{Child, ChildStdin, Stdio};
 
 use super::run::refusal;
 use crate::Error;
-use crate::warden::watching_shell;
+use crate::reaper::watching_shell;
 
 /// Takes the name first, so that it is always released. Waits for its standard input to end, and then removes
 /// everything of that name. If this process was killed, one of its commands may still be making a host: the
@@ -30,16 +30,16 @@ done
 
 /// A shell, and the pipe on which it waits for this process to end.
 #[derive(Debug)]
-pub(super) struct Janitor {
+pub(super) struct NetworkReaper {
     shell: Child,
     told: Option<ChildStdin>,
 }
 
-impl Janitor {
+impl NetworkReaper {
     /// Makes the first namespace, of that name; `None` if there is one already.
     pub(super) fn of(network: &str) -> Result<Option<Self>, Error> {
         let what = || format!("`ip netns add {network}`");
-        let mut shell = watching_shell("zk-testkit-janitor", SCRIPT)
+        let mut shell = watching_shell("zk-testkit-reaper", SCRIPT)
             .env("NETWORK", network)
             .stdout(Stdio::piped())
             .spawn()
@@ -50,16 +50,16 @@ impl Janitor {
             let _ = stdout.read_to_string(&mut said);
         }
         let told = shell.stdin.take();
-        let janitor = Self { shell, told };
+        let reaper = Self { shell, told };
         match said.trim() {
-            "made" => Ok(Some(janitor)),
+            "made" => Ok(Some(reaper)),
             said if said.contains("File exists") => Ok(None),
             said => Err(refusal(&what(), said)),
         }
     }
 }
 
-impl Drop for Janitor {
+impl Drop for NetworkReaper {
     fn drop(&mut self) {
         if let Some(mut told) = self.told.take() {
             // It may have ended; then there is nothing to remove.
