@@ -46,6 +46,7 @@ pub struct FairShare {
 
 /// The moves to make.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Plan {
     /// The new node of each election without a leader. Their number is not limited: they interrupt nothing.
     pub places: Vec<Place>,
@@ -59,6 +60,7 @@ pub struct Plan {
 
 /// Where an election that has no leader should be led.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Place {
     /// The election.
     pub election: String,
@@ -70,6 +72,7 @@ pub struct Place {
 
 /// A leadership that should move.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Move {
     /// The election.
     pub election: String,

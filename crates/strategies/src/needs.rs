@@ -6,6 +6,7 @@ use crate::meter::Publishing;
 
 /// What the members publish besides their configuration. A policy that uses anything else is refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Inputs {
     /// Their round trips, and how exactly they are published.
     pub round_trips: Option<Publishing>,
@@ -18,10 +19,18 @@ pub struct Inputs {
 impl Inputs {
     /// Everything, published as usual.
     pub const ALL: Self = Self { round_trips: Some(Publishing::USUAL), measured: true, jobs: true };
+
+    /// The same with a change.
+    #[must_use]
+    pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
+    }
 }
 
 /// What a policy uses that its members must measure or publish.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Needs {
     /// Round trips to the other members.
     pub peers: bool,
@@ -38,6 +47,13 @@ pub struct Needs {
 }
 
 impl Needs {
+    /// The same with a change.
+    #[must_use]
+    pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
+    }
+
     /// Whether it needs nothing.
     pub fn is_none(&self) -> bool {
         *self == Self::default()

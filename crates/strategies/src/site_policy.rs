@@ -42,6 +42,7 @@ pub(crate) struct SitePolicy {
 /// The members of a site with fewer fit members than its `site_minimum`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum BelowSiteMinimum {
     /// They go after those of the sites with enough.
     #[default]
@@ -53,6 +54,7 @@ pub enum BelowSiteMinimum {
 /// The member that follows a leader that failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum OnLeaderFailure {
     /// A member of another site, if one can lead, else of the same site: the cause of the failure can affect the whole
     /// site.
@@ -68,6 +70,7 @@ pub enum OnLeaderFailure {
 /// member must have been better (`election_core::Policy::better_after`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum AutoMoves {
     /// None: leadership stays until the leader fails or an operator moves it.
     #[default]
@@ -88,6 +91,7 @@ impl fmt::Display for AutoMoves {
 /// The sites of the leaders of several slots. With one slot it has no effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum SlotSpread {
     /// Each leader is where it is best: all of them in the most preferred site while that has enough members.
     #[default]

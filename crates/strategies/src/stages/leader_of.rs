@@ -35,6 +35,7 @@ impl<const APART: bool> Stage for LeaderOf<APART> {
 /// Where the other job counts as led beside a member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Within {
     /// On the same member.
     #[default]

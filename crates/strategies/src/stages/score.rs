@@ -77,6 +77,7 @@ fn usual_weight() -> u32 {
 /// The points of a member without a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Missing {
     /// Those of the worst.
     #[default]

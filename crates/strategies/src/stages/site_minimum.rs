@@ -18,6 +18,7 @@ use crate::types::{bounded, within};
 /// The number of fit members of a site that is enough.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
+#[non_exhaustive]
 pub enum Minimum {
     /// The same number in all sites.
     All(u32),

@@ -30,6 +30,7 @@ pub struct Software {
 /// Which version goes first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum FirstVersion {
     /// The highest.
     #[default]

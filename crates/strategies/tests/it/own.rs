@@ -81,13 +81,14 @@ fn registry() -> Registry {
         .and_then(|all| all.stage("silent", |(), _| Err("nothing can be made of it".to_owned())))
         .and_then(|all| {
             all.stage("far", |(), _| {
-                let needs = Needs { peers: true, limited: ["lag".to_owned()].into(), ..Needs::default() };
+                let needs = Needs::default()
+                    .with(|needs| (needs.peers, needs.limited) = (true, ["lag".to_owned()].into()));
                 Ok(OwnStage::filter(Passes).needing(needs))
             })
         })
         .and_then(|all| {
             all.strategy("highest-id", |_: HighestSettings, _| {
-                Ok(OwnStrategy::new(HighestId).needing(Needs { load: true, ..Needs::default() }))
+                Ok(OwnStrategy::new(HighestId).needing(Needs::default().with(|needs| needs.load = true)))
             })
         })
         .unwrap()
@@ -199,9 +200,9 @@ fn what_is_wrong_with_its_settings_is_said_as_of_any_other() {
 fn what_it_goes_by_is_measured_where_a_policy_names_it() {
     assert!(read("pipeline = ['gate']").needs().is_none());
     let limited = ["lag".to_owned()].into();
-    let expected = Needs { peers: true, limited, ..Needs::default() };
+    let expected = Needs::default().with(|needs| (needs.peers, needs.limited) = (true, limited));
     assert_eq!(read("pipeline = ['gate', 'far']").needs(), expected);
-    assert_eq!(read("strategy = 'highest-id'").needs(), Needs { load: true, ..Needs::default() });
+    assert_eq!(read("strategy = 'highest-id'").needs(), Needs::default().with(|needs| needs.load = true));
 }
 
 #[test]

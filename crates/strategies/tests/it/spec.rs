@@ -324,7 +324,7 @@ fn what_must_be_measured_is_what_the_policy_goes_by() {
         let entries: Map<String, Value> = toml::from_str(text).unwrap();
         PolicySpec::read(&entries, Inputs::ALL).unwrap().needs()
     };
-    let peers = Needs { peers: true, ..Needs::default() };
+    let peers = Needs::default().with(|needs| needs.peers = true);
     assert!(needs("").is_none());
     assert!(needs("pipeline = ['incumbent']").is_none());
     assert_eq!(needs("pipeline = [{ stage = 'latency', by = 'worst' }]"), peers);
@@ -333,9 +333,9 @@ fn what_must_be_measured_is_what_the_policy_goes_by() {
          [[rules]]\nwhen = 'failure'\npipeline = [{ stage = 'latency', by = 'zookeeper' }]",
     );
     let targets = ["db".to_owned(), "shop".to_owned()].into();
-    assert_eq!(by_two, Needs { zookeeper: true, targets, ..Needs::default() });
+    assert_eq!(by_two, Needs::default().with(|needs| (needs.zookeeper, needs.targets) = (true, targets)));
     let by_lag = needs("pipeline = [{ stage = 'limit', attribute = 'lag', at_most = 10 }]");
-    assert_eq!(by_lag, Needs { limited: ["lag".to_owned()].into(), ..Needs::default() });
+    assert_eq!(by_lag, Needs::default().with(|needs| needs.limited = ["lag".to_owned()].into()));
 }
 
 #[test]
@@ -421,7 +421,7 @@ fn other_jobs_load_and_hours_are_read() {
         "{spec:?}"
     );
     let jobs = ["db", "mq", "web"].map(str::to_owned).into();
-    assert_eq!(spec.needs(), Needs { jobs, load: true, ..Needs::default() });
+    assert_eq!(spec.needs(), Needs::default().with(|needs| (needs.jobs, needs.load) = (jobs, true)));
     // What the job itself loads is part of the policy.
     assert_ne!(spec, spec.clone().with_load(2));
     assert_eq!(spec, spec.clone().with_load(1));

@@ -112,13 +112,13 @@ mod tests {
     #[test]
     fn only_what_the_policy_goes_by_is_published_and_never_the_job_itself() {
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        let jobs = || Needs { jobs: ["db".to_owned(), "mq".to_owned()].into(), ..Needs::default() };
+        let jobs = || Needs::default().with(|needs| needs.jobs = ["db".to_owned(), "mq".to_owned()].into());
         let led = [("bills", 2), ("db", 3), ("web", 5)];
         assert_eq!(published(Needs::default(), &led), []);
         assert_eq!(published(jobs(), &led), [pair("dr.leads", "db")]);
-        assert_eq!(published(Needs { load: true, ..Needs::default() }, &led), [pair("dr.load", "5")]);
-        let both = Needs { load: true, ..jobs() };
+        assert_eq!(published(Needs::default().with(|needs| needs.load = true), &led), [pair("dr.load", "5")]);
+        let both = jobs().with(|needs| needs.load = true);
         assert_eq!(published(both, &led[1..]), [pair("dr.leads", "db"), pair("dr.load", "3")]);
-        assert_eq!(published(Needs { load: true, ..jobs() }, &led[2..]), []);
+        assert_eq!(published(jobs().with(|needs| needs.load = true), &led[2..]), []);
     }
 }
