@@ -26,8 +26,8 @@ const ALONE: &str = "the only candidate";
 /// For certain causes another pipeline can rank ([`when`](Self::when)).
 #[derive(Clone, Debug)]
 pub struct Pipeline {
-    filters: Vec<Named<dyn Filter>>,
-    comparisons: Vec<Named<dyn Comparison>>,
+    filters: Vec<NamedStage<dyn Filter>>,
+    comparisons: Vec<NamedStage<dyn Comparison>>,
     /// Instead of the member id.
     last: Option<Whole>,
     /// Rank instead of the stages for these causes.
@@ -35,7 +35,7 @@ pub struct Pipeline {
 }
 
 /// A stage with its name.
-type Named<S> = (&'static str, Arc<S>);
+type NamedStage<S> = (&'static str, Arc<S>);
 
 /// A candidate on its way through the comparisons.
 struct Contender<'a> {

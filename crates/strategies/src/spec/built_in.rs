@@ -1,12 +1,12 @@
 //! The built-in stages that a policy can name.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::{
-    Subject,
-    named::{Factory, JOBS, Known, MEASURED, Named, ROUND_TRIPS, Settings},
+    Needs, Subject,
+    named::{Factory, JOBS, Known, MEASURED, Nameable, Named, ROUND_TRIPS, Settings},
     reader::{Findings, found, not_known},
 };
 use crate::{
@@ -100,22 +100,38 @@ pub fn stages() -> impl Iterator<Item = &'static str> {
     STAGES.iter().map(|(name, _)| *name)
 }
 
-/// The stage of a name, or why there is none.
-pub(super) fn find(
-    name: &Value,
-    own: &BTreeMap<&'static str, Factory<OwnStage>>,
-) -> Result<(&'static str, Factory<OwnStage>), String> {
-    let text = name.as_str().unwrap_or_default();
-    if ALWAYS.contains(&text) {
-        return Err(format!("{text:?} is part of every pipeline already; leave it out"));
+impl Nameable for OwnStage {
+    const KIND: &'static str = "stage";
+    const TAG: &'static str = "stage";
+
+    fn find(
+        name: &Value,
+        known: &Known<'_>,
+        findings: &mut Findings,
+    ) -> Option<(&'static str, Factory<Self>)> {
+        let own = &known.registered.stages;
+        let text = name.as_str().unwrap_or_default();
+        let built_in = STAGES.iter().find(|(name, _)| *name == text);
+        let built_in = built_in.map(|(name, make)| (*name, Arc::new(*make) as Factory<Self>));
+        let named = built_in.or_else(|| own.get_key_value(text).map(|(name, make)| (*name, make.clone())));
+        if named.is_none() {
+            let key = BY_KEY.iter().find(|(name, _)| *name == text).map(|(_, key)| key);
+            findings.say(match key {
+                _ if ALWAYS.contains(&text) => {
+                    format!("{text:?} is part of every pipeline already; leave it out")
+                }
+                Some(key) => {
+                    format!("{text:?} is part of every pipeline where {key} is set; set that instead")
+                }
+                None => not_known(&found(name), stages().chain(own.keys().copied())),
+            });
+        }
+        named
     }
-    if let Some((_, key)) = BY_KEY.iter().find(|(name, _)| *name == text) {
-        return Err(format!("{text:?} is part of every pipeline where {key} is set; set that instead"));
+
+    fn needs(&self) -> &Needs {
+        &self.needs
     }
-    let built_in = STAGES.iter().find(|(name, _)| *name == text);
-    let built_in = built_in.map(|(name, make)| (*name, Arc::new(*make) as Factory<OwnStage>));
-    let named = built_in.or_else(|| own.get_key_value(text).map(|(name, factory)| (*name, factory.clone())));
-    named.ok_or_else(|| not_known(&found(name), stages().chain(own.keys().copied())))
 }
 
 impl Named<OwnStage> {

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::{
-    Inputs, Needs, built_in,
+    Inputs, Needs,
     reader::{Findings, found, not_known},
 };
 
@@ -97,23 +97,6 @@ pub(super) trait Nameable: Sized {
     ) -> Option<(&'static str, Factory<Self>)>;
 
     fn needs(&self) -> &Needs;
-}
-
-impl Nameable for OwnStage {
-    const KIND: &'static str = "stage";
-    const TAG: &'static str = "stage";
-
-    fn find(
-        name: &Value,
-        known: &Known<'_>,
-        findings: &mut Findings,
-    ) -> Option<(&'static str, Factory<Self>)> {
-        built_in::find(name, &known.registered.stages).map_err(|message| findings.say(message)).ok()
-    }
-
-    fn needs(&self) -> &Needs {
-        &self.needs
-    }
 }
 
 impl Nameable for OwnStrategy {

@@ -460,6 +460,7 @@ proptest! {
             AutoMoves::None => prop_assert_eq!(&better, &winner, "nothing moves by itself, and yet it moved"),
             AutoMoves::InSite => prop_assert_eq!(site(&better), site(&winner), "it left its site"),
             AutoMoves::All => {}
+            other => prop_assert!(false, "{other} has no rule here"),
         }
         view.incumbent = better.clone();
         prop_assert_eq!(first(&strategy.rank(&view.round())), better, "it moves on and on");
