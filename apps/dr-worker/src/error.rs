@@ -1,8 +1,9 @@
 //! The program's errors and exit codes.
 
+use crate::advice;
 use std::fmt;
 
-use election_admin::{OperatorError, ReadError};
+use election_admin::{AdminError, ReadError};
 use election_core::record::RecordError;
 use zk_session::{ConnectError, OpError};
 
@@ -218,14 +219,14 @@ impl From<ReadError> for Error {
     }
 }
 
-impl From<OperatorError> for Error {
-    fn from(error: OperatorError) -> Self {
+impl From<AdminError> for Error {
+    fn from(error: AdminError) -> Self {
         match error {
-            OperatorError::Session(error) => error.into(),
-            OperatorError::Read(error) => error.into(),
-            OperatorError::Token(_) => Self::Usage(error.to_string()),
-            OperatorError::NotNow(_) => Self::NotNow(error.to_string()),
-            OperatorError::Closed => Self::Unreachable(error.to_string()),
+            AdminError::Session(error) => error.into(),
+            AdminError::Read(error) => error.into(),
+            AdminError::Token(_) => Self::Usage(error.to_string()),
+            AdminError::NotNow(why) => Self::NotNow(advice::on(&why)),
+            AdminError::Closed => Self::Unreachable(error.to_string()),
             other => Self::Failed(other.to_string()),
         }
     }

@@ -21,6 +21,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod advice;
 mod checked;
 mod client;
 mod commands;
@@ -42,6 +43,7 @@ pub mod view;
 mod wall;
 pub mod worker;
 mod workers;
+pub mod znodes;
 
 use std::process::ExitCode;
 

@@ -1,17 +1,18 @@
 //! The leaderships whose work may still run: how leaders and operators change their record.
 
-use zk_session::{CreateMode, Incarnation, MultiOp, ReadOp, Session};
-
-use crate::{
-    error::{OperatorError, TRIES, is_worth_another_look, pause, too_many_races},
-    job_requests::{Leading, is_held},
-    observer::Observer,
-    outline,
-};
 use election_core::{
     Ballot, Paths,
-    internals::{Node, to_node},
-    record::{Breadcrumb, Breadcrumbs, Current, Record as _},
+    internals::node,
+    record::{Current, Record as _},
+};
+use zk_session::{Incarnation, MultiOp, ReadOp, Session};
+
+use crate::{
+    change::Attempts,
+    error::{AdminError, Refusal},
+    job_requests::{Leading, is_held},
+    known::Known,
+    record::{Breadcrumb, Breadcrumbs},
 };
 
 /// Changes the record by compare-and-set, and returns what it is then. `change` is applied to the present record, and
@@ -29,41 +30,36 @@ pub async fn change_breadcrumbs(
     session: &Incarnation,
     paths: &Paths,
     leading: Option<Leading<'_>>,
-    mut change: impl FnMut(&mut Breadcrumbs, Option<&Ballot>),
-) -> Result<Breadcrumbs, OperatorError> {
-    let path = paths.breadcrumbs();
+    mut alter: impl FnMut(&mut Breadcrumbs, Option<&Ballot>),
+) -> Result<Breadcrumbs, AdminError> {
     let leader_path = paths.leader_znode(leading.map_or(0, |leading| leading.slot));
-    for attempt in 0..TRIES {
-        let nodes = session.multi_read([&path, &leader_path].map(ReadOp::get)).await?;
-        let mut nodes = nodes.into_iter().map(outline::node);
-        let (known, leader) = (nodes.next().flatten(), nodes.next().flatten());
-        let before = match &known {
-            Some(node) => Breadcrumbs::decode(&path, &node.data)?,
-            None => Breadcrumbs::default(),
-        };
+    let mut attempts = Attempts::over(session);
+    loop {
+        let observer = attempts.look().await?;
+        let nodes =
+            observer.session().multi_read([&paths.breadcrumbs(), &leader_path].map(ReadOp::get)).await?;
+        let mut nodes = nodes.into_iter().map(node);
+        let known: Known<Breadcrumbs> = Known::new(paths.breadcrumbs(), nodes.next().flatten());
+        let leader = nodes.next().flatten();
+        let before = known.record_or_default()?;
         let mut group = Vec::new();
         let mut ballot = None;
         if let Some(leading) = leading {
-            let Some(leader) = leader.filter(|node| is_held(node, &leader_path, leading)) else {
-                return Err(OperatorError::Refused("this member does not lead any more".to_owned()));
-            };
+            let leader =
+                leader.filter(|node| is_held(node, &leader_path, leading)).ok_or(Refusal::NotLeading)?;
             group.push(MultiOp::check(&leader_path, leader.version));
             ballot = Current::decode(&leader_path, &leader.data).ok().map(|current| current.ballot);
         }
         let mut after = before.clone();
-        change(&mut after, ballot.as_ref());
+        alter(&mut after, ballot.as_ref());
         if after == before {
             return Ok(after);
         }
-        group.push(write(&path, &after, known.as_ref())?);
-        match session.multi(group).await {
-            Ok(_) => return Ok(after),
-            Err(error) if is_worth_another_look(&error) => session.barrier().await?,
-            Err(error) => return Err(error.into()),
-        };
-        pause(attempt).await;
+        group.push(known.replace(&after)?);
+        if attempts.write(group).await? {
+            return Ok(after);
+        }
     }
-    Err(too_many_races())
 }
 
 /// Removes all leaderships but the present ones: an operator declares that the former leaders do not work any more. A
@@ -74,15 +70,16 @@ pub async fn change_breadcrumbs(
 ///
 /// # Cancel safety
 /// May have been carried out or not. Repeating it is safe.
-pub async fn forget_breadcrumbs(session: &Session, paths: &Paths) -> Result<Vec<Breadcrumb>, OperatorError> {
-    let path = paths.breadcrumbs();
-    for attempt in 0..TRIES {
-        let incarnation = session.active().await?;
-        let snapshot = Observer::new(incarnation.clone()).snapshot(paths).await?;
-        let Some(known) = incarnation.get(&path).await?.map(to_node) else {
+pub async fn forget_breadcrumbs(session: &Session, paths: &Paths) -> Result<Vec<Breadcrumb>, AdminError> {
+    let mut attempts = Attempts::over(session);
+    loop {
+        let observer = attempts.look().await?;
+        let snapshot = observer.snapshot(paths).await?;
+        let known: Known<Breadcrumbs> = observer.known(paths.breadcrumbs()).await?;
+        if known.node().is_none() {
             return Ok(Vec::new());
-        };
-        let before = Breadcrumbs::decode(&path, &known.data);
+        }
+        let before = known.record_or_default();
         let is_readable = before.is_ok();
         let mut after = before.unwrap_or_default();
         let (removed, present) = after.leaderships.into_iter().partition(|left| snapshot.is_former(left));
@@ -91,20 +88,8 @@ pub async fn forget_breadcrumbs(session: &Session, paths: &Paths) -> Result<Vec<
         if is_readable && removed.is_empty() {
             return Ok(removed);
         }
-        match incarnation.multi([write(&path, &after, Some(&known))?]).await {
-            Ok(_) => return Ok(removed),
-            Err(error) if is_worth_another_look(&error) => {}
-            Err(error) => return Err(error.into()),
+        if attempts.write([known.replace(&after)?]).await? {
+            return Ok(removed);
         }
-        pause(attempt).await;
     }
-    Err(too_many_races())
-}
-
-fn write(path: &str, record: &Breadcrumbs, known: Option<&Node>) -> Result<MultiOp, OperatorError> {
-    let data = record.encode(path)?;
-    Ok(match known {
-        Some(node) => MultiOp::set(path, data, node.version),
-        None => MultiOp::create(path, data, CreateMode::Persistent),
-    })
 }

@@ -1,48 +1,21 @@
-//! Why an operator's command was not carried out.
+//! Why something was not done to an election.
 
 use std::time::Duration;
 
-use zk_session::{OpError, WatchError};
-
 use election_core::{
-    internals::{NoSuchToken, ReadError},
-    record::RecordError,
+    MemberId,
+    internals::{Layout, NoSuchToken, ReadError, in_words},
+    record::{FiledRequest, RecordError},
 };
+use zk_session::{OpError, WatchError};
 
 /// How many times a step is repeated after it has lost a race.
 pub(crate) const TRIES: u32 = 50;
 
-/// Whether a compare-and-set lost a race or has an unknown outcome. Reading the znode again then shows its state.
-pub(crate) const fn is_worth_another_look(error: &OpError) -> bool {
-    matches!(
-        error,
-        OpError::BadVersion { .. }
-            | OpError::NodeExists { .. }
-            | OpError::NoNode { .. }
-            | OpError::Unknown { .. }
-    )
-}
-
-/// Between two attempts. So many races in a row are no races: the server of the session may disagree with the quorum, and a
-/// session needs seconds to find that out and to move to another server.
-pub(crate) async fn pause(attempt: u32) {
-    match attempt.saturating_sub(10) {
-        0 => tokio::task::yield_now().await,
-        late => tokio::time::sleep(Duration::from_millis(10) * late).await,
-    }
-}
-
-/// Why a compare-and-set was given up.
-pub(crate) fn too_many_races() -> OperatorError {
-    OperatorError::Refused(format!(
-        "gave up after losing {TRIES} races: other clients change it all the time, or the server of this session shows \
-         another state than the quorum has"
-    ))
-}
-
-/// Why an operator's command was not carried out.
+/// Why something was not done to an election.
 #[derive(Clone, Debug, thiserror::Error)]
-pub enum OperatorError {
+#[non_exhaustive]
+pub enum AdminError {
     /// ZooKeeper did not answer as expected.
     #[error(transparent)]
     Session(#[from] OpError),
@@ -55,24 +28,114 @@ pub enum OperatorError {
     /// No resource can have seen such a token.
     #[error(transparent)]
     Token(#[from] NoSuchToken),
-    /// It can't be done. The text has the reason.
-    #[error("{0}")]
-    Refused(String),
-    /// It can't be done now. The text has the reason and what ends that state.
-    #[error("{0}")]
-    NotNow(String),
+    /// It can't be done.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// It can't be done now.
+    #[error(transparent)]
+    NotNow(#[from] Hindrance),
+    /// Other clients change it all the time, or the server of this session shows another state than the quorum has.
+    #[error(
+        "gave up after losing {TRIES} races: other clients change it all the time, or the server of this session shows \
+         another state than the quorum has"
+    )]
+    TooManyRaces,
     /// The session was closed.
     #[error("the ZooKeeper session was closed")]
     Closed,
 }
 
-impl From<zk_session::Closed> for OperatorError {
+/// Why it can't be done.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// Another member leads, or no member.
+    #[error("this member does not lead any more")]
+    NotLeading,
+    /// A request to the elector does it.
+    #[error("an elector decides here, and is to be asked")]
+    HasElector,
+    /// The election has another recipe.
+    #[error("{path} is held by the recipe {:?}: no elector is there to carry out standing orders", .recipe.as_str())]
+    NoElector {
+        /// Of the election.
+        path: String,
+        /// Its recipe.
+        recipe: Layout,
+    },
+    /// No leader znode exists.
+    #[error("no member leads")]
+    NoLeader,
+    /// The ballot with which it was to be done.
+    #[error("the ballot is gone")]
+    BallotGone,
+    /// A znode of others below the election.
+    #[error("{0} is no part of an election")]
+    ForeignZnode(String),
+    /// No request has this path.
+    #[error("there is no request {0}")]
+    NoRequest(String),
+    /// The request with this path was deleted, or replaced by another one.
+    #[error("the request {0} is not there any more")]
+    RequestGone(String),
+    /// The engine's rules forbid it.
+    #[error("{0}")]
+    Rules(String),
+}
+
+/// Why it can't be done now.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Hindrance {
+    /// A forced failover was not begun within the validity of its request.
+    #[error("it was not begun within {}", in_words(*.0))]
+    NotBegun(Duration),
+    /// The mode, or another request, forbids the request.
+    #[error("{0}")]
+    Rules(String),
+    /// Another request is open.
+    #[error(transparent)]
+    OpenRequest(#[from] OpenRequest),
+    /// A request has not ended.
+    #[error("request {0} is open; cancel it first")]
+    Request(String),
+    /// A member takes part in the election.
+    #[error("{0} is a member: stop its worker first")]
+    Member(MemberId),
+    /// Operators have given orders that hold.
+    #[error("standing orders are in force; end them first")]
+    StandingOrders,
+    /// A former leader was not fenced.
+    #[error("{0} may still run the job; make sure that it is off, and confirm that first")]
+    NotFenced(MemberId),
+    /// A record can't be used, so what it would hinder is not known.
+    #[error(transparent)]
+    Unreadable(#[from] RecordError),
+    /// An ephemeral znode.
+    #[error("a session holds {0}")]
+    Held(String),
+}
+
+/// A request that another one must wait for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "request {}, a {}, is still open ({}); wait for its end, or withdraw it",
+    filed.which.name, filed.request.kind.as_str(), filed.request.kind.progress(&filed.request.state)
+)]
+pub struct OpenRequest {
+    /// The name of the election.
+    pub election: String,
+    /// The request.
+    pub filed: FiledRequest,
+}
+
+impl From<zk_session::Closed> for AdminError {
     fn from(_: zk_session::Closed) -> Self {
         Self::Closed
     }
 }
 
-impl From<WatchError> for OperatorError {
+impl From<WatchError> for AdminError {
     fn from(error: WatchError) -> Self {
         match error {
             WatchError::Refused(error) => Self::Session(error),

@@ -2,18 +2,20 @@
 
 use std::time::Duration;
 
-use zk_session::{BootTime, CreateMode, Incarnation, OpError, Session, sleep_until};
+use zk_session::{BootTime, Incarnation, MultiOp, OpError, Session};
 
 use crate::{
+    change::{Attempts, is_worth_another_look},
     contests::leader_znode_of,
-    error::{OperatorError, TRIES, is_worth_another_look, pause, too_many_races},
+    error::{AdminError, Hindrance, Refusal},
+    known::Known,
     observer::Observer,
 };
 use election_core::{
     Paths, Policy, fencing_token,
     internals::{
         self, ForceStep, ForcedFailover, Layout, MAX_TOKEN_BASE, NoSuchToken, Transaction, ZnodeWrite,
-        decision, in_words, transact, unix_ms,
+        decision, transact, unix_ms,
     },
     record::{AdminRequest, Current, Elected, FiledRequest, MAX_SLOTS, Record, TokenBase},
     strategy::Strategy,
@@ -36,19 +38,17 @@ pub async fn force(
     policy: &Policy,
     strategy: &dyn Strategy,
     until: BootTime,
-) -> Result<(), OperatorError> {
+) -> Result<(), AdminError> {
     let mut seen = None;
     // The term that removes the holder, and since when this command has known it.
     let mut removed: Option<(u64, BootTime)> = None;
-    let mut tries = 0;
     let request_path = paths.request(&filed.which.name);
-    while tries < TRIES {
-        let incarnation = session.active().await?;
-        let observer = Observer::new(incarnation.clone());
+    let mut attempts = Attempts::over(session);
+    loop {
+        let observer = attempts.look().await?;
+        let session = observer.session();
         let node = observer.read(&request_path).await?.filter(|node| node.czxid == filed.which.czxid);
-        let Some(node) = node else {
-            return Err(OperatorError::Refused(format!("the request {request_path} is not there any more")));
-        };
+        let node = node.ok_or_else(|| Refusal::RequestGone(request_path.clone()))?;
         let request = AdminRequest::decode(&request_path, &node.data)?;
         let filed = &FiledRequest { which: filed.which.clone(), request };
         let snapshot = observer.snapshot(paths).await?;
@@ -78,18 +78,17 @@ pub async fn force(
         let over = snapshot.elected.as_ref().map(|before| (&before.record, before.version));
         let outcome = match step {
             ForceStep::Named => return Ok(()),
-            ForceStep::Refused(why) => return Err(OperatorError::Refused(why)),
+            ForceStep::Refused(why) => return Err(Refusal::Rules(why).into()),
             ForceStep::Begin(..) if BootTime::now() >= until => {
-                let valid_for = in_words(filed.request.valid_for());
-                return Err(OperatorError::NotNow(format!("it was not begun within {valid_for}")));
+                return Err(Hindrance::NotBegun(filed.request.valid_for()).into());
             }
             ForceStep::Begin(elected, request) => {
                 let begun = (filed.which.name.as_str(), &*request, node.version);
-                write(&incarnation, paths, decision(paths, &elected, over, Some(begun))?).await
+                write(session, paths, decision(paths, &elected, over, Some(begun))?).await
             }
             ForceStep::Write(elected) => {
                 seen = seen.max(elected.last_request);
-                write(&incarnation, paths, decision(paths, &elected, over, None)?).await
+                write(session, paths, decision(paths, &elected, over, None)?).await
             }
             ForceStep::Vacate { slot, version, after } => {
                 let decision = snapshot.elected.as_ref().map_or(0, |decision| decision.version);
@@ -99,22 +98,18 @@ pub async fn force(
                 let now = BootTime::now();
                 if now < since + after {
                     // The holder may release it earlier.
-                    sleep_until((since + after).min(now + LOOK)).await;
+                    attempts.wait_until((since + after).min(now + LOOK)).await;
                     continue;
                 }
                 let delete = ZnodeWrite::delete(paths.leader_znode(slot), version);
-                transact(&incarnation, delete.only_while(paths.elected(), decision)).await
+                transact(session, delete.only_while(paths.elected(), decision)).await
             }
         };
         match outcome {
-            Ok(()) => {}
-            Err(error) if is_worth_another_look(&error) => {}
-            Err(error) => return Err(error.into()),
+            Err(error) if !is_worth_another_look(&error) => return Err(error.into()),
+            Ok(()) | Err(_) => {}
         }
-        pause(tries).await;
-        tries += 1;
     }
-    Err(too_many_races())
 }
 
 async fn write(incarnation: &Incarnation, paths: &Paths, decision: Transaction) -> Result<(), OpError> {
@@ -134,36 +129,35 @@ async fn write(incarnation: &Incarnation, paths: &Paths, decision: Transaction) 
 ///
 /// # Cancel safety
 /// Not cancel safe: the outcome is then unknown.
-pub async fn vacate(session: &Session, paths: &Paths) -> Result<Current, OperatorError> {
-    for attempt in 0..TRIES {
-        let incarnation = session.active().await?;
+pub async fn vacate(session: &Session, paths: &Paths) -> Result<Current, AdminError> {
+    let mut attempts = Attempts::over(session);
+    loop {
+        let observer = attempts.look().await?;
+        let session = observer.session();
         // Read before the leader znode: if that is created again meanwhile, the count is too low, and nothing is
         // deleted.
-        let counter = incarnation.get(&paths.leader()).await?.map_or(0, |counter| counter.stat.version);
-        let snapshot = Observer::new(incarnation.clone()).snapshot(paths).await?;
+        let counter = observer.read(&paths.leader()).await?.map_or(0, |counter| counter.version);
+        let snapshot = observer.snapshot(paths).await?;
         if snapshot.layout == Layout::Elector {
-            return Err(OperatorError::Refused("an elector decides here, and is to be asked".to_owned()));
+            return Err(Refusal::HasElector.into());
         }
-        let Some(leader_znode) = snapshot.leader_znodes.into_iter().next().flatten() else {
-            return Err(OperatorError::Refused("no member leads".to_owned()));
-        };
-        let path = leader_znode_of(paths, snapshot.layout, &leader_znode.record.ballot);
+        let leader = snapshot.leader_znodes.into_iter().next().flatten().ok_or(Refusal::NoLeader)?;
+        let path = leader_znode_of(paths, snapshot.layout, &leader.record.ballot);
+        // Not by the next look, which would delete that of the next leader if an answer is lost.
         let deleted = match snapshot.layout {
             Layout::Single => {
-                let delete = ZnodeWrite::delete(path, leader_znode.version);
-                transact(&incarnation, delete.only_while(paths.leader(), counter)).await
+                let delete = ZnodeWrite::delete(path, leader.version);
+                transact(session, delete.only_while(paths.leader(), counter)).await
             }
-            _ => incarnation.delete(&path, Some(leader_znode.version)).await,
+            _ => session.delete(&path, Some(leader.version)).await,
         };
         match deleted {
-            Ok(()) => return Ok(leader_znode.record),
+            Ok(()) => return Ok(leader.record),
             // It has just become READY, or has been deleted already.
             Err(OpError::BadVersion { .. } | OpError::NoNode { .. }) => {}
             Err(error) => return Err(error.into()),
         }
-        pause(attempt).await;
     }
-    Err(too_many_races())
 }
 
 /// The result of raising the base of the tokens.
@@ -177,40 +171,28 @@ pub enum Raised {
     Already,
 }
 
-/// Raises the base in an election without an elector; `None` if another one was quicker.
-async fn raise_base(
+/// How the base is raised in an election without an elector; `None` if every later token is above it already.
+async fn raised_base(
     observer: &Observer,
     paths: &Paths,
     above: u64,
     by: &str,
-) -> Result<Option<Raised>, OperatorError> {
+) -> Result<Option<MultiOp>, AdminError> {
     if above > MAX_TOKEN_BASE {
         return Err(NoSuchToken { above }.into());
     }
-    let (path, session) = (paths.tokens(), observer.session());
-    let node = observer.read(&path).await?;
-    let known = node.as_ref().and_then(|node| TokenBase::decode(&path, &node.data).ok());
-    // One that can't be used is replaced.
-    let is_usable = node.is_none() || known.is_some();
+    let known: Known<TokenBase> = observer.known(paths.tokens()).await?;
     let snapshot = observer.snapshot(paths).await?;
     let led = snapshot.leader_znode(0).and_then(|leader| leader.record.fencing_token);
-    let base = known.map_or(0, |known| known.token_base);
-    if is_usable && (base >= above || led.is_some_and(|token| token > above)) {
-        return Ok(Some(Raised::Already));
-    }
-    let data = TokenBase::new(above, by, unix_ms()).encode(&path)?;
-    let written = match node {
-        Some(node) => session.set(&path, data, Some(node.version)).await.map(drop),
-        None => {
-            session.create_parents(&path).await?;
-            session.create(&path, data, CreateMode::Persistent).await.map(drop)
+    // One that can't be used is replaced.
+    if let Ok(base) = known.record() {
+        let base = base.map_or(0, |base| base.token_base);
+        if base >= above || led.is_some_and(|token| token > above) {
+            return Ok(None);
         }
-    };
-    match written {
-        Ok(()) => Ok(Some(Raised::InRecord)),
-        Err(error) if is_worth_another_look(&error) => Ok(None),
-        Err(error) => Err(error.into()),
     }
+    known.make_parents(observer.session()).await?;
+    Ok(Some(known.replace(&TokenBase::new(above, by, unix_ms()))?))
 }
 
 /// Makes the token of every leadership from now on greater than `above`. Use it after the ensemble was restored from a
@@ -227,23 +209,23 @@ pub async fn raise_tokens(
     paths: &Paths,
     above: u64,
     by: &str,
-) -> Result<Raised, OperatorError> {
-    let path = paths.elected();
-    for attempt in 0..TRIES {
-        let incarnation = session.active().await?;
-        incarnation.barrier().await?;
-        let observer = Observer::new(incarnation.clone());
+) -> Result<Raised, AdminError> {
+    let mut attempts = Attempts::over(session);
+    loop {
+        let observer = attempts.look().await?;
         if let Some(Layout::Queue | Layout::Single) = observer.layout(paths).await? {
-            match raise_base(&observer, paths, above, by).await? {
-                Some(raised) => return Ok(raised),
-                None => continue,
+            match raised_base(&observer, paths, above, by).await? {
+                None => return Ok(Raised::Already),
+                Some(raised) => {
+                    if attempts.write([raised]).await? {
+                        return Ok(Raised::InRecord);
+                    }
+                    continue;
+                }
             }
         }
-        let (mut elected, mut version) = (None, None);
-        if let Some(node) = observer.read(&path).await? {
-            elected = Some(Elected::decode(&path, &node.data)?);
-            version = Some(node.version);
-        }
+        let known: Known<Elected> = observer.known(paths.elected()).await?;
+        let elected = known.record()?;
         let base = elected.as_ref().map_or(0, |e| e.token_base);
         // An unreadable leader znode still has a token. Its member is unknown.
         let slots = elected.as_ref().map_or(1, |e| e.slots.len()).clamp(1, MAX_SLOTS);
@@ -256,20 +238,9 @@ pub async fn raise_tokens(
         let token = tokens.into_iter().min().flatten();
         let raised = internals::raise_tokens(elected.as_ref(), token, above, by, unix_ms())?;
         let Some(next) = raised else { return Ok(Raised::Already) };
-        let data = next.encode(&path)?;
-        let written = match version {
-            Some(version) => incarnation.set(&path, data, Some(version)).await.map(drop),
-            None => {
-                incarnation.create_parents(&path).await?;
-                incarnation.create(&path, data, CreateMode::Persistent).await.map(drop)
-            }
-        };
-        match written {
-            Ok(()) => return Ok(Raised::InTerm(next.term)),
-            Err(error) if is_worth_another_look(&error) => {}
-            Err(error) => return Err(error.into()),
+        known.make_parents(observer.session()).await?;
+        if attempts.write([known.replace(&next)?]).await? {
+            return Ok(Raised::InTerm(next.term));
         }
-        pause(attempt).await;
     }
-    Err(too_many_races())
 }

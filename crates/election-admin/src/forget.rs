@@ -1,10 +1,11 @@
 //! Removes an election that nobody needs any more.
 
-use zk_session::{Incarnation, MultiOp, OpError, ReadOp, Session};
+use zk_session::{Incarnation, MultiOp, ReadOp, Session};
 
 use crate::{
-    error::{OperatorError, TRIES, is_worth_another_look, pause, too_many_races},
-    observer::{Observer, Snapshot},
+    change::Attempts,
+    error::{AdminError, Hindrance, Refusal},
+    observer::Snapshot,
     outline::{children, node},
 };
 use election_core::{
@@ -14,11 +15,9 @@ use election_core::{
 };
 
 /// The parts of an election. What else is below it belongs to others.
-const PARTS: [&str; 12] = [
+const PARTS: [&str; 10] = [
     "breadcrumbs",
-    "config",
     "control",
-    "drill",
     "election",
     "history",
     "leader",
@@ -33,16 +32,11 @@ const PARTS: [&str; 12] = [
 /// fenced.
 ///
 /// # Errors
-/// [`OperatorError::NotNow`] with what it is needed for.
-pub fn check(snapshot: &Snapshot) -> Result<(), OperatorError> {
-    hindrance(snapshot).map_or(Ok(()), |why| Err(OperatorError::NotNow(why)))
-}
-
-/// What the election is needed for.
-fn hindrance(snapshot: &Snapshot) -> Option<String> {
+/// What it is needed for.
+pub fn check(snapshot: &Snapshot) -> Result<(), Hindrance> {
     let Snapshot { members, control, breadcrumbs, requests, unreadable, .. } = snapshot;
     if let Some(member) = members.first() {
-        return Some(format!("{} is a member: stop its worker first", member.member));
+        return Err(Hindrance::Member(member.member.clone()));
     }
     // Those for a term end with it.
     let lasting = control.clone().with(|control| {
@@ -54,58 +48,53 @@ fn hindrance(snapshot: &Snapshot) -> Option<String> {
         control.changed_reason = None;
     });
     if lasting != Control::NONE {
-        return Some("standing orders are in force; end them first".to_owned());
+        return Err(Hindrance::StandingOrders);
     }
     if let Some(left) = breadcrumbs.leaderships.first() {
-        return Some(format!(
-            "{} may still run the job; make sure that it is off, and confirm that with `ack --fenced` first",
-            left.member
-        ));
+        return Err(Hindrance::NotFenced(left.member.clone()));
     }
     if let Some(open) = requests.iter().find(|filed| !filed.request.state.is_final()) {
-        return Some(format!("request {} is open; cancel it first", open.which.name));
+        return Err(Hindrance::Request(open.which.name.clone()));
     }
-    unreadable.first().map(ToString::to_string)
+    unreadable.first().map_or(Ok(()), |error| Err(error.clone().into()))
 }
 
-/// Removes all znodes of an election that [may be removed](check), in one transaction. Returns how many there were. Its terms and
+/// Removes all znodes of an election that [may be removed](check), in one transaction, with what the application keeps in
+/// its `own` children. Returns how many there were. Its terms and
 /// the base of its tokens are forgotten with it, except by members that remember them elsewhere.
 ///
 /// # Errors
-/// [`OperatorError::NotNow`] with what it is needed for; when there is no such election, or ZooKeeper doesn't answer.
+/// [`AdminError::NotNow`] with what it is needed for; when there is no such election, or ZooKeeper doesn't answer.
 ///
 /// # Cancel safety
 /// May have been carried out or not. Repeating it is safe.
-pub async fn remove(session: &Session, paths: &Paths) -> Result<usize, OperatorError> {
+pub async fn remove(session: &Session, paths: &Paths, own: &[&str]) -> Result<usize, AdminError> {
     let mut removed = 0;
-    for attempt in 0..TRIES {
-        let incarnation = session.active().await?;
+    let mut attempts = Attempts::over(session);
+    loop {
+        let observer = attempts.look().await?;
         // Before what is checked: what changes in between is not deleted.
-        let all = tree(&incarnation, paths).await?;
-        let snapshot = match Observer::new(incarnation.clone()).snapshot(paths).await {
+        let all = tree(observer.session(), paths, own).await?;
+        let snapshot = match observer.snapshot(paths).await {
             // The answer may have been lost.
             Err(ReadError::NoElection(_)) if removed > 0 => return Ok(removed),
             snapshot => snapshot?,
         };
         check(&snapshot)?;
         if let Some((path, _)) = all.iter().find(|(_, node)| node.owner != 0) {
-            return Err(OperatorError::NotNow(format!("a session holds {path}")));
+            return Err(Hindrance::Held(path.clone()).into());
         }
         // What is added meanwhile keeps its parent.
         let deletions = all.iter().rev().map(|(path, node)| MultiOp::delete(path, node.version));
         removed = all.len();
-        match incarnation.multi(deletions).await {
-            Ok(_) => return Ok(removed),
-            Err(error) if is_worth_another_look(&error) || matches!(error, OpError::NotEmpty { .. }) => {}
-            Err(error) => return Err(error.into()),
+        if attempts.write(deletions).await? {
+            return Ok(removed);
         }
-        pause(attempt).await;
     }
-    Err(too_many_races())
 }
 
 /// All znodes of an election, parents first.
-async fn tree(session: &Incarnation, paths: &Paths) -> Result<Vec<(String, Node)>, OperatorError> {
+async fn tree(session: &Incarnation, paths: &Paths, own: &[&str]) -> Result<Vec<(String, Node)>, AdminError> {
     let (mut all, mut next) = (Vec::new(), vec![paths.base().to_owned()]);
     while !next.is_empty() {
         let mut below = Vec::new();
@@ -115,12 +104,10 @@ async fn tree(session: &Incarnation, paths: &Paths) -> Result<Vec<(String, Node)
             for path in group {
                 let found = results.next().and_then(node);
                 let names = results.next().map(children).unwrap_or_default();
-                let foreign =
-                    names.iter().find(|name| path == paths.base() && !PARTS.contains(&name.as_str()));
-                if let Some(foreign) = foreign {
-                    return Err(OperatorError::Refused(format!(
-                        "{path}/{foreign} is no part of an election"
-                    )));
+                let is_part =
+                    |name: &str| path != paths.base() || PARTS.iter().chain(own).any(|p| *p == name);
+                if let Some(foreign) = names.iter().find(|name| !is_part(name)) {
+                    return Err(Refusal::ForeignZnode(format!("{path}/{foreign}")).into());
                 }
                 below.extend(names.into_iter().map(|name| format!("{path}/{name}")));
                 all.extend(found.map(|node| (path.clone(), node)));

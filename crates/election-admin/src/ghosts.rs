@@ -10,7 +10,7 @@ use std::{collections::BTreeSet, time::Duration};
 use zk_session::{Session, SessionId};
 
 use crate::{
-    error::OperatorError,
+    error::AdminError,
     observer::{Observer, Snapshot},
 };
 use election_core::{
@@ -98,7 +98,7 @@ async fn look(
 ///
 /// # Cancel safety
 /// May have been carried out or not. Repeating it is safe.
-pub async fn remove_ghost(session: &Session, paths: &Paths, ghost: &Ghost) -> Result<bool, OperatorError> {
+pub async fn remove_ghost(session: &Session, paths: &Paths, ghost: &Ghost) -> Result<bool, AdminError> {
     let session = session.active().await?;
     // Read before the leader znode: while the decision has this version, only the member that it names can create one.
     let elected = session.get(&paths.elected()).await?;

@@ -3,17 +3,13 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use zk_session::{
-    BootTime, ChildrenWatch, Closed, CreateMode, DataWatch, Incarnation, MultiOp, OpError, ReadOp, Session,
-    sleep_until,
+    BootTime, ChildrenWatch, Closed, DataWatch, Incarnation, MultiOp, OpError, ReadOp, Session, sleep_until,
 };
 
-use crate::{
-    error::{OperatorError, TRIES, is_worth_another_look, pause, too_many_races},
-    outline,
-};
+use crate::{change::Attempts, error::AdminError, known::Known};
 use election_core::{
     MemberId, Paths,
-    internals::{Node, get_all, to_node, unix_ms},
+    internals::{Node, get_all, node, unix_ms},
     record::{
         AdminRequest, Control, Current, FiledRequest, MAX_SLOTS, OrderedBy, Record as _, RecordError,
         RequestKind, RequestRef, RequestState, StoppedJob,
@@ -169,29 +165,30 @@ impl JobRequests {
         &mut self,
         filed: &FiledRequest,
         leading: Leading<'_>,
-    ) -> Result<Option<Control>, OperatorError> {
+    ) -> Result<Option<Control>, AdminError> {
         let FiledRequest { which, request } = filed;
         let (path, control_path) = (self.paths.request(&which.name), self.paths.control());
         let leader_path = self.paths.leader_znode(leading.slot);
-        let incarnation = self.incarnation()?;
-        for attempt in 0..TRIES {
+        let (incarnation, tried) = (self.incarnation()?, &mut self.tried);
+        let mut attempts = Attempts::over(&incarnation);
+        loop {
+            let observer = attempts.look().await?;
             let reads = [&path, &control_path, &leader_path].map(ReadOp::get);
-            let mut nodes = incarnation.multi_read(reads).await?.into_iter().map(outline::node);
+            let mut nodes = observer.session().multi_read(reads).await?.into_iter().map(node);
             let mut node = || nodes.next().flatten();
-            let (asked, orders, leader) = (node(), node(), node());
-            let Some(asked) = asked.filter(|node| node.czxid == which.czxid) else { return Ok(None) };
+            let (asked, orders, leader) = (node(), Known::<Control>::new(&control_path, node()), node());
+            let Some(asked) = asked.filter(|node| node.czxid == which.czxid) else {
+                return Ok(None);
+            };
             let Some(leader) = leader.filter(|node| is_held(node, &leader_path, leading)) else {
                 return Ok(None);
             };
-            let mut control = match &orders {
-                Some(node) => Control::decode(&control_path, &node.data)?,
-                None => Control::default(),
-            };
+            let mut control = orders.record_or_default()?;
             let begun = RequestState::Accepted { term: leading.term };
             match AdminRequest::decode(&path, &asked.data)?.state {
                 RequestState::Pending => {}
                 // An earlier try was carried out, and its reply was lost.
-                state if state == begun && self.tried.contains(which) => return Ok(Some(control)),
+                state if state == begun && tried.contains(which) => return Ok(Some(control)),
                 _ => return Ok(None),
             }
             let before = control.clone();
@@ -202,21 +199,13 @@ impl JobRequests {
                 MultiOp::set(&path, request.encode(&path)?, asked.version),
             ];
             if control != before {
-                let data = control.encode(&control_path)?;
-                group.push(match &orders {
-                    Some(node) => MultiOp::set(&control_path, data, node.version),
-                    None => MultiOp::create(&control_path, data, CreateMode::Persistent),
-                });
+                group.push(orders.replace(&control)?);
             }
-            self.tried.insert(which.clone());
-            match incarnation.multi(group).await {
-                Ok(_) => return Ok(Some(control)),
-                Err(error) if is_worth_another_look(&error) => incarnation.barrier().await?,
-                Err(error) => return Err(error.into()),
-            };
-            pause(attempt).await;
+            tried.insert(which.clone());
+            if attempts.write(group).await? {
+                return Ok(Some(control));
+            }
         }
-        Err(too_many_races())
     }
 
     /// Whether no leader will end this request, which was begun in this term: the leadership that began it is over, and no
@@ -227,15 +216,12 @@ impl JobRequests {
     ///
     /// # Cancel safety
     /// Cancel safe: it only reads.
-    pub async fn is_abandoned(&self, request: &AdminRequest, begun: u64) -> Result<bool, OperatorError> {
+    pub async fn is_abandoned(&self, request: &AdminRequest, begun: u64) -> Result<bool, AdminError> {
         let control_path = self.paths.control();
         let leaders: Vec<_> = (0..MAX_SLOTS).map(|slot| self.paths.leader_znode(slot)).collect();
         let reads = std::iter::once(&control_path).chain(&leaders).map(ReadOp::get);
-        let mut nodes = self.incarnation()?.multi_read(reads).await?.into_iter().map(outline::node);
-        let control = match nodes.next().flatten() {
-            Some(node) => Control::decode(&control_path, &node.data)?,
-            None => Control::default(),
-        };
+        let mut nodes = self.incarnation()?.multi_read(reads).await?.into_iter().map(node);
+        let control = Known::<Control>::new(control_path, nodes.next().flatten()).record_or_default()?;
         let mut current = Vec::new();
         for (path, node) in leaders.iter().zip(nodes) {
             current.extend(node.map(|node| Current::decode(path, &node.data)).transpose()?);
@@ -250,25 +236,23 @@ impl JobRequests {
     ///
     /// # Cancel safety
     /// May have been recorded or not. Repeating it is safe.
-    pub async fn answer(&self, which: &RequestRef, state: &RequestState) -> Result<(), OperatorError> {
+    pub async fn answer(&self, which: &RequestRef, state: &RequestState) -> Result<(), AdminError> {
         let path = self.paths.request(&which.name);
         let incarnation = self.incarnation()?;
-        for attempt in 0..TRIES {
-            let node = incarnation.get(&path).await?.map(to_node);
+        let mut attempts = Attempts::over(&incarnation);
+        loop {
+            let observer = attempts.look().await?;
+            let node = observer.read(&path).await?;
             let Some(node) = node.filter(|node| node.czxid == which.czxid) else { return Ok(()) };
             let request = AdminRequest::decode(&path, &node.data)?;
             if request.state.is_final() {
                 return Ok(());
             }
-            let request = request.with(|request| request.state = state.clone());
-            match incarnation.set(&path, request.encode(&path)?, Some(node.version)).await {
-                Ok(_) => return Ok(()),
-                Err(error) if is_worth_another_look(&error) => incarnation.barrier().await?,
-                Err(error) => return Err(error.into()),
-            };
-            pause(attempt).await;
+            let data = request.with(|request| request.state = state.clone()).encode(&path)?;
+            if attempts.write([MultiOp::set(&path, data, node.version)]).await? {
+                return Ok(());
+            }
         }
-        Err(too_many_races())
     }
 }
 

@@ -2,27 +2,30 @@
 #![forbid(unsafe_code)]
 
 mod breadcrumbs;
+mod change;
 mod contests;
-pub mod drills;
 mod error;
 mod force;
 pub mod forget;
 mod ghosts;
 mod job_requests;
+mod known;
 mod observer;
 pub mod orders;
 mod outline;
-pub mod overlays;
 mod problems;
+pub mod record;
 mod requests;
 pub mod roster;
 mod servers;
 
 pub use breadcrumbs::{change_breadcrumbs, forget_breadcrumbs};
-pub use error::OperatorError;
+pub use change::{Attempts, Over};
+pub use error::{AdminError, Hindrance, OpenRequest, Refusal};
 pub use force::{Raised, force, raise_tokens, vacate};
 pub use ghosts::{Ghost, remove_ghost};
 pub use job_requests::{JobNews, JobRequests, Leading};
+pub use known::Known;
 pub use observer::{Decision, LeaderZnode, Observer, Snapshot};
 pub use problems::{OldDecision, Problem};
 pub use requests::{

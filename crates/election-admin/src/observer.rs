@@ -3,8 +3,10 @@
 use zk_session::{Incarnation, OpError, ReadOp};
 
 use crate::{
-    error::OperatorError,
+    error::{AdminError, Refusal},
+    known::Known,
     outline::{Outline, children, last_of},
+    record::{Absent, Breadcrumb, Breadcrumbs, Roster},
 };
 use election_core::{
     Ballot, MemberId, Paths,
@@ -12,8 +14,8 @@ use election_core::{
     fencing_token,
     internals::{BATCH, Layout, Node, ReadError, get_all, slot_of, to_node, tree, unix_ms},
     record::{
-        Absent, AdminRequest, Breadcrumb, Breadcrumbs, Control, Current, Elected, FiledRequest, HistoryEntry,
-        MAX_SLOTS, MemberRecord, Record, RecordError, RequestRef, Roster, TokenBase,
+        AdminRequest, Control, Current, Elected, FiledRequest, HistoryEntry, MAX_SLOTS, MemberRecord, Record,
+        RecordError, RequestRef, TokenBase,
     },
 };
 
@@ -135,11 +137,11 @@ impl Snapshot {
     /// The slot that a request is about.
     ///
     /// # Errors
-    /// [`OperatorError::Refused`] if there is none, or several could be meant.
-    pub fn slot_for(&self, request: &AdminRequest) -> Result<usize, OperatorError> {
+    /// If there is none, or several could be meant.
+    pub fn slot_for(&self, request: &AdminRequest) -> Result<usize, AdminError> {
         let leader_znodes: Vec<_> =
             self.leader_znodes.iter().map(|o| o.as_ref().map(|o| &o.record)).collect();
-        slot_of(request, self.decided(), &leader_znodes).map_err(OperatorError::Refused)
+        slot_of(request, self.decided(), &leader_znodes).map_err(|why| Refusal::Rules(why).into())
     }
 
     /// The base of the tokens.
@@ -305,14 +307,30 @@ impl Observer {
         Ok(names.map(|names| names.into_iter().filter_map(|name| Ballot::new(name).ok()).collect()))
     }
 
-    pub(crate) async fn read(&self, path: &str) -> Result<Option<Node>, OpError> {
+    /// Reads a znode; `None` if there is none.
+    ///
+    /// # Errors
+    /// When ZooKeeper doesn't answer.
+    pub async fn read(&self, path: &str) -> Result<Option<Node>, OpError> {
         Ok(self.session.get(path).await?.map(to_node))
     }
 
+    /// Reads a record, to change it.
+    ///
+    /// # Errors
+    /// When ZooKeeper doesn't answer.
+    pub async fn known<R: Record>(&self, path: impl Into<String>) -> Result<Known<R>, OpError> {
+        let path = path.into();
+        let node = self.read(&path).await?;
+        Ok(Known::new(path, node))
+    }
+
     /// Reads a record; `None` if there is no such znode.
-    pub(crate) async fn record<R: Record>(&self, path: &str) -> Result<Option<R>, OperatorError> {
-        let node = self.read(path).await?;
-        Ok(node.map(|node| R::decode(path, &node.data)).transpose()?)
+    ///
+    /// # Errors
+    /// When ZooKeeper doesn't answer, or the record can't be used.
+    pub async fn record<R: Record>(&self, path: &str) -> Result<Option<R>, ReadError> {
+        Ok(self.known(path).await?.record()?)
     }
 }
 

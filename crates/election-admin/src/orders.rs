@@ -1,15 +1,17 @@
 //! Standing orders, which hold until an operator changes them, and the acknowledgement of failures.
 
-use zk_session::{CreateMode, Session};
+use zk_session::Session;
 
 use crate::{
-    error::{OperatorError, TRIES, is_worth_another_look, pause, too_many_races},
+    change::Attempts,
+    error::{AdminError, Refusal},
+    known::Known,
     observer::Observer,
 };
 use election_core::{
     Paths, SiteId,
-    internals::{self, Forgotten, Layout, ReadError, Released, unix_ms},
-    record::{Control, Elected, Record as _},
+    internals::{self, Forgotten, Layout, Node, ReadError, Released, unix_ms},
+    record::{Control, Elected},
 };
 
 /// Standing orders before and after a change.
@@ -31,57 +33,41 @@ impl Ordered {
     }
 }
 
-/// Changes the standing orders of an election by compare-and-set. `change` is applied to the present orders, and again
+/// Changes the standing orders of an election by compare-and-set. `alter` is applied to the present orders, and again
 /// after every lost race. It needs no running member. `by` and `reason` are recorded as those of the latest order.
 ///
 /// # Errors
 /// When there is no such election, when it has no elector, when the orders can't be read, or ZooKeeper doesn't answer.
 ///
 /// # Cancel safety
-/// May have been carried out or not. Repeating it is safe if `change` is idempotent.
+/// May have been carried out or not. Repeating it is safe if `alter` is idempotent.
 pub async fn order(
     session: &Session,
     paths: &Paths,
     by: &str,
     reason: Option<&str>,
-    mut change: impl FnMut(&mut Control),
-) -> Result<Ordered, OperatorError> {
-    let path = paths.control();
-    for attempt in 0..TRIES {
-        let incarnation = session.active().await?;
-        // The server may lag behind, and orders that it has not seen would be undone.
-        incarnation.barrier().await?;
-        let observer = Observer::new(incarnation.clone());
+    mut alter: impl FnMut(&mut Control),
+) -> Result<Ordered, AdminError> {
+    let mut attempts = Attempts::over(session);
+    loop {
+        let observer = attempts.look().await?;
         check_layout(&observer, paths).await?;
-        let node = observer.read(&path).await?;
-        let before = match &node {
-            Some(node) => Control::decode(&path, &node.data)?,
-            None => Control::default(),
-        };
+        let known: Known<Control> = observer.known(paths.control()).await?;
+        let before = known.record_or_default()?;
         let mut after = before.clone();
-        change(&mut after);
+        alter(&mut after);
         after.v = after.format();
+        let changes = changes_until(known.node());
         if after == before {
-            return Ok(Ordered { before, after, changes: changes_until(node.as_ref().map(|n| n.version)) });
+            return Ok(Ordered { before, after, changes });
         }
         by.clone_into(&mut after.changed_by);
         after.changed_at_ms = unix_ms();
         after.changed_reason = reason.map(str::to_owned);
-        let data = after.encode(&path)?;
-        let written = match &node {
-            Some(node) => incarnation.set(&path, data, Some(node.version)).await,
-            None => incarnation.create(&path, data, CreateMode::Persistent).await.map(|created| created.stat),
-        };
-        match written {
-            Ok(stat) => {
-                return Ok(Ordered { before, after, changes: changes_until(Some(stat.version)) });
-            }
-            Err(error) if is_worth_another_look(&error) => {}
-            Err(error) => return Err(error.into()),
+        if attempts.write([known.replace(&after)?]).await? {
+            return Ok(Ordered { before, after, changes: changes + 1 });
         }
-        pause(attempt).await;
     }
-    Err(too_many_races())
 }
 
 /// Reads the standing orders of an election, and how often they have been changed: 0 if they never were.
@@ -91,20 +77,18 @@ pub async fn order(
 ///
 /// # Cancel safety
 /// Cancel safe: it only reads.
-pub async fn read(session: &Session, paths: &Paths) -> Result<(Control, u64), OperatorError> {
-    let path = paths.control();
+pub async fn read(session: &Session, paths: &Paths) -> Result<(Control, u64), AdminError> {
     let incarnation = session.active().await?;
     incarnation.barrier().await?;
     let observer = Observer::new(incarnation);
     check_layout(&observer, paths).await?;
-    let node = observer.read(&path).await?;
-    let changes = changes_until(node.as_ref().map(|node| node.version));
-    Ok((node.map_or_else(|| Ok(Control::default()), |node| Control::decode(&path, &node.data))?, changes))
+    let known: Known<Control> = observer.known(paths.control()).await?;
+    Ok((known.record_or_default()?, changes_until(known.node())))
 }
 
 /// The first change creates the record, with version 0.
-fn changes_until(version: Option<i32>) -> u64 {
-    version.and_then(|version| u64::try_from(version).ok()).map_or(0, |version| version + 1)
+fn changes_until(node: Option<&Node>) -> u64 {
+    node.and_then(|node| u64::try_from(node.version).ok()).map_or(0, |version| version + 1)
 }
 
 /// The failures that were remembered, and the decision that contained them.
@@ -133,24 +117,20 @@ pub async fn acknowledge(
     session: &Session,
     paths: &Paths,
     what: Forgotten,
-) -> Result<Option<Acknowledged>, OperatorError> {
-    let path = paths.elected();
-    for attempt in 0..TRIES {
-        let incarnation = session.active().await?;
-        incarnation.barrier().await?;
-        let observer = Observer::new(incarnation.clone());
+) -> Result<Option<Acknowledged>, AdminError> {
+    let mut attempts = Attempts::over(session);
+    loop {
+        let observer = attempts.look().await?;
         check_layout(&observer, paths).await?;
-        let Some(node) = observer.read(&path).await? else { return Ok(None) };
-        let before = Elected::decode(&path, &node.data)?;
-        let Some((after, released)) = internals::acknowledge(&before, what) else { return Ok(None) };
-        match incarnation.set(&path, after.encode(&path)?, Some(node.version)).await {
-            Ok(_) => return Ok(Some(Acknowledged { before, released, after })),
-            Err(error) if is_worth_another_look(&error) => {}
-            Err(error) => return Err(error.into()),
+        let known: Known<Elected> = observer.known(paths.elected()).await?;
+        let Some(before) = known.record()? else { return Ok(None) };
+        let Some((after, released)) = internals::acknowledge(&before, what) else {
+            return Ok(None);
+        };
+        if attempts.write([known.replace(&after)?]).await? {
+            return Ok(Some(Acknowledged { before, released, after }));
         }
-        pause(attempt).await;
     }
-    Err(too_many_races())
 }
 
 /// Declares that a site has not failed, by compare-and-set on the decision. The reports of its own members are ignored
@@ -167,41 +147,28 @@ pub async fn overrule_site(
     paths: &Paths,
     site: &SiteId,
     by: &str,
-) -> Result<bool, OperatorError> {
-    let path = paths.elected();
-    for attempt in 0..TRIES {
-        let incarnation = session.active().await?;
-        incarnation.barrier().await?;
-        let observer = Observer::new(incarnation.clone());
+) -> Result<bool, AdminError> {
+    let mut attempts = Attempts::over(session);
+    loop {
+        let observer = attempts.look().await?;
         check_layout(&observer, paths).await?;
         let members = observer.snapshot(paths).await?.members;
-        let Some(node) = observer.read(&path).await? else { return Ok(false) };
-        let before = Elected::decode(&path, &node.data)?;
+        let known: Known<Elected> = observer.known(paths.elected()).await?;
+        let Some(before) = known.record()? else { return Ok(false) };
         let Some(next) = internals::overrule_site(&before, &members, site, by, unix_ms()) else {
             return Ok(false);
         };
-        match incarnation.set(&path, next.encode(&path)?, Some(node.version)).await {
-            Ok(_) => return Ok(true),
-            Err(error) if is_worth_another_look(&error) => {}
-            Err(error) => return Err(error.into()),
+        if attempts.write([known.replace(&next)?]).await? {
+            return Ok(true);
         }
-        pause(attempt).await;
     }
-    Err(too_many_races())
 }
 
 /// Only an elector obeys standing orders.
-async fn check_layout(observer: &Observer, paths: &Paths) -> Result<(), OperatorError> {
+async fn check_layout(observer: &Observer, paths: &Paths) -> Result<(), AdminError> {
     match observer.layout(paths).await? {
         None => Err(ReadError::NoElection(paths.base().to_owned()).into()),
         Some(Layout::Elector) => Ok(()),
-        Some(layout) => {
-            let why = format!(
-                "{} is held by the recipe {:?}: no elector is there to carry out standing orders",
-                paths.base(),
-                layout.as_str()
-            );
-            Err(OperatorError::Refused(why))
-        }
+        Some(recipe) => Err(Refusal::NoElector { path: paths.base().to_owned(), recipe }.into()),
     }
 }

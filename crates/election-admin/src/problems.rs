@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use crate::{
     ghosts::{self, Ghost},
     observer::{Decision, Observer, Snapshot},
+    record::Breadcrumb,
 };
 use election_core::{
     MemberId, Paths,
     internals::{Layout, ReadError},
-    record::{Breadcrumb, HistoryEntry, Remembered},
+    record::{HistoryEntry, Remembered},
 };
 
 /// What is wrong with an election. See [`Observer::problems`].

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use zk_session::{BootTime, CreateMode, OpError, Recovery, Session, sleep_until};
+use zk_session::{BootTime, CreateMode, MultiOp, OpError, Recovery, Session, sleep_until};
 
 use crate::{
-    error::{OperatorError, TRIES, is_worth_another_look, pause, too_many_races},
+    change::Attempts,
+    error::{AdminError, Hindrance, OpenRequest, Refusal},
     observer::{Observer, Snapshot},
 };
 use election_core::{
@@ -32,13 +33,13 @@ pub fn new_request(
 /// Files a request for the elector, or for the leader if it is about its job.
 ///
 /// # Errors
-/// When ZooKeeper doesn't answer, or there is no such election; [`OperatorError::NotNow`] when the mode forbids the
+/// When ZooKeeper doesn't answer, or there is no such election; [`AdminError::NotNow`] when the mode forbids the
 /// request, or another request about the same leader is open.
 pub async fn ask(
     session: &Session,
     paths: &Paths,
     request: AdminRequest,
-) -> Result<FiledRequest, OperatorError> {
+) -> Result<FiledRequest, AdminError> {
     let seen = Observer::new(session.active().await?).snapshot(paths).await?;
     file(session, paths, &seen, request).await
 }
@@ -52,12 +53,12 @@ pub async fn file(
     paths: &Paths,
     seen: &Snapshot,
     request: AdminRequest,
-) -> Result<FiledRequest, OperatorError> {
+) -> Result<FiledRequest, AdminError> {
     if seen.layout != Layout::Elector {
         return Err(ReadError::NoElection(paths.base().to_owned()).into());
     }
     if let Some(why) = hindrance(paths, seen, &request) {
-        return Err(OperatorError::NotNow(why));
+        return Err(why.into());
     }
     let incarnation = session.active().await?;
     let prefix = paths.request_prefix();
@@ -78,11 +79,11 @@ pub async fn file(
 
 /// Why a request is refused before it is filed: the mode forbids it, or another request about the same leader or its job is
 /// open.
-pub fn hindrance(paths: &Paths, seen: &Snapshot, request: &AdminRequest) -> Option<String> {
+pub fn hindrance(paths: &Paths, seen: &Snapshot, request: &AdminRequest) -> Option<Hindrance> {
     if request.kind.is_move() {
         let leader_znodes: Vec<_> =
             seen.leader_znodes.iter().map(|o| o.as_ref().map(|o| &o.record)).collect();
-        return not_now(
+        let why = not_now(
             paths.name(),
             request,
             &seen.control,
@@ -91,6 +92,7 @@ pub fn hindrance(paths: &Paths, seen: &Snapshot, request: &AdminRequest) -> Opti
             &seen.members,
             &seen.requests,
         );
+        return why.map(Hindrance::Rules);
     }
     let slot = seen.slot_for(request).ok();
     let mut open = seen.requests.iter().filter(|other| other.request.state.is_open());
@@ -99,8 +101,8 @@ pub fn hindrance(paths: &Paths, seen: &Snapshot, request: &AdminRequest) -> Opti
         (RequestKind::Restart, true) => other == slot,
         (_, is_move) => !is_move,
     };
-    open.find(|other| matters(other.request.kind, seen.slot_for(&other.request).ok()))
-        .map(|open| is_open(paths.name(), open))
+    let open = open.find(|other| matters(other.request.kind, seen.slot_for(&other.request).ok()))?;
+    Some(OpenRequest { election: paths.name().to_owned(), filed: open.clone() }.into())
 }
 
 /// The same election with this request filed, as input for `explain` and `simulate`. Nothing is written.
@@ -111,15 +113,6 @@ pub fn filed(seen: &Snapshot, request: AdminRequest) -> Snapshot {
     let mut then = seen.clone();
     then.requests.push(FiledRequest { which, request });
     then
-}
-
-fn is_open(job: &str, FiledRequest { which, request }: &FiledRequest) -> String {
-    let (name, kind) = (&which.name, request.kind.as_str());
-    format!(
-        "request {name}, a {kind}, is still open ({}); wait for its end, or withdraw it: \
-         `dr-worker cancel {name} --job {job}`",
-        request.kind.progress(&request.state)
-    )
 }
 
 /// Waits until a request has ended, or until `deadline`. Returns the request as it is then. `progress` is called for
@@ -136,7 +129,7 @@ pub async fn follow(
     which: &RequestRef,
     deadline: BootTime,
     mut progress: impl FnMut(&AdminRequest),
-) -> Result<Option<AdminRequest>, OperatorError> {
+) -> Result<Option<AdminRequest>, AdminError> {
     let path = paths.request(&which.name);
     let mut watch = session.watch_data(path.clone());
     let mut last: Option<AdminRequest> = None;
@@ -147,7 +140,7 @@ pub async fn follow(
         };
         // Another request can have its name after `requests` was deleted.
         let Some(node) = seen.value.filter(|node| node.stat.czxid == which.czxid) else {
-            return Err(OperatorError::Refused(format!("the request {path} is not there any more")));
+            return Err(Refusal::RequestGone(path).into());
         };
         let request = AdminRequest::decode(&path, &node.data)?;
         if last.as_ref() != Some(&request) {
@@ -165,13 +158,13 @@ pub async fn follow(
 ///
 /// # Errors
 /// When ZooKeeper doesn't answer, the request can't be read, or does not exist.
-pub async fn request(session: &Session, paths: &Paths, name: &str) -> Result<FiledRequest, OperatorError> {
+pub async fn request(session: &Session, paths: &Paths, name: &str) -> Result<FiledRequest, AdminError> {
     let incarnation = session.active().await?;
     // It may have been created recently, through another server.
     incarnation.barrier().await?;
     let path = paths.request(name);
     let Some(node) = Observer::new(incarnation).read(&path).await? else {
-        return Err(OperatorError::Refused(format!("there is no request {path}")));
+        return Err(Refusal::NoRequest(path).into());
     };
     let which = RequestRef { czxid: node.czxid, name: name.to_owned() };
     Ok(FiledRequest { which, request: AdminRequest::decode(&path, &node.data)? })
@@ -200,42 +193,36 @@ pub async fn cancel(
     paths: &Paths,
     which: &RequestRef,
     why: &str,
-) -> Result<Withdrawal, OperatorError> {
+) -> Result<Withdrawal, AdminError> {
     let path = paths.request(&which.name);
     let mut written: Option<RequestState> = None;
-    for attempt in 0..TRIES {
-        let incarnation = session.active().await?;
-        incarnation.barrier().await?;
-        let observer = Observer::new(incarnation.clone());
+    let mut attempts = Attempts::over(session);
+    loop {
+        let observer = attempts.look().await?;
         let node = observer.read(&path).await?.filter(|node| node.czxid == which.czxid);
-        let Some(node) = node else {
-            return Err(OperatorError::Refused(format!("the request {path} is not there any more")));
-        };
+        let node = node.ok_or_else(|| Refusal::RequestGone(path.clone()))?;
         let request = AdminRequest::decode(&path, &node.data)?;
         if !request.state.is_unbegun() {
             // The reply was lost.
             let own = written.as_ref() == Some(&request.state);
-            return Ok(if own { Withdrawal::Withdrawn(request) } else { Withdrawal::TooLate(request) });
+            let found = if own { Withdrawal::Withdrawn(request) } else { Withdrawal::TooLate(request) };
+            return Ok(found);
         }
         // A failover that no elector carries out writes the decision alone, and the request after it.
-        if let Some(decision) = observer.read(&paths.elected()).await? {
-            let elected = Elected::decode(&paths.elected(), &decision.data)?;
-            if let Some(slot) = elected.slot_for(which) {
-                let state = RequestState::Accepted { term: elected.term_of(slot) };
-                return Ok(Withdrawal::TooLate(request.with(|request| request.state = state)));
-            }
+        if let Some(elected) = observer.record::<Elected>(&paths.elected()).await?
+            && let Some(slot) = elected.slot_for(which)
+        {
+            let state = RequestState::Accepted { term: elected.term_of(slot) };
+            return Ok(Withdrawal::TooLate(request.with(|request| request.state = state)));
         }
         let state = RequestState::Cancelled { reason: why.to_owned(), at_ms: unix_ms() };
-        let request = request.with(|request| request.state = state.clone());
-        written = Some(state);
-        match incarnation.set(&path, request.encode(&path)?, Some(node.version)).await {
-            Ok(_) => return Ok(Withdrawal::Withdrawn(request)),
-            Err(error) if is_worth_another_look(&error) => {}
-            Err(error) => return Err(error.into()),
+        written = Some(state.clone());
+        let request = request.with(|request| request.state = state);
+        let data = request.encode(&path)?;
+        if attempts.write([MultiOp::set(&path, data, node.version)]).await? {
+            return Ok(Withdrawal::Withdrawn(request));
         }
-        pause(attempt).await;
     }
-    Err(too_many_races())
 }
 
 /// How long an operator's request may wait for an elector before the operator is informed that there seems to be none.

@@ -1,19 +1,22 @@
 //! The roster: who takes part in an election, and who did within the last day.
 
-use zk_session::{CreateMode, Incarnation, MultiOp, ReadOp};
-
-use crate::{
-    error::{OperatorError, TRIES, is_worth_another_look, pause, too_many_races},
-    outline::{children, node},
-};
 use election_core::{
     Ballot, MemberId, Paths, SiteId,
-    internals::{Node, get_all},
-    record::{MemberRecord, Record as _, Roster},
+    internals::{children, get_all, node},
+    record::{MemberRecord, Record as _},
+};
+use zk_session::{Incarnation, MultiOp, ReadOp};
+
+use crate::{
+    change::Attempts,
+    error::{AdminError, Refusal},
+    known::Known,
+    record::Roster,
 };
 
 /// Brings the roster up to date with the members that have a record now. It is written only if that changes it, and only while
-/// the ballot exists: that of the elector that keeps it. `at_ms` is when a loss was noticed.
+/// the ballot exists: that of the elector that keeps it. `at_ms` is when a loss was noticed. A roster that can't be used is
+/// written anew.
 ///
 /// # Errors
 /// When the ballot is gone, or ZooKeeper doesn't answer.
@@ -25,18 +28,20 @@ pub async fn update(
     paths: &Paths,
     ballot: &Ballot,
     at_ms: u64,
-) -> Result<(), OperatorError> {
-    let path = paths.roster();
-    for attempt in 0..TRIES {
-        let reads = [ReadOp::children(paths.nodes()), ReadOp::get(&path), ReadOp::get(paths.ballot(ballot))];
+) -> Result<(), AdminError> {
+    let mut attempts = Attempts::over(session);
+    loop {
+        let observer = attempts.look().await?;
+        let session = observer.session();
+        let reads =
+            [ReadOp::children(paths.nodes()), ReadOp::get(paths.roster()), ReadOp::get(paths.ballot(ballot))];
         let mut results = session.multi_read(reads).await?.into_iter();
         let present = results.next().map(children).unwrap_or_default();
         let mut znode = || results.next().and_then(node);
-        let (known, own) = (znode(), znode());
-        if own.is_none() {
-            return Err(OperatorError::Refused("the ballot is gone".to_owned()));
-        }
-        let (before, mut after) = read(&path, known.as_ref());
+        let (known, own) = (Known::<Roster>::new(paths.roster(), znode()), znode());
+        own.ok_or(Refusal::BallotGone)?;
+        let before = known.record().ok().flatten();
+        let mut after = before.clone().unwrap_or_default();
         let newcomers = get_all(session, &paths.nodes(), after.newcomers(&present)).await?;
         let newcomers = newcomers.into_iter().filter_map(|(name, node)| {
             let path = format!("{}/{name}", paths.nodes());
@@ -49,14 +54,10 @@ pub async fn update(
         }
         // A ballot's version grows with the calls to its member, and its name is never used again.
         let own = MultiOp::check(paths.ballot(ballot), None);
-        match session.multi([own, write(&path, &after, known.as_ref())?]).await {
-            Ok(_) => return Ok(()),
-            Err(error) if is_worth_another_look(&error) => session.barrier().await?,
-            Err(error) => return Err(error.into()),
-        };
-        pause(attempt).await;
+        if attempts.write(vec![own, known.replace(&after)?]).await? {
+            return Ok(());
+        }
     }
-    Err(too_many_races())
 }
 
 /// Notes in the roster that this member has stopped, unless another process has its id already.
@@ -71,37 +72,21 @@ pub async fn sign_off(
     paths: &Paths,
     (member, site): (&MemberId, &SiteId),
     at_ms: u64,
-) -> Result<(), OperatorError> {
-    let path = paths.roster();
-    for attempt in 0..TRIES {
-        let reads = [ReadOp::get(paths.node(member)), ReadOp::get(&path)];
-        let mut znodes = session.multi_read(reads).await?.into_iter().map(node);
+) -> Result<(), AdminError> {
+    let mut attempts = Attempts::over(session);
+    loop {
+        let observer = attempts.look().await?;
+        let reads = [ReadOp::get(paths.node(member)), ReadOp::get(paths.roster())];
+        let mut znodes = observer.session().multi_read(reads).await?.into_iter().map(node);
         let (own, known) = (znodes.next().flatten(), znodes.next().flatten());
         if own.is_some() {
             return Ok(());
         }
-        let (_, mut roster) = read(&path, known.as_ref());
+        let known = Known::<Roster>::new(paths.roster(), known);
+        let mut roster = known.record().ok().flatten().unwrap_or_default();
         roster.sign_off(member.clone(), site.clone(), at_ms);
-        match session.multi([write(&path, &roster, known.as_ref())?]).await {
-            Ok(_) => return Ok(()),
-            Err(error) if is_worth_another_look(&error) => session.barrier().await?,
-            Err(error) => return Err(error.into()),
-        };
-        pause(attempt).await;
+        if attempts.write([known.replace(&roster)?]).await? {
+            return Ok(());
+        }
     }
-    Err(too_many_races())
-}
-
-/// What is known, if it can be used, and what to change. A roster that can't be used is written anew.
-fn read(path: &str, known: Option<&Node>) -> (Option<Roster>, Roster) {
-    let before = known.and_then(|node| Roster::decode(path, &node.data).ok());
-    (before.clone(), before.unwrap_or_default())
-}
-
-fn write(path: &str, roster: &Roster, known: Option<&Node>) -> Result<MultiOp, OperatorError> {
-    let data = roster.encode(path)?;
-    Ok(match known {
-        Some(node) => MultiOp::set(path, data, node.version),
-        None => MultiOp::create(path, data, CreateMode::Persistent),
-    })
 }

@@ -1,8 +1,5 @@
 //! Where an election keeps its znodes.
 
-#[cfg(test)]
-mod reference;
-
 use std::sync::Arc;
 
 use crate::ids::{Ballot, InvalidName, MemberId, check, check_id};
@@ -128,51 +125,6 @@ impl Paths {
     /// The members of the last day.
     pub fn roster(&self) -> String {
         format!("{}/roster", self.base)
-    }
-
-    /// The overlay over the configuration of the job.
-    pub fn config(&self) -> String {
-        format!("{}/config", self.base)
-    }
-
-    /// A version of the overlay.
-    pub fn config_version(&self, version: u64) -> String {
-        format!("{}/config/v-{version:010}", self.base)
-    }
-
-    /// The parent of all about drills.
-    pub fn drill(&self) -> String {
-        format!("{}/drill", self.base)
-    }
-
-    /// The drill under way.
-    pub fn drill_order(&self) -> String {
-        format!("{}/drill/order", self.base)
-    }
-
-    /// The parent of the members' answers to the drill.
-    pub fn drill_answers(&self) -> String {
-        format!("{}/drill/answers", self.base)
-    }
-
-    /// A member's answer to the drill.
-    pub fn drill_answer(&self, member: &MemberId) -> String {
-        format!("{}/drill/answers/{member}", self.base)
-    }
-
-    /// The ephemeral znode of the command that conducts the drill.
-    pub fn drill_conductor(&self) -> String {
-        format!("{}/drill/conductor", self.base)
-    }
-
-    /// The parent of the reports of drills.
-    pub fn drill_runs(&self) -> String {
-        format!("{}/drill/runs", self.base)
-    }
-
-    /// The report of a drill.
-    pub fn drill_run(&self, run: &str) -> String {
-        format!("{}/drill/runs/{run}", self.base)
     }
 
     /// The parent of the operators' requests.

@@ -32,7 +32,7 @@ pub fn is_plain(character: char) -> bool {
 }
 
 /// Whether a text of several lines may have this character.
-pub(crate) fn is_in_block(character: char) -> bool {
+pub fn is_in_block(character: char) -> bool {
     is_plain(character) || matches!(character, '\n' | '\r' | '\t')
 }
 
@@ -77,7 +77,7 @@ pub fn stripped(text: &str) -> Cow<'_, str> {
 }
 
 /// Shortens a text to this many bytes, and [strips](stripped) it.
-pub(crate) fn shorten(text: &mut String, most: usize) {
+pub fn shorten(text: &mut String, most: usize) {
     if let Cow::Owned(plain) = stripped(text) {
         *text = plain;
     }

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use crate::znodes::overlays;
 use anstream::eprintln;
-use election_admin::{Layout, Observer, overlays};
+use election_admin::{Layout, Observer};
 use election_core::{Paths, strategy::in_words};
 use futures_util::{StreamExt as _, stream};
 use zk_session::{Incarnation, Session, SessionState};

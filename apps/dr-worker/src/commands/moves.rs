@@ -1,8 +1,9 @@
 //! Moves of leadership: what is checked before a request is filed, and the decision where no elector begins it.
 
+use crate::advice;
 use std::{collections::BTreeSet, time::Duration};
 
-use election_admin::{Layout, OperatorError, Snapshot};
+use election_admin::{AdminError, Layout, Snapshot};
 use election_core::{
     MemberId, Paths,
     record::{AdminRequest, Current, FiledRequest, Outgoing, RequestKind, RequestState, Status, Target},
@@ -134,8 +135,8 @@ pub(crate) async fn decide(
         election_admin::force(&operator.session, paths, filed, &policy, strategy.as_ref(), until).await;
     match forced {
         Ok(()) => Ok(Decision::Made),
-        Err(OperatorError::Refused(why)) => Ok(Decision::Refused(why)),
-        Err(OperatorError::NotNow(why)) => Ok(Decision::NotNow(why)),
+        Err(AdminError::Refused(why)) => Ok(Decision::Refused(why.to_string())),
+        Err(AdminError::NotNow(why)) => Ok(Decision::NotNow(advice::on(&why))),
         Err(error) => Err(error.into()),
     }
 }

@@ -1,6 +1,6 @@
 use std::{collections::BTreeMap, time::Duration};
 
-use election_core::record::DrillMode;
+use crate::znodes::DrillMode;
 use job_guard::ReadyProbe;
 
 use super::{

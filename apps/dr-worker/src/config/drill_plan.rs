@@ -1,11 +1,7 @@
 use std::time::Duration;
 
-use election_core::{
-    MemberId, SiteId,
-    calendar::Windows,
-    record::{DrillMode, Target},
-    text::Text,
-};
+use crate::znodes::DrillMode;
+use election_core::{MemberId, SiteId, calendar::Windows, record::Target, text::Text};
 
 use super::{
     dates::Dates,

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use election_core::record::Overlay;
+use crate::znodes::Overlay;
 use serde::Serialize;
 
 use super::{

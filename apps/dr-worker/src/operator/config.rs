@@ -1,6 +1,6 @@
 use std::{collections::BTreeMap, os::unix::process::CommandExt as _, process::Command};
 
-use election_admin::overlays;
+use crate::znodes::overlays;
 use nix::unistd::{Uid, User};
 use owo_colors::OwoColorize as _;
 use serde_json::json;

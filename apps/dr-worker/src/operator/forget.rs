@@ -1,6 +1,8 @@
 //! `forget`.
 
-use election_admin::{OperatorError, forget};
+use crate::advice;
+use crate::znodes;
+use election_admin::{AdminError, forget};
 use serde_json::json;
 
 use super::{
@@ -31,11 +33,11 @@ async fn remove(operator: &Operator, arguments: &ForgetArguments, how: Output) -
     let ForgetArguments { job, consent } = arguments;
     let paths = operator.paths(job)?;
     let snapshot = operator.observer().await?.snapshot(&paths).await?;
-    let refused = |error: OperatorError| match error {
-        OperatorError::NotNow(why) => Error::NotNow(format!("{job} can't be forgotten: {why}")),
+    let refused = |error: AdminError| match error {
+        AdminError::NotNow(why) => Error::NotNow(format!("{job} can't be forgotten: {}", advice::on(&why))),
         other => other.into(),
     };
-    forget::check(&snapshot).map_err(refused)?;
+    forget::check(&snapshot).map_err(|why| refused(why.into()))?;
     let base = match snapshot.token_base() {
         0 => String::new(),
         base => format!(", and the base {base} of its fencing tokens"),
@@ -43,7 +45,7 @@ async fn remove(operator: &Operator, arguments: &ForgetArguments, how: Output) -
     consent.require(&format!(
         "{job}: remove its znodes, with its history, overlays and reports of drills{base}"
     ))?;
-    let removed = forget::remove(&operator.session, &paths).await.map_err(refused)?;
+    let removed = forget::remove(&operator.session, &paths, &znodes::PARTS).await.map_err(refused)?;
     match how {
         Output::Json => output::print_json(&json!({ "election": job, "removed": removed })),
         Output::Pretty => output::print(format_args!("{job} is forgotten: {removed} znodes removed")),

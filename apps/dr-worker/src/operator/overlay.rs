@@ -1,11 +1,14 @@
 //! `config push`, `pull`, `diff`, `history` and `revert`: the overlay of a job, which all its members apply.
 
+use crate::znodes::overlays::Pushed;
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
-use election_admin::{Layout, OperatorError, ReadError, Snapshot, overlays};
+use crate::znodes::overlays;
+use crate::znodes::{NewOverlay, Overlay};
+use election_admin::{AdminError, Layout, ReadError, Snapshot};
 use election_core::{
     MemberId,
-    record::{AppliedOverlay, MemberRecord, NewOverlay, Overlay},
+    record::{AppliedOverlay, MemberRecord},
     text::Text,
 };
 use owo_colors::OwoColorize as _;
@@ -94,7 +97,7 @@ impl Present {
         let overlay = match overlays::read(&operator.incarnation().await?, &paths).await {
             Ok(overlay) => overlay,
             // It can be replaced.
-            Err(OperatorError::Record(error)) => {
+            Err(AdminError::Record(error)) => {
                 output::print_warning(error);
                 None
             }
@@ -195,7 +198,14 @@ impl Present {
         if output == Output::Pretty {
             output::print_progress(format_args!("{what}: {}", plan.sentence()));
         }
-        let pushed = overlays::push(&operator.session, &operator.paths(job)?, Some(replaces), &new).await?;
+        let pushed = match overlays::push(&operator.session, &operator.paths(job)?, replaces, &new).await? {
+            Pushed::Done(pushed) => pushed,
+            Pushed::Changed(present) => {
+                return Err(Error::NotNow(format!(
+                    "the overlay is version {present}, and not {replaces} any more: somebody has changed it meanwhile"
+                )));
+            }
+        };
         match output {
             Output::Json => {
                 let mut result = plan.shown();

@@ -3,6 +3,7 @@
 //! A command that waits leaves no request behind: when it ends by its timeout or by a signal, it withdraws a request
 //! that is not begun. If the command is killed, the request expires after about the same time.
 
+use crate::advice;
 use std::time::Duration;
 
 use election_admin::{Layout, Snapshot, Withdrawal};
@@ -238,7 +239,7 @@ async fn check_and_file(
     }
     if wanted.try_only.dry_run {
         if let Some(why) = election_admin::hindrance(&paths, &snapshot, &request) {
-            return Err(Error::NotNow(format!("{job}: {why}")));
+            return Err(Error::NotNow(format!("{job}: {}", advice::on(&why))));
         }
         let changed = election_admin::filed(&snapshot, request);
         return dry_run::show(operator, &job, &what, &changed, true, how);

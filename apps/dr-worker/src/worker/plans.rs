@@ -1,5 +1,6 @@
 //! Evaluates the plans of drills while this member leads their job, and reports the last proof: for metrics only.
 
+use crate::znodes::WorkerPaths as _;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use election_admin::Observer;

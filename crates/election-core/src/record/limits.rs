@@ -41,7 +41,7 @@ pub const MAX_COUNT: u64 = i32::MAX as u64;
 pub const MAX_SLOTS: usize = 16;
 
 /// A duration in milliseconds; [`MAX_MS`] for a longer one.
-pub(crate) fn millis(duration: Duration) -> u64 {
+pub fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(MAX_MS).min(MAX_MS)
 }
 

@@ -7,30 +7,26 @@
 //! work in one election, and can be replaced one after the other. This program can't use a record of a later format.
 //! Its election then does not change until a newer program decides.
 
-mod breadcrumbs;
+mod applied;
 mod cause;
 mod contender;
 mod control;
 mod current;
-mod drill;
 mod elected;
 mod format;
 mod history;
 pub mod limits;
 mod member;
 mod named;
-mod overlay;
 mod request;
-mod roster;
 mod slot;
 mod tokens;
 
-pub use breadcrumbs::{Breadcrumb, Breadcrumbs};
+pub use applied::{AppliedOverlay, RefusedOverlay};
 pub use cause::Cause;
 pub use contender::{Contender, ContenderStatus};
 pub use control::{Confirmed, Control, FailedSite, Maintenance, Mode, OrderedBy, StoppedJob};
 pub use current::{Current, Status};
-pub use drill::{DrillAnswer, DrillMode, DrillOrder, DrillOutage, DrillProbes, DrillState, DrillStep};
 pub use elected::{Elected, Exclusion, MemberFailure, SiteFailure};
 pub(crate) use elected::{keep_newest, most};
 pub use format::{MAX_RECORD, Record, RecordError, VERSION};
@@ -38,11 +34,9 @@ pub use history::{HistoryEntry, Phases};
 pub use limits::MAX_SLOTS;
 pub use member::{GaveUp, Health, MemberRecord, Remembered, RoundTrips, Unreached};
 pub use named::{Named, Previous};
-pub use overlay::{AppliedOverlay, NewOverlay, Overlay, RefusedOverlay};
 pub use request::{
     AdminRequest, FiledRequest, Outgoing, PlanPhase, RequestKind, RequestRef, RequestState, Target,
 };
-pub use roster::{Absence, Absent, Listed, Roster};
 pub use slot::{Given, Slot};
 pub use tokens::TokenBase;
 
@@ -59,29 +53,11 @@ macro_rules! records {
 }
 
 records! {
-    Breadcrumbs: "confirm that all former leaders are off, which replaces it",
     Contender: "its member writes it again",
     Current: "its leader writes it again",
-    DrillAnswer,
-    DrillOrder,
     HistoryEntry,
     MemberRecord: "its member writes it again",
-    Roster: "the elector's worker writes it again",
     TokenBase: "raise the tokens above the newest one that the resource has seen, which replaces it",
-}
-
-impl Record for Overlay {
-    const MENDED_BY: &str = "delete it, and push the configuration again";
-
-    fn version(&self) -> u32 {
-        self.v
-    }
-
-    fn check(&self) -> Result<(), String> {
-        let is_bad = |c: &char| !crate::text::is_in_block(*c);
-        let bad = self.text.chars().find(is_bad);
-        bad.map_or(Ok(()), |c| Err(format!("its text has {c:?}, which is no character of lines of text")))
-    }
 }
 
 impl Record for AdminRequest {
@@ -129,7 +105,7 @@ macro_rules! with {
     )*};
 }
 
-with!(Control, DrillOrder, MemberRecord, AdminRequest, RoundTrips);
+with!(Control, MemberRecord, AdminRequest, RoundTrips);
 
 #[cfg(test)]
 mod bounds_tests;

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use crate::znodes::DrillMode;
 use election_core::{
     MemberId, Reason, SiteId,
-    record::{DrillMode, Mode, RequestState, Status, Target},
+    record::{Mode, RequestState, Status, Target},
     strategy::in_words,
 };
 

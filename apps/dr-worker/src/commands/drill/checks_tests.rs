@@ -1,7 +1,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
+use crate::znodes::DrillOrder;
 use election_admin::Snapshot;
-use election_core::record::{DrillOrder, Health};
+use election_core::record::Health;
 use serde_json::json;
 
 use super::{super::report::tests::sample as report, *};

@@ -1,7 +1,8 @@
 //! Reads what the checks of a drill need.
 
+use crate::znodes::DrillMode;
 use election_admin::{Observer, Snapshot};
-use election_core::{Paths, Policy, record::DrillMode, strategy::Strategy};
+use election_core::{Paths, Policy, strategy::Strategy};
 
 use super::{
     checks::{Predicted, State},

@@ -2,9 +2,10 @@
 
 use std::fmt;
 
+use crate::znodes::{DrillMode, DrillProbes};
 use election_core::{
     MemberId, SiteId,
-    record::{Cause, DrillMode, DrillProbes},
+    record::Cause,
     text::{cut, shown},
 };
 use serde::{Deserialize, Serialize};

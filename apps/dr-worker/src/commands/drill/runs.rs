@@ -1,9 +1,10 @@
 //! The reports of drills in ZooKeeper: written while a drill runs, and kept.
 
-use election_admin::drills;
+use crate::znodes::DrillOrder;
+use crate::znodes::WorkerPaths as _;
+use crate::znodes::drills;
 use election_core::{
     Paths,
-    record::DrillOrder,
     text::{cut, shown},
 };
 use zk_session::{CreateMode, Incarnation, OpError, Session};

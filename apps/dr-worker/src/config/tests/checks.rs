@@ -1,7 +1,7 @@
 //! `liveness`, `fitness` and drills of a job.
 
 use super::*;
-use election_core::record::DrillMode;
+use crate::znodes::DrillMode;
 
 use crate::config::{Check, JobDrill, ReadyProbe};
 

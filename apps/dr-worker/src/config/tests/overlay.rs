@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use election_core::record::{Overlay, Record as _};
+use crate::znodes::Overlay;
+use election_core::record::Record as _;
 use serde_json::json;
 
 use super::{super::overlay::refusal, keys::all_keys, *};

@@ -2,11 +2,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use election_core::{
-    MemberId,
-    record::{DrillAnswer, DrillMode, DrillProbes, DrillState, HistoryEntry},
-    strategy::in_words,
-};
+use crate::znodes::{DrillAnswer, DrillMode, DrillProbes, DrillState};
+use election_core::{MemberId, record::HistoryEntry, strategy::in_words};
 
 use super::course::{Change, Course};
 use crate::{

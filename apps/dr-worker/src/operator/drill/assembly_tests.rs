@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use crate::znodes::DrillOrder;
 use election_core::{
     Ballot,
-    record::{Cause, DrillOrder, Target},
+    record::{Cause, Target},
 };
 use serde_json::{Value, json};
 

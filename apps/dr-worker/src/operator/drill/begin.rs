@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use election_core::{
-    Paths,
-    record::{DrillMode, DrillOrder},
-};
+use crate::znodes::{DrillMode, DrillOrder};
+use election_core::Paths;
 
 use super::{super::election::Operator, assembly::participants, script::Script, seen::Leader};
 use crate::{
@@ -98,14 +96,13 @@ impl Drill<'_> {
     pub(super) fn order(&self, begun: &Report, script: &Script) -> DrillOrder {
         let valid_for = self.plan.longest() + MARGIN;
         let carriers = script.carriers.clone();
-        let order =
+        let mut order =
             DrillOrder::new(&begun.run, self.plan.mode, carriers, &begun.by, script.started_ms, valid_for);
-        order.with(|order| {
-            order.reason = begun.reason.clone();
-            order.delay_ms = ms(BASELINE);
-            order.cut_ms = (self.plan.mode == DrillMode::CutSite).then(|| ms(self.plan.cut_for));
-            order.probe = true;
-        })
+        order.reason = begun.reason.clone();
+        order.delay_ms = ms(BASELINE);
+        order.cut_ms = (self.plan.mode == DrillMode::CutSite).then(|| ms(self.plan.cut_for));
+        order.probe = true;
+        order
     }
 
     pub(super) fn begun(&self, run: String, script: &Script) -> Report {

@@ -1,15 +1,18 @@
 //! Conducts a drill: reads, and does what its course says. Whatever ends it removes the order; if this command is killed,
 //! the order ends by itself, and the next command finds the unfinished report.
 
+use crate::znodes::DrillOrder;
+use election_admin::AdminError;
 use std::{pin::pin, time::Duration};
 
-use election_admin::{Observer, Snapshot, drills};
+use crate::znodes::DrillAnswer;
+use crate::znodes::drills;
+use election_admin::{Observer, Snapshot};
 use election_core::{
     MemberId, Reason,
     explain::explain,
     record::{
-        DrillAnswer, FiledRequest, MemberRecord, Mode, Outgoing, RequestKind, RequestRef, RequestState,
-        Status, Target,
+        FiledRequest, MemberRecord, Mode, Outgoing, RequestKind, RequestRef, RequestState, Status, Target,
     },
     strategy::in_words,
 };
@@ -76,7 +79,11 @@ pub(super) async fn conduct(drill: &Drill<'_>, run: String) -> Result<(Report, b
     };
     let given = drills::begin(&operator.session, paths, &order).await;
     let watching = match given {
-        Ok(()) => watched.watch(signals).await,
+        Ok(None) => watched.watch(signals).await,
+        Ok(Some(DrillOrder { run, by, mode, .. })) => Err(Error::NotNow(format!(
+            "drill {run} ({}) of {by} is under way; wait for its end, or end it first",
+            mode.as_str()
+        ))),
         Err(error) => Err(error.into()),
     };
     watched.finish(watching.err()).await
@@ -221,10 +228,8 @@ impl Watched<'_> {
             election_admin::new_request(RequestKind::Switchover, Outgoing::Only, to, false, reason, asker());
         match election_admin::ask(&operator.session, paths, request.clone()).await {
             Ok(filed) => self.request = Some(filed),
-            Err(
-                election_admin::OperatorError::NotNow(reason)
-                | election_admin::OperatorError::Refused(reason),
-            ) => {
+            Err(error @ (AdminError::NotNow(_) | AdminError::Refused(_))) => {
+                let reason = Error::from(error).to_string();
                 let state = RequestState::Failed { reason, at_ms: unix_ms() };
                 let which = RequestRef { czxid: 0, name: "r-none".to_owned() };
                 let mut request = request;

@@ -11,9 +11,10 @@ mod deviation;
 
 use std::time::Duration;
 
+use crate::znodes::{DrillMode, DrillState};
 use election_core::{
     MemberId,
-    record::{DrillMode, DrillState, RequestState, Target},
+    record::{RequestState, Target},
     strategy::in_words,
 };
 

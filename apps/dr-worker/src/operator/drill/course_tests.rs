@@ -1,9 +1,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
-use election_core::{
-    Ballot,
-    record::{Cause, DrillAnswer, DrillOrder},
-};
+use crate::znodes::{DrillAnswer, DrillOrder};
+use election_core::{Ballot, record::Cause};
 
 use super::*;
 

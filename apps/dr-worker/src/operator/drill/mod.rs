@@ -15,13 +15,10 @@ mod shown;
 mod timeline;
 mod trace;
 
+use crate::znodes::DrillMode;
 use clap::{Args, Subcommand, ValueEnum};
 use election_admin::Observer;
-use election_core::{
-    MemberId, Paths, SiteId,
-    record::{DrillMode, Target},
-    text::Text,
-};
+use election_core::{MemberId, Paths, SiteId, record::Target, text::Text};
 use serde_json::json;
 
 use super::{

@@ -1,6 +1,7 @@
 //! The exclusive right to conduct a drill of a job, and drills whose command has lost it.
 
-use election_admin::drills;
+use crate::znodes::WorkerPaths as _;
+use crate::znodes::drills;
 use election_core::Paths;
 use zk_session::{CreateMode, OpError};
 

@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use election_core::{
-    MemberId,
-    record::{DrillMode, Target},
-};
+use crate::znodes::DrillMode;
+use election_core::{MemberId, record::Target};
 
 use super::seen::Leader;
 

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use crate::znodes::{DrillAnswer, DrillState};
 use election_core::{
     Ballot, MemberId,
-    record::{Cause, DrillAnswer, DrillState, RequestState},
+    record::{Cause, RequestState},
 };
 
 use crate::commands::drill::report::Who;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use election_core::{record::DrillMode, strategy::in_words};
+use crate::znodes::DrillMode;
+use election_core::strategy::in_words;
 
 use crate::commands::drill::report::{Move, Probed, Report};
 

@@ -2,10 +2,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use election_core::{
-    MemberId,
-    record::{DrillState, RequestKind},
-};
+use crate::znodes::DrillState;
+use election_core::{MemberId, record::RequestKind};
 
 use super::seen::{Decided, Leader, Seen};
 use crate::{commands::drill::report::Event, wall::ms};

@@ -1,9 +1,7 @@
 //! What a member does about an order. Pure: facts go in, duties and steps come out.
 
-use election_core::{
-    MemberId, Role, SiteId,
-    record::{DrillMode, DrillOrder, DrillState},
-};
+use crate::znodes::{DrillMode, DrillOrder, DrillState};
+use election_core::{MemberId, Role, SiteId};
 
 /// What a member knows of itself.
 pub(super) struct Facts<'a> {
@@ -252,7 +250,7 @@ mod tests {
         let members: Vec<(MemberId, SiteId)> =
             all.iter().map(|(member, site)| (member.parse().unwrap(), site.parse().unwrap())).collect();
         let probers = |mode, named: &[&str]| -> Vec<&str> {
-            let order = order(mode, named).with(|order| order.probe = true);
+            let order = DrillOrder { probe: true, ..order(mode, named) };
             let is_it = |(me, site): &(MemberId, SiteId)| is_prober(&order, (me, site), &members);
             all.iter().zip(&members).filter(|(_, member)| is_it(member)).map(|((id, _), _)| *id).collect()
         };
@@ -262,7 +260,7 @@ mod tests {
         let (me, site) = ("south-1".parse().unwrap(), "south".parse().unwrap());
         let silent = order(DrillMode::KillJob, &[]);
         assert!(!is_prober(&silent, (&me, &site), &members), "no probes are ordered");
-        let asked = silent.with(|order| order.probe = true);
+        let asked = DrillOrder { probe: true, ..silent };
         assert!(is_prober(&asked, (&me, &site), &members), "it has not seen itself yet");
     }
 }

@@ -11,13 +11,13 @@
 mod decision;
 mod run;
 
+use crate::znodes::WorkerPaths as _;
 use std::{env, process, sync::Arc, time::Duration};
 
-use election_admin::{Observer, drills};
-use election_core::{
-    Election, InvalidName, MemberId, Paths, Role, SiteId,
-    record::{DrillAnswer, DrillOrder, Record as _},
-};
+use crate::znodes::drills;
+use crate::znodes::{DrillAnswer, DrillOrder};
+use election_admin::Observer;
+use election_core::{Election, InvalidName, MemberId, Paths, Role, SiteId, record::Record as _};
 use zk_session::{BootTime, DataWatch, Session, sleep_until};
 
 use super::state::{Job, JobSlot, Worker};
@@ -140,7 +140,7 @@ impl Drills {
         }
     }
 
-    async fn read(&self, order: &DrillOrder) -> Result<Found, election_admin::OperatorError> {
+    async fn read(&self, order: &DrillOrder) -> Result<Found, election_admin::AdminError> {
         let session = self.session.active().await?;
         let answer = drills::answer_of(&session, &self.paths, &self.me, &order.run).await?;
         let mut is_prober_here = false;

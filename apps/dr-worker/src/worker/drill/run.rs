@@ -8,11 +8,8 @@ use std::{
     time::Duration,
 };
 
-use election_admin::drills;
-use election_core::{
-    record::{DrillAnswer, DrillOrder, DrillProbes, DrillState},
-    strategy::in_words,
-};
+use crate::znodes::{DrillAnswer, DrillOrder, DrillProbes, DrillState, drills};
+use election_core::strategy::in_words;
 use job_guard::{OneShot, probe_once};
 use nix::{
     sys::signal::{Signal, kill},

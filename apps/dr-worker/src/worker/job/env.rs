@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use election_admin::record::Breadcrumb;
 use election_core::{
-    record::{Breadcrumb, limits},
+    record::limits,
     text::{is_host, stripped},
 };
 use serde::{Deserialize, Serialize};

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use election_admin::OperatorError;
+use election_admin::AdminError;
 use election_core::{Paths, record::FiledRequest};
 use tokio::{sync::mpsc, task::JoinSet};
 use zk_session::{BootTime, Session};
@@ -55,7 +55,7 @@ async fn end_of(session: &Session, paths: &Paths, name: &str) -> Option<FiledReq
         };
         match ended.await {
             Ok(ended) => return ended,
-            Err(OperatorError::Refused(_)) => return None,
+            Err(AdminError::Refused(_)) => return None,
             Err(error) => tracing::debug!(%error, name, "a request is read once more"),
         }
         tokio::time::sleep(RETRY).await;

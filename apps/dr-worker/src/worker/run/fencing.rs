@@ -6,11 +6,11 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use election_admin::{Leading, Observer, OperatorError, change_breadcrumbs};
-use election_core::{
-    Failure, Leadership, MemberId, Paths, SiteId,
+use election_admin::{
+    AdminError, Leading, Observer, change_breadcrumbs,
     record::{Breadcrumb, Breadcrumbs},
 };
+use election_core::{Failure, Leadership, MemberId, Paths, SiteId};
 use job_guard::Deadline;
 use metrics::counter;
 use zk_session::{Incarnation, Session};
@@ -128,7 +128,7 @@ impl Fencing {
         leading: Option<Leading<'_>>,
     ) -> Result<Breadcrumbs, Failure> {
         match change_breadcrumbs(session, &self.paths, leading, |_, _| {}).await {
-            Err(OperatorError::Record(error)) => Err(Failure::new(format!(
+            Err(AdminError::Record(error)) => Err(Failure::new(format!(
                 "who has to be fenced is not known: {error}; `{}` replaces it",
                 Typed::verb("ack").job(self.paths.name()).arg("--fenced")
             ))),
@@ -181,7 +181,7 @@ impl Fencing {
     pub(super) async fn left(&self, job: &str, fencing_token: u64) {
         let reported = match self.session.incarnation() {
             Some(session) => self.report_left(&session, fencing_token).await,
-            None => Err(OperatorError::Closed),
+            None => Err(AdminError::Closed),
         };
         let Err(error) = reported else { return };
         tracing::info!(job, "it is not reported yet that the job has ended here: {error}");
@@ -190,14 +190,14 @@ impl Fencing {
             while let Ok(session) = fencing.session.active().await {
                 match fencing.report_left(&session, fencing_token).await {
                     Ok(()) => return tracing::info!(job, "it is reported that the job has ended here"),
-                    Err(OperatorError::Record(error)) => return tracing::warn!(job, "{error}"),
+                    Err(AdminError::Record(error)) => return tracing::warn!(job, "{error}"),
                     Err(_) => tokio::time::sleep(RETRY).await,
                 }
             }
         });
     }
 
-    async fn report_left(&self, session: &Incarnation, fencing_token: u64) -> Result<(), OperatorError> {
+    async fn report_left(&self, session: &Incarnation, fencing_token: u64) -> Result<(), AdminError> {
         let remove = |left: &mut Breadcrumbs| left.remove(&self.me, fencing_token);
         change_breadcrumbs(session, &self.paths, None, |left, _| remove(left)).await.map(drop)
     }

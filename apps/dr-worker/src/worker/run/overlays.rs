@@ -3,12 +3,14 @@
 //! Each member checks an overlay with its own files before it applies it, and goes on with the former version otherwise: a
 //! bad push stops no job. A restart that an overlay needs is a request like an operator's, so the leader does it once.
 
+use crate::znodes::WorkerPaths as _;
 use std::{collections::BTreeMap, future::pending};
 
-use election_admin::overlays;
+use crate::znodes::Overlay;
+use crate::znodes::overlays;
 use election_core::{
     Paths,
-    record::{AppliedOverlay, Overlay, Record as _, RefusedOverlay},
+    record::{AppliedOverlay, Record as _, RefusedOverlay},
     text::{self, cut, shown},
 };
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
@@ -59,7 +61,7 @@ impl Overlays {
             async move {
                 let overlay = match overlays::read(&incarnation, &paths?).await {
                     Ok(overlay) => overlay.map(Ok),
-                    Err(election_admin::OperatorError::Record(error)) => Some(Err(error.to_string())),
+                    Err(election_admin::AdminError::Record(error)) => Some(Err(error.to_string())),
                     Err(error) => return Err(Error::from(error)),
                 };
                 Ok::<_, Error>(overlay.map(|overlay| ((*job).to_owned(), overlay)))

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, future::pending, sync::Arc, time::Duration};
 
-use election_admin::OperatorError;
+use election_admin::AdminError;
 use election_core::{
     Paths, Role,
     record::{AppliedOverlay, Outgoing, RequestKind, Target},
@@ -252,7 +252,7 @@ fn restart(worker: &Worker, job: &Job, run: Arc<JobRun>, reason: String) {
                         );
                         return;
                     }
-                    Err(OperatorError::Closed) => return,
+                    Err(AdminError::Closed) => return,
                     Err(error) => {
                         tracing::debug!(job = name, %error, "the restart of the job is not requested yet")
                     }

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use election_admin::{OperatorError, roster};
+use election_admin::{AdminError, roster};
 use election_core::{Ballot, Election, ElectionStatus, Paths};
 use futures_util::{StreamExt as _, stream};
 use tokio::time::{sleep, timeout};
@@ -91,7 +91,7 @@ pub(super) async fn sign_off(session: &Session, worker: &Worker) {
     let _ = timeout(SIGN_OFF_WITHIN, all).await;
 }
 
-fn log(paths: &Paths, written: &Result<(), OperatorError>) {
+fn log(paths: &Paths, written: &Result<(), AdminError>) {
     if let Err(error) = written {
         tracing::debug!(election = paths.base(), %error, "the roster is not up to date");
     }

@@ -2,14 +2,11 @@
 
 use std::{future::Future, pin::Pin, time::Duration};
 
-use election_admin::{JobRequests, Leading, Observer, Snapshot, drills, forget, orders, overlays, roster};
+use election_admin::{Attempts, JobRequests, Leading, Observer, Snapshot, forget, orders, roster};
 use election_core::{
     Ballot, CampaignError, Candidate, Election, ElectionConfig, Ended, Failure, Handler, Latch, Leaders,
     Leadership, MemberId, Paths, Policy, RunError, SiteId, StopOrder,
-    record::{
-        AdminRequest, DrillAnswer, DrillMode, DrillOrder, FiledRequest, NewOverlay, RequestKind, RequestRef,
-        RequestState, Target,
-    },
+    record::{AdminRequest, FiledRequest, RequestKind, RequestRef, RequestState, Target},
 };
 use tokio::{
     runtime::{Builder, Runtime},
@@ -110,10 +107,6 @@ fn ballot() -> Ballot {
     Ballot::new("one-0000000001").unwrap()
 }
 
-fn drill() -> DrillOrder {
-    DrillOrder::new("run", DrillMode::KillJob, vec![one()], "a test", 0, Duration::from_secs(60))
-}
-
 fn calls() -> impl Iterator<Item = (&'static str, Call)> {
     let election = calls! {
         "campaign, elector": |session, paths| {
@@ -179,8 +172,9 @@ fn calls() -> impl Iterator<Item = (&'static str, Call)> {
             of(election_admin::compare_servers(&servers, paths).await)
         },
         "forget_breadcrumbs": |session, paths| of(election_admin::forget_breadcrumbs(session, paths).await),
-        "forget::remove": |session, paths| of(forget::remove(session, paths).await),
+        "forget::remove": |session, paths| of(forget::remove(session, paths, &[]).await),
         "orders::order": |session, paths| of(orders::order(session, paths, "a test", None, |_| {}).await),
+        "Attempts": |session, _paths| of(Attempts::over(session).look().await),
         "orders::read": |session, paths| of(orders::read(session, paths).await),
         "orders::acknowledge": |session, paths| {
             of(orders::acknowledge(session, paths, election_admin::Forgotten::ALL).await)
@@ -189,12 +183,6 @@ fn calls() -> impl Iterator<Item = (&'static str, Call)> {
             let site = SiteId::new("east").unwrap();
             of(orders::overrule_site(session, paths, &site, "a test").await)
         },
-        "overlays::push": |session, paths| {
-            let new = NewOverlay { text: "", by: "a test", reason: None, restores: None };
-            of(overlays::push(session, paths, None, &new).await)
-        },
-        "drills::begin": |session, paths| of(drills::begin(session, paths, &drill()).await),
-        "drills::end": |session, paths| of(drills::end(session, paths, "run").await),
         "JobRequests": |session, paths| {
             match timeout(Duration::from_millis(300), JobRequests::follow(session, paths.clone()).next()).await {
                 Ok(next) => of(next),
@@ -216,8 +204,6 @@ fn calls() -> impl Iterator<Item = (&'static str, Call)> {
         "change_breadcrumbs": |session, paths| {
             of_active!(session, |active| election_admin::change_breadcrumbs(&active, paths, None, |_, _| {}))
         },
-        "overlays::read": |session, paths| of_active!(session, |active| overlays::read(&active, paths)),
-        "overlays::history": |session, paths| of_active!(session, |active| overlays::history(&active, paths)),
         "roster::update": |session, paths| {
             let ballot = ballot();
             of_active!(session, |active| roster::update(&active, paths, &ballot, 1))
@@ -225,15 +211,6 @@ fn calls() -> impl Iterator<Item = (&'static str, Call)> {
         "roster::sign_off": |session, paths| {
             let who = (&MemberId::new("one").unwrap(), &SiteId::new("east").unwrap());
             of_active!(session, |active| roster::sign_off(&active, paths, who, 1))
-        },
-        "drills::order": |session, paths| of_active!(session, |active| drills::order(&active, paths)),
-        "drills::answers": |session, paths| of_active!(session, |active| drills::answers(&active, paths, "run")),
-        "drills::answer_of": |session, paths| {
-            of_active!(session, |active| drills::answer_of(&active, paths, &one(), "run"))
-        },
-        "drills::answer": |session, paths| {
-            let answer = DrillAnswer::new(&drill(), one(), SiteId::new("east").unwrap(), "1", 0);
-            of_active!(session, |active| drills::answer(&active, paths, &answer))
         },
         "Observer::member": |session, paths| {
             of_active!(session, |active| Observer::new(active).member(paths, &ballot()))
@@ -272,9 +249,6 @@ async fn what_waits_for_an_election_that_is_refused_says_so() {
     for path in [paths.leader(), paths.queue(), paths.requests(), paths.election()] {
         owner.create_parents(&format!("{path}/x")).await.unwrap();
     }
-    let run = paths.drill_answer(&one());
-    owner.create_parents(&run).await.unwrap();
-    owner.create_parents(&paths.config_version(1)).await.unwrap();
     owner.create_parents(&paths.history_entry(1)).await.unwrap();
     for path in [
         paths.elected(),
@@ -282,10 +256,8 @@ async fn what_waits_for_an_election_that_is_refused_says_so() {
         paths.request("r0000000001"),
         paths.leader_znode(0),
         paths.breadcrumbs(),
-        paths.drill_order(),
         paths.ballot(&ballot()),
         paths.roster(),
-        run,
     ] {
         owner.create(&path, "", CreateMode::Persistent).await.unwrap();
     }

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use election_admin::record::Absent;
 use election_admin::{Layout, ReadError, Snapshot, compare_servers};
 use election_core::{
     SiteId,
-    record::{Absent, Mode, Status},
+    record::{Mode, Status},
 };
 use zk_session::{OpError, Session};
 

@@ -2,11 +2,8 @@
 
 use std::time::Duration;
 
-use election_core::{
-    MemberId,
-    record::{DrillMode, DrillState, RequestState},
-    strategy::in_words,
-};
+use crate::znodes::{DrillMode, DrillState};
+use election_core::{MemberId, record::RequestState, strategy::in_words};
 
 use super::{
     super::{

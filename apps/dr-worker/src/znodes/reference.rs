@@ -1,12 +1,14 @@
 //! `docs/reference/znodes.md`: every znode of an election, and what its record contains.
 //!
-//! `UPDATE_REFERENCE=1 cargo test -p election-core --lib reference` writes it.
+//! `UPDATE_REFERENCE=1 cargo test -p dr-worker --lib reference` writes it.
 
 use std::{fmt::Write as _, fs, path::Path};
 
-use super::Paths;
+use election_core::Paths;
 
-const RENEW: &str = "UPDATE_REFERENCE=1 cargo test -p election-core --lib reference";
+use super::WorkerPaths as _;
+
+const RENEW: &str = "UPDATE_REFERENCE=1 cargo test -p dr-worker --lib reference";
 
 /// A znode: its path; how long it exists; who writes it; its data, by the name of a record if it is one.
 type Row = (String, &'static str, &'static str, &'static str);
@@ -78,7 +80,7 @@ fn rows(paths: &Paths) -> Vec<Row> {
         ),
         (paths.config(), ONCE, "`dr-worker config push` and `config revert`", "`Overlay`"),
         (version, TRIMMED, "the same", "`Overlay`"),
-        (paths.drill(), ONCE, "the first drill", "none"),
+        (format!("{}/drill", paths.base()), ONCE, "the first drill", "none"),
         (paths.drill_order(), "persistent, until the drill ends", "`dr-worker drill`", "`DrillOrder`"),
         (
             paths.drill_conductor(),
@@ -101,26 +103,27 @@ fn rows(paths: &Paths) -> Vec<Row> {
 }
 
 /// The sources of the records. Their fields and comments are the reference.
-const RECORDS: [&str; 14] = [
-    include_str!("../record/breadcrumbs.rs"),
-    include_str!("../record/contender.rs"),
-    include_str!("../record/control.rs"),
-    include_str!("../record/current.rs"),
-    include_str!("../record/drill.rs"),
-    include_str!("../record/elected.rs"),
-    include_str!("../record/history.rs"),
-    include_str!("../record/member.rs"),
-    include_str!("../record/named.rs"),
-    include_str!("../record/overlay.rs"),
-    include_str!("../record/request.rs"),
-    include_str!("../record/roster.rs"),
-    include_str!("../record/slot.rs"),
-    include_str!("../record/tokens.rs"),
+const RECORDS: [&str; 15] = [
+    include_str!("../../../../crates/election-admin/src/record/breadcrumbs.rs"),
+    include_str!("../../../../crates/election-core/src/record/contender.rs"),
+    include_str!("../../../../crates/election-core/src/record/control.rs"),
+    include_str!("../../../../crates/election-core/src/record/current.rs"),
+    include_str!("drill.rs"),
+    include_str!("../../../../crates/election-core/src/record/elected.rs"),
+    include_str!("../../../../crates/election-core/src/record/history.rs"),
+    include_str!("../../../../crates/election-core/src/record/applied.rs"),
+    include_str!("../../../../crates/election-core/src/record/member.rs"),
+    include_str!("../../../../crates/election-core/src/record/named.rs"),
+    include_str!("overlay.rs"),
+    include_str!("../../../../crates/election-core/src/record/request.rs"),
+    include_str!("../../../../crates/election-admin/src/record/roster.rs"),
+    include_str!("../../../../crates/election-core/src/record/slot.rs"),
+    include_str!("../../../../crates/election-core/src/record/tokens.rs"),
 ];
 
 /// The fields of a record, or of a part of one: name, type, meaning. None if it has no fields.
 fn fields(record: &str) -> Option<Vec<(String, String, String)>> {
-    let head = format!("pub struct {record} {{\n");
+    let head = format!("struct {record} {{\n");
     let (_, rest) = RECORDS.iter().find_map(|source| source.split_once(&head))?;
     let (body, _) = rest.split_once("\n}")?;
     let (mut found, mut comment, mut flat) = (Vec::new(), String::new(), false);
@@ -129,7 +132,11 @@ fn fields(record: &str) -> Option<Vec<(String, String, String)>> {
             comment += text;
         } else if line == "#[serde(flatten)]" {
             flat = true;
-        } else if let Some((name, kind)) = line.strip_prefix("pub ").and_then(|line| line.split_once(": ")) {
+        } else if let Some((name, kind)) = line
+            .strip_prefix("pub ")
+            .or_else(|| line.strip_prefix("pub(crate) "))
+            .and_then(|line| line.split_once(": "))
+        {
             let (comment, kind) = (std::mem::take(&mut comment), kind.trim_end_matches(','));
             if std::mem::take(&mut flat) {
                 found.extend(fields(kind)?);
@@ -224,8 +231,10 @@ fn the_reference_has_each_znode_and_the_fields_of_its_record() {
 
 #[test]
 fn the_reference_has_the_path_of_each_method() {
-    let methods = include_str!("../paths.rs");
-    let methods = methods.split("    pub fn ").skip(1).filter(|method| method.contains("-> String {"));
+    let methods =
+        concat!(include_str!("../../../../crates/election-core/src/paths.rs"), include_str!("paths.rs"));
+    let methods = methods.replace("    pub fn ", "    fn ");
+    let methods = methods.split("    fn ").skip(1).filter(|method| method.contains("-> String {"));
     let names: Vec<_> =
         methods.filter_map(|method| method.split_once("(&self")).map(|(name, _)| name).collect();
     assert!(names.len() > 20, "{names:?}");

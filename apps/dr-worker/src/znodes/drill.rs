@@ -1,15 +1,13 @@
+//! The records of a drill: the order, and the members' answers.
+
 use std::time::Duration;
 
+use election_core::{
+    MemberId, SiteId,
+    record::{Record, VERSION, limits},
+    text::{self, shorten},
+};
 use serde::{Deserialize, Serialize};
-
-use super::{
-    format::{VERSION, is_false},
-    limits,
-};
-use crate::{
-    ids::{MemberId, SiteId},
-    text::shorten,
-};
 
 /// A drill under way, in `drill/order`: a practised failover of one job. At most one per election: it is created only if
 /// none exists.
@@ -18,20 +16,19 @@ use crate::{
 /// `until_ms`, or when `until_ms - at_ms` have passed since the member first saw it, whichever comes first. So a member
 /// whose wall clock is wrong obeys it for too short a time, never for longer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct DrillOrder {
     /// Format version.
     pub v: u32,
     /// The id of the run, which no other run has. Answers name it.
-    #[serde(with = "crate::text::line")]
+    #[serde(with = "text::line")]
     pub run: String,
     /// The operator.
     #[serde(default)]
-    #[serde(with = "crate::text::line")]
+    #[serde(with = "text::line")]
     pub by: String,
     /// The operator's reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[serde(with = "crate::text::line")]
+    #[serde(with = "text::line")]
     pub reason: Option<String>,
     /// When it was given, in milliseconds since the Unix epoch, by the clock of the operator's machine.
     #[serde(with = "limits::ms")]
@@ -47,7 +44,7 @@ pub struct DrillOrder {
     #[serde(default)]
     pub members: Vec<MemberId>,
     /// How long a member waits after it has agreed, in milliseconds: the probes run before something happens.
-    #[serde(default, skip_serializing_if = "super::format::is_zero", with = "limits::ms")]
+    #[serde(default, skip_serializing_if = "is_zero", with = "limits::ms")]
     pub delay_ms: u64,
     /// How long a cut lasts, in milliseconds from its beginning on each member; until the order ends if absent.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "limits::ms")]
@@ -155,12 +152,11 @@ impl DrillOrder {
 ///
 /// A member that is not named in the order answers only if it probes: `accepted`, and `ended` at the end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct DrillAnswer {
     /// Format version.
     pub v: u32,
     /// The run of the order that is answered. An answer to another run is left over.
-    #[serde(with = "crate::text::line")]
+    #[serde(with = "text::line")]
     pub run: String,
     /// The member.
     pub member: MemberId,
@@ -168,7 +164,7 @@ pub struct DrillAnswer {
     pub site: SiteId,
     /// The version of its program.
     #[serde(default)]
-    #[serde(with = "crate::text::line")]
+    #[serde(with = "text::line")]
     pub version: String,
     /// When it first saw the order, in milliseconds since the Unix epoch, by its wall clock. All other times are counted
     /// from here, by its steady clock.
@@ -187,7 +183,6 @@ pub struct DrillAnswer {
 
 /// A step of a member in a drill.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct DrillStep {
     /// The step.
     pub state: DrillState,
@@ -196,7 +191,7 @@ pub struct DrillStep {
     pub after_ms: u64,
     /// Why it refused or failed; with other steps what was done, such as the process that was killed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[serde(with = "crate::text::line")]
+    #[serde(with = "text::line")]
     pub reason: Option<String>,
 }
 
@@ -297,10 +292,9 @@ impl DrillAnswer {
 
 /// What the probes of one site found. Times are in milliseconds after the member first saw the order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct DrillProbes {
     /// What was probed, as text: `http://orders.example:8080/health`.
-    #[serde(with = "crate::text::line")]
+    #[serde(with = "text::line")]
     pub target: String,
     /// The time between two probes.
     #[serde(with = "limits::ms")]
@@ -324,7 +318,7 @@ pub struct DrillProbes {
     #[serde(default)]
     pub outages: Vec<DrillOutage>,
     /// How many shorter ones are left out.
-    #[serde(default, skip_serializing_if = "super::format::is_zero", with = "limits::count")]
+    #[serde(default, skip_serializing_if = "is_zero", with = "limits::count")]
     pub omitted: u64,
     /// When the last success ended.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "limits::ms")]
@@ -333,7 +327,6 @@ pub struct DrillProbes {
 
 /// An interval in which all probes of a site failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct DrillOutage {
     /// When the last success before it ended; `None` if there was none.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "limits::ms")]
@@ -352,7 +345,7 @@ pub struct DrillOutage {
     pub count: u64,
     /// Why the first one failed.
     #[serde(default)]
-    #[serde(with = "crate::text::line")]
+    #[serde(with = "text::line")]
     pub reason: String,
 }
 
@@ -436,9 +429,32 @@ impl DrillProbes {
     }
 }
 
+impl Record for DrillOrder {
+    fn version(&self) -> u32 {
+        self.v
+    }
+}
+
+impl Record for DrillAnswer {
+    fn version(&self) -> u32 {
+        self.v
+    }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
+const fn is_false(flag: &bool) -> bool {
+    !*flag
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::{MAX_RECORD, Record as _};
+    use election_core::record::MAX_RECORD;
+
     use super::*;
 
     fn order() -> DrillOrder {

@@ -1,7 +1,9 @@
+use election_core::{
+    Ballot, MemberId, SiteId,
+    record::{Record, VERSION, limits},
+    text,
+};
 use serde::{Deserialize, Serialize};
-
-use super::{VERSION, limits};
-use crate::ids::{Ballot, MemberId, SiteId};
 
 /// The leaderships whose work has begun and is not known to have ended, in `breadcrumbs`. A leader adds itself before its
 /// work begins, and removes itself when all of it has ended. So what a leader leaves that vanishes is still here when
@@ -28,10 +30,10 @@ pub struct Breadcrumb {
     pub site: SiteId,
     /// The address at which others reach its node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[serde(with = "crate::text::line")]
+    #[serde(with = "text::line")]
     pub address: Option<String>,
     /// The slot that it led.
-    #[serde(default, skip_serializing_if = "super::format::is_first", with = "limits::slot")]
+    #[serde(default, skip_serializing_if = "is_first", with = "limits::slot")]
     pub slot: usize,
     /// The term.
     #[serde(with = "limits::term")]
@@ -42,6 +44,20 @@ pub struct Breadcrumb {
     /// When its work began, in milliseconds since the Unix epoch.
     #[serde(with = "limits::ms")]
     pub since_ms: u64,
+}
+
+impl Record for Breadcrumbs {
+    const MENDED_BY: &str = "confirm that all former leaders are off, which replaces it";
+
+    fn version(&self) -> u32 {
+        self.v
+    }
+}
+
+/// The first slot is the only one of most elections, so it is not written.
+#[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
+fn is_first(slot: &usize) -> bool {
+    *slot == 0
 }
 
 impl Default for Breadcrumbs {

@@ -1,9 +1,10 @@
 use std::collections::BTreeMap;
 
+use election_core::{
+    MemberId, SiteId,
+    record::{Record, VERSION, limits},
+};
 use serde::{Deserialize, Serialize};
-
-use super::{VERSION, limits};
-use crate::ids::{MemberId, SiteId};
 
 /// The members that take part, and those that have left or were lost within the last day, in `roster`. It is for operators:
 /// no decision uses it.
@@ -57,7 +58,14 @@ impl Default for Roster {
     }
 }
 
-#[cfg(feature = "runtime")]
+impl Record for Roster {
+    const MENDED_BY: &str = "the elector's worker writes it again";
+
+    fn version(&self) -> u32 {
+        self.v
+    }
+}
+
 impl Roster {
     /// How long an absent member is listed, in milliseconds.
     const KEPT_MS: u64 = 24 * 60 * 60 * 1000;
@@ -66,7 +74,7 @@ impl Roster {
     const MOST: usize = 128;
 
     /// The members that are listed and are not among those `present`.
-    pub fn absent(&self, present: &[String], now_ms: u64) -> Vec<Absent> {
+    pub(crate) fn absent(&self, present: &[String], now_ms: u64) -> Vec<Absent> {
         let others = self.members.iter().filter(|(member, _)| !is_among(member, present));
         let recent = others.filter(|(_, listed)| listed.is_recent(now_ms));
         let absent = recent.map(|(member, Listed { site, absent })| Absent {
@@ -79,7 +87,7 @@ impl Roster {
     }
 
     /// Of those that are `present`, the ones whose site is not known, because they are new or have returned.
-    pub fn newcomers(&self, present: &[String]) -> Vec<String> {
+    pub(crate) fn newcomers(&self, present: &[String]) -> Vec<String> {
         let is_known = |name: &&String| {
             let listed = self.members.iter().find(|(member, _)| member.as_str() == name.as_str());
             listed.is_some_and(|(_, listed)| listed.absent.is_none())
@@ -88,7 +96,7 @@ impl Roster {
     }
 
     /// Lists the newcomers with their sites, and marks those as absent that are not `present` any more.
-    pub fn update(
+    pub(crate) fn update(
         &mut self,
         present: &[String],
         newcomers: impl IntoIterator<Item = (MemberId, SiteId)>,
@@ -106,7 +114,7 @@ impl Roster {
     }
 
     /// A member has stopped.
-    pub fn sign_off(&mut self, member: MemberId, site: SiteId, now_ms: u64) {
+    pub(crate) fn sign_off(&mut self, member: MemberId, site: SiteId, now_ms: u64) {
         let absent = Some(Absence { since_ms: now_ms, stopped: true });
         self.members.insert(member, Listed { site, absent });
         self.trim(now_ms);
@@ -129,14 +137,12 @@ impl Roster {
     }
 }
 
-#[cfg(feature = "runtime")]
 impl Listed {
     fn is_recent(&self, now_ms: u64) -> bool {
         self.absent.is_none_or(|absent| now_ms.saturating_sub(absent.since_ms) < Roster::KEPT_MS)
     }
 }
 
-#[cfg(feature = "runtime")]
 fn is_among(member: &MemberId, present: &[String]) -> bool {
     present.iter().any(|name| name == member.as_str())
 }
@@ -144,7 +150,6 @@ fn is_among(member: &MemberId, present: &[String]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Record as _;
 
     const DAY: u64 = Roster::KEPT_MS;
 

@@ -1,12 +1,14 @@
-use serde::{Deserialize, Serialize};
+//! The record of an overlay.
 
-use super::limits;
-use crate::text::shorten;
+use election_core::{
+    record::{Record, VERSION, limits},
+    text::{self, shorten},
+};
+use serde::{Deserialize, Serialize};
 
 /// A change of the configuration of a job that all members of its election apply, in `config`. The versions before are
 /// below it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct Overlay {
     /// Format version.
     pub v: u32,
@@ -14,18 +16,18 @@ pub struct Overlay {
     #[serde(with = "limits::count")]
     pub version: u64,
     /// The settings, as the members' configuration reads them. Empty for none.
-    #[serde(with = "crate::text::block")]
+    #[serde(with = "text::block")]
     pub text: String,
     /// The operator.
     #[serde(default)]
-    #[serde(with = "crate::text::line")]
+    #[serde(with = "text::line")]
     pub by: String,
     /// When, in milliseconds since the Unix epoch.
     #[serde(default, with = "limits::ms")]
     pub at_ms: u64,
     /// The operator's reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[serde(with = "crate::text::line")]
+    #[serde(with = "text::line")]
     pub reason: Option<String>,
     /// The earlier version whose text it is again, if it was restored; 0 for no overlay. Never a version that was itself restored.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "limits::count")]
@@ -63,38 +65,19 @@ impl Overlay {
             text
         };
         let (by, reason) = (shortened(by), reason.map(shortened));
-        Self { v: super::format::VERSION, version, text: text.to_owned(), by, at_ms, reason, restores }
+        Self { v: VERSION, version, text: text.to_owned(), by, at_ms, reason, restores }
     }
 }
 
-/// Which overlay a member applies.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Hash)]
-pub struct AppliedOverlay {
-    /// Its version; 0 for none.
-    #[serde(with = "limits::count")]
-    pub version: u64,
-    /// A newer one that this member can't apply.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub refused: Option<RefusedOverlay>,
-}
+impl Record for Overlay {
+    const MENDED_BY: &str = "delete it, and push the configuration again";
 
-/// An overlay that a member can't apply.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
-pub struct RefusedOverlay {
-    /// Its version.
-    #[serde(with = "limits::count")]
-    pub version: u64,
-    /// Why.
-    #[serde(with = "crate::text::line")]
-    pub reason: String,
-}
+    fn version(&self) -> u32 {
+        self.v
+    }
 
-impl AppliedOverlay {
-    /// The same with a reason of bounded length.
-    pub(crate) fn bounded(mut self) -> Self {
-        if let Some(refused) = &mut self.refused {
-            shorten(&mut refused.reason, 500);
-        }
-        self
+    fn check(&self) -> Result<(), String> {
+        let bad = self.text.chars().find(|c| !text::is_in_block(*c));
+        bad.map_or(Ok(()), |c| Err(format!("its text has {c:?}, which is no character of lines of text")))
     }
 }

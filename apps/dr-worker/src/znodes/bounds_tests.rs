@@ -1,0 +1,46 @@
+//! The bounds of the records of overlays and drills.
+
+#[path = "../../../../crates/election-core/src/record/bounds_checks.rs"]
+mod bounds_checks;
+
+/// What the checks need of election-core.
+mod election_core_records {
+    pub(super) use election_core::{
+        record::{Record, limits::*},
+        text,
+    };
+}
+
+use self::bounds_checks::Kind;
+use super::{DrillAnswer, DrillOrder, Overlay};
+
+/// Each record with all of its fields.
+fn kinds() -> [Kind; 3] {
+    [
+        Kind::new::<DrillAnswer>(
+            "drill answer",
+            r#"{"v":1,"run":"r","member":"a","site":"s","version":"w","seen_ms":1,"steps":[{"state":"accepted","after_ms":2,
+        "reason":"r"}],"probes":{"target":"t","interval_ms":3,"first_ms":4,"last_ms":5,"count":6,"failed":7,
+        "longest_gap_ms":8,"outages":[{"served_until_ms":9,"first_ms":10,"last_ms":11,"served_from_ms":12,"count":13,
+        "reason":"r"}],"omitted":14,"last_success_ms":15},"closed":true}"#,
+        ),
+        Kind::new::<DrillOrder>(
+            "drill order",
+            r#"{"v":1,"run":"r","by":"b","reason":"r","at_ms":1,"until_ms":2,"mode":"cut-site","members":["a"],"delay_ms":3,
+        "cut_ms":4,"probe":true}"#,
+        ),
+        Kind::new::<Overlay>(
+            "overlay",
+            r#"{"v":1,"version":2,"text":"t","by":"b","at_ms":3,"reason":"r","restores":1}"#,
+        ),
+    ]
+}
+
+#[test]
+fn whatever_a_record_has_it_is_bounded_or_refused() {
+    let (numbers, texts) = (bounds_checks::numbers(&kinds()), bounds_checks::texts(&kinds()));
+    assert!(numbers >= 20 && texts > 20, "{numbers} {texts}");
+    bounds_checks::names(&kinds());
+    let usable = bounds_checks::bytes(&kinds(), 1500);
+    assert!(usable > 100, "{usable}");
+}

@@ -1,0 +1,18 @@
+//! What only workers write below an election: overlays of the configuration, and drills.
+
+#[cfg(test)]
+mod bounds_tests;
+mod drill;
+pub(crate) mod drills;
+mod overlay;
+pub(crate) mod overlays;
+mod paths;
+#[cfg(test)]
+mod reference;
+
+pub use drill::{DrillAnswer, DrillMode, DrillOrder, DrillOutage, DrillProbes, DrillState, DrillStep};
+pub use overlay::{NewOverlay, Overlay};
+pub(crate) use paths::WorkerPaths;
+
+/// The children of an election that [`election_admin::forget`] finds beside its own.
+pub(crate) const PARTS: [&str; 2] = ["config", "drill"];

@@ -1,0 +1,64 @@
+//! Where a job's own znodes are, beside those of its election.
+
+use election_core::{MemberId, Paths};
+
+/// The paths of what only workers write.
+pub(crate) trait WorkerPaths {
+    /// The overlay over the configuration of the job.
+    fn config(&self) -> String;
+
+    /// A version of the overlay.
+    fn config_version(&self, version: u64) -> String;
+
+    /// The drill under way.
+    fn drill_order(&self) -> String;
+
+    /// The parent of the members' answers to the drill.
+    fn drill_answers(&self) -> String;
+
+    /// A member's answer to the drill.
+    fn drill_answer(&self, member: &MemberId) -> String;
+
+    /// The ephemeral znode of the command that conducts the drill.
+    fn drill_conductor(&self) -> String;
+
+    /// The parent of the reports of drills.
+    fn drill_runs(&self) -> String;
+
+    /// The report of a drill.
+    fn drill_run(&self, run: &str) -> String;
+}
+
+impl WorkerPaths for Paths {
+    fn config(&self) -> String {
+        format!("{}/config", self.base())
+    }
+
+    fn config_version(&self, version: u64) -> String {
+        format!("{}/config/v-{version:010}", self.base())
+    }
+
+    fn drill_order(&self) -> String {
+        format!("{}/drill/order", self.base())
+    }
+
+    fn drill_answers(&self) -> String {
+        format!("{}/drill/answers", self.base())
+    }
+
+    fn drill_answer(&self, member: &MemberId) -> String {
+        format!("{}/drill/answers/{member}", self.base())
+    }
+
+    fn drill_conductor(&self) -> String {
+        format!("{}/drill/conductor", self.base())
+    }
+
+    fn drill_runs(&self) -> String {
+        format!("{}/drill/runs", self.base())
+    }
+
+    fn drill_run(&self, run: &str) -> String {
+        format!("{}/drill/runs/{run}", self.base())
+    }
+}
