@@ -74,6 +74,24 @@ fn the_table_of_dependencies_is_complete() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Each of them depends on earlier ones alone.
+const LAYERS: [&str; 6] =
+    ["zk-proto", "zk-session", "election-core", "election-admin", "strategies", "dr-worker"];
+
+#[test]
+fn dependencies_point_up_only() -> anyhow::Result<()> {
+    let layer = |name: &str| LAYERS.iter().position(|layer| *layer == name);
+    let dependencies = of_cargo()?;
+    let layered = dependencies.iter().filter(|edge| !edge.is_for_tests);
+    let layered: Vec<_> =
+        layered.filter_map(|edge| Some((layer(&edge.from)?, layer(&edge.to)?, edge))).collect();
+    assert!(layered.len() >= LAYERS.len() - 1, "{layered:?}");
+    let wrong: Vec<_> =
+        layered.iter().filter(|(from, to, _)| to >= from).map(|(.., edge)| edge.phrase()).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    Ok(())
+}
+
 #[test]
 fn no_modules_or_folders_depend_on_each_other() -> anyhow::Result<()> {
     let mut wrong = Vec::new();

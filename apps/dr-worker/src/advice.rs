@@ -1,17 +1,36 @@
 //! What an operator can do about a reason that the libraries return: the one place that knows the commands.
 
-use election_admin::{Hindrance, OpenRequest};
+use election_admin::{Hindrance, NotNow, OpenRequest};
+use election_core::Reason;
 
 use crate::typed::Typed;
 
 /// The hindrance, with the command that ends it.
 pub(crate) fn on(hindrance: &Hindrance) -> String {
     match hindrance {
-        Hindrance::OpenRequest(OpenRequest { election, filed }) => {
-            let cancel = Typed::verb("cancel").arg(&filed.which.name).job(election);
+        Hindrance::OpenRequest(OpenRequest { election, name, .. }) => {
+            let cancel = Typed::verb("cancel").arg(name).job(election);
             format!("{hindrance}: `{cancel}`")
         }
+        Hindrance::Rules { election, why } => match why {
+            NotNow::Observe => format!("{why}: `{}`", Typed::verb("mode auto").job(election)),
+            NotNow::Planned(name) | NotNow::Open { name, .. } => {
+                format!("{why}: `{}`", Typed::verb("cancel").arg(name).job(election))
+            }
+            _ => why.to_string(),
+        },
         Hindrance::NotFenced(_) => format!("{hindrance}: `{}`", Typed::verb("ack").arg("--fenced")),
         other => other.to_string(),
     }
+}
+
+/// What the elector reports, with the command that ends that state. The job is named if there may be several.
+pub(crate) fn beside(reason: Reason, sentence: &str, job: Option<&str>) -> String {
+    let command = match reason {
+        Reason::Held | Reason::Backoff => Typed::verb("ack"),
+        Reason::Confirm => Typed::verb("confirm").arg("SITE"),
+        _ => return sentence.to_owned(),
+    };
+    let command = job.into_iter().fold(command, Typed::job);
+    format!("{sentence} (`{command}`)")
 }

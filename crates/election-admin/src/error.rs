@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use election_core::{
     MemberId,
-    internals::{Layout, NoSuchToken, ReadError, in_words},
-    record::{FiledRequest, RecordError},
+    internals::{Layout, NoSuchToken, NotNow, ReadError, in_words},
+    record::{RecordError, RequestKind},
 };
 use zk_session::{OpError, WatchError};
 
@@ -91,8 +91,13 @@ pub enum Hindrance {
     #[error("it was not begun within {}", in_words(*.0))]
     NotBegun(Duration),
     /// The mode, or another request, forbids the request.
-    #[error("{0}")]
-    Rules(String),
+    #[error("{why}")]
+    Rules {
+        /// The name of the election.
+        election: String,
+        /// Why.
+        why: NotNow,
+    },
     /// Another request is open.
     #[error(transparent)]
     OpenRequest(#[from] OpenRequest),
@@ -118,15 +123,16 @@ pub enum Hindrance {
 
 /// A request that another one must wait for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "request {}, a {}, is still open ({}); wait for its end, or withdraw it",
-    filed.which.name, filed.request.kind.as_str(), filed.request.kind.progress(&filed.request.state)
-)]
+#[error("request {name}, a {}, is still open ({progress}); wait for its end, or withdraw it", .kind.as_str())]
 pub struct OpenRequest {
     /// The name of the election.
     pub election: String,
-    /// The request.
-    pub filed: FiledRequest,
+    /// The name of the request.
+    pub name: String,
+    /// Its kind.
+    pub kind: RequestKind,
+    /// Its progress, as text.
+    pub progress: String,
 }
 
 impl From<zk_session::Closed> for AdminError {

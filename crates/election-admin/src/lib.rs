@@ -33,4 +33,4 @@ pub use requests::{
 };
 pub use servers::{Disagreement, compare_servers};
 
-pub use election_core::internals::{Forgotten, Layout, ReadError, Released};
+pub use election_core::internals::{Forgotten, Layout, NotNow, ReadError, Released};

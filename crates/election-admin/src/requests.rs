@@ -83,16 +83,9 @@ pub fn hindrance(paths: &Paths, seen: &Snapshot, request: &AdminRequest) -> Opti
     if request.kind.is_move() {
         let leader_znodes: Vec<_> =
             seen.leader_znodes.iter().map(|o| o.as_ref().map(|o| &o.record)).collect();
-        let why = not_now(
-            paths.name(),
-            request,
-            &seen.control,
-            seen.decided(),
-            &leader_znodes,
-            &seen.members,
-            &seen.requests,
-        );
-        return why.map(Hindrance::Rules);
+        let why =
+            not_now(request, &seen.control, seen.decided(), &leader_znodes, &seen.members, &seen.requests);
+        return why.map(|why| Hindrance::Rules { election: paths.name().to_owned(), why });
     }
     let slot = seen.slot_for(request).ok();
     let mut open = seen.requests.iter().filter(|other| other.request.state.is_open());
@@ -102,7 +95,9 @@ pub fn hindrance(paths: &Paths, seen: &Snapshot, request: &AdminRequest) -> Opti
         (_, is_move) => !is_move,
     };
     let open = open.find(|other| matters(other.request.kind, seen.slot_for(&other.request).ok()))?;
-    Some(OpenRequest { election: paths.name().to_owned(), filed: open.clone() }.into())
+    let FiledRequest { which, request: AdminRequest { kind, state, .. } } = open;
+    let (election, name) = (paths.name().to_owned(), which.name.clone());
+    Some(OpenRequest { election, name, kind: *kind, progress: kind.progress(state) }.into())
 }
 
 /// The same election with this request filed, as input for `explain` and `simulate`. Nothing is written.

@@ -12,7 +12,7 @@ pub use crate::runtime::{
 pub use crate::{
     engine::{
         Action, AppEvent, Config, EndReason, Engine, Epoch, Event, ForceStep, ForcedFailover, Forgotten,
-        Grant, Level, MAX_TOKEN_BASE, NoSuchToken, Node, Note, NoteKind, OpId, Outcome, Released,
+        Grant, Level, MAX_TOKEN_BASE, NoSuchToken, Node, NotNow, Note, NoteKind, OpId, Outcome, Released,
         Transaction, Watched, Wish, WriteKind, ZkOp, ZnodeWrite, acknowledge, decision, not_now,
         overrule_site, raise_tokens, slot_of,
     },

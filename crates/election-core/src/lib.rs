@@ -43,3 +43,6 @@ pub use runtime::{
     MAX_ATTRIBUTES, RunError, StopBudgetTooLong, StopOrder, SwitchoverBlock,
 };
 pub use slots::Slots;
+/// The sessions that elections run on, so that a program needs no crate beside this one.
+#[cfg(feature = "runtime")]
+pub use zk_session as session;

@@ -67,7 +67,7 @@ async fn who_lags_behind_does_not_lead_unless_an_operator_accepts_the_loss() {
     // Not by an operator's request either: only if the operator accepts the loss, which is recorded.
     let refused = cluster.operator().run(&["switchover", "--to", "west-1", "--wait"]).await;
     assert_eq!(refused.code, Some(1), "{refused:?}");
-    let why = "west-1: lag is 50 and the limit is 10); `failover --accept-loss` names one";
+    let why = "west-1: lag is 50 and the limit is 10); a failover with accept_loss names one";
     assert!(refused.stderr.contains(why), "{}", refused.stderr);
     cluster.operator().done(&["failover", "--to", "west-1", "--accept-loss", "--wait"]).await;
     let third = cluster.successor_of(&second, SOON).await;

@@ -13,6 +13,7 @@ use super::{
     table::Column,
 };
 use crate::{
+    advice,
     config::Sources,
     error::Error,
     view::{self, Candidate, Explained, ExplainedSlot, diagnose, statuses},
@@ -135,7 +136,8 @@ pub(super) fn describe(explained: &Explained) -> String {
     let next = if explained.next.acts { "about to decide" } else { "now" };
     lines.push(format!("  {next}: {}", explained.next.sentence));
     if let Some(skipped) = explained.skipped.as_ref().filter(|s| s.sentence != explained.next.sentence) {
-        lines.push(format!("  the elector reports: {}", skipped.sentence));
+        let why = advice::beside(skipped.reason, &skipped.sentence, Some(&explained.election));
+        lines.push(format!("  the elector reports: {why}"));
     }
     let several = explained.slots.len() > 1;
     for slot in &explained.slots {
@@ -187,7 +189,7 @@ pub(super) fn in_the_way(obstacle: &Obstacle) -> String {
         (Some(at), Bound::Latest) => format!(", until {at} at most"),
         (Some(at), Bound::Exactly) => format!(", until {at}"),
     };
-    format!("{}: {}{until}", obstacle.reason, obstacle.sentence)
+    format!("{}: {}{until}", obstacle.reason, advice::beside(obstacle.reason, &obstacle.sentence, None))
 }
 
 fn row(candidate: &Candidate) -> (Vec<String>, Accent) {

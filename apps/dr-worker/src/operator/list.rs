@@ -16,6 +16,7 @@ use super::{
     table::{self, Column},
 };
 use crate::{
+    advice,
     config::Sources,
     error::Error,
     view::{
@@ -227,7 +228,8 @@ fn describe(cluster: &Cluster) -> String {
     // A steady election needs no line.
     let is_shown_elsewhere = |skipped: &&Skipped| skipped.reason == Reason::Steady || skipped.is_hold();
     if let Some(skipped) = cluster.skipped.as_ref().filter(|skipped| !is_shown_elsewhere(skipped)) {
-        lines.push(format!("  not decided: {}", skipped.sentence));
+        let why = advice::beside(skipped.reason, &skipped.sentence, Some(&cluster.election));
+        lines.push(format!("  not decided: {why}"));
     }
     if let OrderedBy { reason: Some(reason), by, at_ms } = &cluster.latest_order {
         lines.push(format!("  latest order by {by} at {}: {reason}", moment(*at_ms)));

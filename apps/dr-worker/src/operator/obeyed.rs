@@ -15,6 +15,7 @@ use super::{
     underway::longest_move,
 };
 use crate::{
+    advice,
     error::Error,
     view::{Explained, statuses::WorkerStatuses},
     wall::unix_ms,
@@ -93,7 +94,7 @@ async fn left_to_do(operator: &Operator, job: &str, snapshot: &Snapshot) -> Opti
     let told = WorkerStatuses::new(operator.workers()).skipped(job, snapshot).await;
     let leaders = snapshot.leader_znodes.iter().flatten().map(|znode| &znode.record);
     if let Some(leader) = leaders.into_iter().find(|leader| is_closed(&snapshot.control, leader)) {
-        let why = told.map_or(next.sentence, |told| told.sentence);
+        let why = told.map_or(next.sentence, |told| advice::beside(told.reason, &told.sentence, Some(job)));
         return Some(format!("{} of site {} leads on: {why}", leader.member, leader.site));
     }
     match told {

@@ -8,7 +8,7 @@ use election_core::{
 use serde::Serialize;
 
 use super::ProblemRow;
-use crate::typed::Typed;
+use crate::advice;
 
 /// Why the current leaders lead.
 ///
@@ -44,9 +44,8 @@ pub struct Explained {
 
 /// The hold of an election, with the command that lifts it; `None` if it is not on hold.
 pub fn hold_of(skipped: &Skipped, election: &str) -> Option<String> {
-    let resume = format!("`{}`", Typed::verb("ack").job(election));
-    let sentence = || skipped.sentence.replacen("on hold", "ON HOLD", 1).replace("`ack`", &resume);
-    skipped.is_hold().then(sentence)
+    let sentence = || skipped.sentence.replacen("on hold", "ON HOLD", 1);
+    skipped.is_hold().then(|| advice::beside(skipped.reason, &sentence(), Some(election)))
 }
 
 /// One slot.

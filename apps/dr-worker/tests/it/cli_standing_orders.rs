@@ -300,7 +300,13 @@ fn a_hold_ends_when_an_operator_acknowledges_it() {
         said = stage.operator(&["switchover"]);
         said.stderr.contains("ON HOLD until ")
     });
-    said.assert(75, &["`dr-worker ack --job orders` resumes now", "`dr-worker failover --job orders`"]);
+    said.assert(
+        75,
+        &[
+            "an acknowledgement resumes now (`dr-worker ack --job orders`)",
+            "`dr-worker failover --job orders`",
+        ],
+    );
     std::fs::remove_file(&broken).expect("it was there");
     // Whoever took over just as it was mended may lead already: then the hold has no part in it.
     let held = stage.operator(&["--set", "policy.max_takeovers={count=2,within=\"1h\"}", "ack"]);
@@ -364,7 +370,7 @@ fn a_move_to_another_site_waits_for_an_operators_word() {
     let mut list = String::new();
     until("the elector proposes it", || {
         list = stage.operator(&["list"]).stdout;
-        list.contains("a move to site east is proposed, and waits for `confirm east`")
+        list.contains("a move to site east is proposed, and waits for an operator's confirmation (`dr-worker confirm SITE")
     });
     let metrics = west.http("GET", "/metrics").1;
     let counted = |line: &str| line.starts_with("dr_skipped_total") && line.contains("reason=\"confirm\"");
@@ -393,7 +399,9 @@ fn a_move_to_another_site_waits_for_an_operators_word() {
     assert!(sentence.as_str().is_some_and(|s| s.contains(" has confirmed: east-1")), "{sentence}");
     // The word was for that leader.
     stage.operator(&["switchover", "--to-site", "west", "--wait"]).assert(0, &[]);
-    until("it is proposed again", || stage.operator(&["list"]).stdout.contains("waits for `confirm east`"));
+    until("it is proposed again", || {
+        stage.operator(&["list"]).stdout.contains("waits for an operator's confirmation")
+    });
     let cleared = stage.json(&["confirm", "--off"]);
     assert_eq!(cleared, json!({ "election": "orders", "confirmed": [] }));
 }

@@ -54,7 +54,7 @@ mod znode;
 pub use config::{Config, Profile};
 pub use elector::{
     limit::held_until,
-    requests::{not_now, slot_of},
+    requests::{NotNow, not_now, slot_of},
     sites::{barred_sites, failed_sites, overrule_site, unwell_sites},
 };
 pub use explain::{

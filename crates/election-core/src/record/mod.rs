@@ -54,7 +54,7 @@ macro_rules! records {
 
 records! {
     Contender: "its member writes it again",
-    Current: "its leader writes it again",
+    Current: "delete it, or restart the worker of its leader; a leader that knows the znode as its own writes it again",
     HistoryEntry,
     MemberRecord: "its member writes it again",
     TokenBase: "raise the tokens above the newest one that the resource has seen, which replaces it",

@@ -16,7 +16,7 @@ use crate::{
 /// Use `newest` while members are upgraded one by one: leadership moves at most once, to an upgraded member. `oldest`
 /// keeps leadership from a new version as long as another is there. A version that is missing or cannot be parsed is
 /// last in both cases, and is older than any.
-/// The version is the last word of the software that the member reports (`dr-worker 1.4.0`), or of an attribute: one to
+/// The version is the last word of the software that the member reports (`worker 1.4.0`), or of an attribute: one to
 /// three numbers separated by dots. `1.4.0-rc1` is older than `1.4.0`; two such versions are equal. The part after a
 /// `+` is ignored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -186,8 +186,8 @@ mod tests {
     #[test]
     fn the_newest_or_the_oldest_goes_first_and_what_cannot_be_read_last() {
         let view = View::of([
-            running("a", 1, "dr-worker 0.9.0"),
-            running("b", 2, "dr-worker 0.10.0"),
+            running("a", 1, "worker 0.9.0"),
+            running("b", 2, "worker 0.10.0"),
             running("c", 3, ""),
             running("d", 4, "built by hand, today"),
         ]);

@@ -1,7 +1,7 @@
 //! Conducts a drill: reads, and does what its course says. Whatever ends it removes the order; if this command is killed,
 //! the order ends by itself, and the next command finds the unfinished report.
 
-use crate::znodes::DrillOrder;
+use crate::{advice, znodes::DrillOrder};
 use election_admin::AdminError;
 use std::{pin::pin, time::Duration};
 
@@ -204,7 +204,9 @@ impl Watched<'_> {
         let (policy, strategy) = (config.engine_of(job), config.policy_of(job).strategy());
         let explained = explain(&snapshot.seen(), &policy, &*strategy, unix_ms());
         let mut obstacles = explained.slots.into_iter().flat_map(|slot| slot.obstacles);
-        obstacles.find(|obstacle| obstacle.reason == Reason::Held).map(|hold| hold.sentence)
+        obstacles
+            .find(|obstacle| obstacle.reason == Reason::Held)
+            .map(|hold| advice::beside(hold.reason, &hold.sentence, Some(job)))
     }
 
     async fn act(&mut self, act: Act) -> Result<(), Error> {

@@ -403,7 +403,7 @@ pub(crate) fn no_candidate(ranking: &Ranking) -> String {
 /// What an operator can do about these refusals.
 fn way_out<'a>(mut refused: impl Iterator<Item = &'a Refused>) -> &'static str {
     match refused.any(|r| r.ground == Ground::Loss) {
-        true => "; `failover --accept-loss` names one who would lead with a loss",
+        true => "; a failover with accept_loss names one who would lead with a loss",
         false => "",
     }
 }

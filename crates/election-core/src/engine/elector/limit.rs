@@ -63,7 +63,7 @@ impl Question<'_> {
         Err(TakeoverHold {
             reason: Reason::Held,
             sentence: format!(
-                "on hold until {}: {} moves for standing orders in {}; `ack` resumes now",
+                "on hold until {}: {} moves for standing orders in {}; an acknowledgement resumes now",
                 utc(until_ms),
                 recent.len(),
                 in_words(OBEYED_WITHIN),
@@ -105,7 +105,7 @@ impl Question<'_> {
         Err(TakeoverHold {
             reason: Reason::Backoff,
             sentence: format!(
-                "on hold until {}: the job has failed {} times in {}; `ack` resumes now",
+                "on hold until {}: the job has failed {} times in {}; an acknowledgement resumes now",
                 utc(until_ms),
                 before + 1,
                 in_words(self.policy.max_takeovers.within),
@@ -171,7 +171,7 @@ pub(crate) fn check_limit(
     Err(TakeoverHold {
         reason: Reason::Held,
         sentence: format!(
-            "on hold{end}: {count} takeover{s} in {} (limit {allowed}); `ack` resumes now",
+            "on hold{end}: {count} takeover{s} in {} (limit {allowed}); an acknowledgement resumes now",
             in_words(limit.within),
             s = if count == 1 { "" } else { "s" },
         ),

@@ -94,7 +94,7 @@ impl Elector {
         let (config, timers) = (&core.config, RefCell::new(std::mem::take(&mut self.timers)));
         let decider = config.member.member.as_str();
         let pass = Pass::new(core.now, decider, &config.policy, &**strategy, &timers);
-        let pass = Pass { election: config.paths.name(), ..pass }.read(&core.reading);
+        let pass = pass.read(&core.reading);
         let verdict = pass.map_or_else(Verdict::from, |pass| pass.verdict());
         self.timers = timers.into_inner();
         self.carry_out(core, verdict);

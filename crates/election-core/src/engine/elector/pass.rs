@@ -33,8 +33,6 @@ static NO_ENDS: BTreeMap<RequestRef, Time> = BTreeMap::new();
 /// decision.
 #[derive(Clone)]
 pub(crate) struct Pass<'a> {
-    /// The election's name, for commands in sentences.
-    pub(crate) election: &'a str,
     pub(crate) now: Now,
     /// Who decides: the elector, or the operator who forces a failover.
     pub(crate) decider: &'a str,
@@ -86,7 +84,6 @@ impl<'a> Pass<'a> {
         timers: &'a RefCell<PhaseTimers>,
     ) -> Self {
         Self {
-            election: "",
             now,
             decider,
             policy,

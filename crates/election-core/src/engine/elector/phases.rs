@@ -338,7 +338,7 @@ fn stays(leader: &MemberId, better: &Named) -> String {
 
 fn is_proposed(leader: &MemberId, better: &Named) -> String {
     format!(
-        "{leader} leads; {} would be better: a move to site {site} is proposed, and waits for `confirm {site}`",
+        "{leader} leads; {} would be better: a move to site {site} is proposed, and waits for an operator's confirmation",
         better.member,
         site = better.site,
     )

@@ -96,7 +96,7 @@ impl Pass<'_> {
                 None => {}
             }
             if let Some(why) = forbidden(self.control).filter(|_| request.kind.is_move()) {
-                return Some(self.refuse(which, request, *meta, why));
+                return Some(self.refuse(which, request, *meta, why.to_string()));
             }
         }
         None
@@ -123,8 +123,8 @@ impl Pass<'_> {
                     return Some(Act::Answer(which.name.clone(), meta.version, ended));
                 }
                 (_, Some(other)) => {
-                    let why = one_plan(self.election, &other.name);
-                    return Some(self.refuse(which, request, *meta, why));
+                    let why = NotNow::Planned(other.name.clone());
+                    return Some(self.refuse(which, request, *meta, why.to_string()));
                 }
                 (PlanPhase::Early | PlanPhase::Due, None) => {
                     let end_ms = at_ms.saturating_add(request.valid_for_ms);
@@ -213,7 +213,7 @@ impl Pass<'_> {
 
     /// Why this request is not begun although it could be carried out: another one has precedence.
     fn gives_way(&self, filed: &FiledRequest, slot: usize) -> Option<String> {
-        let seen = Comparison { election: self.election, elected: self.elected, members: self.members };
+        let seen = Comparison { elected: self.elected, members: self.members };
         let others = self.requests.iter().map(|(other, _)| other).filter(|other| other.which != filed.which);
         let begun = others.filter(|other| matches!(other.request.state, RequestState::Accepted { .. }));
         let repeated = begun.into_iter().find_map(|other| {
@@ -229,7 +229,7 @@ impl Pass<'_> {
                 (same && overrides).then(|| format!("superseded by request {} of {}", which.name, request.by))
             })
         };
-        repeated.or_else(later)
+        repeated.map(|why| why.to_string()).or_else(later)
     }
 
     pub(crate) fn request(&self, which: &RequestRef) -> Option<(&RequestRef, &AdminRequest)> {
@@ -307,42 +307,72 @@ impl Pass<'_> {
     }
 }
 
-/// Why a move is not planned: another one is.
-fn one_plan(job: &str, other: &str) -> String {
-    format!(
-        "request {other} is planned already, and there is one planned switchover at most; withdraw it: \
-         `dr-worker cancel {other} --job {job}`"
-    )
+/// Why a request is refused as things are.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotNow {
+    /// The standing orders forbid all requests.
+    #[error("the mode is observe: nothing is carried out until it is auto or manual")]
+    Observe,
+    /// This request is planned.
+    #[error("request {0} is planned already, and there is one planned switchover at most; withdraw it first")]
+    Planned(String),
+    /// Another request has begun.
+    #[error("the {kind} of request {name} is under way in term {term}; ask again once it has ended")]
+    UnderWay {
+        /// Its name.
+        name: String,
+        /// Its kind, as text.
+        kind: &'static str,
+        /// Its term.
+        term: u64,
+    },
+    /// The same failover has begun.
+    #[error(
+        "the same failover is under way in term {term} by request {name}; name another target to override it"
+    )]
+    Repeated {
+        /// The name of its request.
+        name: String,
+        /// Its term.
+        term: u64,
+    },
+    /// Another request has not begun yet.
+    #[error("request {name}, a {kind}, is still open; wait for its end, or withdraw it")]
+    Open {
+        /// Its name.
+        name: String,
+        /// Its kind, as text.
+        kind: &'static str,
+    },
 }
 
 /// Why the standing orders forbid all requests, if they do.
-pub(crate) fn forbidden(control: &Control) -> Option<String> {
-    (control.mode == Mode::Observe)
-        .then(|| "the mode is observe: nothing is carried out until it is auto or manual".to_owned())
+pub(crate) fn forbidden(control: &Control) -> Option<NotNow> {
+    (control.mode == Mode::Observe).then_some(NotNow::Observe)
 }
 
 /// Why the elector would refuse a request that is about to be made, because of the mode or of another request that is
 /// still open. So the operator learns it at once. `requests` are all requests that exist.
 pub fn not_now(
-    election: &str,
     request: &AdminRequest,
     control: &Control,
     elected: Option<&Elected>,
     leader_znodes: &[Option<&Current>],
     members: &[MemberRecord],
     requests: &[FiledRequest],
-) -> Option<String> {
+) -> Option<NotNow> {
     if let RequestState::Planned { .. } = request.state {
         // Everything else is checked at its time.
         let is_planned = |filed: &&FiledRequest| matches!(filed.request.state, RequestState::Planned { .. });
-        return requests.iter().find(is_planned).map(|filed| one_plan(election, &filed.which.name));
+        return requests.iter().find(is_planned).map(|filed| NotNow::Planned(filed.which.name.clone()));
     }
     if let Some(why) = forbidden(control) {
         return Some(why);
     }
     // A request that can't be carried out at all is refused with that reason.
     let slot = slot_of(request, elected, leader_znodes).ok()?;
-    let seen = Comparison { election, elected, members };
+    let seen = Comparison { elected, members };
     let mut open = requests.iter().filter(|filed| filed.request.state.is_open());
     open.find_map(|filed| {
         let known = elected.and_then(|e| e.slot_for(&filed.which));
@@ -353,7 +383,6 @@ pub fn not_now(
 
 /// The information for comparing one request with another.
 struct Comparison<'a> {
-    election: &'a str,
     elected: Option<&'a Elected>,
     members: &'a [MemberRecord],
 }
@@ -363,25 +392,20 @@ impl Comparison<'_> {
     /// `open`. A switchover waits for any other request. A failover is for failures, including a failure of the
     /// request before it: it is refused only in favour of the same failover, while the member that was named by that
     /// one is present.
-    fn repeats(&self, open: &FiledRequest, request: &AdminRequest) -> Option<String> {
+    fn repeats(&self, open: &FiledRequest, request: &AdminRequest) -> Option<NotNow> {
         let FiledRequest { which, request: other } = open;
         let named = self.elected.and_then(|e| e.named(e.slot_for(which)?));
         let fails = named.is_some_and(|named| self.members.iter().all(|m| m.ballot != named.ballot));
         let same =
             other.kind == RequestKind::Failover && other.to == request.to && other.force >= request.force;
         let waits = request.kind == RequestKind::Switchover || (same && !fails);
-        let (name, kind) = (&which.name, other.kind.as_str());
-        waits.then(|| match (&other.state, request.kind) {
-            (RequestState::Accepted { term }, RequestKind::Switchover) => {
-                format!("the {kind} of request {name} is under way in term {term}; ask again once it has ended")
+        let (name, kind) = (which.name.clone(), other.kind.as_str());
+        waits.then_some(match (&other.state, request.kind) {
+            (&RequestState::Accepted { term }, RequestKind::Switchover) => {
+                NotNow::UnderWay { name, kind, term }
             }
-            (RequestState::Accepted { term }, RequestKind::Failover) => format!(
-                "the same failover is under way in term {term} by request {name}; name another target to override it"
-            ),
-            _ => format!(
-                "request {name}, a {kind}, is still open; wait for its end, or withdraw it: `dr-worker cancel {name} --job {}`",
-                self.election
-            ),
+            (&RequestState::Accepted { term }, RequestKind::Failover) => NotNow::Repeated { name, term },
+            _ => NotNow::Open { name, kind },
         })
     }
 }

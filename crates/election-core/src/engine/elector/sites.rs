@@ -125,7 +125,7 @@ pub fn barred_sites(policy: &Policy, elected: Option<&Elected>, unix_ms: u64) ->
         counts
     });
     let barred = counts.into_iter().filter(|(_, count)| limit.count > 0 && *count >= limit.count);
-    let why = |count| format!("{count} times within {:?}, and not acknowledged (`ack`) since", limit.within);
+    let why = |count| format!("{count} times within {:?}, and not acknowledged since", limit.within);
     barred.map(|(site, count)| SiteTrouble { site: site.clone(), why: why(count) }).collect()
 }
 

@@ -157,7 +157,7 @@ impl ForcedFailover<'_> {
                 );
             }
             if let Some(why) = forbidden(control) {
-                return ForceStep::Refused(why);
+                return ForceStep::Refused(why.to_string());
             }
         }
         let what = format!("failover forced by {}", request.by);
