@@ -19,18 +19,19 @@ pub(crate) fn on(hindrance: &Hindrance) -> String {
             }
             _ => why.to_string(),
         },
-        Hindrance::NotFenced(_) => format!("{hindrance}: `{}`", Typed::verb("ack").arg("--fenced")),
+        Hindrance::NotFenced { election, .. } => {
+            format!("{hindrance}: `{}`", Typed::verb("ack").arg("--fenced").job(election))
+        }
         other => other.to_string(),
     }
 }
 
-/// What the elector reports, with the command that ends that state. The job is named if there may be several.
-pub(crate) fn beside(reason: Reason, sentence: &str, job: Option<&str>) -> String {
+/// What the elector of this job reports, with the command that ends that state.
+pub(crate) fn beside(reason: Reason, sentence: &str, job: &str) -> String {
     let command = match reason {
-        Reason::Held | Reason::Backoff => Typed::verb("ack"),
-        Reason::Confirm => Typed::verb("confirm").arg("SITE"),
+        Reason::Held | Reason::Backoff => Typed::verb("ack").job(job),
+        Reason::Confirm => Typed::verb("confirm").arg("SITE").job(job),
         _ => return sentence.to_owned(),
     };
-    let command = job.into_iter().fold(command, Typed::job);
     format!("{sentence} (`{command}`)")
 }

@@ -111,8 +111,13 @@ pub enum Hindrance {
     #[error("standing orders are in force; end them first")]
     StandingOrders,
     /// A former leader was not fenced.
-    #[error("{0} may still run the job; make sure that it is off, and confirm that first")]
-    NotFenced(MemberId),
+    #[error("{member} may still run the job; make sure that it is off, and confirm that first")]
+    NotFenced {
+        /// The name of the election.
+        election: String,
+        /// The leader.
+        member: MemberId,
+    },
     /// A record can't be used, so what it would hinder is not known.
     #[error(transparent)]
     Unreadable(#[from] RecordError),

@@ -33,7 +33,7 @@ const PARTS: [&str; 10] = [
 ///
 /// # Errors
 /// What it is needed for.
-pub fn check(snapshot: &Snapshot) -> Result<(), Hindrance> {
+pub fn check(paths: &Paths, snapshot: &Snapshot) -> Result<(), Hindrance> {
     let Snapshot { members, control, breadcrumbs, requests, unreadable, .. } = snapshot;
     if let Some(member) = members.first() {
         return Err(Hindrance::Member(member.member.clone()));
@@ -51,7 +51,7 @@ pub fn check(snapshot: &Snapshot) -> Result<(), Hindrance> {
         return Err(Hindrance::StandingOrders);
     }
     if let Some(left) = breadcrumbs.leaderships.first() {
-        return Err(Hindrance::NotFenced(left.member.clone()));
+        return Err(Hindrance::NotFenced { election: paths.name().to_owned(), member: left.member.clone() });
     }
     if let Some(open) = requests.iter().find(|filed| !filed.request.state.is_final()) {
         return Err(Hindrance::Request(open.which.name.clone()));
@@ -80,7 +80,7 @@ pub async fn remove(session: &Session, paths: &Paths, own: &[&str]) -> Result<us
             Err(ReadError::NoElection(_)) if removed > 0 => return Ok(removed),
             snapshot => snapshot?,
         };
-        check(&snapshot)?;
+        check(paths, &snapshot)?;
         if let Some((path, _)) = all.iter().find(|(_, node)| node.owner != 0) {
             return Err(Hindrance::Held(path.clone()).into());
         }

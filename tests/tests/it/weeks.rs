@@ -149,7 +149,7 @@ async fn the_primary_site_comes_back_with_stale_data_and_waits_until_it_has_caug
     // Not by a switchover either, and the message names the remedy.
     let refused = cluster.operator().run(&["switchover", "--to-site", "east", "--wait"]).await;
     assert_eq!(refused.code, Some(1), "{refused:?}");
-    assert!(refused.stderr.contains("`failover --accept-loss`"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("a failover with accept_loss names one"), "{}", refused.stderr);
     assert_eq!(cluster.leader().await.unwrap(), second);
 
     say("east-1", 20);

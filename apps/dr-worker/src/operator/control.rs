@@ -461,7 +461,7 @@ impl<'a> Order<'a> {
             let auto_moves = operator.config.policy_of(job).who.auto_moves();
             if self.prefers && auto_moves != AutoMoves::All && ordered.is_news() && how == Output::Pretty {
                 output::print_progress(format_args!(
-                    "{job}: auto_moves is {:?}: leadership stays in its site until it is lost or moved by \
+                    "{job}: auto_moves is \"{}\": leadership stays in its site until it is lost or moved by \
                      `{}`",
                     auto_moves,
                     Typed::verb("switchover").job(job)

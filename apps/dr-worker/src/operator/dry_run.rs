@@ -89,7 +89,7 @@ pub(super) fn show(
         slot.question = None;
     }
     for slot in &simulated.slots {
-        lines.extend(slot_lines(slot, several));
+        lines.extend(slot_lines(&simulated.election, slot, several));
     }
     lines.extend(simulated.notes.iter().map(|note| format!("  {note}")));
     output::print_text(&lines.join("\n"))

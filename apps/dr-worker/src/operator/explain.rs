@@ -136,7 +136,7 @@ pub(super) fn describe(explained: &Explained) -> String {
     let next = if explained.next.acts { "about to decide" } else { "now" };
     lines.push(format!("  {next}: {}", explained.next.sentence));
     if let Some(skipped) = explained.skipped.as_ref().filter(|s| s.sentence != explained.next.sentence) {
-        let why = advice::beside(skipped.reason, &skipped.sentence, Some(&explained.election));
+        let why = advice::beside(skipped.reason, &skipped.sentence, &explained.election);
         lines.push(format!("  the elector reports: {why}"));
     }
     let several = explained.slots.len() > 1;
@@ -145,14 +145,14 @@ pub(super) fn describe(explained: &Explained) -> String {
             lines.push(format!("  slot {}", slot.slot));
         }
         lines.extend(slot.order_lines().into_iter().map(|line| format!("  {line}")));
-        lines.extend(describe_slot(slot));
+        lines.extend(describe_slot(&explained.election, slot));
     }
     lines.extend(explained.problems.iter().map(|problem| format!("  {problem}")));
     lines.join("\n")
 }
 
 /// A slot as text, for `explain` and `simulate`.
-pub(super) fn describe_slot(slot: &ExplainedSlot) -> Vec<String> {
+pub(super) fn describe_slot(job: &str, slot: &ExplainedSlot) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(leader) = &slot.leader {
         let does = match leader.status {
@@ -176,12 +176,13 @@ pub(super) fn describe_slot(slot: &ExplainedSlot) -> Vec<String> {
         let when = if slot.obstacles.is_empty() { "at once" } else { "if nothing blocked it" };
         lines.push(format!("  would be decided {when}: {}", proposal.sentence));
     }
-    lines.extend(slot.obstacles.iter().map(|obstacle| format!("  in the way: {}", in_the_way(obstacle))));
+    lines
+        .extend(slot.obstacles.iter().map(|obstacle| format!("  in the way: {}", in_the_way(job, obstacle))));
     lines
 }
 
 /// An obstacle as text, with the time when it ends.
-pub(super) fn in_the_way(obstacle: &Obstacle) -> String {
+pub(super) fn in_the_way(job: &str, obstacle: &Obstacle) -> String {
     let until = obstacle.until_ms.map(crate::wall::moment);
     let until = match (until, obstacle.bound) {
         (None, _) => String::new(),
@@ -189,7 +190,7 @@ pub(super) fn in_the_way(obstacle: &Obstacle) -> String {
         (Some(at), Bound::Latest) => format!(", until {at} at most"),
         (Some(at), Bound::Exactly) => format!(", until {at}"),
     };
-    format!("{}: {}{until}", obstacle.reason, advice::beside(obstacle.reason, &obstacle.sentence, None))
+    format!("{}: {}{until}", obstacle.reason, advice::beside(obstacle.reason, &obstacle.sentence, job))
 }
 
 fn row(candidate: &Candidate) -> (Vec<String>, Accent) {

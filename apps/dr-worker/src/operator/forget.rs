@@ -37,7 +37,7 @@ async fn remove(operator: &Operator, arguments: &ForgetArguments, how: Output) -
         AdminError::NotNow(why) => Error::NotNow(format!("{job} can't be forgotten: {}", advice::on(&why))),
         other => other.into(),
     };
-    forget::check(&snapshot).map_err(|why| refused(why.into()))?;
+    forget::check(&paths, &snapshot).map_err(|why| refused(why.into()))?;
     let base = match snapshot.token_base() {
         0 => String::new(),
         base => format!(", and the base {base} of its fencing tokens"),

@@ -228,7 +228,7 @@ fn describe(cluster: &Cluster) -> String {
     // A steady election needs no line.
     let is_shown_elsewhere = |skipped: &&Skipped| skipped.reason == Reason::Steady || skipped.is_hold();
     if let Some(skipped) = cluster.skipped.as_ref().filter(|skipped| !is_shown_elsewhere(skipped)) {
-        let why = advice::beside(skipped.reason, &skipped.sentence, Some(&cluster.election));
+        let why = advice::beside(skipped.reason, &skipped.sentence, &cluster.election);
         lines.push(format!("  not decided: {why}"));
     }
     if let OrderedBy { reason: Some(reason), by, at_ms } = &cluster.latest_order {

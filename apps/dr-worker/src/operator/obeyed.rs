@@ -94,7 +94,7 @@ async fn left_to_do(operator: &Operator, job: &str, snapshot: &Snapshot) -> Opti
     let told = WorkerStatuses::new(operator.workers()).skipped(job, snapshot).await;
     let leaders = snapshot.leader_znodes.iter().flatten().map(|znode| &znode.record);
     if let Some(leader) = leaders.into_iter().find(|leader| is_closed(&snapshot.control, leader)) {
-        let why = told.map_or(next.sentence, |told| advice::beside(told.reason, &told.sentence, Some(job)));
+        let why = told.map_or(next.sentence, |told| advice::beside(told.reason, &told.sentence, job));
         return Some(format!("{} of site {} leads on: {why}", leader.member, leader.site));
     }
     match told {

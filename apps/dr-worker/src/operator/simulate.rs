@@ -94,7 +94,7 @@ pub(super) fn describe(simulated: &Simulated) -> String {
     let mut lines = vec![format!("{}: {}", simulated.election.bold(), what.join(", "))];
     let several = simulated.slots.len() > 1;
     for slot in &simulated.slots {
-        lines.extend(slot_lines(slot, several));
+        lines.extend(slot_lines(&simulated.election, slot, several));
     }
     match (&simulated.elector, &simulated.elector_then) {
         (before, after) if before == after => {}
@@ -105,7 +105,7 @@ pub(super) fn describe(simulated: &Simulated) -> String {
     lines.join("\n")
 }
 
-pub(super) fn slot_lines(slot: &SimulatedSlot, several: bool) -> Vec<String> {
+pub(super) fn slot_lines(job: &str, slot: &SimulatedSlot, several: bool) -> Vec<String> {
     let who = |who: &Option<Named>| {
         who.as_ref().map_or_else(|| "no member".to_owned(), |who| format!("{} ({})", who.member, who.site))
     };
@@ -114,13 +114,14 @@ pub(super) fn slot_lines(slot: &SimulatedSlot, several: bool) -> Vec<String> {
         format!("  {about}{} leads now, {} would lead then", who(&slot.leads), who(&slot.would_lead)),
         format!("  {}", slot.sentence),
     ];
-    lines.extend(slot.obstacles.iter().map(|obstacle| format!("  in the way: {}", in_the_way(obstacle))));
+    lines
+        .extend(slot.obstacles.iter().map(|obstacle| format!("  in the way: {}", in_the_way(job, obstacle))));
     if let Some(question) = slot.question.as_ref().filter(|_| !slot.unchanged) {
         let mut question = question.clone();
         // Shown above, for the end of the simulation.
         (question.leader, question.proposal) = (None, None);
         question.obstacles.clear();
-        lines.extend(describe_slot(&question));
+        lines.extend(describe_slot(job, &question));
     }
     lines
 }

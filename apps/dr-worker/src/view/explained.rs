@@ -45,7 +45,7 @@ pub struct Explained {
 /// The hold of an election, with the command that lifts it; `None` if it is not on hold.
 pub fn hold_of(skipped: &Skipped, election: &str) -> Option<String> {
     let sentence = || skipped.sentence.replacen("on hold", "ON HOLD", 1);
-    skipped.is_hold().then(|| advice::beside(skipped.reason, &sentence(), Some(election)))
+    skipped.is_hold().then(|| advice::beside(skipped.reason, &sentence(), election))
 }
 
 /// One slot.

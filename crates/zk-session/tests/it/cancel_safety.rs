@@ -14,9 +14,8 @@ use std::time::Duration;
 use crate::common::{Bed, PATIENCE, eventually, soon, wait_for, wait_state};
 use tokio::sync::Notify;
 use zk_session::{
-    AclEntry, BootTime, ChangeKind, CloseOutcome, ConnectError, CreateMode, DriverKind, Epoch, HeldStatus,
-    Id, Incarnation, MultiOp, OpError, ReadOp, Reconfiguration, Recovery, Session, SessionState, permission,
-    sleep_until,
+    AclEntry, ChangeKind, CloseOutcome, ConnectError, CreateMode, DriverKind, Epoch, HeldStatus, Id,
+    Incarnation, MultiOp, OpError, ReadOp, Reconfiguration, Recovery, Session, SessionState, permission,
 };
 
 on_each_server!(
@@ -177,7 +176,6 @@ fn table() -> Vec<(&'static str, Check)> {
         ("Watch::next", Check::Other(|rig, stop| Box::pin(next_change(rig, stop)))),
         ("Watch::next", Check::Other(|rig, stop| Box::pin(next_children(rig, stop)))),
         ("HeldEphemeral::release", Check::Other(|rig, stop| Box::pin(release(rig, stop)))),
-        ("sleep_until", Check::Other(|_, stop| Box::pin(sleep(stop)))),
     ]);
     table
 }
@@ -509,10 +507,6 @@ async fn release(rig: &Rig, stop: Stop) -> bool {
     // Created once, deleted once.
     assert_eq!(standing(rig, &parent).await, [" \"\" version 0 cversion 2 aversion 0"]);
     ended
-}
-
-async fn sleep(stop: Stop) -> bool {
-    stop.apply(sleep_until(BootTime::now() + Duration::from_millis(1))).await.is_some()
 }
 
 async fn a_thousand_dropped_operations_leave_room_for_others(driver: DriverKind) {

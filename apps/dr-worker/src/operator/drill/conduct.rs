@@ -206,7 +206,7 @@ impl Watched<'_> {
         let mut obstacles = explained.slots.into_iter().flat_map(|slot| slot.obstacles);
         obstacles
             .find(|obstacle| obstacle.reason == Reason::Held)
-            .map(|hold| advice::beside(hold.reason, &hold.sentence, Some(job)))
+            .map(|hold| advice::beside(hold.reason, &hold.sentence, job))
     }
 
     async fn act(&mut self, act: Act) -> Result<(), Error> {

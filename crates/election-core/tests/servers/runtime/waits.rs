@@ -12,7 +12,7 @@ use tokio::{
     runtime::{Builder, Runtime},
     time::timeout,
 };
-use zk_session::{Acl, BootTime, CreateMode, Session};
+use zk_session::{Acl, BootTime, CreateMode, MultiOp, Session};
 use zk_testkit::TestServer;
 
 use super::{SOON, members::EastFirst};
@@ -174,7 +174,13 @@ fn calls() -> impl Iterator<Item = (&'static str, Call)> {
         "forget_breadcrumbs": |session, paths| of(election_admin::forget_breadcrumbs(session, paths).await),
         "forget::remove": |session, paths| of(forget::remove(session, paths, &[]).await),
         "orders::order": |session, paths| of(orders::order(session, paths, "a test", None, |_| {}).await),
-        "Attempts": |session, _paths| of(Attempts::over(session).look().await),
+        "Attempts": |session, paths| {
+            let mut attempts = Attempts::over(session);
+            match attempts.look().await {
+                Ok(_) => of(attempts.write([MultiOp::set(paths.control(), "", 0)]).await),
+                Err(error) => of(Err::<(), _>(error)),
+            }
+        },
         "orders::read": |session, paths| of(orders::read(session, paths).await),
         "orders::acknowledge": |session, paths| {
             of(orders::acknowledge(session, paths, election_admin::Forgotten::ALL).await)
