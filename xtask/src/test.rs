@@ -152,6 +152,9 @@ fn cores() -> usize {
 /// Not the examples: tests have those that run as modules, and clippy sees all of them.
 const TESTS: &str = "--tests";
 
+/// All doctests. `--doc` overrules a manifest's `doctest = false`, and those of the mutated copy are election-core's.
+const DOCTESTS: [&str; 3] = ["--doc", "--exclude", "election-mutants"];
+
 /// Test programs in which one test runs at a time: they measure their process, or find orphans of one another.
 const ALONE: &str = "alone";
 
@@ -238,7 +241,8 @@ impl<'a> Run<'a> {
             if has_nextest() { self.nextest(command).await? } else { self.plain(command).await? };
         if has_nextest() && self.choice.is_everything() {
             // cargo-nextest can't run them; `cargo test` has done so above.
-            let mut doctests = command(&["test", "--workspace", "--all-features", "--doc", "--no-fail-fast"]);
+            let mut doctests = command(&["test", "--workspace", "--all-features", "--no-fail-fast"]);
+            doctests.args(DOCTESTS);
             let (more, passed) = counted(&mut doctests, Stream::Stdout, Totals::add_libtest_line).await?;
             totals = totals + more;
             sound &= passed;
@@ -285,7 +289,7 @@ impl<'a> Run<'a> {
         vec![
             (with(&["--lib", "--bins"], &mut names.into_iter()), 2 * cores()),
             (with(&[], &mut [ALONE].into_iter()), 1),
-            (with(&["--doc"], &mut std::iter::empty()), cores()),
+            (with(&DOCTESTS, &mut std::iter::empty()), cores()),
         ]
     }
 
