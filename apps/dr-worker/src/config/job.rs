@@ -31,7 +31,7 @@ table! {
         pub spec: Arc<JobSpec> = Arc::default() => flat();
         /// Where the job's output goes. `dr-worker logs` shows the last lines in any case. See docs/configuration.md.
         output: OutputKeys = OutputKeys::default() => nested().applied().overlay(Reach::Node);
-        /// Policy of this job where it differs from [policy]. See docs/policies.md for stages that depend on other jobs or on
+        /// Policy of this job where it differs from `policy`. See docs/policies.md for stages that depend on other jobs or on
         /// the time of day.
         pub policy: PolicyConfig = PolicyConfig::default() => nested().overlay(Reach::Safe).inherits("policy").example("{ auto_moves = \"all\" }");
     }
