@@ -33,6 +33,10 @@ impl Column {
     pub(super) const fn detail(heading: &'static str, group: usize) -> Self {
         Self { heading, group: Some(group) }
     }
+
+    pub(super) const fn heading(&self) -> &'static str {
+        self.heading
+    }
 }
 
 /// The space between two columns.

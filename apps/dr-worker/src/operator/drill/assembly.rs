@@ -5,7 +5,10 @@ use std::{collections::BTreeMap, time::Duration};
 use crate::znodes::{DrillAnswer, DrillMode, DrillProbes, DrillState};
 use election_core::{MemberId, record::HistoryEntry, strategy::in_words};
 
-use super::course::{Change, Course};
+use super::{
+    course::{Change, Course},
+    timeline::words,
+};
 use crate::{
     commands::drill::report::{Move, Objective, Outcome, Participant, Phases, Probed, Report, Who},
     config::{DrillPlan, Objectives},
@@ -259,10 +262,6 @@ fn objectives(report: &Report, wanted: &Objectives, evidence: &Evidence) -> Vec<
         all.push(Objective { name: "rpo".to_owned(), most_ms: ms(rpo), measured_ms, passed, sentence });
     }
     all
-}
-
-fn words(ms: u64) -> String {
-    in_words(Duration::from_millis(ms))
 }
 
 #[cfg(test)]

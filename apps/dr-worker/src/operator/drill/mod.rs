@@ -4,10 +4,10 @@ mod assembly;
 mod begin;
 mod conduct;
 mod course;
+mod document;
 #[cfg(test)]
 mod golden;
 mod html;
-mod markdown;
 mod right;
 mod script;
 mod seen;
@@ -116,7 +116,7 @@ struct ShowArguments {
     /// Id of the drill, as printed by `drill list`, or `last`.
     #[arg(value_name = "RUN")]
     run: String,
-    /// Format: json, markdown or html [default: markdown].
+    /// Format: text, json or html [default: text].
     #[arg(long, value_name = "FORMAT", value_enum, hide_possible_values = true)]
     format: Option<Format>,
     /// Job [default: the only one].
@@ -154,10 +154,10 @@ impl Practice {
 /// Formats of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
+    /// For a terminal.
+    Text,
     /// One JSON object.
     Json,
-    /// Markdown.
-    Markdown,
     /// One HTML file, with the timeline drawn.
     Html,
 }
@@ -432,7 +432,7 @@ async fn show_run(operator: &Operator, arguments: &ShowArguments, how: Output) -
     };
     match (arguments.format, how) {
         (Some(Format::Json), _) | (None, Output::Json) => output::print_json(&report),
-        (Some(Format::Html), _) => output::print(html::page(&report).trim_end()),
-        (Some(Format::Markdown) | None, _) => output::print(markdown::report(&report).trim_end()),
+        (Some(Format::Html), _) => output::print(html::page(&report)),
+        (Some(Format::Text) | None, _) => output::print_text(&shown::report(&report)),
     }
 }

@@ -2,9 +2,12 @@
 
 use owo_colors::OwoColorize as _;
 
-use super::super::{
-    output::{self, Accent, span},
-    table::Column,
+use super::{
+    super::{
+        output::{self, Accent, span},
+        table::Column,
+    },
+    document::{Document, Section, accent},
 };
 use crate::{
     commands::drill::{
@@ -49,6 +52,19 @@ pub(super) fn summary(report: &Report) -> String {
     }
     let show = Typed::verb("drill show").arg(&report.run).job(&report.job).arg("--format").arg("html");
     lines.push(format!("  report: {show}"));
+    lines.join("\n")
+}
+
+/// A whole report.
+pub(super) fn report(report: &Report) -> String {
+    let Document { title, accent, sentence, facts, sections } = Document::of(report);
+    let mut lines = vec![coloured(&title, accent), sentence, String::new()];
+    lines.extend(facts.into_iter().map(|(name, value)| format!("{:<16}{value}", format!("{name}:"))));
+    for Section { title, columns, rows, note, .. } in sections {
+        lines.extend([String::new(), title.bold().to_string()]);
+        lines.extend((!rows.is_empty()).then(|| output::table(&columns, &rows)));
+        lines.extend(note);
+    }
     lines.join("\n")
 }
 
@@ -111,18 +127,26 @@ pub(super) fn table(reports: &[&Report]) -> String {
     output::table(&columns, &rows)
 }
 
-const fn accent(outcome: Outcome) -> Accent {
-    match outcome {
-        Outcome::Passed => Accent::Good,
-        Outcome::Failed | Outcome::Aborted | Outcome::Interrupted => Accent::Bad,
-        Outcome::Running | Outcome::Unknown => Accent::None,
+fn outcome(outcome: Outcome) -> String {
+    coloured(outcome.as_str(), accent(outcome))
+}
+
+fn coloured(text: &str, accent: Accent) -> String {
+    match accent {
+        Accent::Good => text.green().to_string(),
+        Accent::Bad => text.red().to_string(),
+        Accent::Busy | Accent::None => text.to_owned(),
     }
 }
 
-fn outcome(outcome: Outcome) -> String {
-    match accent(outcome) {
-        Accent::Good => outcome.as_str().green().to_string(),
-        Accent::Bad => outcome.as_str().red().to_string(),
-        _ => outcome.as_str().to_owned(),
+#[cfg(test)]
+mod tests {
+    use super::{super::golden, *};
+    use crate::commands::drill::report::tests::sample;
+
+    #[test]
+    fn a_report_is_rendered() {
+        let text = anstream::adapter::strip_str(&report(&sample())).to_string();
+        golden::compare("report.txt", &format!("{text}\n"));
     }
 }
