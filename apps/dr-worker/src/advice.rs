@@ -1,7 +1,7 @@
 //! What an operator can do about a reason that the libraries return: the one place that knows the commands.
 
 use election_admin::{Hindrance, NotNow, OpenRequest};
-use election_core::Reason;
+use election_core::status::Reason;
 
 use crate::typed::Typed;
 

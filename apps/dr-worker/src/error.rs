@@ -4,7 +4,7 @@ use crate::advice;
 use std::fmt;
 
 use election_admin::{AdminError, ReadError};
-use election_core::record::RecordError;
+use election_core::internals::record::RecordError;
 use zk_session::{ConnectError, OpError};
 
 use crate::{config::Problems, host_fault::HostFault};

@@ -1,6 +1,6 @@
 //! The leaders over time, the time without a leader, and the moves that were not needed.
 
-use election_core::record::Cause;
+use election_core::internals::record::Cause;
 
 use crate::{HOUR, Millis};
 

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use dr_worker::config::{Config, Sources};
-use election_core::{Policy, SiteId, strategy::Strategy};
+use election_core::{
+    config::{Policy, SiteId},
+    strategy::Strategy,
+};
 
 /// The configuration beside the policy. Like the policy, it is the same for all workers.
 const REST: [&str; 5] = [

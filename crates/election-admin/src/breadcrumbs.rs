@@ -1,9 +1,12 @@
 //! The leaderships whose work may still run: how leaders and operators change their record.
 
 use election_core::{
-    Ballot, Paths,
-    internals::node,
-    record::{Current, Record as _},
+    Paths,
+    internals::{
+        node,
+        record::{Current, Record as _},
+    },
+    status::Ballot,
 };
 use zk_session::{Incarnation, MultiOp, ReadOp, Session};
 

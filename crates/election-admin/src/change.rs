@@ -34,7 +34,7 @@ impl<'a> From<&'a Incarnation> for Over<'a> {
 ///
 /// ```no_run
 /// # use election_admin::{AdminError, Attempts, Known};
-/// # use election_core::{Paths, record::Control};
+/// # use election_core::{Paths, internals::record::Control};
 /// # async fn drain(session: &zk_session::Session, paths: &Paths) -> Result<(), AdminError> {
 /// let mut attempts = Attempts::over(session);
 /// loop {

@@ -7,9 +7,13 @@ use crate::{
     outline::Outline,
 };
 use election_core::{
-    Ballot, Paths, QueueFormat,
-    internals::{Layout, Node, ReadError, get_all},
-    record::{Contender, Record as _, TokenBase},
+    Paths,
+    config::QueueFormat,
+    internals::{
+        Layout, Node, ReadError, get_all,
+        record::{Contender, Record as _, TokenBase},
+    },
+    status::Ballot,
 };
 
 impl Observer {

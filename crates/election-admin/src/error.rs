@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use election_core::{
-    MemberId,
-    internals::{Layout, NoSuchToken, NotNow, ReadError, in_words},
-    record::{RecordError, RequestKind},
+    config::MemberId,
+    internals::{
+        Layout, NoSuchToken, NotNow, ReadError, in_words,
+        record::{RecordError, RequestKind},
+    },
 };
 use zk_session::{OpError, WatchError};
 

@@ -12,12 +12,14 @@ use crate::{
     observer::Observer,
 };
 use election_core::{
-    Paths, Policy, fencing_token,
+    Paths,
+    config::Policy,
     internals::{
         self, ForceStep, ForcedFailover, Layout, MAX_TOKEN_BASE, NoSuchToken, Transaction, ZnodeWrite,
-        decision, transact, unix_ms,
+        decision, fencing_token,
+        record::{AdminRequest, Current, Elected, FiledRequest, MAX_SLOTS, Record, TokenBase},
+        transact, unix_ms,
     },
-    record::{AdminRequest, Current, Elected, FiledRequest, MAX_SLOTS, Record, TokenBase},
     strategy::Strategy,
 };
 

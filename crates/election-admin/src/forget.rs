@@ -10,8 +10,7 @@ use crate::{
 };
 use election_core::{
     Paths,
-    internals::{BATCH, Node, ReadError},
-    record::Control,
+    internals::{BATCH, Node, ReadError, record::Control},
 };
 
 /// The parts of an election. What else is below it belongs to others.

@@ -14,8 +14,10 @@ use crate::{
     observer::{Observer, Snapshot},
 };
 use election_core::{
-    Ballot, MemberId, Paths,
+    Paths,
+    config::MemberId,
     internals::{ReadError, ZnodeWrite, is_within, transact, unix_ms},
+    status::Ballot,
 };
 
 /// A member that has just joined has its ballot, and will write its record soon.

@@ -8,11 +8,15 @@ use zk_session::{
 
 use crate::{change::Attempts, error::AdminError, known::Known};
 use election_core::{
-    MemberId, Paths,
-    internals::{Node, get_all, node, unix_ms},
-    record::{
-        AdminRequest, Control, Current, FiledRequest, MAX_SLOTS, OrderedBy, Record as _, RecordError,
-        RequestKind, RequestRef, RequestState, StoppedJob,
+    Paths,
+    config::MemberId,
+    internals::{
+        Node, get_all, node,
+        record::{
+            AdminRequest, Control, Current, FiledRequest, MAX_SLOTS, OrderedBy, Record as _, RecordError,
+            RequestKind, RequestRef, RequestState, StoppedJob,
+        },
+        unix_ms,
     },
 };
 
@@ -294,7 +298,7 @@ fn obey(control: &mut Control, request: &AdminRequest) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use election_core::record::{Outgoing, Target};
+    use election_core::internals::record::{Outgoing, Target};
 
     fn asked(kind: RequestKind) -> AdminRequest {
         AdminRequest::new("1".to_owned(), kind, Target::Any, "ann@desk".to_owned(), 1)

@@ -2,8 +2,8 @@
 
 use std::marker::PhantomData;
 
-use election_core::{
-    internals::Node,
+use election_core::internals::{
+    Node,
     record::{Record, RecordError},
 };
 use zk_session::{CreateMode, Incarnation, MultiOp, OpError};

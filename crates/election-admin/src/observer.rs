@@ -9,14 +9,19 @@ use crate::{
     record::{Absent, Breadcrumb, Breadcrumbs, Roster},
 };
 use election_core::{
-    Ballot, MemberId, Paths,
-    explain::Seen,
-    fencing_token,
-    internals::{BATCH, Layout, Node, ReadError, get_all, slot_of, to_node, tree, unix_ms},
-    record::{
-        AdminRequest, Control, Current, Elected, FiledRequest, HistoryEntry, MAX_SLOTS, MemberRecord, Record,
-        RecordError, RequestRef, TokenBase,
+    Paths,
+    config::MemberId,
+    internals::{
+        BATCH, Layout, Node, ReadError,
+        explain::Seen,
+        fencing_token, get_all,
+        record::{
+            AdminRequest, Control, Current, Elected, FiledRequest, HistoryEntry, MAX_SLOTS, MemberRecord,
+            Record, RecordError, RequestRef, TokenBase,
+        },
+        slot_of, to_node, tree, unix_ms,
     },
+    status::Ballot,
 };
 
 /// An election as read at one time. It takes several reads, which are not a transaction.

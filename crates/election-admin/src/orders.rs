@@ -9,9 +9,13 @@ use crate::{
     observer::Observer,
 };
 use election_core::{
-    Paths, SiteId,
-    internals::{self, Forgotten, Layout, Node, ReadError, Released, unix_ms},
-    record::{Control, Elected},
+    Paths,
+    config::SiteId,
+    internals::{
+        self, Forgotten, Layout, Node, ReadError, Released,
+        record::{Control, Elected},
+        unix_ms,
+    },
 };
 
 /// Standing orders before and after a change.

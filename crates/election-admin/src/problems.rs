@@ -8,9 +8,12 @@ use crate::{
     record::Breadcrumb,
 };
 use election_core::{
-    MemberId, Paths,
-    internals::{Layout, ReadError},
-    record::{HistoryEntry, Remembered},
+    Paths,
+    config::MemberId,
+    internals::{
+        Layout, ReadError,
+        record::{HistoryEntry, Remembered},
+    },
 };
 
 /// What is wrong with an election. See [`Observer::problems`].
@@ -154,7 +157,7 @@ mod tests {
     use serde_json::json;
 
     use super::{super::observer::LeaderZnode, *};
-    use election_core::record::{Current, Elected, MemberRecord, Record as _};
+    use election_core::internals::record::{Current, Elected, MemberRecord, Record as _};
 
     fn member(remembers: serde_json::Value) -> MemberRecord {
         let record = json!({ "v": 1, "member": "east-1", "ballot": "s1.1-0000000001", "site": "east", "remembers": remembers });

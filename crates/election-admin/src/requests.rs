@@ -11,9 +11,13 @@ use crate::{
 };
 use election_core::{
     Paths,
-    internals::{Layout, ReadError, not_now, unix_ms},
-    record::{
-        AdminRequest, Elected, FiledRequest, Outgoing, Record, RequestKind, RequestRef, RequestState, Target,
+    internals::{
+        Layout, ReadError, not_now,
+        record::{
+            AdminRequest, Elected, FiledRequest, Outgoing, Record, RequestKind, RequestRef, RequestState,
+            Target,
+        },
+        unix_ms,
     },
 };
 

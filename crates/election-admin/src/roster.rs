@@ -1,9 +1,13 @@
 //! The roster: who takes part in an election, and who did within the last day.
 
 use election_core::{
-    Ballot, MemberId, Paths, SiteId,
-    internals::{children, get_all, node},
-    record::{MemberRecord, Record as _},
+    Paths,
+    config::{MemberId, SiteId},
+    internals::{
+        children, get_all, node,
+        record::{MemberRecord, Record as _},
+    },
+    status::Ballot,
 };
 use zk_session::{Incarnation, MultiOp, ReadOp};
 

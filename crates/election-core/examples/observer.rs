@@ -1,6 +1,6 @@
 //! Follows who leads, without taking part: `observer SERVERS [PATH]`.
 
-use election_core::{LeaderChange, Leaders, Paths};
+use election_core::{Leaders, Paths, status::LeaderChange};
 use zk_session::Session;
 
 pub(crate) async fn run(

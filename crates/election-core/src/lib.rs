@@ -3,19 +3,18 @@
 #![cfg_attr(not(feature = "runtime"), doc = "Leader election as a deterministic engine.")]
 #![forbid(unsafe_code)]
 
-pub mod calendar;
+mod calendar;
 mod engine;
-pub mod explain;
 mod ids;
 pub mod internals;
 mod mirror;
 mod paths;
-pub mod record;
+mod record;
 #[cfg(feature = "runtime")]
 mod runtime;
 mod slots;
 pub mod strategy;
-pub mod text;
+mod text;
 mod time;
 
 /// The pages elsewhere that describe this crate, so that their snippets are compiled.
@@ -29,20 +28,52 @@ mod guides {
     struct FromKazoo;
 }
 
-pub use engine::{
-    Confirm, Leftovers, Nomination, OnPause, Policy, Profile, QueueFormat, Reason, Recipe, Resumption, Role,
-    SiteFailureLimit, Skipped, StopReason, TakeoverLimit, Unrest, fencing_token,
-};
-pub use ids::{Ballot, InvalidName, MemberId, SiteId};
 pub use paths::Paths;
-pub use record::Health;
 #[cfg(feature = "runtime")]
-pub use runtime::{
-    AttributesTooLong, CampaignError, Candidate, Changes, Election, ElectionConfig, ElectionEvent,
-    ElectionStatus, Ended, Failure, HandedOver, Handler, Latch, Leader, LeaderChange, Leaders, Leadership,
-    MAX_ATTRIBUTES, RunError, StopBudgetTooLong, StopOrder, SwitchoverBlock,
-};
-pub use slots::Slots;
+pub use runtime::{Candidate, Election, ElectionConfig, Handler, Latch, Leaders, Leadership};
 /// The sessions that elections run on, so that a program needs no crate beside this one.
 #[cfg(feature = "runtime")]
 pub use zk_session as session;
+
+/// What an `ElectionConfig` consists of: the member, the recipe, and the policy.
+pub mod config {
+    pub use crate::{
+        calendar::Windows,
+        engine::{
+            Confirm, Leftovers, OnPause, Policy, Profile, QueueFormat, Recipe, SiteFailureLimit,
+            TakeoverLimit,
+        },
+        ids::{MemberId, SiteId},
+    };
+}
+
+/// What the calls of a `Handler` take and return.
+pub mod handler {
+    #[cfg(feature = "runtime")]
+    pub use crate::runtime::{ElectionEvent, Failure, StopOrder};
+    pub use crate::{
+        engine::{Nomination, StopReason},
+        record::{Cause, Current, Phases},
+    };
+}
+
+/// What a program learns about an election and its leaders, and reports about its member.
+pub mod status {
+    #[cfg(feature = "runtime")]
+    pub use crate::runtime::{Changes, ElectionStatus, HandedOver, Leader, LeaderChange, SwitchoverBlock};
+    pub use crate::{
+        engine::{Reason, Resumption, Role, Skipped},
+        ids::Ballot,
+        record::{Current, Elected, Health, RoundTrips},
+        slots::Slots,
+    };
+}
+
+/// Why a call was refused, a wait ended, or a member's part in an election is over.
+pub mod errors {
+    #[cfg(feature = "runtime")]
+    pub use crate::runtime::{
+        AttributesTooLong, CampaignError, Ended, MAX_ATTRIBUTES, RunError, StopBudgetTooLong,
+    };
+    pub use crate::{engine::Unrest, ids::InvalidName};
+}

@@ -2,16 +2,20 @@
 //!
 //! A [`Strategy`] is a pure function from a [`Round`] to a [`Ranking`]. Every
 //! elector that asks the same question gets the same answer: no clock, no
-//! randomness, no memory.
+//! randomness, no memory. All that an own strategy names is in this module.
 
 use std::{collections::BTreeMap, fmt};
 
 use serde::Serialize;
 
-pub use crate::time::in_words;
-use crate::{
-    ids::{Ballot, SiteId},
-    record::{Cause, Control, Exclusion, MemberFailure, MemberRecord, Named, Previous},
+pub use crate::{
+    calendar::{Windows, utc},
+    ids::{Ballot, MemberId, SiteId},
+    record::{
+        Cause, Control, Exclusion, FailedSite, Health, Maintenance, MemberFailure, MemberRecord, Mode, Named,
+        OrderedBy, Previous, RoundTrips,
+    },
+    time::in_words,
 };
 
 /// Decides who should lead.

@@ -1,7 +1,7 @@
 //! How long a ranking takes: `cargo bench -p strategies`.
 
 use divan::{Bencher, black_box};
-use election_core::record::Cause;
+use election_core::strategy::Cause;
 use strategies::{
     PolicySpec,
     fair_share::{Election, FairShare, Node},

@@ -11,9 +11,8 @@
 use std::fmt::Write as _;
 
 use election_core::{
-    Ballot,
-    record::{Cause, MemberRecord, Record as _},
-    strategy::{Round, Strategy},
+    internals::record::Record as _,
+    strategy::{Ballot, Cause, MemberRecord, Round, Strategy},
 };
 use strategies::PolicySpec;
 

@@ -5,7 +5,7 @@ use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
 };
 
-use election_core::MemberId;
+use election_core::strategy::MemberId;
 
 /// A node that leads some of the elections.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,11 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use election_core::{
-    MemberId,
-    record::{Cause, MemberRecord},
-    strategy::{Round, Strategy as _},
-};
+use election_core::strategy::{Cause, MemberId, MemberRecord, Round, Strategy as _};
 
 use crate::{Pipeline, stage::Stage as _, stages};
 

@@ -2,9 +2,8 @@
 
 use std::{cmp::Ordering, collections::BTreeMap, sync::Arc};
 
-use election_core::{
-    record::{Cause, MemberRecord},
-    strategy::{Compared, Ground, Ranked, Ranking, Refused, Round, Strategy},
+use election_core::strategy::{
+    Cause, Compared, Ground, MemberRecord, Ranked, Ranking, Refused, Round, Strategy,
 };
 
 use crate::{

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use election_core::record::MemberRecord;
+use election_core::strategy::MemberRecord;
 
 /// The prefix of these attributes' names. No other attribute may have it.
 pub const RESERVED: &str = "dr.";

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, error::Error, fmt, sync::Arc};
 
-use election_core::SiteId;
+use election_core::strategy::SiteId;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
@@ -16,7 +16,7 @@ use crate::{
 /// Members with different registries decide differently: run the same program on all of them.
 ///
 /// ```
-/// use election_core::{record::MemberRecord, strategy::Round};
+/// use election_core::strategy::{MemberRecord, Round};
 /// use serde::Deserialize;
 /// use strategies::{Comparison, OwnStage, Registry, Standing};
 ///

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use election_core::{SiteId, record::Cause};
+use election_core::strategy::{Cause, SiteId};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -67,7 +67,7 @@ pub enum OnLeaderFailure {
 }
 
 /// Automatic moves of leadership to a better member while the leader is fit. The engine decides how long the other
-/// member must have been better (`election_core::Policy::better_after`).
+/// member must have been better (`election_core::config::Policy::better_after`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]

@@ -2,10 +2,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use election_core::{
-    record::{Cause, MemberRecord},
-    strategy::{Ground, Round},
-};
+use election_core::strategy::{Cause, Ground, MemberRecord, Round};
 
 /// The name of a stage of a [`Pipeline`](crate::Pipeline).
 pub trait Stage {

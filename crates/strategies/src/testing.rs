@@ -14,9 +14,11 @@
 //! An invalid argument, such as a name with a space, panics.
 
 use election_core::{
-    Ballot, MemberId, SiteId,
-    record::{Cause, Control, Exclusion, Health, MemberRecord, Named, Previous, Record as _, VERSION},
-    strategy::{Ranked, Refused, Round, Strategy, Trouble},
+    internals::record::{Record as _, VERSION},
+    strategy::{
+        Ballot, Cause, Control, Exclusion, Health, MemberId, MemberRecord, Named, Previous, Ranked, Refused,
+        Round, SiteId, Strategy, Trouble,
+    },
 };
 
 /// The time of a [`View`] by default: 2026-11-05T14:30:00Z, a Thursday, in milliseconds since the Unix epoch.

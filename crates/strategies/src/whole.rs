@@ -2,11 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use election_core::{
-    Ballot,
-    record::MemberRecord,
-    strategy::{Compared, Ranked, Ranking, Refused, Round, Strategy},
-};
+use election_core::strategy::{Ballot, Compared, MemberRecord, Ranked, Ranking, Refused, Round, Strategy};
 
 use crate::words;
 
@@ -89,7 +85,7 @@ impl Answer {
 mod tests {
     use std::collections::BTreeMap;
 
-    use election_core::record::Cause;
+    use election_core::strategy::Cause;
 
     use super::*;
     use crate::{

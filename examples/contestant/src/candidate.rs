@@ -10,8 +10,9 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use election_core::{
-    Election, ElectionConfig, Failure, Handler, Leadership, Paths, Policy, Profile, QueueFormat, Recipe,
-    StopOrder, TakeoverLimit,
+    Election, ElectionConfig, Handler, Leadership, Paths,
+    config::{Policy, Profile, QueueFormat, Recipe, TakeoverLimit},
+    handler::{Failure, StopOrder},
 };
 use strategies::{OnLeaderFailure, PolicySpec};
 use tokio::task::{JoinHandle, JoinSet};

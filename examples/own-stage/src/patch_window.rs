@@ -1,11 +1,6 @@
 use std::time::Duration;
 
-use election_core::{
-    SiteId,
-    calendar::{Windows, utc},
-    record::MemberRecord,
-    strategy::Round,
-};
+use election_core::strategy::{MemberRecord, Round, SiteId, Windows, utc};
 use serde::Deserialize;
 use strategies::{Comparison, Filter, OwnStage, Standing, spec::duration};
 
@@ -109,7 +104,7 @@ impl Filter for PatchWindow {
 mod tests {
     use std::sync::Arc;
 
-    use election_core::{record::Cause, strategy::Strategy};
+    use election_core::strategy::{Cause, Strategy};
     use strategies::{
         spec::Inputs,
         testing::{View, member, order, refused, with_attributes},

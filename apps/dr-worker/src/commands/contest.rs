@@ -1,7 +1,7 @@
 //! Moves of leadership in recipes without an elector.
 
 use election_admin::Layout;
-use election_core::record::{AdminRequest, RequestKind, Target};
+use election_core::internals::record::{AdminRequest, RequestKind, Target};
 
 use crate::{error::Error, typed::Typed};
 

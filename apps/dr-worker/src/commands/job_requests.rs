@@ -3,7 +3,7 @@
 use election_admin::{Layout, Snapshot};
 use election_core::{
     Paths,
-    record::{AdminRequest, Outgoing, RequestKind},
+    internals::record::{AdminRequest, Outgoing, RequestKind},
 };
 
 use super::{

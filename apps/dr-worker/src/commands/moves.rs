@@ -5,8 +5,11 @@ use std::{collections::BTreeSet, time::Duration};
 
 use election_admin::{AdminError, Layout, Snapshot};
 use election_core::{
-    MemberId, Paths,
-    record::{AdminRequest, Current, FiledRequest, Outgoing, RequestKind, RequestState, Status, Target},
+    Paths,
+    config::MemberId,
+    internals::record::{
+        AdminRequest, Current, FiledRequest, Outgoing, RequestKind, RequestState, Status, Target,
+    },
 };
 use zk_session::BootTime;
 

@@ -3,8 +3,10 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use election_core::{
-    calendar::utc,
-    record::{AdminRequest, FiledRequest, RequestState},
+    internals::{
+        calendar::utc,
+        record::{AdminRequest, FiledRequest, RequestState},
+    },
     strategy::in_words,
 };
 use serde_json::{Value, json};
@@ -113,7 +115,7 @@ pub(crate) fn shown(job: &str, filed: &FiledRequest) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use election_core::record::{RequestKind, Target};
+    use election_core::internals::record::{RequestKind, Target};
 
     use super::*;
 

@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
 use election_admin::Snapshot;
-use election_core::{SiteId, record::Control};
+use election_core::{config::SiteId, internals::record::Control};
 
 use super::election::Operator;
 

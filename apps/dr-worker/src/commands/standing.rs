@@ -1,7 +1,7 @@
 //! Standing orders: maintenance, and how a change is reported.
 
 use election_admin::orders::Ordered;
-use election_core::record::{Control, Mode};
+use election_core::internals::record::{Control, Mode};
 use serde_json::{Value, json};
 
 /// A second pause keeps the mode from before the first.

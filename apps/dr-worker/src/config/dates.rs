@@ -1,6 +1,6 @@
 //! Days on which something may not happen. Pure.
 
-use election_core::calendar::utc;
+use election_core::internals::calendar::utc;
 
 /// Days, in UTC: `2026-12-24`, each year `12-24`, or from one day to another one, both included, `12-20..01-06`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

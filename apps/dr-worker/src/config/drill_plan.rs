@@ -1,7 +1,10 @@
 use std::time::Duration;
 
 use crate::znodes::DrillMode;
-use election_core::{MemberId, SiteId, calendar::Windows, record::Target, text::Text};
+use election_core::{
+    config::{MemberId, SiteId},
+    internals::{calendar::Windows, record::Target, text::Text},
+};
 
 use super::{
     dates::Dates,

@@ -1,6 +1,6 @@
 use std::{sync::Arc, time::Duration};
 
-use election_core::OnPause;
+use election_core::config::OnPause;
 use job_guard::{ReadyProbe, StopSignal};
 
 use super::{

@@ -45,7 +45,7 @@ use std::{
     sync::LazyLock,
 };
 
-use election_core::{MemberId, Policy};
+use election_core::config::{MemberId, Policy};
 use nix::unistd::{Uid, User};
 
 use strategies::Registry;

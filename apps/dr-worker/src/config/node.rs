@@ -1,8 +1,8 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use election_core::{
-    MemberId, SiteId,
-    text::{is_host, is_plain},
+    config::{MemberId, SiteId},
+    internals::text::{is_host, is_plain},
 };
 
 use job_guard::Check;

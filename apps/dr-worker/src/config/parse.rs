@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
-use election_core::{MemberId, SiteId, calendar::Windows};
+use election_core::{
+    config::{MemberId, SiteId},
+    internals::calendar::Windows,
+};
 
 #[cfg(test)]
 use schemars::{Schema, SchemaGenerator, json_schema};

@@ -1,7 +1,8 @@
 use std::{collections::BTreeMap, ops::RangeInclusive, sync::Arc, time::Duration};
 
 use election_core::{
-    Confirm, OnPause, Policy, SiteFailureLimit, TakeoverLimit, calendar::Windows, record::MAX_SLOTS,
+    config::{Confirm, OnPause, Policy, SiteFailureLimit, TakeoverLimit},
+    internals::{calendar::Windows, record::MAX_SLOTS},
     strategy::Strategy,
 };
 use serde_json::{Map, Value};

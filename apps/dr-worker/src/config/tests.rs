@@ -571,11 +571,11 @@ fn the_sample_files_are_valid() {
 #[test]
 fn the_sample_files_show_the_defaults() {
     let config = Config::load(&sample(&["base.toml", "east.toml"])).unwrap();
-    let site = |name: &str| election_core::SiteId::new(name).unwrap();
+    let site = |name: &str| election_core::config::SiteId::new(name).unwrap();
     let policy = &config.jobs[0].policy;
     let who = strategies::PolicySpec::for_sites(["east", "west"].map(site));
     assert_eq!(policy.who, who.for_election("orders"));
-    assert_eq!((&policy.election, policy.balance), (&election_core::Policy::default(), false));
+    assert_eq!((&policy.election, policy.balance), (&election_core::config::Policy::default(), false));
     assert_eq!(config.jobs[0].spec.restart, crate::config::RestartPolicy::default());
 }
 

@@ -3,7 +3,7 @@
 
 use std::{fmt, time::Duration};
 
-use election_core::StopBudgetTooLong;
+use election_core::errors::StopBudgetTooLong;
 use job_guard::KILL_RESERVE;
 use zk_session::{LeaseTiming, lease_margin};
 

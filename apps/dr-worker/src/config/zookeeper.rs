@@ -271,7 +271,7 @@ fn not_among(prefer: &str, connect: &str) -> Option<String> {
 fn wrong_sites(sites: &BTreeMap<String, Vec<String>>, connect: &str) -> Option<String> {
     let mut seen = BTreeSet::new();
     for (site, servers) in sites {
-        if let Err(wrong) = election_core::SiteId::new(site.as_str()) {
+        if let Err(wrong) = election_core::config::SiteId::new(site.as_str()) {
             return Some(format!("{site:?}: {wrong}"));
         }
         for server in servers {

@@ -6,7 +6,7 @@ use election_admin::{
     Forgotten, forget_breadcrumbs,
     orders::{self, Acknowledged},
 };
-use election_core::explain::held_until;
+use election_core::internals::explain::held_until;
 use serde_json::json;
 
 use super::{

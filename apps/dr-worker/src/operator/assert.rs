@@ -1,6 +1,6 @@
 //! `assert`: whether a fencing token is that of the current leadership.
 
-use election_core::record::{Current, Status};
+use election_core::internals::record::{Current, Status};
 use serde_json::json;
 
 use super::{

@@ -1,6 +1,6 @@
 //! `can-restart`: whether a member may be taken down now.
 
-use election_core::MemberId;
+use election_core::config::MemberId;
 
 use super::{
     election::Operator,

@@ -2,8 +2,8 @@
 
 use election_admin::orders;
 use election_core::{
-    Confirm, SiteId,
-    record::{Confirmed, Control},
+    config::{Confirm, SiteId},
+    internals::record::{Confirmed, Control},
 };
 use serde_json::json;
 

@@ -3,7 +3,7 @@
 use election_admin::Layout;
 use election_core::{
     Paths,
-    record::{AdminRequest, Current, Status},
+    internals::record::{AdminRequest, Current, Status},
 };
 use serde_json::json;
 use zk_session::BootTime;

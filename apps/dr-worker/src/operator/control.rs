@@ -8,9 +8,11 @@ use election_admin::{
     orders::{self, Ordered},
 };
 use election_core::{
-    MemberId, SiteId,
-    record::{Control, FailedSite, Maintenance, MemberRecord, Mode, OrderedBy},
-    text::Text,
+    config::{MemberId, SiteId},
+    internals::{
+        record::{Control, FailedSite, Maintenance, MemberRecord, Mode, OrderedBy},
+        text::Text,
+    },
 };
 use strategies::AutoMoves;
 
@@ -522,7 +524,7 @@ fn report(job: &str, ordered: &Ordered, how: Output) -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests {
-    use election_core::record::Record as _;
+    use election_core::internals::record::Record as _;
     use serde_json::json;
 
     use super::*;

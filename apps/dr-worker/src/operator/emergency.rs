@@ -9,7 +9,7 @@ use std::{
 };
 
 use anstream::eprint;
-use election_core::{Paths, text::Text};
+use election_core::{Paths, internals::text::Text};
 use job_guard::{LockError, StateLock, lock_path};
 use nix::unistd::{Uid, User};
 use serde_json::json;

@@ -1,7 +1,7 @@
 //! `explain`: why the current leaders lead.
 
 use election_admin::{ReadError, Snapshot};
-use election_core::{
+use election_core::internals::{
     explain::{Bound, Obstacle},
     record::{Cause, Mode, Status},
 };

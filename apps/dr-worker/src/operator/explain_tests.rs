@@ -2,7 +2,12 @@
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
 use election_admin::{Decision, LeaderZnode, Snapshot};
-use election_core::{Policy, Reason, Skipped, record::Elected, strategy::Strategy};
+use election_core::{
+    config::Policy,
+    internals::record::Elected,
+    status::{Reason, Skipped},
+    strategy::Strategy,
+};
 use serde_json::json;
 
 use super::{explain, simulate};

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use election_core::{
-    MemberId,
-    record::{AdminRequest, Outgoing, RequestKind, Target},
-    text::Text,
+    config::MemberId,
+    internals::{
+        record::{AdminRequest, Outgoing, RequestKind, Target},
+        text::Text,
+    },
 };
 use serde_json::json;
 use zk_session::BootTime;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use election_core::{
     Paths,
-    record::{Current, Status},
+    internals::record::{Current, Status},
 };
 use zk_session::BootTime;
 

@@ -2,8 +2,9 @@ use std::time::Duration;
 
 use election_admin::{Observer, ReadError};
 use election_core::{
-    Reason, SiteId, Skipped,
-    record::{Current, Mode, OrderedBy, Outgoing, Status, Target},
+    config::SiteId,
+    internals::record::{Current, Mode, OrderedBy, Outgoing, Status, Target},
+    status::{Reason, Skipped},
 };
 use futures_util::{StreamExt as _, stream};
 use owo_colors::OwoColorize as _;

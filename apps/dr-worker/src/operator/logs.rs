@@ -5,7 +5,10 @@ use std::{io, thread, time::Duration};
 use anstream::adapter::strip_str;
 use clap::Args;
 use election_admin::Snapshot;
-use election_core::{MemberId, record::MemberRecord, text::shown};
+use election_core::{
+    config::MemberId,
+    internals::{record::MemberRecord, text::shown},
+};
 use job_guard::KeptOutput;
 use serde::Deserialize;
 

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use election_core::{
-    MemberId, SiteId,
-    record::{AdminRequest, Outgoing, RequestKind, Target},
-    text::Text,
+    config::{MemberId, SiteId},
+    internals::{
+        record::{AdminRequest, Outgoing, RequestKind, Target},
+        text::Text,
+    },
 };
 
 use super::{dry_run::DryRun, election::asker};

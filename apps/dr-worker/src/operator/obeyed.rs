@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use election_admin::Snapshot;
 use election_core::{
-    Reason, SiteId,
-    record::{Control, Current, Status},
+    config::SiteId,
+    internals::record::{Control, Current, Status},
+    status::Reason,
 };
 use zk_session::BootTime;
 

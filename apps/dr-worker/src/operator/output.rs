@@ -1,6 +1,6 @@
 //! Results go to standard output, messages to standard error.
 
-use election_core::text::is_plain;
+use election_core::internals::text::is_plain;
 use std::{
     borrow::Cow,
     fmt::Display,

@@ -7,9 +7,11 @@ use crate::znodes::overlays;
 use crate::znodes::{NewOverlay, Overlay};
 use election_admin::{AdminError, Layout, ReadError, Snapshot};
 use election_core::{
-    MemberId,
-    record::{AppliedOverlay, MemberRecord},
-    text::Text,
+    config::MemberId,
+    internals::{
+        record::{AppliedOverlay, MemberRecord},
+        text::Text,
+    },
 };
 use owo_colors::OwoColorize as _;
 use serde_json::{Value, json};

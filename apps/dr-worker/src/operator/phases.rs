@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use election_core::record::{Current, Phases as Recorded, RequestState, Status};
+use election_core::internals::record::{Current, Phases as Recorded, RequestState, Status};
 
 use super::output::span;
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use election_admin::{Layout, Snapshot, Withdrawal};
 use election_core::{
-    record::{AdminRequest, FiledRequest, RequestKind, RequestRef},
+    internals::record::{AdminRequest, FiledRequest, RequestKind, RequestRef},
     strategy::in_words,
 };
 use serde_json::json;

@@ -1,6 +1,9 @@
 //! `simulate`: who would lead without some members or sites, or with other settings.
 
-use election_core::{MemberId, SiteId, record::Named};
+use election_core::{
+    config::{MemberId, SiteId},
+    internals::record::Named,
+};
 use owo_colors::OwoColorize as _;
 
 use super::{

@@ -1,7 +1,7 @@
 //! `stay`.
 
 use election_admin::orders;
-use election_core::record::Control;
+use election_core::internals::record::Control;
 use serde_json::json;
 
 use super::{

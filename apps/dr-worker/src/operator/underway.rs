@@ -5,7 +5,9 @@ use std::{cell::RefCell, convert::Infallible, time::Duration};
 use election_admin::{Snapshot, Withdrawal};
 use election_core::{
     Paths,
-    record::{AdminRequest, Current, FiledRequest, HistoryEntry, Record as _, RequestKind, RequestState},
+    internals::record::{
+        AdminRequest, Current, FiledRequest, HistoryEntry, Record as _, RequestKind, RequestState,
+    },
     strategy::in_words,
 };
 use serde_json::json;

@@ -10,7 +10,7 @@ use std::{
 };
 
 use election_admin::ReadError;
-use election_core::record::HistoryEntry;
+use election_core::internals::record::HistoryEntry;
 use futures_util::FutureExt as _;
 use serde::Serialize;
 use serde_json::json;

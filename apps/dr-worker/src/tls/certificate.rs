@@ -1,6 +1,6 @@
 //! What is read of a certificate: its name and its end. rustls checks it, and shows neither.
 
-use election_core::text::stripped;
+use election_core::internals::text::stripped;
 use std::time::UNIX_EPOCH;
 
 /// The longest name that is shown.

@@ -1,8 +1,8 @@
 use std::collections::BTreeMap;
 
 use election_core::{
-    MemberId,
-    record::{Current, Named, Slot},
+    config::MemberId,
+    internals::record::{Current, Named, Slot},
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -197,7 +197,7 @@ mod tests {
             [("member-left", left), ("leader", json!({ "slot": 0, "leader": null }))]
         );
         let mut paused = after.clone();
-        paused.mode = election_core::record::Mode::Manual;
+        paused.mode = election_core::internals::record::Mode::Manual;
         let all = events(Some(&after), &paused);
         assert_eq!((all.len(), all[0].0, &all[0].1["mode"]), (1, "orders", &json!("manual")));
     }

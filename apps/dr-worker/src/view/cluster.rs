@@ -3,13 +3,17 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 use election_admin::record::Absent;
 use election_admin::{Layout, Snapshot};
 use election_core::{
-    Ballot, MemberId, Paths, SiteId, Skipped,
-    explain::{failed_sites, unwell_sites},
-    record::{
-        AppliedOverlay, Confirmed, Control, Current, Elected, Exclusion, FiledRequest, Health, Maintenance,
-        MemberFailure, MemberRecord, Mode, OrderedBy, Outgoing, RecordError, RequestKind, RequestState,
-        RoundTrips, SiteFailure, Slot, Status, StoppedJob, Target,
+    Paths,
+    config::{MemberId, SiteId},
+    internals::{
+        explain::{failed_sites, unwell_sites},
+        record::{
+            AppliedOverlay, Confirmed, Control, Current, Elected, Exclusion, FiledRequest, Health,
+            Maintenance, MemberFailure, MemberRecord, Mode, OrderedBy, Outgoing, RecordError, RequestKind,
+            RequestState, RoundTrips, SiteFailure, Slot, Status, StoppedJob, Target,
+        },
     },
+    status::{Ballot, Skipped},
     strategy::{SiteTrouble, in_words},
 };
 use serde::{Serialize, Serializer};

@@ -1,8 +1,11 @@
 use election_admin::{Layout, Snapshot};
 use election_core::{
-    Ballot, MemberId, Policy, SiteId, Skipped,
-    explain::{Explanation, NextStep, Obstacle, Proposal, SlotExplanation},
-    record::{Cause, Mode, Named, RecordError, Status},
+    config::{MemberId, Policy, SiteId},
+    internals::{
+        explain::{Explanation, NextStep, Obstacle, Proposal, SlotExplanation},
+        record::{Cause, Mode, Named, RecordError, Status},
+    },
+    status::{Ballot, Skipped},
     strategy::{Decider, Ranked, Ranking, Refused, Strategy},
 };
 use serde::Serialize;
@@ -162,7 +165,7 @@ impl Explained {
         match snapshot.layout {
             Layout::Elector => {
                 let explanation =
-                    election_core::explain::explain(&snapshot.seen(), policy, strategy, unix_ms);
+                    election_core::internals::explain::explain(&snapshot.seen(), policy, strategy, unix_ms);
                 Self::of(election, snapshot, explanation)
             }
             layout => Self::contest(election, snapshot, layout, unix_ms),

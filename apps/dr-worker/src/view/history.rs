@@ -1,4 +1,4 @@
-use election_core::record::{HistoryEntry, RecordError};
+use election_core::internals::record::{HistoryEntry, RecordError};
 use serde::Serialize;
 
 /// The recorded leaderships, oldest first.

@@ -1,7 +1,7 @@
 use std::fmt;
 
 use election_admin::{Disagreement, Ghost, Layout, OldDecision, Problem};
-use election_core::MemberId;
+use election_core::config::MemberId;
 use serde::Serialize;
 
 use crate::typed::Typed;

@@ -1,8 +1,9 @@
 //! Whether a member may be taken down now.
 
 use election_core::{
-    MemberId, SiteId, Skipped,
-    record::{Mode, Status},
+    config::{MemberId, SiteId},
+    internals::record::{Mode, Status},
+    status::Skipped,
 };
 use serde::Serialize;
 

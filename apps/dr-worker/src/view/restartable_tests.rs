@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
 use election_admin::{Decision, LeaderZnode, Snapshot};
-use election_core::record::Health;
+use election_core::internals::record::Health;
 use serde_json::{Value, json};
 
 use super::*;
@@ -149,7 +149,7 @@ fn nothing_is_taken_down_during_a_move() {
         },
     });
     let (which, request) = (request["which"].clone(), request["request"].clone());
-    asked.requests = vec![election_core::record::FiledRequest {
+    asked.requests = vec![election_core::internals::record::FiledRequest {
         which: serde_json::from_value(which).unwrap(),
         request: serde_json::from_value(request).unwrap(),
     }];

@@ -2,9 +2,11 @@ use std::collections::BTreeSet;
 
 use election_admin::{Layout, Snapshot};
 use election_core::{
-    MemberId, Policy, SiteId,
-    explain::{Obstacle, Played, Proposal, Prospect, simulate},
-    record::{MemberRecord, Named},
+    config::{MemberId, Policy, SiteId},
+    internals::{
+        explain::{Obstacle, Played, Proposal, Prospect, simulate},
+        record::{MemberRecord, Named},
+    },
     strategy::Strategy,
 };
 use serde::Serialize;

@@ -10,9 +10,11 @@ use std::{
 
 use election_admin::Snapshot;
 use election_core::{
-    Skipped,
-    record::{Current, MemberRecord},
-    text::shown,
+    internals::{
+        record::{Current, MemberRecord},
+        text::shown,
+    },
+    status::Skipped,
 };
 use futures_util::{StreamExt as _, future::ready, stream};
 use serde_json::Value;

@@ -5,7 +5,7 @@ mod bounds_checks;
 
 /// What the checks need of election-core.
 mod election_core_records {
-    pub(super) use election_core::{
+    pub(super) use election_core::internals::{
         record::{Record, limits::*},
         text,
     };

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use election_core::{
-    MemberId, SiteId,
-    record::{Record, VERSION, limits},
-    text::{self, shorten},
+    config::{MemberId, SiteId},
+    internals::{
+        record::{Record, VERSION, limits},
+        text::{self, shorten},
+    },
 };
 use serde::{Deserialize, Serialize};
 
@@ -453,7 +455,7 @@ const fn is_zero(number: &u64) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use election_core::record::MAX_RECORD;
+    use election_core::internals::record::MAX_RECORD;
 
     use super::*;
 

@@ -2,9 +2,13 @@
 
 use election_admin::{AdminError, Attempts, Known, Observer, ReadError};
 use election_core::{
-    MemberId, Paths,
-    internals::{children as names, node, unix_ms},
-    record::{Record as _, RecordError},
+    Paths,
+    config::MemberId,
+    internals::{
+        children as names, node,
+        record::{Record as _, RecordError},
+        unix_ms,
+    },
 };
 use zk_session::{CreateMode, Incarnation, MultiOp, ReadOp, Session};
 

@@ -1,6 +1,6 @@
 //! The record of an overlay.
 
-use election_core::{
+use election_core::internals::{
     record::{Record, VERSION, limits},
     text::{self, shorten},
 };

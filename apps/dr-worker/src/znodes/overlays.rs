@@ -3,8 +3,10 @@
 use election_admin::{AdminError, Attempts, Known, Observer, ReadError};
 use election_core::{
     Paths,
-    internals::unix_ms,
-    record::{Record as _, RecordError},
+    internals::{
+        record::{Record as _, RecordError},
+        unix_ms,
+    },
 };
 use zk_session::{CreateMode, Incarnation, MultiOp, Session};
 

@@ -1,6 +1,6 @@
 //! Where a job's own znodes are, beside those of its election.
 
-use election_core::{MemberId, Paths};
+use election_core::{Paths, config::MemberId};
 
 /// The paths of what only workers write.
 pub(crate) trait WorkerPaths {

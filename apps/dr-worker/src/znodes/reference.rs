@@ -201,7 +201,7 @@ fn page() -> String {
     for (path, exists, writer, data) in &rows {
         writeln!(page, "| `{path}` | {exists} | {writer} | {data} |").unwrap();
     }
-    page += "\n## Records\n\nThe documentation of `election_core::record` has the types that have no fields, such as a cause.\n";
+    page += "\n## Records\n\nThe documentation of `election_core::internals::record` has the types that have no fields, such as a cause.\n";
     let mut records: Vec<String> =
         rows.iter().flat_map(|(.., data)| named(data)).map(str::to_owned).collect();
     let mut at = 0;

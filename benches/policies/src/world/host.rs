@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use election_core::{
-    MemberId, SiteId,
+    config::{MemberId, SiteId},
     internals::{Engine, Epoch, OpId, Watched},
 };
 

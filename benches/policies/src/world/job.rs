@@ -1,9 +1,8 @@
 //! The job of a member: it needs time, and fails as configured.
 
 use election_core::{
-    StopReason,
-    internals::{AppEvent, Event, Grant, Time},
-    record::Cause,
+    handler::StopReason,
+    internals::{AppEvent, Event, Grant, Time, record::Cause},
 };
 
 use super::{ENDLESS, ToProcess, World, millis_up};

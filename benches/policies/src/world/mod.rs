@@ -15,9 +15,13 @@ mod network;
 use std::collections::BTreeMap;
 
 use election_core::{
-    Leftovers, MemberId, Paths, Profile, Reason, Recipe, SiteId,
-    internals::{Action, Config, EndReason, Engine, Event, Forgotten, NoteKind, Now, Time, acknowledge},
-    record::{AdminRequest, Elected, Health, Record as _, RequestKind, Target},
+    Paths,
+    config::{Leftovers, MemberId, Profile, Recipe, SiteId},
+    internals::{
+        Action, Config, EndReason, Engine, Event, Forgotten, NoteKind, Now, Time, acknowledge,
+        record::{AdminRequest, Elected, Health, Record as _, RequestKind, Target},
+    },
+    status::Reason,
 };
 
 use crate::{

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use election_core::{
-    internals::{Epoch, Event, OpId, Outcome, Time, Watched, ZkOp},
+use election_core::internals::{
+    Epoch, Event, OpId, Outcome, Time, Watched, ZkOp,
     record::{self, Record as _, RequestState},
 };
 

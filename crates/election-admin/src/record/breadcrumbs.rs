@@ -1,7 +1,10 @@
 use election_core::{
-    Ballot, MemberId, SiteId,
-    record::{Record, VERSION, limits},
-    text,
+    config::{MemberId, SiteId},
+    internals::{
+        record::{Record, VERSION, limits},
+        text,
+    },
+    status::Ballot,
 };
 use serde::{Deserialize, Serialize};
 

@@ -1,8 +1,8 @@
 use std::collections::BTreeMap;
 
 use election_core::{
-    MemberId, SiteId,
-    record::{Record, VERSION, limits},
+    config::{MemberId, SiteId},
+    internals::record::{Record, VERSION, limits},
 };
 use serde::{Deserialize, Serialize};
 

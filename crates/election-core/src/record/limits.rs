@@ -5,7 +5,7 @@
 //! declared:
 //!
 //! ```
-//! # use election_core::record::limits;
+//! # use election_core::internals::record::limits;
 //! #[derive(serde::Serialize, serde::Deserialize)]
 //! struct Seen {
 //!     #[serde(with = "limits::token")]

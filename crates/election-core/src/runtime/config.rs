@@ -12,7 +12,7 @@ use crate::{
 /// The election, the member, and the settings. All members of an election need the same recipe and policy.
 ///
 /// ```
-/// # use election_core::{ElectionConfig, Policy};
+/// # use election_core::{ElectionConfig, config::Policy};
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let config = ElectionConfig::queue("/app/greetings", "host-1")?
 ///     .site("east".parse()?)

@@ -34,7 +34,7 @@ use crate::{
 #[cfg(doc)]
 use super::StopBudgetTooLong;
 #[cfg(doc)]
-use crate::{Policy, Profile};
+use crate::engine::{Policy, Profile};
 
 /// The size limit of a member's measured attributes, in bytes of JSON.
 pub const MAX_ATTRIBUTES: usize = 16 * 1024;
@@ -238,11 +238,11 @@ impl Election {
 
     /// Takes over new settings without leaving: the policy, the strategy of the recipe `elector`, and this member's
     /// attributes, priority, policy fingerprint and overlay. The rest of `config` has no effect: who this member is, the recipe,
-    /// [`Policy::slots`](crate::Policy::slots) and [`Policy::on_pause`](crate::Policy::on_pause) need another
+    /// [`Policy::slots`](crate::engine::Policy::slots) and [`Policy::on_pause`](crate::engine::Policy::on_pause) need another
     /// [`join`](Self::join).
     ///
     /// Returns at once. All members need the same policy in the end; until then the elector's decides. A longer
-    /// [`Policy::stop_budget`](crate::Policy::stop_budget) must fit the lease: [`StopBudgetTooLong::check`].
+    /// [`Policy::stop_budget`](crate::engine::Policy::stop_budget) must fit the lease: [`StopBudgetTooLong::check`].
     pub fn reconfigure(&self, config: ElectionConfig) {
         let config = Box::new(config.into_engine().0);
         self.handle.events.put(Message::Reconfigure(config));

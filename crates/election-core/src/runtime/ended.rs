@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 use zk_session::{LeaseTiming, NoLease};
 
 #[cfg(doc)]
-use crate::Policy;
+use crate::engine::Policy;
 use crate::ids::MemberId;
 
 /// Why this member's part in an election has ended.

@@ -218,7 +218,7 @@ impl Leadership {
     }
 
     /// Whether the work must rest now, because it is not certain that this member still leads. Only with
-    /// [`OnPause::Freeze`](crate::OnPause::Freeze); otherwise always false.
+    /// [`OnPause::Freeze`](crate::engine::OnPause::Freeze); otherwise always false.
     pub fn suspended(&self) -> Changes<bool> {
         Changes::new(self.terms.suspended.clone())
     }

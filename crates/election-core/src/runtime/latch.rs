@@ -16,7 +16,7 @@ use super::{
 /// A member that leads whenever it can. Ask it before each piece of work that only the leader may do.
 ///
 /// It does not wait for that work to end: another member may lead by then. For work that takes longer than
-/// [`Policy::stop_budget`](crate::Policy::stop_budget) use a [`Candidate`](super::Candidate) or a [`Handler`]. In any
+/// [`Policy::stop_budget`](crate::engine::Policy::stop_budget) use a [`Candidate`](super::Candidate) or a [`Handler`]. In any
 /// case pass the [fencing token](Self::fencing_token) to what the work writes to.
 #[derive(Clone, Debug)]
 pub struct Latch {

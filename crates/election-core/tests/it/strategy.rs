@@ -4,8 +4,8 @@
 use std::{cmp::Reverse, collections::BTreeMap};
 
 use election_core::{
-    SiteId,
-    record::{Cause, Health, MemberRecord},
+    config::SiteId,
+    internals::record::{Cause, Health, MemberRecord},
     strategy::{Ground, Ranked, Ranking, Refused, Round, SiteTrouble, Strategy},
 };
 

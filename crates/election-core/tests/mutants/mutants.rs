@@ -6,7 +6,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use election_core::record::RequestKind;
+use election_core::internals::record::RequestKind;
 
 use crate::{
     model::{

@@ -45,7 +45,7 @@ async fn an_observer_sees_the_leader_of_a_latch() {
     let (told, mut changes) = mpsc::unbounded_channel();
     let first = async {
         loop {
-            let change: election_core::LeaderChange = changes.recv().await.unwrap();
+            let change: election_core::status::LeaderChange = changes.recv().await.unwrap();
             if let Some(leader) = change.leader {
                 return leader.member.to_string();
             }

@@ -8,7 +8,7 @@ mod sites;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use election_core::{record::Cause, strategy::Strategy};
+use election_core::strategy::{Cause, Strategy};
 use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::{Map, Value};
 

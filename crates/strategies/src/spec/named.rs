@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use election_core::SiteId;
+use election_core::strategy::SiteId;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 

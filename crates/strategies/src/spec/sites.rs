@@ -1,6 +1,6 @@
 //! The settings of sites of a policy: from code, and as text.
 
-use election_core::SiteId;
+use election_core::strategy::SiteId;
 
 use serde_json::{Map, Value};
 

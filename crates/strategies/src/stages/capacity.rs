@@ -1,4 +1,4 @@
-use election_core::{record::MemberRecord, strategy::Round};
+use election_core::strategy::{MemberRecord, Round};
 
 use crate::{
     needs::Needs,
@@ -66,7 +66,7 @@ impl Comparison for Capacity {
 
 #[cfg(test)]
 mod tests {
-    use election_core::record::Cause;
+    use election_core::strategy::Cause;
 
     use super::*;
     use crate::{

@@ -1,4 +1,4 @@
-use election_core::{record::MemberRecord, strategy::Round};
+use election_core::strategy::{MemberRecord, Round};
 
 use super::failed;
 use crate::stage::{Comparison, Stage, Standing};
@@ -39,7 +39,7 @@ impl Comparison for FailedLast {
 
 #[cfg(test)]
 mod tests {
-    use election_core::record::Cause;
+    use election_core::strategy::Cause;
 
     use super::*;
     use crate::{

@@ -1,4 +1,4 @@
-use election_core::{record::MemberRecord, strategy::Round};
+use election_core::strategy::{MemberRecord, Round};
 
 use crate::{
     stage::{Comparison, Stage, Standing},
@@ -7,7 +7,7 @@ use crate::{
 
 /// After a failure: members with fewer recent failures go first.
 /// Failures are counted by member id, so that a restart does not clear them. The engine decides how long they are
-/// remembered (`election_core::Policy::penalty_window`).
+/// remembered (`election_core::config::Policy::penalty_window`).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FewerFailures;
 
@@ -42,7 +42,7 @@ impl Comparison for FewerFailures {
 
 #[cfg(test)]
 mod tests {
-    use election_core::record::{Cause, MemberFailure};
+    use election_core::strategy::{Cause, MemberFailure};
 
     use super::*;
     use crate::{

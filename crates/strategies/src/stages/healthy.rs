@@ -1,7 +1,4 @@
-use election_core::{
-    record::{Health, MemberRecord},
-    strategy::Round,
-};
+use election_core::strategy::{Health, MemberRecord, Round};
 
 use crate::{
     stage::{Filter, Stage},

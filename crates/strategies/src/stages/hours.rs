@@ -1,11 +1,6 @@
 use std::collections::BTreeMap;
 
-use election_core::{
-    SiteId,
-    calendar::{Windows, utc},
-    record::MemberRecord,
-    strategy::Round,
-};
+use election_core::strategy::{MemberRecord, Round, SiteId, Windows, utc};
 
 use serde::{Deserialize, Deserializer, de::Error as _};
 

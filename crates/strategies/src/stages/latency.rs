@@ -1,10 +1,6 @@
 use std::{collections::BTreeMap, fmt, num::NonZeroU32};
 
-use election_core::{
-    MemberId, SiteId,
-    record::{MemberRecord, RoundTrips},
-    strategy::Round,
-};
+use election_core::strategy::{MemberId, MemberRecord, Round, RoundTrips, SiteId};
 
 use serde::Deserialize;
 

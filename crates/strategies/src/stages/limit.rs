@@ -1,9 +1,6 @@
 use std::collections::BTreeMap;
 
-use election_core::{
-    record::{Cause, MemberRecord},
-    strategy::{Ground, Round},
-};
+use election_core::strategy::{Cause, Ground, MemberRecord, Round};
 
 use serde::Deserialize;
 
@@ -92,7 +89,7 @@ impl Filter for Limit {
 
 #[cfg(test)]
 mod tests {
-    use election_core::{record::Health, strategy::Strategy as _};
+    use election_core::strategy::{Health, Strategy as _};
 
     use super::*;
 

@@ -3,7 +3,7 @@
 
 use std::cmp::Ordering;
 
-use election_core::record::MemberRecord;
+use election_core::strategy::MemberRecord;
 
 use crate::words;
 

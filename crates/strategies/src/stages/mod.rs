@@ -87,11 +87,7 @@ pub use software::{FirstVersion, Software, Version};
 pub use spread::Spread;
 pub use youngest_ballot::YoungestBallot;
 
-use election_core::{
-    SiteId,
-    record::{MemberRecord, Previous},
-    strategy::{Ground, Round},
-};
+use election_core::strategy::{Ground, MemberRecord, Previous, Round, SiteId};
 
 /// The leader that failed, if the cause is a failure. Otherwise a former leader is not avoided.
 fn failed<'a>(round: &Round<'a>) -> Option<&'a Previous> {

@@ -1,4 +1,4 @@
-use election_core::{calendar::utc, record::MemberRecord, strategy::Round};
+use election_core::strategy::{MemberRecord, Round, utc};
 
 use crate::{
     stage::{Filter, Stage},

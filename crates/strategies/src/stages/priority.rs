@@ -1,7 +1,4 @@
-use election_core::{
-    record::MemberRecord,
-    strategy::{Ground, Round},
-};
+use election_core::strategy::{Ground, MemberRecord, Round};
 
 use crate::stage::{Comparison, Filter, Stage, Standing};
 

@@ -1,9 +1,6 @@
 use std::cmp::Ordering;
 
-use election_core::{
-    record::{Cause, MemberRecord},
-    strategy::Round,
-};
+use election_core::strategy::{Cause, MemberRecord, Round};
 
 use crate::stage::{Comparison, Stage, Standing};
 

@@ -1,8 +1,4 @@
-use election_core::{
-    SiteId,
-    record::{Cause, MemberRecord},
-    strategy::Round,
-};
+use election_core::strategy::{Cause, MemberRecord, Round, SiteId};
 
 use super::{failed, is_closed};
 use crate::stage::{Comparison, Stage, Standing};
@@ -63,7 +59,7 @@ fn site<'a>(round: &Round<'a>) -> Option<&'a SiteId> {
 
 #[cfg(test)]
 mod tests {
-    use election_core::record::Cause;
+    use election_core::strategy::Cause;
 
     use super::*;
     use crate::{

@@ -1,6 +1,6 @@
 use std::{collections::BTreeMap, fmt};
 
-use election_core::{record::MemberRecord, strategy::Round};
+use election_core::strategy::{MemberRecord, Round};
 
 use serde::{Deserialize, Deserializer, de::Error as _};
 

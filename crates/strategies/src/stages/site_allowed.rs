@@ -1,8 +1,4 @@
-use election_core::{
-    SiteId,
-    record::MemberRecord,
-    strategy::{Ground, Round},
-};
+use election_core::strategy::{Ground, MemberRecord, Round, SiteId};
 
 use crate::stage::{Filter, Stage};
 
@@ -38,7 +34,7 @@ impl Filter for SiteAllowed {
 
 #[cfg(test)]
 mod tests {
-    use election_core::{record::Cause, strategy::Strategy as _};
+    use election_core::strategy::{Cause, Strategy as _};
 
     use super::*;
     use crate::{

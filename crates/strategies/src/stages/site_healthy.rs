@@ -1,7 +1,4 @@
-use election_core::{
-    record::{Cause, MemberRecord},
-    strategy::Round,
-};
+use election_core::strategy::{Cause, MemberRecord, Round};
 
 use crate::stage::{Filter, Stage};
 

@@ -1,10 +1,6 @@
 use std::{collections::BTreeMap, fmt};
 
-use election_core::{
-    SiteId,
-    record::{Cause, MemberRecord},
-    strategy::Round,
-};
+use election_core::strategy::{Cause, MemberRecord, Round, SiteId};
 
 use serde::{
     Deserialize, Deserializer, Serialize,

@@ -1,7 +1,4 @@
-use election_core::{
-    record::MemberRecord,
-    strategy::{Ground, Round},
-};
+use election_core::strategy::{Ground, MemberRecord, Round};
 
 use crate::stage::{Filter, Stage};
 
@@ -33,7 +30,7 @@ impl Filter for SiteOpen {
 
 #[cfg(test)]
 mod tests {
-    use election_core::record::{Maintenance, OrderedBy};
+    use election_core::strategy::{Maintenance, OrderedBy};
 
     use super::*;
     use crate::testing::{View, member, sites};

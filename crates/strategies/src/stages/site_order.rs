@@ -1,4 +1,4 @@
-use election_core::{SiteId, record::MemberRecord, strategy::Round};
+use election_core::strategy::{MemberRecord, Round, SiteId};
 
 use super::is_closed;
 use crate::{
@@ -8,8 +8,8 @@ use crate::{
 
 /// Sites in order of preference.
 /// The site that operators prefer at run time
-/// ([`Control::preferred_site`](election_core::record::Control::preferred_site)) goes before all others, listed or not.
-/// An order of the operators ([`Control::site_order`](election_core::record::Control::site_order)) replaces this one.
+/// ([`Control::preferred_site`](election_core::strategy::Control::preferred_site)) goes before all others, listed or not.
+/// An order of the operators ([`Control::site_order`](election_core::strategy::Control::site_order)) replaces this one.
 /// Unlisted sites come last and are equal.
 #[derive(Clone, Debug, Default)]
 pub struct SiteOrder {

@@ -1,4 +1,4 @@
-use election_core::{SiteId, record::MemberRecord, strategy::Round};
+use election_core::strategy::{MemberRecord, Round, SiteId};
 
 use super::is_closed;
 use crate::stage::{Comparison, Stage, Standing};

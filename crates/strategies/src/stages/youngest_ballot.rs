@@ -1,4 +1,4 @@
-use election_core::{record::MemberRecord, strategy::Round};
+use election_core::strategy::{MemberRecord, Round};
 
 use crate::{
     stage::{Comparison, Stage, Standing},

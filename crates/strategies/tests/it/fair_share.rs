@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use election_core::MemberId;
+use election_core::strategy::MemberId;
 use proptest::prelude::*;
 use strategies::fair_share::{Election, FairShare, Node, Plan};
 

@@ -1,10 +1,6 @@
 //! Stages and strategies of another crate: how they are read, and what goes before them.
 
-use election_core::{
-    SiteId,
-    record::{Cause, MemberRecord},
-    strategy::{Ground, Ranked, Ranking, Round, Strategy},
-};
+use election_core::strategy::{Cause, Ground, MemberRecord, Ranked, Ranking, Round, SiteId, Strategy};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use strategies::{

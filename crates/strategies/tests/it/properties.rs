@@ -3,11 +3,9 @@
 //! A failure prints the shrunk input and is kept beside this file, so that it is
 //! tried first from then on.
 
-use election_core::{
-    Ballot, MemberId,
-    calendar::Windows,
-    record::{Cause, Control, Exclusion, Health, MemberFailure, MemberRecord},
-    strategy::{Ground, Ranking, Refused, SiteTrouble, Strategy as _, Trouble},
+use election_core::strategy::{
+    Ballot, Cause, Control, Exclusion, Ground, Health, MemberFailure, MemberId, MemberRecord, Ranking,
+    Refused, SiteTrouble, Strategy as _, Trouble, Windows,
 };
 use proptest::{prelude::*, sample::subsequence};
 use serde_json::{Map, Value};
@@ -291,7 +289,7 @@ proptest! {
         let ranking = strategy.rank(&view.round());
         let ranked = ranking.order.iter().map(|r| &r.named);
         let refused = ranking.refused.iter().map(|r| &r.named);
-        let key = |named: &election_core::record::Named| {
+        let key = |named: &election_core::strategy::Named| {
             (named.member.clone(), named.ballot.clone(), named.site.clone())
         };
         let mut answered: Vec<_> = ranked.chain(refused).map(key).collect();
@@ -479,7 +477,7 @@ proptest! {
 
         let ranking = policy.strategy().rank(&view.round());
         let Some(first) = ranking.first() else { return Ok(()) };
-        let any = |is: &dyn Fn(&election_core::record::Named) -> bool| {
+        let any = |is: &dyn Fn(&election_core::strategy::Named) -> bool| {
             ranking.order.iter().any(|r| is(&r.named))
         };
         if any(&|named| named.ballot != leader.ballot) {

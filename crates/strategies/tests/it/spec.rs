@@ -1,6 +1,6 @@
 //! Policies as they are written down: what is refused, with which words, and what comes out.
 
-use election_core::record::Cause;
+use election_core::strategy::Cause;
 use serde_json::{Map, Value};
 use strategies::{
     AutoMoves, BelowSiteMinimum, OnLeaderFailure, PolicySpec, SlotSpread,

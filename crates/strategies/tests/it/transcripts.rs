@@ -7,10 +7,7 @@
 
 use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path, str::FromStr, sync::Arc};
 
-use election_core::{
-    record::Health,
-    strategy::{Ranking, Strategy},
-};
+use election_core::strategy::{Health, Ranking, Strategy};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use strategies::{

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use crate::znodes::DrillMode;
 use election_core::{
-    MemberId, Reason, SiteId,
-    record::{Mode, RequestState, Status, Target},
+    config::{MemberId, SiteId},
+    internals::record::{Mode, RequestState, Status, Target},
+    status::Reason,
     strategy::in_words,
 };
 

@@ -2,7 +2,7 @@
 
 use crate::znodes::DrillOrder;
 use election_admin::Snapshot;
-use election_core::record::Health;
+use election_core::internals::record::Health;
 use serde_json::json;
 
 use super::{super::report::tests::sample as report, *};
@@ -11,7 +11,7 @@ use crate::{
     config::{Dates, OperatorConfig, Sources},
     view::{NOW_MS, sample},
 };
-use election_core::calendar::Windows;
+use election_core::internals::calendar::Windows;
 
 fn four() -> Snapshot {
     sample(&["east-1", "east-2", "west-1", "west-2"])
@@ -98,7 +98,7 @@ fn each_reason_against_a_drill_is_a_sentence() {
             with(&|s| {
                 let request = json!({ "v": 1, "id": "1", "kind": "restart", "by": "ann", "created_ms": 1,
                                       "state": { "state": "pending" } });
-                s.requests = vec![election_core::record::FiledRequest {
+                s.requests = vec![election_core::internals::record::FiledRequest {
                     which: serde_json::from_value(json!({ "czxid": 9, "name": "r-0000000004" })).unwrap(),
                     request: serde_json::from_value(request).unwrap(),
                 }];

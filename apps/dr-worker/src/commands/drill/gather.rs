@@ -2,7 +2,7 @@
 
 use crate::znodes::DrillMode;
 use election_admin::{Observer, Snapshot};
-use election_core::{Paths, Policy, strategy::Strategy};
+use election_core::{Paths, config::Policy, strategy::Strategy};
 
 use super::{
     checks::{Predicted, State},

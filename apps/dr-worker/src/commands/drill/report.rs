@@ -4,9 +4,11 @@ use std::fmt;
 
 use crate::znodes::{DrillMode, DrillProbes};
 use election_core::{
-    MemberId, SiteId,
-    record::Cause,
-    text::{cut, shown},
+    config::{MemberId, SiteId},
+    internals::{
+        record::Cause,
+        text::{cut, shown},
+    },
 };
 use serde::{Deserialize, Serialize};
 

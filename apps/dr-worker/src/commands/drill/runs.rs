@@ -5,7 +5,7 @@ use crate::znodes::WorkerPaths as _;
 use crate::znodes::drills;
 use election_core::{
     Paths,
-    text::{cut, shown},
+    internals::text::{cut, shown},
 };
 use zk_session::{CreateMode, Incarnation, OpError, Session};
 

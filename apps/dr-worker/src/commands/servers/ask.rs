@@ -1,6 +1,6 @@
 //! The servers: their four-letter words, and what their AdminServers report.
 
-use election_core::text::shown;
+use election_core::internals::text::shown;
 use std::{
     collections::BTreeMap,
     net::IpAddr,

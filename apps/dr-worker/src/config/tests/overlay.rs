@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::Path};
 
 use crate::znodes::Overlay;
-use election_core::record::Record as _;
+use election_core::internals::record::Record as _;
 use serde_json::json;
 
 use super::{super::overlay::refusal, keys::all_keys, *};

@@ -1,6 +1,6 @@
 //! The policy in the configuration.
 
-use election_core::{SiteId, record::Cause};
+use election_core::{config::SiteId, internals::record::Cause};
 use serde::Deserialize;
 use strategies::{OwnStage, OwnStrategy, Pipeline, stages::Limit};
 
@@ -328,7 +328,7 @@ fn own() -> Registry {
     impl strategies::Filter for Lag {
         fn refuse(
             &self,
-            candidate: &election_core::record::MemberRecord,
+            candidate: &election_core::internals::record::MemberRecord,
             round: &election_core::strategy::Round<'_>,
         ) -> Option<String> {
             self.0.refuse(candidate, round)

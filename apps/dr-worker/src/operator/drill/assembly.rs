@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use crate::znodes::{DrillAnswer, DrillMode, DrillProbes, DrillState};
-use election_core::{MemberId, record::HistoryEntry, strategy::in_words};
+use election_core::{config::MemberId, internals::record::HistoryEntry, strategy::in_words};
 
 use super::{
     course::{Change, Course},

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::znodes::DrillOrder;
 use election_core::{
-    Ballot,
-    record::{Cause, Target},
+    internals::record::{Cause, Target},
+    status::Ballot,
 };
 use serde_json::{Value, json};
 

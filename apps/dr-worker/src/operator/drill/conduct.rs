@@ -9,11 +9,14 @@ use crate::znodes::DrillAnswer;
 use crate::znodes::drills;
 use election_admin::{Observer, Snapshot};
 use election_core::{
-    MemberId, Reason,
-    explain::explain,
-    record::{
-        FiledRequest, MemberRecord, Mode, Outgoing, RequestKind, RequestRef, RequestState, Status, Target,
+    config::MemberId,
+    internals::{
+        explain::explain,
+        record::{
+            FiledRequest, MemberRecord, Mode, Outgoing, RequestKind, RequestRef, RequestState, Status, Target,
+        },
     },
+    status::Reason,
     strategy::in_words,
 };
 use zk_session::BootTime;

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use crate::znodes::{DrillMode, DrillState};
 use election_core::{
-    MemberId,
-    record::{RequestState, Target},
+    config::MemberId,
+    internals::record::{RequestState, Target},
     strategy::in_words,
 };
 

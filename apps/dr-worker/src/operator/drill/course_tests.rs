@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
 use crate::znodes::{DrillAnswer, DrillOrder};
-use election_core::{Ballot, record::Cause};
+use election_core::{internals::record::Cause, status::Ballot};
 
 use super::*;
 

@@ -2,7 +2,7 @@
 //!
 //! `maud` escapes each text; [`shown`] takes away what is no text.
 
-use election_core::text::shown;
+use election_core::internals::text::shown;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::{

@@ -18,7 +18,11 @@ mod trace;
 use crate::znodes::DrillMode;
 use clap::{Args, Subcommand, ValueEnum};
 use election_admin::Observer;
-use election_core::{MemberId, Paths, SiteId, record::Target, text::Text};
+use election_core::{
+    Paths,
+    config::{MemberId, SiteId},
+    internals::{record::Target, text::Text},
+};
 use serde_json::json;
 
 use super::{

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::znodes::DrillMode;
-use election_core::{MemberId, record::Target};
+use election_core::{config::MemberId, internals::record::Target};
 
 use super::seen::Leader;
 

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use crate::znodes::{DrillAnswer, DrillState};
 use election_core::{
-    Ballot, MemberId,
-    record::{Cause, RequestState},
+    config::MemberId,
+    internals::record::{Cause, RequestState},
+    status::Ballot,
 };
 
 use crate::commands::drill::report::Who;

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use crate::znodes::DrillState;
-use election_core::{MemberId, record::RequestKind};
+use election_core::{config::MemberId, internals::record::RequestKind};
 
 use super::seen::{Decided, Leader, Seen};
 use crate::{commands::drill::report::Event, wall::ms};

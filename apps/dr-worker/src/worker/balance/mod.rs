@@ -15,9 +15,11 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use election_admin::{Observer, Snapshot};
 use election_core::{
-    Election, ElectionConfig, ElectionEvent, Ended, Failure, Handler, InvalidName, Leadership, Leftovers,
-    MemberId, Paths, Policy, Profile, QueueFormat, Recipe, StopOrder,
-    record::{Outgoing, RequestKind, RequestRef, RequestState, Target},
+    Election, ElectionConfig, Handler, Leadership, Paths,
+    config::{Leftovers, MemberId, Policy, Profile, QueueFormat, Recipe},
+    errors::{Ended, InvalidName},
+    handler::{ElectionEvent, Failure, StopOrder},
+    internals::record::{Outgoing, RequestKind, RequestRef, RequestState, Target},
 };
 use metrics::counter;
 use strategies::{FairShare, fair_share::Move};

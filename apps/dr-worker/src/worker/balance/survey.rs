@@ -4,9 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use election_admin::{Layout, Snapshot};
 use election_core::{
-    Ballot, MemberId, Paths, Policy,
-    explain::{barred_sites, failed_sites},
-    record::{Cause, Elected, MemberRecord, Mode, Status},
+    Paths,
+    config::{MemberId, Policy},
+    internals::{
+        explain::{barred_sites, failed_sites},
+        record::{Cause, Elected, MemberRecord, Mode, Status},
+    },
+    status::Ballot,
     strategy::{Round, Trouble},
 };
 use strategies::{
@@ -144,7 +148,7 @@ fn peers(
     };
     let standing = snapshot.members.iter().filter(|member| member.withdrawn.is_none() && !is_barred(member));
     let standing: Vec<_> = standing.cloned().collect();
-    let excluded = |e: &&election_core::record::Exclusion| e.holds_at(unix_ms);
+    let excluded = |e: &&election_core::internals::record::Exclusion| e.holds_at(unix_ms);
     let exclusions: Vec<_> = elected.exclusions.iter().filter(excluded).cloned().collect();
     // Recent failures of members count only after another failure.
     let failed_sites = failed_sites(&snapshot.members, &snapshot.control, Some(elected));

@@ -1,7 +1,10 @@
 //! What a member does about an order. Pure: facts go in, duties and steps come out.
 
 use crate::znodes::{DrillMode, DrillOrder, DrillState};
-use election_core::{MemberId, Role, SiteId};
+use election_core::{
+    config::{MemberId, SiteId},
+    status::Role,
+};
 
 /// What a member knows of itself.
 pub(super) struct Facts<'a> {

@@ -17,7 +17,13 @@ use std::{env, process, sync::Arc, time::Duration};
 use crate::znodes::drills;
 use crate::znodes::{DrillAnswer, DrillOrder};
 use election_admin::Observer;
-use election_core::{Election, InvalidName, MemberId, Paths, Role, SiteId, record::Record as _};
+use election_core::{
+    Election, Paths,
+    config::{MemberId, SiteId},
+    errors::InvalidName,
+    internals::record::Record as _,
+    status::Role,
+};
 use zk_session::{BootTime, DataWatch, Session, sleep_until};
 
 use super::state::{Job, JobSlot, Worker};

@@ -5,7 +5,10 @@
 //! any election can have given out since. A resource then refuses every leader of the elections, so the node's worker joins
 //! none of them before a quorum has tokens above it. The record of that is written before the job starts.
 
-use election_core::{MemberId, SiteId, internals::MAX_TOKEN_BASE};
+use election_core::{
+    config::{MemberId, SiteId},
+    internals::MAX_TOKEN_BASE,
+};
 
 use super::{Newest, Record};
 use crate::{error::Error, typed::Typed};

@@ -8,7 +8,11 @@ use std::{
     time::Duration,
 };
 
-use election_core::{ElectionStatus, MemberId, SiteId, record::limits};
+use election_core::{
+    config::{MemberId, SiteId},
+    internals::record::limits,
+    status::ElectionStatus,
+};
 use job_guard::{file_name, own_file};
 use serde::{Deserialize, Serialize};
 use tokio::{

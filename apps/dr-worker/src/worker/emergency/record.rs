@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use election_core::record::limits;
+use election_core::internals::record::limits;
 use job_guard::own_file;
 use serde::{Deserialize, Serialize};
 

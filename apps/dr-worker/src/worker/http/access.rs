@@ -16,7 +16,7 @@ use axum::{
     response::Response,
 };
 
-use election_core::text::{cut, shown};
+use election_core::internals::text::{cut, shown};
 use zk_session::BootTime;
 
 use super::{

@@ -8,7 +8,7 @@ use axum::{
     response::Response,
 };
 use election_admin::{Observer, ReadError, Snapshot};
-use election_core::{Paths, Skipped};
+use election_core::{Paths, status::Skipped};
 
 use super::{
     answer::{answer, refuse},

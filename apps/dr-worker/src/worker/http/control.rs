@@ -12,9 +12,14 @@ use axum::{
 };
 use election_admin::{Layout, orders};
 use election_core::{
-    MemberId, Paths, SiteId,
-    record::{AdminRequest, Control, FiledRequest, Outgoing, RequestKind, RequestRef, RequestState, Target},
-    text::Text,
+    Paths,
+    config::{MemberId, SiteId},
+    internals::{
+        record::{
+            AdminRequest, Control, FiledRequest, Outgoing, RequestKind, RequestRef, RequestState, Target,
+        },
+        text::Text,
+    },
 };
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::json;

@@ -8,7 +8,7 @@ use axum::{
     response::Response,
 };
 use election_admin::Snapshot;
-use election_core::{MemberId, SiteId};
+use election_core::config::{MemberId, SiteId};
 
 use super::{
     answer::{answer, refuse},

@@ -7,7 +7,7 @@ use axum::{
     http::{StatusCode, header},
     response::{IntoResponse, Response},
 };
-use election_core::record::Health;
+use election_core::internals::record::Health;
 use job_guard::ProcessState;
 use metrics::{counter, gauge};
 use metrics_exporter_prometheus::PrometheusHandle;

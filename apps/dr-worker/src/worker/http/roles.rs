@@ -7,7 +7,7 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
-use election_core::{ElectionStatus, Role};
+use election_core::status::{ElectionStatus, Role};
 use serde::Deserialize;
 use serde_json::json;
 use zk_session::BootTime;

@@ -3,7 +3,11 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{extract::State, http::StatusCode, response::Response};
-use election_core::{MemberId, Role, SiteId, Skipped, record::StoppedJob};
+use election_core::{
+    config::{MemberId, SiteId},
+    internals::record::StoppedJob,
+    status::{Role, Skipped},
+};
 use job_guard::ProcessStatus;
 use serde::Serialize;
 use zk_session::{BootTime, SessionState};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use election_admin::record::Breadcrumb;
-use election_core::{
+use election_core::internals::{
     record::limits,
     text::{is_host, stripped},
 };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use election_core::Failure;
+use election_core::handler::Failure;
 use job_guard::{Exit, RunEnd};
 
 use crate::config::HookName;

@@ -1,6 +1,6 @@
 //! Runs a job's `measure` command, whose output becomes attributes of the member for policies.
 
-use election_core::text::is_plain;
+use election_core::internals::text::is_plain;
 use std::collections::BTreeMap;
 use std::future::pending;
 

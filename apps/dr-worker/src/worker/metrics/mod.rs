@@ -8,8 +8,8 @@ mod tests;
 use std::time::Duration;
 
 use election_core::{
-    ElectionEvent,
-    record::{Cause, Phases},
+    handler::ElectionEvent,
+    internals::record::{Cause, Phases},
 };
 use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};

@@ -6,9 +6,11 @@
 use std::sync::Arc;
 
 use election_core::{
-    ElectionStatus,
-    calendar::utc,
-    record::{Cause, Current, Elected, FiledRequest, Given, RequestState, Status},
+    internals::{
+        calendar::utc,
+        record::{Cause, Current, Elected, FiledRequest, Given, RequestState, Status},
+    },
+    status::ElectionStatus,
 };
 use serde_json::{Value, json};
 
@@ -170,7 +172,7 @@ impl Finder<'_> {
             }
         }
         for one in &elected.exclusions {
-            let is_it = |other: &election_core::record::Exclusion| {
+            let is_it = |other: &election_core::internals::record::Exclusion| {
                 (&other.ballot, other.since_ms) == (&one.ballot, one.since_ms)
             };
             if !before.is_some_and(|before| before.exclusions.iter().any(is_it)) && self.is_news(one.since_ms)

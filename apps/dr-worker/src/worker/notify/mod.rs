@@ -13,7 +13,10 @@ mod webhook;
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-use election_core::{ElectionStatus, Paths, Role};
+use election_core::{
+    Paths,
+    status::{ElectionStatus, Role},
+};
 use metrics::counter;
 use tokio::{sync::mpsc, task::JoinSet};
 use zk_session::Session;

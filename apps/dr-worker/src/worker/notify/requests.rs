@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use election_admin::AdminError;
-use election_core::{Paths, record::FiledRequest};
+use election_core::{Paths, internals::record::FiledRequest};
 use tokio::{sync::mpsc, task::JoinSet};
 use zk_session::{BootTime, Session};
 

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use election_core::Ballot;
+use election_core::status::Ballot;
 use zk_session::BootTime;
 
 /// How long a member is remembered after its ballot has gone.

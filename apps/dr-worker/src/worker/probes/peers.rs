@@ -12,7 +12,7 @@ use std::{
 };
 
 use election_admin::Observer;
-use election_core::{Ballot, MemberId, Paths};
+use election_core::{Paths, config::MemberId, status::Ballot};
 use tokio::{
     sync::watch,
     task::JoinSet,

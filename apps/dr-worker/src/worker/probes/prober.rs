@@ -1,6 +1,6 @@
 use std::{sync::Arc, time::Duration};
 
-use election_core::{Election, MemberId, Paths};
+use election_core::{Election, Paths, config::MemberId};
 use strategies::spec::Needs;
 use zk_session::Session;
 

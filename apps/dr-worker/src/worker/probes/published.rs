@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use election_core::{Election, MemberId, record::RoundTrips};
+use election_core::{Election, config::MemberId, internals::record::RoundTrips};
 use metrics::{counter, gauge};
 use strategies::meter::{Meter, Publishing};
 use tokio::time::Instant;

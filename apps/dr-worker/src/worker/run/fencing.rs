@@ -10,7 +10,11 @@ use election_admin::{
     AdminError, Leading, Observer, change_breadcrumbs,
     record::{Breadcrumb, Breadcrumbs},
 };
-use election_core::{Failure, Leadership, MemberId, Paths, SiteId};
+use election_core::{
+    Leadership, Paths,
+    config::{MemberId, SiteId},
+    handler::Failure,
+};
 use job_guard::Deadline;
 use metrics::counter;
 use zk_session::{Incarnation, Session};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use election_core::{Election, record::Health};
+use election_core::{Election, internals::record::Health};
 use job_guard::Tally;
 use tokio::time::{Instant, sleep_until};
 

@@ -9,8 +9,9 @@ use std::{
 };
 
 use election_core::{
-    ElectionEvent, Failure, Handler, Leadership, Nomination, StopOrder,
-    record::{Cause, Current},
+    Handler, Leadership,
+    handler::{ElectionEvent, Failure, Nomination, StopOrder},
+    internals::record::{Cause, Current},
 };
 use job_guard::{Deadline, Lease};
 use tokio::sync::watch;
@@ -244,7 +245,7 @@ async fn renew(lease: Option<Lease>, leadership: &Leadership) -> Infallible {
 
 #[cfg(test)]
 mod tests {
-    use election_core::record::Phases;
+    use election_core::internals::record::Phases;
 
     use super::*;
 

@@ -8,7 +8,7 @@ use std::{
 };
 
 use election_admin::Observer;
-use election_core::{Election, ElectionConfig, Leftovers, Paths, record::AppliedOverlay};
+use election_core::{Election, ElectionConfig, Paths, config::Leftovers, internals::record::AppliedOverlay};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use job_guard::{StateLock, capabilities::may_kill_any_user, delegated_cgroup};
 use tokio::task::JoinSet;

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use election_core::{Election, ElectionStatus, MemberId, record::Status};
+use election_core::{Election, config::MemberId, internals::record::Status, status::ElectionStatus};
 use tokio::{net::lookup_host, time::sleep};
 use zk_session::Session;
 

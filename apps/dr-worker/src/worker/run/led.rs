@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use election_core::{ElectionStatus, Role};
+use election_core::status::{ElectionStatus, Role};
 use strategies::{published, spec::Needs};
 use tokio::sync::watch;
 

@@ -9,8 +9,8 @@ use std::{
 };
 
 use election_core::{
-    Ballot, ElectionStatus,
-    record::{MemberRecord, Record as _},
+    internals::record::{MemberRecord, Record as _},
+    status::{Ballot, ElectionStatus},
 };
 use tokio::sync::watch;
 

@@ -39,7 +39,7 @@ mod work;
 
 use std::{os::fd::OwnedFd, pin::pin, process, sync::Arc, time::Duration};
 
-use election_core::Ended;
+use election_core::errors::Ended;
 use job_guard::{StateLock, lock_path};
 use tokio::{net::TcpListener, task::JoinSet};
 use zk_session::{BootTime, Session, SessionPin};

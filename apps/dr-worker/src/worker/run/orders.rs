@@ -14,8 +14,12 @@ use std::{
 
 use election_admin::{JobNews, JobRequests, Leading};
 use election_core::{
-    Failure, Leadership, MemberId, Paths,
-    record::{AdminRequest, Control, FiledRequest, RequestKind, RequestRef, RequestState, StoppedJob},
+    Leadership, Paths,
+    config::MemberId,
+    handler::Failure,
+    internals::record::{
+        AdminRequest, Control, FiledRequest, RequestKind, RequestRef, RequestState, StoppedJob,
+    },
     strategy::in_words,
 };
 use job_guard::{Deadline, JobRun};

@@ -10,8 +10,10 @@ use crate::znodes::Overlay;
 use crate::znodes::overlays;
 use election_core::{
     Paths,
-    record::{AppliedOverlay, Record as _, RefusedOverlay},
-    text::{self, cut, shown},
+    internals::{
+        record::{AppliedOverlay, Record as _, RefusedOverlay},
+        text::{self, cut, shown},
+    },
 };
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use metrics::gauge;

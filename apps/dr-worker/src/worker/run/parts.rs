@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use election_core::{
     Election,
-    record::{AppliedOverlay, Health},
+    internals::record::{AppliedOverlay, Health},
 };
 use job_guard::Guards;
 use tokio::sync::watch;

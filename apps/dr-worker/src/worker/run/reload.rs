@@ -5,8 +5,9 @@ use std::{collections::BTreeMap, future::pending, sync::Arc, time::Duration};
 
 use election_admin::AdminError;
 use election_core::{
-    Paths, Role,
-    record::{AppliedOverlay, Outgoing, RequestKind, Target},
+    Paths,
+    internals::record::{AppliedOverlay, Outgoing, RequestKind, Target},
+    status::Role,
 };
 use job_guard::JobRun;
 use metrics::counter;

@@ -8,7 +8,10 @@
 use std::time::Duration;
 
 use election_admin::{AdminError, roster};
-use election_core::{Ballot, Election, ElectionStatus, Paths};
+use election_core::{
+    Election, Paths,
+    status::{Ballot, ElectionStatus},
+};
 use futures_util::{StreamExt as _, stream};
 use tokio::time::{sleep, timeout};
 use zk_session::Session;

@@ -1,6 +1,10 @@
 //! The settings of elections, by the configuration.
 
-use election_core::{ElectionConfig, Paths, Profile, QueueFormat, Recipe, record::Health};
+use election_core::{
+    ElectionConfig, Paths,
+    config::{Profile, QueueFormat, Recipe},
+    internals::record::Health,
+};
 use strategies::spec::Needs;
 
 use crate::{

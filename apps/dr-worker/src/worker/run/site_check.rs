@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use election_core::{Election, record::Health};
+use election_core::{Election, internals::record::Health};
 use tokio::time::{Instant, sleep_until};
 
 use job_guard::{Guards, OneShot, Tally, probe_once};

@@ -17,7 +17,10 @@ use std::{
     time::Duration,
 };
 
-use election_core::{Election, HandedOver, Role};
+use election_core::{
+    Election,
+    status::{HandedOver, Role},
+};
 use futures_util::future::join_all;
 use job_guard::{HandedRun, NoOthers, StateLock};
 use tokio::{net::TcpListener, task::JoinSet, time::Instant};

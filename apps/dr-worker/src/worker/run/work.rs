@@ -2,7 +2,10 @@
 
 use std::{future::Future, sync::Arc, time::Duration};
 
-use election_core::{Failure, Leadership, Nomination};
+use election_core::{
+    Leadership,
+    handler::{Failure, Nomination},
+};
 use job_guard::{Deadline, ProcessState};
 use zk_session::BootTime;
 

@@ -6,7 +6,7 @@ mod vacancy;
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
-use election_core::{Election, Role};
+use election_core::{Election, status::Role};
 use tokio::sync::{Notify, watch};
 use zk_session::{BootTime, Session, SessionState};
 

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use election_core::record::{AppliedOverlay, StoppedJob};
+use election_core::internals::record::{AppliedOverlay, StoppedJob};
 use job_guard::{
     Deadline, Guards, HandedRun, JobRun, Lease, ProcessState, ProcessStatus, RunState, WorkTime,
 };

@@ -6,8 +6,9 @@ use std::{
 };
 
 use election_core::{
-    Election, ElectionStatus,
-    record::{Current, Status},
+    Election,
+    internals::record::{Current, Status},
+    status::ElectionStatus,
 };
 use zk_session::{BootTime, Session, SessionState};
 

@@ -16,7 +16,7 @@ mod text;
 
 use std::{convert::Infallible, env, ffi::OsString, future::pending, io, process, time::Duration};
 
-use election_core::Role;
+use election_core::status::Role;
 use nix::time::{ClockId, clock_gettime};
 use tokio::{
     sync::watch,

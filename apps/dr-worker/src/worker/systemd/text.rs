@@ -1,6 +1,6 @@
 //! The line that the service manager shows as the worker's status.
 
-use election_core::{Role, text::stripped};
+use election_core::{internals::text::stripped, status::Role};
 
 /// The longest line, in bytes.
 pub(super) const LONGEST: usize = 400;

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use election_core::record::limits;
+use election_core::internals::record::limits;
 use serde::{Deserialize, Serialize};
 
 use job_guard::own_file;

@@ -24,7 +24,7 @@ use std::{
     time::Duration,
 };
 
-use election_core::Resumption;
+use election_core::status::Resumption;
 use job_guard::{RunState, file_in_memory};
 use rustix::{
     fs::MemfdFlags,

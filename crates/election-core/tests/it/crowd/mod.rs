@@ -22,7 +22,8 @@ use std::{
 };
 
 use election_core::{
-    Leftovers, MemberId, Paths, Profile, QueueFormat, Recipe, SiteId,
+    Paths,
+    config::{Leftovers, MemberId, Profile, QueueFormat, Recipe, SiteId},
     internals::{Action, AppEvent, Config, EndReason, Engine, Epoch, Event, Now, Time},
 };
 use fastrand::Rng;

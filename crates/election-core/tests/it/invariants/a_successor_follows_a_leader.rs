@@ -10,8 +10,8 @@
 use std::collections::BTreeSet;
 
 use election_core::{
-    Ballot,
-    record::{Current, Elected, Named},
+    internals::record::{Current, Elected, Named},
+    status::Ballot,
 };
 
 use super::Verdict;

@@ -5,8 +5,8 @@
 //! old one was slow to stop (weak point V17 of the published algorithm).
 
 use election_core::{
-    Ballot,
-    record::{Cause, Current, Elected},
+    internals::record::{Cause, Current, Elected},
+    status::Ballot,
 };
 
 use super::Verdict;

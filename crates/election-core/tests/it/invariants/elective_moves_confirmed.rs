@@ -3,8 +3,8 @@
 //! The failure: a failback while the preferred site is still under repair, which interrupts the service a second time.
 
 use election_core::{
-    Confirm,
-    record::{Cause, Control, Elected},
+    config::Confirm,
+    internals::record::{Cause, Control, Elected},
 };
 
 use super::Verdict;

@@ -3,7 +3,7 @@
 //! The failure: a failback at the worst hour of the day (weak point V23 of the published
 //! algorithm).
 
-use election_core::{
+use election_core::internals::{
     calendar::Windows,
     record::{Cause, Elected},
 };

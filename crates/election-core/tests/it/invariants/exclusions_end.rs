@@ -3,7 +3,7 @@
 //! An exclusion that outlives its cause locks a repaired member out; one kept in a
 //! process's memory is forgotten with it (the published algorithm has both faults).
 
-use election_core::record::Elected;
+use election_core::internals::record::Elected;
 
 use super::Verdict;
 

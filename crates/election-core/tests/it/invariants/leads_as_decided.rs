@@ -9,8 +9,8 @@
 use std::collections::BTreeMap;
 
 use election_core::{
-    Ballot,
-    record::{Elected, Named},
+    internals::record::{Elected, Named},
+    status::Ballot,
 };
 
 use super::Verdict;

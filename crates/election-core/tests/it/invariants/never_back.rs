@@ -2,9 +2,11 @@
 //! member is left. A return followed by one more failure costs two moves.
 
 use election_core::{
-    Policy,
-    explain::barred_sites,
-    record::{Cause, Elected},
+    config::Policy,
+    internals::{
+        explain::barred_sites,
+        record::{Cause, Elected},
+    },
 };
 
 use super::Verdict;

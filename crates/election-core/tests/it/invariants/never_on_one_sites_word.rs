@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use election_core::{Ballot, SiteId};
+use election_core::{config::SiteId, status::Ballot};
 
 use super::Verdict;
 

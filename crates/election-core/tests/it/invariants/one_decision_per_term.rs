@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use election_core::record::{Elected, Named};
+use election_core::internals::record::{Elected, Named};
 
 use super::Verdict;
 

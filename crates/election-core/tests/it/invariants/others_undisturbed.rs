@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 
 use election_core::{
-    Ballot,
-    record::{Cause, Elected},
+    internals::record::{Cause, Elected},
+    status::Ballot,
 };
 
 use super::Verdict;

@@ -3,7 +3,7 @@
 //! The failure: READY is written to the leader znode of the next leader (weak point V25 of the published algorithm),
 //! which then appears to belong to another member.
 
-use election_core::record::Current;
+use election_core::internals::record::Current;
 
 use super::Verdict;
 

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use election_core::record::{AdminRequest, Elected, RequestRef, RequestState};
+use election_core::internals::record::{AdminRequest, Elected, RequestRef, RequestState};
 
 use super::Verdict;
 

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use election_core::record::{Cause, Elected};
+use election_core::internals::record::{Cause, Elected};
 
 use super::Verdict;
 

@@ -1,6 +1,6 @@
 //! With `on_pause = freeze` no work acts while the session of its leader is paused, once the worker knows it.
 
-use election_core::{OnPause, Policy};
+use election_core::config::{OnPause, Policy};
 
 use super::Verdict;
 

@@ -13,8 +13,8 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use election_core::{
-    internals::Node,
+use election_core::internals::{
+    Node,
     record::{AdminRequest, Record},
 };
 

@@ -1,7 +1,7 @@
 //! A path through the states as text.
 
-use election_core::{
-    internals::{Outcome, Transaction, Watched, WriteKind, ZkOp, ZnodeWrite},
+use election_core::internals::{
+    Outcome, Transaction, Watched, WriteKind, ZkOp, ZnodeWrite,
     record::{Current, Elected, Record},
 };
 
@@ -43,7 +43,7 @@ pub(crate) fn tell(setting: &Setting, path: Vec<(World, Option<Move>)>) -> Vec<S
 }
 
 fn decision(elected: &Elected) -> String {
-    let name = |n: &election_core::record::Named| format!("{}/{}", n.member, n.ballot.sequence());
+    let name = |n: &election_core::internals::record::Named| format!("{}/{}", n.member, n.ballot.sequence());
     let named = elected.named(0).map_or("nobody".to_owned(), name);
     let line: Vec<_> = elected.line_of(0).iter().map(name).collect();
     let mut words = format!("term {} names {named}", elected.term);

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use election_core::{
-    Ballot,
     internals::{Engine, Epoch, Event, OpId, Outcome, Time, Watched, ZkOp},
+    status::Ballot,
 };
 
 use crate::model::server::Tree;

@@ -1,6 +1,6 @@
 //! The runs of the checker: what may go wrong in each, and how often.
 
-use election_core::record::RequestKind;
+use election_core::internals::record::RequestKind;
 
 use crate::model::{
     election::Election,

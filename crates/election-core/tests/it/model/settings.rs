@@ -2,13 +2,18 @@
 
 use std::{sync::Arc, time::Duration};
 
-pub(crate) use election_core::Leftovers;
+pub(crate) use election_core::config::Leftovers;
 use election_core::{
-    Confirm, MemberId, OnPause, Paths, Policy, Profile, QueueFormat, Recipe, SiteFailureLimit, SiteId,
-    TakeoverLimit,
-    calendar::Windows,
-    internals::Config,
-    record::{RequestKind, Target},
+    Paths,
+    config::{
+        Confirm, MemberId, OnPause, Policy, Profile, QueueFormat, Recipe, SiteFailureLimit, SiteId,
+        TakeoverLimit,
+    },
+    internals::{
+        Config,
+        calendar::Windows,
+        record::{RequestKind, Target},
+    },
 };
 
 use crate::strategy::SiteOrder;

@@ -3,9 +3,11 @@
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use election_core::{
-    Role,
-    internals::{Event, Node, Outcome, Watched, ZkOp},
-    record::{AdminRequest, MemberRecord, Record, Status},
+    internals::{
+        Event, Node, Outcome, Watched, ZkOp,
+        record::{AdminRequest, MemberRecord, Record, Status},
+    },
+    status::Role,
 };
 
 use crate::model::{
@@ -607,7 +609,7 @@ impl World {
         );
         (request.force, request.now) = (ask.force, ask.now);
         // Its end would be one more moment in every order of events.
-        request.valid_for_ms = election_core::record::limits::MAX_MS;
+        request.valid_for_ms = election_core::internals::record::limits::MAX_MS;
         let Ok(data) = request.encode(&prefix) else { return };
         let create = ZkOp::CreateSequential { prefix, data, ephemeral: false };
         let view = self.server.tree.clone();

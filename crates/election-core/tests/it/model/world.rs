@@ -8,12 +8,14 @@ use std::{
 };
 
 use election_core::{
-    Ballot, SiteId, StopReason, fencing_token,
+    config::SiteId,
+    handler::StopReason,
     internals::{
         Action, AppEvent, Engine, Event, Node, Now, OpId, Outcome, Time, Transaction, Watched, ZkOp,
-        ZnodeWrite, raise_tokens,
+        ZnodeWrite, fencing_token, raise_tokens,
+        record::{AdminRequest, Cause, Contender, Current, Elected, Record, RequestRef},
     },
-    record::{AdminRequest, Cause, Contender, Current, Elected, Record, RequestRef},
+    status::Ballot,
 };
 
 use crate::invariants::{

@@ -8,13 +8,15 @@ use std::{
 };
 
 use election_core::{
-    Confirm, Leftovers, MemberId, OnPause, Profile, QueueFormat, Recipe, SiteId, TakeoverLimit,
-    calendar::Windows,
-    fencing_token,
-    internals::{self, AppEvent, Config, Engine, Event, Forgotten, Wish},
-    record::{
-        AdminRequest, Confirmed, Control, Elected, FailedSite, Health, MemberRecord, Mode, OrderedBy,
-        Outgoing, Record, RequestKind, RequestState, Target,
+    config::{Confirm, Leftovers, MemberId, OnPause, Profile, QueueFormat, Recipe, SiteId, TakeoverLimit},
+    internals::{
+        self, AppEvent, Config, Engine, Event, Forgotten, Wish,
+        calendar::Windows,
+        fencing_token,
+        record::{
+            AdminRequest, Confirmed, Control, Elected, FailedSite, Health, MemberRecord, Mode, OrderedBy,
+            Outgoing, Record, RequestKind, RequestState, Target,
+        },
     },
 };
 

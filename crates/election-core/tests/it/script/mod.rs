@@ -12,7 +12,8 @@ use std::{
 };
 
 use election_core::{
-    Paths, Policy, Recipe, SiteId,
+    Paths,
+    config::{Policy, Recipe, SiteId},
     internals::{Action, Engine, Event, Now, OpId, Outcome, Time, Watched, ZkOp},
 };
 

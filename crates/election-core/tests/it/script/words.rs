@@ -3,12 +3,14 @@
 use std::{collections::BTreeSet, fmt::Write as _};
 
 use election_core::{
-    Recipe,
-    calendar::utc,
-    internals::{Outcome, WriteKind, ZkOp, ZnodeWrite},
-    record::{
-        AdminRequest, Contender, Current, Elected, Health, HistoryEntry, MemberRecord, Record, RequestState,
-        TokenBase,
+    config::Recipe,
+    internals::{
+        Outcome, WriteKind, ZkOp, ZnodeWrite,
+        calendar::utc,
+        record::{
+            AdminRequest, Contender, Current, Elected, Health, HistoryEntry, MemberRecord, Record,
+            RequestState, TokenBase,
+        },
     },
 };
 

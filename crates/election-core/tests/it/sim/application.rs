@@ -1,7 +1,7 @@
 //! What jobs and their guards do, and what they may not.
 
 use election_core::{
-    StopReason,
+    handler::StopReason,
     internals::{AppEvent, Event, Grant, Time},
 };
 

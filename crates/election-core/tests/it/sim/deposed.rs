@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use election_core::{
-    internals::{Grant, Node},
+use election_core::internals::{
+    Grant, Node,
     record::{AdminRequest, Elected, MAX_SLOTS},
 };
 

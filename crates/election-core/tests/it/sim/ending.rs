@@ -3,9 +3,12 @@
 use std::time::Duration;
 
 use election_core::{
-    Ballot, QueueFormat, Recipe, Role,
-    calendar::Windows,
-    record::{AdminRequest, Current, Elected, MemberRecord, Record, RequestRef, Status},
+    config::{QueueFormat, Recipe},
+    internals::{
+        calendar::Windows,
+        record::{AdminRequest, Current, Elected, MemberRecord, Record, RequestRef, Status},
+    },
+    status::{Ballot, Role},
 };
 
 use super::{Due, Sim, host::Host, job, settings};

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use election_core::{
-    internals::{Event, Wish},
+use election_core::internals::{
+    Event, Wish,
     record::{Control, Health, MAX_SLOTS, RequestKind, RoundTrips},
 };
 

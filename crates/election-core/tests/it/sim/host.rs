@@ -7,9 +7,8 @@ use std::{
 };
 
 use election_core::{
-    MemberId, Policy, Recipe, SiteId,
-    internals::{Config, Engine, Epoch, Now, OpId, Time, Watched},
-    record::RequestRef,
+    config::{MemberId, Policy, Recipe, SiteId},
+    internals::{Config, Engine, Epoch, Now, OpId, Time, Watched, record::RequestRef},
 };
 
 use super::{Due, job::Job};

@@ -1,6 +1,6 @@
 //! The application of a member: what a worker runs when it leads.
 
-use election_core::{Ballot, internals::Time};
+use election_core::{internals::Time, status::Ballot};
 
 /// How far the application is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

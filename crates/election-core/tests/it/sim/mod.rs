@@ -24,7 +24,8 @@ mod written;
 use std::collections::{BTreeMap, VecDeque};
 
 use election_core::{
-    MemberId, Paths, Profile,
+    Paths,
+    config::{MemberId, Profile},
     internals::{Action, Config, EndReason, Engine, Event, Watched, ZkOp},
 };
 use fastrand::Rng;
@@ -671,5 +672,5 @@ fn drift(rng: &mut Rng) -> i64 {
 
 /// Whether a member of these settings may lead on through a pause.
 fn keeps(settings: &Settings) -> bool {
-    matches!(settings.policy.on_pause, election_core::OnPause::Keep { .. })
+    matches!(settings.policy.on_pause, election_core::config::OnPause::Keep { .. })
 }

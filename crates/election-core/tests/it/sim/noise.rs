@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use election_core::{Leftovers, Policy, Recipe, SiteId};
+use election_core::config::{Leftovers, Policy, Recipe, SiteId};
 
 use super::{
     Due, Sim, Summary, Violation,

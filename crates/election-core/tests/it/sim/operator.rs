@@ -1,11 +1,13 @@
 //! Operators and administrators: requests, standing orders, force from outside, and accidental changes.
 
 use election_core::{
-    Recipe, explain, fencing_token,
-    internals::{self, ForceStep, ForcedFailover, ZnodeWrite},
-    record::{
-        AdminRequest, Confirmed, Control, Current, Elected, FailedSite, FiledRequest, MemberRecord, Mode,
-        OrderedBy, Outgoing, Record, RequestKind, RequestRef, RequestState, Target,
+    config::Recipe,
+    internals::{
+        self, ForceStep, ForcedFailover, ZnodeWrite, explain, fencing_token,
+        record::{
+            AdminRequest, Confirmed, Control, Current, Elected, FailedSite, FiledRequest, MemberRecord, Mode,
+            OrderedBy, Outgoing, Record, RequestKind, RequestRef, RequestState, Target,
+        },
     },
 };
 

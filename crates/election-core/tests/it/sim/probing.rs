@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use election_core::{
-    Ballot,
-    internals::{Event, Node},
-    record::{Cause, Current, Elected, MemberRecord, Record},
+    internals::{
+        Event, Node,
+        record::{Cause, Current, Elected, MemberRecord, Record},
+    },
+    status::Ballot,
 };
 
 use super::{Due, Sim, ToWorker, host::Unseen};

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeSet;
 
-use election_core::record::{AdminRequest, Elected, Record as _, RequestRef};
+use election_core::internals::record::{AdminRequest, Elected, Record as _, RequestRef};
 
 use super::{Due, Sim};
 use crate::{

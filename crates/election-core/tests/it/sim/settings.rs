@@ -3,8 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use election_core::{
-    Confirm, Leftovers, OnPause, Policy, QueueFormat, Recipe, SiteFailureLimit, SiteId, TakeoverLimit,
-    calendar::Windows, record::MAX_SLOTS,
+    config::{
+        Confirm, Leftovers, OnPause, Policy, QueueFormat, Recipe, SiteFailureLimit, SiteId, TakeoverLimit,
+    },
+    internals::{calendar::Windows, record::MAX_SLOTS},
 };
 use fastrand::Rng;
 

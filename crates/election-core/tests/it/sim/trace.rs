@@ -1,9 +1,11 @@
 //! What a run did, in lines that can be read.
 
 use election_core::{
-    MemberId,
-    internals::{Action, Event, Transaction, WriteKind, ZkOp, ZnodeWrite},
-    record::{Elected, Named},
+    config::MemberId,
+    internals::{
+        Action, Event, Transaction, WriteKind, ZkOp, ZnodeWrite,
+        record::{Elected, Named},
+    },
 };
 
 use crate::zookeeper::Millis;

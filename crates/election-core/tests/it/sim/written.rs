@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use election_core::{
-    internals::{Event, WriteKind, ZkOp},
+use election_core::internals::{
+    Event, WriteKind, ZkOp,
     record::{AdminRequest, Cause, Current, Elected, Record, RequestRef},
 };
 

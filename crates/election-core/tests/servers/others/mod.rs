@@ -10,7 +10,7 @@ mod ours;
 use std::{path::PathBuf, process::Command, time::Duration};
 
 use child::{Other, compile_curator, python, wait_for};
-use election_core::QueueFormat;
+use election_core::config::QueueFormat;
 use ours::Ours;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;

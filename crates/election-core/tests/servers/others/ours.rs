@@ -9,7 +9,9 @@ use std::{
 };
 
 use election_core::{
-    Election, ElectionConfig, Failure, Handler, Leadership, Paths, Profile, QueueFormat, Recipe, StopOrder,
+    Election, ElectionConfig, Handler, Leadership, Paths,
+    config::{Profile, QueueFormat, Recipe},
+    handler::{Failure, StopOrder},
 };
 use tokio::runtime::Runtime;
 use zk_session::Session;

@@ -6,9 +6,12 @@ use std::{
 };
 
 use election_core::{
-    CampaignError, Candidate, ElectionConfig, Ended, Failure, Health, Latch, Leadership, OnPause, Policy,
-    Profile, QueueFormat, Recipe, Role, RunError, StopReason,
-    record::{Cause, MemberFailure as Failed},
+    Candidate, ElectionConfig, Latch, Leadership,
+    config::{OnPause, Policy, Profile, QueueFormat, Recipe},
+    errors::{CampaignError, Ended, RunError},
+    handler::{Failure, StopReason},
+    internals::record::{Cause, MemberFailure as Failed},
+    status::{Health, Role},
 };
 use tokio::time::timeout;
 use zk_session::DriverKind;

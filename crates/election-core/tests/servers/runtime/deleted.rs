@@ -4,8 +4,11 @@ use std::time::Duration;
 
 use election_admin::{Observer, Problem};
 use election_core::{
-    Ended, LeaderChange, Leaders, QueueFormat, Recipe,
-    record::{RequestKind, RequestState, Target},
+    Leaders,
+    config::{QueueFormat, Recipe},
+    errors::Ended,
+    internals::record::{RequestKind, RequestState, Target},
+    status::LeaderChange,
 };
 use zk_session::{BootTime, DriverKind};
 

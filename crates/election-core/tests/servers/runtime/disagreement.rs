@@ -2,8 +2,9 @@
 
 use election_admin::{AdminError, Refusal};
 use election_core::{
-    Leaders, QueueFormat, Recipe,
-    record::{RequestKind, Target},
+    Leaders,
+    config::{QueueFormat, Recipe},
+    internals::record::{RequestKind, Target},
 };
 use zk_session::{BootTime, Session};
 

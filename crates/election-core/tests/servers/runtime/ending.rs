@@ -11,9 +11,11 @@ use std::{
 };
 
 use election_core::{
-    Election, ElectionConfig, Ended, Failure, Handler, Leadership, Nomination, Paths, Profile, Recipe,
-    StopOrder, StopReason,
-    record::{Current, RequestKind, RequestState, Target},
+    Election, ElectionConfig, Handler, Leadership, Paths,
+    config::{Profile, Recipe},
+    errors::Ended,
+    handler::{Failure, Nomination, StopOrder, StopReason},
+    internals::record::{Current, RequestKind, RequestState, Target},
     strategy::{Ranking, Round, Strategy},
 };
 use zk_session::{BootTime, DriverKind, Session};

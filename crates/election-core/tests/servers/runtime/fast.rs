@@ -6,7 +6,11 @@ use std::{
     time::Duration,
 };
 
-use election_core::{Ballot, Election, Role, record::Cause};
+use election_core::{
+    Election,
+    internals::record::Cause,
+    status::{Ballot, Role},
+};
 use zk_session::{BootTime, DriverKind};
 
 use super::{

@@ -6,8 +6,10 @@ use std::{
 };
 
 use election_core::{
-    Leader, LeaderChange, Leaders, Paths, QueueFormat, Recipe,
-    record::{RequestKind, RequestState, Target},
+    Leaders, Paths,
+    config::{QueueFormat, Recipe},
+    internals::record::{RequestKind, RequestState, Target},
+    status::{Leader, LeaderChange},
 };
 use zk_session::{DriverKind, Session};
 use zk_testkit::{Ensemble, Proxy};

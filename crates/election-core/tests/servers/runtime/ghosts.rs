@@ -3,8 +3,8 @@
 
 use election_admin::Problem;
 use election_core::{
-    Ballot,
-    record::{MemberRecord, Record as _},
+    internals::record::{MemberRecord, Record as _},
+    status::Ballot,
 };
 use zk_session::{CreateMode, DriverKind, Incarnation, Recovery};
 

@@ -11,9 +11,11 @@ use std::{
 
 use election_admin::{Observer, Problem, ReadError, Snapshot};
 use election_core::{
-    Election, ElectionConfig, ElectionStatus, Failure, Handler, Leadership, Nomination, Paths, Policy,
-    Profile, Recipe, StopOrder, TakeoverLimit,
-    record::{AdminRequest, FiledRequest, Health, Outgoing, RequestKind, Target},
+    Election, ElectionConfig, Handler, Leadership, Paths,
+    config::{Policy, Profile, Recipe, TakeoverLimit},
+    handler::{Failure, Nomination, StopOrder},
+    internals::record::{AdminRequest, FiledRequest, Health, Outgoing, RequestKind, Target},
+    status::ElectionStatus,
     strategy::{Ranked, Ranking, Refused, Round, Strategy},
 };
 use tokio::sync::watch;
@@ -478,7 +480,7 @@ impl Strategy for EastFirst {
         }
         let failed = round.failed.map(|f| &f.site);
         ranking.order.sort_by_key(|r| {
-            let elective = round.cause == election_core::record::Cause::BetterCandidate;
+            let elective = round.cause == election_core::internals::record::Cause::BetterCandidate;
             let incumbent = elective && round.incumbent == Some(&r.named.ballot);
             (!incumbent, failed == Some(&r.named.site), r.named.site.clone(), r.named.ballot.clone())
         });

@@ -49,8 +49,11 @@ use std::{collections::BTreeMap, time::Duration};
 
 use election_admin::Observer;
 use election_core::{
-    Ended, MAX_ATTRIBUTES, Paths, Profile, Role,
-    record::{Cause, Health, RequestKind, RequestState, RoundTrips, Target},
+    Paths,
+    config::Profile,
+    errors::{Ended, MAX_ATTRIBUTES},
+    internals::record::{Cause, Health, RequestKind, RequestState, RoundTrips, Target},
+    status::Role,
 };
 use members::{Fate, World, wait_for};
 use zk_session::{BootTime, DriverKind};

@@ -1,6 +1,11 @@
 //! The recipes without an elector, over the same ensemble, with either driver.
 
-use election_core::{Ended, QueueFormat, Recipe, Role, record::Health};
+use election_core::{
+    config::{QueueFormat, Recipe},
+    errors::Ended,
+    internals::record::Health,
+    status::Role,
+};
 use zk_session::DriverKind;
 
 use super::{

@@ -1,7 +1,7 @@
 //! How many requests an election costs until it leads.
 
 use super::*;
-use election_core::{QueueFormat, Recipe};
+use election_core::config::{QueueFormat, Recipe};
 use zk_session::Session;
 use zk_testkit::Op;
 

@@ -10,8 +10,10 @@ use std::{
 
 use election_admin::Raised;
 use election_core::{
-    Election, ElectionConfig, Failure, Handler, Leadership, Paths, Policy, QueueFormat, Recipe, StopOrder,
-    record::Cause,
+    Election, ElectionConfig, Handler, Leadership, Paths,
+    config::{Policy, QueueFormat, Recipe},
+    handler::{Failure, StopOrder},
+    internals::record::Cause,
 };
 use tokio::{runtime::Builder, sync::oneshot};
 use zk_session::{BootTime, CreateMode, DriverKind, Session};

@@ -1,8 +1,11 @@
 //! Members of one election that share a session.
 
 use election_core::{
-    Election, ElectionConfig, Ended, Failure, HandedOver, Handler, Latch, Leadership, Paths, Profile,
-    QueueFormat, Recipe, Role, StopOrder,
+    Election, ElectionConfig, Handler, Latch, Leadership, Paths,
+    config::{Profile, QueueFormat, Recipe},
+    errors::Ended,
+    handler::{Failure, StopOrder},
+    status::{HandedOver, Role},
 };
 use tokio::time::timeout;
 use zk_session::DriverKind;

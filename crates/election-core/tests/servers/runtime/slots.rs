@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use election_core::{
-    Role,
-    record::{Health, Outgoing, RequestKind, RequestState, Target},
+    internals::record::{Health, Outgoing, RequestKind, RequestState, Target},
+    status::Role,
 };
 use zk_session::{BootTime, DriverKind};
 

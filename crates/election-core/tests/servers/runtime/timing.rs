@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use election_core::{Ended, Paths, Policy, Profile};
+use election_core::{
+    Paths,
+    config::{Policy, Profile},
+    errors::Ended,
+};
 use zk_session::{BootTime, DriverKind, Session};
 
 use super::{

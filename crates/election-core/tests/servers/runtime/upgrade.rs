@@ -1,7 +1,7 @@
 //! Programs of two versions in one election, as while a fleet is upgraded: a record with a field that this
 //! program does not know, and one of a format that it can't read.
 
-use election_core::record::{RequestKind, RequestState, Target};
+use election_core::internals::record::{RequestKind, RequestState, Target};
 use serde_json::{Value, json};
 use zk_session::DriverKind;
 

@@ -4,9 +4,12 @@ use std::{future::Future, pin::Pin, time::Duration};
 
 use election_admin::{Attempts, JobRequests, Leading, Observer, Snapshot, forget, orders, roster};
 use election_core::{
-    Ballot, CampaignError, Candidate, Election, ElectionConfig, Ended, Failure, Handler, Latch, Leaders,
-    Leadership, MemberId, Paths, Policy, RunError, SiteId, StopOrder,
-    record::{AdminRequest, FiledRequest, RequestKind, RequestRef, RequestState, Target},
+    Candidate, Election, ElectionConfig, Handler, Latch, Leaders, Leadership, Paths,
+    config::{MemberId, Policy, SiteId},
+    errors::{CampaignError, Ended, RunError},
+    handler::{Failure, StopOrder},
+    internals::record::{AdminRequest, FiledRequest, RequestKind, RequestRef, RequestState, Target},
+    status::Ballot,
 };
 use tokio::{
     runtime::{Builder, Runtime},

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use election_admin::record::Absent;
 use election_admin::{Layout, ReadError, Snapshot, compare_servers};
 use election_core::{
-    SiteId,
-    record::{Mode, Status},
+    config::SiteId,
+    internals::record::{Mode, Status},
 };
 use zk_session::{OpError, Session};
 

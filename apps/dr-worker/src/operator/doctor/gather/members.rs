@@ -7,7 +7,7 @@ use std::{
 };
 
 use axum::http::{StatusCode, Uri};
-use election_core::{record::MemberRecord, text::shown};
+use election_core::internals::{record::MemberRecord, text::shown};
 use futures_util::{StreamExt as _, stream};
 use serde_json::Value;
 use tokio::time::timeout;

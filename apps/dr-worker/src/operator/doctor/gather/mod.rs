@@ -91,7 +91,7 @@ fn jobs(operators: &OperatorConfig, worker: Option<&Config>) -> Vec<Job> {
         });
         Job {
             name: name.clone(),
-            keeps: matches!(policy.on_pause, election_core::OnPause::Keep { .. }),
+            keeps: matches!(policy.on_pause, election_core::config::OnPause::Keep { .. }),
             fenced,
             fast_failover: policy.fast_failover,
             stop_budget: own,

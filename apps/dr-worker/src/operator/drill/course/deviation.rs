@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::znodes::{DrillMode, DrillState};
-use election_core::{MemberId, record::RequestState, strategy::in_words};
+use election_core::{config::MemberId, internals::record::RequestState, strategy::in_words};
 
 use super::{
     super::{

@@ -2,8 +2,12 @@ use std::time::Duration;
 
 use election_admin::{Decision, LeaderZnode};
 use election_core::{
-    Ballot, Paths, Policy, SiteId,
-    record::{Control, Current, FiledRequest, Outgoing, Record as _, RequestKind, RequestRef, Slot, Target},
+    Paths,
+    config::{Policy, SiteId},
+    internals::record::{
+        Control, Current, FiledRequest, Outgoing, Record as _, RequestKind, RequestRef, Slot, Target,
+    },
+    status::Ballot,
 };
 use serde_json::json;
 use strategies::{FairShare, PolicySpec};

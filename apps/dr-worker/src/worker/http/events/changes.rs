@@ -1,8 +1,8 @@
 //! What `/events` reports about a job, and what differs between two looks at it.
 
 use election_core::{
-    ElectionStatus,
-    record::{Current, Elected},
+    internals::record::{Current, Elected},
+    status::ElectionStatus,
 };
 use job_guard::ProcessStatus;
 use serde_json::{Value, json};

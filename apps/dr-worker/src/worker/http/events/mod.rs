@@ -16,7 +16,7 @@ use axum::{
         sse::{Event, KeepAlive, Sse},
     },
 };
-use election_core::ElectionStatus;
+use election_core::status::ElectionStatus;
 use futures_util::{Stream, stream};
 use serde_json::{Value, json};
 use tokio::{
