@@ -3,10 +3,11 @@
 use std::{
     fmt,
     hash::{Hash, Hasher},
-    num::NonZeroU64,
     ops,
     time::Duration,
 };
+
+use serde::{Deserialize, Serialize};
 
 /// The last millisecond of the year 9999, the last one that has a usual text. No record has a later time.
 pub const MAX_MS: u64 = 253_402_300_799_999;
@@ -46,19 +47,19 @@ pub fn in_words(span: Duration) -> String {
 /// A moment on the runtime's steady clock, as the time since an origin. The origin is constant while the process lives.
 ///
 /// The runtime feeds `CLOCK_BOOTTIME`, a simulation its virtual clock.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Time {
-    /// One more than the nanoseconds since the origin, so that an `Option` of it is no larger; for 584 years.
-    ticks: NonZeroU64,
+    /// For 584 years.
+    nanos: u64,
 }
 
 impl Time {
     /// The origin of the clock.
-    pub const ZERO: Self = Self::from_nanos(0);
+    pub const ZERO: Self = Self { nanos: 0 };
 
     /// The moment `since_origin` after the clock's origin.
     pub const fn from_origin(since_origin: Duration) -> Self {
-        Self::from_nanos(nanos(since_origin))
+        Self { nanos: nanos(since_origin) }
     }
 
     /// The moment `ms` milliseconds after the clock's origin.
@@ -66,22 +67,14 @@ impl Time {
         Self::from_origin(Duration::from_millis(ms))
     }
 
-    const fn from_nanos(nanos: u64) -> Self {
-        Self { ticks: NonZeroU64::MIN.saturating_add(nanos) }
-    }
-
-    const fn nanos(self) -> u64 {
-        self.ticks.get() - 1
-    }
-
     /// The time since the clock's origin.
     pub const fn since_origin(self) -> Duration {
-        Duration::from_nanos(self.nanos())
+        Duration::from_nanos(self.nanos)
     }
 
     /// The time that has passed since `earlier`; zero if `earlier` is later.
     pub const fn since(self, earlier: Self) -> Duration {
-        Duration::from_nanos(self.nanos().saturating_sub(earlier.nanos()))
+        Duration::from_nanos(self.nanos.saturating_sub(earlier.nanos))
     }
 }
 
@@ -91,17 +84,11 @@ const fn nanos(span: Duration) -> u64 {
     if nanos < u64::MAX as u128 { nanos as u64 } else { u64::MAX }
 }
 
-impl Default for Time {
-    fn default() -> Self {
-        Self::ZERO
-    }
-}
-
 impl ops::Add<Duration> for Time {
     type Output = Self;
 
     fn add(self, rhs: Duration) -> Self {
-        Self::from_nanos(self.nanos().saturating_add(nanos(rhs)))
+        Self { nanos: self.nanos.saturating_add(nanos(rhs)) }
     }
 }
 
@@ -109,7 +96,7 @@ impl ops::Sub<Duration> for Time {
     type Output = Self;
 
     fn sub(self, rhs: Duration) -> Self {
-        Self::from_nanos(self.nanos().saturating_sub(nanos(rhs)))
+        Self { nanos: self.nanos.saturating_sub(nanos(rhs)) }
     }
 }
 
@@ -117,7 +104,7 @@ impl Hash for Time {
     /// Writes one 128-bit number, and nothing else is written as one. A hasher that knows the present time can thus
     /// make moments relative to it, and a model checker treats two states as one if they differ only in the time.
     fn hash<H: Hasher>(&self, to: &mut H) {
-        to.write_u128(u128::from(self.nanos()));
+        to.write_u128(u128::from(self.nanos));
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::{borrow::Cow, sync::Arc};
 
+use serde::{Deserialize, Serialize};
+
 use super::{core::Core, elector::succession::may_succeed, io::Nomination, recipe::Recipe, znode::Known};
 use crate::{
     ids::Ballot,
@@ -9,7 +11,7 @@ use crate::{
 };
 
 /// Why this member may lead.
-#[derive(Clone, Debug, Hash)]
+#[derive(Clone, Debug, Hash, Serialize, Deserialize)]
 pub(crate) struct Appointment {
     /// The application has it as well.
     pub(crate) nomination: Arc<Nomination>,
@@ -18,13 +20,16 @@ pub(crate) struct Appointment {
 }
 
 /// The basis of an appointment.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum By {
     /// The decision names this member.
     Decision,
     /// It steps in for a leader that vanished, and the decision does not name it yet.
+    #[serde(skip)]
     Succession(Box<Lost>),
     /// It is the elector, and names itself: the first decision is written with the leader znode.
+    #[serde(skip)]
     FirstDecision,
     /// Its own znode is the leader znode: no candidate is before it.
     Contest,
@@ -97,7 +102,7 @@ impl Core {
     }
 
     fn refuses_all(&self) -> bool {
-        self.own.leaving.is_asked() || self.own.wishes().withdrawn.is_some()
+        self.own.leaving.is_asked() || self.own.wishes.withdrawn.is_some()
     }
 
     /// The appointment that this decision gives for `slot`, unless it is one that this member gave up.

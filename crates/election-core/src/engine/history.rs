@@ -19,12 +19,6 @@ const WAITING: usize = 16;
 /// What must still be done.
 #[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct History {
-    /// Nothing while it is idle, as it mostly is.
-    tasks: Option<Box<Tasks>>,
-}
-
-#[derive(Clone, Debug, Default, Hash)]
-struct Tasks {
     /// To be written.
     waiting: VecDeque<HistoryEntry>,
     /// The entries to remove.
@@ -35,22 +29,21 @@ struct Tasks {
 
 impl History {
     pub(crate) fn push(&mut self, entry: HistoryEntry) {
-        let waiting = &mut self.tasks.get_or_insert_default().waiting;
-        if waiting.len() == WAITING {
-            waiting.pop_front();
+        if self.waiting.len() == WAITING {
+            self.waiting.pop_front();
         }
-        waiting.push_back(entry);
+        self.waiting.push_back(entry);
     }
 
     /// Whether everything is written.
     pub(crate) fn is_idle(&self) -> bool {
-        self.tasks.is_none()
+        self.waiting.is_empty() && self.surplus.is_empty() && !self.lists
     }
 
     /// An entry is written, and there are so many of them at most.
     pub(crate) fn written(&mut self, core: &Core, entries: u64) {
         if entries >= core.config.policy.history_kept as u64 {
-            self.tasks.get_or_insert_default().lists = true;
+            self.lists = true;
         }
     }
 
@@ -58,19 +51,17 @@ impl History {
         if !core.ops.is_free(Part::History, core.now.time) {
             return;
         }
-        let Some(tasks) = &mut self.tasks else { return };
         let paths = &core.config.paths;
-        let (op, request) = if let Some(entry) = tasks.waiting.front() {
+        let (op, request) = if let Some(entry) = self.waiting.front() {
             let (path, token) = (paths.history_entry(entry.fencing_token), entry.fencing_token);
             let Ok(data) = entry.encode(&path) else { return self.written_one(token) };
             (HistoryOp::Write(token), ZnodeWrite::create(path, data).into())
-        } else if let Some(name) = tasks.surplus.last() {
+        } else if let Some(name) = self.surplus.last() {
             let path = format!("{}/{name}", paths.history());
             (HistoryOp::Trim, ZnodeWrite::delete(path, None).into())
-        } else if tasks.lists {
+        } else if self.lists {
             (HistoryOp::List, ZkOp::Children { path: paths.history() })
         } else {
-            self.tasks = None;
             return;
         };
         core.perform(request, Pending::History(op));
@@ -78,29 +69,26 @@ impl History {
 
     /// The entry of that fencing token need not be written any more.
     fn written_one(&mut self, token: u64) {
-        if let Some(tasks) = &mut self.tasks {
-            tasks.waiting.retain(|entry| entry.fencing_token != token);
-        }
+        self.waiting.retain(|entry| entry.fencing_token != token);
     }
 
     pub(crate) fn done(&mut self, core: &mut Core, op: HistoryOp, outcome: &Outcome) {
-        let tasks = self.tasks.get_or_insert_default();
         match (op, outcome) {
             // It exists if it was written with READY, or by an earlier request whose reply was lost.
             (HistoryOp::Write(token), Outcome::Created { .. } | Outcome::Exists) => {
-                tasks.lists = true;
+                self.lists = true;
                 self.written_one(token);
             }
             (HistoryOp::List, Outcome::Names(names)) => {
-                tasks.lists = false;
+                self.lists = false;
                 let mut names: Vec<_> = names.clone();
                 names.sort_unstable();
                 let kept = core.config.policy.history_kept;
                 names.truncate(names.len().saturating_sub(kept));
-                tasks.surplus = names;
+                self.surplus = names;
             }
             (HistoryOp::Trim, Outcome::Ok | Outcome::Missing) => {
-                tasks.surplus.pop();
+                self.surplus.pop();
             }
             _ => core.retry(Part::History),
         }
@@ -154,7 +142,7 @@ mod tests {
         let done = Outcome::Created { path: String::new(), czxid: 1, version: 0 };
         history.done(&mut core, HistoryOp::Write(1), &done);
         let waiting = |history: &History| -> Vec<_> {
-            history.tasks.iter().flat_map(|tasks| &tasks.waiting).map(|entry| entry.fencing_token).collect()
+            history.waiting.iter().map(|entry| entry.fencing_token).collect()
         };
         assert_eq!(waiting(&history), (2..=most + 1).collect::<Vec<_>>());
         history.done(&mut core, HistoryOp::Write(2), &done);

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::transaction::{Transaction, ZnodeWrite};
 use crate::{
     ids::{Ballot, MemberId},
-    record::{Cause, Current, Health, Previous, RoundTrips},
+    record::{Cause, Current, Health, Previous, RoundTrips, limits},
     time::Time,
 };
 
@@ -386,12 +386,14 @@ pub enum Action {
 }
 
 /// Which leadership a member is to acquire, and why; known before the leader znode is free.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Nomination {
     /// The slot; 0 if there is only one.
+    #[serde(with = "limits::slot")]
     pub slot: usize,
     /// The term.
+    #[serde(with = "limits::term")]
     pub term: u64,
     /// Why leadership changes.
     pub cause: Cause,
@@ -415,29 +417,40 @@ pub struct Grant {
 }
 
 /// Why the work must end.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum StopReason {
     /// Another member, or another term, is named.
+    #[error("{0}")]
     NotNamed(String),
     /// Leadership is taken by force: its leader znode is deleted once the stop budget is over, or at once.
+    #[error("{0}")]
     Removed(String),
     /// The lease nears its end without a renewal.
+    #[error("the lease nears its end and could not be renewed")]
     LeaseEnds,
     /// The session is over.
+    #[error("the ZooKeeper session is over")]
     SessionOver,
     /// The own leader znode is gone.
+    #[error("the leader znode is gone")]
     LeaderZnodeLost,
     /// The own ballot is gone.
+    #[error("the own ballot is gone")]
     BallotLost,
     /// Taking over failed.
+    #[error("taking over failed: {0}")]
     TakeoverFailed(String),
     /// The work could not be kept running.
+    #[error("the work could not be kept up: {0}")]
     WorkFailed(String),
     /// The work is finished.
+    #[error("the work is finished")]
     WorkFinished,
     /// The member resigned by its own wish.
+    #[error("it gives up leadership: {0}")]
     Resigned(String),
     /// The member leaves the election.
+    #[error("this member leaves the election")]
     Leaving,
 }
 
@@ -446,23 +459,6 @@ impl StopReason {
     /// anything, such as hooks.
     pub const fn is_urgent(&self) -> bool {
         matches!(self, Self::Removed(_) | Self::LeaseEnds | Self::SessionOver | Self::LeaderZnodeLost)
-    }
-}
-
-impl std::fmt::Display for StopReason {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::NotNamed(who) | Self::Removed(who) => f.write_str(who),
-            Self::LeaseEnds => f.write_str("the lease nears its end and could not be renewed"),
-            Self::SessionOver => f.write_str("the ZooKeeper session is over"),
-            Self::LeaderZnodeLost => f.write_str("the leader znode is gone"),
-            Self::BallotLost => f.write_str("the own ballot is gone"),
-            Self::TakeoverFailed(why) => write!(f, "taking over failed: {why}"),
-            Self::WorkFailed(why) => write!(f, "the work could not be kept up: {why}"),
-            Self::WorkFinished => f.write_str("the work is finished"),
-            Self::Resigned(why) => write!(f, "it gives up leadership: {why}"),
-            Self::Leaving => f.write_str("this member leaves the election"),
-        }
     }
 }
 
@@ -642,21 +638,12 @@ pub enum EndReason {
 }
 
 /// Why a member can't continue in another process.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unrest {
     /// Not now: a step is under way.
+    #[error("{0}")]
     Now(&'static str),
     /// The other process has another recipe.
+    #[error("it was a member under another recipe")]
     Recipe,
 }
-
-impl std::fmt::Display for Unrest {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Now(why) => why,
-            Self::Recipe => "it was a member under another recipe",
-        })
-    }
-}
-
-impl std::error::Error for Unrest {}

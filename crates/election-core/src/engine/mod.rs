@@ -78,8 +78,6 @@ pub use transaction::{Transaction, WriteKind, ZnodeWrite};
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-use smallvec::SmallVec;
-
 use self::core::Core;
 use crate::{
     ids::Ballot,
@@ -184,11 +182,11 @@ impl Engine {
             Event::Done { op, outcome } => self.done(op, &outcome),
             Event::App(event) => self.leader.app(core, event),
             Event::Health(health) => core.own.health = health.bounded(),
-            Event::SiteHealth(health) => core.own.reports_mut().site_health = health.map(Health::bounded),
-            Event::RoundTrips(round_trips) => core.own.reports_mut().round_trips = round_trips,
-            Event::Measured(measured) => core.own.reports_mut().measured = measured,
+            Event::SiteHealth(health) => core.own.reports.site_health = health.map(Health::bounded),
+            Event::RoundTrips(round_trips) => core.own.reports.round_trips = round_trips,
+            Event::Measured(measured) => core.own.reports.measured = measured,
             Event::Probed { unanswered } => {
-                core.own.reports_mut().reach.told(&unanswered, &core.config.policy, core.now);
+                core.own.reports.reach.told(&unanswered, &core.config.policy, core.now);
             }
             Event::Wish(wish) => self.leader.wish(core, wish),
             Event::Leave { hand_over } => core.leave(hand_over),
@@ -269,28 +267,10 @@ impl Engine {
         !self.core.own.duty.is_working || matches!(self.policy().on_pause, OnPause::Keep { .. })
     }
 
-    /// The persistent znodes that this member needs, parents first.
+    /// The settings, as they are now.
     #[cfg(feature = "runtime")]
-    pub(crate) fn directories(&self) -> Vec<String> {
-        self.core.config.recipe.directories(&self.core.config.paths)
-    }
-
-    /// How the leader is determined, and where.
-    #[cfg(feature = "runtime")]
-    pub(crate) fn recipe(&self) -> (&Recipe, &crate::paths::Paths) {
-        (&self.core.config.recipe, &self.core.config.paths)
-    }
-
-    /// The election's name.
-    #[cfg(feature = "runtime")]
-    pub(crate) fn name(&self) -> &str {
-        self.core.config.paths.name()
-    }
-
-    /// The election's path.
-    #[cfg(feature = "runtime")]
-    pub(crate) fn base(&self) -> &str {
-        self.core.config.paths.base()
+    pub(crate) fn config(&self) -> &Config {
+        &self.core.config
     }
 
     /// Whether it is a member of the election, and does not know yet whether its ballot is the lowest. The elector watches
@@ -445,8 +425,8 @@ impl Engine {
     fn saw(&mut self, path: &str, node: Option<&Node>) {
         let core = &mut self.core;
         let paths = &core.config.paths;
-        if let Candidacy::Contest(contest) = &mut self.candidacy {
-            contest.saw(core, &mut self.leader, path, node);
+        if core.is_contest() {
+            self.candidacy.saw(core, &mut self.leader, path, node);
         } else if path == paths.elected() {
             core.reading.rereading.watch_told(Znode::Decision, node);
             core.see_elected(node);
@@ -479,15 +459,12 @@ impl Engine {
             leader.saw_leader_znode(core, slot, node());
         }
         match (pending, &mut self.candidacy) {
-            (Pending::Membership, Candidacy::Elector(membership, _)) => {
-                membership.done(core, leader, outcome)
-            }
-            (Pending::Elector(op), Candidacy::Elector(_, Some(elector))) => {
-                if let Some(slot) = elector.done(core, op, outcome) {
+            (Pending::Candidacy, candidacy) => candidacy.done(core, leader, outcome),
+            (Pending::Elector(op), Candidacy::Elector(membership)) => {
+                if let Some(slot) = membership.elector_done(core, op, outcome) {
                     leader.saw_leader_znode(core, slot, node());
                 }
             }
-            (Pending::Contest, Candidacy::Contest(contest)) => contest.done(core, leader, outcome),
             (Pending::Leader(op), _) => leader.done(core, op, outcome),
             (Pending::History(op), _) => self.history.done(core, op, outcome),
             // The watch reports the outcome.
@@ -497,7 +474,7 @@ impl Engine {
                     leader.saw_leader_znode(core, slot, node());
                 }
             }
-            (Pending::Membership | Pending::Elector(_) | Pending::Contest | Pending::GivenUp, _) => {}
+            (Pending::Elector(_) | Pending::GivenUp, _) => {}
         }
     }
 
@@ -510,7 +487,7 @@ impl Engine {
         leader.advance(core);
         leader.announce_again(core);
         // The leader may have released the last thing that it held, or have entered another stage.
-        if matches!(self.candidacy, Candidacy::Contest(_)) || core.own.leaving.is_asked() {
+        if core.is_contest() || core.own.leaving.is_asked() {
             self.candidacy.advance(core, leader);
         }
         core.advance_rereading();
@@ -543,9 +520,11 @@ impl Engine {
     fn watch_anew(&mut self) {
         let core = &mut self.core;
         let Some(epoch) = core.session_epoch() else { return };
-        let mut anew: Vec<_> = self.candidacy.predecessor(core).into_iter().collect();
+        let mut anew: Vec<_> = self.candidacy.predecessor(core).map(Watched::node).into_iter().collect();
         anew.push(Watched::node(core.config.paths.tokens()));
-        if let Candidacy::Elector(_, Some(_)) = self.candidacy {
+        if let Candidacy::Elector(membership) = &self.candidacy
+            && membership.elector.is_some()
+        {
             core.reading.view.forget_membership();
             let paths = &core.config.paths;
             anew.push(Watched::node(paths.control()));
@@ -555,7 +534,7 @@ impl Engine {
             return;
         }
         core.out.watched.retain(|watched| !anew.contains(watched));
-        core.out.push(Action::Watch { epoch, set: core.out.watched.to_vec() });
+        core.out.push(Action::Watch { epoch, set: core.out.watched.clone() });
     }
 
     fn settle_watches(&mut self) {
@@ -575,9 +554,8 @@ impl Engine {
             watched.push(Watched::tree(paths.requests()));
         }
         watched.extend(core.record_of_next_leader().map(Watched::node));
-        if *watched != *core.out.watched {
-            // A copy has no room for more.
-            core.out.watched = SmallVec::from_vec(watched.clone());
+        if watched != core.out.watched {
+            core.out.watched.clone_from(&watched);
             core.out.push(Action::Watch { epoch, set: watched });
         }
     }

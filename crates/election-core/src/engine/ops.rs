@@ -24,8 +24,7 @@ pub(crate) const USED_UP: Duration = Duration::from_secs(30);
 /// A part of the engine that performs operations and retries by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Part {
-    Membership,
-    Contest,
+    Candidacy,
     Elector,
     Leader,
     History,
@@ -35,10 +34,8 @@ pub(crate) enum Part {
 /// The purpose of an operation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Pending {
-    /// The current step of the membership.
-    Membership,
-    /// The current step of the contest.
-    Contest,
+    /// The current step of the candidacy.
+    Candidacy,
     Elector(ElectorOp),
     Leader(LeaderOp),
     History(HistoryOp),
@@ -138,7 +135,7 @@ struct Op {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ops {
     next: u64,
-    /// A few at most. A map would have room for eleven.
+    /// A few at most.
     under_way: Vec<Op>,
     retry: BTreeMap<Part, Time>,
 }
@@ -146,8 +143,7 @@ pub(crate) struct Ops {
 impl Pending {
     const fn part(&self) -> Option<Part> {
         match self {
-            Self::Membership => Some(Part::Membership),
-            Self::Contest => Some(Part::Contest),
+            Self::Candidacy => Some(Part::Candidacy),
             Self::Elector(_) => Some(Part::Elector),
             Self::Leader(_) => Some(Part::Leader),
             Self::History(_) => Some(Part::History),
@@ -161,7 +157,6 @@ impl Ops {
     pub(crate) fn begin(&mut self, pending: Pending, reads: Option<(Znode, Meta)>) -> OpId {
         let id = OpId(self.next);
         self.next += 1;
-        self.under_way.reserve_exact(1);
         self.under_way.push(Op { id, pending, reads });
         id
     }

@@ -23,8 +23,8 @@ use crate::{
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Own {
     pub(super) health: Health,
-    /// There once it has reported or wished anything.
-    reports: Option<Box<Reports>>,
+    pub(super) reports: Reports,
+    pub(super) wishes: Wishes,
     pub(super) joined_ms: u64,
     /// Seldom there, so on the heap.
     pub(super) gave_up: Option<Box<GaveUp>>,
@@ -34,32 +34,25 @@ pub(super) struct Own {
     pub(super) duty: LeadershipSummary,
 }
 
-/// What this member has reported, apart from its health, and its wishes.
-#[derive(Clone, Debug, Default, Hash)]
+/// What this member has reported, apart from its health.
+#[derive(Clone, Debug, Default, Hash, Serialize, Deserialize)]
 pub(super) struct Reports {
     pub(super) site_health: Option<Health>,
     pub(super) measured: BTreeMap<String, String>,
     pub(super) round_trips: RoundTrips,
+    /// Another process probes anew.
+    #[serde(skip)]
     pub(super) reach: Reachability,
     /// The latest term for which this member has prepared while the leader before continued its work.
     pub(super) prepared_for: Option<u64>,
-    wishes: Wishes,
 }
-
-static NO_REPORTS: Reports = Reports {
-    site_health: None,
-    measured: BTreeMap::new(),
-    round_trips: RoundTrips::NONE,
-    reach: Reachability { failing: BTreeMap::new(), lost: BTreeSet::new() },
-    prepared_for: None,
-    wishes: Wishes { withdrawn: None, holds: None, deadline: None },
-};
 
 impl Own {
     pub(super) fn new(health: Health, joined_ms: u64) -> Self {
         Self {
             health,
-            reports: None,
+            reports: Reports::default(),
+            wishes: Wishes::default(),
             joined_ms,
             gave_up: None,
             leaving: Leaving::No,
@@ -69,34 +62,12 @@ impl Own {
         }
     }
 
-    pub(super) fn reports(&self) -> &Reports {
-        self.reports.as_deref().unwrap_or(&NO_REPORTS)
-    }
-
-    pub(super) fn reports_mut(&mut self) -> &mut Reports {
-        self.reports.get_or_insert_default()
-    }
-
-    pub(super) fn wishes(&self) -> &Wishes {
-        &self.reports().wishes
-    }
-
-    pub(super) fn wishes_mut(&mut self) -> &mut Wishes {
-        &mut self.reports_mut().wishes
-    }
-
-    pub(super) fn leadership_ended(&mut self) {
-        if let Some(reports) = &mut self.reports {
-            reports.wishes.deadline = None;
-        }
-    }
-
     /// Why this member is unfit to lead, as far as is known.
     pub(super) fn ill_health(&self) -> Option<String> {
         match &self.health {
             Health::Unhealthy { reason } => Some(format!("it is not healthy: {reason}")),
             Health::Healthy | Health::Unchecked | Health::Unknown => {
-                self.wishes().withdrawn.as_ref().map(|why| format!("it has withdrawn: {why}"))
+                self.wishes.withdrawn.as_ref().map(|why| format!("it has withdrawn: {why}"))
             }
         }
     }
@@ -249,10 +220,8 @@ const NAMED: usize = 32;
 /// The members that this member can't reach.
 #[derive(Clone, Debug, Default, Hash)]
 pub(super) struct Reachability {
-    /// Since when a member has answered no probe.
-    failing: BTreeMap<Ballot, Now>,
-    /// Those for which that has lasted long enough.
-    lost: BTreeSet<Ballot>,
+    /// Since when a member has answered no probe, and whether that has lasted long enough.
+    failing: BTreeMap<Ballot, (Now, bool)>,
 }
 
 impl Reachability {
@@ -261,22 +230,19 @@ impl Reachability {
     pub(super) fn told(&mut self, unanswered: &BTreeSet<Ballot>, policy: &Policy, now: Now) {
         self.failing.retain(|ballot, _| unanswered.contains(ballot));
         for ballot in unanswered {
-            self.failing.entry(ballot.clone()).or_insert(now);
+            let (since, is_lost) = self.failing.entry(ballot.clone()).or_insert((now, false));
+            *is_lost = now.time.since(since.time) >= policy.suspect_after;
         }
-        let lasts = |since: &Now| now.time.since(since.time) >= policy.suspect_after;
-        self.lost =
-            self.failing.iter().filter(|(_, since)| lasts(since)).map(|(ballot, _)| ballot.clone()).collect();
     }
 
     pub(super) fn has_lost(&self, ballot: &Ballot) -> bool {
-        self.lost.contains(ballot)
+        self.failing.get(ballot).is_some_and(|(_, is_lost)| *is_lost)
     }
 
     /// What the own record contains of this.
     pub(super) fn published(&self) -> Vec<Unreached> {
-        let lost = self.failing.iter().filter(|(ballot, _)| self.lost.contains(*ballot));
-        lost.take(NAMED)
-            .map(|(ballot, since)| Unreached { ballot: ballot.clone(), since_ms: since.unix_ms })
+        let lost = self.failing.iter().filter(|(_, (_, is_lost))| *is_lost).take(NAMED);
+        lost.map(|(ballot, (since, _))| Unreached { ballot: ballot.clone(), since_ms: since.unix_ms })
             .collect()
     }
 }

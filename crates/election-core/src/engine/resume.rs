@@ -7,7 +7,7 @@
 //! Only an engine at rest can be continued: nothing is under way whose outcome only this process would learn, and it leads
 //! or does not, with nothing in between.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -16,13 +16,13 @@ use super::{
     candidacy::CandidacyAtRest,
     config::Config,
     io::{Epoch, Grant, Unrest},
-    leader::Led,
-    own::Leaving,
+    leader::HeldLeadership,
+    own::{Leaving, Reachability, Reports},
     reading::memory::Memory,
     session::{Created, Session},
 };
 use crate::{
-    record::{Current, GaveUp, Health, RoundTrips},
+    record::{Current, GaveUp, Health},
     time::{Now, Time},
 };
 
@@ -33,22 +33,20 @@ pub struct Resumption {
     session_id: i64,
     number: u32,
     granted: Duration,
-    /// The time of the handover, and the end of the lease, since the clock's origin.
-    at: Duration,
-    lease: Option<Duration>,
+    /// The time of the handover.
+    at: Time,
+    /// The end of the lease.
+    lease: Option<Time>,
     standing: CandidacyAtRest,
     joined_ms: u64,
     health: Health,
-    site_health: Option<Health>,
-    measured: BTreeMap<String, String>,
-    round_trips: RoundTrips,
+    reports: Reports,
     gave_up: Option<GaveUp>,
     withdrawn: Option<String>,
-    prepared_for: Option<u64>,
     memory: Memory,
     /// The leaders that the application knows.
     leaders: Vec<Option<Current>>,
-    led: Option<Led>,
+    led: Option<HeldLeadership>,
 }
 
 impl Resumption {
@@ -65,7 +63,7 @@ impl Resumption {
 
     /// The term and the fencing token of the leadership that continues, if there is one.
     pub fn leadership(&self) -> Option<(u64, u64)> {
-        self.led.as_ref().map(Led::leadership)
+        self.led.as_ref().map(|led| (led.term(), led.fencing_token))
     }
 
     /// The timeout that its session was granted.
@@ -75,7 +73,7 @@ impl Resumption {
 
     /// The end of the lease that it was proved to have, as the time since the clock's origin.
     pub fn lease(&self) -> Option<Duration> {
-        self.lease
+        self.lease.map(Time::since_origin)
     }
 }
 
@@ -87,11 +85,10 @@ impl Engine {
     /// If it is not at rest.
     pub fn resumption(&self) -> Result<Resumption, Unrest> {
         let (core, own) = (&self.core, &self.core.own);
-        let reports = own.reports();
         let Some(session) = core.session.as_ref().filter(|_| core.session_is_active()) else {
             return Err(Unrest::Now("its session is not active"));
         };
-        if core.ended || own.leaving != Leaving::No || own.wishes().deadline.is_some() {
+        if core.ended || own.leaving != Leaving::No || own.wishes.deadline.is_some() {
             return Err(Unrest::Now("this member is leaving or resigning"));
         }
         let Some(standing) = self.candidacy.at_rest(core) else {
@@ -107,17 +104,14 @@ impl Engine {
             session_id: session.id,
             number: core.number,
             granted: session.granted,
-            at: core.now.time.since_origin(),
-            lease: session.lease.map(Time::since_origin),
+            at: core.now.time,
+            lease: session.lease,
             standing,
             joined_ms: own.joined_ms,
             health: own.health.clone(),
-            site_health: reports.site_health.clone(),
-            measured: reports.measured.clone(),
-            round_trips: reports.round_trips.clone(),
+            reports: Reports { reach: Reachability::default(), ..own.reports.clone() },
             gave_up: own.gave_up.as_deref().cloned(),
-            withdrawn: own.wishes().withdrawn.clone(),
-            prepared_for: reports.prepared_for,
+            withdrawn: own.wishes.withdrawn.clone(),
             memory,
             leaders: core.out.leaders.iter().map(|leader| leader.as_deref().cloned()).collect(),
             led,
@@ -141,21 +135,18 @@ impl Engine {
             epoch,
             id: from.session_id,
             granted: from.granted,
-            paused_since: Some(Time::from_origin(from.at)),
+            paused_since: Some(from.at),
             over: false,
-            lease: from.lease.map(Time::from_origin),
+            lease: from.lease,
             created: Created::default(),
         });
         if !candidacy.resume(core, from.standing) {
             return Err(Unrest::Recipe);
         }
         let own = &mut core.own;
-        (own.joined_ms, own.health) = (from.joined_ms, from.health);
+        (own.joined_ms, own.health, own.reports) = (from.joined_ms, from.health, from.reports);
         own.gave_up = from.gave_up.map(Box::new);
-        own.wishes_mut().withdrawn = from.withdrawn;
-        let reports = own.reports_mut();
-        (reports.site_health, reports.prepared_for) = (from.site_health, from.prepared_for);
-        (reports.measured, reports.round_trips) = (from.measured, from.round_trips);
+        own.wishes.withdrawn = from.withdrawn;
         core.reading.memory = from.memory;
         core.out.leaders = from.leaders.into_iter().map(|leader| leader.map(Arc::new)).collect();
         let grant = from.led.map(|led| leader.resume(core, led, epoch));

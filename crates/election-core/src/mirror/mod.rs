@@ -1,16 +1,14 @@
 //! What an elector knows of its election's znodes, and what it has to read: changes and answers in, results out, no I/O.
 
-mod nodes;
 #[cfg(test)]
 mod tests;
 mod write;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub use write::Write;
 
 use crate::engine::{Event, Node, OpId, Outcome, Watched};
-use nodes::Nodes;
 
 /// The number of znodes that one request reads at most. Their records have a few hundred bytes each.
 pub const BATCH: usize = 256;
@@ -46,8 +44,8 @@ pub enum Answer {
 #[derive(Debug, Default)]
 pub struct Mirror {
     wants: Vec<Want>,
-    /// Those that exist.
-    nodes: Nodes,
+    /// Those that exist, by path.
+    nodes: BTreeMap<String, Box<Node>>,
     /// What has changed, or may have changed.
     unread: BTreeSet<Read>,
     /// The last write of each znode, until it has ended and its changes are noted. Of none that is unread.
@@ -84,7 +82,6 @@ impl Mirror {
     pub fn want(&mut self, set: &[Watched]) -> bool {
         self.wants.retain(|want| set.contains(&want.watched));
         let kept = self.wants.len();
-        self.wants.reserve_exact(set.len() - kept);
         for watched in set {
             if !self.wants.iter().any(|want| want.watched == *watched) {
                 self.unread.insert(read_of(watched));
@@ -92,7 +89,7 @@ impl Mirror {
             }
         }
         let wants = &self.wants;
-        self.nodes.retain(|path| includes(wants, path));
+        self.nodes.retain(|path, _| includes(wants, path));
         self.unread.retain(|read| match read {
             Read::Names(parent) => has_tree(wants, parent),
             Read::Node(path) => includes(wants, path),
@@ -126,7 +123,7 @@ impl Mirror {
                 }
             }
             // Otherwise it is not there, or must be read anyhow.
-            if self.nodes.remove(path) {
+            if self.nodes.remove(path).is_some() {
                 self.unread.remove(&Read::Node(path.to_owned()));
                 self.has_news(path);
             }
@@ -172,8 +169,8 @@ impl Mirror {
 
     fn has_names(&mut self, parent: &str, names: Vec<String>) {
         let there: BTreeSet<_> = names.into_iter().map(|name| format!("{parent}/{name}")).collect();
-        let known = self.nodes.children(parent).map(|(path, _)| path);
-        let gone: Vec<_> = known.filter(|path| !there.contains(*path)).map(str::to_owned).collect();
+        let known = children(&self.nodes, parent).map(|(path, _)| path);
+        let gone: Vec<_> = known.filter(|path| !there.contains(*path)).cloned().collect();
         for path in gone {
             self.has_node(path, None);
         }
@@ -185,13 +182,13 @@ impl Mirror {
 
     fn has_node(&mut self, path: String, node: Option<Node>) {
         let state = |node: &Node| (node.czxid, node.mzxid);
-        if self.nodes.get(&path).map(state) != node.as_ref().map(state) {
+        if self.nodes.get(&path).map(|node| state(node)) != node.as_ref().map(state) {
             self.has_news(&path);
         }
         match node {
-            Some(node) => self.nodes.insert(path, node),
-            None => drop(self.nodes.remove(&path)),
-        }
+            Some(node) => self.nodes.insert(path, Box::new(node)),
+            None => self.nodes.remove(&path),
+        };
     }
 
     fn has_news(&mut self, path: &str) {
@@ -230,7 +227,7 @@ impl Mirror {
         self.writes = others;
         for own in ended {
             let path = own.write.path.clone();
-            match own.write.done(outcome, self.nodes.get(&path)) {
+            match own.write.done(outcome, self.nodes.get(&path).map(|node| &**node)) {
                 Some(node) => {
                     self.has_node(path, Some(node));
                     if !own.is_noted() {
@@ -279,20 +276,30 @@ impl Mirror {
         Some(match want.watched.clone() {
             Watched::Node(path) => {
                 let in_tree = parent(&path).is_some_and(|parent| has_tree(&self.wants, parent));
-                let node = self.nodes.get_mut(&path).map(|node| match in_tree {
-                    true => node.clone(),
+                let node = self.nodes.get_mut(&*path).map(|node| match in_tree {
+                    true => Node::clone(node),
                     // Its data is not needed again: it is read before the next result.
-                    false => Node { data: std::mem::take(&mut node.data), ..node.clone() },
+                    false => Node { data: std::mem::take(&mut node.data), ..Node::clone(node) },
                 });
                 Event::Seen { epoch, path: path.as_ref().into(), node }
             }
             Watched::Tree(parent) => {
                 let name = |path: &str| path[parent.len() + 1..].to_owned();
-                let nodes = self.nodes.children(&parent).map(|(path, node)| (name(path), node.clone()));
+                let nodes =
+                    children(&self.nodes, &parent).map(|(path, node)| (name(path), Node::clone(node)));
                 Event::SeenTree { epoch, nodes: nodes.collect(), parent: parent.as_ref().into() }
             }
         })
     }
+}
+
+/// The children of a znode, by path.
+fn children<'n>(
+    nodes: &'n BTreeMap<String, Box<Node>>,
+    parent: &str,
+) -> impl Iterator<Item = (&'n String, &'n Box<Node>)> + use<'n> {
+    let prefix = format!("{parent}/");
+    nodes.range(prefix.clone()..).take_while(move |(path, _)| path.starts_with(&prefix))
 }
 
 fn read_of(watched: &Watched) -> Read {

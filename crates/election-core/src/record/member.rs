@@ -165,8 +165,6 @@ pub struct RoundTrips {
 }
 
 impl RoundTrips {
-    pub(crate) const NONE: Self = Self { peers: BTreeMap::new(), zookeeper: None, targets: BTreeMap::new() };
-
     /// Whether nothing has been measured.
     pub fn is_empty(&self) -> bool {
         self.peers.is_empty() && self.zookeeper.is_none() && self.targets.is_empty()

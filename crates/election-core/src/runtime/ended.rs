@@ -1,6 +1,6 @@
 //! Why a member's part in an election has ended.
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 use zk_session::{LeaseTiming, NoLease};
 
@@ -9,12 +9,17 @@ use crate::engine::Policy;
 use crate::ids::MemberId;
 
 /// Why this member's part in an election has ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Ended {
     /// It left.
+    #[error("this member has left the election")]
     Left,
     /// Another living member of the election has the same id: of another process, or of this one.
+    #[error(
+        "another living member{} takes part as {member} (it holds {path}); give each member an id of its own",
+        address.as_ref().map(|address| format!(" at {address}")).unwrap_or_default()
+    )]
     DuplicateMember {
         /// The id.
         member: MemberId,
@@ -24,56 +29,38 @@ pub enum Ended {
         address: Option<String>,
     },
     /// The election has members of another recipe: all members must use the same.
+    #[error(
+        "the election has members of the recipe {recipe}: stop them first, all members must use the same recipe"
+    )]
     OtherRecipe {
         /// Theirs.
         recipe: &'static str,
     },
     /// It was handed over, and another engine of this process continues as this member.
+    #[error("another engine of this process continues as this member")]
     HandedOver,
     /// The session was closed.
+    #[error("the ZooKeeper session was closed")]
     SessionClosed,
     /// No member can lead with these servers' settings.
+    #[error("{0}")]
     NoLease(NoLease),
     /// With the first session's granted timeout, the work might not end before its lease does.
+    #[error("{0}")]
     StopBudgetTooLong(StopBudgetTooLong),
     /// A call of the application panicked. Leadership is not released, because the state of the work is unknown. The
     /// process should exit.
+    #[error("the application panicked in `{call}`")]
     HandlerPanicked {
         /// The call.
         call: &'static str,
     },
     /// The engine's own task panicked, which is a bug. The process should exit.
+    #[error("the election engine panicked; this is a bug")]
     EnginePanicked,
     /// The runtime on which the election ran has ended.
+    #[error("the runtime on which the election ran has ended")]
     RuntimeEnded,
-}
-
-impl std::error::Error for Ended {}
-
-impl fmt::Display for Ended {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Left => f.write_str("this member has left the election"),
-            Self::DuplicateMember { member, path, address } => {
-                let at = address.as_ref().map(|address| format!(" at {address}")).unwrap_or_default();
-                write!(
-                    f,
-                    "another living member{at} takes part as {member} (it holds {path}); give each member an id of its own"
-                )
-            }
-            Self::OtherRecipe { recipe } => write!(
-                f,
-                "the election has members of the recipe {recipe}: stop them first, all members must use the same recipe"
-            ),
-            Self::HandedOver => f.write_str("another engine of this process continues as this member"),
-            Self::SessionClosed => f.write_str("the ZooKeeper session was closed"),
-            Self::NoLease(why) => why.fmt(f),
-            Self::StopBudgetTooLong(why) => why.fmt(f),
-            Self::HandlerPanicked { call } => write!(f, "the application panicked in `{call}`"),
-            Self::EnginePanicked => f.write_str("the election engine panicked; this is a bug"),
-            Self::RuntimeEnded => f.write_str("the runtime on which the election ran has ended"),
-        }
-    }
 }
 
 /// [`Policy::stop_budget`] is too long for the session.

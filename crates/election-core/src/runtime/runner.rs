@@ -35,7 +35,7 @@ use super::{
     work::Work,
 };
 use crate::engine::{
-    Action, AppEvent, EndReason, Engine, Event, Grant, Level, Note, NoteKind, OpId, Outcome, ZkOp,
+    Action, AppEvent, Config, EndReason, Engine, Event, Grant, Level, Note, NoteKind, OpId, Outcome, ZkOp,
 };
 
 /// How long a leaving member waits for ZooKeeper after its work has ended.
@@ -279,7 +279,7 @@ impl<H: Handler> Runner<H> {
                 self.carry_out_all();
             }
             Message::Panicked(call) => {
-                tracing::error!(election = self.engine.name(), call, "the application panicked");
+                tracing::error!(election = self.name(), call, "the application panicked");
                 self.end(Ended::HandlerPanicked { call });
             }
             // A caller that has stopped waiting needs no answer.
@@ -368,7 +368,7 @@ impl<H: Handler> Runner<H> {
         }
         let incarnation = pin.incarnation();
         if let Err(refusal) = self.fits(&incarnation) {
-            tracing::error!(election = self.engine.name(), %refusal, "leaving the election");
+            tracing::error!(election = self.name(), %refusal, "leaving the election");
             self.ending.refusal = Some(refusal);
             return self.handle(Event::Leave { hand_over: false });
         }
@@ -397,7 +397,7 @@ impl<H: Handler> Runner<H> {
         match StopBudgetTooLong::check(stop_budget.saturating_add(self.engine.policy().lease_reserve), timing)
         {
             Err(wrong) if !self.fitted => return Err(Ended::StopBudgetTooLong(wrong)),
-            Err(wrong) => tracing::error!(election = self.engine.name(), "{wrong}"),
+            Err(wrong) => tracing::error!(election = self.name(), "{wrong}"),
             Ok(()) => {}
         }
         self.fitted = true;
@@ -468,7 +468,7 @@ impl<H: Handler> Runner<H> {
                     &self.session,
                     epoch,
                     &set,
-                    engine.base(),
+                    engine.config().paths.base(),
                     engine.looks_for_its_rank(),
                     |watched| engine.reports_leaders(watched),
                 );
@@ -505,8 +505,8 @@ impl<H: Handler> Runner<H> {
             self.watches.begins(op, &request, session.session_id().0);
         }
         let is_list = matches!(request, ZkOp::Children { .. });
-        let (directories, starts) = (self.engine.directories(), self.turn.starts());
-        let (recipe, paths) = self.engine.recipe();
+        let Config { recipe, paths, .. } = self.engine.config();
+        let (directories, starts) = (recipe.directories(paths), self.turn.starts());
         let own = starts.as_ref().and_then(|_| Some((Layout::of(recipe)?, paths.clone())));
         let operation = Box::pin(async move {
             let outcome = match session {
@@ -531,8 +531,13 @@ impl<H: Handler> Runner<H> {
         }
     }
 
+    /// The election's name.
+    fn name(&self) -> &str {
+        self.engine.config().paths.name()
+    }
+
     fn note(&self, note: &Note) {
-        let election = self.engine.name();
+        let election = self.name();
         match (&note.kind, note.level) {
             (NoteKind::Skipped(_), Level::Info) => tracing::debug!(election, "{}", note.text),
             (_, Level::Info) => tracing::info!(election, "{}", note.text),

@@ -3,28 +3,27 @@
 //! The record under `nodes/<member>` also distinguishes two processes of one id, so it is read before a ballot is
 //! drawn.
 
-use std::{
-    hash::{DefaultHasher, Hash, Hasher},
-    sync::Arc,
-    time::Duration,
-};
-
 use serde::{Deserialize, Serialize};
 
-use super::line::{Line, NEVER_CREATED, Rank};
+use super::{
+    by_recipe::ByRecipe,
+    line::{Line, NEVER_CREATED, Rank},
+    other::OtherIncarnation,
+    own_record::OwnRecord,
+};
 use crate::{
     engine::{
         core::Core,
-        elector::decided::ms,
+        elector::Elector,
         io::{Level, Node, NoteKind, Outcome, StopReason, Watched, ZkOp},
         leader::OwnLeadership,
-        ops::{Part, Pending, USED_UP},
+        ops::{ElectorOp, Part, Pending, USED_UP},
         own::OwnBallot,
         recipe::Leftovers,
         transaction::{Transaction, ZnodeWrite},
     },
     ids::Ballot,
-    record::{Control, Current, MemberRecord, Record, VERSION},
+    record::{Current, MemberRecord, Record},
     time::Time,
 };
 
@@ -35,24 +34,19 @@ pub(crate) struct ElectorCandidacy {
     /// The number of ballots drawn in this session. Each has a new number, so that a lost reply for one ballot can't
     /// be mistaken for another's.
     drawn: u32,
-    /// The record as it is in ZooKeeper, with its version.
-    published: Option<(Arc<[u8]>, i32)>,
-    /// The record as it should be, and a fingerprint of its input. As a rule that is the record as it is, and shared.
-    encoded: Option<(u64, Arc<[u8]>)>,
-    /// The content of a write of the own record that is under way.
-    written: Option<Arc<[u8]>>,
+    record: OwnRecord,
     /// The ballot before the own one has gone: the ballots must be ranked again.
     look_again: bool,
     /// The own record must be read without the watch.
     reads_record: bool,
     /// When this member began to wait for another one of the same id.
     waiting_since: Option<Time>,
-    /// The timeout that this other session was granted, according to its record.
-    former_timeout: Duration,
-    /// The address in its record.
-    former_address: Option<String>,
+    /// The incarnation that it found.
+    former: OtherIncarnation,
     /// The session on which its record was last written.
     registered_as: Option<i64>,
+    /// While its ballot is the lowest.
+    pub(crate) elector: Option<Box<Elector>>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -69,23 +63,12 @@ enum MembershipStep {
     AwaitNode,
     /// The decision is read before the leader znode: while that decision is in force, no other leader znode can have
     /// the version of the left-over one.
-    ReadElected {
-        leftover: Leftover,
-    },
-    LookAtLeader {
-        leftover: Leftover,
-        slot: usize,
-        decision: Option<i32>,
-    },
-    RemoveLeader {
-        leftover: Leftover,
-        slot: usize,
-        version: i32,
-        decision: Option<i32>,
-    },
-    RemoveBallot {
-        leftover: Leftover,
-    },
+    ReadElected(Leftover),
+    /// The leader znode of this slot, while the decision has this version.
+    LookAtLeader(Leftover, usize, Option<i32>),
+    /// The same, in this version.
+    RemoveLeader(Leftover, usize, Option<i32>, i32),
+    RemoveBallot(Leftover),
     RemoveNode,
     DrawBallot,
     WriteNode(Ballot),
@@ -126,13 +109,9 @@ impl ElectorCandidacy {
             return None;
         }
         let ballot = core.own.ballot.name.clone().filter(|_| core.own.ballot.is_ranked)?;
-        let (record, version) = self.published.clone()?;
-        Some(Registered {
-            ballot,
-            drawn: self.drawn,
-            record: str::from_utf8(&record).ok()?.to_owned(),
-            version,
-        })
+        let (record, version) = self.record.published.as_ref()?;
+        let record = str::from_utf8(record).ok()?.to_owned();
+        Some(Registered { ballot, drawn: self.drawn, record, version: *version })
     }
 
     /// Continues in another process: the ballots are ranked and the record is read when the session is resumed.
@@ -141,38 +120,43 @@ impl ElectorCandidacy {
         Self {
             step: MembershipStep::Rank,
             drawn: from.drawn,
-            published: Some((from.record.into_bytes().into(), from.version)),
+            record: OwnRecord::published(from.record.into_bytes(), from.version),
             registered_as: Some(core.session_id()),
             ..Self::default()
         }
     }
 
-    pub(crate) fn is_gone(&self) -> bool {
-        matches!(self.step, MembershipStep::Idle | MembershipStep::Gone)
+    /// An operation of the elector has ended. The slot whose leader znode was read, if one was.
+    #[must_use]
+    pub(crate) fn elector_done(
+        &mut self,
+        core: &mut Core,
+        op: ElectorOp,
+        outcome: &Outcome,
+    ) -> Option<usize> {
+        self.elector.as_mut()?.done(core, op, outcome)
     }
+}
 
+impl ByRecipe for ElectorCandidacy {
     // ---- the session ----
 
-    pub(crate) fn begin(&mut self, core: &mut Core) {
+    fn begin(&mut self, core: &mut Core) {
         self.reset(core, MembershipStep::LookForNode);
     }
 
-    pub(crate) fn session_over(&mut self, core: &mut Core) {
-        self.reset(core, MembershipStep::Idle);
+    fn session_paused(&mut self) {
+        if let Some(elector) = &mut self.elector {
+            elector.session_paused();
+        }
     }
 
-    fn reset(&mut self, core: &mut Core, step: MembershipStep) {
-        core.ops.give_up_all(Part::Membership);
-        core.own.ballot = OwnBallot::default();
-        *self = Self { step, registered_as: self.registered_as, ..Self::default() };
-    }
-
-    /// The connection was lost and has returned. If the ensemble's leader changed, the clock of every session
-    /// restarts, and so does the wait for the end of another session.
+    /// If the ensemble's leader changed, the clock of every session restarts, and so does the wait for the end of another
+    /// session.
     ///
     /// The ensemble may also have been restored from an older copy meanwhile. That copy may contain an older record,
     /// and ballots that were deleted.
-    pub(crate) fn session_resumed(&mut self, core: &mut Core) {
+    fn session_resumed(&mut self, core: &mut Core) {
         if self.waiting_since.is_some() {
             self.waiting_since = Some(core.now.time);
         }
@@ -184,31 +168,169 @@ impl ElectorCandidacy {
         if self.step == MembershipStep::Gone {
             self.step = MembershipStep::LookForNode;
         }
-        self.reads_record = self.published.is_some() || leaves;
+        self.reads_record = self.record.published.is_some() || leaves;
         core.own.ballot.must_be_listed = core.own.ballot.is_lowest();
     }
 
-    /// The znodes to watch for it: the own record and ballot, and the ballot before.
-    pub(crate) fn watched(&self, core: &Core) -> Vec<Watched> {
-        let paths = &core.config.paths;
-        let own = &core.own.ballot;
-        let waits = self.step == MembershipStep::AwaitNode;
-        let node = (waits || own.name.is_some()).then(|| core.own_node());
-        let ballots = own.name.iter().chain(&own.before).map(|ballot| paths.ballot(ballot));
-        node.into_iter().chain(ballots).map(Watched::node).collect()
+    fn session_over(&mut self, core: &mut Core) {
+        self.reset(core, MembershipStep::Idle);
+        self.elector = None;
     }
 
     // ---- one step at a time ----
 
-    /// Changes to a step in which this member has no ballot in the election.
-    fn give_up_ballot(&mut self, core: &mut Core, step: MembershipStep) {
+    fn advance(&mut self, core: &mut Core, _: &mut OwnLeadership) {
+        self.take_step(core);
+    }
+
+    fn decide(&mut self, core: &mut Core) {
+        Elector::advance(&mut self.elector, core);
+    }
+
+    fn done(&mut self, core: &mut Core, leader: &mut OwnLeadership, outcome: &Outcome) {
+        match (self.step.clone(), outcome) {
+            // By then another leader's znode may have this version.
+            (MembershipStep::RemoveLeader(leftover, ..), Outcome::NotApplied(why)) => {
+                self.step = MembershipStep::ReadElected(leftover);
+                core.delayed(Part::Candidacy, why);
+            }
+            (_, Outcome::NotApplied(why)) => core.delayed(Part::Candidacy, why),
+            (MembershipStep::Sweep(then), Outcome::Names(names)) => self.swept(core, then, names),
+            (MembershipStep::DropStray(_, then), Outcome::Ok | Outcome::Missing) => {
+                self.step = MembershipStep::Sweep(then);
+            }
+            (MembershipStep::LookForNode, Outcome::Got(node)) => self.found_node(core, node.as_ref()),
+            (MembershipStep::ReadElected(leftover), Outcome::Got(node)) => {
+                let decision = node.as_ref().map(|n| n.version);
+                self.step = MembershipStep::LookAtLeader(leftover, 0, decision);
+            }
+            (MembershipStep::LookAtLeader(leftover, slot, decision), Outcome::Got(node)) => {
+                self.step = after_leader_znode(core, leftover, slot, decision, node.as_ref());
+            }
+            (MembershipStep::RemoveLeader(leftover, ..), Outcome::Ok | Outcome::Missing) => {
+                self.step = MembershipStep::RemoveBallot(leftover);
+            }
+            (MembershipStep::RemoveLeader(leftover, ..), _) => {
+                self.step = MembershipStep::ReadElected(leftover);
+                core.delayed(Part::Candidacy, "what a former session left behind has changed");
+            }
+            (MembershipStep::RemoveBallot(_), Outcome::Ok | Outcome::Missing) => {
+                self.step = MembershipStep::RemoveNode
+            }
+            (MembershipStep::RemoveNode, Outcome::Ok | Outcome::Missing) => {
+                self.step = MembershipStep::DrawBallot
+            }
+            (MembershipStep::DrawBallot, Outcome::Created { path, czxid, .. }) => {
+                core.reading.memory.created(*czxid);
+                self.drew_ballot(core, path);
+            }
+            (MembershipStep::WriteNode(ballot), Outcome::Created { .. }) => self.registered(core, ballot),
+            // It is not known which ballot was drawn, if any: it is removed before another is drawn.
+            (MembershipStep::DrawBallot, Outcome::Unknown(why)) => {
+                self.step = MembershipStep::Sweep(AfterSweep::LookForNode);
+                core.delayed(Part::Candidacy, why);
+            }
+            // Another process of this id was quicker, or the reply was lost: read the record.
+            (MembershipStep::WriteNode(_), Outcome::Exists | Outcome::Unknown(_)) => {
+                self.step = MembershipStep::Sweep(AfterSweep::LookForNode)
+            }
+            (MembershipStep::Rank, Outcome::Names(names)) => self.found_ballots(core, leader, names),
+            (MembershipStep::Candidate, Outcome::Changed { version, .. }) => {
+                self.record.was_written(*version)
+            }
+            (MembershipStep::Candidate, Outcome::Names(names)) => {
+                core.own.ballot.must_be_listed = false;
+                self.found_ballots(core, leader, names);
+            }
+            (MembershipStep::Candidate, Outcome::Got(node)) => {
+                self.reads_record = false;
+                // Nothing was written meanwhile, so the read counts even if the version went back.
+                self.record.published = None;
+                let path = core.own_node();
+                self.saw(core, leader, &path, node.as_ref());
+            }
+            (MembershipStep::Candidate, Outcome::Missing) => {
+                self.ballot_lost(core, leader, "the own record is gone")
+            }
+            // Another program wrote it, or the reply was lost, or the ensemble returned to an older copy.
+            (MembershipStep::Candidate, outcome) => {
+                self.reads_record |= matches!(outcome, Outcome::Stale | Outcome::Unknown(_));
+                core.delayed(Part::Candidacy, "the own record could not be written");
+            }
+            (MembershipStep::DropNode, Outcome::Ok | Outcome::Missing) => {
+                self.step = MembershipStep::Sweep(AfterSweep::Leave)
+            }
+            (_, outcome) => core.delayed(Part::Candidacy, outcome),
+        }
+    }
+
+    /// A watch has read the own record, the own ballot, or the ballot before.
+    fn saw(&mut self, core: &mut Core, leader: &mut OwnLeadership, path: &str, node: Option<&Node>) {
+        let is_record = path == core.own_node();
+        if self.step == MembershipStep::AwaitNode && is_record && node.is_none() {
+            core.ops.retry_now(Part::Candidacy);
+            self.step = MembershipStep::LookForNode;
+        }
+        let own = &core.own.ballot;
+        let Some(ballot) = &own.name else { return };
+        let is = |ballot: &Ballot| path == core.config.paths.ballot(ballot);
+        match node {
+            // The record is gone, or another session's: a ballot without a record makes no member.
+            None if is_record => self.ballot_lost(core, leader, "the own record is gone"),
+            Some(node) if is_record && !is_own_record(core, node) => {
+                self.ballot_lost(core, leader, "the own record is another's");
+            }
+            Some(node) if is_record => self.record.seen(node),
+            None if is(ballot) => self.ballot_lost(core, leader, "the own ballot is gone"),
+            Some(node) if is(ballot) && node.mzxid > node.czxid => core.own.ballot.called_at = node.mzxid,
+            None if own.before.as_ref().is_some_and(is) => {
+                // Its watch is given up.
+                (core.own.ballot.before, core.own.ballot.is_ranked) = (None, false);
+                self.look_again = true;
+            }
+            _ => {}
+        }
+    }
+
+    // ---- reading the state ----
+
+    /// The own record and ballot, and the ballot before.
+    fn watched(&self, core: &Core) -> Vec<Watched> {
+        let own = &core.own.ballot;
+        let waits = self.step == MembershipStep::AwaitNode;
+        let node = (waits || own.name.is_some()).then(|| core.own_node());
+        let ballots = own.name.iter().chain(&own.before).map(|ballot| core.config.paths.ballot(ballot));
+        node.into_iter().chain(ballots).map(Watched::node).collect()
+    }
+
+    fn predecessor(&self, core: &Core) -> Option<String> {
+        core.own.ballot.before.as_ref().map(|ballot| core.config.paths.ballot(ballot))
+    }
+
+    fn is_gone(&self) -> bool {
+        matches!(self.step, MembershipStep::Idle | MembershipStep::Gone)
+    }
+
+    fn ballot(&self, core: &Core) -> Option<Ballot> {
+        core.own.ballot.name.clone()
+    }
+
+    fn wake(&self, core: &Core) -> Option<Time> {
+        self.elector.as_ref()?.wake(core)
+    }
+}
+
+impl ElectorCandidacy {
+    fn reset(&mut self, core: &mut Core, step: MembershipStep) {
+        core.ops.give_up_all(Part::Candidacy);
         core.own.ballot = OwnBallot::default();
-        self.step = step;
+        let (registered_as, elector) = (self.registered_as, self.elector.take());
+        *self = Self { step, registered_as, elector, ..Self::default() };
     }
 
     /// Takes the next step, if none is under way.
-    pub(crate) fn advance(&mut self, core: &mut Core) {
-        if !core.session_is_active() || !core.ops.is_free(Part::Membership, core.now.time) {
+    fn take_step(&mut self, core: &mut Core) {
+        if !core.session_is_active() || !core.ops.is_free(Part::Candidacy, core.now.time) {
             return;
         }
         let has_ballot = core.own.ballot.name.is_some();
@@ -225,13 +347,10 @@ impl ElectorCandidacy {
             MembershipStep::Sweep(_) => Line::ballots(core).list(),
             MembershipStep::DropStray(name, _) => Line::ballots(core).drop(&name),
             MembershipStep::LookForNode => ZkOp::Get { path: core.own_node() },
-            MembershipStep::AwaitNode => {
-                self.wait_for_other(core);
-                return;
-            }
-            MembershipStep::LookAtLeader { slot, .. } => ZkOp::Get { path: paths.leader_znode(slot) },
-            MembershipStep::ReadElected { .. } => ZkOp::Get { path: paths.elected() },
-            MembershipStep::RemoveLeader { leftover, slot, version, decision } => {
+            MembershipStep::AwaitNode => return self.wait_for_other(core),
+            MembershipStep::LookAtLeader(_, slot, _) => ZkOp::Get { path: paths.leader_znode(slot) },
+            MembershipStep::ReadElected(_) => ZkOp::Get { path: paths.elected() },
+            MembershipStep::RemoveLeader(leftover, slot, decision, version) => {
                 let mut delete = Transaction::from(ZnodeWrite::delete(paths.leader_znode(slot), version));
                 if let Some(version) = decision {
                     delete = delete.only_while(paths.elected(), version);
@@ -243,19 +362,21 @@ impl ElectorCandidacy {
                 }
                 delete.into()
             }
-            MembershipStep::RemoveBallot { leftover } => match leftover.ballot {
+            MembershipStep::RemoveBallot(leftover) => match leftover.ballot {
                 Some(ballot) => ZnodeWrite::delete(paths.ballot(&ballot), None).into(),
                 None => {
                     self.step = MembershipStep::RemoveNode;
-                    return self.advance(core);
+                    return self.take_step(core);
                 }
             },
-            MembershipStep::RemoveNode => ZnodeWrite::delete(core.own_node(), None).into(),
+            MembershipStep::RemoveNode | MembershipStep::DropNode => {
+                ZnodeWrite::delete(core.own_node(), None).into()
+            }
             MembershipStep::DrawBallot => {
                 self.drawn += 1;
                 Line::ballots(core).create(self.drawn, core.config.member.member.as_str().into())
             }
-            MembershipStep::WriteNode(ballot) => match self.node_data(core, &ballot) {
+            MembershipStep::WriteNode(ballot) => match self.record.data(core, &ballot) {
                 Some(data) => ZnodeWrite::create_ephemeral(core.own_node(), &*data).into(),
                 None => return,
             },
@@ -266,13 +387,12 @@ impl ElectorCandidacy {
             }
             MembershipStep::Candidate if core.own.ballot.must_be_listed => Line::ballots(core).list(),
             MembershipStep::Candidate if self.reads_record => ZkOp::Get { path: core.own_node() },
-            MembershipStep::Candidate => match self.outdated_node(core) {
+            MembershipStep::Candidate => match self.record.outdated(core) {
                 Some(request) => request,
                 None => return,
             },
-            MembershipStep::DropNode => ZnodeWrite::delete(core.own_node(), None).into(),
         };
-        core.perform(request, Pending::Membership);
+        core.perform(request, Pending::Candidacy);
     }
 
     /// Begins to leave once nothing is held any more.
@@ -281,16 +401,16 @@ impl ElectorCandidacy {
         if !core.own.duty.is_idle() || core.hands_over() {
             return false;
         }
-        match self.step.clone() {
+        match self.step {
             MembershipStep::Candidate | MembershipStep::Rank => {
                 // Its only ballot and its record went with the leader znode.
                 let is_cleared = core.own.ballot.is_clearing && self.drawn == 1 && !self.reads_record;
-                let next = match core.own.ballot.is_clearing {
+                self.step = match core.own.ballot.is_clearing {
                     true if is_cleared => MembershipStep::Gone,
                     true => MembershipStep::Sweep(AfterSweep::Leave),
                     false => MembershipStep::DropNode,
                 };
-                self.give_up_ballot(core, next);
+                core.own.ballot = OwnBallot::default();
                 return is_cleared;
             }
             MembershipStep::DropNode
@@ -299,7 +419,6 @@ impl ElectorCandidacy {
             MembershipStep::Gone => return true,
             // No ballot is in the election (any more, or yet). A record, and after a creation without an answer a
             // ballot, may still exist, and the session may continue for other elections.
-            MembershipStep::LookForNode if self.drawn > 0 => {}
             _ if self.drawn > 0 => self.step = MembershipStep::LookForNode,
             _ => {
                 self.step = MembershipStep::Gone;
@@ -309,117 +428,26 @@ impl ElectorCandidacy {
         false
     }
 
-    pub(crate) fn done(&mut self, core: &mut Core, leader: &mut OwnLeadership, outcome: &Outcome) {
-        let step = self.step.clone();
-        match (step, outcome) {
-            // By then another leader's znode may have this version.
-            (MembershipStep::RemoveLeader { leftover, .. }, Outcome::NotApplied(why)) => {
-                self.step = MembershipStep::ReadElected { leftover };
-                self.later(core, why);
-            }
-            (_, Outcome::NotApplied(why)) => self.later(core, why),
-            (MembershipStep::Sweep(then), Outcome::Names(names)) => self.swept(core, then, names),
-            (MembershipStep::DropStray(_, then), Outcome::Ok | Outcome::Missing) => {
-                self.step = MembershipStep::Sweep(then);
-            }
-            (MembershipStep::LookForNode, Outcome::Got(node)) => self.found_node(core, node.as_ref()),
-            (MembershipStep::ReadElected { leftover }, Outcome::Got(node)) => {
-                let decision = node.as_ref().map(|n| n.version);
-                self.step = MembershipStep::LookAtLeader { leftover, slot: 0, decision };
-            }
-            (MembershipStep::LookAtLeader { leftover, slot, decision }, Outcome::Got(node)) => {
-                self.found_leader_znode(core, leftover, slot, decision, node.as_ref());
-            }
-            (MembershipStep::RemoveLeader { leftover, .. }, Outcome::Ok | Outcome::Missing) => {
-                self.step = MembershipStep::RemoveBallot { leftover };
-            }
-            (MembershipStep::RemoveLeader { leftover, .. }, _) => {
-                self.step = MembershipStep::ReadElected { leftover };
-                self.later(core, "what a former session left behind has changed");
-            }
-            (MembershipStep::RemoveBallot { .. }, Outcome::Ok | Outcome::Missing) => {
-                self.step = MembershipStep::RemoveNode
-            }
-            (MembershipStep::RemoveNode, Outcome::Ok | Outcome::Missing) => {
-                self.step = MembershipStep::DrawBallot
-            }
-            (MembershipStep::DrawBallot, Outcome::Created { path, czxid, .. }) => {
-                core.reading.memory.created(*czxid);
-                self.drew_ballot(core, path);
-            }
-            (MembershipStep::WriteNode(ballot), Outcome::Created { .. }) => {
-                self.registered_as = Some(core.session_id());
-                self.published = self.node_data(core, &ballot).map(|data| (data, 0));
-                core.note(
-                    Level::Info,
-                    NoteKind::Registration,
-                    format!("is a candidate with ballot {ballot}"),
-                );
-                core.own.ballot = OwnBallot { name: Some(ballot.clone()), ..OwnBallot::default() };
-                match self.drawn == 1 && Line::is_first_of_all(ballot.as_str()) {
-                    true => self.is_ranked(core, None),
-                    false => self.step = MembershipStep::Rank,
-                }
-            }
-            // It is not known which ballot was drawn, if any: it is removed before another is drawn.
-            (MembershipStep::DrawBallot, Outcome::Unknown(why)) => {
-                self.step = MembershipStep::Sweep(AfterSweep::LookForNode);
-                self.later(core, why);
-            }
-            // Another process of this id was quicker, or the reply was lost: read the record.
-            (MembershipStep::WriteNode(_), Outcome::Exists | Outcome::Unknown(_)) => {
-                self.step = MembershipStep::Sweep(AfterSweep::LookForNode)
-            }
-            (MembershipStep::Rank, Outcome::Names(names)) => {
-                self.found_ballots(core, leader, names);
-            }
-            (MembershipStep::Candidate, Outcome::Changed { version, .. }) => {
-                // A watch may have been quicker, and have reported a later state already.
-                if let (Some((_, known)), Some(written)) = (&self.published, self.written.take())
-                    && known < version
-                {
-                    self.published = Some((written, *version));
-                }
-            }
-            (MembershipStep::Candidate, Outcome::Names(names)) => {
-                core.own.ballot.must_be_listed = false;
-                self.found_ballots(core, leader, names);
-            }
-            (MembershipStep::Candidate, Outcome::Got(node)) => {
-                self.reads_record = false;
-                // Nothing was written meanwhile, so the read counts even if the version went back.
-                self.published = None;
-                let path = core.own_node();
-                self.saw(core, leader, &path, node.as_ref());
-            }
-            (MembershipStep::Candidate, Outcome::Missing) => {
-                self.ballot_lost(core, leader, "the own record is gone")
-            }
-            // Another program wrote it, or the reply was lost, or the ensemble returned to an older copy.
-            (MembershipStep::Candidate, Outcome::Stale | Outcome::Unknown(_)) => {
-                self.reads_record = true;
-                self.later(core, "the own record could not be written");
-            }
-            (MembershipStep::Candidate, _) => self.later(core, "the own record could not be written"),
-            (MembershipStep::DropNode, Outcome::Ok | Outcome::Missing) => {
-                self.step = MembershipStep::Sweep(AfterSweep::Leave)
-            }
-            (_, outcome) => self.later(core, &outcome.to_string()),
+    /// Its record was created with this ballot.
+    fn registered(&mut self, core: &mut Core, ballot: Ballot) {
+        self.registered_as = Some(core.session_id());
+        self.record.published = self.record.data(core, &ballot).map(|data| (data, 0));
+        let text = format!("is a candidate with ballot {ballot}");
+        core.note(Level::Info, NoteKind::Registration, text);
+        let is_first = self.drawn == 1 && Line::is_first_of_all(ballot.as_str());
+        core.own.ballot = OwnBallot { name: Some(ballot), ..OwnBallot::default() };
+        match is_first {
+            true => self.is_ranked(core, None),
+            false => self.step = MembershipStep::Rank,
         }
-    }
-
-    fn later(&self, core: &mut Core, why: &str) {
-        core.note(Level::Warn, NoteKind::Trouble, format!("joining the election is delayed: {why}"));
-        core.retry(Part::Membership);
     }
 
     fn found_node(&mut self, core: &mut Core, node: Option<&Node>) {
         // No ballot is needed any more, though a leader znode may still have to be removed.
         if core.own.leaving.is_asked() && !core.own.duty.wants_lease {
-            let mine = node.is_some_and(|n| is_own_record(core, n));
             // The creation of a ballot that was not answered may still be on its way from another server. After a write of
             // this session it is refused.
-            self.step = match mine {
+            self.step = match node.is_some_and(|n| is_own_record(core, n)) {
                 true => MembershipStep::DropNode,
                 false => MembershipStep::DropStray(NEVER_CREATED.to_owned(), AfterSweep::Leave),
             };
@@ -431,41 +459,38 @@ impl ElectorCandidacy {
             return;
         };
         let record = MemberRecord::decode(&core.own_node(), &node.data).ok();
-        let former = record.as_ref().map_or(0, |record| record.session_timeout_ms);
-        self.former_timeout = Duration::from_millis(former);
-        self.former_address = record.as_ref().and_then(|record| whereabouts(&record.address, &record.http));
-        let ballot = record.map(|r| r.ballot);
-        let is_former =
-            || ballot.as_ref().is_some_and(|ballot| self.is_of_former_session(core, node, ballot));
+        let ballot = record.as_ref().map(|record| record.ballot.clone());
+        self.former = record.map_or_else(OtherIncarnation::default, |record| {
+            OtherIncarnation::new(record.session_timeout_ms, record.address, record.http)
+        });
+        // This very incarnation wrote it, on a session that is over. Nothing of that session leads any more.
+        let is_former = || {
+            let is_own = ballot.as_ref().is_some_and(|ballot| core.incarnation().has_drawn(ballot));
+            is_own && self.registered_as == Some(node.owner) && core.own.duty.is_idle()
+        };
         if is_own_record(core, node) {
             // It was written for a ballot that was given up: start again.
-            self.step = MembershipStep::RemoveBallot { leftover: Leftover { ballot, owner: node.owner } };
+            self.step = MembershipStep::RemoveBallot(Leftover { ballot, owner: node.owner });
         } else if core.config.leftovers == Leftovers::Remove || is_former() {
             let text = "removing what a former session of this member left behind".to_owned();
             core.note(Level::Info, NoteKind::Registration, text);
-            self.step = MembershipStep::ReadElected { leftover: Leftover { ballot, owner: node.owner } };
+            self.step = MembershipStep::ReadElected(Leftover { ballot, owner: node.owner });
         } else if self.duplicate_at(core).is_some_and(|due| due <= core.now.time) {
             self.step = MembershipStep::Gone;
-            core.end(core.duplicate(core.own_node(), self.former_address.take()));
+            core.end(core.duplicate(core.own_node(), self.former.address.take()));
         } else {
             if self.waiting_since.is_none() {
                 self.waiting_since = Some(core.now.time);
-                let text = held_by_other(&core.own_node(), self.former_address.as_deref());
-                core.note(Level::Warn, NoteKind::Registration, text);
+                let path = core.own_node();
+                self.former.is_awaited(core, &path);
             }
             self.step = MembershipStep::AwaitNode;
         }
     }
 
-    /// Whether this very incarnation wrote it, on a session that is over. Nothing of that session leads any more.
-    fn is_of_former_session(&self, core: &Core, node: &Node, ballot: &Ballot) -> bool {
-        let is_own = self.registered_as == Some(node.owner) && core.incarnation().has_drawn(ballot);
-        is_own && core.own.duty.is_idle()
-    }
-
     /// When another session that holds this member's record has had time to expire.
     fn duplicate_at(&self, core: &Core) -> Option<Time> {
-        self.waiting_since.map(|since| since + patience(core, self.former_timeout))
+        self.waiting_since.map(|since| since + self.former.patience(core))
     }
 
     /// Reads the record again once another session that holds it has had time to expire. A process that was frozen has
@@ -474,34 +499,11 @@ impl ElectorCandidacy {
         // The work of this member ends before its part in the election ends.
         let Some(due) = self.duplicate_at(core).filter(|_| core.own.duty.is_idle()) else { return };
         if core.now.time < due {
-            core.ops.retry(Part::Membership, due);
+            core.ops.retry(Part::Candidacy, due);
             return;
         }
         self.step = MembershipStep::LookForNode;
-        self.advance(core);
-    }
-
-    fn found_leader_znode(
-        &mut self,
-        core: &mut Core,
-        leftover: Leftover,
-        slot: usize,
-        decision: Option<i32>,
-        node: Option<&Node>,
-    ) {
-        let path = core.config.paths.leader_znode(slot);
-        let current = node.and_then(|n| Current::decode(&path, &n.data).ok().map(|c| (c, n)));
-        self.step = match current {
-            Some((current, node))
-                if node.owner == leftover.owner && Some(&current.ballot) == leftover.ballot.as_ref() =>
-            {
-                MembershipStep::RemoveLeader { leftover, slot, version: node.version, decision }
-            }
-            _ if slot + 1 < core.config.policy.slots => {
-                MembershipStep::LookAtLeader { leftover, slot: slot + 1, decision }
-            }
-            _ => MembershipStep::RemoveBallot { leftover },
-        };
+        self.take_step(core);
     }
 
     fn drew_ballot(&mut self, core: &mut Core, path: &str) {
@@ -511,12 +513,11 @@ impl ElectorCandidacy {
             // The counter of the parent has wrapped. The drawn ballots are removed before another try.
             Err(error) => {
                 let parent = core.config.paths.election();
-                let text = format!(
+                core.trouble(format!(
                     "{error}; its numbers are used up: delete {parent} with all below it, and all members draw new ones"
-                );
-                core.note(Level::Warn, NoteKind::Trouble, text);
+                ));
                 self.step = MembershipStep::Sweep(AfterSweep::LookForNode);
-                core.ops.retry(Part::Membership, core.now.time + USED_UP);
+                core.ops.retry(Part::Candidacy, core.now.time + USED_UP);
             }
         }
     }
@@ -570,130 +571,28 @@ impl ElectorCandidacy {
         self.reset(core, MembershipStep::Sweep(AfterSweep::LookForNode));
         self.drawn = drawn;
     }
-
-    /// A watch has read the own record, the own ballot, or the ballot before.
-    pub(crate) fn saw(
-        &mut self,
-        core: &mut Core,
-        leader: &mut OwnLeadership,
-        path: &str,
-        node: Option<&Node>,
-    ) {
-        let is_record = path == core.own_node();
-        if self.step == MembershipStep::AwaitNode && is_record && node.is_none() {
-            core.ops.retry_now(Part::Membership);
-            self.step = MembershipStep::LookForNode;
-        }
-        let own = &core.own.ballot;
-        let Some(ballot) = &own.name else { return };
-        let is = |ballot: &Ballot| path == core.config.paths.ballot(ballot);
-        match node {
-            // The record is gone, or another session's: a ballot without a record makes no member.
-            None if is_record => self.ballot_lost(core, leader, "the own record is gone"),
-            Some(node) if is_record && !is_own_record(core, node) => {
-                self.ballot_lost(core, leader, "the own record is another's");
-            }
-            Some(node) if is_record => self.own_record_seen(node),
-            None if is(ballot) => self.ballot_lost(core, leader, "the own ballot is gone"),
-            Some(node) if is(ballot) && node.mzxid > node.czxid => core.own.ballot.called_at = node.mzxid,
-            None if own.before.as_ref().is_some_and(is) => {
-                // Its watch is given up.
-                (core.own.ballot.before, core.own.ballot.is_ranked) = (None, false);
-                self.look_again = true;
-            }
-            _ => {}
-        }
-    }
-
-    fn own_record_seen(&mut self, node: &Node) {
-        let older = self.published.as_ref().is_some_and(|(_, version)| node.version < *version);
-        if !older {
-            let encoded = self.encoded.as_ref().map(|(_, data)| data).filter(|data| ***data == *node.data);
-            let data = encoded.map_or_else(|| node.data.as_slice().into(), Arc::clone);
-            self.published = Some((data, node.version));
-        }
-    }
-
-    fn node_data(&mut self, core: &mut Core, ballot: &Ballot) -> Option<Arc<[u8]>> {
-        let fingerprint = fingerprint(core, ballot);
-        if let Some((_, data)) = self.encoded.as_ref().filter(|(of, _)| *of == fingerprint) {
-            return Some(Arc::clone(data));
-        }
-        let path = core.own_node();
-        let (profile, reports) = (&core.config.member, core.own.reports());
-        let record = MemberRecord {
-            v: VERSION,
-            member: profile.member.clone(),
-            site: profile.site.clone(),
-            ballot: ballot.clone(),
-            address: profile.address.clone(),
-            http: profile.http.clone(),
-            priority: profile.priority,
-            attributes: core.attributes(),
-            measured: reports.measured.keys().cloned().collect(),
-            health: core.own.health.clone(),
-            site_health: reports.site_health.clone(),
-            policy: profile.policy.clone(),
-            config: profile.overlay.clone(),
-            software: profile.software.clone(),
-            orders_format: Control::NEWEST,
-            session_timeout_ms: ms(core.granted()),
-            stop_budget_ms: ms(core.stop_budget()),
-            joined_ms: core.own.joined_ms,
-            gave_up: core.own.gave_up.as_deref().cloned(),
-            withdrawn: core.own.wishes().withdrawn.clone(),
-            leaving: core.own.leaving.is_asked(),
-            prepared: reports.prepared_for,
-            holds: core.own.wishes().holds.clone(),
-            unreached: reports.reach.published(),
-            round_trips: reports.round_trips.clone(),
-            remembers: core.remembers(),
-        };
-        match record.encode(&path) {
-            Ok(data) => {
-                let data: Arc<[u8]> = data.into();
-                self.encoded = Some((fingerprint, Arc::clone(&data)));
-                Some(data)
-            }
-            Err(error) => {
-                self.later(core, &error.to_string());
-                None
-            }
-        }
-    }
-
-    /// The write that brings the own record up to date, if it differs from the record in ZooKeeper.
-    fn outdated_node(&mut self, core: &mut Core) -> Option<ZkOp> {
-        let ballot = core.own.ballot.name.clone()?;
-        let data = self.node_data(core, &ballot)?;
-        let (published, version) = self.published.as_ref()?;
-        if *published == data {
-            return None;
-        }
-        self.written = Some(Arc::clone(&data));
-        Some(ZnodeWrite::set(core.own_node(), &*data, *version).into())
-    }
 }
 
-/// Where an operator finds another incarnation of this member: its address, and that of its HTTP endpoints.
-pub(super) fn whereabouts(address: &Option<String>, http: &Option<String>) -> Option<String> {
-    match (address, http) {
-        (Some(address), Some(http)) => Some(format!("{address} ({http})")),
-        (one, other) => one.clone().or_else(|| other.clone()),
+/// The step after a look for a left-over leader znode.
+fn after_leader_znode(
+    core: &Core,
+    leftover: Leftover,
+    slot: usize,
+    decision: Option<i32>,
+    node: Option<&Node>,
+) -> MembershipStep {
+    let is_leftover = |node: &&Node| {
+        let current = Current::decode(&core.config.paths.leader_znode(slot), &node.data);
+        let is_its_own = |current: Current| Some(current.ballot) == leftover.ballot;
+        node.owner == leftover.owner && current.is_ok_and(is_its_own)
+    };
+    match node.filter(is_leftover) {
+        Some(node) => MembershipStep::RemoveLeader(leftover, slot, decision, node.version),
+        None if slot + 1 < core.config.policy.slots => {
+            MembershipStep::LookAtLeader(leftover, slot + 1, decision)
+        }
+        None => MembershipStep::RemoveBallot(leftover),
     }
-}
-
-/// Another incarnation of this member, at this address, holds this znode.
-pub(super) fn held_by_other(path: &str, address: Option<&str>) -> String {
-    let at = address.map(|address| format!(" at {address}")).unwrap_or_default();
-    format!("{path} is held by another incarnation{at}; waiting for it to end")
-}
-
-/// How long to wait for the end of another incarnation of this member before it counts as a duplicate: a whole timeout, which may
-/// be longer than that of this session, and the time that the ensemble may need to expire a session.
-pub(super) fn patience(core: &Core, other: Duration) -> Duration {
-    let granted = core.granted().max(other);
-    granted + (granted / 4).max(Duration::from_secs(2))
 }
 
 /// Whether this incarnation wrote the own record on this session. A record that another program has spoiled counts as its
@@ -701,14 +600,4 @@ pub(super) fn patience(core: &Core, other: Duration) -> Duration {
 fn is_own_record(core: &Core, node: &Node) -> bool {
     let record = MemberRecord::decode(&core.own_node(), &node.data);
     node.owner == core.session_id() && record.map_or(true, |record| core.is_own(&record.ballot))
-}
-
-/// A fingerprint of everything that can change in the own record.
-fn fingerprint(core: &Core, ballot: &Ballot) -> u64 {
-    let (own, mut hasher) = (&core.own, DefaultHasher::new());
-    (ballot, core.granted(), core.stop_budget(), &own.health, own.reports(), own.joined_ms).hash(&mut hasher);
-    (&own.gave_up, own.leaving, core.remembers()).hash(&mut hasher);
-    let profile = &core.config.member;
-    (&profile.attributes, profile.priority, &profile.policy, &profile.overlay).hash(&mut hasher);
-    hasher.finish()
 }

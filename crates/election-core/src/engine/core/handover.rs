@@ -99,7 +99,7 @@ impl Core {
         let own = &self.own.ballot;
         let ballot = own.name.as_ref().filter(|_| own.is_ranked && self.own.leaving.is_asked())?;
         let elected = self.reading.view.elected.record()?;
-        (elected.slot_of(ballot).is_none() && !self.ops.has(&Pending::Membership))
+        (elected.slot_of(ballot).is_none() && !self.ops.has(&Pending::Candidacy))
             .then(|| vec![self.own_node(), self.config.paths.ballot(ballot)])
     }
 

@@ -71,7 +71,7 @@ impl Core {
     /// The configured attributes, overridden by the measured ones.
     pub(crate) fn attributes(&self) -> BTreeMap<String, String> {
         let mut all = self.config.member.attributes.clone();
-        all.extend(self.own.reports().measured.clone());
+        all.extend(self.own.reports.measured.clone());
         all
     }
 
@@ -134,7 +134,7 @@ impl Core {
 
     fn has_lost_its_predecessor(&self) -> bool {
         self.config.policy.may_suspect()
-            && self.own.ballot.predecessor().is_some_and(|before| self.own.reports().reach.has_lost(before))
+            && self.own.ballot.predecessor().is_some_and(|before| self.own.reports.reach.has_lost(before))
     }
 
     /// Whether every member with a lower ballot is a suspect, as far as the membership has been read.

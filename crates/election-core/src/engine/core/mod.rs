@@ -7,8 +7,6 @@ mod rereading;
 mod seeing;
 mod session;
 
-use smallvec::SmallVec;
-
 use super::{
     config::Config,
     io::{Action, EndReason, Level, Note, NoteKind, Skipped, Watched, ZkOp},
@@ -24,6 +22,7 @@ use crate::{
 };
 use std::{
     collections::VecDeque,
+    fmt::Display,
     mem::{Discriminant, discriminant},
     sync::Arc,
 };
@@ -54,8 +53,7 @@ pub(crate) struct Outbox {
     pub(crate) first_decision: Option<Box<Elected>>,
     /// Whether the work was ordered to rest.
     pub(crate) suspends: bool,
-    /// In a queue one.
-    pub(crate) watched: SmallVec<[Watched; 1]>,
+    pub(crate) watched: Vec<Watched>,
     /// The leaders that were reported last, by slot.
     pub(crate) leaders: Slots<Option<Arc<Current>>>,
     pub(crate) last_note: Option<Discriminant<NoteKind>>,
@@ -118,12 +116,22 @@ impl Core {
     /// What this member reads at a path contradicts how its operations there are refused: the server of its session may
     /// disagree with the quorum. The session finds that out, and moves; this part waits a moment.
     pub(crate) fn contradicted(&mut self, part: Part, path: &str) {
-        let text = format!(
+        self.trouble(format!(
             "the creation of {path} is refused because it exists, and it is read as absent: the ZooKeeper server of this \
              session may disagree with the quorum"
-        );
-        self.note(Level::Warn, NoteKind::Trouble, text);
+        ));
         self.retry(part);
+    }
+
+    /// This part is held up, and retries after a moment.
+    pub(crate) fn delayed(&mut self, part: Part, why: impl Display) {
+        let what = if part == Part::Elector { "the decision" } else { "joining the election" };
+        self.trouble(format!("{what} is delayed: {why}"));
+        self.retry(part);
+    }
+
+    pub(crate) fn trouble(&mut self, what: impl ToString) {
+        self.note(Level::Warn, NoteKind::Trouble, what.to_string());
     }
 
     pub(crate) fn note(&mut self, level: Level, kind: NoteKind, text: String) {

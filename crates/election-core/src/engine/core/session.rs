@@ -16,12 +16,12 @@ use crate::{
 impl Core {
     /// Until when the work of a leader may continue.
     pub(crate) fn work_until(&self) -> Option<Time> {
-        self.lease_until().map(|until| self.own.wishes().until(until))
+        self.lease_until().map(|until| self.own.wishes.until(until))
     }
 
     /// The end of the lease, unless a deadline of its own ends the work before.
     pub(crate) fn lease_ends_first(&self) -> Option<Time> {
-        self.lease_until().filter(|until| self.own.wishes().until(*until) == *until)
+        self.lease_until().filter(|until| self.own.wishes.until(*until) == *until)
     }
 
     /// Until when the session permits the work to continue.
@@ -73,7 +73,7 @@ impl Core {
     /// When a leadership that is held has to end, unless the lease is renewed before.
     pub(crate) fn must_stop_at(&self) -> Option<Time> {
         let by_lease = self.lease_until().map(|until| until - self.lease_end_budget());
-        let by_wish = self.own.wishes().deadline.as_ref().map(|deadline| deadline.0 - self.stop_budget());
+        let by_wish = self.own.wishes.deadline.as_ref().map(|deadline| deadline.0 - self.stop_budget());
         by_lease.map(|at| by_wish.map_or(at, |wish| at.min(wish)))
     }
 
@@ -161,7 +161,7 @@ impl Core {
 
     /// Why this leadership must end now: its deadline leaves just the time that a stop may take.
     pub(crate) fn resigns_by_now(&self) -> Option<String> {
-        let (by, reason) = self.own.wishes().deadline.as_deref()?;
+        let (by, reason) = self.own.wishes.deadline.as_deref()?;
         (self.now.time + self.stop_budget() >= *by).then(|| reason.clone())
     }
 }

@@ -143,13 +143,13 @@ impl Elector {
             Act::Write(elected, over) | Act::Depose(_, elected, over) => {
                 match writing(&paths, &elected, over, None) {
                     Ok(request) => (request, ElectorOp::Decision(elected, over, None)),
-                    Err(error) => return later(core, &error.to_string()),
+                    Err(error) => return core.delayed(Part::Elector, error),
                 }
             }
             Act::Begin(elected, over, begun) => {
                 match writing(&paths, &elected, over, Some((&begun.name, &begun.request, begun.version))) {
                     Ok(request) => (request, ElectorOp::Decision(elected, over, Some(begun))),
-                    Err(error) => return later(core, &error.to_string()),
+                    Err(error) => return core.delayed(Part::Elector, error),
                 }
             }
             Act::Vacate { slot, leader: version, decision: unchanged_version } => {
@@ -162,7 +162,7 @@ impl Elector {
                     Ok(data) => {
                         (ZnodeWrite::set(path, data, version).into(), ElectorOp::Answer(name, request))
                     }
-                    Err(error) => return later(core, &error.to_string()),
+                    Err(error) => return core.delayed(Part::Elector, error),
                 }
             }
             Act::Trim(name) => (ZnodeWrite::delete(paths.request(&name), None).into(), ElectorOp::Trim(name)),
@@ -218,7 +218,7 @@ impl Elector {
                 // the session shows another decision than the quorum has, or none.
                 if is_the_same && std::mem::replace(&mut self.calls_apart, true) {
                     core.own.ballot.must_be_listed = true;
-                    later(core, "it could not be written over one that has not changed");
+                    core.delayed(Part::Elector, "it could not be written over one that has not changed");
                 }
                 core.see_elected(node.as_ref());
             }
@@ -246,10 +246,7 @@ impl Elector {
             (ElectorOp::Trim(name), Outcome::Ok | Outcome::Missing) => {
                 core.reading.view.electors_mut().trimmed(&name)
             }
-            (_, outcome) => {
-                let why = outcome.to_string();
-                later(core, &why);
-            }
+            (_, outcome) => core.delayed(Part::Elector, outcome),
         }
         None
     }
@@ -291,7 +288,7 @@ impl Elector {
                     }
                     IrreversibleStep::ForcedRemoval { .. } if same => self.checked = Some(step),
                     // The watch is about to report it.
-                    _ => later(core, "the membership has changed and is being read"),
+                    _ => core.delayed(Part::Elector, "the membership has changed and is being read"),
                 }
             }
             (Check::Control(known), Outcome::Got(node))
@@ -302,12 +299,9 @@ impl Elector {
             }
             // The watch has reported it during this read, whose result can be older.
             (Check::Control(_), Outcome::Got(_)) => {
-                later(core, "the standing orders have changed during the decision");
+                core.delayed(Part::Elector, "the standing orders have changed during the decision");
             }
-            (_, outcome) => {
-                let why = outcome.to_string();
-                later(core, &why);
-            }
+            (_, outcome) => core.delayed(Part::Elector, outcome),
         }
         None
     }
@@ -315,11 +309,6 @@ impl Elector {
 
 fn perform(core: &mut Core, request: impl Into<ZkOp>, op: ElectorOp) {
     core.perform(request, Pending::Elector(op));
-}
-
-fn later(core: &mut Core, why: &str) {
-    core.note(Level::Warn, NoteKind::Trouble, format!("the decision is delayed: {why}"));
-    core.retry(Part::Elector);
 }
 
 /// Writes a decision over this version, or as the first one; and in the same transaction the new state of the request that it

@@ -128,8 +128,7 @@ impl PhaseTimers {
             current.since = now.time;
         }
         if phase == Phase::Serving {
-            // A steady election holds no memory for it.
-            current.spent = Vec::new();
+            current.spent.clear();
         }
         let before: Duration = current.spent.iter().filter(|(p, _)| *p == phase).map(|(_, took)| *took).sum();
         let took = before + now.time.since(current.since);

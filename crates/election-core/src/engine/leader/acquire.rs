@@ -15,7 +15,7 @@ use crate::{
         appointment::{Appointment, By, nomination},
         core::Core,
         elector::succession::succeed,
-        io::{Action, Grant, Level, Node, Nomination, NoteKind, Outcome, StopReason, ZkOp},
+        io::{Action, Level, Node, Nomination, NoteKind, Outcome, StopReason, ZkOp},
         ops::{LeaderOp, Part, Pending},
         recipe::Recipe,
         tokens::fencing_token,
@@ -257,12 +257,6 @@ impl OwnLeadership {
             let text = format!("no fencing token is left: transaction {:#x} above {token_base}", znode.czxid);
             return core.note(Level::Warn, NoteKind::Trouble, text);
         };
-        let grant = Grant {
-            nomination: appointment.nomination.clone(),
-            ballot: appointment.ballot.clone(),
-            fencing_token,
-            work_until,
-        };
         let held = HeldLeadership {
             appointment: appointment.clone(),
             fencing_token,
@@ -272,11 +266,11 @@ impl OwnLeadership {
             ready_ms: None,
         };
         core.reading.memory.saw_token(Some(fencing_token));
-        let text = format!("takes over in term {} with fencing token {fencing_token}", grant.nomination.term);
+        let text = format!("takes over in term {} with fencing token {fencing_token}", held.term());
         core.note(Level::Info, NoteKind::Leadership, text);
         core.out.told_until = Some(work_until);
         core.out.push(Action::WorkUntil(work_until));
-        core.out.push(Action::TakeOver(grant));
+        core.out.push(Action::TakeOver(held.grant(work_until)));
         self.turn(core, LeadershipState::TakingOver(Box::new(held)));
     }
 
@@ -291,7 +285,7 @@ impl OwnLeadership {
             acquiring.prepared = prepared;
             let Nomination { term, cause, .. } = *acquiring.appointment.nomination;
             if (prepared, cause) == (Prepared::Yes, Cause::LeaderShutdown) {
-                core.own.reports_mut().prepared_for = Some(term);
+                core.own.reports.prepared_for = Some(term);
             }
         }
         self.report(core);

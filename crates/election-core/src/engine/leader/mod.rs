@@ -27,9 +27,8 @@ use super::{
     znode::Known,
 };
 use crate::record::{Cause, ContenderStatus, Current, GaveUp, HistoryEntry, Record, Status, VERSION};
-pub(crate) use resume::Led;
-use state::{AcquireStep, HeldLeadership, Prepared, ReleaseStep, Releasing};
-pub(crate) use state::{LeadershipState, Stage};
+use state::{AcquireStep, Prepared, ReleaseStep, Releasing};
+pub(crate) use state::{HeldLeadership, LeadershipState, Stage};
 
 /// The leader's side of a member.
 #[derive(Clone, Debug, Default, Hash)]

@@ -119,7 +119,7 @@ impl OwnLeadership {
 
     /// Nothing runs any more: removes what may be left of the own leader znode.
     pub(super) fn let_go(&mut self, core: &mut Core, epoch: Epoch, hold: LeftZnode, term: u64) {
-        core.own.leadership_ended();
+        core.own.wishes.deadline = None;
         let step = match hold {
             _ if core.session_epoch() != Some(epoch) => None,
             LeftZnode::Nothing => None,

@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use crate::{
     engine::{
         appointment::{Appointment, By},
-        io::{Epoch, StopReason},
+        io::{Epoch, Grant, StopReason},
         own::{HeldSummary, LeadershipSummary},
     },
-    record::Elected,
+    record::{Elected, limits},
     time::Time,
 };
 
@@ -93,13 +93,16 @@ impl Hash for Reported {
 }
 
 /// Leadership that has been entered.
-#[derive(Clone, Debug, Hash)]
+#[derive(Clone, Debug, Hash, Serialize, Deserialize)]
 pub(crate) struct HeldLeadership {
     pub(super) appointment: Appointment,
+    #[serde(with = "limits::token")]
     pub(crate) fencing_token: u64,
     pub(super) znode: HeldZnode,
+    #[serde(skip)]
     pub(crate) epoch: Epoch,
     /// A watch reports that the leader znode is not this one any more; it is read again.
+    #[serde(skip)]
     pub(super) doubted: bool,
     /// When it became READY, in milliseconds since the Unix epoch.
     pub(super) ready_ms: Option<u64>,
@@ -161,6 +164,17 @@ pub(super) enum ReleaseStep {
 pub(crate) enum Stage {
     Preparing,
     TakingOver,
+}
+
+impl HeldLeadership {
+    pub(crate) fn term(&self) -> u64 {
+        self.appointment.nomination.term
+    }
+
+    pub(super) fn grant(&self, work_until: Time) -> Grant {
+        let Appointment { nomination, ballot, .. } = self.appointment.clone();
+        Grant { nomination, ballot, fencing_token: self.fencing_token, work_until }
+    }
 }
 
 impl Releasing {

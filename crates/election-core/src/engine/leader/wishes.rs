@@ -28,18 +28,18 @@ impl OwnLeadership {
                 if self.held().is_some() {
                     // A stop has its whole budget, regardless of how late it was requested.
                     let by = by.max(core.now.time + core.stop_budget());
-                    core.own.wishes_mut().deadline = Some(Box::new((by, short(reason))));
+                    core.own.wishes.deadline = Some(Box::new((by, short(reason))));
                     core.tell_work_until();
                 }
             }
             Wish::Withdraw { reason } => {
                 let reason = short(reason);
-                core.own.wishes_mut().withdrawn = Some(reason.clone());
+                core.own.wishes.withdrawn = Some(reason.clone());
                 self.resign(core, reason);
             }
-            Wish::Rejoin => core.own.wishes_mut().withdrawn = None,
-            Wish::BlockSwitchover { reason } => core.own.wishes_mut().holds = Some(short(reason)),
-            Wish::AllowSwitchover => core.own.wishes_mut().holds = None,
+            Wish::Rejoin => core.own.wishes.withdrawn = None,
+            Wish::BlockSwitchover { reason } => core.own.wishes.holds = Some(short(reason)),
+            Wish::AllowSwitchover => core.own.wishes.holds = None,
         }
     }
 
@@ -63,7 +63,7 @@ impl OwnLeadership {
     /// A member that has withdrawn and is named nevertheless reports it, so that the elector does not wait for it in
     /// vain.
     pub(crate) fn refuse_while_withdrawn(&self, core: &mut Core) {
-        let (Some(reason), Some(ballot)) = (&core.own.wishes().withdrawn, &core.own.ballot.name) else {
+        let (Some(reason), Some(ballot)) = (&core.own.wishes.withdrawn, &core.own.ballot.name) else {
             return;
         };
         let Some(elected) = core.reading.view.elected.record() else { return };

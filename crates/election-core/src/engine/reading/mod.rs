@@ -72,8 +72,6 @@ impl Reading {
 
     /// Keeps the memory of which leaders were seen, after the view has changed.
     pub(crate) fn remember_tenures(&mut self, slots: usize, unix_ms: u64) {
-        // A vector makes room for four at first.
-        self.tenures.reserve_exact(slots.saturating_sub(self.tenures.len()));
         self.tenures.resize_with(slots, Tenure::default);
         let elected = self.view.elected.record();
         for (slot, tenure) in self.tenures.iter_mut().enumerate() {

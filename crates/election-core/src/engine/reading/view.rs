@@ -1,6 +1,6 @@
 //! What this member has read: the last known content of the znodes that it uses.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::LazyLock, time::Duration};
 
 use crate::{
     engine::{
@@ -96,18 +96,7 @@ impl MemberNode {
 }
 
 /// The elector's view before anything was read.
-static UNREAD: ElectorsView = ElectorsView {
-    control: Known::Unread,
-    members: None,
-    newest_zxid: 0,
-    member_nodes: Vec::new(),
-    requests: None,
-    ends: BTreeMap::new(),
-    filed_ms: BTreeMap::new(),
-    members_stamp: Stamp { zxid: 0, ms: 0 },
-    requests_stamp: Stamp { zxid: 0, ms: 0 },
-    unreadable: Vec::new(),
-};
+static UNREAD: LazyLock<ElectorsView> = LazyLock::new(ElectorsView::default);
 
 impl View {
     /// What is only read by the elector.

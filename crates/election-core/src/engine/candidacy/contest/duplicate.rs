@@ -4,14 +4,11 @@
 //! The second incarnation waits as long as a session needs to expire, reads again, and gives way. A member that has left
 //! without a connection deletes its znodes when the connection returns; no other incarnation does while the session lives.
 
-use std::time::Duration;
-
-use super::{ContestCandidacy, ContestStep};
+use super::{super::other::OtherIncarnation, ContestCandidacy, ContestStep};
 use crate::{
     engine::{
-        candidacy::elector::{held_by_other, patience, whereabouts},
         core::Core,
-        io::{EndReason, Level, Node, NoteKind},
+        io::{Level, Node, NoteKind},
         own::Leaving,
     },
     record::{Contender, Record},
@@ -73,7 +70,7 @@ impl ContestCandidacy {
             suspected.read = Some((0, Time::ZERO + FAR));
             return;
         };
-        let address = whereabouts(&contender.address, &contender.http);
+        let other = OtherIncarnation::new(contender.session_timeout_ms, contender.address, contender.http);
         match suspected.read {
             Some((known, due)) if known == czxid && due <= core.now.time => {
                 core.note(
@@ -81,17 +78,15 @@ impl ContestCandidacy {
                     NoteKind::Registration,
                     format!("{} is held by another living member with this id", suspected.path),
                 );
-                self.duplicate_of = Some((std::mem::take(&mut suspected.path), address));
+                self.duplicate_of = Some((std::mem::take(&mut suspected.path), other.address));
                 // Its own znode is deleted first.
                 core.own.leaving = Leaving::AtOnce;
             }
             Some((known, _)) if known == czxid => {}
             former => {
                 let since = if former.is_some() { core.now.time } else { suspected.since };
-                let other = Duration::from_millis(contender.session_timeout_ms);
-                suspected.read = Some((czxid, since + patience(core, other)));
-                let text = held_by_other(&suspected.path, address.as_deref());
-                core.note(Level::Warn, NoteKind::Registration, text);
+                suspected.read = Some((czxid, since + other.patience(core)));
+                other.is_awaited(core, &suspected.path);
             }
         }
     }
@@ -104,11 +99,5 @@ impl ContestCandidacy {
         {
             self.saw_before(core, node);
         }
-    }
-
-    /// How its part has ended, once no znode of this member is left.
-    pub(crate) fn end(&self, core: &Core) -> EndReason {
-        let duplicate_of = self.duplicate_of.clone();
-        duplicate_of.map_or(EndReason::Left, |(path, address)| core.duplicate(path, address))
     }
 }

@@ -47,6 +47,7 @@ mod steps;
 
 use std::{sync::Arc, time::Duration};
 
+use super::by_recipe::ByRecipe;
 use duplicate::Duplicate;
 pub(crate) use resume::ContestAtRest;
 use serde::{Deserialize, Serialize};
@@ -54,7 +55,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     engine::{
         core::Core,
-        io::{Level, Node, NoteKind, Watched},
+        io::{EndReason, Level, Node, NoteKind, Outcome, Watched},
         leader::{OwnLeadership, Stage},
         ops::{Part, Pending},
         own::OwnContestZnode,
@@ -71,31 +72,38 @@ use crate::{
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
 /// The progress of this member's candidacy.
-#[derive(Clone, Debug, Default, Hash)]
+#[derive(Clone, Debug, Default, Hash, Serialize, Deserialize)]
 pub(crate) struct ContestCandidacy {
     step: ContestStep,
     /// The number of znodes whose creation was begun in this session.
     attempts: u32,
     /// The last creation had no answer: a znode of that attempt is this member's.
+    #[serde(skip)]
     unanswered: bool,
     /// Single: how often the creation was refused because the leader znode exists, since it was last read as present.
+    #[serde(skip)]
     refused: u8,
     /// Queue: the path of the znode before, and the content of its record.
     before: Option<Box<Before>>,
     /// The znode before has gone, or may not be the only one any more: the queue must be ranked again.
+    #[serde(skip)]
     look_again: bool,
     /// The content of the own znode that the creation under way writes.
+    #[serde(skip)]
     written: Vec<u8>,
     failures: u32,
     join_at: Option<Time>,
     /// What the application is doing, and since when.
+    #[serde(skip)]
     stage: Option<(Stage, Time)>,
     serving_since: Option<Time>,
     /// Another member was seen to lead, or to be before this one.
     has_waited: bool,
     previous: Option<Box<Previous>>,
+    #[serde(skip)]
     suspected: Option<Box<Duplicate>>,
     /// The znode and the address of another living member with the same id: this one leaves.
+    #[serde(skip)]
     duplicate_of: Option<(String, Option<String>)>,
 }
 
@@ -111,7 +119,8 @@ struct Before {
     gone: bool,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 enum ContestStep {
     /// There is no session.
     #[default]
@@ -149,7 +158,8 @@ enum ContestStep {
 }
 
 /// The next step once no znode is left that belongs to no candidacy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 enum AfterSeek {
     Join,
     Pause,
@@ -159,15 +169,11 @@ enum AfterSeek {
 impl ContestCandidacy {
     /// Starts again. Only the memory of failures is kept.
     fn reset(&mut self, core: &mut Core, step: ContestStep) {
-        core.ops.give_up_all(Part::Contest);
+        core.ops.give_up_all(Part::Candidacy);
         core.own.contest = OwnContestZnode::default();
         let duplicate_of = self.duplicate_of.take();
         *self =
             Self { step, failures: self.failures, join_at: self.join_at, duplicate_of, ..Self::default() };
-    }
-
-    pub(crate) fn is_gone(&self) -> bool {
-        matches!(self.step, ContestStep::Idle | ContestStep::Gone)
     }
 
     /// Whether no znode of this incarnation can exist yet.
@@ -176,157 +182,6 @@ impl ContestCandidacy {
             self.step,
             ContestStep::ListLeftovers | ContestStep::LookAtLeftover(_) | ContestStep::DropLeftover(..)
         )
-    }
-}
-
-impl ContestCandidacy {
-    /// A session has begun: this member becomes a candidate. Nothing of a former session is kept.
-    pub(crate) fn begin(&mut self, core: &mut Core) {
-        let first = match (core.config.leftovers, core.queue_format()) {
-            (Leftovers::Remove, Some(_)) => ContestStep::ListLeftovers,
-            // The znode exists most likely: a read, rather than a creation that is refused.
-            (Leftovers::Remove, None) => ContestStep::Seek(AfterSeek::Join),
-            (Leftovers::Wait, _) => ContestStep::Create,
-        };
-        self.reset(core, first);
-        if core.own.gave_up.is_some() {
-            self.pause_after_failure(core, false);
-        }
-    }
-
-    /// The connection was lost, and has returned. In an older copy of the ensemble, candidates can be present again
-    /// that were before this one in the queue.
-    pub(crate) fn session_resumed(&mut self, core: &mut Core) {
-        self.wait_anew_for_duplicate(core);
-        if core.queue_format().is_none() {
-            return;
-        }
-        match self.step {
-            ContestStep::First | ContestStep::Rank => {
-                // A list that is under way may have been answered before the pause.
-                core.ops.give_up(&Pending::Contest);
-                self.before = None;
-                self.step = ContestStep::Rank;
-            }
-            ContestStep::Waiting | ContestStep::LookAtDuplicate => {
-                if let Some(before) = &mut self.before {
-                    before.gone = false;
-                    self.look_again |= std::mem::take(&mut before.alone);
-                }
-            }
-            ContestStep::Leading => {
-                core.ops.give_up(&Pending::Contest);
-                core.own.contest.ranks_again = core.own.duty.held.is_none();
-            }
-            _ => {}
-        }
-    }
-
-    pub(crate) fn session_over(&mut self, core: &mut Core) {
-        let served = self.serving_since.map(|since| core.now.time.since(since));
-        if served.is_some_and(|served| served >= core.config.policy.min_tenure) {
-            self.failures = 0;
-        }
-        self.reset(core, ContestStep::Idle);
-    }
-
-    /// When the contest continues even without an event, apart from retries.
-    pub(crate) fn wake(&self, core: &Core) -> Option<Time> {
-        let pauses = self.step == ContestStep::Pausing && core.session_is_active();
-        let join = self.join_at.filter(|at| pauses && *at > core.now.time);
-        let stage = self.stage.map(|(_, since)| since + core.config.policy.takeover_timeout);
-        let waits = self.step == ContestStep::Waiting && core.session_is_active();
-        let suspected = self.duplicate_due().filter(|_| waits);
-        [join, stage, suspected].into_iter().flatten().min()
-    }
-
-    /// The name of the own znode, once this member is a candidate. In the single recipe the leader znode has a fixed
-    /// name, so the name is in its record.
-    pub(crate) fn ballot(&self, core: &Core) -> Option<Ballot> {
-        match (&self.step, &core.own.contest.znode) {
-            (_, Some(own)) => Some(own.ballot.clone()),
-            (ContestStep::Waiting | ContestStep::LookAtDuplicate, None) => {
-                core.incarnation().ballot(self.attempts)
-            }
-            _ => None,
-        }
-    }
-
-    pub(crate) fn is_paused(&self) -> bool {
-        matches!(
-            self.step,
-            ContestStep::Pausing
-                | ContestStep::Seek(AfterSeek::Pause)
-                | ContestStep::Count(AfterSeek::Pause)
-                | ContestStep::Look(AfterSeek::Pause, _)
-                | ContestStep::Drop(_, _, AfterSeek::Pause)
-        )
-    }
-
-    /// Whether this member is the next one to lead, as far as is known, or finds out whether it is.
-    pub(crate) fn keeps_lease(&self) -> bool {
-        match self.step {
-            ContestStep::Idle | ContestStep::Gone | ContestStep::Pausing => false,
-            ContestStep::Waiting | ContestStep::LookAtDuplicate => {
-                self.before.as_ref().is_some_and(|before| before.first)
-            }
-            _ => true,
-        }
-    }
-
-    /// Queue: the path of the znode before, while it exists as far as is known.
-    pub(crate) fn predecessor(&self) -> Option<String> {
-        self.before.as_ref().filter(|before| !before.gone).map(|before| before.path.clone())
-    }
-
-    pub(crate) fn watched(&self, core: &Core) -> Vec<Watched> {
-        let mut watched = Vec::new();
-        match core.config.recipe {
-            Recipe::Single if !self.is_gone() => {
-                watched.push(Watched::node(core.config.paths.leader_znode(0)));
-            }
-            Recipe::Queue(_) => {
-                watched.extend(core.own.contest.znode.iter().map(|own| Watched::Node(Arc::clone(&own.path))));
-                watched.extend(self.predecessor().map(Watched::node));
-            }
-            _ => {}
-        }
-        if core.config.recipe.is_native() && !self.is_gone() {
-            watched.push(Watched::node(core.config.paths.tokens()));
-        }
-        watched
-    }
-
-    /// A watch has read the own znode or the znode before.
-    pub(crate) fn saw(
-        &mut self,
-        core: &mut Core,
-        leader: &mut OwnLeadership,
-        path: &str,
-        node: Option<&Node>,
-    ) {
-        if path == core.config.paths.tokens() {
-            return core.see_tokens(node);
-        }
-        let own = core.own.contest.znode.as_ref().filter(|own| *own.path == *path);
-        if core.queue_format().is_none() {
-            if path == core.config.paths.leader_znode(0) {
-                leader_znode_seen(core, leader, node);
-            }
-        } else if let Some(own) = own {
-            let present = node.filter(|n| n.owner == own.node.owner && n.czxid == own.node.czxid);
-            if self.step == ContestStep::Leading {
-                leader_znode_seen(core, leader, node);
-            } else if let Some(node) = present {
-                let mut own = own.clone();
-                own.node = node.clone();
-                core.own.contest.znode = Some(own);
-            } else {
-                self.own_lost(core, "the own znode in the queue is gone");
-            }
-        } else if self.before.as_ref().is_some_and(|before| before.path == path) {
-            self.saw_before(core, node);
-        }
     }
 
     /// The znode before has changed: its member leads now, or the znode has gone.
@@ -354,8 +209,181 @@ impl ContestCandidacy {
         core.note(Level::Warn, NoteKind::Registration, format!("{why}; standing anew"));
         core.own.contest.znode = None;
         self.before = None;
-        core.ops.give_up(&Pending::Contest);
+        core.ops.give_up(&Pending::Candidacy);
         self.step = ContestStep::Seek(AfterSeek::Join);
+    }
+}
+
+impl ByRecipe for ContestCandidacy {
+    fn begin(&mut self, core: &mut Core) {
+        let first = match (core.config.leftovers, core.queue_format()) {
+            (Leftovers::Remove, Some(_)) => ContestStep::ListLeftovers,
+            // The znode exists most likely: a read, rather than a creation that is refused.
+            (Leftovers::Remove, None) => ContestStep::Seek(AfterSeek::Join),
+            (Leftovers::Wait, _) => ContestStep::Create,
+        };
+        self.reset(core, first);
+        if core.own.gave_up.is_some() {
+            self.pause_after_failure(core, false);
+        }
+    }
+
+    /// The connection was lost, and has returned. In an older copy of the ensemble, candidates can be present again
+    /// that were before this one in the queue.
+    fn session_resumed(&mut self, core: &mut Core) {
+        self.wait_anew_for_duplicate(core);
+        if core.queue_format().is_none() {
+            return;
+        }
+        match self.step {
+            ContestStep::First | ContestStep::Rank => {
+                // A list that is under way may have been answered before the pause.
+                core.ops.give_up(&Pending::Candidacy);
+                self.before = None;
+                self.step = ContestStep::Rank;
+            }
+            ContestStep::Waiting | ContestStep::LookAtDuplicate => {
+                if let Some(before) = &mut self.before {
+                    before.gone = false;
+                    self.look_again |= std::mem::take(&mut before.alone);
+                }
+            }
+            ContestStep::Leading => {
+                core.ops.give_up(&Pending::Candidacy);
+                core.own.contest.ranks_again = core.own.duty.held.is_none();
+            }
+            _ => {}
+        }
+    }
+
+    fn session_over(&mut self, core: &mut Core) {
+        let served = self.serving_since.map(|since| core.now.time.since(since));
+        if served.is_some_and(|served| served >= core.config.policy.min_tenure) {
+            self.failures = 0;
+        }
+        self.reset(core, ContestStep::Idle);
+    }
+
+    fn look_again(&mut self) {
+        // The application did not run either, so its time begins again.
+        self.stage = None;
+    }
+
+    fn advance(&mut self, core: &mut Core, leader: &mut OwnLeadership) {
+        self.oversee(core, leader);
+        self.raise_tokens(core);
+        if core.session_is_active()
+            && core.ops.is_free(Part::Candidacy, core.now.time)
+            && !self.turn(core, leader)
+            && let Some(request) = self.next_request(core)
+        {
+            core.perform(request, Pending::Candidacy);
+        }
+    }
+
+    fn done(&mut self, core: &mut Core, leader: &mut OwnLeadership, outcome: &Outcome) {
+        self.step_done(core, leader, outcome);
+    }
+
+    fn is_gone(&self) -> bool {
+        matches!(self.step, ContestStep::Idle | ContestStep::Gone)
+    }
+
+    fn end(&self, core: &Core) -> EndReason {
+        let duplicate_of = self.duplicate_of.clone();
+        duplicate_of.map_or(EndReason::Left, |(path, address)| core.duplicate(path, address))
+    }
+
+    fn wake(&self, core: &Core) -> Option<Time> {
+        let pauses = self.step == ContestStep::Pausing && core.session_is_active();
+        let join = self.join_at.filter(|at| pauses && *at > core.now.time);
+        let stage = self.stage.map(|(_, since)| since + core.config.policy.takeover_timeout);
+        let waits = self.step == ContestStep::Waiting && core.session_is_active();
+        let suspected = self.duplicate_due().filter(|_| waits);
+        [join, stage, suspected].into_iter().flatten().min()
+    }
+
+    /// The name of the own znode, once this member is a candidate. In the single recipe the leader znode has a fixed
+    /// name, so the name is in its record.
+    fn ballot(&self, core: &Core) -> Option<Ballot> {
+        match (&self.step, &core.own.contest.znode) {
+            (_, Some(own)) => Some(own.ballot.clone()),
+            (ContestStep::Waiting | ContestStep::LookAtDuplicate, None) => {
+                core.incarnation().ballot(self.attempts)
+            }
+            _ => None,
+        }
+    }
+
+    fn is_paused(&self) -> bool {
+        matches!(
+            self.step,
+            ContestStep::Pausing
+                | ContestStep::Seek(AfterSeek::Pause)
+                | ContestStep::Count(AfterSeek::Pause)
+                | ContestStep::Look(AfterSeek::Pause, _)
+                | ContestStep::Drop(_, _, AfterSeek::Pause)
+        )
+    }
+
+    /// Whether this member is the next one to lead, as far as is known, or finds out whether it is.
+    fn keeps_lease(&self) -> bool {
+        match self.step {
+            ContestStep::Idle | ContestStep::Gone | ContestStep::Pausing => false,
+            ContestStep::Waiting | ContestStep::LookAtDuplicate => {
+                self.before.as_ref().is_some_and(|before| before.first)
+            }
+            _ => true,
+        }
+    }
+
+    /// Queue: the path of the znode before, while it exists as far as is known.
+    fn predecessor(&self, _: &Core) -> Option<String> {
+        self.before.as_ref().filter(|before| !before.gone).map(|before| before.path.clone())
+    }
+
+    fn watched(&self, core: &Core) -> Vec<Watched> {
+        let mut watched = Vec::new();
+        match core.config.recipe {
+            Recipe::Single if !self.is_gone() => {
+                watched.push(Watched::node(core.config.paths.leader_znode(0)));
+            }
+            Recipe::Queue(_) => {
+                watched.extend(core.own.contest.znode.iter().map(|own| Watched::Node(Arc::clone(&own.path))));
+                watched.extend(self.predecessor(core).map(Watched::node));
+            }
+            _ => {}
+        }
+        if core.config.recipe.is_native() && !self.is_gone() {
+            watched.push(Watched::node(core.config.paths.tokens()));
+        }
+        watched
+    }
+
+    /// A watch has read the own znode or the znode before.
+    fn saw(&mut self, core: &mut Core, leader: &mut OwnLeadership, path: &str, node: Option<&Node>) {
+        if path == core.config.paths.tokens() {
+            return core.see_tokens(node);
+        }
+        let own = core.own.contest.znode.as_ref().filter(|own| *own.path == *path);
+        if core.queue_format().is_none() {
+            if path == core.config.paths.leader_znode(0) {
+                leader_znode_seen(core, leader, node);
+            }
+        } else if let Some(own) = own {
+            let present = node.filter(|n| n.owner == own.node.owner && n.czxid == own.node.czxid);
+            if self.step == ContestStep::Leading {
+                leader_znode_seen(core, leader, node);
+            } else if let Some(node) = present {
+                let mut own = own.clone();
+                own.node = node.clone();
+                core.own.contest.znode = Some(own);
+            } else {
+                self.own_lost(core, "the own znode in the queue is gone");
+            }
+        } else if self.before.as_ref().is_some_and(|before| before.path == path) {
+            self.saw_before(core, node);
+        }
     }
 }
 

@@ -53,11 +53,6 @@ impl ContestCandidacy {
             .claim(core, Appointment { nomination: nomination.into(), ballot: own.ballot, by: By::Contest });
     }
 
-    /// The application did not run either, so its time begins again.
-    pub(crate) fn look_again(&mut self) {
-        self.stage = None;
-    }
-
     /// The leader oversees itself.
     pub(super) fn oversee(&mut self, core: &mut Core, leader: &mut OwnLeadership) {
         let stage = leader.state().stage();
@@ -106,7 +101,7 @@ impl ContestCandidacy {
             TokenBase::new(core.reading.memory.token(), core.config.member.member.as_str(), core.now.unix_ms);
         let data = match tokens.encode(&path) {
             Ok(data) => data,
-            Err(error) => return core.note(Level::Warn, NoteKind::Trouble, error.to_string()),
+            Err(error) => return core.trouble(error),
         };
         let text = format!("raises the tokens above {}, which it has seen", tokens.token_base);
         core.note(Level::Info, NoteKind::Decided, text);

@@ -1,7 +1,10 @@
 //! The candidacy: one step at a time, each with what follows from its outcome.
 
 use super::{
-    super::line::{Line, NEVER_CREATED, Rank},
+    super::{
+        by_recipe::ByRecipe as _,
+        line::{Line, NEVER_CREATED, Rank},
+    },
     AfterSeek, Before, ContestCandidacy, ContestStep,
 };
 use crate::{
@@ -9,7 +12,7 @@ use crate::{
         core::Core,
         io::{Level, Node, NoteKind, Outcome, StopReason, ZkOp},
         leader::OwnLeadership,
-        ops::{Part, Pending, USED_UP},
+        ops::{Part, USED_UP},
         own::OwnZnode,
         recipe::QueueFormat,
         transaction::ZnodeWrite,
@@ -20,23 +23,8 @@ use crate::{
 };
 
 impl ContestCandidacy {
-    /// Takes the next step, if none is under way.
-    pub(crate) fn advance(&mut self, core: &mut Core, leader: &mut OwnLeadership) {
-        self.oversee(core, leader);
-        self.raise_tokens(core);
-        if !core.session_is_active()
-            || !core.ops.is_free(Part::Contest, core.now.time)
-            || self.turn(core, leader)
-        {
-            return;
-        }
-        if let Some(request) = self.next_request(core) {
-            core.perform(request, Pending::Contest);
-        }
-    }
-
     /// Changes to the step that the circumstances require. Returns whether it can only wait.
-    fn turn(&mut self, core: &mut Core, leader: &mut OwnLeadership) -> bool {
+    pub(super) fn turn(&mut self, core: &mut Core, leader: &mut OwnLeadership) -> bool {
         let idle = leader.is_idle();
         if core.own.leaving.is_asked() {
             if !idle {
@@ -145,7 +133,7 @@ impl ContestCandidacy {
         false
     }
 
-    fn next_request(&mut self, core: &mut Core) -> Option<ZkOp> {
+    pub(super) fn next_request(&mut self, core: &mut Core) -> Option<ZkOp> {
         let paths = core.config.paths.clone();
         let queue = Line::queue(core);
         let znode = || ZkOp::Get { path: paths.leader_znode(0) };
@@ -186,7 +174,7 @@ impl ContestCandidacy {
         let data = match contender {
             Ok(data) => data,
             Err(error) => {
-                later(core, &error.to_string());
+                core.delayed(Part::Candidacy, error);
                 return None;
             }
         };
@@ -202,9 +190,9 @@ impl ContestCandidacy {
         })
     }
 
-    pub(crate) fn done(&mut self, core: &mut Core, leader: &mut OwnLeadership, outcome: &Outcome) {
+    pub(super) fn step_done(&mut self, core: &mut Core, leader: &mut OwnLeadership, outcome: &Outcome) {
         match (self.step.clone(), outcome) {
-            (_, Outcome::NotApplied(why)) => later(core, why),
+            (_, Outcome::NotApplied(why)) => core.delayed(Part::Candidacy, why),
             (ContestStep::ListLeftovers, Outcome::Names(names)) => {
                 self.look_at_leftovers(Line::queue(core).map_or_else(Vec::new, |queue| queue.others(names)));
             }
@@ -260,7 +248,7 @@ impl ContestCandidacy {
             // It is unknown whether the znode was created.
             (ContestStep::Create, Outcome::Unknown(why)) => {
                 self.step = ContestStep::Seek(AfterSeek::Join);
-                later(core, why);
+                core.delayed(Part::Candidacy, why);
             }
             (ContestStep::Adopt(name), Outcome::Got(node)) => {
                 let adopted = node.as_ref().filter(|node| node.owner == core.session_id());
@@ -274,7 +262,7 @@ impl ContestCandidacy {
             }
             (ContestStep::Rank, Outcome::Names(names)) => self.ranked(core, names),
             (ContestStep::Leading, Outcome::Names(names)) => self.ranked_again(core, leader, names),
-            (_, outcome) => later(core, &outcome.to_string()),
+            (_, outcome) => core.delayed(Part::Candidacy, outcome),
         }
     }
 
@@ -325,7 +313,7 @@ impl ContestCandidacy {
         if node.is_some() {
             self.refused = 0;
         } else if self.refused > 1 && then == AfterSeek::Join {
-            core.contradicted(Part::Contest, &core.config.paths.leader_znode(0));
+            core.contradicted(Part::Candidacy, &core.config.paths.leader_znode(0));
         }
         // A znode of another incarnation is never deleted, not even that of a former process of this member.
         match node {
@@ -379,8 +367,8 @@ impl ContestCandidacy {
                 "{path} is no name of a place in a queue; where its numbers are used up, delete {parent}"
             );
             self.step = ContestStep::Drop(path.into(), None, AfterSeek::Join);
-            later(core, &why);
-            core.ops.retry(Part::Contest, core.now.time + USED_UP);
+            core.delayed(Part::Candidacy, why);
+            core.ops.retry(Part::Candidacy, core.now.time + USED_UP);
             return;
         };
         if queue.is_none() {
@@ -430,7 +418,7 @@ impl ContestCandidacy {
                 if self.before.as_ref().is_some_and(|known| known.gone && known.path == path) {
                     // The server that was read does not know of the deletion yet.
                     self.look_again = true;
-                    core.retry(Part::Contest);
+                    core.retry(Part::Candidacy);
                 } else {
                     let alone = ahead == 1;
                     self.before = Some(Box::new(Before { path, alone, first: alone, gone: false }));
@@ -444,9 +432,4 @@ impl ContestCandidacy {
             }
         }
     }
-}
-
-fn later(core: &mut Core, why: &str) {
-    core.note(Level::Warn, NoteKind::Trouble, format!("joining the election is delayed: {why}"));
-    core.retry(Part::Contest);
 }
