@@ -5,6 +5,9 @@ use std::time::Duration;
 pub(crate) use boot_time::{BootTime, sleep_until};
 use nix::time::{ClockId, clock_gettime};
 
+/// Later than anything.
+pub(crate) const NEVER: BootTime = BootTime::from_duration(Duration::MAX);
+
 /// One moment on two clocks.
 ///
 /// `CLOCK_BOOTTIME` is slewed when the time of day is corrected: chrony lets it run up to 8.3 % too slow or too fast by

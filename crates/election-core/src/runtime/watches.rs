@@ -2,7 +2,7 @@
 
 use std::{
     future::poll_fn,
-    pin::Pin,
+    pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
@@ -163,7 +163,7 @@ impl SingleWatch {
     }
 
     fn look(&mut self) {
-        if self.may_wait && !self.watch.is_reading() && self.watch.changed().now_or_never().is_some() {
+        if self.may_wait && self.watch.changed().now_or_never() == Some(true) {
             self.pause();
         }
     }
@@ -174,17 +174,19 @@ impl SingleWatch {
         pace: Pace,
         is_followed: &impl Fn() -> bool,
     ) -> Poll<Result<Event, OpError>> {
-        if pace == Pace::WhenFollowed && self.may_wait && !self.watch.is_reading() {
-            if self.pause.is_none() {
-                ready!(self.watch.poll_changed(cx));
+        if pace == Pace::WhenFollowed && self.may_wait {
+            if self.pause.is_none() && ready!(pin!(self.watch.changed()).poll(cx)) {
                 if !is_followed() {
                     return Poll::Pending;
                 }
+                self.pause();
             }
-            ready!(self.pause().as_mut().poll(cx));
+            if let Some(pause) = &mut self.pause {
+                ready!(pause.as_mut().poll(cx));
+            }
         }
         let seen = match pace {
-            Pace::AfterTakeover => ready!(self.watch.poll_known(cx)),
+            Pace::AfterTakeover => ready!(pin!(self.watch.next_known()).poll(cx)),
             Pace::AtOnce | Pace::WhenFollowed => {
                 self.pause = None;
                 ready!(self.watch.poll_next_unpin(cx))

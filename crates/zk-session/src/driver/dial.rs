@@ -8,10 +8,8 @@ use bytes::BytesMut;
 use tokio::net::TcpStream;
 use zk_proto::{Credentials, Handshake, Purpose, Ticket};
 
-use super::ConnectSpec;
 use super::refusal::Refusal;
 use super::transport::{self, ReadEnd, WriteEnd};
-use crate::error::ConnectError;
 use crate::servers::hosts::Host;
 use crate::settings::Settings;
 use crate::time::{BootTime, Moment, within};
@@ -42,85 +40,67 @@ pub(super) struct Attached {
     pub(super) sent: Moment,
 }
 
-/// What every attempt needs.
-#[derive(Clone)]
-pub(super) struct Dialer {
-    settings: Arc<Settings>,
+/// Moves the session to that server, or makes one there. The purpose is read right before it is sent.
+///
+/// # Cancel safety
+/// Cancel safe: the connection is closed. A new session that the server makes nevertheless ends by its timeout.
+pub(super) async fn attach(
+    settings: &Arc<Settings>,
+    host: &Host,
+    purpose: impl FnOnce() -> Purpose,
+    patience: Patience,
+) -> Result<Attached, Refusal> {
+    let Patience { connect, handshake } = patience;
+    let stream = within(BootTime::now() + connect, TcpStream::connect(host.address)).await;
+    let silent = || format!("it accepted no connection within {connect:.1?}");
+    let stream = stream.ok_or_else(|| Refusal::Unavailable(silent()))??;
+    // A request must not wait for the answer to the last one.
+    stream.set_nodelay(true)?;
+    let greeting = within(BootTime::now() + handshake, greet(settings, stream, host, purpose)).await;
+    let silent = || format!("it accepted the connection, but made no session within {handshake:.1?}");
+    greeting.ok_or_else(|| Refusal::Unavailable(silent()))?
 }
 
-impl Dialer {
-    /// Fails if there are files of TLS or SASL that have never been of use.
-    pub(super) async fn new(spec: &ConnectSpec) -> Result<Self, ConnectError> {
-        #[cfg(feature = "tls")]
-        super::tls::connector(&spec.settings).await.map_err(|reason| ConnectError::Tls { reason })?;
-        #[cfg(feature = "sasl")]
-        super::sasl::user(&spec.settings).await.map_err(|reason| ConnectError::AuthFailed { reason })?;
-        Ok(Self { settings: Arc::clone(&spec.settings) })
-    }
-
-    /// Moves the session to that server, or makes one there. The purpose is read right before it is sent.
-    ///
-    /// # Cancel safety
-    /// Cancel safe: the connection is closed. A new session that the server makes nevertheless ends by its timeout.
-    pub(super) async fn attach(
-        &self,
-        host: &Host,
-        purpose: impl FnOnce() -> Purpose,
-        patience: Patience,
-    ) -> Result<Attached, Refusal> {
-        let Patience { connect, handshake } = patience;
-        let stream = within(BootTime::now() + connect, TcpStream::connect(host.address)).await;
-        let silent = || format!("it accepted no connection within {connect:.1?}");
-        let stream = stream.ok_or_else(|| Refusal::Unavailable(silent()))??;
-        // A request must not wait for the answer to the last one.
-        stream.set_nodelay(true)?;
-        let greeting = within(BootTime::now() + handshake, self.greet(stream, host, purpose)).await;
-        let silent = || format!("it accepted the connection, but made no session within {handshake:.1?}");
-        greeting.ok_or_else(|| Refusal::Unavailable(silent()))?
-    }
-
-    async fn greet(
-        &self,
-        stream: TcpStream,
-        host: &Host,
-        purpose: impl FnOnce() -> Purpose,
-    ) -> Result<Attached, Refusal> {
-        #[cfg(feature = "tls")]
-        let (mut reader, mut writer) =
-            match super::tls::connector(&self.settings).await.map_err(Refusal::Tls)? {
-                Some(tls) => transport::over_tls(super::tls::shake_hands(&tls, host, stream).await?),
-                None => transport::over_tcp(stream),
-            };
-        #[cfg(not(feature = "tls"))]
-        let (mut reader, mut writer) = transport::over_tcp(stream);
-        let auth = self.settings.auth.iter().map(|auth| (auth.scheme.as_str(), auth.secret.expose()));
-        let auth: Vec<(&str, &[u8])> = auth.collect();
-        let credentials = Credentials::new(&auth);
-        #[cfg(feature = "sasl")]
-        let sasl = super::sasl::user(&self.settings).await.map_err(Refusal::AuthFailed)?;
-        #[cfg(feature = "sasl")]
-        let credentials = match &sasl {
-            Some(sasl) => {
-                let password = String::from_utf8_lossy(sasl.password.expose());
-                let cnonce = u128::from(super::unguessable()) << 64 | u128::from(super::unguessable());
-                credentials.with_sasl(zk_proto::DigestMd5::new(sasl.user.clone(), password, cnonce))
-            }
-            None => credentials,
-        };
-        let mut handshake = Handshake::new(&purpose(), credentials);
-        let mut input = BytesMut::new();
-        let sent = Moment::now();
-        loop {
-            writer.write_all(&handshake.outgoing()).await?;
-            if reader.read(&mut input).await? == 0 {
-                return Err(Refusal::Unavailable(
-                    "it closed the connection during the handshake: it serves no clients now".to_owned(),
-                ));
-            }
-            if let Some(ticket) = handshake.receive(&mut input)? {
-                let link = Link { address: host.address, reader, writer, input };
-                return Ok(Attached { link, ticket, sent });
-            }
+async fn greet(
+    settings: &Arc<Settings>,
+    stream: TcpStream,
+    host: &Host,
+    purpose: impl FnOnce() -> Purpose,
+) -> Result<Attached, Refusal> {
+    #[cfg(feature = "tls")]
+    let (mut reader, mut writer) = match super::tls::connector(settings).await.map_err(Refusal::Tls)? {
+        Some(tls) => transport::over_tls(super::tls::shake_hands(&tls, host, stream).await?),
+        None => transport::over_tcp(stream),
+    };
+    #[cfg(not(feature = "tls"))]
+    let (mut reader, mut writer) = transport::over_tcp(stream);
+    let auth = settings.auth.iter().map(|auth| (auth.scheme.as_str(), auth.secret.expose()));
+    let auth: Vec<(&str, &[u8])> = auth.collect();
+    let credentials = Credentials::new(&auth);
+    #[cfg(feature = "sasl")]
+    let sasl = super::sasl::user(settings).await.map_err(Refusal::AuthFailed)?;
+    #[cfg(feature = "sasl")]
+    let credentials = match &sasl {
+        Some(sasl) => {
+            let password = String::from_utf8_lossy(sasl.password.expose());
+            let cnonce = u128::from(super::unguessable()) << 64 | u128::from(super::unguessable());
+            credentials.with_sasl(zk_proto::DigestMd5::new(sasl.user.clone(), password, cnonce))
+        }
+        None => credentials,
+    };
+    let mut handshake = Handshake::new(&purpose(), credentials);
+    let mut input = BytesMut::new();
+    let sent = Moment::now();
+    loop {
+        writer.write_all(&handshake.outgoing()).await?;
+        if reader.read(&mut input).await? == 0 {
+            return Err(Refusal::Unavailable(
+                "it closed the connection during the handshake: it serves no clients now".to_owned(),
+            ));
+        }
+        if let Some(ticket) = handshake.receive(&mut input)? {
+            let link = Link { address: host.address, reader, writer, input };
+            return Ok(Attached { link, ticket, sent });
         }
     }
 }

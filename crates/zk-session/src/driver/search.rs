@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use super::BoxFuture;
 use super::dial::Attached;
-use super::seek::{Expired, Seeker, Tickets};
-use crate::time::{BootTime, within};
+use super::seek::{Found, Seeker, Tickets};
+use crate::error::InactiveReason;
+use crate::time::{BootTime, NEVER, within};
 
 /// The search for a better server, beside the present connection, and after its loss.
 pub(super) struct Search {
-    seeker: Seeker,
+    pub(super) seeker: Seeker,
     tickets: Tickets,
     under_way: Option<(Why, BoxFuture<'static, Found>)>,
     /// Whether the search has asked a server to take the session.
@@ -20,8 +21,6 @@ pub(super) struct Search {
     pauses: Pauses,
     home: HomeSearch,
 }
-
-pub(super) type Found = Result<Option<Attached>, Expired>;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Why {
@@ -83,18 +82,8 @@ impl HomeSearch {
 
 impl Search {
     pub(super) fn new(seeker: Seeker, tickets: Tickets) -> Self {
-        let pauses = Pauses::new(tickets.timeout, seeker.haste.suspect_after);
+        let pauses = Pauses::new(tickets.timeout, seeker.settings.suspect_after);
         Self { seeker, tickets, under_way: None, asked: Arc::default(), pauses, home: HomeSearch::default() }
-    }
-
-    /// Whether the session may have no connection now.
-    pub(super) fn is_isolated(&self) -> bool {
-        self.seeker.resolver.is_isolated()
-    }
-
-    /// See [`Seeker::judge_grant`].
-    pub(super) fn judge_grant(&self, attached: &Attached, before: Duration) -> Result<(), String> {
-        self.seeker.judge_grant(attached, before)
     }
 
     /// Begins or cancels a search. `suspected` is when the check was sent that makes the present server suspicious. Returns
@@ -131,10 +120,10 @@ impl Search {
                 let search = self.seeker.clone().improve(present, self.tickets());
                 self.under_way = Some((Why::Improvement, Box::pin(search)));
             }
-            (None, None) => return self.home.due.unwrap_or(BootTime::from_duration(Duration::MAX)),
+            (None, None) => return self.home.due.unwrap_or(NEVER),
             (Some(_), _) => {}
         }
-        BootTime::from_duration(Duration::MAX)
+        NEVER
     }
 
     fn suspect(&mut self, present: SocketAddr, since: BootTime, now: BootTime) {
@@ -159,7 +148,10 @@ impl Search {
     }
 
     /// Finds a server after the loss of the connection.
-    pub(super) fn after_loss(&mut self, lost: SocketAddr) -> BoxFuture<'static, Result<Attached, Expired>> {
+    pub(super) fn after_loss(
+        &mut self,
+        lost: SocketAddr,
+    ) -> BoxFuture<'static, Result<Attached, InactiveReason>> {
         // A server that has been asked may have the session; that may be why the connection was lost.
         let asked = self.under_way.take().filter(|_| self.has_asked());
         // Whichever server is next, there may be a better one.
@@ -174,7 +166,7 @@ impl Search {
                     Some(Ok(Some(found))) if found.ticket.last_zxid >= (tickets.now)().last_zxid => {
                         return Ok(found);
                     }
-                    Some(Err(Expired)) => return Err(Expired),
+                    Some(Err(over)) => return Err(over),
                     Some(Ok(_)) | None => {}
                 }
             }

@@ -18,14 +18,16 @@ use zk_proto::{Purpose, Ticket};
 
 use super::answers::Answers;
 use super::contract::ConnectSpec;
-use super::dial::{Attached, Dialer, Patience};
+use super::dial::{Attached, Patience, attach};
 use super::refusal::Refusal;
 use crate::backoff::Backoff;
+use crate::error::{ConnectError, InactiveReason};
 use crate::lease::SHORTEST;
 use crate::lock::lock;
 use crate::servers::hosts::Host;
 use crate::servers::known::Known;
 use crate::servers::resolve::Resolver;
+use crate::settings::Settings;
 use crate::time::{BootTime, sleep_until};
 
 /// Between rounds while the present connection works.
@@ -34,24 +36,16 @@ const LEAVING: Backoff = Backoff::new(Duration::from_millis(200), Duration::from
 /// Between attempts to return to a better server, which may stay away for long.
 const RETURNING: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
 
-/// How fast another server is to be found.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Haste {
-    pub(super) suspect_after: Option<Duration>,
+/// The clients of a server lose it at the same time: each waits for a random part of this before it tries another one.
+fn stagger(suspect_after: Option<Duration>, session_timeout: Duration) -> Duration {
+    let usual = (session_timeout / 20).min(Duration::from_millis(200));
+    suspect_after.map_or(usual, |after| usual.min(after / 8))
 }
 
-impl Haste {
-    /// The clients of a server lose it at the same time: each waits for a random part of this before it tries another one.
-    fn stagger(self, session_timeout: Duration) -> Duration {
-        let usual = (session_timeout / 20).min(Duration::from_millis(200));
-        self.suspect_after.map_or(usual, |after| usual.min(after / 8))
-    }
-
-    /// Between rounds over all servers.
-    fn backoff(self) -> Backoff {
-        let most = Duration::from_secs(1);
-        Backoff::new(Duration::from_millis(100), self.suspect_after.map_or(most, |after| most.min(after)))
-    }
+/// Between rounds over all servers.
+fn between_rounds(suspect_after: Option<Duration>) -> Backoff {
+    let most = Duration::from_secs(1);
+    Backoff::new(Duration::from_millis(100), suspect_after.map_or(most, |after| most.min(after)))
 }
 
 /// How long a server is waited for before the next one is tried beside it. Long enough for a healthy one to answer: the
@@ -184,10 +178,6 @@ fn log(host: &Host, refusal: &Refusal) {
     }
 }
 
-/// A quorum reports that the session is over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Expired;
-
 /// The purpose of the attempts.
 #[derive(Clone)]
 pub(super) struct Tickets {
@@ -201,9 +191,11 @@ pub(super) struct Tickets {
 #[derive(Clone)]
 pub(super) struct Seeker {
     pub(super) resolver: Arc<Resolver>,
-    pub(super) dialer: Dialer,
-    pub(super) haste: Haste,
+    pub(super) settings: Arc<Settings>,
 }
+
+/// A server that has the session now; why the session is over, if it is.
+pub(super) type Found = Result<Option<Attached>, InactiveReason>;
 
 impl Seeker {
     /// One round over all servers, for a new session or one of another process. Their answers are in `answers`, also if the
@@ -212,7 +204,7 @@ impl Seeker {
         &self,
         spec: &ConnectSpec,
         answers: &mut Answers,
-    ) -> Result<Option<Attached>, Expired> {
+    ) -> Result<Option<Attached>, ConnectError> {
         let ConnectSpec { purpose, deadline, closes, .. } = spec;
         let (hosts, nameless) = self.resolver.hosts(deadline.duration_since(BootTime::now())).await;
         *answers = Answers::awaited(&hosts, nameless);
@@ -229,7 +221,7 @@ impl Seeker {
         let attempt = |host: Host| {
             let (with_keeper, with_less, is_with_less) = (&with_keeper, &with_less, &is_with_less);
             async move {
-                let attached = self.dialer.attach(&host, || purpose.clone(), patience).await;
+                let attached = attach(&self.settings, &host, || purpose.clone(), patience).await;
                 match (attached, purpose) {
                     (Ok(attached), Purpose::New(_)) if attached.ticket.timeout < SHORTEST => {
                         Err(Refusal::TooShort(attached.ticket.timeout))
@@ -284,7 +276,7 @@ impl Seeker {
         let with_less = lock(&with_less).take();
         match found {
             // Also with one that has accepted it beside a server that grants less.
-            _ if answers.is_expired() => Err(Expired),
+            _ if answers.is_expired() => Err(ConnectError::Expired),
             None if answers.is_keeper() => Ok(lock(&with_keeper).take()),
             None => Ok(with_less),
             Some(found) => {
@@ -306,12 +298,11 @@ impl Seeker {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub(super) async fn seek(self, lost: SocketAddr, tickets: Tickets) -> Result<Attached, Expired> {
+    pub(super) async fn seek(self, lost: SocketAddr, tickets: Tickets) -> Result<Attached, InactiveReason> {
         let timeout = tickets.timeout;
-        let mut backoff = self.haste.backoff();
-        let mut pause = self.haste.stagger(timeout).mul_f64(fastrand::f64());
+        let mut backoff = between_rounds(self.settings.suspect_after);
+        self.stagger(timeout).await;
         loop {
-            sleep_until(BootTime::now() + pause).await;
             let (mut hosts, nameless) = self.resolver.hosts(timeout / 50).await;
             let answers = Answers::awaited(&hosts, nameless);
             // The sort is stable: the others stay in their order, those that were silent after the one that was lost.
@@ -326,7 +317,7 @@ impl Seeker {
             if let Some(found) = self.race(&hosts, &tickets, answers).await? {
                 return Ok(found);
             }
-            pause = backoff.next();
+            sleep_until(BootTime::now() + backoff.next()).await;
         }
     }
 
@@ -336,12 +327,7 @@ impl Seeker {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub(super) async fn beside(
-        self,
-        present: SocketAddr,
-        since: BootTime,
-        tickets: Tickets,
-    ) -> Result<Option<Attached>, Expired> {
+    pub(super) async fn beside(self, present: SocketAddr, since: BootTime, tickets: Tickets) -> Found {
         let timeout = tickets.timeout;
         self.stagger(timeout).await;
         let (mut hosts, nameless) = self.resolver.hosts(timeout / 50).await;
@@ -373,11 +359,7 @@ impl Seeker {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub(super) async fn improve(
-        self,
-        present: SocketAddr,
-        tickets: Tickets,
-    ) -> Result<Option<Attached>, Expired> {
+    pub(super) async fn improve(self, present: SocketAddr, tickets: Tickets) -> Found {
         let (mut leaving, mut returning) = (LEAVING, RETURNING);
         loop {
             let (hosts, nameless) = self.resolver.hosts(tickets.timeout / 4).await;
@@ -399,15 +381,11 @@ impl Seeker {
 
     /// Sessions that leave the same server must not move to another one at the same time.
     async fn stagger(&self, timeout: Duration) {
-        sleep_until(BootTime::now() + self.haste.stagger(timeout).mul_f64(fastrand::f64())).await;
+        let most = stagger(self.settings.suspect_after, timeout);
+        sleep_until(BootTime::now() + most.mul_f64(fastrand::f64())).await;
     }
 
-    async fn race(
-        &self,
-        hosts: &[Host],
-        tickets: &Tickets,
-        mut answers: Answers,
-    ) -> Result<Option<Attached>, Expired> {
+    async fn race(&self, hosts: &[Host], tickets: &Tickets, mut answers: Answers) -> Found {
         let timeout = tickets.timeout;
         let attempt = |host: Host| {
             let patience = patience(timeout);
@@ -415,7 +393,7 @@ impl Seeker {
                 Patience { connect: jittered(patience.connect), handshake: jittered(patience.handshake) };
             let purpose = || Purpose::Resume((tickets.now)());
             async move {
-                let attached = self.dialer.attach(&host, purpose, patience).await?;
+                let attached = attach(&self.settings, &host, purpose, patience).await?;
                 let now = BootTime::now();
                 lock(self.resolver.known()).took(host.address, now.duration_since(attached.sent.boot), now);
                 Ok(attached)
@@ -424,15 +402,17 @@ impl Seeker {
         let head_start = head_start(timeout, hosts.len());
         let counts = Counts::Last { patience: head_start * 2 };
         match race(hosts, head_start, counts, attempt, &mut answers, self.resolver.known()).await {
-            None if answers.is_expired() => Err(Expired),
-            found => Ok(found),
+            None if answers.is_expired() => Err(InactiveReason::Expired),
+            None => Ok(None),
+            Some(found) => match self.judge_grant(&found, timeout) {
+                Ok(()) => Ok(Some(found)),
+                Err(reason) => Err(InactiveReason::DriverFailed { reason }),
+            },
         }
     }
-}
 
-impl Seeker {
     /// See [`judge_grant`]. It is asked last from now on if it grants less.
-    pub(super) fn judge_grant(&self, attached: &Attached, before: Duration) -> Result<(), String> {
+    fn judge_grant(&self, attached: &Attached, before: Duration) -> Result<(), String> {
         let (address, now) = (attached.link.address, attached.ticket.timeout);
         lock(self.resolver.known()).grants(address, (now < before).then_some(now));
         judge_grant(address, before, now)
@@ -591,7 +571,7 @@ mod tests {
         for seconds in [2, 4, 10, 30, 60] {
             let timeout = Duration::from_secs(seconds);
             // Silence is noticed by a timer; two of fifteen addresses answer, and not the one that was lost.
-            let used = timeout * 3 / 10 + Haste::default().stagger(timeout) + head_start(timeout, 15) * 12;
+            let used = timeout * 3 / 10 + stagger(None, timeout) + head_start(timeout, 15) * 12;
             assert!(
                 used < timeout.mul_f64(0.75) || timeout < Duration::from_secs(4),
                 "{timeout:?}: {used:?}"
@@ -617,7 +597,7 @@ mod tests {
             let patience = patience(timeout);
             // Silence is noticed by a timer, and two head starts pass.
             let noticed = timeout * 3 / 10;
-            let used = noticed + Haste::default().stagger(timeout) + head_start(timeout, 3) * 2;
+            let used = noticed + stagger(None, timeout) + head_start(timeout, 3) * 2;
             let answered = used + patience.connect + patience.handshake;
             assert!(answered < timeout.mul_f64(0.9), "{timeout:?}: {answered:?}");
         }

@@ -25,14 +25,15 @@ use zk_proto::{
     Aftermath, Connection, Input, Limits, NotSent, Outcome, Output, Purpose, Reply, Request, Ticket, WatchId,
 };
 
-use super::dial::{Attached, Dialer, Link};
+use super::dial::{Attached, Link};
 use super::search::Search;
-use super::seek::{Expired, Haste, Seeker, Tickets};
+use super::seek::{Seeker, Tickets};
 use super::{
     Along, Answer, Answers, BoxFuture, ConnectFailure, ConnectSpec, Driver, DriverError, DriverEvent,
     DriverResult, Place,
 };
 use crate::driver::close::CloseOutcome;
+#[cfg(any(feature = "tls", feature = "sasl"))]
 use crate::error::ConnectError;
 use crate::error::InactiveReason;
 use crate::lock::lock;
@@ -42,14 +43,21 @@ use crate::time::{BootTime, Moment, sleep_until, within};
 pub(super) async fn connect(
     spec: ConnectSpec,
 ) -> Result<(Wire, mpsc::UnboundedReceiver<DriverEvent>, Moment), ConnectFailure> {
-    let dialer = Dialer::new(&spec).await.map_err(ConnectFailure::Final)?;
-    let haste = Haste { suspect_after: spec.settings.suspect_after };
-    let seeker = Seeker { resolver: Arc::clone(&spec.resolver), dialer, haste };
+    // Files that have never been of use are an error at once.
+    #[cfg(feature = "tls")]
+    super::tls::connector(&spec.settings)
+        .await
+        .map_err(|reason| ConnectFailure::Final(ConnectError::Tls { reason }))?;
+    #[cfg(feature = "sasl")]
+    super::sasl::user(&spec.settings)
+        .await
+        .map_err(|reason| ConnectFailure::Final(ConnectError::AuthFailed { reason }))?;
+    let seeker = Seeker { resolver: Arc::clone(&spec.resolver), settings: Arc::clone(&spec.settings) };
     let mut answers = Answers::default();
     let making = seeker.first(&spec, &mut answers);
     let attached = match within(spec.deadline, Box::pin(making)).await {
         Some(Ok(Some(attached))) => attached,
-        Some(Err(Expired)) => return Err(ConnectFailure::Final(ConnectError::Expired)),
+        Some(Err(error)) => return Err(ConnectFailure::Final(error)),
         Some(Ok(None)) | None => return Err(ConnectFailure::Unavailable(answers)),
     };
     let (events, receiver) = mpsc::unbounded_channel();
@@ -303,14 +311,6 @@ impl State {
     }
 }
 
-/// Why the task stops serving a connection.
-enum Stop {
-    /// The connection is lost; the session may be alive.
-    Lost,
-    /// The session is over.
-    Over,
-}
-
 impl Core {
     fn ticket(&self) -> Ticket {
         lock(&self.state).connection.ticket().clone()
@@ -355,34 +355,22 @@ impl Core {
         // Later than any deadline of the servers.
         let patience = timeout + timeout / 2;
         let mut search = Search::new(seeker, Tickets { timeout, now: Arc::new(ticket) });
-        loop {
-            if let Stop::Over = self.serve(&mut search, &mut link).await {
-                return;
-            }
+        while self.serve(&mut search, &mut link).await {
             let lost = link.address;
             drop(link);
-            let last = match within(BootTime::now() + patience, search.after_loss(lost)).await {
-                Some(Ok(attached)) => match self.judge(&search, &attached) {
-                    Ok(()) => {
-                        link = self.link(attached, false);
-                        continue;
-                    }
-                    Err(last) => last,
-                },
-                Some(Err(Expired)) => InactiveReason::Expired,
+            let over = match within(BootTime::now() + patience, search.after_loss(lost)).await {
+                Some(Ok(attached)) => {
+                    link = self.link(attached, false);
+                    continue;
+                }
+                Some(Err(over)) => over,
                 None => {
                     let reason = format!("no server has accepted the session for {patience:?}");
                     InactiveReason::DriverFailed { reason }
                 }
             };
-            return lock(&self.state).end(last);
+            return lock(&self.state).end(over);
         }
-    }
-
-    fn judge(&self, search: &Search, attached: &Attached) -> Result<(), InactiveReason> {
-        search
-            .judge_grant(attached, self.ticket().timeout)
-            .map_err(|reason| InactiveReason::DriverFailed { reason })
     }
 
     /// Moves the session to a connection.
@@ -399,20 +387,20 @@ impl Core {
         link
     }
 
-    /// Serves one connection after another until one is lost without another one.
-    async fn serve(&self, search: &mut Search, link: &mut Link) -> Stop {
+    /// Serves one connection after another until one is lost without another one; `false` if the session is over.
+    async fn serve(&self, search: &mut Search, link: &mut Link) -> bool {
         let mut alarm = Alarm::default();
         let mut ended = Vec::new();
         loop {
-            if search.is_isolated() {
+            if search.seeker.resolver.is_isolated() {
                 self.handle(Input::Lost("this process has cut the session off for a time".to_owned()));
             }
             let (has_more, deadline, suspected, servers_changed) = {
                 let mut state = lock(&self.state);
                 if state.events.is_none() {
-                    return Stop::Over;
+                    return false;
                 }
-                let Some(deadline) = state.connection.deadline() else { return Stop::Lost };
+                let Some(deadline) = state.connection.deadline() else { return true };
                 let servers_changed = std::mem::take(&mut state.servers_changed);
                 let connection = &state.connection;
                 let suspected = connection.unanswered_since().filter(|_| connection.suspects(now()));
@@ -441,26 +429,19 @@ impl Core {
                 },
                 // Requests of other callers go into the same write.
                 () = self.wake.notified() => tokio::task::yield_now().await,
-                found = search.found() => {
-                    let found = match found {
-                        Ok(Some(attached)) => self.judge(search, &attached).map(|()| Some(attached)),
-                        Err(Expired) => Err(InactiveReason::Expired),
-                        Ok(None) => Ok(None),
-                    };
-                    match found {
-                        Ok(None) => {}
-                        // It has seen as much as the session had when it was asked. The session has seen more since, which
-                        // it may not have: it has to be asked again.
-                        Ok(Some(attached)) if attached.ticket.last_zxid < self.ticket().last_zxid => {
-                            self.handle(Input::Lost("the session moves to another server".to_owned()));
-                        }
-                        Ok(Some(attached)) => {
-                            debug!(from = %link.address, to = %attached.link.address, "the session moves to a server that answers");
-                            *link = self.link(attached, false);
-                        }
-                        Err(last) => lock(&self.state).end(last),
+                found = search.found() => match found {
+                    Ok(None) => {}
+                    // It has seen as much as the session had when it was asked. The session has seen more since, which it
+                    // may not have: it has to be asked again.
+                    Ok(Some(attached)) if attached.ticket.last_zxid < self.ticket().last_zxid => {
+                        self.handle(Input::Lost("the session moves to another server".to_owned()));
                     }
-                }
+                    Ok(Some(attached)) => {
+                        debug!(from = %link.address, to = %attached.link.address, "the session moves to a server that answers");
+                        *link = self.link(attached, false);
+                    }
+                    Err(over) => lock(&self.state).end(over),
+                },
                 () = alarm.wait(deadline) => self.handle(Input::Tick),
             }
         }

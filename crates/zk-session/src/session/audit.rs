@@ -28,17 +28,18 @@
 //! server, with a session of its own for each look. `dr-worker doctor` does that, on request.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
+use futures_util::future::{Fuse, FusedFuture as _};
 use zk_proto::{ErrorCode, Reply, Request, Stat};
 
 use crate::driver::{Along, BoxFuture, DriverError, DriverResult, answered};
 use crate::session::incarnation::{Incarnation, Inner};
 use crate::session::reliance::{Shown, Suspects};
-use crate::time::{BootTime, within};
+use crate::time::{BootTime, NEVER, within};
 
 /// How many znodes are checked by one request.
 const BATCH: usize = 128;
@@ -46,32 +47,18 @@ const BATCH: usize = 128;
 pub(crate) const DISTRUSTED_FOR: Duration = Duration::from_secs(600);
 
 /// A server that shows another state than the quorum has.
-#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Disagreement {
     pub(crate) server: SocketAddr,
     pub(crate) path: String,
     pub(crate) kind: Kind,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// The server shows a znode that the quorum has deleted.
-    Deleted,
-    /// The server shows an old version of a znode, or one that the quorum has replaced.
-    Changed,
-    /// The server does not show a znode that the quorum has.
-    Missing,
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Deleted => "it shows a znode that the quorum has deleted",
-            Self::Changed => "it shows a znode in a version that the quorum does not have",
-            Self::Missing => "it does not show a znode that the quorum has",
-        })
-    }
-}
+/// How a server disagrees.
+type Kind = &'static str;
+const DELETED: Kind = "it shows a znode that the quorum has deleted";
+/// An old version of a znode, or one that the quorum has replaced.
+const CHANGED: Kind = "it shows a znode in a version that the quorum does not have";
+const MISSING: Kind = "it does not show a znode that the quorum has";
 
 /// When the next audit is due. Without clock and randomness.
 struct Pace {
@@ -112,16 +99,17 @@ impl Pace {
 /// The audits of one session.
 pub(crate) struct Audits {
     pace: Pace,
-    under_way: Option<BoxFuture<'static, Option<Disagreement>>>,
+    /// Ready with what it has found.
+    pub(crate) under_way: Fuse<BoxFuture<'static, Option<Disagreement>>>,
 }
 
 impl Audits {
     pub(crate) fn new(timeout: Duration, now: BootTime) -> Self {
-        Self { pace: Pace::new(timeout, now), under_way: None }
+        Self { pace: Pace::new(timeout, now), under_way: Fuse::terminated() }
     }
 
     pub(crate) fn wake(&self) -> BootTime {
-        if self.under_way.is_some() { BootTime::from_duration(Duration::MAX) } else { self.pace.due }
+        if self.under_way.is_terminated() { self.pace.due } else { NEVER }
     }
 
     /// Begins an audit that is due.
@@ -133,7 +121,7 @@ impl Audits {
         keeps_lease: bool,
     ) {
         self.pace.note(now, incarnation.inner.reliance.state(), fastrand::f64());
-        if self.under_way.is_some() || now < self.pace.due {
+        if !self.under_way.is_terminated() || now < self.pace.due {
             return;
         }
         self.pace.ended(now, keeps_lease, fastrand::f64());
@@ -146,25 +134,11 @@ impl Audits {
         }
         let (inner, deadline) = (Arc::clone(&incarnation.inner), now + self.pace.timeout);
         // Without an answer nothing is known, and the next one is not far.
-        self.under_way = Some(Box::pin(async move {
+        let auditing = async move {
             let audit = Audit { inner: &inner, deadline };
             within(deadline, audit.of_all(suspects)).await.and_then(Result::ok).flatten()
-        }));
-    }
-
-    /// What the audit that is under way has found; never ready if none is.
-    ///
-    /// # Cancel safety
-    /// Cancel safe.
-    pub(crate) async fn found(&mut self) -> Option<Disagreement> {
-        match &mut self.under_way {
-            Some(under_way) => {
-                let found = under_way.await;
-                self.under_way = None;
-                found
-            }
-            None => std::future::pending().await,
-        }
+        };
+        self.under_way = auditing.boxed().fuse();
     }
 }
 
@@ -181,7 +155,7 @@ impl Audit<'_> {
         for (path, after) in suspects.replaced {
             let shown = self.exists(&self.inner.absolute(&path)).await?;
             if found.is_none() && shown.is_some_and(|shown| shown.czxid <= after) {
-                found = Some((path, Kind::Changed));
+                found = Some((path, CHANGED));
             }
         }
         for path in suspects.refused {
@@ -209,7 +183,7 @@ impl Audit<'_> {
             // As it was before the check, which the server has carried out: nothing has changed it since.
             let is_same = now.is_some_and(|now| now.version == suspect.version && now.mzxid <= before);
             if is_same {
-                let kind = if code == ErrorCode::NO_NODE { Kind::Deleted } else { Kind::Changed };
+                let kind = if code == ErrorCode::NO_NODE { DELETED } else { CHANGED };
                 return Ok(Some((suspect.path.to_string(), kind)));
             }
         }
@@ -232,7 +206,7 @@ impl Audit<'_> {
         }
         let still = self.exists(&absolute).await?.is_none();
         let unchanged = self.exists(parent).await?.is_some_and(|now| now.pzxid == above.pzxid);
-        Ok((still && unchanged).then_some((path, Kind::Missing)))
+        Ok((still && unchanged).then_some((path, MISSING)))
     }
 
     /// Which of them the quorum does not have in that version, and why.

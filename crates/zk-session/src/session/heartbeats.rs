@@ -1,25 +1,22 @@
 //! The requests by which a session is checked and proved to be alive, and when each is sent.
 
-use std::future::pending;
-use std::pin::Pin;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
+use futures_util::future::{Fuse, FusedFuture as _};
 use zk_proto::Request;
 
 use crate::driver::{self, Along, BoxFuture, DriverError, answered};
 use crate::lease::{Answered, LeaseHistory, LeaseTiming, clock_interval};
 use crate::session::incarnation::Incarnation;
-use crate::time::{BootTime, Moment, within};
+use crate::time::{BootTime, Moment, NEVER, within};
 
 /// The minimum pause before a failed heartbeat is repeated.
 const MIN_PAUSE: Duration = Duration::from_millis(20);
 
-/// The answer to a heartbeat.
+/// How a heartbeat or a probe has ended.
 pub(crate) struct HeartbeatAnswer {
-    pub(crate) sent: Moment,
-    /// When the connect request of its connection was sent.
-    pub(crate) attached: Moment,
-    pub(crate) moved: bool,
+    pub(crate) times: Answered,
     /// Whether it was a quorum heartbeat.
     pub(crate) quorum: bool,
     pub(crate) result: Result<(), DriverError>,
@@ -32,7 +29,8 @@ pub(crate) struct Heartbeats {
     timing: LeaseTiming,
     pub(crate) wanted: bool,
     history: LeaseHistory,
-    under_way: Option<BoxFuture<'static, HeartbeatAnswer>>,
+    /// Ready when it is answered, or has failed.
+    pub(crate) under_way: Fuse<BoxFuture<'static, HeartbeatAnswer>>,
     next: BootTime,
     /// When the clocks were compared last.
     compared: BootTime,
@@ -46,7 +44,7 @@ impl Heartbeats {
             timing,
             wanted: false,
             history: LeaseHistory::new(timing, alive),
-            under_way: None,
+            under_way: Fuse::terminated(),
             next: last_sent + timing.heartbeat_interval(),
             compared: last_sent,
         }
@@ -71,22 +69,18 @@ impl Heartbeats {
 
     /// Abandons the request under way, which may belong to a lost connection.
     pub(crate) fn restart(&mut self, now: BootTime) {
-        self.under_way = None;
+        self.under_way = Fuse::terminated();
         self.next = now;
     }
 
     pub(crate) fn wake(&self) -> BootTime {
-        let never = BootTime::from_duration(Duration::MAX);
-        let heartbeat = if self.under_way.is_some() { never } else { self.next };
-        heartbeat.min(if self.wanted {
-            self.compared + clock_interval(self.timing.session_timeout)
-        } else {
-            never
-        })
+        let heartbeat = self.under_way.is_terminated().then_some(self.next);
+        let clocks = self.wanted.then_some(self.compared + clock_interval(self.timing.session_timeout));
+        heartbeat.into_iter().chain(clocks).min().unwrap_or(NEVER)
     }
 
     pub(crate) fn begin_if_due(&mut self, incarnation: &Incarnation, now: BootTime, active: bool) {
-        if self.under_way.is_some() || now < self.next {
+        if !self.under_way.is_terminated() || now < self.next {
             return;
         }
         let quorum = self.wanted || !active;
@@ -95,7 +89,7 @@ impl Heartbeats {
         let attached = driver.attached();
         let sent = Moment::now();
         let deadline = sent.boot + patience;
-        self.under_way = Some(Box::pin(async move {
+        let asking = async move {
             let request = async {
                 if quorum {
                     return driver::barrier(&*driver, deadline).await;
@@ -107,19 +101,9 @@ impl Heartbeats {
             let silent = || Err(DriverError::Ambiguous(format!("no answer within {patience:?}")));
             let result = within(deadline, request).await.unwrap_or_else(silent);
             let moved = driver.attached() != attached;
-            HeartbeatAnswer { sent, attached, moved, quorum, result }
-        }));
-    }
-
-    pub(crate) async fn answer(&mut self) -> HeartbeatAnswer {
-        match &mut self.under_way {
-            Some(under_way) => {
-                let answer = Pin::new(under_way).await;
-                self.under_way = None;
-                answer
-            }
-            None => pending().await,
-        }
+            HeartbeatAnswer { times: Answered { sent, at: BootTime::now(), attached, moved }, quorum, result }
+        };
+        self.under_way = asking.boxed().fuse();
     }
 
     /// A heartbeat or a probe was answered.

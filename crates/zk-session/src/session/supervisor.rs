@@ -13,7 +13,7 @@ use crate::backoff::Backoff;
 use crate::driver::close::CloseOutcome;
 use crate::driver::{DriverError, DriverEvent};
 use crate::error::{ConnectError, InactiveReason, NoLease};
-use crate::lease::{Answered, lease_margin};
+use crate::lease::lease_margin;
 use crate::node::Epoch;
 use crate::session::audit::{Audits, DISTRUSTED_FOR, Disagreement};
 use crate::session::establish::{Made, establish};
@@ -95,156 +95,41 @@ impl Supervisor {
             return None;
         }
 
-        let leases = incarnation.leases();
-        let mut known = self.shared.live.subscribe();
-        let mut heartbeats = Heartbeats::new(&incarnation, alive, contact);
-        let mut audits = Audits::new(granted, BootTime::now());
-        let mut keepers = self.shared.keepers.subscribe();
-        heartbeats.set_wanted(*keepers.borrow_and_update() > 0, BootTime::now());
+        let shared = &*self.shared;
+        let mut known = shared.live.subscribe();
+        let mut keepers = shared.keepers.subscribe();
+        let mut served = Served {
+            leases: incarnation.leases(),
+            heartbeats: Heartbeats::new(&incarnation, alive, contact),
+            audits: Audits::new(granted, BootTime::now()),
+            incarnation,
+            shared,
+        };
+        served.heartbeats.set_wanted(*keepers.borrow_and_update() > 0, BootTime::now());
         loop {
-            let now = BootTime::now();
             known.mark_unchanged();
-            incarnation.inner.handle(Event::Tick);
-            let Some(deadline) = self.shared.live.deadline(incarnation.epoch()) else {
-                self.shared.settings.instruments.expiration();
-                self.shared.forget_latest();
+            let Some(wake) = served.begin_due() else {
+                shared.settings.instruments.expiration();
+                shared.forget_latest();
                 return None;
             };
-            self.publish_lease(&incarnation, &mut heartbeats, leases);
-            let is_active = self.shared.live.state().is_active();
-            heartbeats.begin_if_due(&incarnation, now, is_active);
-            audits.begin_if_due(&incarnation, now, is_active, heartbeats.wanted);
-            if self.shared.resolver.end_distrust(now) {
-                incarnation.inner.driver.servers_changed();
-            }
-            let wake = audits.wake().min(heartbeats.wake()).min(deadline);
             let event = tokio::select! {
                 biased;
-                closing = self.shared.closing() => return Some(self.close(&incarnation, closing).await),
-                event = events.recv() => self.on_driver_event(&incarnation, &mut heartbeats, event),
-                found = audits.found() => {
+                closing = shared.closing() => return Some(served.close(closing).await),
+                event = events.recv() => served.on_driver_event(event),
+                found = &mut served.audits.under_way => {
                     if let Some(found) = found {
-                        self.distrust(&incarnation, &found);
+                        served.distrust(&found);
                     }
                     Event::Tick
                 }
-                answer = heartbeats.answer() => self.on_heartbeat(&incarnation, &mut heartbeats, answer),
-                _ = keepers.changed() => {
-                    let wanted = *keepers.borrow_and_update() > 0;
-                    heartbeats.set_wanted(wanted, BootTime::now());
-                    if let (true, Err(no_lease)) = (wanted, leases) {
-                        error!(session_id = %incarnation.session_id(), %no_lease, "cannot keep a lease on this session");
-                    }
-                    if wanted { Event::Tick } else { Event::Lease(None) }
-                }
+                answer = &mut served.heartbeats.under_way => served.on_heartbeat(answer),
+                _ = keepers.changed() => served.on_keepers(*keepers.borrow_and_update()),
                 // Whoever found out that it is over.
                 _ = known.changed() => Event::Tick,
                 () = sleep_until(wake) => Event::Tick,
             };
-            incarnation.inner.handle(event);
-        }
-    }
-
-    fn on_driver_event(
-        &mut self,
-        incarnation: &Incarnation,
-        heartbeats: &mut Heartbeats,
-        event: Option<DriverEvent>,
-    ) -> Event {
-        match event {
-            Some(DriverEvent::Watch { watch, kind, path }) => {
-                debug!(%path, ?kind, "watch fired");
-                incarnation.inner.fire_watch(watch, kind, path);
-                Event::Tick
-            }
-            Some(DriverEvent::Lost { reason }) => {
-                info!(session_id = %incarnation.session_id(), %reason, "connection to ZooKeeper lost");
-                Event::Lost { reason }
-            }
-            Some(DriverEvent::Ready) => {
-                debug!(session_id = %incarnation.session_id(), "connection to ZooKeeper is back");
-                incarnation.inner.reliance.forget_created();
-                heartbeats.restart(BootTime::now());
-                Event::Ready
-            }
-            Some(DriverEvent::Ended(reason)) => Event::Ended(reason),
-            // The driver also ends when the session is given up here, whose reason counts.
-            None => {
-                let reason = "it stopped without a reason".to_owned();
-                Event::Ended(InactiveReason::DriverFailed { reason })
-            }
-        }
-    }
-
-    fn on_heartbeat(
-        &mut self,
-        incarnation: &Incarnation,
-        heartbeats: &mut Heartbeats,
-        answer: HeartbeatAnswer,
-    ) -> Event {
-        let now = BootTime::now();
-        let HeartbeatAnswer { sent: moment, attached, moved, quorum, result } = answer;
-        let sent = moment.boot;
-        let outcome = match &result {
-            Ok(()) => "ok",
-            Err(DriverError::Refused(_) | DriverError::Invalid(_)) => "refused",
-            Err(DriverError::Ambiguous(_)) => "unknown",
-            Err(DriverError::NotSent(_)) => "unavailable",
-        };
-        let op = if quorum { "heartbeat" } else { "probe" };
-        self.shared.settings.instruments.request(op, outcome, now.duration_since(sent));
-        match result {
-            Ok(()) => {
-                if incarnation.is_over() {
-                    return Event::Tick;
-                }
-                heartbeats.answered(Answered { sent: moment, at: now, attached, moved }, quorum);
-                Event::Contact { sent, answered: now }
-            }
-            Err(error) => {
-                match &error {
-                    // An operator must remove the znode.
-                    DriverError::Invalid(_) => {
-                        warn!(session_id = %incarnation.session_id(), %error, "quorum heartbeat refused");
-                    }
-                    _ => debug!(session_id = %incarnation.session_id(), %error, "quorum heartbeat failed"),
-                }
-                heartbeats.failed(now);
-                Event::Silent { reason: error.to_string() }
-            }
-        }
-    }
-
-    /// Leaves a server that disagrees with the quorum.
-    fn distrust(&self, incarnation: &Incarnation, found: &Disagreement) {
-        let Disagreement { server, path, kind } = found;
-        warn!(
-            session_id = %incarnation.session_id(), %server, %path,
-            "this ZooKeeper server disagrees with the quorum: {kind}; the session leaves it while another server \
-             answers; stop that server, delete its data directory (not its myid), and start it, so that it copies the \
-             leader's data"
-        );
-        self.shared.settings.instruments.disagreement();
-        let until = BootTime::now() + DISTRUSTED_FOR;
-        self.shared.change_preference(|preference| {
-            preference.distrusted.retain(|(address, _)| address != server);
-            preference.distrusted.push((*server, until));
-        });
-    }
-
-    /// Publishes the lease if one is kept and it has changed.
-    fn publish_lease(
-        &self,
-        incarnation: &Incarnation,
-        heartbeats: &mut Heartbeats,
-        leases: Result<(), NoLease>,
-    ) {
-        let (Some(valid_until), Ok(())) = (heartbeats.lease(Moment::now()), leases) else { return };
-        // The hardware's clock and the system's diverge by a few microseconds all the time, which the margin covers.
-        let slack = lease_margin(incarnation.granted_timeout()) / 10;
-        let known = self.shared.live.ask(Machine::lease).map(|known| known.valid_until);
-        if known.is_none_or(|known| !(known - slack..=known).contains(&valid_until)) {
-            incarnation.inner.handle(Event::Lease(Some(valid_until)));
+            served.incarnation.inner.handle(event);
         }
     }
 
@@ -286,8 +171,123 @@ impl Supervisor {
             self.shared.sleep(BootTime::now() + pause).await.ok()?;
         }
     }
+}
 
-    async fn close(&mut self, incarnation: &Incarnation, closing: Closing) -> CloseOutcome {
+/// The session that is served.
+struct Served<'a> {
+    shared: &'a Shared,
+    incarnation: Incarnation,
+    heartbeats: Heartbeats,
+    audits: Audits,
+    /// Whether leases can be given on it.
+    leases: Result<(), NoLease>,
+}
+
+impl Served<'_> {
+    /// Does what is due, and returns when something will be; `None` if the session is over.
+    fn begin_due(&mut self) -> Option<BootTime> {
+        let (now, live) = (BootTime::now(), &self.shared.live);
+        self.incarnation.inner.handle(Event::Tick);
+        let deadline = live.deadline(self.incarnation.epoch())?;
+        self.publish_lease();
+        let is_active = live.state().is_active();
+        self.heartbeats.begin_if_due(&self.incarnation, now, is_active);
+        self.audits.begin_if_due(&self.incarnation, now, is_active, self.heartbeats.wanted);
+        if self.shared.resolver.end_distrust(now) {
+            self.incarnation.inner.driver.servers_changed();
+        }
+        Some(deadline.min(self.audits.wake()).min(self.heartbeats.wake()))
+    }
+
+    fn on_driver_event(&mut self, event: Option<DriverEvent>) -> Event {
+        let incarnation = &self.incarnation;
+        match event {
+            Some(DriverEvent::Watch { watch, kind, path }) => {
+                debug!(%path, ?kind, "watch fired");
+                incarnation.inner.fire_watch(watch, kind, path);
+                Event::Tick
+            }
+            Some(DriverEvent::Lost { reason }) => {
+                info!(session_id = %incarnation.session_id(), %reason, "connection to ZooKeeper lost");
+                Event::Lost { reason }
+            }
+            Some(DriverEvent::Ready) => {
+                debug!(session_id = %incarnation.session_id(), "connection to ZooKeeper is back");
+                incarnation.inner.reliance.forget_created();
+                self.heartbeats.restart(BootTime::now());
+                Event::Ready
+            }
+            Some(DriverEvent::Ended(reason)) => Event::Ended(reason),
+            // The driver also ends when the session is given up here, whose reason counts.
+            None => {
+                let reason = "it stopped without a reason".to_owned();
+                Event::Ended(InactiveReason::DriverFailed { reason })
+            }
+        }
+    }
+
+    fn on_heartbeat(&mut self, HeartbeatAnswer { times, quorum, result }: HeartbeatAnswer) -> Event {
+        let (now, sent, session_id) = (BootTime::now(), times.sent.boot, self.incarnation.session_id());
+        let (op, outcome) = (if quorum { "heartbeat" } else { "probe" }, outcome(&result));
+        self.shared.settings.instruments.request(op, outcome, now.duration_since(sent));
+        match result {
+            Ok(()) if self.incarnation.is_over() => Event::Tick,
+            Ok(()) => {
+                self.heartbeats.answered(times, quorum);
+                Event::Contact { sent, answered: now }
+            }
+            Err(error) => {
+                match &error {
+                    // An operator must remove the znode.
+                    DriverError::Invalid(_) => warn!(%session_id, %error, "quorum heartbeat refused"),
+                    _ => debug!(%session_id, %error, "quorum heartbeat failed"),
+                }
+                self.heartbeats.failed(now);
+                Event::Silent { reason: error.to_string() }
+            }
+        }
+    }
+
+    /// So many want a lease now.
+    fn on_keepers(&mut self, count: usize) -> Event {
+        let wanted = count > 0;
+        self.heartbeats.set_wanted(wanted, BootTime::now());
+        if let (true, Err(no_lease)) = (wanted, self.leases) {
+            error!(session_id = %self.incarnation.session_id(), %no_lease, "cannot keep a lease on this session");
+        }
+        if wanted { Event::Tick } else { Event::Lease(None) }
+    }
+
+    /// Leaves a server that disagrees with the quorum.
+    fn distrust(&self, found: &Disagreement) {
+        let Disagreement { server, path, kind } = found;
+        warn!(
+            session_id = %self.incarnation.session_id(), %server, %path,
+            "this ZooKeeper server disagrees with the quorum: {kind}; the session leaves it while another server \
+             answers; stop that server, delete its data directory (not its myid), and start it, so that it copies the \
+             leader's data"
+        );
+        self.shared.settings.instruments.disagreement();
+        let until = BootTime::now() + DISTRUSTED_FOR;
+        self.shared.change_preference(|preference| {
+            preference.distrusted.retain(|(address, _)| address != server);
+            preference.distrusted.push((*server, until));
+        });
+    }
+
+    /// Publishes the lease if one is kept and it has changed.
+    fn publish_lease(&mut self) {
+        let (Some(valid_until), Ok(())) = (self.heartbeats.lease(Moment::now()), self.leases) else { return };
+        // The hardware's clock and the system's diverge by a few microseconds all the time, which the margin covers.
+        let slack = lease_margin(self.incarnation.granted_timeout()) / 10;
+        let known = self.shared.live.ask(Machine::lease).map(|known| known.valid_until);
+        if known.is_none_or(|known| !(known - slack..=known).contains(&valid_until)) {
+            self.incarnation.inner.handle(Event::Lease(Some(valid_until)));
+        }
+    }
+
+    async fn close(&mut self, closing: Closing) -> CloseOutcome {
+        let incarnation = &self.incarnation;
         // Before closing: the users of the session must not learn of its end after other processes do.
         incarnation.inner.handle(Event::Closing);
         if closing.hands_over {
@@ -300,5 +300,15 @@ impl Supervisor {
         let outcome = within(by, closed).await.unwrap_or(CloseOutcome::Unknown);
         info!(session_id = %incarnation.session_id(), %outcome, "ZooKeeper session closed");
         outcome
+    }
+}
+
+/// The label of metrics.
+fn outcome(result: &Result<(), DriverError>) -> &'static str {
+    match result {
+        Ok(()) => "ok",
+        Err(DriverError::Refused(_) | DriverError::Invalid(_)) => "refused",
+        Err(DriverError::Ambiguous(_)) => "unknown",
+        Err(DriverError::NotSent(_)) => "unavailable",
     }
 }

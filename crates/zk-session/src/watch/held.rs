@@ -13,7 +13,7 @@ use crate::node::{CreateMode, Epoch, Node, SessionId, Stat};
 use crate::session::incarnation::Incarnation;
 use crate::session::shared::Shared;
 use crate::session::state::Machine;
-use crate::time::{BootTime, sleep_until};
+use crate::time::{BootTime, NEVER, sleep_until};
 use crate::watch::value::{DataWatch, Observed};
 
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(5));
@@ -149,7 +149,7 @@ impl Keeper {
                     Err(WatchError::Closed(_)) => break,
                 },
                 changed = wishes.changed() => if changed.is_err() { break },
-                () = sleep_until(again.unwrap_or(BootTime::from_duration(Duration::MAX))), if again.is_some() => {}
+                () = sleep_until(again.unwrap_or(NEVER)), if again.is_some() => {}
             }
             again = None;
             let wish = wishes.borrow_and_update().clone();

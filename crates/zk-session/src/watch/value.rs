@@ -7,6 +7,7 @@
 
 #![allow(private_bounds, reason = "what can be watched is chosen here")]
 
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
@@ -57,41 +58,38 @@ impl DataWatch {
         self.source.last = known.map(|(epoch, node)| (epoch, node.map(Node::seen)));
     }
 
-    /// Returns when [`next`](Self::next) would read: at once before the first value, later when the znode has changed, or
-    /// the session is over or closed. To coalesce changes, wait a while between `changed` and `next`: one read covers all changes of
-    /// that time.
+    /// Returns `true` when [`next`](Self::next) would begin a read: at once before the first value, later when the znode has
+    /// changed, or the session is over or closed. Returns `false` at once while a read is under way that the stream has
+    /// begun. To coalesce changes, wait a while between `changed` and `next`: one read covers all changes of that time.
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub async fn changed(&mut self) {
-        std::future::poll_fn(|cx| self.poll_changed(cx)).await;
+    pub async fn changed(&mut self) -> bool {
+        let is_reading = self.source.tries.attempt.is_some();
+        // Whoever waits before the read may find another znode there.
+        poll_fn(|cx| self.source.poll_fired(cx).map(|_| self.source.deleted = false)).await;
+        !is_reading
     }
 
-    /// [`changed`](Self::changed) for a caller that polls.
-    pub fn poll_changed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        self.source.poll_changed(cx)
-    }
-
-    /// Like the stream, but begins no read: returns a deletion, or the value of a read that is under way, and `None` if the
-    /// session is closed. Poll the stream when a read may begin: until then, nothing but those two wakes the task.
-    pub fn poll_known(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Observed<Option<Node>>, OpError>>> {
-        while self.is_reading() {
-            if let Some(seen) = ready!(self.source.poll_read(cx)).transpose() {
-                return Poll::Ready(item(seen));
+    /// The next item of the stream that needs no new read: a deletion, or the value of a read that the stream has begun;
+    /// `None` if the session is closed.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: nothing is lost, and the read stays under way.
+    pub async fn next_known(&mut self) -> Option<Result<Observed<Option<Node>>, OpError>> {
+        let source = &mut self.source;
+        poll_fn(|cx| {
+            while source.tries.attempt.is_some() {
+                if let Some(seen) = ready!(source.poll_read(cx)).transpose() {
+                    return Poll::Ready(item(seen));
+                }
             }
-        }
-        match ready!(self.source.poll_deleted(cx)) {
-            Some(epoch) => Poll::Ready(Some(Ok(Observed { epoch, value: None }))),
-            None => Poll::Pending,
-        }
-    }
-
-    /// Whether the stream has begun a read that has not ended. [`changed`](Self::changed) does not wait then.
-    pub fn is_reading(&self) -> bool {
-        self.source.tries.attempt.is_some()
+            match ready!(source.poll_deleted(cx)) {
+                Some(epoch) => Poll::Ready(Some(Ok(Observed { epoch, value: None }))),
+                None => Poll::Pending,
+            }
+        })
+        .await
     }
 }
 
@@ -160,11 +158,6 @@ pub struct Values<T: Watched> {
 }
 
 impl<T: Watched> Values<T> {
-    fn poll_changed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        // Whoever waits before the read may find another znode there.
-        self.poll_fired(cx).map(|_| self.deleted = false)
-    }
-
     /// Ready when it is time to read; with the session if the reason is a deletion.
     fn poll_fired(&mut self, cx: &mut Context<'_>) -> Poll<Option<Epoch>> {
         let Some(armed) = &mut self.armed else { return Poll::Ready(None) };

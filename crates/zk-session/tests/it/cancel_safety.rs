@@ -169,6 +169,7 @@ fn table() -> Vec<(&'static str, Check)> {
         ("Session::hand_over", Check::Other(|rig, stop| Box::pin(hand_over(rig, stop)))),
         ("Incarnation::over", Check::Other(|rig, stop| Box::pin(over(rig, stop)))),
         ("DataWatch::changed", Check::Other(|rig, stop| Box::pin(changed(rig, stop)))),
+        ("DataWatch::next_known", Check::Other(|rig, stop| Box::pin(next_known(rig, stop)))),
         ("Watch::next", Check::Other(|rig, stop| Box::pin(next_data(rig, stop)))),
         ("Watch::next_allowed", Check::Other(|rig, stop| Box::pin(next_allowed(rig, "data", stop)))),
         ("Watch::next_allowed", Check::Other(|rig, stop| Box::pin(next_allowed(rig, "children", stop)))),
@@ -402,6 +403,23 @@ async fn changed(rig: &Rig, stop: Stop) -> bool {
     let told = soon("the value", watch.next()).await.unwrap().value.map(|node| node.data);
     assert_eq!(told, Some(b"one".to_vec()));
     ended.is_some()
+}
+
+async fn next_known(rig: &Rig, stop: Stop) -> bool {
+    let path = path(rig, "next-known", stop);
+    rig.observer.create(&path, "one", CreateMode::Persistent).await.unwrap();
+    let mut watch = rig.session.watch_data(path.as_str());
+    soon("the first value", watch.next()).await.unwrap();
+    let deleting = rig.observer.delete(&path, None);
+    let (known, deleted) = tokio::join!(stop.apply(watch.next_known()), deleting);
+    deleted.unwrap();
+    let ended = known.is_some();
+    let known = match known {
+        Some(known) => known,
+        None => soon("the deletion", watch.next_known()).await,
+    };
+    assert_eq!(known.unwrap().unwrap().value, None);
+    ended
 }
 
 async fn next_data(rig: &Rig, stop: Stop) -> bool {

@@ -20,8 +20,8 @@
 //! - **Outcomes** come from `Wire`, beside the client's own errors, which do not distinguish refusals from lost answers.
 //! - **Hangs.** A client that makes no progress with requests for five seconds, panics or drops its connection is ended,
 //!   with its session.
-//! - **Ends.** The client and its tasks have a runtime of their own, of a single thread, which is shut down
-//!   without waiting for anything.
+//! - **Ends.** The client and its tasks have a runtime of their own on a thread of its own, which is shut down without
+//!   waiting for anything. Nothing of it is kept anywhere else: a handle alone would keep its poll descriptors open.
 //!
 //! # What it costs
 //! One more hop over loopback for each message, and one to another thread; a listening socket on 127.0.0.1 for the
@@ -38,17 +38,20 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
+use bytes::BytesMut;
+use tokio::runtime;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
-use zk_proto::{Request, Ticket, WatchId};
+use tokio_util::sync::CancellationToken;
+use zk_proto::{Request, RequestHeader, Ticket, WatchId};
 use zookeeper_async::{WatchedEvent, ZkState, ZooKeeper};
 
 use self::call::Call;
 use self::gate::{Gate, Local};
-use self::home::Home;
-use self::relay::{Job, Relay, Work};
+use self::relay::{Job, Relay};
 use super::wire::{self, Wire};
 use super::{Along, Answer, Answers, BoxFuture, ConnectFailure, ConnectSpec, Connected, Driver};
 use crate::driver::close::CloseOutcome;
@@ -56,7 +59,6 @@ use crate::time::{BootTime, Moment};
 
 mod call;
 mod gate;
-mod home;
 mod relay;
 #[cfg(test)]
 mod tests;
@@ -67,6 +69,9 @@ const CLIENTS_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long the client may take to reach a socket of this same process.
 const CLIENT_CONNECTS_WITHIN: Duration = Duration::from_secs(3);
+
+/// The most sockets of a client, and some more: by default there would be memory for the events of a thousand.
+const SOCKETS: usize = 16;
 
 /// Makes or resumes a session.
 pub(super) async fn connect(spec: ConnectSpec) -> Result<Connected, ConnectFailure> {
@@ -88,13 +93,11 @@ async fn assemble<F>(
 where
     F: Future<Output = io::Result<(ZooKeeper, Local)>> + Send + 'static,
 {
-    let home =
-        Home::build().map_err(|error| format!("cannot start a thread for the ZooKeeper client: {error}"))?;
     let (jobs, waiting) = mpsc::unbounded_channel();
-    let driver = ZookeeperAsync { wire: Arc::new(wire), jobs, home: Arc::new(home) };
+    let driver = ZookeeperAsync { wire: Arc::new(wire), jobs, end: CancellationToken::new() };
     let (started, has_started) = oneshot::channel();
-    let (carrier, thread) = (Arc::clone(&driver.wire), Arc::clone(&driver.home));
-    driver.home.spawn(async move {
+    let (carrier, end) = (Arc::clone(&driver.wire), driver.end.clone());
+    let serve = async move |started: oneshot::Sender<Result<(), String>>| {
         let (failed, failures) = mpsc::unbounded_channel();
         match start(failed.clone()).await {
             Err(error) => drop(started.send(Err(error.to_string()))),
@@ -105,10 +108,29 @@ where
                 if let Err(reason) = relay.run(local, waiting, failures).await {
                     carrier.fail(format!("the client failed: {reason}"));
                 }
-                thread.end();
+            }
+        }
+    };
+    let no_thread = |error| format!("cannot start a thread for the ZooKeeper client: {error}");
+    let thread = thread::Builder::new().name("zookeeper-async".to_owned());
+    let spawned = thread.spawn(move || {
+        // For a single thread: a message of the client passes through half a dozen tasks, and this runtime hands it from
+        // one to the next at half the price of the other.
+        let runtime = runtime::Builder::new_current_thread()
+            .max_blocking_threads(1)
+            .max_io_events_per_tick(SOCKETS)
+            .enable_all()
+            .build();
+        match runtime {
+            Err(error) => drop(started.send(Err(no_thread(error)))),
+            Ok(runtime) => {
+                runtime.block_on(end.run_until_cancelled(serve(started)));
+                // Ends every task at its next pause, and so closes every socket.
+                runtime.shutdown_background();
             }
         }
     });
+    spawned.map_err(no_thread)?;
     let ended = || Err("the client ended while it connected".to_owned());
     has_started.await.unwrap_or_else(|_| ended())?;
     Ok(driver)
@@ -143,7 +165,8 @@ async fn start_client(failed: mpsc::UnboundedSender<String>) -> io::Result<(ZooK
 struct ZookeeperAsync {
     wire: Arc<Wire>,
     jobs: mpsc::UnboundedSender<Job>,
-    home: Arc<Home>,
+    /// Ends the thread of the client, with its runtime.
+    end: CancellationToken,
 }
 
 impl Driver for ZookeeperAsync {
@@ -164,15 +187,28 @@ impl Driver for ZookeeperAsync {
             return self.wire.send(request, along);
         }
         let (answer, receiver) = oneshot::channel();
-        let work = Call::new(request).map_or_else(|| Work::beside(request), Work::Call);
+        let job = match Call::new(request) {
+            Some(call) => Job::Call { call, along, answer },
+            None => {
+                let mut frame = BytesMut::new();
+                request.encode(0, &mut frame);
+                let (op, body) = (request.op(), frame.freeze().slice(4 + RequestHeader::LEN..));
+                Job::Beside(Box::new(move |wire| {
+                    // Without its caller it never leaves.
+                    if let (false, Ok(request)) = (answer.is_closed(), Request::decode(op, &body)) {
+                        wire.hand_over(&request, along, answer);
+                    }
+                }))
+            }
+        };
         // Without a receiver the job is dropped, and the answer reports it.
-        let _ = self.jobs.send(Job::Request { work, along, answer });
+        let _ = self.jobs.send(job);
         receiver
     }
 
     fn forget(&self, watch: WatchId) {
         // Without a receiver there is no watch either.
-        let _ = self.jobs.send(Job::Forget(watch));
+        let _ = self.jobs.send(Job::Beside(Box::new(move |wire| wire.forget(watch))));
     }
 
     fn servers_changed(&self) {
@@ -180,17 +216,17 @@ impl Driver for ZookeeperAsync {
     }
 
     fn close(&self, deadline: BootTime) -> BoxFuture<'static, CloseOutcome> {
-        let (closing, home) = (self.wire.close(deadline), Arc::clone(&self.home));
+        let (closing, end) = (self.wire.close(deadline), self.end.clone());
         Box::pin(async move {
             let answer = closing.await;
-            home.end();
+            end.cancel();
             answer
         })
     }
 
     fn abort(&self) {
         self.wire.abort();
-        self.home.end();
+        self.end.cancel();
     }
 }
 

@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::unconstrained;
 use tokio::time::{MissedTickBehavior, interval};
-use zk_proto::{ErrorCode, OpCode, Reply, ReplyHeader, Request, RequestHeader, WatchId, cut_frame, xid};
+use zk_proto::{ErrorCode, OpCode, Reply, ReplyHeader, Request, RequestHeader, cut_frame, xid};
 use zookeeper_async::ZooKeeper;
 
 use super::call::Call;
@@ -34,37 +34,12 @@ const LOOK: Duration = Duration::from_millis(250);
 /// frozen has not been checked.
 const PATIENCE: u32 = 20;
 
-/// Jobs that wait for their turn.
+/// What waits for its turn.
 pub(super) enum Job {
-    Request {
-        work: Work,
-        along: Along,
-        answer: oneshot::Sender<DriverResult<Reply>>,
-    },
-    /// A watch is given up: not before the request that arms it has been handed on.
-    Forget(WatchId),
-}
-
-impl Job {
-    fn is_call(&self) -> bool {
-        matches!(self, Self::Request { work: Work::Call(_), .. })
-    }
-}
-
-/// Which way a request goes.
-pub(super) enum Work {
-    /// Through the client.
-    Call(Call),
-    /// Beside it: its kind and its encoding.
-    Beside(OpCode, Bytes),
-}
-
-impl Work {
-    pub(super) fn beside(request: &Request<'_>) -> Self {
-        let mut frame = BytesMut::new();
-        request.encode(0, &mut frame);
-        Self::Beside(request.op(), frame.freeze().slice(4 + RequestHeader::LEN..))
-    }
+    /// A request through the client.
+    Call { call: Call, along: Along, answer: oneshot::Sender<DriverResult<Reply>> },
+    /// What goes past the client, once it has sent all that was asked before.
+    Beside(Box<dyn FnOnce(&Wire) + Send>),
 }
 
 /// A request that is to come from the client.
@@ -124,7 +99,7 @@ impl Relay {
         loop {
             // What goes beside the client waits until the client has sent all that is before it.
             let may_pass = self.expected.is_empty();
-            if let Some(job) = self.next.take_if(|job| may_pass || job.is_call())
+            if let Some(job) = self.next.take_if(|job| may_pass || matches!(job, Job::Call { .. }))
                 && let Some(call) = self.begin(job).await
             {
                 calls.push(call);
@@ -159,28 +134,19 @@ impl Relay {
         }
     }
 
-    /// Hands a request to the client, or on beside it; returns what remains to be done.
+    /// Begins a job; returns what remains to be done.
     async fn begin(&mut self, job: Job) -> Option<BoxFuture<'static, ()>> {
-        let (work, along, answer) = match job {
-            Job::Request { work, along, answer } => (work, along, answer),
-            Job::Forget(watch) => {
-                self.wire.forget(watch);
+        let (call, along, answer) = match job {
+            Job::Call { call, along, answer } => (call, along, answer),
+            Job::Beside(act) => {
+                act(&self.wire);
                 return None;
             }
         };
-        // Its caller is gone, so it never leaves.
+        // Without its caller it never leaves.
         if answer.is_closed() {
             return None;
         }
-        let call = match work {
-            Work::Call(call) => call,
-            Work::Beside(op, body) => {
-                if let Ok(request) = Request::decode(op, &body) {
-                    self.wire.hand_over(&request, along, answer);
-                }
-                return None;
-            }
-        };
         let failure = Failure::default();
         let (op, path) = (call.op, call.path.clone());
         self.expected.push_back(Expected { op, path, along, failure: Arc::clone(&failure) });
