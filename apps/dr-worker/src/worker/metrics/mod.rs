@@ -11,7 +11,7 @@ use election_core::{
     handler::ElectionEvent,
     internals::record::{Cause, Phases},
 };
-use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 
 use crate::{
@@ -20,7 +20,7 @@ use crate::{
 };
 pub(super) use bounded::Bounded;
 pub(super) use list::Scope;
-use list::{Kind, METRICS};
+use list::{Kind, METRICS, Metric};
 
 /// The buckets of a phase: from a decision on a fast network to a job that is slow to be ready.
 const PHASE_SECONDS: [f64; 12] = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0];
@@ -82,15 +82,16 @@ pub(super) fn install(node: &NodeConfig, jobs: &[JobConfig]) -> Result<Prometheu
 }
 
 fn describe() {
-    for metric in METRICS {
+    for Metric { name, kind, help, .. } in METRICS.iter() {
+        let (name, help) = (name.as_str(), help.as_str());
         // The exporter appends a unit with which the name does not end.
-        let unit = metric.unit.filter(|unit| metric.name.ends_with(unit.as_str()));
-        match (metric.kind, unit) {
-            (Kind::Counter, _) => describe_counter!(metric.name, metric.help),
-            (Kind::Gauge, None) => describe_gauge!(metric.name, metric.help),
-            (Kind::Gauge, Some(unit)) => describe_gauge!(metric.name, unit, metric.help),
-            (Kind::Histogram, None) => describe_histogram!(metric.name, metric.help),
-            (Kind::Histogram, Some(unit)) => describe_histogram!(metric.name, unit, metric.help),
+        let is_in_seconds = name.ends_with("_seconds");
+        match kind {
+            Kind::Counter => describe_counter!(name, help),
+            Kind::Gauge if is_in_seconds => describe_gauge!(name, Unit::Seconds, help),
+            Kind::Gauge => describe_gauge!(name, help),
+            Kind::Histogram if is_in_seconds => describe_histogram!(name, Unit::Seconds, help),
+            Kind::Histogram => describe_histogram!(name, help),
         }
     }
 }
