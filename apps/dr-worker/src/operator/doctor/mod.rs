@@ -10,7 +10,7 @@ mod tests;
 
 use serde_json::json;
 
-use self::{checks::CHECKS, facts::Facts, finding::Severity, report::Report};
+use self::{facts::Facts, finding::Severity, report::Report};
 use super::output::{self, Output};
 use crate::{
     config::Sources,
@@ -80,5 +80,5 @@ async fn examine(sources: &Sources) -> Result<Examined, Error> {
 }
 
 fn judge(facts: &Facts) -> Report {
-    Report::new(CHECKS.len(), CHECKS.iter().flat_map(|check| check.findings(facts)).collect())
+    Report::new(checks::all().count(), checks::all().flat_map(|check| check.findings(facts)).collect())
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use super::{
     super::{
         facts::{Election, Facts, Order},
-        finding::{Found, Severity},
+        finding::{Check, Found, Severity},
     },
     members::of_kind,
 };
@@ -14,12 +14,160 @@ use crate::wall::moment;
 /// An order that is older than this may have been forgotten.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(3600);
 
+/// The checks, in the order of the report.
+pub(super) const CHECKS: &[Check] = &[
+    Check {
+        id: "no-election",
+        severity: Severity::Note,
+        finds: "a configured job has no election",
+        why: "No worker runs it yet.",
+        action: "Start the workers; check zookeeper.root.",
+        look: absent,
+    },
+    Check {
+        id: "no-leader",
+        severity: Severity::Error,
+        finds: "no member leads a job",
+        why: "The job does not run.",
+        action: "`dr-worker explain` shows the reason. A job that no worker runs any more: `dr-worker forget JOB`.",
+        look: no_leader,
+    },
+    Check {
+        id: "no-candidate",
+        severity: Severity::Error,
+        finds: "no member may lead a job",
+        why: "Without its leader the job is lost.",
+        action: "Correct the policy or what makes the members unfit; `dr-worker explain` shows each member's reason.",
+        look: no_candidate,
+    },
+    Check {
+        id: "no-other-site",
+        severity: Severity::Error,
+        finds: "no member leads if a site is lost",
+        why: "The other site does not take over: there is no disaster recovery.",
+        action: "`dr-worker simulate --without-site SITE` shows why; add members elsewhere, or correct the policy.",
+        look: no_other_site,
+    },
+    Check {
+        id: "empty-site",
+        severity: Severity::Warning,
+        finds: "no member of a site may lead",
+        why: "Leadership can't move there.",
+        action: "Start a worker there, or correct what makes its members unfit.",
+        look: empty_site,
+    },
+    Check {
+        id: "single-candidate",
+        severity: Severity::Warning,
+        finds: "a site has one candidate only",
+        why: "The loss of one node moves the job to another site, or ends it.",
+        action: "Run a second worker in the site.",
+        look: single_candidate,
+    },
+    Check {
+        id: "hold",
+        severity: Severity::Error,
+        finds: "an election is on hold",
+        why: "No leader is elected after too many takeovers.",
+        action: "Find out why the takeovers failed (`dr-worker history --job JOB`), then `dr-worker ack --job JOB`.",
+        look: hold,
+    },
+    Check {
+        id: "paused",
+        severity: Severity::Warning,
+        finds: "automatic decisions are suspended; a note during the first hour",
+        why: "No failover happens.",
+        action: "`dr-worker resume --job JOB`, or `dr-worker mode auto --job JOB`.",
+        look: paused,
+    },
+    Check {
+        id: "stopped",
+        severity: Severity::Warning,
+        finds: "an operator has stopped the job; a note during the first hour",
+        why: "It does not run on any leader.",
+        action: "`dr-worker start --job JOB`, when the reason is gone.",
+        look: stopped,
+    },
+    Check {
+        id: "maintenance",
+        severity: Severity::Warning,
+        finds: "a member is in maintenance; a note during the first hour",
+        why: "It is not elected.",
+        action: "`dr-worker maintenance MEMBER --off`.",
+        look: maintenance,
+    },
+    Check {
+        id: "closed-site",
+        severity: Severity::Warning,
+        finds: "a site is drained or marked as failed; a note during the first hour",
+        why: "No member there is elected.",
+        action: "`dr-worker drain SITE --off --job JOB`, or `dr-worker fail-site SITE --off --job JOB`.",
+        look: closed_sites,
+    },
+    Check {
+        id: "breadcrumb",
+        severity: Severity::Warning,
+        finds: "a former leader has not reported that its job has ended",
+        why: "Its job may still run; it is fenced before the job starts elsewhere, which takes time or fails.",
+        action: "Make sure that it is off, then `dr-worker ack --fenced --job JOB`.",
+        look: breadcrumbs,
+    },
+    Check {
+        id: "ghost",
+        severity: Severity::Warning,
+        finds: "znodes of an ended session are left",
+        why: "They block an id or the leadership.",
+        action: "`dr-worker remove-ghosts --yes`.",
+        look: ghosts,
+    },
+    Check {
+        id: "low-token",
+        severity: Severity::Error,
+        finds: "a fencing token is older than one that was given before",
+        why: "The resource refuses the leader.",
+        action: "`dr-worker raise-token --job JOB --above TOKEN`.",
+        look: low_tokens,
+    },
+    Check {
+        id: "unreadable-znode",
+        severity: Severity::Warning,
+        finds: "a znode has content that can't be used",
+        why: "What it says is ignored; the elector may decide nothing.",
+        action: "Delete it, or write it again with the command that made it.",
+        look: unreadable,
+    },
+    Check {
+        id: "keep-unfenced",
+        severity: Severity::Error,
+        finds: "a job with on_pause = \"keep\" is not fenced",
+        why: "While ZooKeeper is away two leaders can work, and nothing refuses the older one.",
+        action: "Check fencing tokens in the resource and set fenced = true, or set on_pause = \"stop\".",
+        look: keeps_unfenced,
+    },
+    Check {
+        id: "fast-unfenced",
+        severity: Severity::Warning,
+        finds: "a job with fast_failover is not fenced",
+        why: "A lost leader is replaced only after its session has ended.",
+        action: "Check fencing tokens in the resource and set fenced = true, or remove fast_failover.",
+        look: fast_unfenced,
+    },
+    Check {
+        id: "beside-zookeeper-leader",
+        severity: Severity::Warning,
+        finds: "with fast_failover, the leader of a job is on the host of the ensemble's leader",
+        why: "If that host is lost, the servers elect first, and the failover is not fast.",
+        action: "Run the servers on other hosts than the job, or prefer another server as the ensemble's leader.",
+        look: beside_leader,
+    },
+];
+
 /// Elections in which an elector decides, and may.
 fn decided(facts: &Facts) -> impl Iterator<Item = &Election> {
     facts.elections.iter().filter(|election| election.has_elector && election.orders.mode.is_none())
 }
 
-pub(super) fn absent(facts: &Facts, found: &mut Found) {
+fn absent(facts: &Facts, found: &mut Found) {
     if facts.session.is_none() || !facts.refused.is_empty() {
         return;
     }
@@ -30,7 +178,7 @@ pub(super) fn absent(facts: &Facts, found: &mut Found) {
     }
 }
 
-pub(super) fn no_leader(facts: &Facts, found: &mut Found) {
+fn no_leader(facts: &Facts, found: &mut Found) {
     for election in &facts.elections {
         let slots = election.leaders.len();
         for (slot, _) in election.leaders.iter().enumerate().filter(|(_, leader)| leader.is_none()) {
@@ -40,7 +188,7 @@ pub(super) fn no_leader(facts: &Facts, found: &mut Found) {
     }
 }
 
-pub(super) fn no_candidate(facts: &Facts, found: &mut Found) {
+fn no_candidate(facts: &Facts, found: &mut Found) {
     for election in decided(facts) {
         let barred: Option<Vec<_>> =
             election.candidates.iter().map(|c| c.barred.as_ref().map(|why| (c, why))).collect();
@@ -53,7 +201,7 @@ pub(super) fn no_candidate(facts: &Facts, found: &mut Found) {
     }
 }
 
-pub(super) fn no_other_site(facts: &Facts, found: &mut Found) {
+fn no_other_site(facts: &Facts, found: &mut Found) {
     for election in decided(facts) {
         let sites: BTreeSet<_> =
             election.sites.iter().chain(election.candidates.iter().map(|c| &c.site)).collect();
@@ -79,7 +227,7 @@ fn sites(election: &Election) -> impl Iterator<Item = (&String, Vec<&str>, Vec<S
     })
 }
 
-pub(super) fn empty_site(facts: &Facts, found: &mut Found) {
+fn empty_site(facts: &Facts, found: &mut Found) {
     for election in decided(facts) {
         let wanted = |site: &String| !election.forbidden.contains(site);
         for (site, _, barred) in sites(election).filter(|(site, may, _)| may.is_empty() && wanted(site)) {
@@ -89,7 +237,7 @@ pub(super) fn empty_site(facts: &Facts, found: &mut Found) {
     }
 }
 
-pub(super) fn single_candidate(facts: &Facts, found: &mut Found) {
+fn single_candidate(facts: &Facts, found: &mut Found) {
     for election in decided(facts) {
         for (site, may, _) in sites(election) {
             if let [only] = may[..] {
@@ -99,7 +247,7 @@ pub(super) fn single_candidate(facts: &Facts, found: &mut Found) {
     }
 }
 
-pub(super) fn hold(facts: &Facts, found: &mut Found) {
+fn hold(facts: &Facts, found: &mut Found) {
     for election in &facts.elections {
         if let Some(hold) = &election.hold {
             found.add(format!("{}: {hold}", election.name));
@@ -126,52 +274,52 @@ fn orders(facts: &Facts, found: &mut Found, of: impl Fn(&Election) -> Vec<&Order
     }
 }
 
-pub(super) fn paused(facts: &Facts, found: &mut Found) {
+fn paused(facts: &Facts, found: &mut Found) {
     orders(facts, found, |election| election.orders.mode.iter().collect());
 }
 
-pub(super) fn stopped(facts: &Facts, found: &mut Found) {
+fn stopped(facts: &Facts, found: &mut Found) {
     orders(facts, found, |election| election.orders.stopped.iter().collect());
 }
 
-pub(super) fn maintenance(facts: &Facts, found: &mut Found) {
+fn maintenance(facts: &Facts, found: &mut Found) {
     orders(facts, found, |election| election.orders.maintenance.iter().collect());
 }
 
-pub(super) fn closed_sites(facts: &Facts, found: &mut Found) {
+fn closed_sites(facts: &Facts, found: &mut Found) {
     orders(facts, found, |election| election.orders.closed.iter().collect());
 }
 
-pub(super) fn breadcrumbs(facts: &Facts, found: &mut Found) {
+fn breadcrumbs(facts: &Facts, found: &mut Found) {
     of_kind(facts, "not-fenced", found);
 }
 
-pub(super) fn ghosts(facts: &Facts, found: &mut Found) {
+fn ghosts(facts: &Facts, found: &mut Found) {
     of_kind(facts, "ghost", found);
 }
 
-pub(super) fn low_tokens(facts: &Facts, found: &mut Found) {
+fn low_tokens(facts: &Facts, found: &mut Found) {
     of_kind(facts, "low-token", found);
     of_kind(facts, "old-decision", found);
 }
 
-pub(super) fn unreadable(facts: &Facts, found: &mut Found) {
+fn unreadable(facts: &Facts, found: &mut Found) {
     of_kind(facts, "unreadable", found);
 }
 
-pub(super) fn keeps_unfenced(facts: &Facts, found: &mut Found) {
+fn keeps_unfenced(facts: &Facts, found: &mut Found) {
     for job in facts.jobs.iter().filter(|job| job.keeps && !job.fenced) {
         found.add(format!("{} has on_pause = \"keep\" and is not fenced", job.name));
     }
 }
 
-pub(super) fn fast_unfenced(facts: &Facts, found: &mut Found) {
+fn fast_unfenced(facts: &Facts, found: &mut Found) {
     for job in facts.jobs.iter().filter(|job| job.fast_failover && !job.fenced) {
         found.add(format!("{} has fast_failover and is not fenced: fast_failover has no effect", job.name));
     }
 }
 
-pub(super) fn beside_leader(facts: &Facts, found: &mut Found) {
+fn beside_leader(facts: &Facts, found: &mut Found) {
     let Some(server) = facts.servers.iter().find(|server| server.role() == Some("leader")) else { return };
     for job in facts.jobs.iter().filter(|job| job.fast_failover && job.fenced) {
         let leaders =

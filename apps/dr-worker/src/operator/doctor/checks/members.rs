@@ -7,12 +7,88 @@ use election_core::strategy::in_words;
 use super::{
     super::{
         facts::Facts,
-        finding::{Found, Severity},
+        finding::{Check, Found, Severity},
     },
     servers::CLOCKS_APART,
 };
 
-pub(super) fn unreachable(facts: &Facts, found: &mut Found) {
+/// The checks, in the order of the report.
+pub(super) const CHECKS: &[Check] = &[
+    Check {
+        id: "member-unreachable",
+        severity: Severity::Warning,
+        finds: "the HTTP endpoints of a member can't be reached from this node",
+        why: "Other members can't confirm that it lives, and load balancers do not find it.",
+        action: "Check http.listen and node.address of that member, and the firewall.",
+        look: unreachable,
+    },
+    Check {
+        id: "member-absent",
+        severity: Severity::Warning,
+        finds: "a member of the last day does not take part; a note if it has stopped by itself",
+        why: "A crash, a lost host or a cut network: it can't take over.",
+        action: "Start its worker again. A member that was removed for good is forgotten after a day.",
+        look: absent,
+    },
+    Check {
+        id: "member-mistaken",
+        severity: Severity::Error,
+        finds: "at the URL of a member another member answers",
+        why: "Members suspect or trust the wrong one; clients go to the wrong node.",
+        action: "Correct node.address and http.listen on these nodes.",
+        look: mistaken,
+    },
+    Check {
+        id: "member-state-dir",
+        severity: Severity::Error,
+        finds: "the disk of a member's node.state_dir hangs",
+        why: "The member starts no job, and a leader there can't start its job again.",
+        action: "Repair the disk or the file server of this directory.",
+        look: start_no_job,
+    },
+    Check {
+        id: "member-clock",
+        severity: Severity::Warning,
+        finds: "the clock of a member differs",
+        why: "Exclusions, planned switchovers and windows for moves begin and end at the wrong time there.",
+        action: "Synchronize the clocks (chrony, systemd-timesyncd).",
+        look: clocks,
+    },
+    Check {
+        id: "member-versions",
+        severity: Severity::Warning,
+        finds: "the members have different versions",
+        why: "A rolling upgrade that was not finished; after a failover another version decides.",
+        action: "Finish the upgrade: `dr-worker upgrade` on each node.",
+        look: versions,
+    },
+    Check {
+        id: "member-config",
+        severity: Severity::Warning,
+        finds: "the members apply different versions of the job's overlay",
+        why: "After a failover the job runs with other settings.",
+        action: "`dr-worker config history --job JOB` shows who refuses it and why; correct it, or revert with `dr-worker config revert --job JOB`.",
+        look: overlays,
+    },
+    Check {
+        id: "member-policy",
+        severity: Severity::Warning,
+        finds: "a member has another policy than the elector",
+        why: "As the elector it decides otherwise.",
+        action: "Compare `dr-worker config show` on these nodes.",
+        look: policies,
+    },
+    Check {
+        id: "duplicate-id",
+        severity: Severity::Error,
+        finds: "two workers have the same id",
+        why: "The second one can't start, and orders for one reach the other.",
+        action: "Give each node its own node.id.",
+        look: duplicates,
+    },
+];
+
+fn unreachable(facts: &Facts, found: &mut Found) {
     for member in &facts.members {
         if let Some(why) = &member.unreachable {
             found.add(format!(
@@ -23,7 +99,7 @@ pub(super) fn unreachable(facts: &Facts, found: &mut Found) {
     }
 }
 
-pub(super) fn absent(facts: &Facts, found: &mut Found) {
+fn absent(facts: &Facts, found: &mut Found) {
     for election in &facts.elections {
         for (stopped, sentence) in &election.absent {
             let severity = if *stopped { Severity::Note } else { Severity::Warning };
@@ -32,7 +108,7 @@ pub(super) fn absent(facts: &Facts, found: &mut Found) {
     }
 }
 
-pub(super) fn mistaken(facts: &Facts, found: &mut Found) {
+fn mistaken(facts: &Facts, found: &mut Found) {
     for member in &facts.members {
         if let Some(other) = member.answers_as.as_ref().filter(|other| **other != member.member) {
             found.add(format!("at the URL of {} answers {other}", member.member));
@@ -40,7 +116,7 @@ pub(super) fn mistaken(facts: &Facts, found: &mut Found) {
     }
 }
 
-pub(super) fn start_no_job(facts: &Facts, found: &mut Found) {
+fn start_no_job(facts: &Facts, found: &mut Found) {
     for member in &facts.members {
         if let Some(why) = &member.problem {
             found.add(format!("{}: {why}", member.member));
@@ -48,7 +124,7 @@ pub(super) fn start_no_job(facts: &Facts, found: &mut Found) {
     }
 }
 
-pub(super) fn clocks(facts: &Facts, found: &mut Found) {
+fn clocks(facts: &Facts, found: &mut Found) {
     for member in &facts.members {
         if let Some(clock) = member.clock.filter(|clock| clock.apart() > CLOCKS_APART) {
             let apart = in_words(Duration::from_millis(clock.ahead_ms.unsigned_abs()));
@@ -58,7 +134,7 @@ pub(super) fn clocks(facts: &Facts, found: &mut Found) {
     }
 }
 
-pub(super) fn versions(facts: &Facts, found: &mut Found) {
+fn versions(facts: &Facts, found: &mut Found) {
     let all: BTreeSet<_> = facts.members.iter().flat_map(|member| &member.software).collect();
     if all.len() > 1 {
         let each = facts
@@ -69,7 +145,7 @@ pub(super) fn versions(facts: &Facts, found: &mut Found) {
     }
 }
 
-pub(super) fn overlays(facts: &Facts, found: &mut Found) {
+fn overlays(facts: &Facts, found: &mut Found) {
     for election in &facts.elections {
         let of = facts.members.iter().filter_map(|m| Some((&m.member, *m.overlays.get(&election.name)?)));
         let versions: BTreeSet<_> = of.clone().map(|(_, version)| version).collect();
@@ -85,7 +161,7 @@ pub(super) fn overlays(facts: &Facts, found: &mut Found) {
     of_kind(facts, "refused-config", found);
 }
 
-pub(super) fn policies(facts: &Facts, found: &mut Found) {
+fn policies(facts: &Facts, found: &mut Found) {
     of_kind(facts, "other-policy", found);
 }
 
@@ -98,7 +174,7 @@ pub(super) fn of_kind(facts: &Facts, kind: &str, found: &mut Found) {
     }
 }
 
-pub(super) fn duplicates(facts: &Facts, found: &mut Found) {
+fn duplicates(facts: &Facts, found: &mut Found) {
     for member in &facts.members {
         if member.places.len() > 1 {
             let places: Vec<_> =

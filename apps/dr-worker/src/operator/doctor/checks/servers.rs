@@ -6,7 +6,7 @@ use election_core::strategy::in_words;
 
 use super::super::{
     facts::{Answer, Facts, Server},
-    finding::{Found, Severity},
+    finding::{Check, Found, Severity},
 };
 use crate::commands::servers::Quorum;
 
@@ -24,6 +24,194 @@ const GIB: f64 = 1_073_741_824.0;
 /// Clocks of servers and members.
 pub(super) const CLOCKS_APART: Duration = Duration::from_secs(1);
 
+/// The checks, in the order of the report.
+pub(super) const CHECKS: &[Check] = &[
+    Check {
+        id: "zookeeper-session",
+        severity: Severity::Error,
+        finds: "no session with ZooKeeper could be made",
+        why: "Without a session no worker leads, and no leader is elected.",
+        action: "Start the servers that are down; check zookeeper.connect, the network and the credentials.",
+        look: session,
+    },
+    Check {
+        id: "server-unreachable",
+        severity: Severity::Warning,
+        finds: "a server of zookeeper.connect accepts no connection",
+        why: "Each server that is down is one fault less that the ensemble survives.",
+        action: "Start the server, or correct zookeeper.connect or the firewall.",
+        look: unreachable,
+    },
+    Check {
+        id: "server-not-serving",
+        severity: Severity::Warning,
+        finds: "a server runs and has no quorum",
+        why: "Clients of this server must find another one.",
+        action: "Read the server's log; check that it reaches the other servers on their ports for peers.",
+        look: not_serving,
+    },
+    Check {
+        id: "server-disagrees",
+        severity: Severity::Error,
+        finds: "a server shows a znode of an election that the quorum has deleted, or lacks one that the quorum has",
+        why: "Members that use this server wait for a member that is gone, or do not see one that is there. Workers find out within eight session timeouts and leave the server.",
+        action: "Stop the server, delete its data directory (not its myid), and start it: it copies the leader's data.",
+        look: disagreements,
+    },
+    Check {
+        id: "server-silent",
+        severity: Severity::Unknown,
+        finds: "a server does not answer srvr, conf or mntr, by its four-letter words or its AdminServer",
+        why: "The settings and the state of this server are not checked.",
+        action: "Set 4lw.commands.whitelist=srvr,conf,mntr in its zoo.cfg, or give the address of its AdminServer in zookeeper.admin.",
+        look: no_words,
+    },
+    Check {
+        id: "server-properties",
+        severity: Severity::Unknown,
+        finds: "the AdminServer of a server can't be read",
+        why: "forceSync, skipACL, enableEagerACLCheck, snapCount and the servers' clocks are not checked; only the AdminServer shows them.",
+        action: "Set admin.enableServer=true in zoo.cfg, for this host only if others must not read it, and its address in zookeeper.admin.",
+        look: no_properties,
+    },
+    Check {
+        id: "server-alone",
+        severity: Severity::Error,
+        finds: "only one server has a vote",
+        why: "With this server all elections are lost, and perhaps their data.",
+        action: "Run three servers, in three places.",
+        look: alone,
+    },
+    Check {
+        id: "servers-even",
+        severity: Severity::Warning,
+        finds: "the number of servers with a vote is even",
+        why: "One server more costs nothing in availability, and survives one fault more.",
+        action: "Add a server or make one an observer, so that an odd number has a vote.",
+        look: even,
+    },
+    Check {
+        id: "site-quorum",
+        severity: Severity::Error,
+        finds: "the loss of one site loses the quorum",
+        why: "The other site can't take over if that site is lost: nothing elects a leader.",
+        action: "Distribute the voting servers over three sites, so that each has fewer than half of them.",
+        look: site_quorum,
+    },
+    Check {
+        id: "server-sites",
+        severity: Severity::Unknown,
+        finds: "the sites of the servers are not configured",
+        why: "It is not checked whether the loss of a site loses the quorum.",
+        action: "Set zookeeper.sites, such as sites = { east = [\"zk1:2181\"], west = [\"zk2:2181\"], third = [\"zk3:2181\"] }.",
+        look: no_sites,
+    },
+    Check {
+        id: "server-unlisted",
+        severity: Severity::Warning,
+        finds: "a server with a vote is not in zookeeper.connect",
+        why: "Workers do not use it when the others are lost, and its site is not known here.",
+        action: "Add it to zookeeper.connect on all nodes.",
+        look: unlisted,
+    },
+    Check {
+        id: "server-versions",
+        severity: Severity::Warning,
+        finds: "the servers have different versions",
+        why: "A rolling upgrade that was not finished; the versions may differ in what they write.",
+        action: "Finish the upgrade.",
+        look: versions,
+    },
+    Check {
+        id: "force-sync",
+        severity: Severity::Error,
+        finds: "a server runs with forceSync=no",
+        why: "A server that loses power forgets decisions that it has acknowledged; two members can be elected for one term.",
+        action: "Remove forceSync from the server's settings.",
+        look: force_sync,
+    },
+    Check {
+        id: "skip-acl",
+        severity: Severity::Error,
+        finds: "a server ignores access lists",
+        why: "Every client that reaches the servers can change elections and stop jobs.",
+        action: "Remove skipACL from the servers' settings.",
+        look: skip_acl,
+    },
+    Check {
+        id: "no-access-lists",
+        severity: Severity::Note,
+        finds: "the znodes of the elections have no access lists",
+        why: "Every client that reaches the servers can move and stop jobs.",
+        action: "Set [zookeeper.auth] on all nodes, if not only trusted hosts reach the servers.",
+        look: no_access_lists,
+    },
+    Check {
+        id: "eager-acl",
+        severity: Severity::Note,
+        finds: "a server checks access lists before it asks the ensemble",
+        why: "A server without a quorum refuses requests for the access list, so errors of access may be out of date. Leases do not rely on it.",
+        action: "Nothing, if that is wanted.",
+        look: eager_acl,
+    },
+    Check {
+        id: "snap-count",
+        severity: Severity::Warning,
+        finds: "a server writes a snapshot after few transactions",
+        why: "It writes all data again and again, which delays requests.",
+        action: "Remove snapCount from the server's settings; its default is 100,000.",
+        look: snap_count,
+    },
+    Check {
+        id: "disk-growth",
+        severity: Severity::Warning,
+        finds: "a server keeps many old logs and snapshots",
+        why: "Its disk fills up, and a server with a full disk stops.",
+        action: "Set autopurge.purgeInterval=24 in zoo.cfg.",
+        look: disk_growth,
+    },
+    Check {
+        id: "disk-space",
+        severity: Severity::Warning,
+        finds: "the disk of a server on this node is nearly full",
+        why: "A server with a full disk stops.",
+        action: "Free space, and set autopurge.purgeInterval in zoo.cfg.",
+        look: disk_space,
+    },
+    Check {
+        id: "slow-fsync",
+        severity: Severity::Warning,
+        finds: "a server takes long to write to its disk",
+        why: "Each decision and each heartbeat waits for the disks of a majority.",
+        action: "Give dataLogDir a disk of its own.",
+        look: slow_fsync,
+    },
+    Check {
+        id: "outstanding-requests",
+        severity: Severity::Warning,
+        finds: "many requests wait at a server",
+        why: "Heartbeats wait with them, and leases end.",
+        action: "Find the client that sends them (`cons`), or use an ensemble for the elections alone.",
+        look: outstanding,
+    },
+    Check {
+        id: "large-ensemble",
+        severity: Severity::Warning,
+        finds: "a server has a very large number of znodes, watches or bytes",
+        why: "Restarts and elections of the servers take long, and jobs stop meanwhile.",
+        action: "Find out whose they are (`wchs`, `dump`), or use an ensemble for the elections alone.",
+        look: large,
+    },
+    Check {
+        id: "server-clock",
+        severity: Severity::Warning,
+        finds: "the clock of a server differs",
+        why: "Times in logs can't be compared after an incident.",
+        action: "Synchronize the clocks (chrony, systemd-timesyncd).",
+        look: clocks,
+    },
+];
+
 /// Names, as in a sentence.
 pub(super) fn names<'a>(all: impl IntoIterator<Item = &'a str>) -> String {
     all.into_iter().collect::<Vec<_>>().join(", ")
@@ -33,17 +221,17 @@ fn living(facts: &Facts) -> impl Iterator<Item = &Server> {
     facts.servers.iter().filter(|server| server.unreachable.is_none())
 }
 
-pub(super) fn session(facts: &Facts, found: &mut Found) {
+fn session(facts: &Facts, found: &mut Found) {
     if facts.session.is_none() {
         found.add(format!("no session with ZooKeeper: {}", facts.no_session));
     }
 }
 
-pub(super) fn disagreements(facts: &Facts, found: &mut Found) {
+fn disagreements(facts: &Facts, found: &mut Found) {
     facts.disagreements.iter().for_each(|sentence| found.add(sentence.clone()));
 }
 
-pub(super) fn unreachable(facts: &Facts, found: &mut Found) {
+fn unreachable(facts: &Facts, found: &mut Found) {
     for server in &facts.servers {
         if let Some(why) = &server.unreachable {
             found.add(format!("{} can't be reached: {why}", server.name));
@@ -51,7 +239,7 @@ pub(super) fn unreachable(facts: &Facts, found: &mut Found) {
     }
 }
 
-pub(super) fn not_serving(facts: &Facts, found: &mut Found) {
+fn not_serving(facts: &Facts, found: &mut Found) {
     for server in living(facts) {
         match server.role() {
             Some("read-only") => found.add(format!("{} serves reads only: it has no quorum", server.name)),
@@ -65,7 +253,7 @@ pub(super) fn not_serving(facts: &Facts, found: &mut Found) {
     }
 }
 
-pub(super) fn no_words(facts: &Facts, found: &mut Found) {
+fn no_words(facts: &Facts, found: &mut Found) {
     for server in living(facts) {
         let parts = [
             ("srvr", &server.stats, "its role and version"),
@@ -81,7 +269,7 @@ pub(super) fn no_words(facts: &Facts, found: &mut Found) {
     }
 }
 
-pub(super) fn no_properties(facts: &Facts, found: &mut Found) {
+fn no_properties(facts: &Facts, found: &mut Found) {
     let silent: Vec<_> =
         living(facts).filter_map(|s| Some((s.name.as_str(), s.properties.missing.as_deref()?))).collect();
     if let Some((_, why)) = silent.first() {
@@ -92,13 +280,13 @@ pub(super) fn no_properties(facts: &Facts, found: &mut Found) {
     }
 }
 
-pub(super) fn alone(facts: &Facts, found: &mut Found) {
+fn alone(facts: &Facts, found: &mut Found) {
     if let [Some(only)] = facts.voters()[..] {
         found.add(format!("{} is the only server with a vote", only.name));
     }
 }
 
-pub(super) fn even(facts: &Facts, found: &mut Found) {
+fn even(facts: &Facts, found: &mut Found) {
     let count = facts.voters().len();
     if count > 0 && count.is_multiple_of(2) {
         let observers = facts.servers.iter().filter(|server| server.role() == Some("observer")).count();
@@ -115,7 +303,7 @@ pub(super) fn even(facts: &Facts, found: &mut Found) {
     }
 }
 
-pub(super) fn no_sites(facts: &Facts, found: &mut Found) {
+fn no_sites(facts: &Facts, found: &mut Found) {
     let sites: BTreeSet<_> = facts.elections.iter().flat_map(|e| &e.sites).collect();
     let sites: BTreeSet<_> = facts.members.iter().map(|member| &member.site).chain(sites).collect();
     if facts.servers.len() < 2 || sites.len() < 2 {
@@ -131,7 +319,7 @@ pub(super) fn no_sites(facts: &Facts, found: &mut Found) {
     }
 }
 
-pub(super) fn site_quorum(facts: &Facts, found: &mut Found) {
+fn site_quorum(facts: &Facts, found: &mut Found) {
     let quorum = Quorum::of(&facts.servers);
     // A server alone is another finding.
     if facts.asked.has_sites && quorum.voters > 1 {
@@ -139,7 +327,7 @@ pub(super) fn site_quorum(facts: &Facts, found: &mut Found) {
     }
 }
 
-pub(super) fn unlisted(facts: &Facts, found: &mut Found) {
+fn unlisted(facts: &Facts, found: &mut Found) {
     let unlisted = facts.voters().iter().filter(|voter| voter.is_none()).count();
     if unlisted > 0 {
         found.add(format!(
@@ -149,7 +337,7 @@ pub(super) fn unlisted(facts: &Facts, found: &mut Found) {
     }
 }
 
-pub(super) fn versions(facts: &Facts, found: &mut Found) {
+fn versions(facts: &Facts, found: &mut Found) {
     let versions: BTreeSet<_> = facts.servers.iter().filter_map(Server::version).collect();
     if versions.len() > 1 {
         let each = facts.servers.iter().filter_map(|s| Some(format!("{} has {}", s.name, s.version()?)));
@@ -162,7 +350,7 @@ fn is_on(properties: &Answer, name: &str) -> bool {
     matches!(properties.get(&format!("zookeeper.{name}")), Some("yes" | "true"))
 }
 
-pub(super) fn force_sync(facts: &Facts, found: &mut Found) {
+fn force_sync(facts: &Facts, found: &mut Found) {
     for server in &facts.servers {
         if server.properties.get("zookeeper.forceSync") == Some("no") {
             found.add(format!("{} runs with forceSync=no", server.name));
@@ -170,7 +358,7 @@ pub(super) fn force_sync(facts: &Facts, found: &mut Found) {
     }
 }
 
-pub(super) fn skip_acl(facts: &Facts, found: &mut Found) {
+fn skip_acl(facts: &Facts, found: &mut Found) {
     for server in facts.servers.iter().filter(|server| is_on(&server.properties, "skipACL")) {
         found.add(format!("{} runs with skipACL=yes", server.name));
     }
@@ -179,19 +367,19 @@ pub(super) fn skip_acl(facts: &Facts, found: &mut Found) {
     }
 }
 
-pub(super) fn no_access_lists(facts: &Facts, found: &mut Found) {
+fn no_access_lists(facts: &Facts, found: &mut Found) {
     if facts.asked.is_open {
         found.add("zookeeper.acl is \"open\"");
     }
 }
 
-pub(super) fn eager_acl(facts: &Facts, found: &mut Found) {
+fn eager_acl(facts: &Facts, found: &mut Found) {
     for server in facts.servers.iter().filter(|server| is_on(&server.properties, "enableEagerACLCheck")) {
         found.add(format!("{} runs with enableEagerACLCheck=true", server.name));
     }
 }
 
-pub(super) fn snap_count(facts: &Facts, found: &mut Found) {
+fn snap_count(facts: &Facts, found: &mut Found) {
     for server in &facts.servers {
         if let Some(count) =
             server.properties.number("zookeeper.snapCount").filter(|c| *c < FEWEST_BETWEEN_SNAPSHOTS)
@@ -201,7 +389,7 @@ pub(super) fn snap_count(facts: &Facts, found: &mut Found) {
     }
 }
 
-pub(super) fn disk_growth(facts: &Facts, found: &mut Found) {
+fn disk_growth(facts: &Facts, found: &mut Found) {
     for server in &facts.servers {
         let size = |key| server.settings.number(key).unwrap_or(0.0);
         let is_one = server.settings.get("dataDir") == server.settings.get("dataLogDir");
@@ -218,7 +406,7 @@ pub(super) fn disk_growth(facts: &Facts, found: &mut Found) {
     }
 }
 
-pub(super) fn disk_space(facts: &Facts, found: &mut Found) {
+fn disk_space(facts: &Facts, found: &mut Found) {
     for server in &facts.servers {
         let Some(disk) = server.disk else { continue };
         if disk.free < 1 << 30 || disk.free < disk.size / 20 {
@@ -228,7 +416,7 @@ pub(super) fn disk_space(facts: &Facts, found: &mut Found) {
     }
 }
 
-pub(super) fn slow_fsync(facts: &Facts, found: &mut Found) {
+fn slow_fsync(facts: &Facts, found: &mut Found) {
     for server in &facts.servers {
         let mean = server.metrics.number("zk_avg_fsynctime").unwrap_or(0.0);
         if mean > SLOWEST_FSYNC.as_secs_f64() * 1000.0 {
@@ -237,7 +425,7 @@ pub(super) fn slow_fsync(facts: &Facts, found: &mut Found) {
     }
 }
 
-pub(super) fn outstanding(facts: &Facts, found: &mut Found) {
+fn outstanding(facts: &Facts, found: &mut Found) {
     for server in &facts.servers {
         let waiting = server.metrics.number("zk_outstanding_requests").unwrap_or(0.0);
         if waiting > MOST_OUTSTANDING {
@@ -246,7 +434,7 @@ pub(super) fn outstanding(facts: &Facts, found: &mut Found) {
     }
 }
 
-pub(super) fn large(facts: &Facts, found: &mut Found) {
+fn large(facts: &Facts, found: &mut Found) {
     for server in &facts.servers {
         for (key, what, most) in MOST {
             if let Some(count) = server.metrics.number(key).filter(|count| *count > most) {
@@ -256,27 +444,12 @@ pub(super) fn large(facts: &Facts, found: &mut Found) {
     }
 }
 
-pub(super) fn clocks(facts: &Facts, found: &mut Found) {
+fn clocks(facts: &Facts, found: &mut Found) {
     for server in &facts.servers {
         if let Some(clock) = server.clock.filter(|clock| clock.apart() > CLOCKS_APART) {
             let apart = in_words(Duration::from_millis(clock.ahead_ms.unsigned_abs()));
             let side = if clock.ahead_ms > 0 { "ahead of" } else { "behind" };
             found.add(format!("the clock of {} is {apart} {side} that of this machine", server.name));
         }
-    }
-}
-
-pub(super) fn refused(facts: &Facts, found: &mut Found) {
-    for refused in &facts.refused {
-        found.add(refused.clone());
-    }
-}
-
-pub(super) fn open(facts: &Facts, found: &mut Found) {
-    let of_access =
-        |e: &super::super::facts::Election| e.problems.iter().find(|p| p.kind == "access").cloned();
-    // The root and what is below it have the same cause.
-    if let Some(problem) = facts.elections.iter().find_map(of_access) {
-        found.with(Severity::Warning, problem.sentence);
     }
 }

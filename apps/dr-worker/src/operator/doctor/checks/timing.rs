@@ -7,11 +7,79 @@ use zk_session::{LeaseTiming, lease_margin};
 
 use super::super::{
     facts::{Facts, Server},
-    finding::{Found, Severity},
+    finding::{Check, Found, Severity},
 };
 
 /// A follower that joins gets a copy of all data within this time.
 const SHORTEST_INIT: Duration = Duration::from_secs(5);
+
+/// The checks, in the order of the report.
+pub(super) const CHECKS: &[Check] = &[
+    Check {
+        id: "tick-time",
+        severity: Severity::Error,
+        finds: "zookeeper.tick_time is not the servers' tickTime",
+        why: "With a value that is too small a leader may still work when the servers have ended its session: two leaders.",
+        action: "Set zookeeper.tick_time to the servers' tickTime, on all nodes.",
+        look: tick_time,
+    },
+    Check {
+        id: "session-timeout",
+        severity: Severity::Warning,
+        finds: "the servers grant another session timeout than the configured one",
+        why: "A failover takes longer than planned, or a job has less time to stop.",
+        action: "Set zookeeper.session_timeout to a value that the servers allow, or minSessionTimeout and maxSessionTimeout in zoo.cfg.",
+        look: session_timeout,
+    },
+    Check {
+        id: "stop-budget",
+        severity: Severity::Error,
+        finds: "a job may need longer to stop than its lease lasts, with the measured round trips",
+        why: "The job is killed before it has stopped in order, or runs on when another member may lead.",
+        action: "Shorten the job's stop_timeout, or lengthen zookeeper.session_timeout.",
+        look: stop_budget,
+    },
+    Check {
+        id: "slow-quorum",
+        severity: Severity::Warning,
+        finds: "a quorum round trip takes longer than leases assume",
+        why: "Leases are renewed late, and jobs may stop without a fault.",
+        action: "Lengthen zookeeper.session_timeout; find out which server or which link is slow.",
+        look: slow_quorum,
+    },
+    Check {
+        id: "late-expiry",
+        severity: Severity::Warning,
+        finds: "sessions are short beside the servers' tick",
+        why: "The servers end sessions at multiples of their tick, so a failover takes up to a tick longer; heartbeats are twice as frequent.",
+        action: "Shorten tickTime in zoo.cfg and zookeeper.tick_time, to a fifth of the session timeout or less.",
+        look: late_expiry,
+    },
+    Check {
+        id: "sync-limit",
+        severity: Severity::Warning,
+        finds: "the servers notice the loss of their leader later than sessions end",
+        why: "If the host of the servers' leader is lost, no lease is renewed until then: every job stops.",
+        action: "Shorten syncLimit in zoo.cfg, or lengthen zookeeper.session_timeout.",
+        look: sync_limit,
+    },
+    Check {
+        id: "init-limit",
+        severity: Severity::Warning,
+        finds: "a server has little time to get all data when it joins",
+        why: "A server that was down does not return while the data is large or the network slow.",
+        action: "Lengthen initLimit in zoo.cfg, to 10 s or more.",
+        look: init_limit,
+    },
+    Check {
+        id: "no-lease",
+        severity: Severity::Error,
+        finds: "the servers end a session with its connection",
+        why: "No lease can be given, so no member leads.",
+        action: "Use Apache ZooKeeper.",
+        look: no_lease,
+    },
+];
 
 /// How much is left of a lease at least if a round trip takes this long: [`LeaseTiming::shortest_lease`] with a measured time.
 fn shortest_lease(timing: LeaseTiming, round_trip: Duration) -> Duration {
@@ -22,7 +90,7 @@ fn shortest_lease(timing: LeaseTiming, round_trip: Duration) -> Duration {
     timing.session_timeout.saturating_sub(spent).saturating_sub(proving)
 }
 
-pub(super) fn stop_budget(facts: &Facts, found: &mut Found) {
+fn stop_budget(facts: &Facts, found: &mut Found) {
     let timing =
         LeaseTiming { session_timeout: facts.timeout(), tick_time: facts.tick().max(facts.asked.tick_time) };
     let measured = facts.session.as_ref().and_then(|held| held.round_trip).unwrap_or_default();
@@ -42,7 +110,7 @@ pub(super) fn stop_budget(facts: &Facts, found: &mut Found) {
     }
 }
 
-pub(super) fn slow_quorum(facts: &Facts, found: &mut Found) {
+fn slow_quorum(facts: &Facts, found: &mut Found) {
     let measured = facts.session.as_ref().and_then(|held| held.round_trip);
     if let Some(measured) = measured.filter(|measured| *measured > LeaseTiming::ROUND_TRIP) {
         let assumed = in_words(LeaseTiming::ROUND_TRIP);
@@ -52,7 +120,7 @@ pub(super) fn slow_quorum(facts: &Facts, found: &mut Found) {
     }
 }
 
-pub(super) fn session_timeout(facts: &Facts, found: &mut Found) {
+fn session_timeout(facts: &Facts, found: &mut Found) {
     let Some(held) = &facts.session else { return };
     let asked = facts.asked.session_timeout;
     if held.granted != asked {
@@ -69,7 +137,7 @@ pub(super) fn session_timeout(facts: &Facts, found: &mut Found) {
     }
 }
 
-pub(super) fn tick_time(facts: &Facts, found: &mut Found) {
+fn tick_time(facts: &Facts, found: &mut Found) {
     let asked = facts.asked.tick_time;
     for server in &facts.servers {
         let Some(tick) = server.tick().filter(|tick| *tick != asked) else { continue };
@@ -87,7 +155,7 @@ pub(super) fn tick_time(facts: &Facts, found: &mut Found) {
     }
 }
 
-pub(super) fn sync_limit(facts: &Facts, found: &mut Found) {
+fn sync_limit(facts: &Facts, found: &mut Found) {
     for server in &facts.servers {
         if let Some(limit) = server.ticks("syncLimit").filter(|limit| *limit >= facts.timeout()) {
             found.add(format!(
@@ -100,7 +168,7 @@ pub(super) fn sync_limit(facts: &Facts, found: &mut Found) {
     }
 }
 
-pub(super) fn init_limit(facts: &Facts, found: &mut Found) {
+fn init_limit(facts: &Facts, found: &mut Found) {
     for server in &facts.servers {
         if let Some(limit) = server.ticks("initLimit").filter(|limit| *limit < SHORTEST_INIT) {
             found.add(format!(
@@ -112,7 +180,7 @@ pub(super) fn init_limit(facts: &Facts, found: &mut Found) {
     }
 }
 
-pub(super) fn late_expiry(facts: &Facts, found: &mut Found) {
+fn late_expiry(facts: &Facts, found: &mut Found) {
     let (tick, timeout) = (facts.tick(), facts.timeout());
     if tick * 4 > timeout {
         found.add(format!(
@@ -124,7 +192,7 @@ pub(super) fn late_expiry(facts: &Facts, found: &mut Found) {
     }
 }
 
-pub(super) fn no_lease(facts: &Facts, found: &mut Found) {
+fn no_lease(facts: &Facts, found: &mut Found) {
     if facts.session.as_ref().is_some_and(|held| !held.leases) {
         found.add("these servers end a session with its connection");
     }
