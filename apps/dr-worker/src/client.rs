@@ -1,10 +1,15 @@
 //! HTTP clients of this program. None of them uses a proxy or follows a redirect: the named host has to answer.
 
+use std::error::Error;
 #[cfg(feature = "tls")]
 use std::sync::Once;
 
+use reqwest::{ClientBuilder, Response};
+
+use crate::tls::ClientTls;
+
 /// A client for plain HTTP.
-pub(crate) fn plain() -> reqwest::ClientBuilder {
+pub(crate) fn plain() -> ClientBuilder {
     let builder = direct();
     // It needs no certificates, and reading those of the system takes time.
     #[cfg(feature = "tls")]
@@ -17,7 +22,7 @@ pub(crate) fn plain() -> reqwest::ClientBuilder {
 ///
 /// # Errors
 /// If the certificates can't be used.
-pub(crate) fn secure(certificates: Option<&[u8]>) -> Result<reqwest::ClientBuilder, reqwest::Error> {
+pub(crate) fn secure(certificates: Option<&[u8]>) -> Result<ClientBuilder, reqwest::Error> {
     let builder = direct();
     #[cfg(feature = "tls")]
     if let Some(pem) = certificates {
@@ -28,7 +33,17 @@ pub(crate) fn secure(certificates: Option<&[u8]>) -> Result<reqwest::ClientBuild
     Ok(builder)
 }
 
-fn direct() -> reqwest::ClientBuilder {
+/// A client for the endpoints of workers, that verifies them and shows its certificate as `tls` says.
+pub(crate) fn of_workers(tls: &ClientTls) -> ClientBuilder {
+    let builder = direct();
+    #[cfg(feature = "tls")]
+    let builder = builder.tls_backend_preconfigured((*tls.0).clone());
+    #[cfg(not(feature = "tls"))]
+    let _ = tls;
+    builder
+}
+
+fn direct() -> ClientBuilder {
     #[cfg(feature = "tls")]
     {
         static PROVIDER: Once = Once::new();
@@ -38,4 +53,28 @@ fn direct() -> reqwest::ClientBuilder {
         });
     }
     reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none())
+}
+
+/// The body of an answer; `None` if it is longer, or breaks off.
+pub(crate) async fn body(mut answer: Response, longest: usize) -> Option<Vec<u8>> {
+    let mut body = Vec::new();
+    while let Some(part) = answer.chunk().await.ok()? {
+        if body.len() + part.len() > longest {
+            return None;
+        }
+        body.extend_from_slice(&part);
+    }
+    Some(body)
+}
+
+/// Why a request has failed: the innermost cause, because the outer ones repeat the URL, which may be secret.
+pub(crate) fn cause(error: &reqwest::Error) -> String {
+    if error.is_timeout() {
+        return "no answer in time".to_owned();
+    }
+    let Some(mut cause) = error.source() else { return "the request can't be sent".to_owned() };
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    cause.to_string()
 }

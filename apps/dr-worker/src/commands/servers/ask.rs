@@ -140,13 +140,13 @@ impl Admin {
         let ask = async |command: &str| {
             let sent = SystemTime::now();
             let url = format!("http://{address}/commands/{command}");
-            let answer = client.get(url).send().await.map_err(|error| wrong(&reason(&error)))?;
+            let answer = client.get(url).send().await.map_err(|error| wrong(&client::cause(&error)))?;
             let date = answer.headers().get("date").and_then(|date| date.to_str().ok());
             let clock = date.and_then(|date| clock::compare(date, sent, SystemTime::now()));
             if !answer.status().is_success() {
                 return Err(wrong(&format!("{command}: {}", answer.status())));
             }
-            let body: Value = answer.json().await.map_err(|error| wrong(&reason(&error)))?;
+            let body: Value = answer.json().await.map_err(|error| wrong(&client::cause(&error)))?;
             Ok((body, clock))
         };
         let (settings, clock) = ask("configuration").await?;
@@ -166,15 +166,6 @@ impl Admin {
             clock,
         })
     }
-}
-
-/// The cause of a failed request, without its URL.
-fn reason(error: &reqwest::Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(next) = cause.source() {
-        cause = next;
-    }
-    cause.to_string()
 }
 
 fn flat(object: &Value, name: impl Fn(&str) -> String) -> BTreeMap<String, String> {

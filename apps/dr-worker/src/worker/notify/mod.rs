@@ -7,7 +7,6 @@
 mod command;
 mod event;
 mod notification;
-mod queue;
 mod requests;
 mod webhook;
 
@@ -28,7 +27,6 @@ use crate::{
 };
 use event::{Event, Finder, Seen};
 use notification::Notification;
-use queue::Queue;
 use webhook::{Failure, Hook};
 
 /// How many ids of sent notifications are remembered.
@@ -43,12 +41,16 @@ const MARGIN: Duration = Duration::from_secs(5);
 /// The name of the command among the receivers.
 const COMMAND: &str = "command";
 
+/// The notifications that wait for a receiver.
+type Waiting = async_channel::Receiver<Arc<Notification>>;
+
 /// A receiver of notifications.
 #[derive(Debug)]
 struct Receiver {
     name: String,
     events: Vec<NotifyEvent>,
-    queue: Queue<Notification>,
+    /// Bounded: a new one drops the oldest.
+    queue: async_channel::Sender<Arc<Notification>>,
 }
 
 impl Receiver {
@@ -56,7 +58,7 @@ impl Receiver {
         if !self.events.is_empty() && !self.events.contains(&kind) {
             return;
         }
-        if let Some(dropped) = self.queue.push(Arc::clone(notification)) {
+        if let Ok(Some(dropped)) = self.queue.force_send(Arc::clone(notification)) {
             self.count("dropped");
             let (receiver, id) = (&self.name, &dropped.id);
             tracing::warn!(
@@ -82,14 +84,13 @@ impl Receiver {
         tracing::warn!(receiver = self.name, id = notification.id, why, "a notification was not delivered");
     }
 
-    async fn send_to_webhook(self: Arc<Self>, webhook: Webhook) {
+    async fn send_to_webhook(self: Arc<Self>, webhook: Webhook, waiting: Waiting) {
         let retry = webhook.retry;
         let mut hook = Hook::new(webhook);
         if let Err(why) = hook.client().await {
             tracing::error!(receiver = self.name, why, "no notification can be sent to this receiver now");
         }
-        loop {
-            let notification = self.queue.next().await;
+        while let Ok(notification) = waiting.recv().await {
             let mut failed = 0;
             while let Err(failure) = hook.attempt(&notification).await {
                 failed += 1;
@@ -113,9 +114,8 @@ impl Receiver {
         }
     }
 
-    async fn send_to_command(self: Arc<Self>, command: NotifyCommand) {
-        loop {
-            let notification = self.queue.next().await;
+    async fn send_to_command(self: Arc<Self>, command: NotifyCommand, waiting: Waiting) {
+        while let Ok(notification) = waiting.recv().await {
             match command::run(&command, &notification).await {
                 Ok(()) => self.delivered(&notification),
                 Err(why) => self.failed(&notification, &why),
@@ -127,17 +127,18 @@ impl Receiver {
 /// Starts the tasks that send.
 fn start(config: &NotifyConfig, tasks: &mut JoinSet<()>) -> Vec<Arc<Receiver>> {
     let receiver = |name: &str, events: &[NotifyEvent]| {
-        Arc::new(Receiver { name: name.to_owned(), events: events.to_vec(), queue: Queue::new(config.queue) })
+        let (queue, waiting) = async_channel::bounded(config.queue.max(1));
+        (Arc::new(Receiver { name: name.to_owned(), events: events.to_vec(), queue }), waiting)
     };
     let mut all = Vec::new();
     for (name, webhook) in &config.webhooks {
-        let receiver = receiver(name, &webhook.events);
-        tasks.spawn(Arc::clone(&receiver).send_to_webhook(webhook.clone()));
+        let (receiver, waiting) = receiver(name, &webhook.events);
+        tasks.spawn(Arc::clone(&receiver).send_to_webhook(webhook.clone(), waiting));
         all.push(receiver);
     }
     if let Some(command) = &config.command {
-        let receiver = receiver(COMMAND, &command.events);
-        tasks.spawn(Arc::clone(&receiver).send_to_command(command.clone()));
+        let (receiver, waiting) = receiver(COMMAND, &command.events);
+        tasks.spawn(Arc::clone(&receiver).send_to_command(command.clone(), waiting));
         all.push(receiver);
     }
     all

@@ -66,10 +66,10 @@ impl Trusting {
         if let Some(last) = last.filter(|last| last.certificates == certificates) {
             return Ok(last);
         }
-        let builder =
-            client::secure(certificates.as_deref()).map_err(|why| format!("ca_file: {}", deepest(&why)))?;
+        let builder = client::secure(certificates.as_deref())
+            .map_err(|why| format!("ca_file: {}", client::cause(&why)))?;
         let client = builder.timeout(timeout).build();
-        let client = client.map_err(|why| format!("can't make an HTTP client: {}", deepest(&why)))?;
+        let client = client.map_err(|why| format!("can't make an HTTP client: {}", client::cause(&why)))?;
         Ok(Self { certificates, client })
     }
 }
@@ -129,7 +129,7 @@ impl Hook {
         }
         match request.body(body).send().await {
             Ok(answer) => judge(answer.status()),
-            Err(error) => Err(Failure::Temporary(deepest(&error))),
+            Err(error) => Err(Failure::Temporary(client::cause(&error))),
         }
     }
 }
@@ -153,22 +153,6 @@ fn judge(status: StatusCode) -> Result<(), Failure> {
         status if status.is_server_error() => Err(Failure::Temporary(why)),
         _ => Err(Failure::Refused(why)),
     }
-}
-
-/// The innermost cause: the outer ones repeat the address.
-fn deepest(error: &reqwest::Error) -> String {
-    if error.is_timeout() {
-        return "no answer in time".to_owned();
-    }
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(deeper) = cause.source() {
-        cause = deeper;
-    }
-    // Without a cause it is the outermost one, whose text ends with the URL.
-    if cause.source().is_none() && std::error::Error::source(error).is_none() {
-        return "the request can't be sent".to_owned();
-    }
-    cause.to_string()
 }
 
 /// `sha256=` and the HMAC of `TIMESTAMP.BODY` in hexadecimal digits.

@@ -25,6 +25,7 @@ use super::{
     published::{Published, Whom},
 };
 use crate::{
+    client,
     worker::metrics,
     workers::{NoAnswer, Workers},
 };
@@ -181,6 +182,6 @@ async fn ask(client: Workers, url: String) -> Option<Answer> {
     };
     let after = begun.elapsed();
     // The connection is reused only after the answer has been read.
-    axum::body::to_bytes(answer.into_body(), LONGEST).await.ok()?;
+    client::body(answer, LONGEST).await?;
     Some(Answer::After(after))
 }

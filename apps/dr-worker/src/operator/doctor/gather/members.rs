@@ -14,6 +14,7 @@ use tokio::time::timeout;
 
 use super::super::facts::Member;
 use crate::{
+    client,
     commands::servers::{addresses, clock},
     workers::Workers,
 };
@@ -69,9 +70,8 @@ async fn ask(mut member: Member, workers: Option<&Workers>) -> Member {
     member.clock = date.and_then(|date| clock::compare(date, sent, SystemTime::now()));
     // With `http.access.status` the state is not for every client.
     if answer.status() == StatusCode::OK {
-        let body = timeout(WITHIN, axum::body::to_bytes(answer.into_body(), LONGEST)).await;
-        let status: Option<Value> =
-            body.ok().and_then(Result::ok).and_then(|body| serde_json::from_slice(&body).ok());
+        let body = timeout(WITHIN, client::body(answer, LONGEST)).await.ok().flatten();
+        let status: Option<Value> = body.and_then(|body| serde_json::from_slice(&body).ok());
         let text = |key| status.as_ref().and_then(|status| status[key].as_str());
         let answers_as = text("member");
         let answers_as = shown(answers_as.unwrap_or("another program")).into_owned();
