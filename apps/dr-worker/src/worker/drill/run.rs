@@ -220,15 +220,16 @@ impl<'a> Run<'a> {
             return pending().await;
         };
         let slot = &self.drills.slot;
+        let spec = slot.spec();
         let command = OneShot {
-            env: slot.variables("prober"),
-            run_as: slot.spec().user_of(Helper::DrillProbe),
+            env: slot.env_of_member().of_member(&spec.env, "prober"),
+            run_as: spec.user_of(Helper::DrillProbe),
             ..OneShot::new(format!("job {} drill probe", slot.name()))
         };
         self.answer().probes = Some(DrillProbes::new(&target(&probe), interval, self.after_ms()));
         loop {
             let next = Instant::now() + interval;
-            let outcome = probe_once(&probe, command.clone(), slot.guards()).await;
+            let outcome = probe_once(&probe, command.clone(), &slot.guards).await;
             let outcome = outcome.map_err(|reason| mask(&reason).into_owned());
             if let Some(probes) = &mut self.answer().probes {
                 probes.add(self.after_ms(), outcome.as_ref().copied().map_err(String::as_str));

@@ -163,9 +163,12 @@ impl Fencing {
             ));
         }
         for command in &self.fence.commands {
-            let variables = env.to_fence(&slot.spec().env, &command.name, former);
+            let spec = slot.spec();
+            let variables = env.to_fence(&spec.env, &command.name, former);
             let by = Deadline::at(leadership.work_until());
-            if let Err((problem, stderr)) = slot.fence(command.clone(), variables, by).await {
+            let fenced =
+                slot.hooks.run_fence(spec, command.clone(), variables, slot.guards.clone(), Some(by));
+            if let Err((problem, stderr)) = fenced.await {
                 counted("failed");
                 let name = &command.name;
                 let stderr = if stderr.is_empty() { stderr } else { format!(": {stderr}") };

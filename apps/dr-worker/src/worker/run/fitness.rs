@@ -6,7 +6,10 @@ use election_core::{Election, internals::record::Health};
 use job_guard::Tally;
 use tokio::time::{Instant, sleep_until};
 
-use crate::{config::Check, worker::state::JobSlot};
+use crate::{
+    config::Check,
+    worker::{job::check_fitness, state::JobSlot},
+};
 
 /// Runs until it is dropped. The first answer counts at once, because the member is not elected before it. Later a
 /// failure has to repeat itself before leadership moves; that is so from the beginning if the member continues (`is_again`)
@@ -21,7 +24,7 @@ pub(super) async fn keep(slot: Arc<JobSlot>, election: Election, check: Check, i
     loop {
         let next = Instant::now() + check.interval();
         let role = election.status().now().role.as_str();
-        let outcome = slot.is_fit(&check, role).await;
+        let outcome = check_fitness(&slot.spec(), &check, &slot.env_of_member(), role, &slot.guards).await;
         // Only a change of the result is published, because each is a write.
         let report = tally.answered(outcome.is_ok());
         let failures = tally.in_a_row();

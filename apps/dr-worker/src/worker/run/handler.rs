@@ -113,7 +113,7 @@ impl Handler for JobHandler {
             return Err(Failure::new(why));
         }
         self.work.slot.arrives();
-        self.work.slot.end_rehearsal().await;
+        self.work.slot.rehearsals.end().await;
         metrics::begin(self.work.slot.name(), nomination.cause);
         let previous = nomination.previous.as_ref();
         *self.silent_since() = previous.and_then(|leader| self.answers.silent_since(&leader.ballot));

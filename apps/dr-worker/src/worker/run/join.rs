@@ -10,7 +10,7 @@ use std::{
 use election_admin::Observer;
 use election_core::{Election, ElectionConfig, Paths, config::Leftovers, internals::record::AppliedOverlay};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use job_guard::{StateLock, capabilities::may_kill_any_user, delegated_cgroup};
+use job_guard::{Guards, StateLock, capabilities::may_kill_any_user, delegated_cgroup};
 use tokio::task::JoinSet;
 use zk_session::{BootTime, Incarnation, Session, SessionPin};
 
@@ -59,6 +59,7 @@ pub(super) struct Here<'a> {
     pub(super) again: Option<Again>,
 }
 
+/// The phases: check the timing, prepare the guards, look at all elections, join each, and start what is beside them.
 pub(super) async fn join(
     (config, overlays): (&Config, &BTreeMap<String, AppliedOverlay>),
     session: &Session,
@@ -69,6 +70,40 @@ pub(super) async fn join(
     let Here { lock, memory, http_port, incarnation, again } = here;
     let is_again = again.is_some();
     let mut again = Returning::new(again);
+    check_timing(config, &incarnation, is_again)?;
+    let guards = guards(config, session, lock, background);
+    let device = Device::find(&config.watchdog, incarnation.lease_timing(), memory.is_alone());
+    let granted = incarnation.granted_timeout();
+    // All of them before the first election begins: elections use the same session.
+    let looked = look_at_all(&Observer::new(incarnation), config, lock, memory, &again.names()).await?;
+
+    let jobs = Vec::with_capacity(config.jobs.len());
+    let (led, site_check, balanced) = (Vec::new(), None, None);
+    let parts = Parts { http_port, guards, jobs: Vec::new(), led, site_check, balanced };
+    let mut joining = Joining { config, session, worker, memory, device, granted, is_again, jobs, parts };
+    for (job, looked) in config.jobs.iter().zip(looked) {
+        joining.join(job, overlays.get(job.name()), looked, &mut again, background)?;
+    }
+    let Joining { device, jobs, mut parts, .. } = joining;
+
+    parts.led = led::keep(parts.own_jobs(config));
+    background.spawn(device.await_it(jobs.iter().map(|job| job.election.clone()).collect()));
+    avoid_leader_hosts(config, session, &parts, background);
+    background.spawn(watch::timing(session.clone(), Arc::clone(worker)));
+    if config.node.site_check.is_some() {
+        parts.check_site(config, is_again);
+    }
+    let balancer = join_balancer(config, session, &mut parts, is_again, background)?;
+    worker.joined(session.clone(), jobs, balancer);
+    for job in worker.jobs() {
+        let drills = Drills::of(worker, session, job)?;
+        background.spawn(drills.follow());
+    }
+    again.conclude(lock, granted, background);
+    Ok(parts)
+}
+
+fn check_timing(config: &Config, incarnation: &Incarnation, is_again: bool) -> Result<(), Error> {
     let granted = incarnation.granted_timeout();
     if granted != config.zookeeper.session_timeout {
         tracing::warn!(?granted, asked = ?config.zookeeper.session_timeout, "the servers granted another session timeout than asked for");
@@ -78,6 +113,10 @@ pub(super) async fn join(
         Err(problems) if is_again => tracing::error!("{problems}"),
         checked => checked?,
     }
+    Ok(())
+}
+
+fn guards(config: &Config, session: &Session, lock: &StateLock, background: &mut JoinSet<()>) -> Guards {
     let known = session::known(session, Servers::of(&config.zookeeper), background);
     let mut guards = job::new_guards().lock(lock.clone()).last_will(known);
     match delegated_cgroup() {
@@ -87,124 +126,136 @@ pub(super) async fn join(
         }
         Err(why) => tracing::info!("no job gets a cgroup of its own: {why}"),
     }
-    let has_cgroups = guards.have_cgroups();
-    let device = Device::find(&config.watchdog, incarnation.lease_timing(), memory.is_alone());
-    let (mut jobs, mut suspecting) = (Vec::new(), Vec::new());
-    let (led, site_check, balanced) = (Vec::new(), None, None);
-    let mut parts = Parts { http_port, guards: guards.clone(), jobs: Vec::new(), led, site_check, balanced };
-    // All of them before the first election begins: elections use the same session.
-    let observer = Observer::new(incarnation);
-    let again_names = again.names();
-    let looks = config.jobs.iter().map(|job| {
-        let newest = NewestFile::beside(lock.path(), job.name());
-        look(&observer, config, job, memory, &again_names, newest)
-    });
-    let looked: Vec<_> = stream::iter(looks).buffered(LOOKED_AT_ONCE).try_collect().await?;
-    for (job, Looked { paths, leftovers, newest, floor }) in config.jobs.iter().zip(looked) {
-        if job.spec.no_new_privileges == Some(false) && !has_cgroups && !may_kill_any_user() {
-            let job = job.name();
+    for job in &config.jobs {
+        if job.spec.no_new_privileges == Some(false) && !guards.have_cgroups() && !may_kill_any_user() {
             tracing::warn!(
-                job,
+                job = job.name(),
                 "no_new_privileges is off, this worker may not kill processes of other users, and it has no \
                 cgroup to divide (systemd's Delegate=yes): what the job starts as another user may outlive the lease"
             );
         }
+    }
+    guards
+}
+
+/// What all jobs are joined with, and what has come of it.
+struct Joining<'a> {
+    config: &'a Config,
+    session: &'a Session,
+    worker: &'a Worker,
+    memory: &'a Memory,
+    device: Device,
+    /// The session timeout.
+    granted: Duration,
+    is_again: bool,
+    jobs: Vec<Job>,
+    parts: Parts,
+}
+
+impl Joining<'_> {
+    /// Joins the election of a job, and starts what is beside it.
+    fn join(
+        &mut self,
+        job: &JobConfig,
+        overlay: Option<&AppliedOverlay>,
+        looked: Looked,
+        again: &mut Returning,
+        background: &mut JoinSet<()>,
+    ) -> Result<(), Error> {
+        let &mut Self { config, session, memory, .. } = self;
+        let Looked { paths, leftovers, newest, floor } = looked;
         let decides = job.recipe == config::Recipe::Elector;
-        let suspect_after = job.suspect_after();
-        if job.policy.election.fast_failover && suspect_after.is_none() {
-            let job = job.name();
-            let why = if decides { "is not fenced" } else { "has no elector" };
-            tracing::warn!(job, "fast_failover does nothing for a job that {why}");
-        }
-        let (watchdog, reserve) = (device.watchdog.clone(), device.reserve);
-        let slot = Arc::new(JobSlot::new(&config.node, job, guards.clone(), watchdog, reserve));
-        slot.set_overlay(overlays.get(job.name()).cloned());
-        let answers = Arc::new(Answers::default());
-        let orders = decides.then(|| Source {
-            session: session.clone(),
-            paths: paths.clone(),
-            me: config.node.id.clone(),
-        });
         let path = paths.node(&config.node.id);
-        let fencing = job.spec.fence.clone().map(|fence| Fencing {
-            session: session.clone(),
-            paths: paths.clone(),
-            me: config.node.id.clone(),
-            site: config.node.site.clone(),
-            address: config.node.address.clone(),
-            has_elector: decides,
-            fence,
-        });
+        let (guards, watchdog) = (self.parts.guards.clone(), self.device.watchdog.clone());
+        let slot = Arc::new(JobSlot::new(&config.node, job, guards, watchdog, self.device.reserve));
+        slot.set_overlay(overlay.cloned());
+        let fencing = self.fencing(job, &paths);
         // The leadership of a worker that continues has not ended.
-        let ended = memory.proved(&path).filter(|_| !is_again);
+        let ended = memory.proved(&path).filter(|_| !self.is_again);
         if let (Some(fencing), Some(ballot)) = (fencing.clone(), ended) {
             let job = job.name().to_owned();
             background.spawn(async move { fencing.returned(&job, &ballot).await });
         }
-        let handler = JobHandler::new(
-            Arc::clone(&slot),
-            fencing,
-            Arc::clone(&answers),
-            granted,
-            orders,
-            worker.disk().clone(),
-        );
-        let election = election(config, job, &paths, &slot, http_port).leftovers(leftovers);
-        let election = election.above(floor.term, floor.token);
-        let election = again.join(session, election, &slot, handler, decides)?;
-        if suspect_after.is_some() {
-            suspecting.push(election.clone());
-        }
+        let me = config.node.id.clone();
+        let orders =
+            decides.then(|| Source { session: session.clone(), paths: paths.clone(), me: me.clone() });
+        let answers = Arc::new(Answers::default());
+        let disk = self.worker.disk().clone();
+        let handler =
+            JobHandler::new(Arc::clone(&slot), fencing, Arc::clone(&answers), self.granted, orders, disk);
+        let settings = election(config, job, &paths, &slot, self.parts.http_port).leftovers(leftovers);
+        let settings = settings.above(floor.term, floor.token);
+        let election = again.join(session, settings, &slot, handler, decides)?;
+
         if decides {
             background.spawn(roster::keep(session.clone(), paths.clone(), election.clone()));
         }
         background.spawn(memory.clone().keep(path, election.status().into()));
         background.spawn(emergency::keep(newest, job.name().to_owned(), election.status().into()));
+        let suspect_after = job.suspect_after();
+        if job.policy.election.fast_failover && suspect_after.is_none() {
+            let why = if decides { "is not fenced" } else { "has no elector" };
+            tracing::warn!(job = job.name(), "fast_failover does nothing for a job that {why}");
+        }
         let prober = Prober {
             job: job.name().to_owned(),
-            me: config.node.id.clone(),
+            me,
             session: session.clone(),
             paths,
             election: election.clone(),
             probes: config.probes.clone(),
             suspect_after,
-            certificates: worker.certificates().clone(),
+            certificates: self.worker.certificates().clone(),
             needs: needs(job),
             answers,
         };
         if prober.needs_peers() {
             probes::check_own_address(&config.http.listen, &config.node.address);
         }
-        parts.jobs.push(JobParts::start(Arc::clone(&slot), prober, is_again));
+        self.parts.jobs.push(JobParts::start(Arc::clone(&slot), prober, self.is_again));
         let vacancy = Arc::new(Vacancy::new());
         background.spawn(Arc::clone(&vacancy).keep(election.clone(), session.clone()));
-        jobs.push(Job { election, slot, slots: job.policy.election.slots, vacancy });
+        self.jobs.push(Job { election, slot, slots: job.policy.election.slots, vacancy });
+        Ok(())
     }
-    parts.led = led::keep(parts.own_jobs(config));
-    background.spawn(device.await_it(jobs.iter().map(|job| job.election.clone()).collect()));
+
+    fn fencing(&self, job: &JobConfig, paths: &Paths) -> Option<Fencing> {
+        let node = &self.config.node;
+        Some(Fencing {
+            session: self.session.clone(),
+            paths: paths.clone(),
+            me: node.id.clone(),
+            site: node.site.clone(),
+            address: node.address.clone(),
+            has_elector: job.recipe == config::Recipe::Elector,
+            fence: job.spec.fence.clone()?,
+        })
+    }
+}
+
+/// If a job suspects its leader, the session avoids the servers on the hosts of leaders.
+fn avoid_leader_hosts(config: &Config, session: &Session, parts: &Parts, background: &mut JoinSet<()>) {
+    let suspecting = parts.jobs.iter().filter(|job| job.prober.suspect_after.is_some());
+    let suspecting: Vec<_> = suspecting.map(|job| job.prober.election.clone()).collect();
     if !suspecting.is_empty() {
         background.spawn(leader_hosts::avoid(config.node.id.clone(), suspecting, session.clone()));
     }
-    background.spawn(watch::timing(session.clone(), Arc::clone(worker)));
-    if config.node.site_check.is_some() {
-        parts.check_site(config, is_again);
-    }
+}
+
+fn join_balancer(
+    config: &Config,
+    session: &Session,
+    parts: &mut Parts,
+    is_again: bool,
+    background: &mut JoinSet<()>,
+) -> Result<Option<Election>, Error> {
     let leftovers = if is_again { Leftovers::Remove } else { Leftovers::Wait };
-    let balancer = match balance::join(config, session, profile(config, http_port), leftovers)? {
-        Some((balancer, balanced)) => {
-            background.spawn(balance::watch(balancer.clone()));
-            parts.balanced = Some(balanced);
-            Some(balancer)
-        }
-        None => None,
-    };
-    worker.joined(session.clone(), jobs, balancer);
-    for job in worker.jobs() {
-        let drills = Drills::of(worker, session, job)?;
-        background.spawn(drills.follow());
-    }
-    again.conclude(lock, granted, background);
-    Ok(parts)
+    let joined = balance::join(config, session, profile(config, parts.http_port), leftovers)?;
+    Ok(joined.map(|(balancer, balanced)| {
+        background.spawn(balance::watch(balancer.clone()));
+        parts.balanced = Some(balanced);
+        balancer
+    }))
 }
 
 /// A worker that continues after an upgrade in place.
@@ -287,6 +338,21 @@ struct Looked {
     newest: NewestFile,
     /// What the last worker of this state directory has seen.
     floor: Newest,
+}
+
+/// Looks at all elections, some at a time.
+async fn look_at_all(
+    observer: &Observer,
+    config: &Config,
+    lock: &StateLock,
+    memory: &Memory,
+    again: &BTreeSet<String>,
+) -> Result<Vec<Looked>, Error> {
+    let looks = config.jobs.iter().map(|job| {
+        let newest = NewestFile::beside(lock.path(), job.name());
+        look(observer, config, job, memory, again, newest)
+    });
+    stream::iter(looks).buffered(LOOKED_AT_ONCE).try_collect().await
 }
 
 async fn look(

@@ -7,7 +7,10 @@ use metrics::{counter, gauge};
 use tokio::time::{Instant, sleep_until};
 
 use super::measured::Measured;
-use crate::{config::Measure, worker::state::JobSlot};
+use crate::{
+    config::Measure,
+    worker::{job::run_measure, state::JobSlot},
+};
 
 /// Runs until it is dropped. Values that are older than `keep` are removed; the configured attributes remain.
 ///
@@ -23,7 +26,7 @@ pub(super) async fn keep(slot: Arc<JobSlot>, election: Election, publishes: Arc<
     loop {
         let next = Instant::now() + measure.interval;
         let role = election.status().now().role.as_str();
-        let outcome = slot.measure(role).await;
+        let outcome = run_measure(&slot.spec(), &slot.env_of_member(), role, &slot.guards).await;
         let word = if outcome.is_ok() { "done" } else { "failed" };
         counter!("dr_measurements_total", "job" => job.to_owned(), "outcome" => word).increment(1);
         let news = match outcome {

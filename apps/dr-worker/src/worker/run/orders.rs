@@ -22,8 +22,8 @@ use election_core::{
     },
     strategy::in_words,
 };
-use job_guard::{Deadline, JobRun};
-use zk_session::{BootTime, Session};
+use job_guard::JobRun;
+use zk_session::Session;
 
 use super::work::JobWork;
 use crate::{
@@ -94,7 +94,7 @@ impl Orders {
             "this member leads and does not start the job, which is {order}; `{}` starts it",
             start(work.slot.name())
         );
-        halt(work, leadership, Halt::Stopped(order)).await;
+        work.halt(leadership, Halt::Stopped(order)).await;
         Ok(())
     }
 
@@ -231,7 +231,8 @@ impl Led<'_> {
         match (stopped, slot.stopped()) {
             (Some(order), None) => {
                 tracing::warn!(job = slot.name(), "the job is {order}; `{}` starts it", start(slot.name()));
-                self.halt(Halt::Stopped(order)).await;
+                self.after_ready = Box::pin(pending());
+                self.work.halt(self.leadership, Halt::Stopped(order)).await;
                 Ok(())
             }
             (None, Some(_)) => self.resume().await,
@@ -298,7 +299,8 @@ impl Led<'_> {
             return Ok(());
         };
         let carried_out = if request.kind == RequestKind::Restart {
-            self.halt(Halt::Starting).await;
+            self.after_ready = Box::pin(pending());
+            self.work.halt(self.leadership, Halt::Starting).await;
             self.resume().await
         } else {
             self.obey(control.stopped).await
@@ -329,11 +331,6 @@ impl Led<'_> {
         )
     }
 
-    async fn halt(&mut self, why: Halt) {
-        self.after_ready = Box::pin(pending());
-        halt(self.work, self.leadership, why).await;
-    }
-
     /// Starts the job and waits until it is ready.
     async fn resume(&mut self) -> Result<(), Failure> {
         let slot = &self.work.slot;
@@ -350,20 +347,6 @@ impl Led<'_> {
         self.after_ready = Box::pin(self.work.after_ready(self.leadership));
         Ok(())
     }
-}
-
-/// Stops the job as at the end of a leadership.
-async fn halt(work: &JobWork, leadership: &Leadership, why: Halt) {
-    let slot = &work.slot;
-    let reason = match &why {
-        Halt::Starting => "an operator has it restarted".to_owned(),
-        Halt::Stopped(order) => format!("the job is {order}"),
-    };
-    slot.set_halt(Some(why));
-    let (budget, work_until) = (slot.stop_budget(), leadership.work_until());
-    let before_stop = Deadline::before(work_until.clone().into(), budget);
-    let by = || (BootTime::now() + budget).min(work_until.now());
-    work.end(&reason, Some(before_stop), pending(), by).await;
 }
 
 async fn finished(run: Option<Arc<JobRun>>) -> JobError {

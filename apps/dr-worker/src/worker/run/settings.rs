@@ -54,6 +54,6 @@ pub(super) fn election(
     // It is not elected before its first check has passed.
     me.health = job.spec.fitness.as_ref().map_or(Health::Unchecked, |_| Health::Unknown);
     let policy = job.policy.engine(slot.stop_budget(), job.fenced);
-    let policy = policy.with(|policy| policy.lease_reserve = slot.lease_reserve());
+    let policy = policy.with(|policy| policy.lease_reserve = slot.lease_reserve);
     ElectionConfig::new(paths.clone(), me, recipe(job)).policy(policy)
 }

@@ -33,7 +33,7 @@ use crate::{
     program::file,
     worker::{
         descriptors,
-        state::{Job, SlotState, Worker},
+        state::{HandedSlot, Job, Worker},
         upgrade::{
             FORMAT,
             check::{self, Question},
@@ -231,7 +231,7 @@ fn version_of(file: &Path) -> Option<impl PartialEq + use<>> {
 async fn hand_over_slot(
     job: &Job,
     election: &HandedOver,
-) -> Result<Option<(SlotState, Option<HandedRun>)>, String> {
+) -> Result<Option<(HandedSlot, Option<HandedRun>)>, String> {
     let resumption = election.resumption();
     if resumption.leadership().is_none() {
         return Ok(None);

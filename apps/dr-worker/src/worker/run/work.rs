@@ -1,6 +1,10 @@
 //! Starts and ends the job of a leadership, with the hooks around it.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{
+    future::{Future, pending},
+    sync::Arc,
+    time::Duration,
+};
 
 use election_core::{
     Leadership,
@@ -14,7 +18,7 @@ use crate::{
     config::HookName,
     worker::{
         job::{JobEnv, JobError, work_time},
-        state::JobSlot,
+        state::{Halt, JobSlot},
     },
 };
 
@@ -51,7 +55,7 @@ impl JobWork {
         let env = self.env(leadership.nomination(), leadership.fencing_token());
         self.slot.enter(env.clone());
         // From here on none begins.
-        self.slot.end_rehearsal().await;
+        self.slot.rehearsals.end().await;
         if let Some(fencing) = &self.fencing {
             fencing.clear(&self.slot, leadership, &env).await?;
         }
@@ -63,6 +67,19 @@ impl JobWork {
         let run = self.slot.start(&env, work_time(leadership));
         run.ready().await.map_err(JobError::from)?;
         Ok(())
+    }
+
+    /// Stops the job as at the end of a leadership, which goes on.
+    pub(super) async fn halt(&self, leadership: &Leadership, why: Halt) {
+        let reason = match &why {
+            Halt::Starting => "an operator has it restarted".to_owned(),
+            Halt::Stopped(order) => format!("the job is {order}"),
+        };
+        self.slot.set_halt(Some(why));
+        let (budget, work_until) = (self.slot.stop_budget(), leadership.work_until());
+        let before_stop = Deadline::before(work_until.clone().into(), budget);
+        let by = || (BootTime::now() + budget).min(work_until.now());
+        self.end(&reason, Some(before_stop), pending(), by).await;
     }
 
     /// Ends the job, gone `by`, with the hooks before and after. The hook before is left out without a deadline, and
@@ -88,14 +105,14 @@ impl JobWork {
             }
         }
         slot.end(by()).await;
-        slot.hooks_gone().await;
+        slot.hooks.gone().await;
         if let Some(env) = env.filter(|_| !slot.is_hastened()) {
             tokio::select! {
                 // It cleans up on this node, so it is not limited by the lease.
                 () = self.try_hook(HookName::AfterStop, &env, None) => {}
                 () = slot.hastened() => {}
             }
-            slot.hooks_gone().await;
+            slot.hooks.gone().await;
         }
         if let (Some(fencing), Some(token)) = (&self.fencing, token) {
             let hurried = async {

@@ -16,7 +16,7 @@ use crate::{
     workers::Workers,
 };
 pub(super) use reload::Reload;
-pub(super) use slot::{Halt, JobSlot, SlotState};
+pub(super) use slot::{Halt, HandedSlot, JobSlot};
 pub(super) use vacancy::Vacancy;
 
 /// The state of this worker, for the HTTP endpoints.

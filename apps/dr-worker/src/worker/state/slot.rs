@@ -1,5 +1,4 @@
 use std::{
-    collections::BTreeMap,
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -15,13 +14,10 @@ use tokio::sync::watch;
 use zk_session::BootTime;
 
 use crate::{
-    config::{Check, FenceCommand, HookMode, HookName, JobConfig, JobSpec, NodeConfig},
+    config::{HookMode, HookName, JobConfig, JobSpec, NodeConfig},
     logging, wall,
     worker::{
-        job::{
-            AsyncHooks, HookProblem, HookRuns, JobEnv, JobError, Rehearsals, check_fitness, guards_in,
-            rehearse, run_measure,
-        },
+        job::{AsyncHooks, HookRuns, JobEnv, JobError, Rehearsals, guards_in, rehearse},
         watchdog::Watchdog,
     },
 };
@@ -31,20 +27,24 @@ pub(in crate::worker) struct JobSlot {
     name: String,
     pub(in crate::worker) member: String,
     pub(in crate::worker) site: String,
-    guards: Guards,
+    /// How the guards of this job's programs are started.
+    pub(in crate::worker) guards: Guards,
     watchdog: Option<Watchdog>,
-    lease_reserve: Duration,
-    state: Mutex<State>,
-    /// The running hooks of leaderships.
-    hooks: HookRuns,
+    /// How much of the end of each lease is left to the watchdog device.
+    pub(in crate::worker) lease_reserve: Duration,
+    state: Mutex<SlotState>,
+    /// The running hooks and fence commands of leaderships.
+    pub(in crate::worker) hooks: HookRuns,
     async_hooks: AsyncHooks,
     hastened: watch::Sender<bool>,
     /// Counts the starts and ends of runs.
     turns: watch::Sender<u64>,
-    rehearsals: Rehearsals,
+    /// One that begins after its leadership has been entered sees that.
+    pub(in crate::worker) rehearsals: Rehearsals,
 }
 
-struct State {
+/// What changes.
+struct SlotState {
     /// The present configuration, which the running job follows as far as it can.
     spec: Arc<JobSpec>,
     run: Option<Arc<JobRun>>,
@@ -69,7 +69,7 @@ struct State {
 
 /// What crosses of a job that this member leads, to the next program of this process.
 #[derive(Debug, Serialize, Deserialize)]
-pub(in crate::worker) struct SlotState {
+pub(in crate::worker) struct HandedSlot {
     env: Option<JobEnv>,
     stopped: Option<StoppedJob>,
     pub(in crate::worker) run: Option<RunState>,
@@ -98,7 +98,6 @@ enum Presence {
 const SHOWN_AFTER: Duration = Duration::from_secs(5 * 60);
 
 impl JobSlot {
-    /// `lease_reserve`: how much of the end of each lease is left to the watchdog device.
     pub(in crate::worker) fn new(
         node: &NodeConfig,
         job: &JobConfig,
@@ -106,7 +105,7 @@ impl JobSlot {
         watchdog: Option<Watchdog>,
         lease_reserve: Duration,
     ) -> Self {
-        let state = State {
+        let state = SlotState {
             spec: Arc::clone(&job.spec),
             run: None,
             env: None,
@@ -174,11 +173,6 @@ impl JobSlot {
     /// How long a stop may take, whichever configuration the job was started with.
     pub(in crate::worker) fn stop_budget(&self) -> Duration {
         self.lock().stop_budget
-    }
-
-    /// How much of the end of each lease is left to the watchdog device.
-    pub(in crate::worker) fn lease_reserve(&self) -> Duration {
-        self.lease_reserve
     }
 
     /// How long the job may take to be ready.
@@ -282,7 +276,7 @@ impl JobSlot {
     ///
     /// # Errors
     /// The reason, if it is neither ready nor stopped by an operator.
-    pub(in crate::worker) async fn hand_over(&self) -> Result<(SlotState, Option<HandedRun>), String> {
+    pub(in crate::worker) async fn hand_over(&self) -> Result<(HandedSlot, Option<HandedRun>), String> {
         let (env, stopped, run, restarts) = {
             let state = self.lock();
             let stopped = match &state.halt {
@@ -299,7 +293,7 @@ impl JobSlot {
             Some(run) => Some(run.hand_over().await?),
             None => None,
         };
-        Ok((SlotState { env, stopped, run: None, restarts }, handed))
+        Ok((HandedSlot { env, stopped, run: None, restarts }, handed))
     }
 
     /// Continues a job that the program before this one has handed over; its lease ends at `work_until` as far as is known.
@@ -308,7 +302,7 @@ impl JobSlot {
     /// If a descriptor can't be used.
     pub(in crate::worker) fn adopt(
         &self,
-        handed: SlotState,
+        handed: HandedSlot,
         descriptors: Option<[OwnedFd; 2]>,
         work_until: BootTime,
     ) -> std::io::Result<()> {
@@ -356,28 +350,24 @@ impl JobSlot {
     /// Stops the job, gone `by`, if it runs, and waits until no process of it is left.
     pub(in crate::worker) async fn end(&self, by: BootTime) {
         if let Some(run) = self.running() {
-            self.end_run(&run, by).await;
+            let stopped = tokio::select! {
+                stopped = run.stop(by) => stopped,
+                () = self.hastened() => run.stop(BootTime::now()).await,
+            };
+            let exit = stopped.exit.map_or_else(|| "unknown".to_owned(), |exit| exit.to_string());
+            tracing::info!(job = self.name(), %exit, took_ms = wall::ms(stopped.took), "the job has stopped");
+            let mut state = self.lock();
+            let last = run.status().borrow().clone();
+            state.restarts += u64::from(last.restarts);
+            state.last = Some(ProcessStatus { restarts: 0, ..last });
+            state.run = None;
+            drop(state);
+            self.turns.send_modify(|turns| *turns += 1);
         }
         // It may have been armed for a job that was not started.
         if let Some(watchdog) = &self.watchdog {
             watchdog.release(self.name()).await;
         }
-    }
-
-    async fn end_run(&self, run: &JobRun, by: BootTime) {
-        let stopped = tokio::select! {
-            stopped = run.stop(by) => stopped,
-            () = self.hastened() => run.stop(BootTime::now()).await,
-        };
-        let exit = stopped.exit.map_or_else(|| "unknown".to_owned(), |exit| exit.to_string());
-        tracing::info!(job = self.name(), %exit, took_ms = wall::ms(stopped.took), "the job has stopped");
-        let mut state = self.lock();
-        let last = run.status().borrow().clone();
-        state.restarts += u64::from(last.restarts);
-        state.last = Some(ProcessStatus { restarts: 0, ..last });
-        state.run = None;
-        drop(state);
-        self.turns.send_modify(|turns| *turns += 1);
     }
 
     /// Calls `seen` after each change of the job's process.
@@ -400,12 +390,6 @@ impl JobSlot {
                 () = same_run => {}
             }
         }
-    }
-
-    /// Ends the rehearsal that runs here, and waits until no process of it is left. One that begins later sees that the
-    /// leadership has been entered.
-    pub(in crate::worker) async fn end_rehearsal(&self) {
-        self.rehearsals.end().await;
     }
 
     /// Rehearses the job: starts it without a leadership, waits until it is ready, and stops it. `ready` is called in
@@ -441,16 +425,6 @@ impl JobSlot {
         rehearsed
     }
 
-    /// The variables for a command on this member, which has this `role`.
-    pub(in crate::worker) fn variables(&self, role: &str) -> BTreeMap<String, String> {
-        self.env_of_member().of_member(&self.spec().env, role)
-    }
-
-    /// How the guards of this job's programs are started.
-    pub(in crate::worker) fn guards(&self) -> &Guards {
-        &self.guards
-    }
-
     /// Clears the environment: nothing of the job is left to be cleaned up.
     pub(in crate::worker) fn cleaned_up(&self) {
         self.lock().env = None;
@@ -465,18 +439,8 @@ impl JobSlot {
         state.presence = Presence::Left(BootTime::now());
     }
 
-    /// Runs the job's measure command on this member, which has this `role`.
-    pub(in crate::worker) async fn measure(&self, role: &str) -> Result<BTreeMap<String, String>, String> {
-        run_measure(&self.spec(), &self.env_of_member(), role, &self.guards).await
-    }
-
-    /// Runs the job's fitness check once on this member, which has this `role`. The error is the reason, as a sentence.
-    pub(in crate::worker) async fn is_fit(&self, check: &Check, role: &str) -> Result<(), String> {
-        check_fitness(&self.spec(), check, &self.env_of_member(), role, &self.guards).await
-    }
-
     /// The environment without a leadership.
-    fn env_of_member(&self) -> JobEnv {
+    pub(in crate::worker) fn env_of_member(&self) -> JobEnv {
         JobEnv {
             job: self.name().to_owned(),
             member: self.member.clone(),
@@ -488,7 +452,7 @@ impl JobSlot {
     /// Runs a hook of a leadership, gone by the deadline. If the hook is asynchronous and has a choice, it only begins.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the hook is killed; [`hooks_gone`](Self::hooks_gone) waits for its end.
+    /// If the future is dropped, the hook is killed; [`HookRuns::gone`] waits for its end.
     pub(in crate::worker) async fn hook(
         &self,
         name: HookName,
@@ -505,27 +469,6 @@ impl JobSlot {
         self.hooks.run(spec, name, env.clone(), self.guards.clone(), by).await
     }
 
-    /// Runs a command that fences a former leader, as a hook of the leadership, with these variables.
-    ///
-    /// # Errors
-    /// What went wrong with it, and the end of its standard error.
-    ///
-    /// # Cancel safety
-    /// As [`hook`](Self::hook).
-    pub(in crate::worker) async fn fence(
-        &self,
-        command: FenceCommand,
-        env: BTreeMap<String, String>,
-        by: Deadline,
-    ) -> Result<(), (HookProblem, String)> {
-        self.hooks.run_fence(self.spec(), command, env, self.guards.clone(), Some(by)).await
-    }
-
-    /// Waits until no hook of a leadership is left, including those whose callers stopped waiting.
-    pub(in crate::worker) async fn hooks_gone(&self) {
-        self.hooks.gone().await;
-    }
-
     /// Begins a hook outside of a leadership, to report the current leader.
     pub(in crate::worker) fn tell_hook(
         &self,
@@ -538,7 +481,7 @@ impl JobSlot {
         self.async_hooks.start(Arc::new(spec), name, env, self.guards.clone());
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, SlotState> {
         // No code panics while it is locked.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -38,7 +38,7 @@ use serde::{Deserialize, Serialize};
 use zk_session::{SessionId, Ticket};
 
 use super::FORMAT;
-use crate::{checked::Files, signals, worker::state::SlotState};
+use crate::{checked::Files, signals, worker::state::HandedSlot};
 
 /// How many descriptors a message has: the kernel permits 253.
 const AT_ONCE: usize = 200;
@@ -93,7 +93,7 @@ pub(crate) struct HandedJob {
     pub(crate) name: String,
     pub(crate) election: Resumption,
     /// Of a job that this worker leads.
-    pub(in crate::worker) slot: Option<SlotState>,
+    pub(in crate::worker) slot: Option<HandedSlot>,
 }
 
 impl From<Ticket> for HandedSession {
