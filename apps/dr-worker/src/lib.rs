@@ -36,6 +36,7 @@ mod private_file;
 mod program;
 #[cfg(test)]
 mod reference;
+mod schema;
 mod signals;
 mod tls;
 mod typed;

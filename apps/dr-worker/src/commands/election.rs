@@ -46,6 +46,7 @@ pub(crate) fn which_job(option: &str, jobs: &[impl AsRef<str>]) -> Error {
 }
 
 /// An operator's session.
+#[derive(Clone)]
 pub(crate) struct Operator {
     pub(crate) config: OperatorConfig,
     pub(crate) session: Session,

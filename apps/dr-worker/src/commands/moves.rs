@@ -198,8 +198,29 @@ pub(crate) fn is_led(request: &AdminRequest, snapshot: &Snapshot) -> bool {
     znode.is_some_and(|znode| znode.record.status == Status::Ready)
 }
 
+/// What is asked before a request is filed; `None` if it can't do harm that an operator may not expect.
+pub(crate) fn question(job: &str, request: &AdminRequest, snapshot: &Snapshot) -> Option<String> {
+    let AdminRequest { kind, force, now, .. } = request;
+    let leaders = leaders_stopped(request, snapshot).join(", ");
+    let danger = match kind {
+        RequestKind::Failover if *force && *now => {
+            ", by force, now: the leader's stop is not waited for, so two programs may run until it has stopped".to_owned()
+        }
+        RequestKind::Failover if *force => {
+            ", by force: a leader that does not stop within its stop budget is replaced, so two programs may run for a moment"
+                .to_owned()
+        }
+        _ if leaders.is_empty() => return None,
+        RequestKind::Failover => format!(": {leaders} leads, and the job stops there"),
+        RequestKind::Stop => format!(": {leaders} leads; the job stops, and no other member starts it"),
+        RequestKind::Restart => format!(": {leaders} leads; the job stops and starts again there"),
+        RequestKind::Switchover | RequestKind::Start => return None,
+    };
+    Some(format!("{}{danger}", describe(job, request)))
+}
+
 /// The READY leaders whose jobs the request stops.
-pub(crate) fn leaders_stopped(request: &AdminRequest, snapshot: &Snapshot) -> Vec<String> {
+fn leaders_stopped(request: &AdminRequest, snapshot: &Snapshot) -> Vec<String> {
     let slots = match snapshot.slot_for(request) {
         Ok(slot) if request.kind != RequestKind::Stop => slot..=slot,
         _ => 0..=snapshot.leader_znodes.len(),
@@ -207,4 +228,27 @@ pub(crate) fn leaders_stopped(request: &AdminRequest, snapshot: &Snapshot) -> Ve
     let leaders = slots.filter_map(|slot| snapshot.leader_znode(slot));
     let ready = leaders.filter(|leader| leader.record.status == Status::Ready);
     ready.map(|leader| leader.record.member.to_string()).collect()
+}
+
+/// A request as text: `switchover of orders to west-1`.
+pub(crate) fn describe(job: &str, request: &AdminRequest) -> String {
+    format!("{} of {job}{}{}", request.kind.as_str(), outgoing(&request.from), target(&request.to))
+}
+
+/// ` from ...`, or nothing.
+pub(crate) fn outgoing(from: &Outgoing) -> String {
+    match from {
+        Outgoing::Only => String::new(),
+        Outgoing::Member(member) => format!(" from {member}"),
+        Outgoing::Slot(slot) => format!(" of slot {slot}"),
+    }
+}
+
+/// ` to ...`, or nothing.
+pub(crate) fn target(to: &Target) -> String {
+    match to {
+        Target::Any => String::new(),
+        Target::Member(member) => format!(" to {member}"),
+        Target::Site(site) => format!(" to site {site}"),
+    }
 }

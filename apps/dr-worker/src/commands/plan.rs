@@ -5,11 +5,10 @@ use std::time::{Duration, UNIX_EPOCH};
 use election_core::{
     internals::{
         calendar::utc,
-        record::{AdminRequest, FiledRequest, RequestState},
+        record::{AdminRequest, RequestState},
     },
     strategy::in_words,
 };
-use serde_json::{Value, json};
 
 use crate::{error::Error, wall::ms};
 
@@ -102,15 +101,6 @@ pub(crate) fn understood(request: &AdminRequest, now_ms: u64) -> Option<String> 
     let RequestState::Planned { at_ms } = request.state else { return None };
     let away = in_words(Duration::from_millis(at_ms.saturating_sub(now_ms)));
     Some(format!("{} (UTC), in {away}", utc(at_ms)))
-}
-
-/// A request that was filed, as JSON.
-pub(crate) fn shown(job: &str, filed: &FiledRequest) -> Value {
-    let mut shown = json!({ "election": job, "request": filed.which.name, "outcome": filed.request.state });
-    if let RequestState::Planned { at_ms } = filed.request.state {
-        shown["planned_for"] = json!(utc(at_ms));
-    }
-    shown
 }
 
 #[cfg(test)]

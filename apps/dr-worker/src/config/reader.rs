@@ -19,7 +19,7 @@ use super::{
 };
 
 /// An effective value and its source. Passwords in URLs are masked.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 pub struct Shown {
     /// The key, in full.
     pub key: String,
@@ -27,6 +27,7 @@ pub struct Shown {
     pub value: String,
     /// Where it came from.
     #[serde(serialize_with = "as_text")]
+    #[schemars(with = "String")]
     pub origin: Origin,
     /// The same for equal values only, also where `value` is masked.
     #[serde(skip)]

@@ -16,6 +16,11 @@ pub(super) struct Consent {
 }
 
 impl Consent {
+    /// `yes`: whether it was given beforehand.
+    pub(super) const fn new(yes: bool) -> Self {
+        Self { yes }
+    }
+
     /// Whether `--yes` was given.
     pub(super) const fn is_given(self) -> bool {
         self.yes

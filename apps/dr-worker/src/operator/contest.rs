@@ -10,33 +10,34 @@ use zk_session::BootTime;
 
 use super::{
     election::Operator,
-    moves::Move,
     output::{self, Output},
 };
-use crate::{commands::contest, error::Error};
+use crate::{
+    commands::{contest, operation::Election, options::Options},
+    error::Error,
+};
 
 /// The pause between two reads of the leader.
 const LOOK: std::time::Duration = std::time::Duration::from_millis(100);
 
 /// Takes leadership from the leader, if that is requested; any other move needs an elector.
 pub(super) async fn move_on(
-    operator: &Operator,
-    job: &str,
-    paths: &Paths,
+    of: &Election<'_>,
     layout: Layout,
-    wanted: &Move,
     request: &AdminRequest,
+    options: &Options,
     how: Output,
 ) -> Result<(), Error> {
+    let Election { operator, job, paths, .. } = of;
     let follows = contest::check(job, layout, request)?;
     let old = election_admin::vacate(&operator.session, paths).await?;
     output::print_progress(format_args!("took {job} from {}; {follows}", old.member));
-    if !wanted.wait {
+    if !options.wait {
         return report(job, &old, None, how);
     }
     let config = &operator.config;
     let usual = config.zookeeper.session_timeout + config.engine_of(job).takeover_timeout;
-    let by = BootTime::now() + wanted.timeout.unwrap_or(usual);
+    let by = BootTime::now() + options.timeout.unwrap_or(usual);
     let new = until_ready(operator, paths, &old, by).await?;
     report(job, &old, Some(&new), how)
 }

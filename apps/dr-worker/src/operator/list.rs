@@ -2,8 +2,7 @@ use std::time::Duration;
 
 use election_admin::{Observer, ReadError};
 use election_core::{
-    config::SiteId,
-    internals::record::{Current, Mode, OrderedBy, Outgoing, Status, Target},
+    internals::record::{Current, OrderedBy, Status},
     status::{Reason, Skipped},
 };
 use futures_util::{StreamExt as _, stream};
@@ -18,6 +17,10 @@ use super::{
 };
 use crate::{
     advice,
+    commands::{
+        moves::{outgoing, target},
+        standing::describe_orders,
+    },
     config::Sources,
     error::Error,
     view::{
@@ -373,26 +376,6 @@ fn headline(cluster: &Cluster) -> String {
     format!("{}: {leader}{hold}, term {}{recipe}{orders}", cluster.election.bold(), cluster.term)
 }
 
-/// Standing orders as text; defaults are left out.
-pub(super) fn describe_orders(
-    mode: Mode,
-    drained: &[SiteId],
-    preferred: &Option<SiteId>,
-    order: &[SiteId],
-) -> Vec<String> {
-    let mut orders = Vec::new();
-    if mode != Mode::Auto {
-        orders.push(format!("mode {mode}"));
-    }
-    orders.extend(drained.iter().map(|site| format!("site {site} is drained")));
-    orders.extend(preferred.iter().map(|site| format!("site {site} is preferred")));
-    if !order.is_empty() {
-        let order: Vec<_> = order.iter().map(|site| site.as_str()).collect();
-        orders.push(format!("sites in the order {}", order.join(", ")));
-    }
-    orders
-}
-
 fn request_line(request: &OpenRequest) -> String {
     format!(
         "  request {}, {}{}{}: {}",
@@ -402,22 +385,4 @@ fn request_line(request: &OpenRequest) -> String {
         target(&request.to),
         request.kind.progress(&request.outcome)
     )
-}
-
-/// ` from ...`, or nothing.
-pub(super) fn outgoing(from: &Outgoing) -> String {
-    match from {
-        Outgoing::Only => String::new(),
-        Outgoing::Member(member) => format!(" from {member}"),
-        Outgoing::Slot(slot) => format!(" of slot {slot}"),
-    }
-}
-
-/// ` to ...`, or nothing.
-pub(super) fn target(to: &Target) -> String {
-    match to {
-        Target::Any => String::new(),
-        Target::Member(member) => format!(" to {member}"),
-        Target::Site(site) => format!(" to site {site}"),
-    }
 }

@@ -1,14 +1,12 @@
 //! The operator's command line: the verbs, and their dispatch.
 
-mod ack;
 mod assert;
 mod can_restart;
+mod carry_out;
 mod complete;
 mod config;
-mod confirm;
 mod consent;
 mod contest;
-mod control;
 #[cfg(feature = "dev")]
 mod dev;
 mod doctor;
@@ -29,11 +27,9 @@ mod global;
 mod headings;
 mod history;
 mod init;
-mod job;
 mod leading;
 mod list;
 mod logs;
-mod moves;
 mod notify;
 mod obeyed;
 mod output;
@@ -44,9 +40,7 @@ mod reference;
 mod request;
 mod screen;
 mod simulate;
-mod stay;
 mod table;
-mod tokens;
 mod underway;
 mod upgrade;
 mod watch;
@@ -83,7 +77,7 @@ use output::Output;
 const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// Run a program on exactly one node across two sites, with failover.
-#[derive(Debug, Parser)]
+#[derive(Parser)]
 #[command(name = NAME, version, after_help = ExitCode::summary(), disable_help_subcommand = true, max_term_width = 80)]
 struct Arguments {
     #[command(flatten)]
@@ -92,61 +86,15 @@ struct Arguments {
     verb: Verb,
 }
 
-#[derive(Debug, Subcommand)]
+#[derive(Subcommand)]
 enum Verb {
     /// Run the worker: join the elections of its jobs, and run them.
     Run(RunArguments),
     /// Show members, leaders and the last decision.
     #[command(visible_alias = "status")]
     List(list::ListArguments),
-    /// Move leadership from a living leader to a fit member.
-    Switchover(request::SwitchoverArguments),
-    /// Move leadership even if the leader or the elector is down.
-    Failover(request::FailoverArguments),
-    /// Restart the job on its leader; leadership stays.
-    Restart(job::RestartArguments),
-    /// Stop the job, wherever leadership goes, until `start`.
-    Stop(job::StopArguments),
-    /// Start a stopped job on its leader.
-    Start(job::JobRequestArguments),
-    /// Cancel a request that has not been started.
-    ///
-    /// Exit code 1 if it was started or has ended; its outcome is printed.
-    Cancel(request::CancelArguments),
-    /// Close a site: leaders hand over, no member there is elected.
-    ///
-    /// If no member of another site can lead, it asks for confirmation. A script then needs --yes.
-    Drain(control::SiteArguments),
-    /// Mark a site as failed: its leaders are replaced.
-    ///
-    /// They are replaced as after a failure.
-    /// A leader there that does not stop is replaced only by `failover --force`.
-    FailSite(control::SiteArguments),
-    /// Move a member's jobs away, and do not elect it.
-    ///
-    /// The jobs of a member in maintenance move to other members. To leave jobs where they run, use `pause`.
-    Maintenance(control::MaintenanceArguments),
-    /// Override the configured order of sites.
-    Prefer(control::PreferArguments),
-    /// Set the mode: auto, manual or observe.
-    ///
-    /// In the mode manual only operators decide, in observe nothing is changed.
-    Mode(control::ModeArguments),
-    /// Suspend automatic decisions: mode manual until `resume`.
-    Pause(control::OrderArguments),
-    /// Restore the mode from before `pause`.
-    Resume(control::OrderArguments),
-    /// Suspend automatic moves until the next leader change.
-    Stay(stay::StayArguments),
-    /// Confirm a proposed move to another site.
-    ///
-    /// With policy.confirm = "cross-site" such a move waits for it.
-    /// The move is made when the policy allows it, for example in the next of failback_windows.
-    Confirm(confirm::ConfirmArguments),
-    /// Acknowledge failures: lift the hold of an election.
-    ///
-    /// By option, clear the failure history.
-    Ack(ack::AckArguments),
+    #[command(flatten)]
+    Operation(carry_out::Chosen),
     /// Check if a node may be taken down now; exit code 75 if not.
     ///
     /// It may not if a job or the last candidate of a site would be lost.
@@ -181,11 +129,6 @@ enum Verb {
     ///
     /// The first lines, with "initial", are the present state.
     Watch(watch::WatchArguments),
-    /// Raise all future fencing tokens above a value.
-    ///
-    /// After a restore of the ensemble. Tokens are made from transaction ids, which go back when the ensemble is restored
-    /// from a copy.
-    RaiseToken(tokens::RaiseTokenArguments),
     /// Run a job here without ZooKeeper, while it has no quorum.
     ///
     /// The last resort: nothing but what you have fenced by hand keeps the job from running twice. docs/lost-quorum.md
@@ -431,22 +374,7 @@ fn dispatch(
             block_on(run::run(config, sources.clone(), beginning))
         }
         Verb::List(list) => block_on(list::run(list, sources, global.output)),
-        Verb::Switchover(switchover) => block_on(request::switchover(switchover, sources, global.output)),
-        Verb::Failover(failover) => block_on(request::failover(failover, sources, global.output)),
-        Verb::Restart(restart) => block_on(job::restart(restart, sources, global.output)),
-        Verb::Stop(stop) => block_on(job::stop(stop, sources, global.output)),
-        Verb::Start(start) => block_on(job::start(start, sources, global.output)),
-        Verb::Cancel(cancel) => block_on(request::cancel(cancel, sources, global.output)),
-        Verb::Drain(site) => block_on(control::drain(site, sources, global.output)),
-        Verb::FailSite(site) => block_on(control::fail_site(site, sources, global.output)),
-        Verb::Maintenance(order) => block_on(control::maintenance(order, sources, global.output)),
-        Verb::Prefer(prefer) => block_on(control::prefer(prefer, sources, global.output)),
-        Verb::Mode(mode) => block_on(control::mode(mode, sources, global.output)),
-        Verb::Pause(job) => block_on(control::pause(job, sources, global.output)),
-        Verb::Resume(job) => block_on(control::resume(job, sources, global.output)),
-        Verb::Stay(stay) => block_on(stay::stay(stay, sources, global.output)),
-        Verb::Confirm(confirm) => block_on(confirm::confirm(confirm, sources, global.output)),
-        Verb::Ack(job) => block_on(ack::ack(job, sources, global.output)),
+        Verb::Operation(chosen) => block_on(carry_out::carry_out(chosen, sources, global.output)),
         Verb::CanRestart(member) => block_on(can_restart::run(member, sources, global.output)),
         Verb::History(history) => block_on(history::run(history, sources, global.output)),
         Verb::Logs(logs) => logs::run(logs, sources, global.output),
@@ -456,7 +384,6 @@ fn dispatch(
         Verb::Drill(drill) => block_on(drill::run(drill, sources, global.output)),
         Verb::Assert(assert) => block_on(assert::assert(assert, sources, global.output)),
         Verb::Watch(watch) => block_on(watch::watch(watch, sources)),
-        Verb::RaiseToken(raise) => block_on(tokens::raise(raise, sources, global.output)),
         Verb::EmergencyLead(emergency) => block_on(emergency::run(emergency, sources, global.output)),
         Verb::RemoveGhosts(remove) => block_on(ghosts::remove(remove, sources, global.output)),
         Verb::Forget(forget) => block_on(forget::run(forget, sources, global.output)),

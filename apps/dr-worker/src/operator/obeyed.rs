@@ -28,54 +28,38 @@ const LOOK: Duration = Duration::from_millis(200);
 /// For how long nothing may be left to do: the elector reads an order soon, and its worker reports what it then waits for.
 const SETTLED: Duration = Duration::from_secs(1);
 
-/// `--wait`
-#[derive(Clone, Copy, Debug, clap::Args)]
-pub(super) struct Awaiting {
-    /// Wait until leaders have moved, if they must.
-    ///
-    /// Exit code 75 if that is not done in time; the order stays in force.
-    #[arg(long)]
-    wait: bool,
-    /// How long to wait.
-    ///
-    /// Default: the sum of the policy's timeouts of a move.
-    #[arg(long, value_name = "DURATION", requires = "wait", value_parser = humantime::parse_duration)]
+/// Waits until nothing is left to do in this election, for the policy's timeouts of a move unless otherwise said.
+///
+/// # Errors
+/// [`Error::NotNow`] with what is left at the end of the wait.
+pub(super) async fn until_obeyed(
+    operator: &Operator,
+    job: &str,
     timeout: Option<Duration>,
-}
-
-impl Awaiting {
-    /// Waits until nothing is left to do in this election, if that is asked for.
-    ///
-    /// # Errors
-    /// [`Error::NotNow`] with what is left at the end of the wait.
-    pub(super) async fn until_obeyed(self, operator: &Operator, job: &str) -> Result<(), Error> {
-        if !self.wait {
-            return Ok(());
-        }
-        let until = BootTime::now() + self.timeout.unwrap_or_else(|| longest_move(operator, job));
-        let paths = operator.paths(job)?;
-        let (mut settled, mut reported) = (None, String::new());
-        loop {
-            let snapshot = operator.observer().await?.snapshot(&paths).await?;
-            let now = BootTime::now();
-            match left_to_do(operator, job, &snapshot).await {
-                None if now.duration_since(*settled.get_or_insert(now)) >= SETTLED => return Ok(()),
-                None => {}
-                Some(why) if now >= until => {
-                    return Err(Error::NotNow(format!(
-                        "{job}: the order is in force, and not carried out yet: {why}"
-                    )));
-                }
-                Some(why) => {
-                    settled = None;
-                    if reported != why {
-                        output::print_progress(format_args!("{job}: waiting: {why}"));
-                        reported = why;
-                    }
+) -> Result<(), Error> {
+    let until = BootTime::now() + timeout.unwrap_or_else(|| longest_move(operator, job));
+    let paths = operator.paths(job)?;
+    let (mut settled, mut reported) = (None, String::new());
+    loop {
+        let snapshot = operator.observer().await?.snapshot(&paths).await?;
+        let now = BootTime::now();
+        match left_to_do(operator, job, &snapshot).await {
+            None if now.duration_since(*settled.get_or_insert(now)) >= SETTLED => return Ok(()),
+            None => {}
+            Some(why) if now >= until => {
+                return Err(Error::NotNow(format!(
+                    "{job}: the order is in force, and not carried out yet: {why}"
+                )));
+            }
+            Some(why) => {
+                settled = None;
+                if reported != why {
+                    output::print_progress(format_args!("{job}: waiting: {why}"));
+                    reported = why;
                 }
             }
-            tokio::time::sleep(LOOK).await;
         }
+        tokio::time::sleep(LOOK).await;
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use clap::{Command, CommandFactory as _};
 
-use super::Arguments;
+use super::{Arguments, headings::by_http};
 use crate::reference::{cell, compare};
 
 const TITLE: &str = "# Commands
@@ -14,6 +14,15 @@ What `dr-worker COMMAND --help` prints, without the options of every command, wh
 [dr-worker](../../apps/dr-worker/README.md#commands) describes how the commands work, [exit codes](exit-codes.md) what they end with.
 
 | command | does |
+|---|---|
+";
+
+const BY_HTTP: &str = "
+## Commands by HTTP
+
+A POST takes the arguments of the command as the fields of a JSON object, for one job: [HTTP endpoints](http.md).
+
+| command | by HTTP |
 |---|---|
 ";
 
@@ -59,6 +68,10 @@ fn the_reference_has_the_help_of_each_command() {
     write!(page, "\n## Options of every command\n\n```text\n{}\n```\n", trimmed(&every)).unwrap();
     for (words, command) in &found {
         write!(page, "\n## {words}\n\n```text\n{}\n```\n", help(command)).unwrap();
+    }
+    page.push_str(BY_HTTP);
+    for (verb, how) in by_http() {
+        writeln!(page, "| `{verb}` | {} |", cell(&how)).unwrap();
     }
     compare("commands.md", &page);
 }

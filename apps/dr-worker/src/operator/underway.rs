@@ -10,18 +10,20 @@ use election_core::{
     },
     strategy::in_words,
 };
-use serde_json::json;
 use zk_session::BootTime;
 
 use super::{
     election::Operator,
     leading::until_proved,
-    list::{outgoing, target},
     output::{self, Output},
     phases::{Phases, durations},
 };
 use crate::{
-    commands::moves::{self, Decision, leads_already},
+    commands::{
+        moves::{self, Decision, leads_already},
+        operation::Election,
+        requested::{Filed, Needless},
+    },
     error::Error,
     signals::Signals,
     typed::Typed,
@@ -31,9 +33,8 @@ use crate::{
 const WITHDRAWAL: Duration = Duration::from_secs(5);
 
 /// A request that is to be filed.
-pub(super) struct Filing {
-    pub(super) job: String,
-    pub(super) paths: Paths,
+pub(super) struct Filing<'a> {
+    pub(super) of: &'a Election<'a>,
     pub(super) request: AdminRequest,
     /// Whether the command waits for its end.
     pub(super) waits: bool,
@@ -41,18 +42,14 @@ pub(super) struct Filing {
     pub(super) timeout: Option<Duration>,
 }
 
-impl Filing {
+impl Filing<'_> {
     /// Files the request into the election that was just read, and follows it. On a signal it is withdrawn, if it is not begun.
-    pub(super) async fn file_and_follow(
-        self,
-        operator: &Operator,
-        snapshot: &Snapshot,
-        how: Output,
-    ) -> Result<(), Error> {
-        let Self { job, paths, request, waits, timeout } = self;
+    pub(super) async fn file_and_follow(self, snapshot: &Snapshot, how: Output) -> Result<(), Error> {
+        let Self { of, request, waits, timeout } = self;
+        let Election { operator, job, paths, .. } = of;
         let (patience, valid_for) = match waits {
             true => {
-                let patience = timeout.unwrap_or_else(|| longest_move(operator, &job));
+                let patience = timeout.unwrap_or_else(|| longest_move(operator, job));
                 (patience, patience + WITHDRAWAL)
             }
             false => (AdminRequest::USUAL_VALIDITY, AdminRequest::USUAL_VALIDITY),
@@ -62,7 +59,7 @@ impl Filing {
         let mut signals = Signals::new().map_err(|e| Error::Internal(format!("no signal handlers: {e}")))?;
         let slot = snapshot.slot_for(&request).ok();
         let old = slot.and_then(|slot| snapshot.leader_znode(slot)).map(|znode| znode.record.clone());
-        let filed = election_admin::file(&operator.session, &paths, snapshot, request).await?;
+        let filed = election_admin::file(&operator.session, paths, snapshot, request).await?;
         let underway =
             Underway { operator, job, paths, filed, patience, until, slot: slot.unwrap_or_default(), old };
         underway.print_filed(waits);
@@ -88,8 +85,8 @@ pub(super) fn longest_move(operator: &Operator, job: &str) -> Duration {
 /// A filed request.
 struct Underway<'a> {
     operator: &'a Operator,
-    job: String,
-    paths: Paths,
+    job: &'a str,
+    paths: &'a Paths,
     filed: FiledRequest,
     /// How long this command waits. It expires later, so that no elector ends it while this command withdraws it.
     patience: Duration,
@@ -104,12 +101,9 @@ struct Underway<'a> {
 impl Underway<'_> {
     fn print_filed(&self, waits: bool) {
         output::print_progress(format_args!(
-            "request {}: {} of {}{}{}",
+            "request {}: {}",
             self.filed.which.name,
-            self.filed.request.kind.as_str(),
-            self.job,
-            outgoing(&self.filed.request.from),
-            target(&self.filed.request.to)
+            moves::describe(self.job, &self.filed.request)
         ));
         if !waits {
             let valid_for = in_words(self.filed.request.valid_for());
@@ -132,11 +126,11 @@ impl Underway<'_> {
     }
 
     fn how_to_follow(&self) -> Typed {
-        Typed::verb("list").job(&self.job).arg("--watch")
+        Typed::verb("list").job(self.job).arg("--watch")
     }
 
     fn how_to_cancel(&self) -> Typed {
-        Typed::verb("cancel").arg(&self.filed.which.name).job(&self.job)
+        Typed::verb("cancel").arg(&self.filed.which.name).job(self.job)
     }
 
     /// Follows the request to its end, or without `--wait` until it is begun. Decides a failover that no elector
@@ -147,7 +141,7 @@ impl Underway<'_> {
         let mut last = None;
         if self.filed.request.kind == RequestKind::Failover {
             let by = begun + moves::PATIENCE;
-            let decided = moves::until_begun(self.operator, &self.paths, &self.filed, by).await?;
+            let decided = moves::until_begun(self.operator, self.paths, &self.filed, by).await?;
             if matches!(decided.as_ref().map(|r| &r.state), None | Some(RequestState::Pending)) {
                 self.decide_from_here(waits, how).await?;
             }
@@ -180,7 +174,7 @@ impl Underway<'_> {
 
     /// Shows how long each phase took, as the new leader has recorded it: a command sees several at once.
     async fn show_durations(&self, term: u64) -> Result<(), Error> {
-        let (history, _) = self.operator.observer().await?.history(&self.paths).await?;
+        let (history, _) = self.operator.observer().await?.history(self.paths).await?;
         let entry = history.into_iter().rev().find(|entry| (entry.slot, entry.term) == (self.slot, term));
         if let Some(HistoryEntry { phases, .. }) = entry {
             output::print_progress(format_args!("{:>11}  {}", "phases:", durations(&phases)));
@@ -191,7 +185,7 @@ impl Underway<'_> {
     /// Takes the decision instead of the elector.
     async fn decide_from_here(&self, waits: bool, how: Output) -> Result<(), Error> {
         let announce = || output::print_progress("no elector answers; this command takes the decision");
-        match moves::decide(self.operator, &self.job, &self.paths, &self.filed, self.until, announce).await? {
+        match moves::decide(self.operator, self.job, self.paths, &self.filed, self.until, announce).await? {
             Decision::Made => Ok(()),
             Decision::Refused(why) => self.give_up(why, how).await,
             Decision::StillLed(why) if !waits => Err(self.goes_on(why)),
@@ -217,7 +211,7 @@ impl Underway<'_> {
     async fn withdraw_with(&self, withdrawn: Error, why: &str, how: Output) -> Result<(), Error> {
         let reason = format!("by {} ({why})", self.filed.request.by);
         let cancelled =
-            election_admin::cancel(&self.operator.session, &self.paths, &self.filed.which, &reason);
+            election_admin::cancel(&self.operator.session, self.paths, &self.filed.which, &reason);
         let name = &self.filed.which.name;
         let failed = match tokio::time::timeout(WITHDRAWAL, cancelled).await {
             Ok(Ok(Withdrawal::Withdrawn(_))) => return Err(withdrawn),
@@ -263,7 +257,7 @@ impl Underway<'_> {
         };
         let session = &self.operator.session;
         let last =
-            election_admin::follow(session, &self.paths, &self.filed.which, self.until, progress).await?;
+            election_admin::follow(session, self.paths, &self.filed.which, self.until, progress).await?;
         match last.map(|r| r.state) {
             Some(state @ RequestState::Done { .. }) => {
                 if let RequestState::Done { term, .. } = state
@@ -298,11 +292,9 @@ impl Underway<'_> {
 
     fn report(&self, state: &RequestState, how: Output) -> Result<(), Error> {
         if how == Output::Json {
-            return output::print_json(
-                &json!({ "election": self.job, "request": self.filed.which.name, "outcome": state }),
-            );
+            return output::print_json(&Filed::in_state(self.job, &self.filed, state.clone()));
         }
-        let job = &self.job;
+        let job = self.job;
         match (state, self.kind()) {
             (RequestState::Done { leader, .. }, RequestKind::Restart) => {
                 output::print(format_args!("{job} was restarted on {leader}"))
@@ -325,10 +317,10 @@ impl Underway<'_> {
         if !self.kind().is_move() {
             return Err(self.failed(reason));
         }
-        let snapshot = self.operator.observer().await?.snapshot(&self.paths).await?;
+        let snapshot = self.operator.observer().await?.snapshot(self.paths).await?;
         match leads_already(&self.filed.request, &snapshot) {
             Some(leader) => {
-                let (job, paths) = (&self.job, &self.paths);
+                let (job, paths) = (self.job, self.paths);
                 until_proved(self.operator, job, paths, self.slot, Some(leader), self.until).await?;
                 report_leader(job, leader, how)
             }
@@ -369,8 +361,7 @@ fn show(lines: Vec<String>) {
 pub(super) fn report_leader(job: &str, leader: &Current, how: Output) -> Result<(), Error> {
     let Current { member, term, .. } = leader;
     if how == Output::Json {
-        let outcome = json!({ "state": "done", "term": term, "leader": member });
-        return output::print_json(&json!({ "election": job, "request": null, "outcome": outcome }));
+        return output::print_json(&Needless::new(job, Some(leader)));
     }
     output::print(format_args!("{member} leads {job} in term {term} already"))
 }

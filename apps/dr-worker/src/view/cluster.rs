@@ -16,15 +16,17 @@ use election_core::{
     status::{Ballot, Skipped},
     strategy::{SiteTrouble, in_words},
 };
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
+use serde_json::Value;
 
 use super::ProblemRow;
-use crate::wall::moment;
+use crate::{schema::Object, wall::moment};
 
 /// An election: its members, leaders, successors and the last decision.
 ///
 /// The fields are in the order of the JSON.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Cluster {
     /// The election's name: the job.
     pub election: String,
@@ -35,74 +37,95 @@ pub struct Cluster {
     /// The decision's term; without an elector the leader's term; 0 before the first.
     pub term: u64,
     /// The elector.
+    #[schemars(with = "Option<String>")]
     pub elector: Option<MemberId>,
     /// Who wrote the decision: a member, or an operator.
     pub decided_by: Option<String>,
     /// Every slot: what was decided of it, and who leads it.
     pub slots: Vec<SlotRow>,
     /// Why the elector decides nothing, if it answered.
+    #[schemars(with = "Option<Object>")]
     pub skipped: Option<Skipped>,
     /// The members, oldest ballot first.
     pub members: Vec<Member>,
     /// The members of the last day that do not take part now.
+    #[schemars(with = "Vec<Object>")]
     pub absent: Vec<Absent>,
     /// Members that are not elected for a while.
+    #[schemars(with = "Vec<Object>")]
     pub exclusions: Vec<Exclusion>,
     /// Failures of members that are remembered, oldest first.
+    #[schemars(with = "Vec<Object>")]
     pub failures: Vec<MemberFailure>,
     /// The mode: whether the elector decides on its own.
+    #[schemars(with = "String")]
     pub mode: Mode,
     /// The order that the job is stopped: a leader does not run it.
+    #[schemars(with = "Option<Object>")]
     pub stopped: Option<StoppedJob>,
     /// Members that are being serviced: they hand over, and are not elected.
+    #[schemars(with = "Vec<Object>")]
     pub maintenance: Vec<Maintenance>,
     /// Drained sites: no member there is elected.
+    #[schemars(with = "Vec<String>")]
     pub drained: Vec<SiteId>,
     /// The site that an operator prefers to all others.
+    #[schemars(with = "Option<String>")]
     pub preferred_site: Option<SiteId>,
     /// The operators' order of sites, if it is not the configured one.
+    #[schemars(with = "Vec<String>")]
     pub site_order: Vec<SiteId>,
     /// Terms whose leader stays, by an operator's order.
     pub stay: Vec<u64>,
     /// Moves to another site that an operator has confirmed.
+    #[schemars(with = "Vec<Object>")]
     pub confirmed: Vec<Confirmed>,
     /// The author of the latest order, when, and the reason.
+    #[schemars(with = "Object")]
     pub latest_order: OrderedBy,
     /// Sites that have failed as a whole: marked by an operator, or reported by most of their members.
+    #[schemars(with = "Vec<Object>")]
     pub failed_sites: Vec<SiteTrouble>,
     /// Sites that their members report as failed, but that do not count as failed.
     pub unwell_sites: Vec<UnwellSite>,
     /// Recent failures of sites: leadership does not return to a site that has failed too often.
+    #[schemars(with = "Vec<Object>")]
     pub site_failures: Vec<SiteFailure>,
     /// The operators' requests, oldest first.
     pub requests: Vec<OpenRequest>,
     /// Problems of the election, and the commands that fix them.
     pub problems: Vec<ProblemRow>,
     /// Unreadable znodes.
+    #[schemars(with = "Vec<Object>")]
     pub unreadable: Vec<RecordError>,
 }
 
 /// One slot. Each of its two parts is the record in ZooKeeper.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SlotRow {
     /// Counted from 0.
     pub slot: usize,
     /// What was decided of it; nothing before the first decision, and where the recipe has no elector.
+    #[schemars(with = "Option<Object>")]
     pub decision: Option<Slot>,
     /// Who leads it or is taking over, with its fencing token.
+    #[schemars(with = "Option<Object>")]
     pub leader: Option<Current>,
 }
 
 /// A member of an election.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Member {
     /// Its id.
+    #[schemars(with = "String")]
     pub member: MemberId,
     /// Its site.
+    #[schemars(with = "String")]
     pub site: SiteId,
     /// Its role, as read from the znodes.
     pub role: MemberRole,
     /// Its ballot: one incarnation of the member.
+    #[schemars(with = "String")]
     pub ballot: Ballot,
     /// The slot that it leads or is elected for.
     pub slot: Option<usize>,
@@ -110,6 +133,7 @@ pub struct Member {
     pub term: Option<u64>,
     /// `healthy`, `unchecked`, `unknown`, or the reason why it is not fit.
     #[serde(serialize_with = "as_text")]
+    #[schemars(with = "String")]
     pub health: Health,
     /// The address of the node.
     pub address: Option<String>,
@@ -120,17 +144,19 @@ pub struct Member {
     /// Whether it is the elector.
     pub elector: bool,
     /// Which overlay of its configuration it applies, and a newer one that it refuses; null without one.
+    #[schemars(with = "Option<Object>")]
     pub config: Option<AppliedOverlay>,
     /// Its software and version.
     pub software: String,
     /// Its configured and measured attributes, for policies.
     pub attributes: BTreeMap<String, String>,
     /// Its round trips to others, if a policy uses them.
+    #[schemars(with = "Value")]
     pub round_trips: RoundTrips,
 }
 
 /// The role of a member, as read from the znodes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum MemberRole {
     /// READY.
@@ -189,15 +215,18 @@ pub(crate) fn is_absent(member: &MemberId, snapshot: &Snapshot, unix_ms: u64) ->
 }
 
 /// An operator's request.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct OpenRequest {
     /// The name of its znode.
     pub id: String,
     /// The kind of request.
+    #[schemars(with = "String")]
     pub kind: RequestKind,
     /// The target: a member, a site, or any.
+    #[schemars(with = "Value")]
     pub to: Target,
     /// The leader to replace.
+    #[schemars(with = "Value")]
     pub from: Outgoing,
     /// Whether to replace a leader that does not stop.
     pub force: bool,
@@ -214,6 +243,7 @@ pub struct OpenRequest {
     /// How long it is valid before it is begun, in milliseconds from when an elector first reads it.
     pub valid_for_ms: u64,
     /// Its progress or outcome.
+    #[schemars(with = "Object")]
     pub outcome: RequestState,
 }
 
@@ -237,9 +267,10 @@ impl OpenRequest {
 }
 
 /// A site that its members report as failed, but that does not count as failed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct UnwellSite {
     /// Which.
+    #[schemars(with = "String")]
     pub site: SiteId,
     /// Why its members report that.
     pub why: String,

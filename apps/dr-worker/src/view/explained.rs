@@ -8,15 +8,16 @@ use election_core::{
     status::{Ballot, Skipped},
     strategy::{Decider, Ranked, Ranking, Refused, Strategy},
 };
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::ProblemRow;
-use crate::advice;
+use crate::{advice, schema::Object};
 
 /// Why the current leaders lead.
 ///
 /// The fields are in the order of the JSON.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Explained {
     /// The election's name: the job.
     pub election: String,
@@ -25,12 +26,16 @@ pub struct Explained {
     /// The time of this view, in milliseconds since the Unix epoch.
     pub at_ms: u64,
     /// The mode: whether the elector decides on its own.
+    #[schemars(with = "String")]
     pub mode: Mode,
     /// The elector.
+    #[schemars(with = "Option<String>")]
     pub elector: Option<MemberId>,
     /// What an elector with this configuration does next.
+    #[schemars(with = "Object")]
     pub next: NextStep,
     /// Why the elector itself decides nothing, if it answered.
+    #[schemars(with = "Option<Object>")]
     pub skipped: Option<Skipped>,
     /// Whether the written line of succession differs from the line by this configuration: it is being updated, or the
     /// workers have another policy.
@@ -42,6 +47,7 @@ pub struct Explained {
     /// Problems of the election, and the commands that fix them.
     pub problems: Vec<ProblemRow>,
     /// Unreadable znodes.
+    #[schemars(with = "Vec<Object>")]
     pub unreadable: Vec<RecordError>,
 }
 
@@ -52,13 +58,15 @@ pub fn hold_of(skipped: &Skipped, election: &str) -> Option<String> {
 }
 
 /// One slot.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ExplainedSlot {
     /// Counted from 0.
     pub slot: usize,
     /// The question that the elector asks now; `None` without an elector.
+    #[schemars(with = "Option<String>")]
     pub question: Option<Cause>,
     /// The elected member.
+    #[schemars(with = "Option<String>")]
     pub named: Option<MemberId>,
     /// The leader.
     pub leader: Option<CurrentLeader>,
@@ -71,8 +79,10 @@ pub struct ExplainedSlot {
     /// Whether an operator has ordered the leader to stay until the next change of leader.
     pub stays: bool,
     /// The decision if nothing blocked it.
+    #[schemars(with = "Option<Object>")]
     pub proposal: Option<Proposal>,
     /// What blocks the decision.
+    #[schemars(with = "Vec<Object>")]
     pub obstacles: Vec<Obstacle>,
 }
 
@@ -111,26 +121,32 @@ fn order_line(order: &[Candidate]) -> String {
 }
 
 /// The leader.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct CurrentLeader {
     /// Its id.
+    #[schemars(with = "String")]
     pub member: MemberId,
     /// Its site.
+    #[schemars(with = "String")]
     pub site: SiteId,
     /// PROGRESS or READY.
+    #[schemars(with = "String")]
     pub status: Status,
 }
 
 /// A candidate, or a member that may not lead.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Candidate {
     /// The rank, counted from 1; `None` if it may not lead.
     pub rank: Option<usize>,
     /// Its id.
+    #[schemars(with = "String")]
     pub member: MemberId,
     /// Its site.
+    #[schemars(with = "String")]
     pub site: SiteId,
     /// Its ballot: one incarnation of the member.
+    #[schemars(with = "String")]
     pub ballot: Ballot,
     /// The reasons for its rank, the most important first; or why it may not lead.
     pub reasons: Vec<String>,
@@ -141,9 +157,10 @@ pub struct Candidate {
 }
 
 /// Why one candidate ranks before another.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct AheadOf {
     /// The other candidate.
+    #[schemars(with = "String")]
     pub member: MemberId,
     /// The stage that compared them.
     pub stage: String,

@@ -2,12 +2,13 @@ use std::fmt;
 
 use election_admin::{Disagreement, Ghost, Layout, OldDecision, Problem};
 use election_core::config::MemberId;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::typed::Typed;
 
 /// A problem of an election.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ProblemRow {
     /// Its kind: `ghost`, `old-decision`, `low-token`, `other-policy`, `not-fenced`, `refused-config`,
     /// `access`, or what only `list` shows: `starts-no-job`, as a worker answers, and `emergency`, on the node that has led

@@ -5,6 +5,7 @@ use election_core::{
     internals::record::{Mode, Status},
     status::Skipped,
 };
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Candidate, Cluster, Explained, ExplainedSlot, Member};
@@ -12,9 +13,10 @@ use super::{Candidate, Cluster, Explained, ExplainedSlot, Member};
 /// Whether a member may be taken down now without the loss of a job or of a site's last candidate.
 ///
 /// The fields are in the order of the JSON.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Restartable {
     /// The member.
+    #[schemars(with = "String")]
     pub member: MemberId,
     /// Whether it may be taken down.
     pub can_restart: bool,
@@ -23,11 +25,12 @@ pub struct Restartable {
 }
 
 /// Why a member may not be taken down now.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Hindrance {
     /// The job.
     pub job: String,
     /// The site of the member.
+    #[schemars(with = "String")]
     pub site: SiteId,
     /// A sentence with both.
     pub sentence: String,

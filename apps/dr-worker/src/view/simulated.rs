@@ -9,16 +9,20 @@ use election_core::{
     },
     strategy::Strategy,
 };
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Explained, ExplainedSlot, is_absent};
+use crate::schema::Object;
 
 /// The assumptions of a simulation.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct WhatIf {
     /// Sites that are lost.
+    #[schemars(with = "Vec<String>")]
     pub without_sites: Vec<SiteId>,
     /// Members that are lost.
+    #[schemars(with = "Vec<String>")]
     pub without: Vec<MemberId>,
     /// Changed settings, as `key=value`.
     pub set: Vec<String>,
@@ -27,7 +31,7 @@ pub struct WhatIf {
 /// The outcome of a simulation.
 ///
 /// The fields are in the order of the JSON.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Simulated {
     /// The election's name: the job.
     pub election: String,
@@ -39,8 +43,10 @@ pub struct Simulated {
     /// Whether nothing would change.
     pub unchanged: bool,
     /// The elector now.
+    #[schemars(with = "Option<String>")]
     pub elector: Option<MemberId>,
     /// The elector then.
+    #[schemars(with = "Option<String>")]
     pub elector_then: Option<MemberId>,
     /// The slots.
     pub slots: Vec<SimulatedSlot>,
@@ -49,25 +55,31 @@ pub struct Simulated {
 }
 
 /// The outcome for a slot.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SimulatedSlot {
     /// Counted from 0.
     pub slot: usize,
     /// Whether nothing would change.
     pub unchanged: bool,
     /// The member that leads now or is taking over.
+    #[schemars(with = "Option<Object>")]
     pub leads: Option<Named>,
     /// The next decision without the assumptions.
+    #[schemars(with = "Option<Object>")]
     pub otherwise: Option<Proposal>,
     /// The member that would lead at once.
+    #[schemars(with = "Option<Object>")]
     pub would_lead: Option<Named>,
     /// A summary in one sentence.
     pub sentence: String,
     /// What would be decided at once, in order.
+    #[schemars(with = "Vec<Object>")]
     pub decisions: Vec<Played>,
     /// What would be decided later.
+    #[schemars(with = "Option<Object>")]
     pub later: Option<Proposal>,
     /// What that waits for, or what prevents a leader.
+    #[schemars(with = "Vec<Object>")]
     pub obstacles: Vec<Obstacle>,
     /// The question that the elector would ask, with its answer.
     pub question: Option<ExplainedSlot>,

@@ -116,6 +116,16 @@ fn each_endpoint_answers_as_described() {
         ("POST", "/start"),
         ("POST", "/pause"),
         ("POST", "/resume"),
+        ("POST", "/cancel"),
+        ("POST", "/confirm"),
+        ("POST", "/drain"),
+        ("POST", "/fail-site"),
+        ("POST", "/maintenance"),
+        ("POST", "/prefer"),
+        ("POST", "/mode"),
+        ("POST", "/stay"),
+        ("POST", "/ack"),
+        ("POST", "/raise-token"),
     ] {
         compare(&east, &described, &mut seen, (method, path, path), None, "");
         compare(&west, &described, &mut seen, (method, path, path), Some(TOKEN), "");
@@ -138,6 +148,31 @@ fn each_endpoint_answers_as_described() {
         ("/stop", r#"{"from":"east-1"}"#, 400),
         ("/pause", "{}", 202),
         ("/resume", "{}", 202),
+        // Of the site that does not lead, and back.
+        ("/drain", r#"{"site":"north"}"#, 400),
+        ("/drain", r#"{"site":"east","reason":"a test"}"#, 202),
+        ("/drain", r#"{"site":"west"}"#, 409),
+        ("/drain", r#"{"site":"east","off":true}"#, 202),
+        ("/fail-site", r#"{"site":"east"}"#, 202),
+        ("/fail-site", r#"{"site":"east","off":true}"#, 202),
+        ("/maintenance", r#"{"member":"north-1"}"#, 400),
+        ("/maintenance", r#"{"member":"east-1"}"#, 202),
+        ("/maintenance", r#"{"member":"east-1","off":true}"#, 202),
+        ("/prefer", r#"{"order":["west","east"]}"#, 202),
+        ("/prefer", r#"{"off":true}"#, 202),
+        ("/mode", r#"{"mode":"fast"}"#, 400),
+        ("/mode", r#"{"mode":"manual"}"#, 202),
+        ("/mode", r#"{"mode":"auto"}"#, 202),
+        ("/stay", "{}", 202),
+        ("/stay", r#"{"off":true}"#, 202),
+        ("/confirm", r#"{"site":"west"}"#, 409),
+        ("/confirm", r#"{"site":"east"}"#, 202),
+        ("/confirm", r#"{"off":true}"#, 202),
+        ("/ack", r#"{"failures":true,"sites":true}"#, 200),
+        ("/raise-token", r#"{"above":1}"#, 200),
+        ("/raise-token", "{}", 400),
+        ("/cancel", r#"{"id":"r-0000000000"}"#, 409),
+        ("/cancel", r#"{"id":"x"}"#, 400),
         ("/failover", r#"{"to_site":"north"}"#, 400),
         ("/failover", r#"{"to":"east-1"}"#, 202),
     ] {
@@ -152,6 +187,14 @@ fn each_endpoint_answers_as_described() {
                 .contains(&found["outcome"]["state"].as_str().expect("a state"))
         });
     }
+    // One that waits is withdrawn.
+    let planned = r#"{"to":"west-1","at":"+1h"}"#;
+    let post = |path, body: &str, seen: &mut Seen| {
+        compare(&east, &described, seen, ("POST", path, path), Some(TOKEN), body)
+    };
+    let id = post("/switchover", planned, &mut seen)["request"].clone();
+    let withdrawn = post("/cancel", &json!({ "id": id }).to_string(), &mut seen);
+    assert_eq!(withdrawn["outcome"]["state"], "cancelled", "{withdrawn}");
     // The target leads already.
     until("east-1 leads", || leads(&east));
     compare(

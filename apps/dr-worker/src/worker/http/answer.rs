@@ -3,8 +3,8 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
+use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Value, json};
 
 use crate::{error::Error, mask::mask};
 
@@ -28,7 +28,7 @@ pub(super) fn answer(code: StatusCode, body: &impl Serialize) -> Response {
 
 /// An error, with its reason.
 pub(super) fn refuse(code: StatusCode, why: &str) -> Response {
-    refuse_with(code, why, json!({ "error": why }))
+    refuse_with(code, &Refusal { error: why, code: None })
 }
 
 /// A failed command, with the exit code that the same command has on the command line.
@@ -43,12 +43,21 @@ pub(super) fn failed(error: &Error) -> Response {
     };
     let why = error.to_string();
     let why = mask(&why);
-    refuse_with(code, &why, json!({ "error": why, "code": error.exit_code() as u8 }))
+    refuse_with(code, &Refusal { error: &why, code: Some(error.exit_code() as u8) })
 }
 
-fn refuse_with(code: StatusCode, why: &str, body: Value) -> Response {
-    let outcome = axum::Extension(Outcome(why.to_owned()));
-    (code, [(header::CACHE_CONTROL, "no-store")], outcome, Json(body)).into_response()
+/// The object of every error.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Refusal<'a> {
+    error: &'a str,
+    /// The exit code of the same command.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<u8>,
+}
+
+fn refuse_with(code: StatusCode, refusal: &Refusal<'_>) -> Response {
+    let outcome = axum::Extension(Outcome(refusal.error.to_owned()));
+    (code, [(header::CACHE_CONTROL, "no-store")], outcome, Json(refusal)).into_response()
 }
 
 /// An error of the framework as text, such as of a query that can't be read, becomes one as JSON.

@@ -1,32 +1,26 @@
-//! `/switchover`, `/failover`, `/restart`, `/stop`, `/start`, `/pause`, `/resume` and `/requests/ID`: the commands of the
-//! same name, by HTTP.
+//! The operations by HTTP, and `/requests/ID`: what became of them.
 
 use std::{sync::Arc, time::Duration};
 
 use axum::{
     Extension,
     body::Bytes,
-    extract::{ConnectInfo, Path, Query, State},
+    extract::{Path, Query, State},
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use election_admin::{Layout, orders};
 use election_core::{
     Paths,
-    config::{MemberId, SiteId},
-    internals::{
-        record::{
-            AdminRequest, Control, FiledRequest, Outgoing, RequestKind, RequestRef, RequestState, Target,
-        },
-        text::Text,
-    },
+    internals::record::{AdminRequest, FiledRequest, Mode, RequestKind, RequestRef, RequestState},
 };
-use serde::{Deserialize, de::DeserializeOwned};
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 use zk_session::BootTime;
 
 use super::{
     answer::{Outcome, answer, failed, refuse},
+    body::{self, Asked},
     connections::Peer,
     roles::Which,
 };
@@ -34,10 +28,11 @@ use crate::{
     commands::{
         Operator, contest, job_requests,
         moves::{self, Decision},
-        plan, standing,
+        operation::{Ask, Declared, Done, Election, Given, Question},
+        requested::{Filed, Halted, Moved, Needless, Taken},
     },
     error::Error,
-    wall::unix_ms,
+    schema::Object,
     worker::state::Worker,
 };
 
@@ -47,121 +42,29 @@ pub(super) const LONGEST_BODY: usize = 16 * 1024;
 /// How long ZooKeeper may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The body of `/switchover` and `/failover`: as the options of the commands.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct Move {
-    job: Option<String>,
-    to: Option<MemberId>,
-    to_site: Option<SiteId>,
-    from: Option<MemberId>,
-    slot: Option<usize>,
-    force: bool,
-    now: bool,
-    accept_loss: bool,
-    reason: Option<Text>,
-    at: Option<String>,
-    within: Option<String>,
+/// What became of a request or of a standing order.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct RequestOutcome<'a> {
+    /// The job.
+    election: &'a str,
+    request: &'a str,
+    #[schemars(with = "Object")]
+    outcome: Reached,
+    /// The mode now, of a standing order.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    mode: Option<Mode>,
 }
 
-impl Move {
-    fn request(&self, kind: RequestKind, by: String) -> Result<AdminRequest, Error> {
-        let to = match (&self.to, &self.to_site) {
-            (Some(_), Some(_)) => return Err(exclusive("to", "to_site")),
-            (Some(member), None) => Target::Member(member.clone()),
-            (None, Some(site)) => Target::Site(site.clone()),
-            (None, None) => Target::Any,
-        };
-        let from = outgoing(&self.from, self.slot)?;
-        if self.force && kind == RequestKind::Switchover {
-            return Err(Error::Usage("\"force\" is for /failover only".to_owned()));
-        }
-        if self.now && !self.force {
-            return Err(Error::Usage("\"now\" needs \"force\"".to_owned()));
-        }
-        let mut request = election_admin::new_request(
-            kind,
-            from,
-            to,
-            self.force,
-            self.reason.clone().map(Text::into_string),
-            by,
-        );
-        (request.accept_loss, request.now) = (self.accept_loss, self.now);
-        match (&self.at, &self.within) {
-            (None, None) => Ok(request),
-            (Some(at), within) if kind == RequestKind::Switchover => {
-                let within = within.as_deref().map(humantime::parse_duration).transpose();
-                let within = within.map_err(|why| Error::Usage(format!("\"within\": {why}")))?;
-                plan::plan(request, at, within, unix_ms())
-            }
-            (Some(_), _) => Err(Error::Usage("\"at\" is for /switchover only".to_owned())),
-            (None, Some(_)) => Err(Error::Usage("\"within\" needs \"at\"".to_owned())),
-        }
-    }
-}
-
-/// The body of `/restart`, `/stop` and `/start`: as the options of the commands.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct JobRequest {
-    job: Option<String>,
-    from: Option<MemberId>,
-    slot: Option<usize>,
-    reason: Option<Text>,
-}
-
-impl JobRequest {
-    fn request(&self, kind: RequestKind, by: String) -> Result<AdminRequest, Error> {
-        let from = outgoing(&self.from, self.slot)?;
-        if kind != RequestKind::Restart && !from.is_only() {
-            return Err(Error::Usage(format!(
-                "\"from\" and \"slot\" are for /restart only: /{} is for all leaders of the job",
-                kind.as_str()
-            )));
-        }
-        Ok(election_admin::new_request(
-            kind,
-            from,
-            Target::Any,
-            false,
-            self.reason.clone().map(Text::into_string),
-            by,
-        ))
-    }
-}
-
-/// The leader that a request is about.
-fn outgoing(from: &Option<MemberId>, slot: Option<usize>) -> Result<Outgoing, Error> {
-    match (from, slot) {
-        (Some(_), Some(_)) => Err(exclusive("from", "slot")),
-        (Some(member), None) => Ok(Outgoing::Member(member.clone())),
-        (None, Some(slot)) => Ok(Outgoing::Slot(slot)),
-        (None, None) => Ok(Outgoing::Only),
-    }
-}
-
-fn exclusive(one: &str, other: &str) -> Error {
-    Error::Usage(format!("give {one:?} or {other:?}, not both"))
-}
-
-/// The body of `/pause` and `/resume`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct Order {
-    job: Option<String>,
-    reason: Option<Text>,
-}
-
-/// The body of a request; an empty one has the defaults.
-fn parse<T: DeserializeOwned + Default>(body: &[u8]) -> Result<T, Error> {
-    if body.trim_ascii().is_empty() {
-        return Ok(T::default());
-    }
-    serde_json::from_slice(body).map_err(|error| Error::Usage(format!("the body is not understood: {error}")))
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Reached {
+    Request(RequestState),
+    Order(Done),
 }
 
 /// An election of this worker, and the means to change it.
+#[derive(Clone)]
 struct Desk {
     operator: Operator,
     job: String,
@@ -170,8 +73,8 @@ struct Desk {
 
 impl Desk {
     /// `named` is the job that the body names.
-    fn new(worker: &Worker, which: Which, named: Option<String>) -> Result<Self, Box<Response>> {
-        let job = match (which.job, named) {
+    fn new(worker: &Worker, which: Which, named: Option<&str>) -> Result<Self, Box<Response>> {
+        let job = match (which.job, named.map(str::to_owned)) {
             (Some(one), Some(other)) if one != other => {
                 let why = format!("?job={one} and \"job\": {other:?} in the body differ");
                 return Err(Box::new(refuse(StatusCode::BAD_REQUEST, &why)));
@@ -189,12 +92,40 @@ impl Desk {
         Ok(Self { operator, job, paths })
     }
 
+    async fn carry_out(self, asked: Asked, by: String) -> Result<Response, Error> {
+        let of = Election::new(&self.operator, &self.job, &by)?;
+        let confirmed = |question: Option<Question>| match question {
+            Some(Question { what, needs_yes: true }) if !asked.yes => {
+                Err(Error::NotNow(format!("{what}: it needs \"yes\": true; nothing was changed")))
+            }
+            _ => Ok(()),
+        };
+        match asked.operation.ask(&of).await? {
+            Ask::Request(request) if request.kind.is_move() => self.request(request).await,
+            Ask::Request(request) => self.job_request(request).await,
+            Ask::Order(order) => {
+                confirmed(order.question.clone())?;
+                let (report, changes) = order.give(&of).await?;
+                let request = order_id(changes);
+                let given = Given { request: request.clone(), outcome: Done::Done, order: report.outcome };
+                Ok(accepted(&self.job, &request, &given))
+            }
+            Ask::Deed(question, work) => {
+                confirmed(question)?;
+                let report = work.await?;
+                Ok(reported(report.text, answer(StatusCode::OK, &report.outcome)))
+            }
+            Ask::Unknown(name) => Err(name.into()),
+        }
+    }
+
     /// Files a request, or takes leadership at once where the recipe has no elector.
-    async fn request(self, request: AdminRequest) -> Result<Response, Error> {
-        let Self { operator, job, paths } = &self;
+    async fn request(&self, request: AdminRequest) -> Result<Response, Error> {
+        let Self { operator, job, paths } = self;
         if let RequestState::Planned { .. } = request.state {
             moves::check_plan(operator, job, paths, &request).await?;
-            return Ok(self.file(request).await?.1);
+            let filed = election_admin::ask(&operator.session, paths, request).await?;
+            return Ok(accepted(job, &filed.which.name, &Moved::Filed(Filed::new(job, &filed))));
         }
         let snapshot = operator.observer().await?.snapshot(paths).await?;
         match snapshot.layout {
@@ -202,45 +133,41 @@ impl Desk {
             layout => {
                 contest::check(job, layout, &request)?;
                 let old = election_admin::vacate(&operator.session, paths).await?;
-                let body = json!({ "election": job, "request": null, "taken_from": old.member });
-                return Ok(reported(
-                    format!("took {job} from {}", old.member),
-                    answer(StatusCode::OK, &body),
-                ));
+                let text = format!("took {job} from {}", old.member);
+                let taken = Taken { election: job.clone(), request: (), taken_from: old.member };
+                return Ok(reported(text, answer(StatusCode::OK, &Moved::Taken(taken))));
             }
         }
         if let Some(leader) = moves::check(operator, job, &snapshot, &request).await? {
-            let outcome = json!({ "state": "done", "term": leader.term, "leader": leader.member });
-            let body = json!({ "election": job, "request": null, "outcome": outcome });
+            let needless = Moved::Needless(Needless::new(job, Some(&leader)));
             return Ok(reported(
                 format!("{} leads {job} already", leader.member),
-                answer(StatusCode::OK, &body),
+                answer(StatusCode::OK, &needless),
             ));
         }
         let until = BootTime::now() + request.valid_for();
-        let (filed, response) = self.file(request).await?;
+        let filed = election_admin::ask(&operator.session, paths, request).await?;
+        let response = accepted(job, &filed.which.name, &Moved::Filed(Filed::new(job, &filed)));
         if filed.request.kind == RequestKind::Failover {
-            tokio::spawn(self.decide_without_elector(filed, until));
+            tokio::spawn(self.clone().decide_without_elector(filed, until));
         }
         Ok(response)
     }
 
     /// Files a request about the job, unless there is nothing to do.
-    async fn job_request(self, mut request: AdminRequest) -> Result<Response, Error> {
-        let Self { operator, job, paths } = &self;
-        let (_, news) = job_requests::check(operator, job, paths, &mut request).await?;
-        if let Some(news) = news {
-            let body = json!({ "election": job, "request": null, "outcome": { "state": "done" } });
-            return Ok(reported(news, answer(StatusCode::OK, &body)));
-        }
-        Ok(self.file(request).await?.1)
-    }
-
-    async fn file(&self, request: AdminRequest) -> Result<(FiledRequest, Response), Error> {
+    async fn job_request(&self, mut request: AdminRequest) -> Result<Response, Error> {
         let Self { operator, job, paths } = self;
-        let filed = election_admin::ask(&operator.session, paths, request).await?;
-        let response = accepted(job, &filed.which.name, &plan::shown(job, &filed));
-        Ok((filed, response))
+        let (_, news) = job_requests::check(operator, job, paths, &mut request).await?;
+        match news {
+            Some(news) => {
+                let needless = Halted::Needless(Needless::new(job, None));
+                Ok(reported(news, answer(StatusCode::OK, &needless)))
+            }
+            None => {
+                let filed = election_admin::ask(&operator.session, paths, request).await?;
+                Ok(accepted(job, &filed.which.name, &Halted::Filed(Filed::new(job, &filed))))
+            }
+        }
     }
 
     /// A failover must not depend on an elector: if none begins it, this worker decides.
@@ -272,32 +199,16 @@ impl Desk {
         }
     }
 
-    /// Changes the standing orders.
-    async fn order(
-        self,
-        by: &str,
-        reason: Option<Text>,
-        change: fn(&mut Control),
-    ) -> Result<Response, Error> {
-        let Self { operator, job, paths } = &self;
-        let ordered = orders::order(&operator.session, paths, by, reason.as_deref(), change).await?;
-        let id = order_id(ordered.changes);
-        let mut body = standing::shown(job, &ordered);
-        body["request"] = json!(id);
-        body["outcome"] = json!({ "state": "done" });
-        Ok(accepted(job, &id, &body))
-    }
-
     /// The outcome of a request or of a standing order.
     async fn outcome(self, id: &str) -> Result<Response, Error> {
         let Self { operator, job, paths } = &self;
         if let Some(number) = id.strip_prefix("o-") {
             let (control, changes) = orders::read(&operator.session, paths).await?;
-            let body = json!({
-                "election": job, "request": id, "outcome": { "state": "done" }, "mode": control.mode,
-            });
             return Ok(match number.parse::<u64>() {
-                Ok(number) if number <= changes => answer(StatusCode::OK, &body),
+                Ok(number) if number <= changes => {
+                    let (outcome, mode) = (Reached::Order(Done::Done), Some(control.mode));
+                    answer(StatusCode::OK, &RequestOutcome { election: job, request: id, outcome, mode })
+                }
                 _ => refuse(StatusCode::NOT_FOUND, &format!("{job} has no request {id}")),
             });
         }
@@ -311,8 +222,8 @@ impl Desk {
         let found = snapshot.requests.into_iter().find(|filed| filed.which.name == id);
         Ok(match found {
             Some(FiledRequest { request, .. }) => {
-                let body = json!({ "election": job, "request": id, "outcome": request.state });
-                answer(StatusCode::OK, &body)
+                let outcome = Reached::Request(request.state);
+                answer(StatusCode::OK, &RequestOutcome { election: job, request: id, outcome, mode: None })
             }
             None => {
                 refuse(StatusCode::NOT_FOUND, &format!("{job} has no request {id}; old ones are removed"))
@@ -327,7 +238,7 @@ fn order_id(number: u64) -> String {
 }
 
 /// 202 with the request's id, and where to find its outcome.
-fn accepted(job: &str, id: &str, body: &serde_json::Value) -> Response {
+fn accepted(job: &str, id: &str, body: &impl Serialize) -> Response {
     let mut response = answer(StatusCode::ACCEPTED, body);
     if let Ok(place) = HeaderValue::from_str(&format!("/requests/{id}?job={job}")) {
         response.headers_mut().insert(header::LOCATION, place);
@@ -360,108 +271,20 @@ async fn in_time(work: impl Future<Output = Result<Response, Error>>) -> Respons
     }
 }
 
-pub(super) async fn switchover(
-    State(worker): State<Arc<Worker>>,
-    ConnectInfo(peer): ConnectInfo<Peer>,
-    Query(which): Query<Which>,
-    body: Bytes,
-) -> Response {
-    move_leadership(&worker, peer, which, RequestKind::Switchover, &body).await
-}
-
-pub(super) async fn failover(
-    State(worker): State<Arc<Worker>>,
-    ConnectInfo(peer): ConnectInfo<Peer>,
-    Query(which): Query<Which>,
-    body: Bytes,
-) -> Response {
-    move_leadership(&worker, peer, which, RequestKind::Failover, &body).await
-}
-
-async fn move_leadership(
-    worker: &Worker,
+/// Carries out an operation in one election.
+pub(super) async fn carry_out(
+    declared: &Declared,
+    worker: Arc<Worker>,
     peer: Peer,
     which: Which,
-    kind: RequestKind,
-    body: &[u8],
+    body: Bytes,
 ) -> Response {
-    let asked =
-        parse::<Move>(body).and_then(|wanted| Ok((wanted.request(kind, asker(worker, &peer))?, wanted.job)));
-    let (request, named) = match asked {
+    let asked = match body::read(declared, &body) {
         Ok(asked) => asked,
         Err(error) => return failed(&error),
     };
-    match Desk::new(worker, which, named) {
-        Ok(desk) => in_time(desk.request(request)).await,
-        Err(refusal) => *refusal,
-    }
-}
-
-pub(super) async fn restart(
-    State(worker): State<Arc<Worker>>,
-    ConnectInfo(peer): ConnectInfo<Peer>,
-    Query(which): Query<Which>,
-    body: Bytes,
-) -> Response {
-    about_job(&worker, peer, which, RequestKind::Restart, &body).await
-}
-
-pub(super) async fn stop(
-    State(worker): State<Arc<Worker>>,
-    ConnectInfo(peer): ConnectInfo<Peer>,
-    Query(which): Query<Which>,
-    body: Bytes,
-) -> Response {
-    about_job(&worker, peer, which, RequestKind::Stop, &body).await
-}
-
-pub(super) async fn start(
-    State(worker): State<Arc<Worker>>,
-    ConnectInfo(peer): ConnectInfo<Peer>,
-    Query(which): Query<Which>,
-    body: Bytes,
-) -> Response {
-    about_job(&worker, peer, which, RequestKind::Start, &body).await
-}
-
-async fn about_job(worker: &Worker, peer: Peer, which: Which, kind: RequestKind, body: &[u8]) -> Response {
-    let asked = parse::<JobRequest>(body)
-        .and_then(|wanted| Ok((wanted.request(kind, asker(worker, &peer))?, wanted.job)));
-    let (request, named) = match asked {
-        Ok(asked) => asked,
-        Err(error) => return failed(&error),
-    };
-    match Desk::new(worker, which, named) {
-        Ok(desk) => in_time(desk.job_request(request)).await,
-        Err(refusal) => *refusal,
-    }
-}
-
-pub(super) async fn pause(
-    State(worker): State<Arc<Worker>>,
-    ConnectInfo(peer): ConnectInfo<Peer>,
-    Query(which): Query<Which>,
-    body: Bytes,
-) -> Response {
-    order(&worker, peer, which, &body, standing::set_paused).await
-}
-
-pub(super) async fn resume(
-    State(worker): State<Arc<Worker>>,
-    ConnectInfo(peer): ConnectInfo<Peer>,
-    Query(which): Query<Which>,
-    body: Bytes,
-) -> Response {
-    order(&worker, peer, which, &body, standing::end_pause).await
-}
-
-async fn order(worker: &Worker, peer: Peer, which: Which, body: &[u8], change: fn(&mut Control)) -> Response {
-    let Order { job, reason } = match parse(body) {
-        Ok(order) => order,
-        Err(error) => return failed(&error),
-    };
-    match Desk::new(worker, which, job) {
-        Ok(desk) => in_time(desk.order(&asker(worker, &peer), reason, change)).await,
+    match Desk::new(&worker, which, asked.job.as_deref()) {
+        Ok(desk) => in_time(desk.carry_out(asked, asker(&worker, &peer))).await,
         Err(refusal) => *refusal,
     }
 }
@@ -474,49 +297,5 @@ pub(super) async fn outcome(
     match Desk::new(&worker, which, None) {
         Ok(desk) => in_time(desk.outcome(&id)).await,
         Err(refusal) => *refusal,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_body_is_read_like_the_options_of_the_command() {
-        let request = |kind, body: &str| parse::<Move>(body.as_bytes())?.request(kind, "me".to_owned());
-        let request_of = |body: &str| request(RequestKind::Switchover, body).unwrap();
-        assert_eq!(request_of("").to, Target::Any);
-        assert_eq!(request_of(" \n").from, Outgoing::Only);
-        let to = request_of(r#"{"to": "west-1", "slot": 1, "reason": "drill", "accept_loss": true}"#);
-        assert_eq!(to.to, Target::Member(MemberId::new("west-1").unwrap()));
-        assert_eq!((to.from, to.reason.as_deref(), to.accept_loss), (Outgoing::Slot(1), Some("drill"), true));
-        let forced = request(RequestKind::Failover, r#"{"to_site": "west", "force": true}"#).unwrap();
-        assert!(forced.force && !forced.now && forced.to == Target::Site(SiteId::new("west").unwrap()));
-        assert!(request(RequestKind::Failover, r#"{"force": true, "now": true}"#).unwrap().now);
-        let planned = request_of(r#"{"at": "+30m", "within": "10m"}"#);
-        assert!(matches!(planned.state, RequestState::Planned { .. }), "{planned:?}");
-        assert_eq!(planned.valid_for(), Duration::from_secs(600));
-        let why = request(RequestKind::Failover, r#"{"at": "+30m"}"#).unwrap_err().to_string();
-        assert!(why.contains("for /switchover only"), "{why}");
-        for (body, part) in [
-            (r#"{"too": "west-1"}"#, "unknown field `too`"),
-            (r#"{"to": "a", "to_site": "b"}"#, "not both"),
-            (r#"{"from": "a", "slot": 0}"#, "not both"),
-            (r#"{"force": true}"#, "for /failover only"),
-            (r#"{"now": true}"#, "needs \"force\""),
-            (r#"{"to": "a/b"}"#, "not understood"),
-            (r#"{"at": "tomorrow"}"#, "is not a time"),
-            (r#"{"at": "+1m", "within": "long"}"#, "\"within\""),
-            (r#"{"within": "1m"}"#, "needs \"at\""),
-            ("[]x", "not understood"),
-        ] {
-            let why = request(RequestKind::Switchover, body).unwrap_err();
-            assert!(matches!(&why, Error::Usage(text) if text.contains(part)), "{body}: {why}");
-        }
-        let request = |kind, body: &str| parse::<JobRequest>(body.as_bytes())?.request(kind, "me".to_owned());
-        let restart = request(RequestKind::Restart, r#"{"slot": 1, "reason": "new data"}"#).unwrap();
-        assert_eq!((restart.from, restart.reason.as_deref()), (Outgoing::Slot(1), Some("new data")));
-        let why = request(RequestKind::Stop, r#"{"from": "east-1"}"#).unwrap_err();
-        assert!(matches!(&why, Error::Usage(text) if text.contains("for /restart only")), "{why}");
     }
 }

@@ -1,22 +1,24 @@
 //! An endpoint: how it is reached, and what it answers.
 
 use axum::routing::MethodRouter;
+use schemars::Schema;
 
 use super::app::App;
+use crate::commands::operation::Declared;
 
 /// An endpoint.
 pub(super) struct Endpoint {
-    pub(super) path: &'static str,
+    pub(super) path: String,
     /// What it answers or does.
-    pub(super) summary: &'static str,
+    pub(super) summary: String,
     pub(super) access: Access,
-    /// Of the query: `name: type`.
-    pub(super) parameters: &'static [&'static str],
-    /// Of the object in the body: `name?: type`.
-    pub(super) body: &'static [&'static str],
+    /// The object that its query is read as.
+    pub(super) query: Option<Schema>,
+    /// The operation whose arguments are its body.
+    pub(super) operation: Option<&'static Declared>,
     /// Its answers, without the errors that follow from the rest.
-    pub(super) answers: &'static [Answer],
-    pub(super) route: fn() -> MethodRouter<App>,
+    pub(super) answers: Vec<Answer>,
+    pub(super) route: MethodRouter<App>,
 }
 
 /// Who may use an endpoint, and by which method.
@@ -34,7 +36,16 @@ pub(super) enum Access {
     Control,
 }
 
-/// A status, its media type, and the fields of a JSON object: `name: type`, `name: type|null`, `name?: type`.
-pub(super) type Answer = (u16, &'static str, &'static [&'static str]);
+impl Access {
+    pub(super) const fn method(self) -> &'static str {
+        match self {
+            Self::Control => "POST",
+            Self::Health | Self::Status | Self::Output | Self::Secret => "GET",
+        }
+    }
+}
+
+/// A status, its media type, and the schema of a JSON object.
+pub(super) type Answer = (u16, &'static str, Option<Schema>);
 
 pub(super) const JSON: &str = "application/json";

@@ -4,360 +4,202 @@ use std::future::{Ready, ready};
 
 use axum::{
     Router,
-    extract::DefaultBodyLimit,
+    body::Bytes,
+    extract::{ConnectInfo, DefaultBodyLimit, Query, State},
     handler::Handler,
     http::StatusCode,
     middleware::{from_fn_with_state, map_response},
     response::Response,
     routing::{MethodFilter, MethodRouter, on},
 };
+use schemars::JsonSchema;
 
 use super::{
     access,
     answer::{self, answer, refuse},
     app::App,
-    cluster, config, control,
+    cluster, config,
+    connections::Peer,
+    control,
     endpoint::{Access, Answer, Endpoint, JSON},
-    events, explain, logs, metrics, openapi, page, roles,
-    status::status as own_status,
+    events, explain, logs, metrics, openapi, page,
+    roles::{self, Which},
+    status::{self, status as own_status},
+};
+use crate::{
+    commands::{operation::Declared, operations::ALL as OPERATIONS},
+    schema::{schema_as_read, schema_of},
+    view::{Cluster, Explained, History, Restartable, Simulated},
 };
 
-const JOB: &[&str] = &["job: string"];
-
-const READY: &[&str] = &["ready: boolean", "problem: string|null"];
-
-const ROLE: &[&str] = &[
-    "job: string",
-    "member: string",
-    "site: string",
-    "role: string",
-    "slot: integer|null",
-    "term: integer",
-    "fencing_token: integer|null",
-    "health: string",
-    "stopped: object|null",
-    "lease_remaining_ms: integer|null",
-];
-
-/// A request for a move, and what there is of it if nothing was filed.
-const MOVES: &[Answer] = &[
-    (202, JSON, &["election: string", "request: string", "outcome: object", "planned_for?: string"]),
-    DONE,
-    (200, JSON, &["election: string", "request: null", "taken_from: string"]),
-];
-
-const ORDERED: &[Answer] = &[(
-    202,
-    JSON,
-    &[
-        "election: string",
-        "request: string",
-        "outcome: object",
-        "changed: boolean",
-        "mode: string",
-        "drained: array",
-        "failed_sites: array",
-        "maintenance: array",
-        "preferred_site: string|null",
-        "site_order: array",
-    ],
-)];
-
-const SWITCHOVER: &[&str] = &[
-    "job?: string",
-    "to?: string",
-    "to_site?: string",
-    "from?: string",
-    "slot?: integer",
-    "accept_loss?: boolean",
-    "reason?: string",
-    "at?: string",
-    "within?: string",
-];
-
-const FAILOVER: &[&str] = &[
-    "job?: string",
-    "to?: string",
-    "to_site?: string",
-    "from?: string",
-    "slot?: integer",
-    "accept_loss?: boolean",
-    "reason?: string",
-    "force?: boolean",
-    "now?: boolean",
-];
-
-/// A request that was filed.
-const FILED: Answer = (202, JSON, &["election: string", "request: string", "outcome: object"]);
-
-/// What is answered instead if there is nothing to do.
-const DONE: Answer = (200, JSON, &["election: string", "request: null", "outcome: object"]);
-
-const RESTART: &[&str] = &["job?: string", "from?: string", "slot?: integer", "reason?: string"];
-
-const STOP: &[&str] = &["job?: string", "reason?: string"];
-
-const fn status(
-    path: &'static str,
-    summary: &'static str,
-    parameters: &'static [&'static str],
-    answers: &'static [Answer],
-    route: fn() -> MethodRouter<App>,
-) -> Endpoint {
-    Endpoint { path, summary, access: Access::Status, parameters, body: &[], answers, route }
+fn answer_of<T: JsonSchema>(status: u16) -> Answer {
+    (status, JSON, Some(schema_of::<T>()))
 }
 
-const fn health(
-    path: &'static str,
-    summary: &'static str,
-    parameters: &'static [&'static str],
-    answers: &'static [Answer],
-    route: fn() -> MethodRouter<App>,
-) -> Endpoint {
-    Endpoint { access: Access::Health, ..status(path, summary, parameters, answers, route) }
+/// The same object for yes, and with 503 for no.
+fn yes_or_no<T: JsonSchema>() -> Vec<Answer> {
+    vec![answer_of::<T>(200), answer_of::<T>(503)]
 }
 
-const fn control(
-    path: &'static str,
-    summary: &'static str,
-    body: &'static [&'static str],
-    answers: &'static [Answer],
-    route: fn() -> MethodRouter<App>,
-) -> Endpoint {
-    Endpoint { path, summary, access: Access::Control, parameters: JOB, body, answers, route }
+fn status(path: &str, summary: &str, answers: Vec<Answer>, route: MethodRouter<App>) -> Endpoint {
+    let (path, summary) = (path.to_owned(), summary.to_owned());
+    Endpoint { path, summary, access: Access::Status, query: None, operation: None, answers, route }
+}
+
+fn health(path: &str, summary: &str, answers: Vec<Answer>, route: MethodRouter<App>) -> Endpoint {
+    Endpoint { access: Access::Health, ..status(path, summary, answers, route) }
+}
+
+impl Endpoint {
+    fn with_query<T: JsonSchema>(self) -> Self {
+        Self { query: Some(schema_as_read::<T>()), ..self }
+    }
+}
+
+/// An operation by HTTP.
+fn operation(declared: &'static Declared) -> Endpoint {
+    let route = post(
+        async |State(app): State<App>,
+               ConnectInfo(peer): ConnectInfo<Peer>,
+               Query(which): Query<Which>,
+               body: Bytes| { control::carry_out(declared, app.worker, peer, which, body).await },
+    );
+    let verb = declared.verb;
+    let about = (declared.command)().get_about().map(ToString::to_string).unwrap_or_default();
+    let answers = (declared.answers)().into_iter();
+    let answers = answers.map(|(status, schema)| (status, JSON, Some(schema))).collect();
+    let endpoint = status(&format!("/{verb}"), &format!("{about}, as `{verb}`."), answers, route);
+    Endpoint { access: Access::Control, operation: Some(declared), ..endpoint }.with_query::<Which>()
 }
 
 /// All endpoints.
-pub(super) const ALL: &[Endpoint] = &[
-    status("/", "The status page.", &[], &[(200, "text/html; charset=utf-8", &[])], || get(page::page)),
-    health(
-        "/leader",
-        "200 on the member that is READY leader with a valid lease and a job that runs, else 503.",
-        JOB,
-        &[(200, JSON, ROLE), (503, JSON, ROLE)],
-        || get(roles::leader),
-    ),
-    health(
-        "/standby",
-        "200 on a standby that is connected and fit, else 503.",
-        JOB,
-        &[(200, JSON, ROLE), (503, JSON, ROLE)],
-        || get(roles::standby),
-    ),
-    health("/liveness", "200 while the process answers.", &[], &[(200, JSON, &["alive: boolean"])], || {
-        get(roles::liveness)
-    }),
-    health(
-        "/readiness",
-        "200 while it is connected and has joined all its elections, else 503; 503 too while the disk of its state directory hangs.",
-        &[],
-        &[(200, JSON, READY), (503, JSON, READY)],
-        || get(roles::readiness),
-    ),
-    status(
-        "/status",
-        "This member, its jobs and their processes.",
-        &[],
-        &[(
-            200,
-            JSON,
-            &[
-                "member: string",
-                "site: string",
-                "session: string",
-                "lease_remaining_ms: integer|null",
-                "jobs: object",
-                "problem: string|null",
-                "software: string",
-            ],
-        )],
-        || get(own_status),
-    ),
-    status(
-        "/cluster",
-        "All members and the decision, as `list --output json`.",
-        JOB,
-        &[(
-            200,
-            JSON,
-            &[
-                "election: string",
-                "root: string",
-                "recipe: string",
-                "term: integer",
-                "elector: string|null",
-                "decided_by: string|null",
-                "slots: array",
-                "skipped: object|null",
-                "members: array",
-                "absent: array",
-                "exclusions: array",
-                "failures: array",
-                "mode: string",
-                "stopped: object|null",
-                "maintenance: array",
-                "drained: array",
-                "preferred_site: string|null",
-                "site_order: array",
-                "stay: array",
-                "confirmed: array",
-                "latest_order: object",
-                "failed_sites: array",
-                "unwell_sites: array",
-                "site_failures: array",
-                "requests: array",
-                "problems: array",
-                "unreadable: array",
-            ],
-        )],
-        || get(cluster::cluster),
-    ),
-    status(
-        "/history",
-        "Past leaderships, as `history --output json`.",
-        JOB,
-        &[(200, JSON, &["election: string", "leaderships: array", "unreadable: array"])],
-        || get(cluster::history),
-    ),
-    status(
-        "/explain",
-        "Who leads, who would, and what blocks a change, as `explain --output json`.",
-        JOB,
-        &[(
-            200,
-            JSON,
-            &[
-                "election: string",
-                "recipe: string",
-                "at_ms: integer",
-                "mode: string",
-                "elector: string|null",
-                "next: object",
-                "skipped: object|null",
-                "other_line: boolean",
-                "other_policy: boolean",
-                "slots: array",
-                "problems: array",
-                "unreadable: array",
-            ],
-        )],
-        || get(explain::explain),
-    ),
-    status(
-        "/simulate",
-        "Who would lead without a site or member, or with other settings, as `simulate --output json`.",
-        &["job: string", "without_site: array", "without: array", "set: array"],
-        &[(
-            200,
-            JSON,
-            &[
-                "election: string",
-                "recipe: string",
-                "if: object",
-                "unchanged: boolean",
-                "elector: string|null",
-                "elector_then: string|null",
-                "slots: array",
-                "notes: array",
-            ],
-        )],
-        || get(explain::simulate),
-    ),
-    status(
-        "/can-restart",
-        "200 if this worker may be taken down now, else 503 and why, as `can-restart`.",
-        &[],
-        &[
-            (200, JSON, &["member: string", "can_restart: boolean", "reasons: array"]),
-            (503, JSON, &["member: string", "can_restart: boolean", "reasons: array"]),
-        ],
-        || get(explain::can_restart),
-    ),
-    Endpoint {
-        access: Access::Output,
-        ..status(
-            "/logs",
-            "The last output of a job on this node, oldest line first, as `logs`.",
-            &["job: string", "lines: integer"],
-            &[(200, JSON, &["member: string", "job: string", "lines: array"])],
-            || get(logs::logs),
+pub(super) fn all() -> Vec<Endpoint> {
+    let operations = OPERATIONS.iter().map(operation);
+    let mut all = readings();
+    all.extend(operations);
+    all.extend([
+        status(
+            "/requests/{id}",
+            "The outcome of a request.",
+            vec![answer_of::<control::RequestOutcome<'_>>(200)],
+            get(control::outcome),
         )
-    },
-    Endpoint {
-        path: "/config",
-        summary: "The configuration that is in force, as `config show --output json`, and its last reload.",
-        access: Access::Secret,
-        parameters: &[],
-        body: &[],
-        answers: &[(200, JSON, &["values: array", "reload: object|null", "overlays: object"])],
-        route: || get(config::config),
-    },
-    status("/events", "Server-sent events, one per change.", JOB, &[(200, "text/event-stream", &[])], || {
-        get(events::events)
-    }),
-    status(
-        "/metrics",
-        "Metrics for Prometheus.",
-        &[],
-        &[(200, "text/plain; version=0.0.4; charset=utf-8", &[])],
-        || get(metrics::render),
-    ),
-    control("/switchover", "Move leadership to another member, as `switchover`.", SWITCHOVER, MOVES, || {
-        post(control::switchover)
-    }),
-    control(
-        "/failover",
-        "Move leadership even if the leader or the elector is down, as `failover`.",
-        FAILOVER,
-        MOVES,
-        || post(control::failover),
-    ),
-    control("/restart", "Restart the job on its leader, as `restart`.", RESTART, &[FILED], || {
-        post(control::restart)
-    }),
-    control("/stop", "Stop the job until it is started, as `stop`.", STOP, &[FILED, DONE], || {
-        post(control::stop)
-    }),
-    control("/start", "Start a stopped job, as `start`.", STOP, &[FILED, DONE], || post(control::start)),
-    control(
-        "/pause",
-        "Start maintenance, as `pause`.",
-        &["job?: string", "reason?: string"],
-        ORDERED,
-        || post(control::pause),
-    ),
-    control(
-        "/resume",
-        "End maintenance, as `resume`.",
-        &["job?: string", "reason?: string"],
-        ORDERED,
-        || post(control::resume),
-    ),
-    status(
-        "/requests/{id}",
-        "The outcome of a request.",
-        JOB,
-        &[
-            (200, JSON, &["election: string", "request: string", "outcome: object"]),
-            (200, JSON, &["election: string", "request: string", "outcome: object", "mode: string"]),
-        ],
-        || get(control::outcome),
-    ),
-    status(
-        "/openapi.json",
-        "This description.",
-        &[],
-        &[(200, JSON, &["openapi: string", "info: object", "paths: object", "components: object"])],
-        || get(openapi),
-    ),
-];
+        .with_query::<Which>(),
+        status("/openapi.json", "This description.", vec![answer_of::<openapi::Document>(200)], get(openapi)),
+    ]);
+    all
+}
+
+/// Those that read.
+fn readings() -> Vec<Endpoint> {
+    vec![
+        status("/", "The status page.", vec![(200, "text/html; charset=utf-8", None)], get(page::page)),
+        health(
+            "/leader",
+            "200 on the member that is READY leader with a valid lease and a job that runs, else 503.",
+            yes_or_no::<roles::OwnRole<'_>>(),
+            get(roles::leader),
+        )
+        .with_query::<Which>(),
+        health(
+            "/standby",
+            "200 on a standby that is connected and fit, else 503.",
+            yes_or_no::<roles::OwnRole<'_>>(),
+            get(roles::standby),
+        )
+        .with_query::<Which>(),
+        health(
+            "/liveness",
+            "200 while the process answers.",
+            vec![answer_of::<roles::Alive>(200)],
+            get(roles::liveness),
+        ),
+        health(
+            "/readiness",
+            "200 while it is connected and has joined all its elections, else 503; 503 too while the disk of its state directory hangs.",
+            yes_or_no::<roles::Readiness>(),
+            get(roles::readiness),
+        ),
+        status(
+            "/status",
+            "This member, its jobs and their processes.",
+            vec![answer_of::<status::MemberStatus<'_>>(200)],
+            get(own_status),
+        ),
+        status(
+            "/cluster",
+            "All members and the decision, as `list --output json`.",
+            vec![answer_of::<Cluster>(200)],
+            get(cluster::cluster),
+        )
+        .with_query::<Which>(),
+        status(
+            "/history",
+            "Past leaderships, as `history --output json`.",
+            vec![answer_of::<History>(200)],
+            get(cluster::history),
+        )
+        .with_query::<Which>(),
+        status(
+            "/explain",
+            "Who leads, who would, and what blocks a change, as `explain --output json`.",
+            vec![answer_of::<Explained>(200)],
+            get(explain::explain),
+        )
+        .with_query::<Which>(),
+        status(
+            "/simulate",
+            "Who would lead without a site or member, or with other settings, as `simulate --output json`.",
+            vec![answer_of::<Simulated>(200)],
+            get(explain::simulate),
+        )
+        .with_query::<explain::Assumed>(),
+        status(
+            "/can-restart",
+            "200 if this worker may be taken down now, else 503 and why, as `can-restart`.",
+            yes_or_no::<Restartable>(),
+            get(explain::can_restart),
+        ),
+        Endpoint {
+            access: Access::Output,
+            ..status(
+                "/logs",
+                "The last output of a job on this node, oldest line first, as `logs`.",
+                vec![answer_of::<logs::Logs<'_>>(200)],
+                get(logs::logs),
+            )
+        }
+        .with_query::<logs::LogsQuery>(),
+        Endpoint {
+            access: Access::Secret,
+            ..status(
+                "/config",
+                "The configuration that is in force, as `config show --output json`, and its last reload.",
+                vec![answer_of::<config::InForce<'_>>(200)],
+                get(config::config),
+            )
+        },
+        status(
+            "/events",
+            "Server-sent events, one per change.",
+            vec![(200, "text/event-stream", None)],
+            get(events::events),
+        )
+        .with_query::<Which>(),
+        status(
+            "/metrics",
+            "Metrics for Prometheus.",
+            vec![(200, "text/plain; version=0.0.4; charset=utf-8", None)],
+            get(metrics::render),
+        ),
+    ]
+}
 
 pub(super) fn router(app: App) -> Router {
-    let all = ALL.iter().fold(Router::new(), |router, endpoint| {
-        let route = (endpoint.route)();
+    let all = all().into_iter().fold(Router::new(), |router, Endpoint { path, access, route, .. }| {
         router.route(
-            endpoint.path,
-            match endpoint.access {
+            &path,
+            match access {
                 Access::Health => route.fallback(async || answer::not_allowed(READING)),
                 Access::Status => {
                     let guarded = route.route_layer(from_fn_with_state(app.clone(), access::status));
@@ -384,11 +226,11 @@ pub(super) fn router(app: App) -> Router {
 
 // Not `async`: the type of the table must not depend on the table.
 fn openapi() -> Ready<Response> {
-    ready(answer(StatusCode::OK, &openapi::document(ALL)))
+    ready(answer(StatusCode::OK, &openapi::document(&all())))
 }
 
 async fn not_found() -> Response {
-    let paths: Vec<_> = ALL.iter().map(|endpoint| endpoint.path).collect();
+    let paths: Vec<_> = all().into_iter().map(|endpoint| endpoint.path).collect();
     refuse(StatusCode::NOT_FOUND, &format!("unknown path; valid: {}", paths.join(", ")))
 }
 
@@ -440,7 +282,7 @@ mod tests {
     #[test]
     fn the_types_of_the_table_are_those_of_json_schema() {
         let mut found = Vec::new();
-        types(&openapi::document(ALL)["paths"], &mut found);
+        types(&openapi::document(&all())["paths"], &mut found);
         assert!(found.len() > 100, "{found:?}");
         for name in found {
             assert!(["string", "integer", "boolean", "array", "object", "null"].contains(&&*name), "{name}");
@@ -449,11 +291,13 @@ mod tests {
 
     #[test]
     fn an_operation_has_what_a_client_must_know() {
-        let document = openapi::document(ALL);
+        let document = openapi::document(&all());
         let switchover = &document["paths"]["/switchover"]["post"];
         assert_eq!(switchover["security"], json!([{ "token": [] }, { "certificate": [] }]));
         let body = &switchover["requestBody"]["content"][JSON]["schema"];
-        assert_eq!(body["properties"]["slot"], json!({ "type": "integer" }));
+        let slot =
+            json!({ "type": "integer", "description": "Slot whose leader it is about, counted from 0" });
+        assert_eq!(body["properties"]["slot"], slot);
         assert_eq!((&body["required"], &body["additionalProperties"]), (&json!([]), &json!(false)));
         let statuses: Vec<_> = switchover["responses"].as_object().unwrap().keys().collect();
         assert_eq!(statuses, ["200", "202", "400", "401", "403", "404", "409", "413", "415", "503"]);

@@ -9,6 +9,7 @@ use axum::{
 };
 use election_admin::Snapshot;
 use election_core::config::{MemberId, SiteId};
+use schemars::JsonSchema;
 
 use super::{
     answer::{answer, refuse},
@@ -21,6 +22,21 @@ use crate::{
     wall::unix_ms,
     worker::state::Worker,
 };
+
+/// The query of `/simulate`. The others than `job` can be repeated.
+#[derive(Default, JsonSchema)]
+pub(super) struct Assumed {
+    /// The job; it can be left out if there is only one.
+    job: Option<String>,
+    /// Sites that are lost.
+    #[schemars(with = "Vec<String>")]
+    without_site: Vec<SiteId>,
+    /// Members that are lost.
+    #[schemars(with = "Vec<String>")]
+    without: Vec<MemberId>,
+    /// Changed settings of the policy.
+    set: Vec<String>,
+}
 
 pub(super) async fn explain(State(worker): State<Arc<Worker>>, Query(which): Query<Which>) -> Response {
     let seen = match look(&worker, &which).await {
@@ -114,13 +130,13 @@ fn policies(worker: &Worker, sets: &[String]) -> Result<OperatorConfig, Box<Resp
 
 /// The requested job and the assumptions.
 fn read(pairs: Vec<(String, String)>) -> Result<(Which, WhatIf), String> {
-    let (mut which, mut what_if) = (Which { job: None }, WhatIf::default());
+    let mut assumed = Assumed::default();
     for (key, value) in pairs {
         match key.as_str() {
-            "job" => which.job = Some(value),
-            "without_site" => what_if.without_sites.push(SiteId::new(value).map_err(|e| e.to_string())?),
-            "without" => what_if.without.push(MemberId::new(value).map_err(|e| e.to_string())?),
-            "set" if is_of_policy(&value) => what_if.set.push(value),
+            "job" => assumed.job = Some(value),
+            "without_site" => assumed.without_site.push(SiteId::new(value).map_err(|e| e.to_string())?),
+            "without" => assumed.without.push(MemberId::new(value).map_err(|e| e.to_string())?),
+            "set" if is_of_policy(&value) => assumed.set.push(value),
             "set" => {
                 return Err(format!(
                     "set={value}: only keys of the policy can be set, such as set=policy.auto_moves=all"
@@ -131,10 +147,12 @@ fn read(pairs: Vec<(String, String)>) -> Result<(Which, WhatIf), String> {
             }
         }
     }
+    let Assumed { job, without_site, without, set } = assumed;
+    let what_if = WhatIf { without_sites: without_site, without, set };
     if what_if.is_empty() {
         return Err("give at least one of without_site=SITE, without=MEMBER and set=policy.K=V".to_owned());
     }
-    Ok((which, what_if))
+    Ok((Which { job }, what_if))
 }
 
 #[cfg(test)]

@@ -7,9 +7,10 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
+use election_core::config::MemberId;
 use job_guard::KeptOutput;
-use serde::Deserialize;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::{
     answer::{answer, refuse},
@@ -18,14 +19,26 @@ use super::{
 use crate::worker::{job::ShownLine, state::Worker};
 
 /// `?job=J&lines=N`
-#[derive(Debug, Deserialize)]
-pub(super) struct Asked {
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct LogsQuery {
+    /// The job; it can be left out if there is only one.
     job: Option<String>,
+    /// How many lines.
     lines: Option<usize>,
 }
 
-pub(super) async fn logs(State(worker): State<Arc<Worker>>, Query(asked): Query<Asked>) -> Response {
-    let Asked { job, lines } = asked;
+/// The last output.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Logs<'a> {
+    #[schemars(with = "String")]
+    member: &'a MemberId,
+    job: String,
+    /// The oldest first.
+    lines: Vec<ShownLine>,
+}
+
+pub(super) async fn logs(State(worker): State<Arc<Worker>>, Query(asked): Query<LogsQuery>) -> Response {
+    let LogsQuery { job, lines } = asked;
     let job = match (Which { job }).of(&worker) {
         Ok(job) => job.slot.name().to_owned(),
         Err(refusal) => return *refusal,
@@ -37,7 +50,7 @@ pub(super) async fn logs(State(worker): State<Arc<Worker>>, Query(asked): Query<
     match read.map_err(std::io::Error::other).flatten() {
         Ok(kept) => {
             let lines: Vec<_> = kept.unwrap_or_default().into_iter().map(ShownLine::from).collect();
-            answer(StatusCode::OK, &json!({ "member": node.id, "job": job, "lines": lines }))
+            answer(StatusCode::OK, &Logs { member: &node.id, job, lines })
         }
         Err(error) => refuse(StatusCode::SERVICE_UNAVAILABLE, &format!("the output can't be read: {error}")),
     }

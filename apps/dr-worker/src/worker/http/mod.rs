@@ -3,6 +3,7 @@
 mod access;
 mod answer;
 mod app;
+mod body;
 mod cluster;
 mod config;
 mod connections;

@@ -1,20 +1,33 @@
-//! `/openapi.json`: the table of endpoints as an OpenAPI document.
+//! `/openapi.json`: the endpoints as an OpenAPI document.
 
 use axum::http::StatusCode;
+use schemars::{JsonSchema, Schema};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::endpoint::{Access, Answer, Endpoint, JSON};
+use super::{
+    answer::Refusal,
+    body,
+    endpoint::{Access, Answer, Endpoint, JSON},
+};
+use crate::schema::{Object, schema_of};
 
-/// The object of every error; `code` is the exit code of the same command.
-pub(super) const ERROR: &[&str] = &["error: string", "code?: integer"];
+/// The description.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Document {
+    openapi: &'static str,
+    info: Object,
+    paths: Object,
+    components: Object,
+}
 
 /// The description of these endpoints.
 pub(super) fn document(endpoints: &[Endpoint]) -> Value {
     let paths: Map<_, _> = endpoints
         .iter()
         .map(|endpoint| {
-            let method = if endpoint.access == Access::Control { "post" } else { "get" };
-            (endpoint.path.to_owned(), json!({ method: operation(endpoint) }))
+            let method = endpoint.access.method().to_lowercase();
+            (endpoint.path.clone(), json!({ method: operation(endpoint) }))
         })
         .collect();
     json!({
@@ -28,14 +41,16 @@ pub(super) fn document(endpoints: &[Endpoint]) -> Value {
     })
 }
 
+/// The properties of an object, with their schemas.
+pub(super) fn properties(schema: &Schema) -> Object {
+    schema.get("properties").and_then(Value::as_object).cloned().unwrap_or_default()
+}
+
 fn operation(endpoint: &Endpoint) -> Value {
-    let mut parameters: Vec<_> = endpoint
-        .parameters
-        .iter()
-        .map(|parameter| {
-            let field = Field::of(parameter);
-            json!({ "name": field.name, "in": "query", "schema": field.schema() })
-        })
+    let query = endpoint.query.as_ref().map(properties).unwrap_or_default();
+    let mut parameters: Vec<_> = query
+        .into_iter()
+        .map(|(name, schema)| json!({ "name": name, "in": "query", "schema": schema }))
         .collect();
     if endpoint.path.contains("{id}") {
         parameters
@@ -46,10 +61,8 @@ fn operation(endpoint: &Endpoint) -> Value {
         "parameters": parameters,
         "responses": responses(endpoint),
     });
-    if !endpoint.body.is_empty() {
-        let mut body = object(endpoint.body);
-        body["additionalProperties"] = json!(false);
-        operation["requestBody"] = json!({ "content": { JSON: { "schema": body } } });
+    if let Some(declared) = endpoint.operation {
+        operation["requestBody"] = json!({ "content": { JSON: { "schema": body::schema(declared) } } });
     }
     // Which of them it is depends on the worker's configuration.
     match endpoint.access {
@@ -65,7 +78,7 @@ fn operation(endpoint: &Endpoint) -> Value {
 /// The errors that follow from what an endpoint takes.
 pub(super) fn errors(endpoint: &Endpoint) -> Vec<u16> {
     let mut errors: Vec<u16> = Vec::new();
-    if !endpoint.parameters.is_empty() {
+    if endpoint.query.is_some() {
         errors.extend([400, 404, 503]);
     }
     if endpoint.access != Access::Health {
@@ -79,57 +92,24 @@ pub(super) fn errors(endpoint: &Endpoint) -> Vec<u16> {
 
 /// The answers of an endpoint, with the errors that follow from what it takes.
 fn responses(endpoint: &Endpoint) -> Value {
-    let mut answers: Vec<Answer> = endpoint.answers.to_vec();
-    answers.extend(errors(endpoint).into_iter().map(|status| (status, JSON, ERROR)));
+    let mut answers: Vec<Answer> = endpoint.answers.clone();
+    let refusal = schema_of::<Refusal<'_>>();
+    answers.extend(errors(endpoint).into_iter().map(|status| (status, JSON, Some(refusal.clone()))));
     let mut responses = Map::new();
-    for (status, media, fields) in answers {
+    for (status, media, schema) in answers {
         let response = responses.entry(status.to_string()).or_insert_with(|| {
             let reason = StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
             json!({ "description": reason.unwrap_or_default(), "content": {} })
         });
         let content = &mut response["content"][media];
-        if fields.is_empty() {
+        let Some(schema) = schema else {
             *content = json!({ "schema": { "type": "string" } });
             continue;
-        }
+        };
         match content["schema"]["anyOf"].as_array_mut() {
-            Some(several) => several.push(object(fields)),
-            None => *content = json!({ "schema": { "anyOf": [object(fields)] } }),
+            Some(several) => several.push(schema.into()),
+            None => *content = json!({ "schema": { "anyOf": [schema] } }),
         }
     }
     Value::Object(responses)
-}
-
-/// The schema of an object with these fields.
-fn object(fields: &[&'static str]) -> Value {
-    let fields: Vec<_> = fields.iter().map(|field| Field::of(field)).collect();
-    let properties: Map<_, _> = fields.iter().map(|field| (field.name.to_owned(), field.schema())).collect();
-    let required: Vec<_> = fields.iter().filter(|field| field.is_required).map(|field| field.name).collect();
-    json!({ "type": "object", "properties": properties, "required": required })
-}
-
-/// A field, from `name: type`, `name: type|null` or `name?: type`.
-struct Field {
-    name: &'static str,
-    is_required: bool,
-    types: Vec<&'static str>,
-}
-
-impl Field {
-    fn of(text: &'static str) -> Self {
-        let (name, types) = text.split_once(": ").unwrap_or((text, "string"));
-        let types = types.split('|').collect();
-        match name.strip_suffix('?') {
-            Some(name) => Self { name, is_required: false, types },
-            None => Self { name, is_required: true, types },
-        }
-    }
-
-    fn schema(&self) -> Value {
-        match &self.types[..] {
-            ["array"] => json!({ "type": "array", "items": {} }),
-            [one] => json!({ "type": one }),
-            several => json!({ "type": several }),
-        }
-    }
 }

@@ -2,12 +2,20 @@
 
 use std::fmt::Write as _;
 
+use schemars::Schema;
+use serde_json::{Value, json};
+
 use super::{
+    answer::Refusal,
+    body,
     endpoint::{Access, Endpoint},
-    endpoints::ALL,
-    openapi::{ERROR, errors},
+    endpoints::all,
+    openapi::{errors, properties},
 };
-use crate::reference::{cell, compare};
+use crate::{
+    reference::{cell, compare},
+    schema::schema_of,
+};
 
 const TITLE: &str = "# HTTP endpoints
 
@@ -24,10 +32,6 @@ are for.
 |---|---|---|
 ";
 
-fn method(endpoint: &Endpoint) -> &'static str {
-    if endpoint.access == Access::Control { "POST" } else { "GET" }
-}
-
 fn access(endpoint: &Endpoint) -> &'static str {
     match endpoint.access {
         Access::Health => "health",
@@ -37,43 +41,61 @@ fn access(endpoint: &Endpoint) -> &'static str {
     }
 }
 
-/// Fields with their types: `name: type`, or `name?: type` for one that may be absent.
-fn fields(fields: &[&str]) -> String {
-    let field = |field: &&str| {
-        let (name, kind) = field.split_once(": ").unwrap();
-        let (name, absent) = name.strip_suffix('?').map_or((name, ""), |name| (name, ", optional"));
-        format!("`{name}` ({}{absent})", kind.replace('|', " or "))
+/// The types of a schema: `string or null`.
+fn types(schema: &Value) -> String {
+    let several = |key: &str| schema[key].as_array().cloned().unwrap_or_default();
+    let parts: Vec<_> = [several("anyOf"), several("oneOf")].concat().iter().map(types).collect();
+    let of_type = match &schema["type"] {
+        Value::String(one) => vec![one.clone()],
+        Value::Array(several) => several.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+        _ => parts,
     };
-    fields.iter().map(field).collect::<Vec<_>>().join(", ")
+    let mut types: Vec<_> = of_type;
+    types.dedup();
+    if types.is_empty() { "any".to_owned() } else { types.join(" or ") }
+}
+
+/// The fields of an object with their types; with `optional` which may be absent.
+fn fields(schema: &Schema, optional: bool) -> String {
+    let required = schema.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
+    let field = |(name, schema): (String, Value)| {
+        let absent = if !optional || required.contains(&json!(name)) { "" } else { ", optional" };
+        format!("`{name}` ({}{absent})", types(&schema))
+    };
+    properties(schema).into_iter().map(field).collect::<Vec<_>>().join(", ")
 }
 
 #[test]
 fn the_reference_has_each_endpoint() {
     let mut page = TITLE.to_owned();
-    for endpoint in ALL {
-        let (method, path) = (method(endpoint), endpoint.path);
+    let all = all();
+    for endpoint in &all {
+        let (method, path) = (endpoint.access.method(), &endpoint.path);
         let anchor: String =
             path.chars().filter(|symbol| symbol.is_alphanumeric() || *symbol == '-').collect();
         let anchor = format!("{}-{anchor}", method.to_lowercase());
-        let (access, summary) = (access(endpoint), cell(endpoint.summary));
+        let (access, summary) = (access(endpoint), cell(&endpoint.summary));
         writeln!(page, "| [{method} `{path}`](#{anchor}) | {access} | {summary} |").unwrap();
     }
-    for endpoint in ALL {
-        write!(page, "\n## {} {}\n\n{}\n\n", method(endpoint), endpoint.path, endpoint.summary).unwrap();
+    for endpoint in &all {
+        write!(page, "\n## {} {}\n\n{}\n\n", endpoint.access.method(), endpoint.path, endpoint.summary)
+            .unwrap();
         writeln!(page, "- Access: {}", access(endpoint)).unwrap();
-        if !endpoint.parameters.is_empty() {
-            writeln!(page, "- Query: {}", fields(endpoint.parameters)).unwrap();
+        if let Some(query) = &endpoint.query {
+            writeln!(page, "- Query: {}", fields(query, false)).unwrap();
         }
-        if !endpoint.body.is_empty() {
-            writeln!(page, "- Body, a JSON object: {}", fields(endpoint.body)).unwrap();
+        if let Some(declared) = endpoint.operation {
+            let body: Schema = body::schema(declared).try_into().unwrap();
+            writeln!(page, "- Body, a JSON object: {}", fields(&body, true)).unwrap();
         }
-        for (status, media, answer) in endpoint.answers {
-            let of = if answer.is_empty() { String::new() } else { format!(": {}", fields(answer)) };
+        for (status, media, schema) in &endpoint.answers {
+            let of = schema.as_ref().map_or_else(String::new, |schema| format!(": {}", fields(schema, true)));
             writeln!(page, "- {status} `{media}`{of}").unwrap();
         }
         let errors: Vec<_> = errors(endpoint).iter().map(ToString::to_string).collect();
         if !errors.is_empty() {
-            writeln!(page, "- Errors {}: {}", errors.join(", "), fields(ERROR)).unwrap();
+            writeln!(page, "- Errors {}: {}", errors.join(", "), fields(&schema_of::<Refusal<'_>>(), true))
+                .unwrap();
         }
     }
     compare("http.md", &page);

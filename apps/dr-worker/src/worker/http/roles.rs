@@ -7,17 +7,61 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
-use election_core::status::{ElectionStatus, Role};
-use serde::Deserialize;
-use serde_json::json;
+use election_core::{
+    config::{MemberId, SiteId},
+    internals::record::StoppedJob,
+    status::{ElectionStatus, Role},
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use zk_session::BootTime;
 
 use super::answer::{answer, refuse};
-use crate::worker::state::{Job, Worker};
+use crate::{
+    schema::Object,
+    worker::state::{Job, Worker},
+};
+
+/// `/leader` and `/standby`.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct OwnRole<'a> {
+    job: &'a str,
+    #[schemars(with = "String")]
+    member: &'a MemberId,
+    #[schemars(with = "String")]
+    site: &'a SiteId,
+    role: &'static str,
+    /// The slot that it leads, takes over or gives up.
+    slot: Option<usize>,
+    term: u64,
+    fencing_token: Option<u64>,
+    /// As in `list`.
+    health: String,
+    /// The order by which this leader does not run the job.
+    #[schemars(with = "Option<Object>")]
+    stopped: Option<StoppedJob>,
+    /// Time until the end of this member's lease; null without one.
+    lease_remaining_ms: Option<u64>,
+}
+
+/// `/liveness`
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Alive {
+    alive: bool,
+}
+
+/// `/readiness`
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Readiness {
+    ready: bool,
+    /// Why it starts no job now.
+    problem: Option<String>,
+}
 
 /// `?job=J`
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct Which {
+    /// The job; it can be left out if there is only one.
     pub(super) job: Option<String>,
 }
 
@@ -77,14 +121,14 @@ pub(super) async fn standby(State(worker): State<Arc<Worker>>, Query(which): Que
 
 /// Whether this process answers. Independent of ZooKeeper: an outage there must not restart every worker.
 pub(super) async fn liveness() -> Response {
-    answer(StatusCode::OK, &json!({ "alive": true }))
+    answer(StatusCode::OK, &Alive { alive: true })
 }
 
 /// Whether this worker can take part now, and start a job.
 pub(super) async fn readiness(State(worker): State<Arc<Worker>>) -> Response {
     let problem = worker.disk().now();
     let ready = worker.takes_part() && problem.is_none();
-    answer(code(ready), &json!({ "ready": ready, "problem": problem }))
+    answer(code(ready), &Readiness { ready, problem })
 }
 
 fn code(yes: bool) -> StatusCode {
@@ -93,17 +137,17 @@ fn code(yes: bool) -> StatusCode {
 
 fn yes_or_no(worker: &Worker, job: &Job, status: &ElectionStatus, yes: bool) -> Response {
     let remaining = status.work_until.map(|until| until.duration_since(BootTime::now()).as_millis());
-    let body = json!({
-        "job": job.slot.name(),
-        "member": worker.node().id,
-        "site": worker.node().site,
-        "role": status.role.as_str(),
-        "slot": status.slot,
-        "term": status.term,
-        "fencing_token": status.fencing_token,
-        "health": status.health.to_string(),
-        "stopped": job.slot.stopped(),
-        "lease_remaining_ms": remaining.and_then(|ms| u64::try_from(ms).ok()),
-    });
-    answer(code(yes), &body)
+    let own = OwnRole {
+        job: job.slot.name(),
+        member: &worker.node().id,
+        site: &worker.node().site,
+        role: status.role.as_str(),
+        slot: status.slot,
+        term: status.term,
+        fencing_token: status.fencing_token,
+        health: status.health.to_string(),
+        stopped: job.slot.stopped(),
+        lease_remaining_ms: remaining.and_then(|ms| u64::try_from(ms).ok()),
+    };
+    answer(code(yes), &own)
 }

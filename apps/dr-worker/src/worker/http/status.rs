@@ -9,15 +9,18 @@ use election_core::{
     status::{Role, Skipped},
 };
 use job_guard::ProcessStatus;
+use schemars::JsonSchema;
 use serde::Serialize;
 use zk_session::{BootTime, SessionState};
 
 use super::answer::answer;
-use crate::worker::state::Worker;
+use crate::{schema::Object, worker::state::Worker};
 
-#[derive(Serialize)]
-struct Status<'a> {
+#[derive(Serialize, JsonSchema)]
+pub(super) struct MemberStatus<'a> {
+    #[schemars(with = "String")]
     member: &'a MemberId,
+    #[schemars(with = "String")]
     site: &'a SiteId,
     session: &'static str,
     /// Time until the end of this member's lease; null without one.
@@ -28,7 +31,7 @@ struct Status<'a> {
     software: &'static str,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct JobStatus {
     role: &'static str,
     /// The slot that it leads, takes over or gives up.
@@ -37,14 +40,19 @@ struct JobStatus {
     fencing_token: Option<u64>,
     /// As in `list`.
     health: String,
+    #[schemars(with = "Object")]
     process: ProcessStatus,
     /// The order by which this leader does not run the job.
+    #[schemars(with = "Option<Object>")]
     stopped: Option<StoppedJob>,
     elector: bool,
     /// Who leads, by slot.
+    #[schemars(with = "Vec<Option<String>>")]
     leaders: Vec<Option<MemberId>>,
+    #[schemars(with = "String")]
     note: Arc<str>,
     /// Why this member decides nothing as the elector.
+    #[schemars(with = "Option<Object>")]
     skipped: Option<Arc<Skipped>>,
 }
 
@@ -76,7 +84,7 @@ pub(super) fn of(worker: &Worker) -> impl Serialize {
         };
         (job.slot.name(), shown)
     });
-    Status {
+    MemberStatus {
         member: &worker.node().id,
         site: &worker.node().site,
         session: session_word(worker),

@@ -1,12 +1,13 @@
 //! The last output of a job as programs get it.
 
 use job_guard::{KeptLine, KeptOutput, Stream};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::wall::exact_moment;
 
 /// A line as programs get it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub(crate) struct ShownLine {
     /// RFC 3339.
     pub(crate) time: String,

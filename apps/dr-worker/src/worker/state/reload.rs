@@ -1,15 +1,20 @@
+use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::config::{Change, Effect};
+use crate::{
+    config::{Change, Effect},
+    schema::Object,
+};
 
 /// What became of a reload of the configuration.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(in crate::worker) struct Reload {
     /// When, in milliseconds since the Unix epoch.
     pub(in crate::worker) at_ms: u64,
     /// Why it was refused. The former configuration stays in force then.
     pub(in crate::worker) problems: Vec<String>,
     /// The keys that have changed, if it was not refused.
+    #[schemars(with = "Vec<Object>")]
     pub(in crate::worker) changes: Vec<Change>,
 }
 

@@ -1,0 +1,138 @@
+//! `mode`, `pause` and `resume`.
+
+use clap::{Args, ValueEnum};
+use election_core::internals::{
+    record::{Control, Mode},
+    text::Text,
+};
+
+use crate::{
+    commands::{
+        operation::{Ask, Election, HOLD, Operation, Takes},
+        standing::StandingOrders,
+    },
+    error::Error,
+};
+
+/// Set the mode: auto, manual or observe.
+///
+/// In the mode manual only operators decide, in observe nothing is changed.
+#[derive(Debug, Args)]
+pub(super) struct SetMode {
+    /// Mode.
+    #[arg(value_enum)]
+    mode: Word,
+    /// Reason, for the records.
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<Text>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Word {
+    /// The elector decides.
+    Auto,
+    /// Only requests of operators are carried out.
+    Manual,
+    /// Nothing is carried out; decisions are only explained.
+    Observe,
+}
+
+impl From<Word> for Mode {
+    fn from(word: Word) -> Self {
+        match word {
+            Word::Auto => Self::Auto,
+            Word::Manual => Self::Manual,
+            Word::Observe => Self::Observe,
+        }
+    }
+}
+
+/// Suspend automatic decisions: mode manual until `resume`.
+#[derive(Debug, Args)]
+pub(super) struct Pause {
+    /// Reason, for the records.
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<Text>,
+}
+
+/// Restore the mode from before `pause`.
+#[derive(Debug, Args)]
+pub(super) struct Resume {
+    /// Reason, for the records.
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<Text>,
+}
+
+impl Operation for SetMode {
+    const VERB: &'static str = "mode";
+    const HEADING: &'static str = HOLD;
+    const TAKES: Takes = Takes { dry_run: true, ..Takes::ORDER };
+    type Outcome = StandingOrders;
+
+    async fn ask<'a>(&'a self, of: &'a Election<'a>) -> Result<Ask<'a, StandingOrders>, Error> {
+        let mode = Mode::from(self.mode);
+        let change = move |control: &mut Control| (control.mode, control.paused_in) = (mode, None);
+        Ok(StandingOrders::ask(of, format!("mode {mode}"), &self.reason, change))
+    }
+}
+
+impl Operation for Pause {
+    const VERB: &'static str = "pause";
+    const HEADING: &'static str = HOLD;
+    const TAKES: Takes = Takes::ORDER;
+    type Outcome = StandingOrders;
+
+    async fn ask<'a>(&'a self, of: &'a Election<'a>) -> Result<Ask<'a, StandingOrders>, Error> {
+        Ok(StandingOrders::ask(of, Self::VERB.to_owned(), &self.reason, set_paused))
+    }
+}
+
+impl Operation for Resume {
+    const VERB: &'static str = "resume";
+    const HEADING: &'static str = HOLD;
+    const TAKES: Takes = Takes::ORDER;
+    type Outcome = StandingOrders;
+
+    async fn ask<'a>(&'a self, of: &'a Election<'a>) -> Result<Ask<'a, StandingOrders>, Error> {
+        Ok(StandingOrders::ask(of, Self::VERB.to_owned(), &self.reason, end_pause))
+    }
+}
+
+/// A second pause keeps the mode from before the first.
+fn set_paused(control: &mut Control) {
+    if control.mode != Mode::Manual {
+        control.paused_in = Some(control.mode);
+        control.mode = Mode::Manual;
+    }
+}
+
+/// Restores the mode from before the pause. A mode that was set by `mode` ends as well: after `resume` the elector
+/// decides.
+fn end_pause(control: &mut Control) {
+    let found = control.paused_in.take();
+    if control.mode == Mode::Manual {
+        control.mode = found.unwrap_or(Mode::Auto);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_ends_in_the_mode_that_it_found() {
+        for found in [Mode::Auto, Mode::Observe] {
+            let mut control = Control::default().with(|control| control.mode = found);
+            set_paused(&mut control);
+            set_paused(&mut control);
+            assert_eq!(control.mode, Mode::Manual);
+            end_pause(&mut control);
+            assert_eq!((control.mode, control.paused_in), (found, None));
+            end_pause(&mut control);
+            assert_eq!(control.mode, found);
+        }
+        let mut chosen = Control::default().with(|control| control.mode = Mode::Manual);
+        end_pause(&mut chosen);
+        assert_eq!(chosen.mode, Mode::Auto);
+    }
+}
