@@ -17,7 +17,7 @@ pub(crate) fn on(hindrance: &Hindrance) -> String {
             NotNow::Planned(name) | NotNow::Open { name, .. } => {
                 format!("{why}: `{}`", Typed::verb("cancel").arg(name).job(election))
             }
-            _ => why.to_string(),
+            NotNow::UnderWay { .. } | NotNow::Repeated { .. } => why.to_string(),
         },
         Hindrance::NotFenced { election, .. } => {
             format!("{hindrance}: `{}`", Typed::verb("ack").arg("--fenced").job(election))

@@ -5,7 +5,7 @@ use std::time::Duration;
 use election_core::{
     config::MemberId,
     internals::{
-        Layout, NoSuchToken, NotNow, ReadError, in_words,
+        Layout, NoSlot, NoSuchToken, NotNow, ReadError, Unforced, in_words,
         record::{RecordError, RequestKind},
     },
 };
@@ -80,9 +80,12 @@ pub enum Refusal {
     /// The request with this path was deleted, or replaced by another one.
     #[error("the request {0} is not there any more")]
     RequestGone(String),
-    /// The engine's rules forbid it.
-    #[error("{0}")]
-    Rules(String),
+    /// The request is about no slot.
+    #[error(transparent)]
+    NoSlot(#[from] NoSlot),
+    /// The failover can't be forced.
+    #[error(transparent)]
+    Unforced(#[from] Unforced),
 }
 
 /// Why it can't be done now.

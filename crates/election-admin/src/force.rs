@@ -80,7 +80,7 @@ pub async fn force(
         let over = snapshot.elected.as_ref().map(|before| (&before.record, before.version));
         let outcome = match step {
             ForceStep::Named => return Ok(()),
-            ForceStep::Refused(why) => return Err(Refusal::Rules(why).into()),
+            ForceStep::Refused(why) => return Err(Refusal::from(why).into()),
             ForceStep::Begin(..) if BootTime::now() >= until => {
                 return Err(Hindrance::NotBegun(filed.request.valid_for()).into());
             }

@@ -146,7 +146,7 @@ impl Snapshot {
     pub fn slot_for(&self, request: &AdminRequest) -> Result<usize, AdminError> {
         let leader_znodes: Vec<_> =
             self.leader_znodes.iter().map(|o| o.as_ref().map(|o| &o.record)).collect();
-        slot_of(request, self.decided(), &leader_znodes).map_err(|why| Refusal::Rules(why).into())
+        slot_of(request, self.decided(), &leader_znodes).map_err(|why| Refusal::from(why).into())
     }
 
     /// The base of the tokens.

@@ -372,6 +372,7 @@ impl Refused {
 
 /// What a refusal is based on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Ground {
     /// A measurement, or a state that ends by itself. It does not move a leader at once, because it can fluctuate.
     #[default]

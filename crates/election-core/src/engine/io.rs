@@ -418,6 +418,7 @@ pub struct Grant {
 
 /// Why the work must end.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
 pub enum StopReason {
     /// Another member, or another term, is named.
     #[error("{0}")]
@@ -639,6 +640,7 @@ pub enum EndReason {
 
 /// Why a member can't continue in another process.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Unrest {
     /// Not now: a step is under way.
     #[error("{0}")]

@@ -53,6 +53,7 @@ mod znode;
 
 pub use config::{Config, Profile};
 pub use elector::{
+    decided::{NoSlot, TakeoverHold, Undecided},
     limit::held_until,
     requests::{NotNow, not_now, slot_of},
     sites::{barred_sites, failed_sites, overrule_site, unwell_sites},
@@ -67,7 +68,7 @@ pub use io::{
 };
 pub use operator::{
     acknowledge::{Forgotten, Released, acknowledge},
-    force::{ForceStep, ForcedFailover, decision},
+    force::{ForceStep, ForcedFailover, Unforced, decision},
 };
 pub use policy::{Confirm, OnPause, Policy, SiteFailureLimit, TakeoverLimit};
 pub use recipe::{Leftovers, QueueFormat, Recipe};

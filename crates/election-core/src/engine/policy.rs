@@ -130,6 +130,7 @@ pub enum OnPause {
 
 /// Which moves to a better member wait for an operator's confirmation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Confirm {
     /// None.
     #[default]

@@ -4,14 +4,14 @@
 use std::time::Duration;
 
 use super::{
-    decided::{Decided, OpenRequest, Undecided, about, ms},
+    decided::{Decided, NoSlot, OpenRequest, Undecided, about, fits, ms, no_candidate},
     limit::counts,
     pass::Question,
 };
 use crate::{
     ids::Ballot,
     record::{Cause, Elected, Exclusion, Given, MemberRecord, Named, RequestKind, Slot, Target, VERSION},
-    strategy::{Ground, Ranked, Ranking, Refused, Round, Trouble, choose},
+    strategy::{Ranked, Ranking, Round, Trouble, choose},
 };
 
 impl Question<'_> {
@@ -25,8 +25,7 @@ impl Question<'_> {
     ) -> Result<Decided, Undecided> {
         // An operator can make a request for any slot of the policy.
         if self.elected.is_none() && self.slot >= self.policy.slots {
-            let why = format!("there is no slot {}; they are 0 to {}", self.slot, self.policy.slots - 1);
-            return Err(Undecided::TargetUnfit(why));
+            return Err(NoSlot::Unknown { slot: self.slot, slots: self.policy.slots }.into());
         }
         let mut exclusions = self.living_exclusions();
         let fresh: Vec<_> = exclude.into_iter().collect();
@@ -43,9 +42,11 @@ impl Question<'_> {
             if let Some(hold) = held {
                 return Err(Undecided::Held(hold));
             }
+            let mut refused = ranking.refused;
+            refused.retain(|refused| fits(&wanted, &refused.named));
             return Err(match wanted {
-                Target::Any => Undecided::NoCandidate(no_candidate(&ranking)),
-                wanted => Undecided::TargetUnfit(unfit(&wanted, &ranking)),
+                Target::Any => Undecided::NoCandidate(refused),
+                wanted => Undecided::TargetUnfit(wanted, refused),
             });
         };
         if let (Cause::Startup, Some(better)) = (cause, &ranking.worth_waiting) {
@@ -79,7 +80,7 @@ impl Question<'_> {
             self.note(slot, cause, ranking, None);
         }
         if let Some(ranking) = rankings.first().filter(|r| self.elected.is_none() && r.order.is_empty()) {
-            return Err(Undecided::NoCandidate(no_candidate(ranking)));
+            return Err(Undecided::NoCandidate(ranking.refused.clone()));
         }
         let waits = rankings.iter().find_map(|r| r.worth_waiting.as_ref());
         if let (Cause::Startup, Some(better)) = (cause, waits) {
@@ -87,7 +88,7 @@ impl Question<'_> {
         }
         let mut sentence = what.to_owned();
         for (slot, ranking) in (known..).zip(&rankings) {
-            let who = ranking.first().map_or_else(|| no_candidate(ranking), leads);
+            let who = ranking.first().map_or_else(|| no_candidate(&ranking.refused), leads);
             let separator = if slot == known { ':' } else { ';' };
             match self.policy.slots {
                 1 => sentence = format!("{sentence}{separator} {who}"),
@@ -129,8 +130,7 @@ impl Question<'_> {
         let elected = &decided.elected;
         let stays = elected.named(self.slot) == Some(holder);
         if elected.excluded(&holder.ballot, self.now.unix_ms).is_none() || stays {
-            let none_left = || Undecided::NoCandidate("no other member may lead".to_owned());
-            return Err(decided.held.map_or_else(none_left, Undecided::Held));
+            return Err(decided.held.map_or(Undecided::NoOther, Undecided::Held));
         }
         if !is_leading {
             return Ok(decided);
@@ -381,55 +381,5 @@ fn leads(chosen: &Ranked) -> String {
     match reasons[..] {
         [] => format!("{} of site {} leads", named.member, named.site),
         _ => format!("{} of site {} leads ({})", named.member, named.site, reasons.join("; ")),
-    }
-}
-
-fn fits(wanted: &Target, named: &Named) -> bool {
-    match wanted {
-        Target::Any => true,
-        Target::Member(member) => named.member == *member,
-        Target::Site(site) => named.site == *site,
-    }
-}
-
-pub(crate) fn no_candidate(ranking: &Ranking) -> String {
-    if ranking.refused.is_empty() {
-        return "no member is there to lead".to_owned();
-    }
-    let way_out = way_out(ranking.refused.iter());
-    format!("no member may lead ({}){way_out}", reasons_of(ranking.refused.iter()))
-}
-
-/// What an operator can do about these refusals.
-fn way_out<'a>(mut refused: impl Iterator<Item = &'a Refused>) -> &'static str {
-    match refused.any(|r| r.ground == Ground::Loss) {
-        true => "; a failover with accept_loss names one who would lead with a loss",
-        false => "",
-    }
-}
-
-/// The first few of them, and their number.
-fn reasons_of<'a>(refused: impl ExactSizeIterator<Item = &'a Refused>) -> String {
-    const NAMED: usize = 5;
-    let more = refused.len().saturating_sub(NAMED);
-    let named: Vec<_> = refused.take(NAMED).map(|r| format!("{}: {}", r.named.member, r.reason)).collect();
-    match more {
-        0 => named.join("; "),
-        more => format!("{}; and {more} more", named.join("; ")),
-    }
-}
-
-fn unfit(wanted: &Target, ranking: &Ranking) -> String {
-    let refused: Vec<_> = ranking.refused.iter().filter(|r| fits(wanted, &r.named)).collect();
-    let what = match wanted {
-        Target::Any => "anyone".to_owned(),
-        Target::Member(member) => format!("member {member}"),
-        Target::Site(site) => format!("site {site}"),
-    };
-    if refused.is_empty() {
-        format!("{what} has no member that could take over: not there, or leading already")
-    } else {
-        let way_out = way_out(refused.iter().copied());
-        format!("{what} has no member that could take over ({}){way_out}", reasons_of(refused.into_iter()))
     }
 }

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use super::{
     better_after::{losses_of, patience},
-    decided::{Decided, Undecided, ms},
-    decision::no_candidate,
+    decided::{Decided, Undecided, ms, no_candidate},
     next_step::{Blocker, Verdict, Wait, loud, quiet},
     pass::{At, Pass},
     phase_timers::Phase,
@@ -257,7 +256,7 @@ impl Pass<'_> {
                 "{} leads on though it may not ({}): {}",
                 named.member,
                 refused.reason,
-                no_candidate(ranking)
+                no_candidate(&ranking.refused)
             );
             let wait = loud(Reason::Nobody, sentence).until(self.wake_at_exclusions_end());
             return self.refresh(at.elected, at.meta, wait);

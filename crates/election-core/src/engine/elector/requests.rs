@@ -25,7 +25,7 @@
 use std::time::Duration;
 
 use super::{
-    decided::{Undecided, is_vacated},
+    decided::{NoSlot, is_vacated},
     decision::cause_of,
     next_step::{Act, Verdict},
     pass::Pass,
@@ -175,7 +175,7 @@ impl Pass<'_> {
     }
 
     /// The slot that a request is about.
-    fn slot_of(&self, request: &AdminRequest) -> Result<usize, String> {
+    fn slot_of(&self, request: &AdminRequest) -> Result<usize, NoSlot> {
         let leader_znodes: Vec<_> =
             (0..self.leaders.len()).map(|slot| self.current(slot).map(|(c, _)| c)).collect();
         slot_of(request, self.elected, &leader_znodes)
@@ -242,7 +242,7 @@ impl Pass<'_> {
         let refuse = |reason: String| self.refuse(which, request, meta, reason);
         let slot = match self.slot_of(request) {
             Ok(slot) => slot,
-            Err(why) => return refuse(why),
+            Err(why) => return refuse(why.to_string()),
         };
         if let Some(why) = self.gives_way(filed, slot) {
             return refuse(why);
@@ -276,10 +276,7 @@ impl Pass<'_> {
         };
         let decided = match question.decide(cause_of(request.kind), &what, None, Some((which, request))) {
             Ok(decided) => decided.elected,
-            Err(Undecided::NoCandidate(why) | Undecided::TargetUnfit(why) | Undecided::WorthWaiting(why)) => {
-                return refuse(why);
-            }
-            Err(Undecided::Held(hold)) => return refuse(hold.sentence),
+            Err(why) => return refuse(why.to_string()),
         };
         let holder =
             self.current(slot).filter(|(c, _)| decided.named(slot).is_some_and(|n| n.ballot != c.ballot));
@@ -309,7 +306,6 @@ impl Pass<'_> {
 
 /// Why a request is refused as things are.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
 pub enum NotNow {
     /// The standing orders forbid all requests.
     #[error("the mode is observe: nothing is carried out until it is auto or manual")]
@@ -414,24 +410,24 @@ impl Comparison<'_> {
 /// slot is for the one that lacks a leader, and an ambiguous request is refused.
 ///
 /// # Errors
-/// A sentence that reports why no slot, or more than one, fits the request.
+/// Why no slot, or more than one, fits the request.
 pub fn slot_of(
     request: &AdminRequest,
     elected: Option<&Elected>,
     leader_znodes: &[Option<&Current>],
-) -> Result<usize, String> {
+) -> Result<usize, NoSlot> {
     let slots = elected.map_or(leader_znodes.len(), |e| e.slots.len()).max(1);
     let leader_znode = |slot: usize| leader_znodes.get(slot).copied().flatten();
     let named = |slot: usize| elected.and_then(|e| e.named(slot));
     match &request.from {
         Outgoing::Slot(slot) if *slot < slots => Ok(*slot),
-        Outgoing::Slot(slot) => Err(format!("there is no slot {slot}; they are 0 to {}", slots - 1)),
+        Outgoing::Slot(slot) => Err(NoSlot::Unknown { slot: *slot, slots }),
         Outgoing::Member(member) => {
             let leads = |slot: &usize| {
                 named(*slot).is_some_and(|n| n.member == *member)
                     || leader_znode(*slot).is_some_and(|c| c.member == *member)
             };
-            (0..slots).find(leads).ok_or_else(|| format!("{member} does not lead"))
+            (0..slots).find(leads).ok_or_else(|| NoSlot::NotLeader(member.clone()))
         }
         Outgoing::Only if slots == 1 => Ok(0),
         Outgoing::Only => {
@@ -440,12 +436,8 @@ pub fn slot_of(
             match lacking[..] {
                 [slot] if request.kind == RequestKind::Failover => Ok(slot),
                 _ => {
-                    let who = |slot| named(slot).map_or("no member".to_owned(), |n| n.member.to_string());
-                    let all: Vec<_> = (0..slots).map(|slot| format!("slot {slot}: {}", who(slot))).collect();
-                    Err(format!(
-                        "there are {slots} slots ({}); say which leader is to be replaced",
-                        all.join(", ")
-                    ))
+                    let who = |slot| named(slot).map(|n| n.member.clone());
+                    Err(NoSlot::Ambiguous((0..slots).map(who).collect()))
                 }
             }
         }

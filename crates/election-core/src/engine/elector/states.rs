@@ -190,7 +190,7 @@ impl Pass<'_> {
         let decided = question.decide(given.cause, "the leader znode was vacated", None, ordered);
         let decided = match (decided, ordered) {
             // The target vanished after the leader znode was removed: another member must lead.
-            (Err(Undecided::TargetUnfit(_)), Some((which, request))) => {
+            (Err(Undecided::TargetUnfit(..)), Some((which, request))) => {
                 let anyone = AdminRequest { to: Target::Any, ..request.clone() };
                 question.decide(given.cause, "the target has left meanwhile", None, Some((which, &anyone)))
             }
@@ -272,10 +272,10 @@ impl Pass<'_> {
             Ok(Decided { elected, held: None }) => Verdict::Act(Act::Write(elected, meta.map(|m| m.version))),
             Ok(Decided { elected, held: Some(hold) }) => self.hold(hold).instead_of(Some(elected)).into(),
             Err(Undecided::Held(hold)) => self.hold(hold).into(),
-            Err(Undecided::NoCandidate(sentence) | Undecided::TargetUnfit(sentence)) => {
-                loud(Reason::Nobody, sentence).until(self.wake_at_exclusions_end()).into()
-            }
             Err(Undecided::WorthWaiting(sentence)) => quiet(Reason::StartupWait, sentence).into(),
+            Err(nobody) => {
+                loud(Reason::Nobody, nobody.to_string()).until(self.wake_at_exclusions_end()).into()
+            }
         }
     }
 

@@ -60,9 +60,7 @@ impl Pass<'_> {
                 let wait = self.hold(hold);
                 (wait.sentence.clone(), wait.ends(), None)
             }
-            Err(Undecided::NoCandidate(why) | Undecided::TargetUnfit(why) | Undecided::WorthWaiting(why)) => {
-                (why, self.wake_at_exclusions_end(), None)
-            }
+            Err(why) => (why.to_string(), self.wake_at_exclusions_end(), None),
         };
         // An unreachable leader is better than none.
         match otherwise() {

@@ -6,14 +6,15 @@ use std::{cell::RefCell, time::Duration};
 use crate::{
     engine::{
         elector::{
-            decided::{Undecided, counted_by, grace},
+            decided::{NoSlot, Undecided, counted_by, grace},
             pass::Pass,
-            requests::{forbidden, slot_of},
+            requests::{NotNow, forbidden, slot_of},
             writing,
         },
         policy::Policy,
         transaction::Transaction,
     },
+    ids::MemberId,
     paths::Paths,
     record::{
         AdminRequest, Cause, Control, Current, Elected, FiledRequest, MemberRecord, RecordError, Remembered,
@@ -44,7 +45,38 @@ pub enum ForceStep {
     /// This request has named a member, and the leader znode is free or that member's own.
     Named,
     /// It can't be done.
-    Refused(String),
+    Refused(Unforced),
+}
+
+/// Why a failover can't be forced.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unforced {
+    /// Its request is about no slot.
+    #[error(transparent)]
+    NoSlot(#[from] NoSlot),
+    /// Its request has ended.
+    #[error("{}", .0.failure().unwrap_or_default())]
+    Ended(RequestState),
+    /// The standing orders forbid it.
+    #[error(transparent)]
+    NotNow(#[from] NotNow),
+    /// No member is named.
+    #[error(transparent)]
+    Undecided(#[from] Undecided),
+    /// This member has created the leader znode meanwhile.
+    #[error("{0} has taken the leader znode meanwhile")]
+    Taken(MemberId),
+    /// A later request was decided.
+    #[error("overtaken by term {term}: {sentence}")]
+    Overtaken {
+        /// The term of the decision.
+        term: u64,
+        /// Why it was made.
+        sentence: String,
+    },
+    /// It was decided, and the decision was deleted.
+    #[error("the decision about it was deleted; if it is still wanted, ask again")]
+    DecisionDeleted,
 }
 
 /// What writes a decision over the one that was read, in this version, if there was one; with the request that it begins,
@@ -108,7 +140,7 @@ impl ForcedFailover<'_> {
                 let leader_znodes: Vec<_> = current.iter().map(|c| c.map(|(c, _)| c)).collect();
                 match slot_of(request, elected, &leader_znodes) {
                     Ok(slot) => slot,
-                    Err(why) => return ForceStep::Refused(why),
+                    Err(why) => return ForceStep::Refused(why.into()),
                 }
             }
         };
@@ -134,39 +166,31 @@ impl ForcedFailover<'_> {
                     return ForceStep::Vacate { slot, version, after };
                 }
                 (None, Some((current, _))) => {
-                    return ForceStep::Refused(format!(
-                        "{} has taken the leader znode meanwhile",
-                        current.member
-                    ));
+                    return ForceStep::Refused(Unforced::Taken(current.member.clone()));
                 }
                 (None, None) => {}
             }
         } else if decided_up_to >= Some(which.czxid) {
             return ForceStep::Refused(match elected {
-                Some(elected) => format!("overtaken by term {}: {}", elected.term, elected.sentence()),
-                None => "the decision about it was deleted; if it is still wanted, ask again".to_owned(),
+                Some(elected) => Unforced::Overtaken { term: elected.term, sentence: elected.sentence() },
+                None => Unforced::DecisionDeleted,
             });
         }
         if ours.is_none() {
-            if let Some(why) = request.state.failure() {
-                return ForceStep::Refused(why);
+            if request.state.failure().is_some() {
+                return ForceStep::Refused(Unforced::Ended(request.state.clone()));
             }
             if request.state != RequestState::Pending {
-                return ForceStep::Refused(
-                    "the decision about it is gone; if it is still wanted, ask again".to_owned(),
-                );
+                return ForceStep::Refused(Unforced::DecisionDeleted);
             }
             if let Some(why) = forbidden(control) {
-                return ForceStep::Refused(why.to_string());
+                return ForceStep::Refused(why.into());
             }
         }
         let what = format!("failover forced by {}", request.by);
         let decided = match question.decide(Cause::Failover, &what, None, ordered) {
             Ok(decided) => decided.elected,
-            Err(Undecided::NoCandidate(why) | Undecided::TargetUnfit(why) | Undecided::WorthWaiting(why)) => {
-                return ForceStep::Refused(why);
-            }
-            Err(Undecided::Held(hold)) => return ForceStep::Refused(hold.sentence),
+            Err(why) => return ForceStep::Refused(why.into()),
         };
         // Without force another member is named, and a leader that lives releases its leader znode by itself.
         let holder = current.filter(|(c, _)| decided.named(slot).is_some_and(|n| n.ballot != c.ballot));

@@ -30,6 +30,7 @@ pub enum Recipe {
 /// znodes of this crate: neither READY nor a history is written there. The guarantee of one leader at a time holds
 /// among members of this crate. The other participants lead by their own rules, which have no lease.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum QueueFormat {
     /// This crate's own.
     #[default]
