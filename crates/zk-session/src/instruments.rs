@@ -8,9 +8,9 @@ use tracing::{Span, error_span};
 
 const REQUESTS: &str = "zk_session_requests_total";
 const REQUEST_SECONDS: &str = "zk_session_request_seconds";
-const RECONNECTS: &str = "zk_session_reconnects_total";
-const EXPIRATIONS: &str = "zk_session_expirations_total";
-const DISAGREEMENTS: &str = "zk_session_disagreements_total";
+pub(crate) const RECONNECTS: &str = "zk_session_reconnects_total";
+pub(crate) const EXPIRATIONS: &str = "zk_session_expirations_total";
+pub(crate) const DISAGREEMENTS: &str = "zk_session_disagreements_total";
 
 /// Upper bounds in seconds for a histogram of `zk_session_request_seconds`: a round trip on a good network takes a few
 /// milliseconds, a lost one up to the operation timeout.
@@ -89,15 +89,7 @@ impl Instruments {
         histogram!(REQUEST_SECONDS, "op" => op, "session" => session()).record(took.as_secs_f64());
     }
 
-    pub(crate) fn reconnect(&self) {
-        counter!(RECONNECTS, "session" => self.session.clone()).increment(1);
-    }
-
-    pub(crate) fn disagreement(&self) {
-        counter!(DISAGREEMENTS, "session" => self.session.clone()).increment(1);
-    }
-
-    pub(crate) fn expiration(&self) {
-        counter!(EXPIRATIONS, "session" => self.session.clone()).increment(1);
+    pub(crate) fn count(&self, what: &'static str) {
+        counter!(what, "session" => self.session.clone()).increment(1);
     }
 }

@@ -5,20 +5,21 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use crate::lease::Lease;
+use crate::session::holder::Holder;
 use crate::session::shared::Shared;
 use crate::time::BootTime;
 
 /// Keeps a lease while it, or a clone of it, exists: the session sends four quorum heartbeats in a session timeout. From
 /// [`Session::keep_lease`](crate::Session::keep_lease).
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct LeaseKeeper {
     shared: Arc<Shared>,
+    _holder: Holder,
 }
 
 impl LeaseKeeper {
     pub(crate) fn new(shared: &Arc<Shared>) -> Self {
-        shared.keepers.send_modify(|count| *count += 1);
-        Self { shared: Arc::clone(shared) }
+        Self { shared: Arc::clone(shared), _holder: Holder::new(&shared.keepers) }
     }
 
     /// The present lease: `None` until one is proved, and after the session has ended. It may have run out: compare it with
@@ -30,17 +31,5 @@ impl LeaseKeeper {
     /// The lease and its changes. It only grows until its session ends; running out is no change.
     pub fn subscribe(&self) -> watch::Receiver<Option<Lease>> {
         self.shared.live.leases()
-    }
-}
-
-impl Clone for LeaseKeeper {
-    fn clone(&self) -> Self {
-        Self::new(&self.shared)
-    }
-}
-
-impl Drop for LeaseKeeper {
-    fn drop(&mut self) {
-        self.shared.keepers.send_modify(|count| *count = count.saturating_sub(1));
     }
 }

@@ -1,6 +1,5 @@
 //! The session and its handles.
 
-use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,7 +63,7 @@ impl SessionBuilder {
 /// It has three kinds of methods. *Queries* (`state`, `incarnation`, `subscribe`) return at once. *Holders* (`pin`,
 /// `keep_lease`, `watch_*`, `hold_ephemeral`) return a value that works until it is dropped. *Operations* act on the
 /// present session. Use an [`Incarnation`] if several operations must happen on the same session or not at all.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Session {
     shared: Arc<Shared>,
     bound: Bound,
@@ -559,11 +558,5 @@ impl Session {
     /// Cancel safe.
     pub async fn barrier(&self) -> Result<Duration, OpError> {
         self.on("barrier", "/").await?.barrier().await
-    }
-}
-
-impl fmt::Debug for Session {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Session").field("state", &self.state()).finish_non_exhaustive()
     }
 }

@@ -141,7 +141,7 @@ impl Incarnation {
                 match attempts.write(&request).await? {
                     Write::Done(reply) => return attempts.stat(reply),
                     Write::Lost => {}
-                    Write::Refused(ErrorCode::BAD_VERSION) if attempts.in_doubt() => {
+                    Write::Refused(ErrorCode::BAD_VERSION) if attempts.in_doubt => {
                         // With the same attempts: a refused read does not prove that nothing was written.
                         let request = Request::GetAcl { path: absolute.as_str().into() };
                         return match attempts.read(&request).await? {

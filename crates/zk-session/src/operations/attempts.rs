@@ -12,7 +12,8 @@ use crate::driver::{self, Along, DriverError, DriverResult, Place, answered};
 use crate::error::{InactiveReason, OpError, UnknownCause};
 use crate::node::{Children, Node, Stat};
 use crate::path;
-use crate::session::incarnation::{Armed, Incarnation, Inner, PLACES};
+use crate::session::armed::Armed;
+use crate::session::incarnation::{Incarnation, Inner, PLACES};
 use crate::session::state::Event;
 use crate::time::{BootTime, sleep_until};
 
@@ -56,10 +57,10 @@ pub(crate) struct Attempts<'a> {
     started: BootTime,
     deadline: BootTime,
     backoff: Backoff,
-    /// Whether a write was sent whose outcome is not known.
-    in_doubt: bool,
+    /// Whether a write was sent whose outcome is not known: an operation clears it that finds out that none had an effect.
+    pub(crate) in_doubt: bool,
     /// The newest change that the session had seen when the first of those was sent.
-    seen: i64,
+    pub(crate) seen: i64,
     /// What went wrong last.
     last: Cow<'static, str>,
 }
@@ -88,15 +89,6 @@ impl Incarnation {
 }
 
 impl Attempts<'_> {
-    pub(crate) fn in_doubt(&self) -> bool {
-        self.in_doubt
-    }
-
-    /// No attempt so far had an effect or ever will have one.
-    pub(crate) fn clear_doubt(&mut self) {
-        self.in_doubt = false;
-    }
-
     /// Sends a request that changes nothing until it is answered.
     pub(crate) async fn read(&mut self, request: &Request<'_>) -> Result<Result<Reply, ErrorCode>, OpError> {
         loop {
@@ -125,11 +117,6 @@ impl Attempts<'_> {
     /// come again in every life of a znode; so one that is not older does not show what became of the one before.
     pub(crate) fn is_older(&self, stat: &Stat) -> bool {
         stat.czxid <= self.seen
-    }
-
-    /// The newest change that the session had seen before the write was sent.
-    pub(crate) const fn seen(&self) -> i64 {
-        self.seen
     }
 
     /// Sends a request that changes something, once.

@@ -220,7 +220,7 @@ impl Incarnation {
                 match attempts.write(&set).await? {
                     Write::Done(reply) => return attempts.stat(reply),
                     Write::Lost => {}
-                    Write::Refused(ErrorCode::BAD_VERSION) if attempts.in_doubt() => {
+                    Write::Refused(ErrorCode::BAD_VERSION) if attempts.in_doubt => {
                         let found = attempts.get(&absolute).await?;
                         let now = found.ok_or_else(|| attempts.refused(ErrorCode::NO_NODE))?;
                         let is_same = now.data == data;
@@ -266,7 +266,7 @@ impl Incarnation {
                         };
                         match (meant, attempts.exists(&absolute).await?) {
                             // Nothing that was sent before had an effect.
-                            (Some(meant), Some(now)) if meant.czxid == now.czxid => attempts.clear_doubt(),
+                            (Some(meant), Some(now)) if meant.czxid == now.czxid => attempts.in_doubt = false,
                             (Some(meant), _) if meant.is_owned_by(self.session_id()) => return Ok(()),
                             // By which client is not known: two clients could both believe that they deleted it.
                             (_, None) => return Err(attempts.changed("no znode exists now".to_owned())),
@@ -349,7 +349,7 @@ impl Incarnation {
         mode: CreateMode,
     ) -> Result<Created, OpError> {
         let absolute = self.inner.absolute(path);
-        let in_doubt = attempts.in_doubt();
+        let in_doubt = attempts.in_doubt;
         let exists = |owner| OpError::NodeExists { path: path.to_owned(), owner };
         let Node { data: found, stat } = match attempts.get(&absolute).await {
             Ok(Some(node)) => node,

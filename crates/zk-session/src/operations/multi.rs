@@ -156,7 +156,7 @@ impl Incarnation {
                         match reply {
                             Ok(reply) => {
                                 if let MultiOp::Create { path, mode: CreateMode::Ephemeral, .. } = meant {
-                                    self.inner.reliance.created(path, attempts.seen());
+                                    self.inner.reliance.created(path, attempts.seen);
                                 }
                                 results.push(result(&attempts, op, reply)?);
                             }
@@ -174,7 +174,7 @@ impl Incarnation {
                     match self.evidence(&mut attempts, ops).await? {
                         Some(results) => return Ok(results),
                         // Nothing that was sent before had an effect.
-                        None => attempts.clear_doubt(),
+                        None => attempts.in_doubt = false,
                     }
                 }
             }

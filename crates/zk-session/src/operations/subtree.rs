@@ -101,7 +101,7 @@ impl Incarnation {
                     return Ok(Step::Gone);
                 }
                 Write::Refused(ErrorCode::NO_NODE) => {
-                    *deleted += u64::from(attempts.in_doubt());
+                    *deleted += u64::from(attempts.in_doubt);
                     return Ok(Step::Gone);
                 }
                 Write::Refused(ErrorCode::NOT_EMPTY) => return Ok(Step::HasChildren),

@@ -17,12 +17,15 @@ const TURN: Duration = Duration::from_secs(10);
 /// The last attempt at each address. A silent one is asked after all others until it answers, or its time has passed. Then
 /// only one of those has its usual place again, each in its turn: many dead addresses must not delay one search together.
 #[derive(Debug, Default)]
-pub(crate) struct Known {
-    last: HashMap<SocketAddr, Last>,
+pub(crate) struct Known(HashMap<SocketAddr, Address>);
+
+#[derive(Debug, Default)]
+struct Address {
+    last: Option<Last>,
     /// How long the last handshake that moved the session took, or the check for which it was left, and when that ended.
-    handshakes: HashMap<SocketAddr, (Duration, BootTime)>,
-    /// The longest session timeout that it grants, where it granted less than was asked for.
-    grants: HashMap<SocketAddr, Duration>,
+    handshake: Option<(Duration, BootTime)>,
+    /// The longest session timeout that it grants, if it has granted less than was asked for.
+    grants: Option<Duration>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,56 +35,60 @@ enum Last {
 }
 
 impl Known {
+    fn of(&mut self, address: SocketAddr) -> &mut Address {
+        self.0.entry(address).or_default()
+    }
+
     /// Others were asked because it had not answered.
     pub(crate) fn silent(&mut self, address: SocketAddr, since: BootTime) {
-        self.last.insert(address, Last::Silent { since });
+        self.of(address).last = Some(Last::Silent { since });
     }
 
     pub(crate) fn answered(&mut self, address: SocketAddr) {
-        self.last.insert(address, Last::Answered);
+        self.of(address).last = Some(Last::Answered);
     }
 
     /// Forgets the addresses of no server.
     pub(crate) fn retain(&mut self, hosts: &[Host]) {
-        let is_of_a_server = |address: &SocketAddr| hosts.iter().any(|host| host.address == *address);
-        self.last.retain(|address, _| is_of_a_server(address));
-        self.handshakes.retain(|address, _| is_of_a_server(address));
-        self.grants.retain(|address, _| is_of_a_server(address));
+        self.0.retain(|address, _| hosts.iter().any(|host| host.address == *address));
     }
 
     /// It granted less than was asked for, or as much.
     pub(crate) fn grants(&mut self, address: SocketAddr, less: Option<Duration>) {
-        match less {
-            Some(granted) => _ = self.grants.insert(address, granted),
-            None => _ = self.grants.remove(&address),
-        }
+        self.of(address).grants = less;
     }
 
     /// Whether it is known to grant less than that: it would end a session that has such a timeout.
     pub(crate) fn grants_less(&self, address: SocketAddr, timeout: Duration) -> bool {
-        self.grants.get(&address).is_some_and(|granted| *granted < timeout)
+        self.0.get(&address).and_then(|known| known.grants).is_some_and(|granted| granted < timeout)
     }
 
     /// It has accepted the session, or was left because it had not answered for so long.
     pub(crate) fn took(&mut self, address: SocketAddr, handshake: Duration, now: BootTime) {
-        self.handshakes.insert(address, (handshake, now));
+        self.of(address).handshake = Some((handshake, now));
     }
 
     /// How long it took the last time, if that is no longer ago than `recently`.
     pub(crate) fn takes(&self, address: SocketAddr, now: BootTime, recently: Duration) -> Option<Duration> {
-        let (took, ended) = self.handshakes.get(&address)?;
-        (now.duration_since(*ended) <= recently).then_some(*took)
+        let (took, ended) = self.0.get(&address)?.handshake?;
+        (now.duration_since(ended) <= recently).then_some(took)
+    }
+
+    /// The last attempt at each.
+    fn last(&self) -> impl Iterator<Item = (SocketAddr, Last)> {
+        self.0.iter().filter_map(|(address, known)| Some((*address, known.last?)))
     }
 
     /// Whether it is to be asked after all others.
     pub(crate) fn is_silent(&self, address: SocketAddr, now: BootTime) -> bool {
-        matches!(self.last.get(&address), Some(Last::Silent { .. })) && self.tried_again(now) != Some(address)
+        let last = self.0.get(&address).and_then(|known| known.last);
+        matches!(last, Some(Last::Silent { .. })) && self.tried_again(now) != Some(address)
     }
 
     /// The address that is tried again though it was silent.
     fn tried_again(&self, now: BootTime) -> Option<SocketAddr> {
         let is_due = |last: &Last| matches!(last, Last::Silent { since } if now >= *since + SILENT_FOR);
-        let due = self.last.iter().filter(|(_, last)| is_due(last)).map(|(address, _)| *address);
+        let due = self.last().filter(|(_, last)| is_due(last)).map(|(address, _)| address);
         let due: BTreeSet<SocketAddr> = due.collect();
         let turns = now.as_duration().as_secs() / TURN.as_secs();
         let turn = usize::try_from(turns).unwrap_or_default().checked_rem(due.len())?;
@@ -92,9 +99,8 @@ impl Known {
     /// avoided ones, and one address of each name first, of a family in which servers have answered. Equal ones stay in
     /// their order.
     pub(crate) fn sort(&self, hosts: &mut [Host], preference: &Preference, now: BootTime) {
-        let answered = |v6: bool| {
-            self.last.iter().any(|(address, last)| address.is_ipv6() == v6 && *last == Last::Answered)
-        };
+        let answered =
+            |v6: bool| self.last().any(|(address, last)| address.is_ipv6() == v6 && last == Last::Answered);
         let (v4, v6) = (answered(false), answered(true));
         let is_other_family = |address: SocketAddr| v4 != v6 && address.is_ipv6() != v6;
         hosts.sort_by_key(|host| (self.is_silent(host.address, now), is_other_family(host.address)));

@@ -6,7 +6,6 @@
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -16,8 +15,7 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use crate::lock::lock;
-use crate::servers::hosts::Host;
-use crate::servers::hosts::Server;
+use crate::servers::hosts::{Host, Server};
 use crate::servers::known::Known;
 use crate::servers::preference::Preference;
 use crate::time::{BootTime, within};
@@ -36,8 +34,8 @@ pub(crate) struct Resolver {
     servers: Mutex<Vec<Server>>,
     preference: Mutex<Preference>,
     known: Mutex<Known>,
-    /// Until when there is no server for the session, in milliseconds of [`BootTime`].
-    isolated_until: AtomicU64,
+    /// Until when there is no server for the session.
+    isolated_until: Mutex<Option<BootTime>>,
     /// The system's resolver.
     look_up: Arc<LookUp>,
     table: Arc<Mutex<Lookups>>,
@@ -59,7 +57,7 @@ impl Resolver {
             servers: Mutex::new(servers.to_vec()),
             preference: Mutex::new(preference),
             known: Mutex::default(),
-            isolated_until: AtomicU64::new(0),
+            isolated_until: Mutex::default(),
             look_up: Arc::new(look_up),
             table: Arc::default(),
         }
@@ -76,14 +74,12 @@ impl Resolver {
     /// Until then the session has no connection, and finds no server for one. An earlier time ends a longer isolation.
     #[cfg(any(feature = "drill", test))]
     pub(crate) fn isolate(&self, until: BootTime) {
-        let until = u64::try_from(until.as_duration().as_millis()).unwrap_or(u64::MAX);
-        self.isolated_until.store(until, Ordering::Release);
+        *lock(&self.isolated_until) = Some(until);
     }
 
     /// Whether the session may have no connection now. It ends by the clock alone.
     pub(crate) fn is_isolated(&self) -> bool {
-        let until = self.isolated_until.load(Ordering::Acquire);
-        until > 0 && BootTime::now().as_duration() < Duration::from_millis(until)
+        lock(&self.isolated_until).is_some_and(|until| BootTime::now() < until)
     }
 
     pub(crate) fn known(&self) -> &Mutex<Known> {
@@ -200,7 +196,7 @@ impl Resolver {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicBool, AtomicUsize};
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
     use super::*;
     use crate::servers::hosts::ConnectString;

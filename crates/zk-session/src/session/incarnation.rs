@@ -3,25 +3,23 @@
 //! No session begins while work of the former one may run: a `SessionPin` is taken with a session and dropped when its
 //! user is clear of it, and the next session waits for that. Otherwise one process could act under two sessions.
 
-use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, watch};
-use zk_proto::{Ticket, WatchId, WatchKind};
+use zk_proto::{Ticket, WatchId};
 
 use crate::driver::Driver;
 use crate::error::NoLease;
 use crate::lease::LeaseTiming;
-use crate::lock::lock;
 use crate::node::{Epoch, SessionId};
-use crate::session::changes::Queue;
+use crate::session::holder::Holder;
 use crate::session::live::Live;
 use crate::session::reliance::{Reliance, Shown};
 use crate::session::state::{Event, Machine};
+use crate::session::waiters::Waiters;
 use crate::settings::Settings;
 use crate::time::{BootTime, within};
 
@@ -39,7 +37,7 @@ pub(crate) const PLACES: usize = 512;
 ///
 /// All operations are bounded by a timeout, that of the session or of [`with_timeout`](Self::with_timeout), and are
 /// repeated within it, with checks that find out the outcome where that is possible.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Incarnation {
     pub(crate) inner: Arc<Inner>,
     pub(crate) bound: Bound,
@@ -88,19 +86,10 @@ pub(crate) struct Inner {
     pub(crate) pins: watch::Sender<usize>,
     /// For the requests of operations: as many as may be under way at one time.
     pub(crate) places: Arc<Semaphore>,
-    watches: Mutex<HashMap<WatchId, Waiter>>,
+    pub(crate) waiters: Waiters,
     next_watch: AtomicU64,
     /// What is relied on as the server has shown it.
     pub(crate) reliance: Reliance,
-}
-
-/// What waits for a watch.
-enum Waiter {
-    /// Armed, or about to be, with the task that waits for it.
-    Once(Option<Waker>),
-    /// It has fired.
-    Fired(WatchKind),
-    Lasting(Arc<Queue>),
 }
 
 impl Incarnation {
@@ -122,7 +111,7 @@ impl Incarnation {
             live,
             pins: watch::Sender::new(0),
             places: Arc::new(Semaphore::new(PLACES)),
-            watches: Mutex::new(HashMap::new()),
+            waiters: Waiters::default(),
             next_watch: AtomicU64::new(1),
             reliance: Reliance::default(),
         };
@@ -189,7 +178,7 @@ impl Incarnation {
     /// itself. Only ephemerals of other sessions are checked.
     #[must_use]
     pub fn rely_on(&self, path: &str, owner: SessionId, version: i32) -> Option<ReliedOn> {
-        let id = self.inner.watch_id();
+        let id = self.inner.next_watch();
         let inner = Arc::clone(&self.inner);
         self.inner.rely(id, &path.into(), owner, version).then_some(ReliedOn { id, inner })
     }
@@ -205,16 +194,6 @@ impl Incarnation {
     /// Cancel safe.
     pub async fn over(&self) {
         self.inner.over().await;
-    }
-}
-
-impl fmt::Debug for Incarnation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Incarnation")
-            .field("epoch", &self.epoch())
-            .field("session_id", &format_args!("{}", self.session_id()))
-            .field("over", &self.inner.has_ended())
-            .finish_non_exhaustive()
     }
 }
 
@@ -306,40 +285,10 @@ impl Inner {
     /// It has ended here: nothing more is sent, and everything that waits on it wakes up.
     pub(crate) fn shut(&self) {
         self.driver.abort();
-        // What has fired before the end counts.
-        let is_lost = |_: &WatchId, waiter: &mut Waiter| !matches!(waiter, Waiter::Fired(_));
-        let lost: Vec<_> = lock(&self.watches).extract_if(is_lost).collect();
-        for (_, waiter) in lost {
-            match waiter {
-                Waiter::Lasting(queue) => queue.wake(),
-                Waiter::Once(Some(waker)) => waker.wake(),
-                Waiter::Once(None) | Waiter::Fired(_) => {}
-            }
-        }
+        self.waiters.end();
     }
 
-    /// A watch that is about to be armed.
-    pub(crate) fn prepare_watch(self: &Arc<Self>) -> ArmedOnce {
-        self.prepare(Waiter::Once(None), Once)
-    }
-
-    /// The same for one that stays.
-    pub(crate) fn prepare_lasting(self: &Arc<Self>) -> Armed<Arc<Queue>> {
-        let news = Arc::<Queue>::default();
-        self.prepare(Waiter::Lasting(Arc::clone(&news)), news)
-    }
-
-    fn prepare<T>(self: &Arc<Self>, waiter: Waiter, news: T) -> Armed<T> {
-        let id = self.watch_id();
-        lock(&self.watches).insert(id, waiter);
-        if self.has_ended() {
-            // The end has cleared the table, perhaps before the insertion.
-            lock(&self.watches).remove(&id);
-        }
-        Armed { id, news, inner: Arc::clone(self) }
-    }
-
-    fn watch_id(&self) -> WatchId {
+    pub(crate) fn next_watch(&self) -> WatchId {
         WatchId(self.next_watch.fetch_add(1, Ordering::Relaxed))
     }
 
@@ -351,70 +300,23 @@ impl Inner {
         }
         is_foreign
     }
-
-    pub(crate) fn fire_watch(&self, id: WatchId, kind: WatchKind, absolute: String) {
-        let mut watches = lock(&self.watches);
-        let Some(waiter) = watches.get_mut(&id) else { return };
-        match waiter {
-            Waiter::Lasting(queue) => queue.put(kind, absolute),
-            Waiter::Once(waker) => {
-                let waker = waker.take();
-                *waiter = Waiter::Fired(kind);
-                drop(watches);
-                waker.into_iter().for_each(Waker::wake);
-            }
-            Waiter::Fired(_) => {}
-        }
-    }
 }
 
-/// A watch on the server, given up when this is dropped.
-pub(crate) struct Armed<T> {
-    pub(crate) id: WatchId,
-    /// Where the events of the watch arrive.
-    pub(crate) news: T,
-    pub(crate) inner: Arc<Inner>,
-}
-
-/// The event of a watch that fires once is in the table of the session's watches: there may be thousands.
-pub(crate) struct Once;
-
-/// A watch that fires once.
-pub(crate) type ArmedOnce = Armed<Once>;
-
-impl ArmedOnce {
-    /// Ready when the watch has fired, with what happened, or when its session is over.
-    pub(crate) fn poll_fired(&mut self, cx: &mut Context<'_>) -> Poll<Option<WatchKind>> {
-        match lock(&self.inner.watches).get_mut(&self.id) {
-            Some(Waiter::Once(Some(known))) => known.clone_from(cx.waker()),
-            Some(Waiter::Once(none)) => *none = Some(cx.waker().clone()),
-            Some(Waiter::Fired(kind)) => return Poll::Ready(Some(*kind)),
-            Some(Waiter::Lasting(_)) | None => return Poll::Ready(None),
-        }
-        Poll::Pending
-    }
-}
-
-impl<T> Drop for Armed<T> {
-    fn drop(&mut self) {
-        self.inner.reliance.end(self.id);
-        // The server has nothing to forget of a watch that has fired.
-        if let Some(Waiter::Once(_) | Waiter::Lasting(_)) = lock(&self.inner.watches).remove(&self.id) {
-            self.inner.driver.forget(self.id);
-        }
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inner")
+            .field("epoch", &self.epoch)
+            .field("session_id", &format_args!("{}", self.session_id))
+            .field("over", &self.has_ended())
+            .finish_non_exhaustive()
     }
 }
 
 /// While it exists the session checks a znode that something waits on. From [`Incarnation::rely_on`].
+#[derive(Debug)]
 pub struct ReliedOn {
     id: WatchId,
     inner: Arc<Inner>,
-}
-
-impl fmt::Debug for ReliedOn {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReliedOn").finish_non_exhaustive()
-    }
 }
 
 impl Drop for ReliedOn {
@@ -428,14 +330,15 @@ impl Drop for ReliedOn {
 ///
 /// Without it a process could act under two sessions: for example do work under an ended one and be a candidate under a new
 /// one. Hold the pin until the work under the session has certainly stopped, then drop it.
+#[derive(Clone, Debug)]
 pub struct SessionPin {
     inner: Arc<Inner>,
+    _holder: Holder,
 }
 
 impl SessionPin {
     pub(crate) fn new(inner: &Arc<Inner>) -> Self {
-        inner.pins.send_modify(|count| *count += 1);
-        Self { inner: Arc::clone(inner) }
+        Self { inner: Arc::clone(inner), _holder: Holder::new(&inner.pins) }
     }
 
     /// The epoch of the pinned session.
@@ -446,23 +349,5 @@ impl SessionPin {
     /// The pinned session.
     pub fn incarnation(&self) -> Incarnation {
         Incarnation { inner: Arc::clone(&self.inner), bound: Bound::Default }
-    }
-}
-
-impl Clone for SessionPin {
-    fn clone(&self) -> Self {
-        Self::new(&self.inner)
-    }
-}
-
-impl fmt::Debug for SessionPin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("SessionPin").field(&self.incarnation()).finish()
-    }
-}
-
-impl Drop for SessionPin {
-    fn drop(&mut self) {
-        self.inner.pins.send_modify(|count| *count = count.saturating_sub(1));
     }
 }

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use tracing::{error, info, warn};
 
 use crate::error::InactiveReason;
-use crate::instruments::Instruments;
+use crate::instruments::{Instruments, RECONNECTS};
 use crate::lease::Lease;
 use crate::node::Epoch;
 use crate::session::state::{Event, Machine, SessionState};
@@ -32,29 +32,22 @@ impl Live {
         }
     }
 
-    /// Something has happened. Returns whether the state, or the lease, is another one now.
-    pub(crate) fn handle(&self, now: BootTime, event: Event) -> bool {
-        self.change(|machine| machine.handle(now, event))
+    /// Something has happened.
+    pub(crate) fn handle(&self, now: BootTime, event: Event) {
+        self.handle_if(|_| true, now, event);
     }
 
     /// The same about the session of that epoch: nothing, if that is over. Returns whether it has ended by this.
     pub(crate) fn handle_of(&self, epoch: Epoch, now: BootTime, event: Event) -> bool {
-        let mut is_over = false;
-        self.change(|machine| {
-            if machine.state().epoch() != Some(epoch) {
-                return false;
-            }
-            let changed = machine.handle(now, event);
-            is_over = machine.state().epoch() != Some(epoch);
-            changed
-        });
-        is_over
+        let is_present = |machine: &Machine| machine.state().epoch() == Some(epoch);
+        self.handle_if(is_present, now, event) && self.has_ended(epoch)
     }
 
-    fn change(&self, change: impl FnOnce(&mut Machine) -> bool) -> bool {
+    /// Returns whether anything has changed but the deadline.
+    fn handle_if(&self, is_meant: impl FnOnce(&Machine) -> bool, now: BootTime, event: Event) -> bool {
         self.known.send_if_modified(|machine| {
             let before = machine.state().clone();
-            let changed = change(machine);
+            let changed = is_meant(machine) && machine.handle(now, event);
             if *machine.state() != before {
                 self.instruments.span().in_scope(|| self.report(&before, machine));
             }
@@ -73,7 +66,7 @@ impl Live {
         match state {
             SessionState::Active { epoch } => {
                 if let SessionState::Paused { .. } = before {
-                    self.instruments.reconnect();
+                    self.instruments.count(RECONNECTS);
                 }
                 info!(%state, %epoch, reason = %cause, "ZooKeeper session is active");
             }

@@ -219,6 +219,7 @@ impl fmt::Debug for Shared {
 }
 
 /// Dropped with the last handle: the session is closed in the background.
+#[derive(Debug)]
 pub(crate) struct LastHandle(pub(crate) Arc<Shared>);
 
 impl Drop for LastHandle {

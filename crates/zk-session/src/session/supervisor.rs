@@ -13,6 +13,7 @@ use crate::backoff::Backoff;
 use crate::driver::close::CloseOutcome;
 use crate::driver::{DriverError, DriverEvent};
 use crate::error::{ConnectError, InactiveReason, NoLease};
+use crate::instruments::{DISAGREEMENTS, EXPIRATIONS};
 use crate::lease::lease_margin;
 use crate::node::Epoch;
 use crate::session::audit::{Audits, DISTRUSTED_FOR, Disagreement};
@@ -109,7 +110,7 @@ impl Supervisor {
         loop {
             known.mark_unchanged();
             let Some(wake) = served.begin_due() else {
-                shared.settings.instruments.expiration();
+                shared.settings.instruments.count(EXPIRATIONS);
                 shared.forget_latest();
                 return None;
             };
@@ -204,7 +205,7 @@ impl Served<'_> {
         match event {
             Some(DriverEvent::Watch { watch, kind, path }) => {
                 debug!(%path, ?kind, "watch fired");
-                incarnation.inner.fire_watch(watch, kind, path);
+                incarnation.inner.waiters.fire(watch, kind, path);
                 Event::Tick
             }
             Some(DriverEvent::Lost { reason }) => {
@@ -267,7 +268,7 @@ impl Served<'_> {
              answers; stop that server, delete its data directory (not its myid), and start it, so that it copies the \
              leader's data"
         );
-        self.shared.settings.instruments.disagreement();
+        self.shared.settings.instruments.count(DISAGREEMENTS);
         let until = BootTime::now() + DISTRUSTED_FOR;
         self.shared.change_preference(|preference| {
             preference.distrusted.retain(|(address, _)| address != server);

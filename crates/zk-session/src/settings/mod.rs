@@ -56,16 +56,13 @@ impl TlsOptions {
     }
 }
 
+#[cfg(any(feature = "tls", feature = "sasl"))]
+type Read = dyn Fn(&Path) -> io::Result<Vec<u8>> + Send + Sync;
+
 /// How files of TLS and SASL are read.
 #[cfg(any(feature = "tls", feature = "sasl"))]
 #[derive(Clone)]
-pub(crate) struct ReadFile(pub(crate) Arc<dyn Read>);
-
-#[cfg(any(feature = "tls", feature = "sasl"))]
-pub(crate) trait Read: Fn(&Path) -> io::Result<Vec<u8>> + Send + Sync {}
-
-#[cfg(any(feature = "tls", feature = "sasl"))]
-impl<T: Fn(&Path) -> io::Result<Vec<u8>> + Send + Sync> Read for T {}
+pub(crate) struct ReadFile(pub(crate) Arc<Read>);
 
 #[cfg(any(feature = "tls", feature = "sasl"))]
 impl fmt::Debug for ReadFile {
@@ -105,10 +102,10 @@ pub(crate) struct Settings {
     pub(crate) acl: Acl,
     pub(crate) tls: Option<TlsOptions>,
     #[cfg(feature = "tls")]
-    pub(crate) tls_in_use: Arc<Mutex<InUse<Arc<rustls::ClientConfig>>>>,
+    pub(crate) tls_in_use: Arc<Mutex<Option<InUse<Arc<rustls::ClientConfig>>>>>,
     pub(crate) sasl: Option<SaslDigest>,
     #[cfg(feature = "sasl")]
-    pub(crate) sasl_in_use: Arc<Mutex<InUse<SaslUser>>>,
+    pub(crate) sasl_in_use: Arc<Mutex<Option<InUse<SaslUser>>>>,
     #[cfg(any(feature = "tls", feature = "sasl"))]
     pub(crate) read_file: ReadFile,
     pub(crate) max_request: usize,

@@ -126,7 +126,7 @@ impl Keeper {
         let mut seen: Option<Observed<Option<Node>>> = None;
         let mut backoff = BACKOFF;
         // When to try again what has failed.
-        let mut again: Option<BootTime> = None;
+        let mut again = NEVER;
         loop {
             let held_in = match &*self.status.borrow() {
                 HeldStatus::Held { epoch, .. } => Some(*epoch),
@@ -149,9 +149,9 @@ impl Keeper {
                     Err(WatchError::Closed(_)) => break,
                 },
                 changed = wishes.changed() => if changed.is_err() { break },
-                () = sleep_until(again.unwrap_or(NEVER)), if again.is_some() => {}
+                () = sleep_until(again), if again < NEVER => {}
             }
-            again = None;
+            again = NEVER;
             let wish = wishes.borrow_and_update().clone();
             if wishes.has_changed().is_err() {
                 break;
@@ -169,7 +169,7 @@ impl Keeper {
                 Err(error) if error.is_session_over() => self.report(HeldStatus::Pending),
                 Err(error) => {
                     debug!(path = %self.path, %error, "cannot create or update the held znode, retrying");
-                    again = Some(BootTime::now() + backoff.next());
+                    again = BootTime::now() + backoff.next();
                     self.report(if error.is_refused() {
                         HeldStatus::Refused { error }
                     } else {

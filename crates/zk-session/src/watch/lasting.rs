@@ -6,8 +6,9 @@ use std::task::{Context, Poll, ready};
 use zk_proto::{Request, WatchMode};
 
 use crate::error::{OpError, WatchError};
+use crate::session::armed::Armed;
 use crate::session::changes::{Change, ChangeKind, Queue};
-use crate::session::incarnation::{Armed, Incarnation, Inner};
+use crate::session::incarnation::Incarnation;
 use crate::session::shared::Shared;
 use crate::watch::stream::{Source, Watch};
 use crate::watch::tries::Tries;
@@ -56,7 +57,7 @@ impl Source for Lasting {
     }
 
     fn abandon(&mut self) {
-        self.tries.abandon();
+        self.tries.attempt = None;
     }
 }
 
@@ -67,7 +68,7 @@ async fn set(
 ) -> Result<Armed<Arc<Queue>>, OpError> {
     let (absolute, mut attempts) = incarnation.begin(&path)?;
     let request = Request::AddWatch { path: absolute.into(), mode: mode.number() };
-    match attempts.read_and_watch(&request, Inner::prepare_lasting).await? {
+    match attempts.read_and_watch(&request, Armed::lasting).await? {
         (Ok(_), armed) => Ok(armed),
         (Err(code), _) => Err(attempts.refused(code)),
     }

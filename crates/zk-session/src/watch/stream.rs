@@ -1,6 +1,7 @@
 //! What every watch is: a stream, and the same by calls.
 
 use std::fmt;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -41,7 +42,8 @@ impl<S: Source> Watch<S> {
     /// # Cancel safety
     /// Cancel safe: nothing is lost.
     pub async fn next(&mut self) -> Result<S::Item, WatchError> {
-        Next(&mut self.source).await
+        let next = AbandonedOnDrop(&mut self.source);
+        poll_fn(|cx| next.0.poll_next(cx)).await
     }
 
     /// [`next`](Self::next) for a program that waits until what refuses the watch is corrected: asks again, with pauses of
@@ -100,18 +102,10 @@ pub(super) fn item<T>(next: Result<T, WatchError>) -> Option<Result<T, OpError>>
     }
 }
 
-/// The next item of a watch. When it is dropped, the attempt under way is dropped, so no attempt stays unpolled.
-struct Next<'a, S: Source>(&'a mut S);
+/// A watch whose attempt under way is dropped with this, so no attempt stays unpolled.
+struct AbandonedOnDrop<'a, S: Source>(&'a mut S);
 
-impl<S: Source> Future for Next<'_, S> {
-    type Output = Result<S::Item, WatchError>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.0.poll_next(cx)
-    }
-}
-
-impl<S: Source> Drop for Next<'_, S> {
+impl<S: Source> Drop for AbandonedOnDrop<'_, S> {
     fn drop(&mut self) {
         self.0.abandon();
     }

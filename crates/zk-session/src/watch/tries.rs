@@ -88,8 +88,4 @@ impl<T: 'static> Tries<T> {
             }
         }
     }
-
-    pub(crate) fn abandon(&mut self) {
-        self.attempt = None;
-    }
 }

@@ -16,7 +16,8 @@ use zk_proto::{ErrorCode, Reply, Request, WatchKind};
 use crate::error::{OpError, WatchError};
 use crate::node::{Children, Epoch, Node, SessionId};
 use crate::operations::attempts::Attempts;
-use crate::session::incarnation::{ArmedOnce, Incarnation, Inner};
+use crate::session::armed::ArmedOnce;
+use crate::session::incarnation::Incarnation;
 use crate::session::shared::Shared;
 use crate::watch::stream::{Source, Watch, item};
 use crate::watch::tries::Tries;
@@ -216,7 +217,7 @@ impl<T: Watched> Source for Values<T> {
     }
 
     fn abandon(&mut self) {
-        self.tries.abandon();
+        self.tries.attempt = None;
     }
 }
 
@@ -230,13 +231,13 @@ async fn read<T: Watched>(
     let exists = Request::Exists { path: absolute.as_str().into(), watch: true };
     loop {
         if !std::mem::take(&mut absent) {
-            match attempts.read_and_watch(&T::request(&absolute), Inner::prepare_watch).await? {
+            match attempts.read_and_watch(&T::request(&absolute), ArmedOnce::once).await? {
                 (Ok(reply), armed) => return Ok((Some(T::take(&attempts, reply)?), armed)),
                 (Err(ErrorCode::NO_NODE), _) => {}
                 (Err(code), _) => return Err(attempts.refused(code)),
             }
         }
-        match attempts.read_and_watch(&exists, Inner::prepare_watch).await? {
+        match attempts.read_and_watch(&exists, ArmedOnce::once).await? {
             // Created meanwhile.
             (Ok(_), _) => {}
             (Err(ErrorCode::NO_NODE), armed) => return Ok((None, armed)),
