@@ -17,18 +17,14 @@ pub enum DriverKind {
 impl DriverKind {
     /// All kinds, compiled in or not.
     pub const ALL: [Self; 2] = [Self::Native, Self::ZookeeperAsync];
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Native => "native",
-            Self::ZookeeperAsync => "zookeeper-async",
-        }
-    }
 }
 
 impl fmt::Display for DriverKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
+        f.pad(match self {
+            Self::Native => "native",
+            Self::ZookeeperAsync => "zookeeper-async",
+        })
     }
 }
 
@@ -41,6 +37,9 @@ impl FromStr for DriverKind {
     type Err = UnknownDriver;
 
     fn from_str(name: &str) -> Result<Self, UnknownDriver> {
-        Self::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| UnknownDriver(name.to_owned()))
+        Self::ALL
+            .into_iter()
+            .find(|kind| kind.to_string() == name)
+            .ok_or_else(|| UnknownDriver(name.to_owned()))
     }
 }

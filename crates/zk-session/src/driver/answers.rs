@@ -46,7 +46,7 @@ impl Name {
     }
 
     fn reason(&self) -> Option<String> {
-        let last = self.addresses.values().max_by_key(|said| said.is_verdict()).map(Refusal::reason);
+        let last = self.addresses.values().max_by_key(|said| said.is_verdict()).map(Refusal::to_string);
         last.or_else(|| self.failure.clone())
     }
 }

@@ -9,24 +9,32 @@ use rustls::CertificateError;
 use crate::error::NoLease;
 
 /// Why a server did not become the session's server.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum Refusal {
     /// Another server may, or this one later.
+    #[error("{0}")]
     Unavailable(String),
     /// The session is over, as far as this server knows.
+    #[error("it does not have this session")]
     Expired,
     /// The server refused the credentials.
+    #[error("{0}")]
     AuthFailed(String),
     /// This side and the server do not accept each other's certificates.
     #[cfg_attr(not(feature = "tls"), allow(dead_code, reason = "needed with TLS"))]
+    #[error("{0}")]
     Tls(String),
     /// The server granted a timeout that leaves no time for a lease.
+    #[error("it granted a session timeout of {0:?}, which is too short")]
     TooShort(Duration),
     /// The server granted a new session a shorter timeout than was asked for.
+    #[error("it granted a session timeout of {0:?}, less than was asked for")]
     Less(Duration),
     /// The server granted the session a shorter timeout than it had, which ends it.
+    #[error("{0}")]
     Shorter(String),
     /// The server ends a session with its connection.
+    #[error("{NoLease}")]
     Keeper,
 }
 
@@ -34,23 +42,6 @@ impl Refusal {
     /// Whether it is about the session or its configuration: another attempt at this server would end in the same way.
     pub(super) fn is_verdict(&self) -> bool {
         !matches!(self, Self::Unavailable(_))
-    }
-
-    pub(super) fn reason(&self) -> String {
-        match self {
-            Self::Unavailable(reason)
-            | Self::AuthFailed(reason)
-            | Self::Tls(reason)
-            | Self::Shorter(reason) => reason.clone(),
-            Self::Expired => "it does not have this session".to_owned(),
-            Self::TooShort(granted) => {
-                format!("it granted a session timeout of {granted:?}, which is too short")
-            }
-            Self::Less(granted) => {
-                format!("it granted a session timeout of {granted:?}, less than was asked for")
-            }
-            Self::Keeper => NoLease.to_string(),
-        }
     }
 }
 

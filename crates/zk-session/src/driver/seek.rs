@@ -166,7 +166,7 @@ where
 
 /// A server with another configuration is for an operator to correct, though the session is made with another one.
 fn log(host: &Host, refusal: &Refusal) {
-    let (server, reason) = (host.address, refusal.reason());
+    let (server, reason) = (host.address, refusal.to_string());
     match refusal {
         Refusal::Unavailable(_) | Refusal::Expired | Refusal::Less(_) => {
             debug!(%server, reason, "this server made no session")

@@ -8,6 +8,7 @@ use crate::error::{OpError, UnknownCause};
 use crate::operations::attempts::Write;
 use crate::path::{check, join};
 use crate::session::incarnation::Incarnation;
+use crate::time::BootTime;
 
 /// How often the children of one znode are deleted before the operation gives up because others keep creating them.
 const ROUNDS: u32 = 16;
@@ -47,7 +48,8 @@ impl Incarnation {
                 return Err(OpError::Invalid { path: path.to_owned(), reason });
             }
             let mut deleted = 0;
-            let bounded = Self { inner: Arc::clone(&self.inner), bound: self.bound.of_steps() };
+            let bounded =
+                Self { inner: Arc::clone(&self.inner), bound: self.bound.of_steps(BootTime::now()) };
             bounded.delete_tree(path, &mut deleted).await.map_err(|error| match deleted {
                 0 => error,
                 _ => OpError::Unknown {

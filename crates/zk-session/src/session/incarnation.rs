@@ -64,10 +64,10 @@ impl Bound {
         }
     }
 
-    /// The bound for the steps of an operation that has several and begins now.
-    pub(crate) fn of_steps(self) -> Self {
+    /// The bound for the steps of an operation that has several and was begun at that time.
+    pub(crate) fn of_steps(self, started: BootTime) -> Self {
         match self {
-            Self::Within(timeout) => Self::By(BootTime::now() + timeout),
+            Self::Within(timeout) => Self::By(started + timeout),
             other => other,
         }
     }

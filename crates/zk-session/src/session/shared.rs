@@ -137,11 +137,7 @@ impl Shared {
             self.settings.instruments.request(op, error.outcome(), BootTime::now().duration_since(started));
         }
         // A timeout of the caller's covers this wait, too.
-        let bound = match bound {
-            Bound::Within(timeout) => Bound::By(started + timeout),
-            other => other,
-        };
-        found.map(|found| Incarnation { inner: found.inner, bound })
+        found.map(|found| Incarnation { inner: found.inner, bound: bound.of_steps(started) })
     }
 
     async fn find(&self, path: &str, deadline: BootTime) -> Result<Incarnation, OpError> {

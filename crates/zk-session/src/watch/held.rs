@@ -204,45 +204,34 @@ impl Keeper {
     /// Creates or updates the znode, on the session on which it was read and on no other.
     async fn reconcile(&self, seen: &mut Observed<Option<Node>>, data: &[u8]) -> Result<HeldStatus, OpError> {
         let Some(session) = self.session(seen.epoch) else { return Ok(HeldStatus::Pending) };
-        match &seen.value {
-            None => self.create(&session, seen, data).await,
+        let written = match &seen.value {
+            None => self.create(&session, data).await,
             Some(node) if !node.stat.is_owned_by(session.session_id()) => {
                 let owner = node.stat.ephemeral_owner;
-                Ok(HeldStatus::Conflict { owner: (owner != 0).then_some(SessionId(owner)) })
+                return Ok(HeldStatus::Conflict { owner: (owner != 0).then_some(SessionId(owner)) });
             }
-            Some(node) if node.data == data => Ok(HeldStatus::Held { epoch: seen.epoch, stat: node.stat }),
-            Some(node) => match session.set(&self.path, data, Some(node.stat.version)).await {
-                Ok(stat) => {
-                    seen.value = Some(Node::new(data, stat));
-                    Ok(HeldStatus::Held { epoch: seen.epoch, stat })
-                }
-                // Another client was faster: the watch returns the new state.
-                Err(OpError::BadVersion { .. } | OpError::NoNode { .. }) => Ok(HeldStatus::Pending),
-                Err(error) => Err(error),
-            },
+            Some(node) if node.data == data => Ok(node.stat),
+            Some(node) => session.set(&self.path, data, Some(node.stat.version)).await,
+        };
+        match written {
+            Ok(stat) => {
+                seen.value = Some(Node::new(data, stat));
+                Ok(HeldStatus::Held { epoch: seen.epoch, stat })
+            }
+            // Another client was faster: the watch returns the new state.
+            Err(OpError::BadVersion { .. } | OpError::NodeExists { .. }) => Ok(HeldStatus::Pending),
+            Err(OpError::NoNode { .. }) if seen.value.is_some() => Ok(HeldStatus::Pending),
+            Err(error) => Err(error),
         }
     }
 
-    async fn create(
-        &self,
-        session: &Incarnation,
-        seen: &mut Observed<Option<Node>>,
-        data: &[u8],
-    ) -> Result<HeldStatus, OpError> {
+    async fn create(&self, session: &Incarnation, data: &[u8]) -> Result<Stat, OpError> {
         let mut created = session.create(&self.path, data, CreateMode::Ephemeral).await;
         if let Err(OpError::NoNode { .. }) = created {
             session.create_parents(&self.path).await?;
             created = session.create(&self.path, data, CreateMode::Ephemeral).await;
         }
-        match created {
-            Ok(created) => {
-                seen.value = Some(Node::new(data, created.stat));
-                Ok(HeldStatus::Held { epoch: seen.epoch, stat: created.stat })
-            }
-            // The watch returns the new state.
-            Err(OpError::NodeExists { .. }) => Ok(HeldStatus::Pending),
-            Err(error) => Err(error),
-        }
+        Ok(created?.stat)
     }
 
     /// Deletes the znode if it is that session's. The znodes of an ended session are removed by the servers.
