@@ -36,7 +36,7 @@ pub async fn change_breadcrumbs(
     mut alter: impl FnMut(&mut Breadcrumbs, Option<&Ballot>),
 ) -> Result<Breadcrumbs, AdminError> {
     let leader_path = paths.leader_znode(leading.map_or(0, |leading| leading.slot));
-    let mut attempts = Attempts::over(session);
+    let mut attempts = Attempts::within(session);
     loop {
         let observer = attempts.look().await?;
         let nodes =

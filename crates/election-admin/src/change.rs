@@ -9,25 +9,10 @@ use crate::{
     observer::Observer,
 };
 
-/// What a change is made over.
 #[derive(Clone, Copy, Debug)]
-pub enum Over<'a> {
-    /// The session, whatever becomes of it. Each attempt waits until it is active, and sees all that was written before.
+enum Over<'a> {
     Session(&'a Session),
-    /// One incarnation alone, for a member. The first attempt sees what the own writes of the session have followed.
     Incarnation(&'a Incarnation),
-}
-
-impl<'a> From<&'a Session> for Over<'a> {
-    fn from(session: &'a Session) -> Self {
-        Self::Session(session)
-    }
-}
-
-impl<'a> From<&'a Incarnation> for Over<'a> {
-    fn from(incarnation: &'a Incarnation) -> Self {
-        Self::Incarnation(incarnation)
-    }
 }
 
 /// The attempts of a change by compare-and-set: each looks at the znodes, decides, and writes with what that rests on.
@@ -55,9 +40,15 @@ pub struct Attempts<'a> {
 }
 
 impl<'a> Attempts<'a> {
-    /// None so far.
-    pub fn over(over: impl Into<Over<'a>>) -> Self {
-        Self { over: over.into(), session: None, begun: 0 }
+    /// Over a session, whatever becomes of it. Each attempt waits until it is active, and sees all that was written
+    /// before.
+    pub fn over(session: &'a Session) -> Self {
+        Self { over: Over::Session(session), session: None, begun: 0 }
+    }
+
+    /// Over one incarnation alone, for a member. The first attempt sees what the own writes of the session have followed.
+    pub fn within(incarnation: &'a Incarnation) -> Self {
+        Self { over: Over::Incarnation(incarnation), session: None, begun: 0 }
     }
 
     /// Begins the next attempt. What is read by it includes what the lost race has written.

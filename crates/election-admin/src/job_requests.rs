@@ -174,7 +174,7 @@ impl JobRequests {
         let (path, control_path) = (self.paths.request(&which.name), self.paths.control());
         let leader_path = self.paths.leader_znode(leading.slot);
         let (incarnation, tried) = (self.incarnation()?, &mut self.tried);
-        let mut attempts = Attempts::over(&incarnation);
+        let mut attempts = Attempts::within(&incarnation);
         loop {
             let observer = attempts.look().await?;
             let reads = [&path, &control_path, &leader_path].map(ReadOp::get);
@@ -243,7 +243,7 @@ impl JobRequests {
     pub async fn answer(&self, which: &RequestRef, state: &RequestState) -> Result<(), AdminError> {
         let path = self.paths.request(&which.name);
         let incarnation = self.incarnation()?;
-        let mut attempts = Attempts::over(&incarnation);
+        let mut attempts = Attempts::within(&incarnation);
         loop {
             let observer = attempts.look().await?;
             let node = observer.read(&path).await?;

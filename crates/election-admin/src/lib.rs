@@ -20,7 +20,7 @@ pub mod roster;
 mod servers;
 
 pub use breadcrumbs::{change_breadcrumbs, forget_breadcrumbs};
-pub use change::{Attempts, Over};
+pub use change::Attempts;
 pub use error::{AdminError, Hindrance, OpenRequest, Refusal};
 pub use force::{Raised, force, raise_tokens, vacate};
 pub use ghosts::{Ghost, remove_ghost};

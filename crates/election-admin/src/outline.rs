@@ -41,23 +41,21 @@ impl Outline {
         ];
         let reads = names.map(ReadOp::children).into_iter().chain(znodes.map(ReadOp::get));
         let mut results = session.multi_read(reads).await?.into_iter();
-        let mut names = || results.next().map(children).unwrap_or_default();
-        let (parts, ballots, queue, nodes, requests) = (names(), names(), names(), names(), names());
-        let mut znode = || results.next().and_then(node);
-        let (leader, elected, control) = (znode(), znode(), znode());
-        let (breadcrumbs, tokens, roster) = (znode(), znode(), znode());
+        let mut next = || results.next();
+        let names = |result: Option<_>| result.map(children).unwrap_or_default();
+        let znode = |result: Option<_>| result.and_then(node);
         Ok(Self {
-            parts,
-            ballots,
-            queue,
-            nodes,
-            requests,
-            leader,
-            elected,
-            control,
-            breadcrumbs,
-            tokens,
-            roster,
+            parts: names(next()),
+            ballots: names(next()),
+            queue: names(next()),
+            nodes: names(next()),
+            requests: names(next()),
+            leader: znode(next()),
+            elected: znode(next()),
+            control: znode(next()),
+            breadcrumbs: znode(next()),
+            tokens: znode(next()),
+            roster: znode(next()),
         })
     }
 

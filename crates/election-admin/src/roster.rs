@@ -33,7 +33,7 @@ pub async fn update(
     ballot: &Ballot,
     at_ms: u64,
 ) -> Result<(), AdminError> {
-    let mut attempts = Attempts::over(session);
+    let mut attempts = Attempts::within(session);
     loop {
         let observer = attempts.look().await?;
         let session = observer.session();
@@ -77,7 +77,7 @@ pub async fn sign_off(
     (member, site): (&MemberId, &SiteId),
     at_ms: u64,
 ) -> Result<(), AdminError> {
-    let mut attempts = Attempts::over(session);
+    let mut attempts = Attempts::within(session);
     loop {
         let observer = attempts.look().await?;
         let reads = [ReadOp::get(paths.node(member)), ReadOp::get(paths.roster())];

@@ -47,8 +47,8 @@ pub trait Strategy: fmt::Debug + Send + Sync {
     }
 }
 
-/// One question to a strategy. [`Round::new`] has the three fields that every question needs, and a setter for
-/// each of the others.
+/// One question to a strategy. [`Round::new`] has the three fields that every question needs, and [`Round::with`] sets
+/// the others.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Round<'a> {
@@ -101,70 +101,11 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// Sets [`cause`](Self::cause).
+    /// This question with a change.
     #[must_use]
-    pub const fn with_cause(self, cause: Cause) -> Self {
-        Self { cause, ..self }
-    }
-
-    /// Sets [`candidates`](Self::candidates).
-    #[must_use]
-    pub const fn with_candidates(self, candidates: &'a [MemberRecord]) -> Self {
-        Self { candidates, ..self }
-    }
-
-    /// Sets [`incumbent`](Self::incumbent).
-    #[must_use]
-    pub const fn with_incumbent(self, incumbent: Option<&'a Ballot>) -> Self {
-        Self { incumbent, ..self }
-    }
-
-    /// Sets [`ordered`](Self::ordered).
-    #[must_use]
-    pub const fn with_ordered(self, ordered: Option<&'a Ballot>) -> Self {
-        Self { ordered, ..self }
-    }
-
-    /// Sets [`accepts_loss`](Self::accepts_loss).
-    #[must_use]
-    pub const fn with_accepts_loss(self, accepts_loss: bool) -> Self {
-        Self { accepts_loss, ..self }
-    }
-
-    /// Sets [`failed`](Self::failed).
-    #[must_use]
-    pub const fn with_failed(self, failed: Option<&'a Previous>) -> Self {
-        Self { failed, ..self }
-    }
-
-    /// Sets [`previous`](Self::previous).
-    #[must_use]
-    pub const fn with_previous(self, previous: Option<&'a Previous>) -> Self {
-        Self { previous, ..self }
-    }
-
-    /// Sets [`others`](Self::others).
-    #[must_use]
-    pub const fn with_others(self, others: &'a [Named]) -> Self {
-        Self { others, ..self }
-    }
-
-    /// Sets [`exclusions`](Self::exclusions).
-    #[must_use]
-    pub const fn with_exclusions(self, exclusions: &'a [Exclusion]) -> Self {
-        Self { exclusions, ..self }
-    }
-
-    /// Sets [`trouble`](Self::trouble).
-    #[must_use]
-    pub const fn with_trouble(self, trouble: &'a Trouble) -> Self {
-        Self { trouble, ..self }
-    }
-
-    /// Sets [`control`](Self::control).
-    #[must_use]
-    pub const fn with_control(self, control: &'a Control) -> Self {
-        Self { control, ..self }
+    pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
     }
 }
 
@@ -181,22 +122,11 @@ pub struct Trouble {
 }
 
 impl Trouble {
-    /// Sets [`failures`](Self::failures).
+    /// These failures with a change.
     #[must_use]
-    pub fn with_failures(self, failures: Vec<MemberFailure>) -> Self {
-        Self { failures, ..self }
-    }
-
-    /// Sets [`failed_sites`](Self::failed_sites).
-    #[must_use]
-    pub fn with_failed_sites(self, failed_sites: Vec<SiteTrouble>) -> Self {
-        Self { failed_sites, ..self }
-    }
-
-    /// Sets [`barred_sites`](Self::barred_sites).
-    #[must_use]
-    pub fn with_barred_sites(self, barred_sites: Vec<SiteTrouble>) -> Self {
-        Self { barred_sites, ..self }
+    pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
     }
 }
 

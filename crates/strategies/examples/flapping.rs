@@ -221,7 +221,7 @@ fn member(number: usize) -> MemberRecord {
 
 fn best(strategy: &dyn Strategy, members: &[MemberRecord], leader: usize) -> usize {
     let ballot: &Ballot = &members[leader].ballot;
-    let round = Round::new(Cause::BetterCandidate, 0, members).with_incumbent(Some(ballot));
+    let round = Round::new(Cause::BetterCandidate, 0, members).with(|round| round.incumbent = Some(ballot));
     let ranking = strategy.rank(&round);
     let first = ranking.first().map(|first| &first.named.ballot);
     members.iter().position(|m| Some(&m.ballot) == first).unwrap_or(leader)

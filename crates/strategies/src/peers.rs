@@ -18,15 +18,16 @@ impl Pipeline {
     /// The cause of `round` does not matter: the members are ranked for a [`Cause::Switchover`], and for a
     /// [`Cause::BetterCandidate`] to see which of them would keep leadership.
     pub fn peers(&self, round: &Round<'_>) -> BTreeSet<MemberId> {
-        let planned = round
-            .clone()
-            .with_cause(Cause::Switchover)
-            .with_failed(None)
-            .with_ordered(None)
-            .with_accepts_loss(false);
+        let planned = round.clone().with(|round| {
+            (round.cause, round.failed, round.ordered, round.accepts_loss) =
+                (Cause::Switchover, None, None, false);
+        });
         let stays = |candidate: &&MemberRecord| {
-            let round = round.clone().with_cause(Cause::BetterCandidate).with_failed(None).with_ordered(None);
-            let ranking = self.rank(&round.with_incumbent(Some(&candidate.ballot)));
+            let round = round.clone().with(|round| {
+                (round.cause, round.failed, round.ordered) = (Cause::BetterCandidate, None, None);
+                round.incumbent = Some(&candidate.ballot);
+            });
+            let ranking = self.rank(&round);
             ranking.first().is_some_and(|first| first.named.ballot == candidate.ballot)
         };
         let equal = self.for_cause(planned.cause).equals(&planned);

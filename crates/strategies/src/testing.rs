@@ -102,16 +102,13 @@ impl View {
 
     /// The question to a strategy.
     pub fn round(&self) -> Round<'_> {
-        Round::new(self.cause, self.unix_ms, &self.members)
-            .with_incumbent(self.incumbent.as_ref())
-            .with_ordered(self.ordered.as_ref())
-            .with_accepts_loss(self.accepts_loss)
-            .with_failed(self.failed.as_ref())
-            .with_previous(self.previous.as_ref())
-            .with_others(&self.others)
-            .with_exclusions(&self.exclusions)
-            .with_trouble(&self.trouble)
-            .with_control(&self.control)
+        Round::new(self.cause, self.unix_ms, &self.members).with(|round| {
+            (round.incumbent, round.ordered) = (self.incumbent.as_ref(), self.ordered.as_ref());
+            (round.failed, round.previous) = (self.failed.as_ref(), self.previous.as_ref());
+            (round.accepts_loss, round.others) = (self.accepts_loss, &self.others);
+            (round.exclusions, round.trouble, round.control) =
+                (&self.exclusions, &self.trouble, &self.control);
+        })
     }
 }
 

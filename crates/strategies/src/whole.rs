@@ -29,7 +29,8 @@ impl Whole {
         let candidates: Vec<_> = electable.iter().copied().cloned().collect();
         let passed = |ballot: &&Ballot| candidates.iter().any(|candidate| candidate.ballot == **ballot);
         let incumbent = round.incumbent.filter(passed);
-        let round = round.clone().with_candidates(&candidates).with_incumbent(incumbent);
+        let round =
+            round.clone().with(|round| (round.candidates, round.incumbent) = (&candidates, incumbent));
         let Ranking { order, refused, worth_waiting, .. } = self.strategy.rank(&round);
         let compares = order.iter().any(|ranked| !ranked.compared.is_empty());
         let mut answer = Answer { compares, worth_waiting, ..Answer::default() };

@@ -29,8 +29,7 @@ pub struct DrillOrder {
     #[serde(with = "text::line")]
     pub by: String,
     /// The operator's reason.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[serde(with = "text::line")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "text::line")]
     pub reason: Option<String>,
     /// When it was given, in milliseconds since the Unix epoch, by the clock of the operator's machine.
     #[serde(with = "limits::ms")]
@@ -192,8 +191,7 @@ pub struct DrillStep {
     #[serde(with = "limits::ms")]
     pub after_ms: u64,
     /// Why it refused or failed; with other steps what was done, such as the process that was killed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[serde(with = "text::line")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "text::line")]
     pub reason: Option<String>,
 }
 

@@ -128,7 +128,7 @@ pub(crate) async fn answer(
     paths: &Paths,
     answer: &DrillAnswer,
 ) -> Result<bool, AdminError> {
-    let mut attempts = Attempts::over(session);
+    let mut attempts = Attempts::within(session);
     loop {
         let observer = attempts.look().await?;
         let (order_path, path) = (paths.drill_order(), paths.drill_answer(&answer.member));

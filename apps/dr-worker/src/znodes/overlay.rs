@@ -26,8 +26,7 @@ pub struct Overlay {
     #[serde(default, with = "limits::ms")]
     pub at_ms: u64,
     /// The operator's reason.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[serde(with = "text::line")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "text::line")]
     pub reason: Option<String>,
     /// The earlier version whose text it is again, if it was restored; 0 for no overlay. Never a version that was itself restored.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "limits::count")]

@@ -32,8 +32,7 @@ pub struct Breadcrumb {
     /// Its site.
     pub site: SiteId,
     /// The address at which others reach its node.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[serde(with = "text::line")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "text::line")]
     pub address: Option<String>,
     /// The slot that it led.
     #[serde(default, skip_serializing_if = "is_first", with = "limits::slot")]

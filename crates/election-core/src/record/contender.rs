@@ -27,19 +27,16 @@ pub struct Contender {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ballot: Option<Ballot>,
     /// The address at which others reach this node.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[serde(with = "crate::text::line")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::text::line")]
     pub address: Option<String>,
     /// The URL of its HTTP endpoints, such as `https://10.0.0.1:7080`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[serde(with = "crate::text::line")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::text::line")]
     pub http: Option<String>,
     /// The base of its fencing token, as far as it knew that when it wrote this.
     #[serde(default, skip_serializing_if = "is_zero", with = "limits::base")]
     pub token_base: u64,
     /// The software that it runs.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    #[serde(with = "crate::text::line")]
+    #[serde(default, skip_serializing_if = "String::is_empty", with = "crate::text::line")]
     pub software: String,
     /// The granted session timeout, in milliseconds. Another process with this id has to wait that long.
     #[serde(default, skip_serializing_if = "is_zero")]

@@ -50,15 +50,13 @@ pub struct Control {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped: Option<StoppedJob>,
     /// The author of the latest order.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    #[serde(with = "crate::text::line")]
+    #[serde(default, skip_serializing_if = "String::is_empty", with = "crate::text::line")]
     pub changed_by: String,
     /// When, in milliseconds since the Unix epoch.
     #[serde(default, skip_serializing_if = "is_zero", with = "limits::ms")]
     pub changed_at_ms: u64,
     /// The reason of the latest order.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[serde(with = "crate::text::line")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::text::line")]
     pub changed_reason: Option<String>,
 }
 
@@ -113,8 +111,7 @@ pub struct Confirmed {
     /// The site.
     pub site: SiteId,
     /// The author of the confirmation.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    #[serde(with = "crate::text::line")]
+    #[serde(default, skip_serializing_if = "String::is_empty", with = "crate::text::line")]
     pub by: String,
 }
 
@@ -122,12 +119,10 @@ pub struct Confirmed {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Hash)]
 pub struct OrderedBy {
     /// The operator's reason.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[serde(with = "crate::text::line")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::text::line")]
     pub reason: Option<String>,
     /// The operator.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    #[serde(with = "crate::text::line")]
+    #[serde(default, skip_serializing_if = "String::is_empty", with = "crate::text::line")]
     pub by: String,
     /// When, in milliseconds since the Unix epoch.
     #[serde(default, with = "limits::ms")]

@@ -24,8 +24,7 @@ pub struct Current {
     /// The leader's progress.
     pub status: Status,
     /// The address of the work.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[serde(with = "crate::text::line")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::text::line")]
     pub endpoint: Option<String>,
     /// The fencing token of this leadership, set when it is READY.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "limits::token")]

@@ -344,8 +344,7 @@ pub struct SiteFailure {
     #[serde(default)]
     pub over: bool,
     /// The operator who declared that the site has not failed, against its own members. It holds until they agree.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[serde(with = "crate::text::line")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::text::line")]
     pub overruled: Option<String>,
 }
 

@@ -28,23 +28,19 @@ pub struct MemberRecord {
     /// Its ballot, which identifies this incarnation.
     pub ballot: Ballot,
     /// The address at which others reach this node.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[serde(with = "crate::text::line")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::text::line")]
     pub address: Option<String>,
     /// The URL of its HTTP endpoints, such as `https://10.0.0.1:7080`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[serde(with = "crate::text::line")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::text::line")]
     pub http: Option<String>,
     /// Higher is preferred. A member with 0 or less leads only if an operator names it.
     #[serde(default = "one")]
     pub priority: i64,
     /// Free attributes for policies.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[serde(with = "crate::text::long_line")]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", with = "crate::text::long_line")]
     pub attributes: BTreeMap<String, String>,
     /// Which of these are measured and can thus fluctuate, unlike configured ones.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    #[serde(with = "crate::text::long_line")]
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty", with = "crate::text::long_line")]
     pub measured: BTreeSet<String>,
     /// Whether it is fit to lead. Omitted if nothing checks it.
     #[serde(default, skip_serializing_if = "Health::is_unchecked")]
@@ -53,15 +49,13 @@ pub struct MemberRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub site_health: Option<Health>,
     /// A fingerprint of the policy that it applies as the elector; empty if it is not published.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    #[serde(with = "crate::text::line")]
+    #[serde(default, skip_serializing_if = "String::is_empty", with = "crate::text::line")]
     pub policy: String,
     /// Which overlay of its configuration it applies, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<AppliedOverlay>,
     /// The software that it runs.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    #[serde(with = "crate::text::line")]
+    #[serde(default, skip_serializing_if = "String::is_empty", with = "crate::text::line")]
     pub software: String,
     /// The newest format of standing orders that it reads. While the orders have a newer one it is not named, because it
     /// would overlook an order.
@@ -81,8 +75,7 @@ pub struct MemberRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gave_up: Option<GaveUp>,
     /// Why it is not a candidate, if it is not. It is then not named, even if no other member is left.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[serde(with = "crate::text::line")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::text::line")]
     pub withdrawn: Option<String>,
     /// Whether it is about to leave. Its leadership is handed over, and it is not named.
     #[serde(default, skip_serializing_if = "is_false")]
@@ -91,8 +84,7 @@ pub struct MemberRecord {
     #[serde(default, skip_serializing_if = "Option::is_none", with = "limits::decided")]
     pub prepared: Option<u64>,
     /// Why it blocks planned moves, if it does.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[serde(with = "crate::text::line")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::text::line")]
     pub holds: Option<String>,
     /// The members that it has not reached for a while, by ballot.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -159,8 +151,7 @@ pub struct RoundTrips {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zookeeper: Option<u32>,
     /// To other relevant targets, by their name in the policy.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[serde(with = "crate::text::line")]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", with = "crate::text::line")]
     pub targets: BTreeMap<String, u32>,
 }
 

@@ -66,8 +66,7 @@ pub struct AdminRequest {
     #[serde(default, skip_serializing_if = "is_false")]
     pub accept_loss: bool,
     /// The operator's reason.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[serde(with = "crate::text::line")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::text::line")]
     pub reason: Option<String>,
     /// The operator.
     #[serde(with = "crate::text::line")]

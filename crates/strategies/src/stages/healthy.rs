@@ -53,7 +53,7 @@ mod tests {
         let refused = |health, leads: bool| {
             let candidate = with(health);
             let incumbent = leads.then_some(&candidate.ballot);
-            Healthy.refuse(&candidate, &view.round().with_incumbent(incumbent))
+            Healthy.refuse(&candidate, &view.round().with(|round| round.incumbent = incumbent))
         };
         let why = "its first health check has not been answered yet";
         assert_eq!(refused(Health::Unknown, false).as_deref(), Some(why));

@@ -122,10 +122,9 @@ prop_compose! {
             previous: before.map(|(id, site, sequence)| previous(&id, site, sequence)),
             others: others.iter().map(MemberRecord::named).collect(),
             exclusions,
-            trouble: Trouble::default()
-                .with_failures(failures)
-                .with_failed_sites(wrong.0)
-                .with_barred_sites(wrong.1),
+            trouble: Trouble::default().with(|trouble| {
+                (trouble.failures, trouble.failed_sites, trouble.barred_sites) = (failures, wrong.0, wrong.1);
+            }),
             control,
         }
     }

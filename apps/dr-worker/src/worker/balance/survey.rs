@@ -152,12 +152,11 @@ fn peers(
     let exclusions: Vec<_> = elected.exclusions.iter().filter(excluded).cloned().collect();
     // Recent failures of members count only after another failure.
     let failed_sites = failed_sites(&snapshot.members, &snapshot.control, Some(elected));
-    let trouble = Trouble::default().with_failed_sites(failed_sites);
-    let round = Round::new(Cause::Switchover, unix_ms, &standing)
-        .with_incumbent(Some(leader))
-        .with_exclusions(&exclusions)
-        .with_trouble(&trouble)
-        .with_control(&snapshot.control);
+    let trouble = Trouble::default().with(|trouble| trouble.failed_sites = failed_sites);
+    let round = Round::new(Cause::Switchover, unix_ms, &standing).with(|round| {
+        (round.incumbent, round.exclusions) = (Some(leader), &exclusions);
+        (round.trouble, round.control) = (&trouble, &snapshot.control);
+    });
     job.pipeline.peers(&round)
 }
 
