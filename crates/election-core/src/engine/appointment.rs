@@ -4,7 +4,13 @@ use std::{borrow::Cow, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use super::{core::Core, elector::succession::may_succeed, io::Nomination, recipe::Recipe, znode::Known};
+use super::{
+    core::Core,
+    elector::succession::{may_succeed, succeed},
+    io::Nomination,
+    recipe::Recipe,
+    znode::Known,
+};
 use crate::{
     ids::Ballot,
     record::{Cause, Elected, Given},
@@ -131,6 +137,16 @@ impl Core {
                 && may_succeed(elected, *slot, ballot, policy, unix_ms)
         });
         lost.map(|(slot, _)| slot)
+    }
+
+    /// The decision by which this member follows a leader that vanished.
+    pub(crate) fn succession(&self, elected: &Elected, appointment: &Appointment) -> Elected {
+        let remark = match &self.config.recipe {
+            Recipe::Elector(strategy) => strategy.remark(&self.attributes(), Cause::LeaderLost),
+            _ => None,
+        };
+        let (slot, me) = (appointment.nomination.slot, self.named(&appointment.ballot));
+        succeed(elected, slot, &me, remark, self.now.unix_ms, &self.config.policy)
     }
 
     /// Whether what is known still supports this appointment, or why it does not.

@@ -45,10 +45,8 @@ impl Engine {
     /// What this member is doing.
     pub fn role(&self) -> Role {
         match self.leader.state() {
-            LeadershipState::Leading(_) => Role::Leader,
-            LeadershipState::Acquiring(_)
-            | LeadershipState::TakingOver(_)
-            | LeadershipState::Announcing(_) => Role::TakingOver,
+            LeadershipState::Held(held) if held.leads() => Role::Leader,
+            LeadershipState::Acquiring(_) | LeadershipState::Held(_) => Role::TakingOver,
             LeadershipState::Stopping(_) | LeadershipState::Releasing(_) => Role::SteppingDown,
             LeadershipState::Idle | LeadershipState::Cleaning if self.candidacy.is_paused() => Role::Excluded,
             LeadershipState::Idle | LeadershipState::Cleaning => match self.ballot() {

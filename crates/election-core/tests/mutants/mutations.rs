@@ -104,7 +104,7 @@ pub(crate) const RULES: [Rule; 35] = [
         "NamedAtCreation",
         &[(
             "engine/leader/acquire.rs",
-            "let Some(next) = next else {",
+            "let Some(next) = written.as_ref().filter(|_| appointment.is_uncommitted()) else {",
             "$0 if DROPPED { return Some(create.into()); }",
         )],
     ),
@@ -114,13 +114,13 @@ pub(crate) const RULES: [Rule; 35] = [
         &[
             (
                 "engine/leader/acquire.rs",
-                "acquiring.written = Some(Box::new(next));",
-                "$0 if DROPPED { return Some(create.into()); }",
+                "match next.encode(&path) {",
+                "if DROPPED && !is_first { return Some(create.into()); } $0",
             ),
             (
                 "engine/leader/acquire.rs",
-                "if self.claim_is_uncommitted() {",
-                "if self.claim_is_uncommitted() && (is_first || !DROPPED) {",
+                "if is_uncommitted {",
+                "if is_uncommitted && (is_first || !DROPPED) {",
             ),
         ],
     ),
@@ -130,14 +130,10 @@ pub(crate) const RULES: [Rule; 35] = [
         &[
             (
                 "engine/leader/acquire.rs",
-                "core.leader_znode_path(self.slot), leader);",
-                "$0 if DROPPED { return Some(create.into()); }",
+                "match next.encode(&path) {",
+                "if DROPPED && is_first { return Some(create.into()); } $0",
             ),
-            (
-                "engine/leader/acquire.rs",
-                "if self.claim_is_uncommitted() &&",
-                "$0 (!is_first || !DROPPED) &&",
-            ),
+            ("engine/leader/acquire.rs", "if is_uncommitted &&", "$0 (!is_first || !DROPPED) &&"),
         ],
     ),
     // A successor has itself seen the named member lead.

@@ -14,10 +14,8 @@ use crate::{
     engine::{
         appointment::{Appointment, By, nomination},
         core::Core,
-        elector::succession::succeed,
         io::{Action, Level, Node, Nomination, NoteKind, Outcome, StopReason, ZkOp},
         ops::{LeaderOp, Part, Pending},
-        recipe::Recipe,
         tokens::fencing_token,
         transaction::{Transaction, ZnodeWrite},
         znode::{Known, Meta},
@@ -28,19 +26,15 @@ use crate::{
 const ACQUIRE: Pending = Pending::Leader(LeaderOp::Acquire);
 
 impl OwnLeadership {
-    /// Begins to acquire leadership.
-    pub(crate) fn claim(&mut self, core: &mut Core, appointment: Appointment) {
-        self.claim_with(core, appointment, None);
-    }
-
     /// Writes the first decision with the leader znode.
     pub(crate) fn claim_first(&mut self, core: &mut Core, first: Box<Elected>) {
         if let Some(appointment) = core.first_appointment(&first) {
-            self.claim_with(core, appointment, Some(first));
+            self.claim(core, appointment, Some(first));
         }
     }
 
-    fn claim_with(&mut self, core: &mut Core, appointment: Appointment, written: Option<Box<Elected>>) {
+    /// Begins to acquire leadership, and writes the decision that is `written` with the leader znode.
+    pub(crate) fn claim(&mut self, core: &mut Core, appointment: Appointment, written: Option<Box<Elected>>) {
         let Nomination { slot, term, sentence, .. } = &*appointment.nomination;
         let (slot, term) = (*slot, *term);
         let (step, text) = match &appointment.by {
@@ -126,15 +120,25 @@ impl OwnLeadership {
         if !core.is_sure(self.slot) {
             return None;
         }
-        let LeadershipState::Acquiring(acquiring) = &self.state else { return None };
-        let is_first = acquiring.appointment.by == By::FirstDecision;
-        let (elected, meta) = match &core.reading.view.elected {
-            Known::Present(..) if is_first => {
+        let LeadershipState::Acquiring(acquiring) = &mut self.state else { return None };
+        let Acquiring { appointment, over, written, .. } = &mut **acquiring;
+        let is_first = appointment.by == By::FirstDecision;
+        match &core.reading.view.elected {
+            Known::Absent if is_first => {}
+            // Another member has decided, or the elector was quicker and names this member.
+            Known::Present(elected, _) if is_first || names_successor(elected, appointment) => {
                 self.adopt_decision(core);
                 return None;
             }
-            Known::Present(elected, meta) => (elected, meta),
-            Known::Absent if is_first => return self.first_creation(core),
+            Known::Present(elected, meta) => {
+                let version = meta.version;
+                *over = Some(version);
+                if let By::Succession(_) = appointment.by {
+                    let next = core.succession(elected, appointment);
+                    Arc::make_mut(&mut appointment.nomination).term = next.term;
+                    *written = Some(Box::new(next));
+                }
+            }
             // Until it is written again.
             Known::Unreadable(..) => return None,
             Known::Absent | Known::Unread => {
@@ -142,42 +146,18 @@ impl OwnLeadership {
                 self.advance_claim(core);
                 return None;
             }
-        };
-        let version = meta.version;
-        let LeadershipState::Acquiring(acquiring) = &mut self.state else { return None };
-        acquiring.over = Some(version);
-        let next = match acquiring.appointment.by {
-            By::Succession(_) => {
-                let slot = acquiring.appointment.nomination.slot;
-                if elected.named(slot).is_some_and(|named| named.ballot == acquiring.appointment.ballot) {
-                    // The elector was quicker, and names this member.
-                    self.adopt_decision(core);
-                    return None;
-                }
-                let me = core.named(&acquiring.appointment.ballot);
-                let remark = match &core.config.recipe {
-                    Recipe::Elector(strategy) => strategy.remark(&core.attributes(), Cause::LeaderLost),
-                    _ => None,
-                };
-                let next = succeed(elected, slot, &me, remark, core.now.unix_ms, &core.config.policy);
-                Arc::make_mut(&mut acquiring.appointment.nomination).term = next.term;
-                Some(next)
-            }
-            By::Decision | By::FirstDecision | By::Contest => None,
-        };
+        }
         let LeadershipState::Acquiring(acquiring) = &self.state else { return None };
-        let data = self.leader_record(core, &acquiring.appointment, Status::Progress, None)?;
+        let Acquiring { appointment, over, written, .. } = &**acquiring;
+        let data = self.leader_record(core, appointment, Status::Progress, None)?;
         let create = ZnodeWrite::create_ephemeral(core.leader_znode_path(self.slot), data);
         let path = core.config.paths.elected();
-        let Some(next) = next else {
-            return Some(core.as_candidate(create.only_while(path, version)));
+        let Some(next) = written.as_ref().filter(|_| appointment.is_uncommitted()) else {
+            return Some(core.as_candidate(create.only_while(path, *over)));
         };
         match next.encode(&path) {
             Ok(data) => {
-                if let LeadershipState::Acquiring(acquiring) = &mut self.state {
-                    acquiring.written = Some(Box::new(next));
-                }
-                let decision = ZnodeWrite::set(path, data, version);
+                let decision = ZnodeWrite::replace(path, data, *over);
                 Some(core.as_candidate(Transaction::from(create).and(decision)))
             }
             Err(error) => {
@@ -185,27 +165,6 @@ impl OwnLeadership {
                 None
             }
         }
-    }
-
-    /// The creation of the leader znode and of the decision.
-    fn first_creation(&mut self, core: &mut Core) -> Option<Transaction> {
-        let LeadershipState::Acquiring(acquiring) = &self.state else { return None };
-        let path = core.config.paths.elected();
-        let first = acquiring.written.as_ref().map(|first| first.encode(&path));
-        let data = match first {
-            Some(Ok(data)) => data,
-            Some(Err(error)) => {
-                self.give_up_claim(core, StopReason::NotNamed(error.to_string()));
-                return None;
-            }
-            None => {
-                self.give_up_claim(core, no_decision());
-                return None;
-            }
-        };
-        let leader = self.leader_record(core, &acquiring.appointment, Status::Progress, None)?;
-        let create = ZnodeWrite::create_ephemeral(core.leader_znode_path(self.slot), leader);
-        Some(core.as_candidate(Transaction::from(create).and(ZnodeWrite::create(path, data))))
     }
 
     /// The decision names this member: the claim continues under that decision.
@@ -230,7 +189,7 @@ impl OwnLeadership {
         // again, after leadership is entered.
         if appointment.by != By::Contest {
             // Its record was changed from outside: the leader znode is created again.
-            let spoiled = self.is_spoiled_in(core, &znode, &appointment.ballot, appointment.nomination.term);
+            let spoiled = self.is_spoiled_in(core, &znode, appointment);
             // Preparing may take long, or have no end: check whether the znode still exists.
             let gone = core.is_sure(self.slot) && is_other && *self.own_leader_znode(core) != Known::Unread;
             if spoiled.is_some() || gone {
@@ -255,12 +214,13 @@ impl OwnLeadership {
         }
         let Some(fencing_token) = fencing_token(znode.czxid, token_base) else {
             let text = format!("no fencing token is left: transaction {:#x} above {token_base}", znode.czxid);
-            return core.note(Level::Warn, NoteKind::Trouble, text);
+            return core.trouble(text);
         };
         let held = HeldLeadership {
             appointment: appointment.clone(),
             fencing_token,
             znode,
+            stage: HeldStage::TakingOver,
             epoch: core.epoch(),
             doubted: false,
             ready_ms: None,
@@ -271,7 +231,7 @@ impl OwnLeadership {
         core.out.told_until = Some(work_until);
         core.out.push(Action::WorkUntil(work_until));
         core.out.push(Action::TakeOver(held.grant(work_until)));
-        self.turn(core, LeadershipState::TakingOver(Box::new(held)));
+        self.turn(core, LeadershipState::Held(Box::new(held)));
     }
 
     fn set_step(&mut self, step: AcquireStep) {
@@ -303,7 +263,7 @@ impl OwnLeadership {
             AcquireStep::Creating | AcquireStep::Waiting | AcquireStep::ReadElected => LeftZnode::Nothing,
         };
         core.ops.give_up(&ACQUIRE);
-        let (term, began) = (acquiring.appointment.nomination.term, acquiring.prepared != Prepared::No);
+        let (term, began) = (acquiring.term(), acquiring.prepared != Prepared::No);
         let epoch = core.epoch();
         core.note(Level::Info, NoteKind::Leadership, format!("does not take over term {term}: {reason}"));
         if began {
@@ -324,9 +284,10 @@ impl OwnLeadership {
     }
 
     pub(super) fn acquire_done(&mut self, core: &mut Core, outcome: &Outcome) {
-        let LeadershipState::Acquiring(acquiring) = &self.state else { return };
-        let step = acquiring.step;
+        let LeadershipState::Acquiring(acquiring) = &mut self.state else { return };
+        let (step, term, over) = (acquiring.step, acquiring.term(), acquiring.over);
         let is_first = acquiring.appointment.by == By::FirstDecision;
+        let is_uncommitted = acquiring.appointment.is_uncommitted();
         let next = match (step, outcome) {
             // The elector makes another pass: by then it may decide otherwise.
             (AcquireStep::Creating, Outcome::NotApplied(why)) if is_first => {
@@ -342,26 +303,27 @@ impl OwnLeadership {
             }
             (AcquireStep::Creating, Outcome::Created { czxid, version, .. }) => {
                 core.has_created(*czxid);
-                let znode = self.znode(core, *czxid, *version, self.claimed_term());
+                let znode = self.znode(core, *czxid, *version, term);
                 self.know_own_leader_znode(core, &znode);
-                if self.claim_is_uncommitted() {
+                if is_uncommitted {
                     return self.committed(core, znode);
                 }
                 AcquireStep::Entitled(znode)
             }
             (AcquireStep::Creating, Outcome::Exists) => {
-                self.count_refusal();
+                acquiring.refused = acquiring.refused.saturating_add(1).min(2);
                 AcquireStep::Looking
             }
             (AcquireStep::Creating, Outcome::Unknown(_)) => AcquireStep::Looking,
             (AcquireStep::Creating, Outcome::Stale | Outcome::Missing) => AcquireStep::ReadElected,
             (AcquireStep::ReadElected, Outcome::Got(node)) => {
                 core.see_elected(node.as_ref());
-                if self.was_refused_over_the_same(core) {
+                // It was refused although the decision has not changed: the own ballot may be gone.
+                if over.is_some() && over == core.reading.view.elected.meta().map(|known| known.version) {
                     core.own.ballot.must_be_listed = true;
                     core.retry(Part::Leader);
                 }
-                match (node, self.claim_is_uncommitted()) {
+                match (node, is_uncommitted) {
                     (None, _) => return self.give_up_claim(core, no_decision()),
                     (Some(_), true) => AcquireStep::Creating,
                     (Some(_), false) => AcquireStep::Waiting,
@@ -391,9 +353,12 @@ impl OwnLeadership {
     /// The leader znode was read after a lost reply, or after a watch reported another one: determines the next step.
     fn looked(&mut self, core: &mut Core, node: Option<&Node>) -> Result<AcquireStep, StopReason> {
         core.see_leader_znode(self.slot, node);
-        if let (Some(_), LeadershipState::Acquiring(acquiring)) = (node, &mut self.state) {
+        let LeadershipState::Acquiring(acquiring) = &mut self.state else { return Ok(AcquireStep::Waiting) };
+        if node.is_some() {
             acquiring.refused = 0;
         }
+        let (refused, by) = (acquiring.refused, &acquiring.appointment.by);
+        let (is_first, is_uncommitted) = (*by == By::FirstDecision, acquiring.appointment.is_uncommitted());
         if core.is_contest() {
             let own = core.own.contest.znode.as_ref();
             let own = own.zip(node).filter(|(own, n)| (n.czxid, n.owner) == (own.node.czxid, own.node.owner));
@@ -401,48 +366,17 @@ impl OwnLeadership {
             return Ok(AcquireStep::Entitled(self.znode(core, node.czxid, node.version, own.term())));
         }
         match node {
-            None if self.state.names_itself() => Ok(AcquireStep::ReadElected),
+            None if is_first => Ok(AcquireStep::ReadElected),
             None => {
                 // The server of the session may not have it, though the quorum has.
-                if self.was_refused_repeatedly() {
+                if refused > 1 {
                     core.contradicted(Part::Leader, &core.leader_znode_path(self.slot));
                 }
                 Ok(AcquireStep::Creating)
             }
             Some(node) if self.is_own(core, node) => self.found_own_leader_znode(core, node),
-            Some(_) if self.claim_is_uncommitted() => {
-                Err(StopReason::NotNamed("somebody else was quicker".to_owned()))
-            }
+            Some(_) if is_uncommitted => Err(StopReason::NotNamed("somebody else was quicker".to_owned())),
             Some(_) => Ok(AcquireStep::Waiting),
-        }
-    }
-
-    fn count_refusal(&mut self) {
-        if let LeadershipState::Acquiring(acquiring) = &mut self.state {
-            acquiring.refused = acquiring.refused.saturating_add(1).min(2);
-        }
-    }
-
-    fn was_refused_repeatedly(&self) -> bool {
-        matches!(&self.state, LeadershipState::Acquiring(acquiring) if acquiring.refused > 1)
-    }
-
-    /// Whether the creation was refused although the decision has not changed: the own ballot may be gone.
-    fn was_refused_over_the_same(&self, core: &Core) -> bool {
-        let LeadershipState::Acquiring(acquiring) = &self.state else { return false };
-        let over = acquiring.over;
-        over.is_some() && over == core.reading.view.elected.meta().map(|known| known.version)
-    }
-
-    fn claim_is_uncommitted(&self) -> bool {
-        matches!(&self.state, LeadershipState::Acquiring(acquiring) if acquiring.appointment.is_uncommitted())
-    }
-
-    /// The term that is being claimed.
-    fn claimed_term(&self) -> u64 {
-        match &self.state {
-            LeadershipState::Acquiring(acquiring) => acquiring.appointment.nomination.term,
-            _ => 0,
         }
     }
 
@@ -467,10 +401,10 @@ impl OwnLeadership {
     /// term: it has returned with an older copy of the ensemble, and the elector does not act while it exists.
     fn found_own_leader_znode(&mut self, core: &mut Core, node: &Node) -> Result<AcquireStep, StopReason> {
         let found = Current::decode(&core.leader_znode_path(self.slot), &node.data).ok();
-        let claimed = self.claimed_term();
+        let LeadershipState::Acquiring(acquiring) = &self.state else { return Ok(AcquireStep::Waiting) };
+        let claimed = acquiring.term();
         core.has_created(node.czxid);
         let znode = self.znode(core, node.czxid, node.version, claimed);
-        let LeadershipState::Acquiring(acquiring) = &self.state else { return Ok(AcquireStep::Waiting) };
         let is_claimed = |found: &Current| {
             (found.term, found.status) == (claimed, Status::Progress)
                 && found.ballot == acquiring.appointment.ballot
@@ -528,6 +462,12 @@ impl OwnLeadership {
             Err(why) => self.give_up_claim(core, StopReason::NotNamed(why)),
         }
     }
+}
+
+/// Whether the decision names the member already that steps in.
+fn names_successor(elected: &Elected, appointment: &Appointment) -> bool {
+    let named = elected.named(appointment.nomination.slot);
+    matches!(appointment.by, By::Succession(_)) && named.is_some_and(|n| n.ballot == appointment.ballot)
 }
 
 fn not_written(why: &str) -> StopReason {

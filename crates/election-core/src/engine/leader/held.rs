@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Entry, OwnLeadership, state::*};
 use crate::{
     engine::{
-        appointment::moved_away,
+        appointment::{Appointment, moved_away},
         core::Core,
         elector::decided::is_removed,
         io::{Action, Level, Node, NoteKind, Outcome, StopReason, ZkOp},
@@ -14,7 +14,6 @@ use crate::{
         transaction::{Transaction, ZnodeWrite},
         znode::Known,
     },
-    ids::Ballot,
     record::{Cause, HistoryEntry, Phases, Record, Status, VERSION, limits},
 };
 
@@ -32,8 +31,7 @@ impl OwnLeadership {
     /// Checks whether leadership may continue.
     pub(crate) fn check_held(&mut self, core: &mut Core) {
         let Some(held) = self.held() else { return };
-        let leads = matches!(self.state, LeadershipState::Leading(_));
-        if core.own.leaving.is_asked() && !(leads && core.hands_over()) {
+        if core.own.leaving.is_asked() && !(held.leads() && core.hands_over()) {
             return self.stop(core, StopReason::Leaving);
         }
         if let Some(reason) = core.resigns_by_now() {
@@ -143,20 +141,13 @@ impl OwnLeadership {
     /// Writes the own record again if it was changed from outside: the elector can't decide anything while the record
     /// can't be read.
     fn repair_leader_znode(&mut self, core: &mut Core) {
-        let (LeadershipState::TakingOver(held) | LeadershipState::Leading(held)) = &self.state else {
-            return;
-        };
+        let Some(held) = self.held().filter(|held| held.stage != HeldStage::Announcing) else { return };
         if core.ops.leader_has(LeaderOp::Repair) {
             return;
         }
-        let appointment = &held.appointment;
-        let Some(version) =
-            self.is_spoiled_in(core, &held.znode, &appointment.ballot, appointment.nomination.term)
-        else {
-            return;
-        };
+        let Some(version) = self.is_spoiled_in(core, &held.znode, &held.appointment) else { return };
         let status = if held.ready_ms.is_some() { Status::Ready } else { Status::Progress };
-        if let Some(data) = self.leader_record(core, appointment, status, held.ready_ms) {
+        if let Some(data) = self.leader_record(core, &held.appointment, status, held.ready_ms) {
             let request = ZnodeWrite::set(core.leader_znode_path(self.slot), data, version);
             core.perform(request, Pending::Leader(LeaderOp::Repair));
         }
@@ -168,14 +159,16 @@ impl OwnLeadership {
         &self,
         core: &Core,
         znode: &HeldZnode,
-        ballot: &Ballot,
-        term: u64,
+        appointment: &Appointment,
     ) -> Option<i32> {
         let (spoiled, meta) = match self.own_leader_znode(core) {
             Known::Unreadable(_, meta) => (true, meta),
             // It holds only a name, in a foreign format.
             Known::Present(..) if !core.announces() => return None,
-            Known::Present(current, meta) => (current.ballot != *ballot || current.term != term, meta),
+            Known::Present(current, meta) => {
+                let term = appointment.nomination.term;
+                (current.ballot != appointment.ballot || current.term != term, meta)
+            }
             Known::Unread | Known::Absent => return None,
         };
         (spoiled && meta.czxid == znode.czxid).then_some(meta.version)
@@ -193,7 +186,8 @@ impl OwnLeadership {
     // ---- READY ----
 
     pub(super) fn announce(&mut self, core: &mut Core) {
-        let LeadershipState::TakingOver(held) = &mut self.state else { return };
+        let takes_over = |held: &&mut HeldLeadership| held.stage == HeldStage::TakingOver;
+        let Some(held) = self.state.held_mut().filter(takes_over) else { return };
         self.announce_later = true;
         // READY must not be written into another member's leader znode.
         let known = core.reading.view.leader(self.slot).meta();
@@ -221,9 +215,7 @@ impl OwnLeadership {
         }
         if core.perform(ready, Pending::Leader(LeaderOp::Announce)) {
             self.announce_later = false;
-            if let LeadershipState::TakingOver(held) = std::mem::take(&mut self.state) {
-                self.turn(core, LeadershipState::Announcing(held));
-            }
+            self.turn_to(core, HeldStage::Announcing);
         }
     }
 
@@ -235,15 +227,14 @@ impl OwnLeadership {
     }
 
     pub(super) fn announced(&mut self, core: &mut Core, outcome: &Outcome) {
-        let LeadershipState::Announcing(mut held) = std::mem::take(&mut self.state) else { return };
+        let Some(held) = self.state.held_mut() else { return };
         if let Outcome::Changed { version, .. } = outcome {
             held.znode.version = *version;
-            self.state = LeadershipState::Announcing(held);
             return self.lead(core);
         }
         self.announces_alone = true;
         held.doubted |= *outcome != Outcome::Missing;
-        self.turn(core, LeadershipState::TakingOver(held));
+        self.turn_to(core, HeldStage::TakingOver);
         if *outcome == Outcome::Missing {
             return self.stop(core, StopReason::LeaderZnodeLost);
         }
@@ -253,16 +244,19 @@ impl OwnLeadership {
         core.retry(Part::Leader);
     }
 
+    fn turn_to(&mut self, core: &mut Core, stage: HeldStage) {
+        if let Some(held) = self.state.held_mut() {
+            held.stage = stage;
+        }
+        self.report(core);
+    }
+
     fn lead(&mut self, core: &mut Core) {
-        let (LeadershipState::TakingOver(mut held) | LeadershipState::Announcing(mut held)) =
-            std::mem::take(&mut self.state)
-        else {
-            return;
-        };
+        let Some(held) = self.state.held_mut() else { return };
         self.announce_later = false;
         held.ready_ms = Some(core.now.unix_ms);
-        let entry = entry(core, &held);
-        self.turn(core, LeadershipState::Leading(held));
+        let entry = entry(core, held);
+        self.turn_to(core, HeldStage::Leading);
         core.out.push(Action::Lead);
         if std::mem::take(&mut self.calls_next) {
             core.call();

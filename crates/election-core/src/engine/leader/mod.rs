@@ -70,8 +70,7 @@ impl OwnLeadership {
     pub(crate) fn is_taking_over(&self) -> bool {
         match &self.state {
             LeadershipState::Acquiring(acquiring) => acquiring.step == AcquireStep::Creating,
-            LeadershipState::TakingOver(_) | LeadershipState::Announcing(_) => true,
-            _ => false,
+            state => state.held().is_some_and(|held| !held.leads()),
         }
     }
 
@@ -100,6 +99,7 @@ impl OwnLeadership {
     // ---- what happens ----
 
     pub(crate) fn app(&mut self, core: &mut Core, event: AppEvent) {
+        let takes_over = self.state.stage() == Some(Stage::TakingOver);
         match (event, &self.state) {
             (AppEvent::Prepared, LeadershipState::Acquiring(_)) => self.set_prepared(core, Prepared::Yes),
             (AppEvent::PrepareFailed(why), LeadershipState::Acquiring(_)) => {
@@ -107,33 +107,29 @@ impl OwnLeadership {
                 core.note(Level::Warn, NoteKind::TakeoverFailed, format!("preparing failed: {why}"));
                 self.give_up_claim(core, StopReason::TakeoverFailed(why));
             }
-            (AppEvent::TakenOver, LeadershipState::TakingOver(_)) => self.announce(core),
-            (AppEvent::TakenOverWith(remark), LeadershipState::TakingOver(_)) => {
+            (AppEvent::TakenOver, _) if takes_over => self.announce(core),
+            (AppEvent::TakenOverWith(remark), _) if takes_over => {
                 self.remark(&remark);
                 self.announce(core);
             }
-            (AppEvent::TakeoverFailed(why), LeadershipState::TakingOver(_)) => {
+            (AppEvent::TakeoverFailed(why), _) if takes_over => {
                 self.record_giving_up(core, Cause::TakeoverFailed, &why);
                 core.note(Level::Warn, NoteKind::TakeoverFailed, format!("taking over failed: {why}"));
                 self.stop(core, StopReason::TakeoverFailed(why));
             }
-            (AppEvent::Declined(why), LeadershipState::Acquiring(_) | LeadershipState::TakingOver(_)) => {
+            (AppEvent::Declined(why), state)
+                if takes_over || matches!(state, LeadershipState::Acquiring(_)) =>
+            {
                 core.note(Level::Info, NoteKind::Leadership, format!("declines leadership: {why}"));
                 self.resign(core, why);
             }
             // Also before READY is written: that write may have to wait for the connection.
-            (
-                AppEvent::WorkFailed(why),
-                LeadershipState::Leading(_) | LeadershipState::Announcing(_) | LeadershipState::TakingOver(_),
-            ) => {
+            (AppEvent::WorkFailed(why), LeadershipState::Held(_)) => {
                 self.record_giving_up(core, Cause::WorkFailed, &why);
                 core.note(Level::Warn, NoteKind::Leadership, format!("gives up leadership: {why}"));
                 self.stop(core, StopReason::WorkFailed(why));
             }
-            (
-                AppEvent::WorkFinished,
-                LeadershipState::Leading(_) | LeadershipState::Announcing(_) | LeadershipState::TakingOver(_),
-            ) => {
+            (AppEvent::WorkFinished, LeadershipState::Held(_)) => {
                 self.record_giving_up(core, Cause::Resigned, "its work is finished");
                 self.stop(core, StopReason::WorkFinished);
             }
@@ -149,10 +145,8 @@ impl OwnLeadership {
         core.reading.forget_tenures();
         let keep = matches!(core.config.policy.on_pause, OnPause::Keep { .. });
         match &mut self.state {
-            LeadershipState::Leading(_) if keep => {}
-            LeadershipState::TakingOver(_) | LeadershipState::Announcing(_) | LeadershipState::Leading(_) => {
-                self.stop(core, StopReason::SessionOver);
-            }
+            LeadershipState::Held(held) if keep && held.leads() => {}
+            LeadershipState::Held(_) => self.stop(core, StopReason::SessionOver),
             LeadershipState::Acquiring(acquiring) => {
                 acquiring.step = AcquireStep::Waiting;
                 self.give_up_claim(core, StopReason::SessionOver);
@@ -191,9 +185,7 @@ impl OwnLeadership {
         match &self.state {
             LeadershipState::Idle => self.advance_idle(core),
             LeadershipState::Acquiring(_) => self.advance_claim(core),
-            LeadershipState::TakingOver(_) | LeadershipState::Announcing(_) | LeadershipState::Leading(_) => {
-                self.check_held(core)
-            }
+            LeadershipState::Held(_) => self.check_held(core),
             LeadershipState::Releasing(_) => self.advance_release(core),
             LeadershipState::Stopping(_) => self.hasten_if_removed(core),
             LeadershipState::Cleaning => {}
@@ -214,7 +206,7 @@ impl OwnLeadership {
                 self.turn(core, LeadershipState::Cleaning);
             }
         } else if let Some(appointment) = core.decided_appointment() {
-            self.claim(core, appointment);
+            self.claim(core, appointment, None);
         }
     }
 
@@ -289,7 +281,7 @@ impl OwnLeadership {
         match data {
             Ok(data) => Some(data),
             Err(error) => {
-                core.note(Level::Warn, NoteKind::Trouble, error.to_string());
+                core.trouble(error);
                 core.retry(Part::Leader);
                 None
             }
@@ -299,11 +291,9 @@ impl OwnLeadership {
     /// Reports in the own record that leadership is given up.
     pub(crate) fn record_giving_up(&self, core: &mut Core, cause: Cause, reason: &str) {
         let term = match &self.state {
-            LeadershipState::Acquiring(acquiring) => acquiring.appointment.nomination.term,
-            state => match state.held() {
-                Some(held) => held.appointment.nomination.term,
-                None => return,
-            },
+            LeadershipState::Acquiring(acquiring) => acquiring.term(),
+            LeadershipState::Held(held) => held.term(),
+            _ => return,
         };
         let reason = reason.chars().take(500).collect();
         core.own.gave_up = Some(Box::new(GaveUp { term, cause, reason, at_ms: core.now.unix_ms }));

@@ -12,7 +12,7 @@ impl OwnLeadership {
     pub(crate) fn at_rest(&self, core: &Core) -> Result<Option<HeldLeadership>, Unrest> {
         let held = match &self.state {
             LeadershipState::Idle => return Ok(None),
-            LeadershipState::Leading(held) => held,
+            LeadershipState::Held(held) if held.leads() => held,
             _ => return Err(Unrest::Now("this member is taking over or stepping down")),
         };
         let Appointment { nomination, ballot, by } = &held.appointment;
@@ -40,7 +40,7 @@ impl OwnLeadership {
         let work_until = core.work_until().unwrap_or(core.now.time);
         core.out.told_until = Some(work_until);
         let grant = led.grant(work_until);
-        self.turn(core, LeadershipState::Leading(Box::new(HeldLeadership { epoch, doubted: true, ..led })));
+        self.turn(core, LeadershipState::Held(Box::new(HeldLeadership { epoch, doubted: true, ..led })));
         grant
     }
 }

@@ -22,10 +22,7 @@ pub(crate) enum LeadershipState {
     /// Nothing is held. The leader znode is read, to see whether it is a left-over of this very session.
     Cleaning,
     Acquiring(Box<Acquiring>),
-    TakingOver(Box<HeldLeadership>),
-    /// READY is being written.
-    Announcing(Box<HeldLeadership>),
-    Leading(Box<HeldLeadership>),
+    Held(Box<HeldLeadership>),
     Stopping(Box<Stopping>),
     Releasing(Box<Releasing>),
 }
@@ -100,12 +97,24 @@ pub(crate) struct HeldLeadership {
     pub(crate) fencing_token: u64,
     pub(super) znode: HeldZnode,
     #[serde(skip)]
+    pub(super) stage: HeldStage,
+    #[serde(skip)]
     pub(crate) epoch: Epoch,
     /// A watch reports that the leader znode is not this one any more; it is read again.
     #[serde(skip)]
     pub(super) doubted: bool,
     /// When it became READY, in milliseconds since the Unix epoch.
     pub(super) ready_ms: Option<u64>,
+}
+
+/// How far a leadership has come. One that crosses to another process leads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) enum HeldStage {
+    TakingOver,
+    /// READY is being written.
+    Announcing,
+    #[default]
+    Leading,
 }
 
 #[derive(Clone, Debug, Hash)]
@@ -166,7 +175,17 @@ pub(crate) enum Stage {
     TakingOver,
 }
 
+impl Acquiring {
+    pub(super) fn term(&self) -> u64 {
+        self.appointment.nomination.term
+    }
+}
+
 impl HeldLeadership {
+    pub(crate) fn leads(&self) -> bool {
+        self.stage == HeldStage::Leading
+    }
+
     pub(crate) fn term(&self) -> u64 {
         self.appointment.nomination.term
     }
@@ -186,14 +205,14 @@ impl Releasing {
 impl LeadershipState {
     pub(crate) fn held(&self) -> Option<&HeldLeadership> {
         match self {
-            Self::TakingOver(held) | Self::Announcing(held) | Self::Leading(held) => Some(held),
+            Self::Held(held) => Some(held),
             _ => None,
         }
     }
 
     pub(crate) fn held_mut(&mut self) -> Option<&mut HeldLeadership> {
         match self {
-            Self::TakingOver(held) | Self::Announcing(held) | Self::Leading(held) => Some(held),
+            Self::Held(held) => Some(held),
             _ => None,
         }
     }
@@ -201,7 +220,7 @@ impl LeadershipState {
     /// Whether any work of the application runs.
     fn is_working(&self) -> bool {
         match self {
-            Self::TakingOver(_) | Self::Announcing(_) | Self::Leading(_) | Self::Stopping(_) => true,
+            Self::Held(_) | Self::Stopping(_) => true,
             Self::Acquiring(acquiring) => acquiring.prepared != Prepared::No,
             Self::Idle | Self::Cleaning | Self::Releasing(_) => false,
         }
@@ -215,7 +234,7 @@ impl LeadershipState {
             epoch: held.epoch,
             created_ms: held.znode.created_ms,
             ready_ms: held.ready_ms,
-            leads: matches!(self, Self::Leading(_)),
+            leads: held.leads(),
         });
         let is_idle = matches!(self, Self::Idle);
         LeadershipSummary {
@@ -228,7 +247,7 @@ impl LeadershipState {
     }
 
     /// Whether the first decision is being written with the leader znode.
-    pub(super) fn names_itself(&self) -> bool {
+    fn names_itself(&self) -> bool {
         matches!(self, Self::Acquiring(acquiring) if acquiring.appointment.by == By::FirstDecision)
     }
 
@@ -249,7 +268,7 @@ impl LeadershipState {
     pub(crate) fn stage(&self) -> Option<Stage> {
         match self {
             Self::Acquiring(acquiring) if acquiring.prepared == Prepared::Running => Some(Stage::Preparing),
-            Self::TakingOver(_) => Some(Stage::TakingOver),
+            Self::Held(held) if held.stage == HeldStage::TakingOver => Some(Stage::TakingOver),
             _ => None,
         }
     }

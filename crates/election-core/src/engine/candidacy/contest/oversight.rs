@@ -49,8 +49,8 @@ impl ContestCandidacy {
             // Its content is in the view from now on.
             own.node.data = Vec::new();
         }
-        leader
-            .claim(core, Appointment { nomination: nomination.into(), ballot: own.ballot, by: By::Contest });
+        let nomination = nomination.into();
+        leader.claim(core, Appointment { nomination, ballot: own.ballot, by: By::Contest }, None);
     }
 
     /// The leader oversees itself.
