@@ -53,7 +53,7 @@ impl World {
                 if target.session == session && target.link == Link::Connected && target.is_cut() {
                     target.link = Link::Paused;
                     let epoch = target.epoch;
-                    self.feed(host, Event::SessionPaused { epoch });
+                    self.feed(host, Event::SessionPaused(epoch));
                     self.operations_unknown(host);
                     self.deadline(host, session);
                 }
@@ -153,7 +153,7 @@ impl World {
                 self.hosts[host].since = self.now;
                 self.hosts[host].link = Link::Connected;
                 if link == Link::Paused {
-                    self.feed(host, Event::SessionResumed { epoch });
+                    self.feed(host, Event::SessionResumed(epoch));
                 } else {
                     self.operations_unknown(host);
                 }
@@ -172,7 +172,7 @@ impl World {
         target.link = Link::None;
         let epoch = target.epoch;
         self.operations_unknown(host);
-        self.feed(host, Event::SessionOver { epoch });
+        self.feed(host, Event::SessionOver(epoch));
         self.client_later(host, 50, ToClient::Connect);
     }
 

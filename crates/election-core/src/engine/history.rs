@@ -60,7 +60,7 @@ impl History {
             let path = format!("{}/{name}", paths.history());
             (HistoryOp::Trim, ZnodeWrite::delete(path, None).into())
         } else if self.lists {
-            (HistoryOp::List, ZkOp::Children { path: paths.history() })
+            (HistoryOp::List, ZkOp::Children(paths.history()))
         } else {
             return;
         };

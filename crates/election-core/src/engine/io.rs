@@ -47,20 +47,11 @@ pub enum Event {
         granted: Duration,
     },
     /// The connection is lost; the session may still live.
-    SessionPaused {
-        /// Which.
-        epoch: Epoch,
-    },
+    SessionPaused(Epoch),
     /// The same session is connected again.
-    SessionResumed {
-        /// Which.
-        epoch: Epoch,
-    },
+    SessionResumed(Epoch),
     /// The session is over, with all its ephemeral znodes.
-    SessionOver {
-        /// Which.
-        epoch: Epoch,
-    },
+    SessionOver(Epoch),
     /// Until when the session is proved to live.
     Lease {
         /// The session.
@@ -106,10 +97,9 @@ pub enum Event {
     Measured(BTreeMap<String, String>),
     /// A round of probes of the other members has ended. Report it after each round, also when nothing has changed.
     /// It is only used if [`Policy::may_suspect`](super::Policy::may_suspect).
-    Probed {
-        /// All members that have not answered, by ballot.
-        unanswered: BTreeSet<Ballot>,
-    },
+    ///
+    /// With all members that have not answered, by ballot.
+    Probed(BTreeSet<Ballot>),
     /// A wish of this member.
     Wish(Wish),
     /// Leave the election: stop the work, release, deregister.
@@ -124,15 +114,12 @@ pub enum Event {
     Tick,
 }
 
-/// A wish of a member about its own part. Reasons are for people, and are cut at 500 characters.
+/// A wish of a member about its own part. The reasons that it has are for people, and are cut at 500 characters.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Wish {
     /// To give up the leadership that it has, or is acquiring, if any. It may be named again after
     /// [`Policy::exclusion`](super::Policy::exclusion), or as soon as no other member may lead.
-    Resign {
-        /// The reason.
-        reason: String,
-    },
+    Resign(String),
     /// To have ended the leadership that it has by this time, including its work; or as soon as the stop budget
     /// allows, if that is later. It does not apply to a later leadership.
     ResignBy {
@@ -142,18 +129,12 @@ pub enum Wish {
         reason: String,
     },
     /// To give up leadership, and not to be named until it rejoins, even if no other member is left.
-    Withdraw {
-        /// The reason.
-        reason: String,
-    },
+    Withdraw(String),
     /// To be a candidate again.
     Rejoin,
     /// Not to hand over as planned: switchovers are refused with this reason, and leadership does not move
     /// to a better member. Failovers and forced steps are not blocked.
-    BlockSwitchover {
-        /// The reason.
-        reason: String,
-    },
+    BlockSwitchover(String),
     /// To permit planned handovers again.
     AllowSwitchover,
 }
@@ -268,16 +249,10 @@ impl fmt::Display for Outcome {
 /// An operation that the engine asks of ZooKeeper.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ZkOp {
-    /// Read a znode.
-    Get {
-        /// Its path.
-        path: String,
-    },
-    /// Read the names of a znode's children.
-    Children {
-        /// Its path.
-        path: String,
-    },
+    /// Read the znode at this path.
+    Get(String),
+    /// Read the names of the children of the znode at this path.
+    Children(String),
     /// Create a sequential znode, and the missing znodes above it. `prefix` is unique, so that the znode can be found
     /// after a lost reply.
     CreateSequential {
@@ -295,15 +270,13 @@ pub enum ZkOp {
 impl ZkOp {
     /// Whether it only reads.
     pub const fn reads(&self) -> bool {
-        matches!(self, Self::Get { .. } | Self::Children { .. })
+        matches!(self, Self::Get(_) | Self::Children(_))
     }
 
     /// The path of what it is for.
     pub fn path(&self) -> &str {
         match self {
-            Self::Get { path } | Self::Children { path } | Self::CreateSequential { prefix: path, .. } => {
-                path
-            }
+            Self::Get(path) | Self::Children(path) | Self::CreateSequential { prefix: path, .. } => path,
             Self::Multi(transaction) => &transaction.subject().path,
         }
     }

@@ -162,13 +162,13 @@ impl Engine {
                 self.core.session_started(epoch, session_id, granted);
                 self.candidacy.begin(&mut self.core);
             }
-            Event::SessionPaused { epoch } => {
+            Event::SessionPaused(epoch) => {
                 if core.session_paused(epoch) {
                     self.candidacy.session_paused();
                 }
             }
-            Event::SessionResumed { epoch } => self.session_resumed(epoch),
-            Event::SessionOver { epoch } => self.session_over(epoch),
+            Event::SessionResumed(epoch) => self.session_resumed(epoch),
+            Event::SessionOver(epoch) => self.session_over(epoch),
             Event::Lease { epoch, valid_until } => core.lease(epoch, valid_until),
             Event::Seen { epoch, path, node } => {
                 if core.session_of(epoch).is_some() {
@@ -186,7 +186,7 @@ impl Engine {
             Event::SiteHealth(health) => core.own.reports.site_health = health.map(Health::bounded),
             Event::RoundTrips(round_trips) => core.own.reports.round_trips = round_trips,
             Event::Measured(measured) => core.own.reports.measured = measured,
-            Event::Probed { unanswered } => {
+            Event::Probed(unanswered) => {
                 core.own.reports.reach.told(&unanswered, &core.config.policy, core.now);
             }
             Event::Wish(wish) => self.leader.wish(core, wish),

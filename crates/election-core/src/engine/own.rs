@@ -8,11 +8,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    io::{Epoch, Node},
-    policy::Policy,
-    tokens::fencing_token,
-};
+use super::{io::Node, policy::Policy, tokens::fencing_token};
 use crate::{
     ids::Ballot,
     record::{GaveUp, Health, RoundTrips, Unreached, limits},
@@ -171,7 +167,6 @@ impl LeadershipSummary {
 pub(super) struct HeldSummary {
     pub(super) slot: usize,
     pub(super) ballot: Ballot,
-    pub(super) epoch: Epoch,
     /// When its leader znode was created, and when it became READY, in milliseconds since the Unix epoch.
     pub(super) created_ms: u64,
     pub(super) ready_ms: Option<u64>,

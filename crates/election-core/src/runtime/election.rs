@@ -233,7 +233,7 @@ impl Election {
     /// [`Policy::suspect_after`]. The application determines how to probe. Probe the network between the members, not
     /// the route to ZooKeeper.
     pub fn probed(&self, unanswered: BTreeSet<Ballot>) {
-        self.handle.events.send(Event::Probed { unanswered });
+        self.handle.events.send(Event::Probed(unanswered));
     }
 
     /// Takes over new settings without leaving: the policy, the strategy of the recipe `elector`, and this member's
@@ -252,7 +252,7 @@ impl Election {
     /// member is named. This member can be named again after [`Policy::exclusion`], or as soon as no other
     /// member may lead.
     pub fn resign(&self, reason: impl Into<String>) {
-        self.wish(Wish::Resign { reason: reason.into() });
+        self.wish(Wish::Resign(reason.into()));
     }
 
     /// Resigns by a deadline: the work has ended by then. The stop begins [`Policy::stop_budget`] before the
@@ -265,7 +265,7 @@ impl Election {
     /// Resigns and is no candidate until [`rejoin`](Self::rejoin): this member is not named, even if no other
     /// member is left or an operator asks for it. It stays a member of the election, and can be its elector.
     pub fn withdraw(&self, reason: impl Into<String>) {
-        self.wish(Wish::Withdraw { reason: reason.into() });
+        self.wish(Wish::Withdraw(reason.into()));
     }
 
     /// Becomes a candidate again after [`withdraw`](Self::withdraw).
@@ -283,7 +283,7 @@ impl Election {
         let number = holds.next;
         holds.next += 1;
         holds.reasons.insert(number, reason.clone());
-        self.wish(Wish::BlockSwitchover { reason });
+        self.wish(Wish::BlockSwitchover(reason));
         drop(holds);
         SwitchoverBlock { handle: Arc::downgrade(&self.handle), number }
     }
@@ -382,7 +382,7 @@ impl Drop for SwitchoverBlock {
         let mut holds = handle.holds();
         holds.reasons.remove(&self.number);
         let wish = match holds.reasons.last_key_value() {
-            Some((_, reason)) => Wish::BlockSwitchover { reason: reason.clone() },
+            Some((_, reason)) => Wish::BlockSwitchover(reason.clone()),
             None => Wish::AllowSwitchover,
         };
         handle.events.send(Event::Wish(wish));

@@ -95,7 +95,7 @@ async fn create(
     let creates = match request {
         ZkOp::CreateSequential { .. } => true,
         ZkOp::Multi(transaction) => transaction.checks.is_empty() && transaction.subject().creates(),
-        ZkOp::Get { .. } | ZkOp::Children { .. } => false,
+        ZkOp::Get(_) | ZkOp::Children(_) => false,
     };
     let began = |is_new| starts.into_iter().for_each(|starts| starts.began(is_new));
     if creates && let Outcome::Created { .. } | Outcome::Changed { .. } = done {
@@ -178,7 +178,7 @@ fn is_first(request: &ZkOp) -> bool {
     match request {
         ZkOp::CreateSequential { .. } => true,
         ZkOp::Multi(transaction) => transaction.counted().is_some(),
-        ZkOp::Get { .. } | ZkOp::Children { .. } => false,
+        ZkOp::Get(_) | ZkOp::Children(_) => false,
     }
 }
 
@@ -194,7 +194,7 @@ fn first_in_election(request: &ZkOp, base: &str) -> Option<[MultiOp; 2]> {
             let counted = transaction.counted()?;
             Some([operation(counted), MultiOp::set(&transaction.answer.path, "", 0)])
         }
-        ZkOp::Get { .. } | ZkOp::Children { .. } => None,
+        ZkOp::Get(_) | ZkOp::Children(_) => None,
     }
 }
 
@@ -221,8 +221,8 @@ async fn attempt(session: &Incarnation, request: &ZkOp) -> Result<Outcome, OpErr
             // A deletion by itself would read the znode first.
             _ => all_or_none(session, transaction).await,
         },
-        ZkOp::Get { path } => session.get(path).await.map(|node| Outcome::Got(node.map(to_node))),
-        ZkOp::Children { path } => {
+        ZkOp::Get(path) => session.get(path).await.map(|node| Outcome::Got(node.map(to_node))),
+        ZkOp::Children(path) => {
             session.children(path).await.map(|c| Outcome::Names(c.map(|c| c.names).unwrap_or_default()))
         }
     };

@@ -351,11 +351,11 @@ impl<H: Handler> Runner<H> {
         let was_paused = std::mem::replace(&mut self.pauses, pauses) != pauses;
         if !self.paused && (was_paused || !state.is_active()) {
             self.paused = true;
-            self.handle(Event::SessionPaused { epoch });
+            self.handle(Event::SessionPaused(epoch));
         }
         if self.paused && state.is_active() {
             self.paused = false;
-            self.handle(Event::SessionResumed { epoch });
+            self.handle(Event::SessionResumed(epoch));
         }
     }
 
@@ -407,7 +407,7 @@ impl<H: Handler> Runner<H> {
     fn session_over(&mut self) {
         if let Some(known) = self.incarnation.take() {
             self.turn.pass_on();
-            self.handle(Event::SessionOver { epoch: known.epoch().0 });
+            self.handle(Event::SessionOver(known.epoch().0));
         }
     }
 
@@ -504,7 +504,7 @@ impl<H: Handler> Runner<H> {
         if let Some(session) = &session {
             self.watches.begins(op, &request, session.session_id().0);
         }
-        let is_list = matches!(request, ZkOp::Children { .. });
+        let is_list = matches!(request, ZkOp::Children(_));
         let Config { recipe, paths, .. } = self.engine.config();
         let (directories, starts) = (recipe.directories(paths), self.turn.starts());
         let own = starts.as_ref().and_then(|_| Some((Layout::of(recipe)?, paths.clone())));

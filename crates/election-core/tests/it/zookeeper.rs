@@ -174,8 +174,8 @@ impl Ensemble {
     /// Applies an operation of a session; reads are answered as of `view`.
     pub(crate) fn apply(&mut self, now: Millis, session: i64, view: i64, request: &ZkOp) -> Applied {
         match request {
-            ZkOp::Get { path } => Applied::refused(Outcome::Got(self.get_at(path, view).cloned())),
-            ZkOp::Children { path } => {
+            ZkOp::Get(path) => Applied::refused(Outcome::Got(self.get_at(path, view).cloned())),
+            ZkOp::Children(path) => {
                 let names = self.children_at(path, view).map(|(name, _)| name.to_owned());
                 Applied::refused(Outcome::Names(names.collect()))
             }

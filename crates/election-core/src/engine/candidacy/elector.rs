@@ -346,10 +346,10 @@ impl ElectorCandidacy {
             MembershipStep::Idle | MembershipStep::Gone => return,
             MembershipStep::Sweep(_) => Line::ballots(core).list(),
             MembershipStep::DropStray(name, _) => Line::ballots(core).drop(&name),
-            MembershipStep::LookForNode => ZkOp::Get { path: core.own_node() },
+            MembershipStep::LookForNode => ZkOp::Get(core.own_node()),
             MembershipStep::AwaitNode => return self.wait_for_other(core),
-            MembershipStep::LookAtLeader(_, slot, _) => ZkOp::Get { path: paths.leader_znode(slot) },
-            MembershipStep::ReadElected(_) => ZkOp::Get { path: paths.elected() },
+            MembershipStep::LookAtLeader(_, slot, _) => ZkOp::Get(paths.leader_znode(slot)),
+            MembershipStep::ReadElected(_) => ZkOp::Get(paths.elected()),
             MembershipStep::RemoveLeader(leftover, slot, decision, version) => {
                 let mut delete = Transaction::from(ZnodeWrite::delete(paths.leader_znode(slot), version));
                 if let Some(version) = decision {
@@ -386,7 +386,7 @@ impl ElectorCandidacy {
                 Line::ballots(core).list()
             }
             MembershipStep::Candidate if core.own.ballot.must_be_listed => Line::ballots(core).list(),
-            MembershipStep::Candidate if self.reads_record => ZkOp::Get { path: core.own_node() },
+            MembershipStep::Candidate if self.reads_record => ZkOp::Get(core.own_node()),
             MembershipStep::Candidate => match self.record.outdated(core) {
                 Some(request) => request,
                 None => return,

@@ -60,7 +60,7 @@ impl Line {
     }
 
     pub(super) fn list(&self) -> ZkOp {
-        ZkOp::Children { path: self.parent.clone() }
+        ZkOp::Children(self.parent.clone())
     }
 
     pub(super) fn drop(&self, name: &str) -> ZkOp {

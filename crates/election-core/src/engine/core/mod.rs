@@ -92,7 +92,7 @@ impl Core {
         }
         let request = request.into();
         let reads = match &request {
-            ZkOp::Get { path } => self.reads(path),
+            ZkOp::Get(path) => self.reads(path),
             _ => None,
         };
         let op = self.ops.begin(pending, reads);

@@ -43,7 +43,7 @@ impl Core {
 
     pub(crate) fn advance_rereading(&mut self) {
         for znode in self.reading.rereading.due(&self.ops, self.now.time) {
-            if self.perform(ZkOp::Get { path: self.path_of(znode) }, Pending::Reread(znode)) {
+            if self.perform(ZkOp::Get(self.path_of(znode)), Pending::Reread(znode)) {
                 self.reading.rereading.begun(znode);
             }
         }

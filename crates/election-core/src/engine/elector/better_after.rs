@@ -7,16 +7,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use super::{
-    decided::{OpenRequest, doubled},
-    pass::Question,
-};
-use crate::{
-    engine::policy::Policy,
-    ids::SiteId,
-    record::{Cause, Elected},
-    time::is_within,
-};
+use super::{decided::doubled, pass::Question};
+use crate::{engine::policy::Policy, ids::SiteId, record::Elected, time::is_within};
 
 /// Losses of one site within this time have one cause, such as those of several slots, and count once. No longer than
 /// the time that the site needs to lead again.
@@ -27,11 +19,11 @@ pub(crate) type Losses = BTreeMap<SiteId, Vec<u64>>;
 
 impl Question<'_> {
     /// The losses that count once a decision of this cause is taken.
-    pub(crate) fn losses_after(&self, cause: Cause, ordered: OpenRequest<'_>) -> Losses {
+    pub(crate) fn losses_after(&self) -> Losses {
         let known = self.elected.map(|e| &e.losses);
         // An operator's request says nothing about the site. The rest of a takeover that began with vacating the
         // leader znode is not another loss.
-        let is_loss = cause.is_failure() && ordered.is_none() && !self.is_vacated();
+        let is_loss = self.cause.is_failure() && self.ordered.is_none() && !self.is_vacated();
         let led = self.elected.and_then(|e| e.led_before(self.slot)).filter(|_| is_loss);
         with_loss(known.cloned().unwrap_or_default(), led.map(|led| led.site), self.policy, self.now.unix_ms)
     }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::{
-    decided::{Decided, NoSlot, OpenRequest, Undecided, about, fits, ms, no_candidate},
+    decided::{Decided, NoSlot, Undecided, about, fits, ms, no_candidate},
     limit::counts,
     pass::Question,
 };
@@ -18,10 +18,8 @@ impl Question<'_> {
     /// Names the next leader of the slot.
     pub(crate) fn decide(
         &self,
-        cause: Cause,
         what: &str,
         exclude: impl IntoIterator<Item = Exclusion>,
-        ordered: OpenRequest<'_>,
     ) -> Result<Decided, Undecided> {
         // An operator can make a request for any slot of the policy.
         if self.elected.is_none() && self.slot >= self.policy.slots {
@@ -31,12 +29,13 @@ impl Question<'_> {
         let fresh: Vec<_> = exclude.into_iter().collect();
         exclusions.retain(|e| fresh.iter().all(|f| f.ballot != e.ballot));
         exclusions.extend(fresh.iter().cloned());
-        let leaving = self.leaving(ordered);
-        let (ranking, exclusions, dropped) = self.rank(cause, exclusions, fresh, leaving.as_ref(), ordered);
-        let wanted = ordered.map_or(Target::Any, |(_, request)| request.to.clone());
-        self.note(self.slot, cause, &ranking, leaving.as_ref());
-        let limited = ordered.is_none() && !self.is_vacated();
-        let held = if limited { self.check_limit(cause).err() } else { None };
+        // An operator moves leadership away from its holder.
+        let leaving = self.ordered.and_then(|_| self.holder());
+        let (ranking, exclusions, dropped) = self.rank(exclusions, fresh, leaving.as_ref());
+        let wanted = self.ordered.map_or(Target::Any, |(_, request)| request.to.clone());
+        self.note(self.slot, self.cause, &ranking, leaving.as_ref());
+        let limited = self.ordered.is_none() && !self.is_vacated();
+        let held = if limited { self.check_limit().err() } else { None };
         let chosen = ranking.order.iter().find(|r| fits(&wanted, &r.named));
         let Some(chosen) = chosen else {
             if let Some(hold) = held {
@@ -49,41 +48,41 @@ impl Question<'_> {
                 wanted => Undecided::TargetUnfit(wanted, refused),
             });
         };
-        if let (Cause::Startup, Some(better)) = (cause, &ranking.worth_waiting) {
+        if let (Cause::Startup, Some(better)) = (self.cause, &ranking.worth_waiting) {
             return Err(Undecided::WorthWaiting(better.clone()));
         }
         let mut sentence = format!("{what}: {}", leads(chosen));
         if let Some(dropped) = dropped {
             sentence.push_str(&format!("; {dropped}"));
         }
-        let elected = Box::new(self.name(cause, sentence, &chosen.named, exclusions, ordered));
+        let elected = Box::new(self.name(sentence, &chosen.named, exclusions));
         Ok(Decided { elected, held })
     }
 
     /// Makes as many slots as the policy wants, and names leaders for all new ones at once: for the very first
     /// decision, and when the policy has changed.
-    pub(crate) fn resize(&self, cause: Cause, what: &str) -> Result<Decided, Undecided> {
+    pub(crate) fn resize(&self, what: &str) -> Result<Decided, Undecided> {
         let exclusions = self.living_exclusions();
         let known = self.elected.map_or(0, |e| e.slots.len());
         let vacant = self.policy.slots.saturating_sub(known);
         let (candidates, others) = (self.candidates(None, None), self.others(None));
-        let trouble = self.trouble(cause);
+        let trouble = self.trouble();
         let round = Round {
             others: &others,
             exclusions: &exclusions,
             trouble: &trouble,
             control: self.control,
-            ..Round::new(cause, self.now.unix_ms, &candidates)
+            ..Round::new(self.cause, self.now.unix_ms, &candidates)
         };
         let rankings = choose(self.strategy, &round, vacant);
         for (slot, ranking) in (known..).zip(&rankings) {
-            self.note(slot, cause, ranking, None);
+            self.note(slot, self.cause, ranking, None);
         }
         if let Some(ranking) = rankings.first().filter(|r| self.elected.is_none() && r.order.is_empty()) {
             return Err(Undecided::NoCandidate(ranking.refused.clone()));
         }
         let waits = rankings.iter().find_map(|r| r.worth_waiting.as_ref());
-        if let (Cause::Startup, Some(better)) = (cause, waits) {
+        if let (Cause::Startup, Some(better)) = (self.cause, waits) {
             return Err(Undecided::WorthWaiting(better.clone()));
         }
         let mut sentence = what.to_owned();
@@ -95,8 +94,8 @@ impl Question<'_> {
                 _ => sentence = format!("{sentence}{separator} slot {slot}: {who}"),
             }
         }
-        let mut next = self.next_term(cause, exclusions, None);
-        let given = Given { previous: None, ..self.given(&next, cause, sentence, None) };
+        let mut next = self.next_term(exclusions);
+        let given = Given { previous: None, ..self.given(&next, sentence) };
         next.slots.truncate(known.min(self.policy.slots));
         let new = rankings.iter().map(|ranking| ranking.first().map(|best| best.named.clone()));
         next.slots.extend(new.map(|named| Slot::new(named, given.clone())));
@@ -105,13 +104,13 @@ impl Question<'_> {
 
     /// Takes the leader znode from a leader that does not release it: no member is named, and the
     /// leader's ballot is excluded.
-    pub(crate) fn vacate(&self, holder: &Named, ordered: OpenRequest<'_>) -> Elected {
+    pub(crate) fn vacate(&self, holder: &Named) -> Elected {
         let mut exclusions = self.living_exclusions();
         exclusions.retain(|e| e.ballot != holder.ballot);
         let reason = "its leader znode was taken by force".to_owned();
         exclusions.push(self.exclusion_for(holder, reason, self.policy.exclusion));
         let sentence = format!("{} is removed from the leader znode by force", holder.member);
-        self.vacated(Cause::Failover, sentence, holder, exclusions, ordered)
+        Question { cause: Cause::Failover, ..*self }.vacated(sentence, holder, exclusions)
     }
 
     /// Names another member than `holder`, which enough members have lost: at once if the leader znode is free, else
@@ -124,8 +123,8 @@ impl Question<'_> {
         is_leading: bool,
     ) -> Result<Decided, Undecided> {
         let reason = || "enough members could not reach it".to_owned();
-        let exclusions = suspects.iter().map(|named| self.penalty(named, Cause::Suspected, &reason()));
-        let decided = self.decide(Cause::Suspected, what, exclusions, None)?;
+        let exclusions = suspects.iter().map(|named| self.penalty(named, &reason()));
+        let decided = self.decide(what, exclusions)?;
         // The exclusions were dropped: the holder is the last member that may lead.
         let elected = &decided.elected;
         let stays = elected.named(self.slot) == Some(holder);
@@ -137,21 +136,14 @@ impl Question<'_> {
         }
         let sentence = format!("{what}: it is removed from the leader znode");
         let exclusions = decided.elected.exclusions;
-        let elected = self.vacated(Cause::Suspected, sentence, holder, exclusions, None);
+        let elected = self.vacated(sentence, holder, exclusions);
         Ok(Decided { elected: Box::new(elected), held: decided.held })
     }
 
-    fn vacated(
-        &self,
-        cause: Cause,
-        sentence: String,
-        holder: &Named,
-        exclusions: Vec<Exclusion>,
-        ordered: OpenRequest<'_>,
-    ) -> Elected {
-        let mut elected = self.next_term(cause, exclusions, ordered);
+    fn vacated(&self, sentence: String, holder: &Named, exclusions: Vec<Exclusion>) -> Elected {
+        let mut elected = self.next_term(exclusions);
         let sentence = about(self.slot, elected.slots.len(), sentence);
-        let given = self.given(&elected, cause, sentence, ordered);
+        let given = self.given(&elected, sentence);
         let slot = &mut elected.slots[self.slot];
         (slot.named, slot.given) = (None, Given { previous: Some(holder.as_previous()), ..given });
         self.with_lines(elected)
@@ -166,6 +158,7 @@ impl Question<'_> {
 
     /// Who would lead if an elective move were allowed.
     pub(crate) fn rank_elective(&self, incumbent: &Ballot) -> Ranking {
+        let this = Question { cause: Cause::BetterCandidate, ..*self };
         let exclusions = self.living_exclusions();
         let candidates = self.candidates(Some(self.slot), None);
         let ranking = self.strategy.rank(&Round {
@@ -174,25 +167,24 @@ impl Question<'_> {
             previous: self.led_before().as_ref(),
             others: &self.others(Some(self.slot)),
             exclusions: &exclusions,
-            trouble: &self.trouble(Cause::BetterCandidate),
+            trouble: &this.trouble(),
             control: self.control,
-            ..Round::new(Cause::BetterCandidate, self.now.unix_ms, &candidates)
+            ..Round::new(this.cause, self.now.unix_ms, &candidates)
         });
-        self.note(self.slot, Cause::BetterCandidate, &ranking, None);
+        self.note(self.slot, this.cause, &ranking, None);
         ranking
     }
 
     /// The members that a planned switchover to any member would name now, and those that may not lead.
     pub(crate) fn rank_switchover(&self) -> Ranking {
-        let leaving = self.holder();
-        self.rank(Cause::Switchover, self.living_exclusions(), Vec::new(), leaving.as_ref(), None).0
+        let this = Question { cause: Cause::Switchover, ..*self };
+        this.rank(self.living_exclusions(), Vec::new(), self.holder().as_ref()).0
     }
 
     /// Names this candidate of a ranking for an elective move, since an order forbids the incumbent to lead.
     pub(crate) fn obey(&self, what: &str, chosen: &Ranked) -> Decided {
         let sentence = format!("{what}: {}", leads(chosen));
-        let exclusions = self.living_exclusions();
-        let elected = self.name(Cause::StandingOrder, sentence, &chosen.named, exclusions, None);
+        let elected = self.name(sentence, &chosen.named, self.living_exclusions());
         Decided { elected: Box::new(elected), held: self.check_obeyed().err() }
     }
 
@@ -205,11 +197,6 @@ impl Question<'_> {
             until_ms: self.now.unix_ms.saturating_add(ms(span)),
             reason,
         }
-    }
-
-    /// The ballot to leave out because an operator moves leadership away from it.
-    fn leaving(&self, ordered: OpenRequest<'_>) -> Option<Ballot> {
-        ordered.and_then(|_| self.holder())
     }
 
     /// The member that hands the slot over, if an operator moves leadership.
@@ -237,13 +224,11 @@ impl Question<'_> {
 
     fn rank(
         &self,
-        cause: Cause,
         exclusions: Vec<Exclusion>,
         fresh: Vec<Exclusion>,
         leaving: Option<&Ballot>,
-        ordered: OpenRequest<'_>,
     ) -> (Ranking, Vec<Exclusion>, Option<&'static str>) {
-        let slot = Some(self.slot);
+        let (slot, cause) = (Some(self.slot), self.cause);
         let (candidates, others) = (self.candidates(slot, leaving), self.others(slot));
         let named = self.elected.and_then(|e| e.named(self.slot));
         let previous = self.led_before();
@@ -251,13 +236,13 @@ impl Question<'_> {
         let incumbent = named
             .filter(|n| !cause.is_failure() && candidates.iter().any(|m| m.ballot == n.ballot))
             .map(|n| n.ballot.clone());
-        let target = match ordered.map(|(_, request)| &request.to) {
+        let target = match self.ordered.map(|(_, request)| &request.to) {
             Some(Target::Member(id)) => candidates.iter().find(|m| m.member == *id).map(|m| &m.ballot),
             Some(Target::Site(_) | Target::Any) | None => None,
         };
-        let accepts_loss = ordered.is_some_and(|(_, request)| request.accept_loss);
-        let mut known = self.trouble(cause);
-        if let Some((site, _)) = self.overruled(ordered) {
+        let accepts_loss = self.ordered.is_some_and(|(_, request)| request.accept_loss);
+        let mut known = self.trouble();
+        if let Some((site, _)) = self.overruled() {
             let declared = self.control.failed_sites.iter().any(|failed| failed.site == site);
             known.failed_sites.retain(|failed| failed.site != site || declared);
         }
@@ -305,51 +290,44 @@ impl Question<'_> {
         (ranking, exclusions, None)
     }
 
-    fn name(
-        &self,
-        cause: Cause,
-        sentence: String,
-        chosen: &Named,
-        exclusions: Vec<Exclusion>,
-        ordered: OpenRequest<'_>,
-    ) -> Elected {
-        let mut next = self.next_term(cause, exclusions, ordered);
+    fn name(&self, sentence: String, chosen: &Named, exclusions: Vec<Exclusion>) -> Elected {
+        let mut next = self.next_term(exclusions);
         let sentence = about(self.slot, next.slots.len(), sentence);
-        let given = self.given(&next, cause, sentence, ordered);
+        let given = self.given(&next, sentence);
         let slot = &mut next.slots[self.slot];
         (slot.named, slot.given) = (Some(chosen.clone()), given);
         self.with_lines(next)
     }
 
     /// The decision about this slot in the next term.
-    fn given(&self, next: &Elected, cause: Cause, sentence: String, ordered: OpenRequest<'_>) -> Given {
+    fn given(&self, next: &Elected, sentence: String) -> Given {
         Given {
             term: next.term,
-            cause,
+            cause: self.cause,
             sentence,
             decided_at_ms: self.now.unix_ms,
             noticed_at_ms: self.noticed_at_ms,
-            request: ordered.map(|(which, _)| which.clone()),
+            request: self.ordered.map(|(which, _)| which.clone()),
             previous: self.led_before(),
         }
     }
 
     /// The next term. All slots are kept as they are, except for what is remembered of this one.
-    fn next_term(&self, cause: Cause, exclusions: Vec<Exclusion>, ordered: OpenRequest<'_>) -> Elected {
+    fn next_term(&self, exclusions: Vec<Exclusion>) -> Elected {
         let mut attempts = self.recent_attempts();
-        if counts(cause) && ordered.is_none() && !self.is_vacated() {
+        if counts(self.cause) && self.ordered.is_none() && !self.is_vacated() {
             attempts.push(self.now.unix_ms);
         }
-        let obeyed = self.obeyed_after(cause);
-        let request = ordered.map(|(which, _)| which.czxid);
+        let obeyed = self.obeyed_after();
+        let request = self.ordered.map(|(which, _)| which.czxid);
         let mut next = Elected {
             v: VERSION,
             term: self.elected.map(|e| e.term).or(self.latest.map(|r| r.term)).unwrap_or(0).saturating_add(1),
             slots: self.elected.map(|e| e.slots.clone()).unwrap_or_default(),
             exclusions,
-            failures: self.failures_after(cause),
-            site_failures: self.site_failures_after(ordered),
-            losses: self.losses_after(cause, ordered),
+            failures: self.failures_after(),
+            site_failures: self.site_failures_after(),
+            losses: self.losses_after(),
             acknowledged_at_ms: self.elected.map_or(0, |e| e.acknowledged_at_ms),
             youngest: self.members.iter().map(|m| &m.ballot).max().cloned(),
             token_base: self.elected.map(|e| e.token_base).or(self.latest.map(|r| r.token)).unwrap_or(0),
@@ -359,7 +337,7 @@ impl Question<'_> {
         };
         // Slots without any information begin with this decision.
         let unknown = "nothing is known of it".to_owned();
-        let unknown = Given { request: None, ..self.given(&next, cause, unknown, None) };
+        let unknown = Given { request: None, ..self.given(&next, unknown) };
         while next.slots.len() <= self.slot
             || (self.elected.is_none() && next.slots.len() < self.policy.slots)
         {

@@ -54,7 +54,7 @@ impl Pass<'_> {
     /// The named member lives, and should not lead.
     fn unfit(&self, at: At<'_>, named: &Named, cause: Cause, reason: Reason, what: &str) -> Verdict {
         let noticed = self.noticed(at.slot, at.term, reason.as_str());
-        let (until, proposal) = match self.question(at.slot, noticed).decide(cause, what, None, None) {
+        let (until, proposal) = match self.question(at.slot, noticed, cause).decide(what, None) {
             Ok(Decided { elected, held: None }) if elected.named(at.slot) != Some(named) => {
                 return Verdict::Act(Act::Write(elected, Some(at.meta.version)));
             }
@@ -109,7 +109,6 @@ impl Pass<'_> {
             return quiet(Reason::Reading, "a later decision is being read").into();
         }
         let noticed = self.noticed(at.slot, at.term, "lost");
-        let question = self.question(at.slot, noticed);
         let Named { member, site, .. } = named;
         // A closed session and an expired session look the same: nothing is left.
         let what = match self.members.iter().any(|other| other.member == *member) {
@@ -121,6 +120,6 @@ impl Pass<'_> {
             Some(_) => Cause::LeaderShutdown,
             None => Cause::LeaderLost,
         };
-        self.write(question.decide(cause, &what, None, None), Some(at.meta))
+        self.write(self.question(at.slot, noticed, cause).decide(&what, None), Some(at.meta))
     }
 }

@@ -40,8 +40,8 @@ impl Question<'_> {
         all.iter().copied().filter(|at| is_within(*at, window, self.now.unix_ms)).collect()
     }
 
-    pub(crate) fn check_limit(&self, cause: Cause) -> Result<(), TakeoverHold> {
-        match cause {
+    pub(crate) fn check_limit(&self) -> Result<(), TakeoverHold> {
+        match self.cause {
             Cause::Resigned => self.check_pace(),
             // A member that joins and leaves repeatedly may be better each time that it joins: the limit is for this.
             cause if counts(cause) && (cause == Cause::BetterCandidate || !self.has_new_member()) => {
@@ -78,9 +78,9 @@ impl Question<'_> {
     }
 
     /// The moves for standing orders that count once a decision of this cause is taken.
-    pub(crate) fn obeyed_after(&self, cause: Cause) -> Vec<u64> {
+    pub(crate) fn obeyed_after(&self) -> Vec<u64> {
         let mut recent = self.recent_obeyed();
-        recent.extend((cause == Cause::StandingOrder).then_some(self.now.unix_ms));
+        recent.extend((self.cause == Cause::StandingOrder).then_some(self.now.unix_ms));
         recent
     }
 

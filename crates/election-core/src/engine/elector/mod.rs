@@ -136,7 +136,7 @@ impl Elector {
         if let Some(step) = irreversible_step(core, &act)
             && checked.as_ref() != Some(&step)
         {
-            let request = ZkOp::Get { path: paths.elected() };
+            let request = ZkOp::Get(paths.elected());
             return perform(core, request, ElectorOp::Check(step, Check::Elected));
         }
         let (request, pending) = match act {
@@ -205,11 +205,7 @@ impl Elector {
                 Outcome::Stale | Outcome::Exists | Outcome::Missing | Outcome::Unknown(_),
             ) => {
                 let refused = (!matches!(outcome, Outcome::Unknown(_))).then_some(over);
-                perform(
-                    core,
-                    ZkOp::Get { path: core.config.paths.elected() },
-                    ElectorOp::ReadElected(refused),
-                );
+                perform(core, ZkOp::Get(core.config.paths.elected()), ElectorOp::ReadElected(refused));
             }
             (ElectorOp::Check(step, check), outcome) => return self.checked(core, step, check, outcome),
             (ElectorOp::ReadElected(refused), Outcome::Got(node)) => {
@@ -229,11 +225,7 @@ impl Elector {
                 if *outcome == Outcome::Stale {
                     core.own.ballot.must_be_listed = true;
                 }
-                perform(
-                    core,
-                    ZkOp::Get { path: core.config.paths.leader_znode(slot) },
-                    ElectorOp::ReadLeader(slot),
-                );
+                perform(core, ZkOp::Get(core.config.paths.leader_znode(slot)), ElectorOp::ReadLeader(slot));
             }
             (ElectorOp::ReadLeader(slot), Outcome::Got(node)) => {
                 core.see_leader_znode(slot, node.as_ref());
@@ -264,16 +256,16 @@ impl Elector {
         match (check, outcome) {
             (Check::Elected, Outcome::Got(node)) => {
                 core.see_elected(node.as_ref());
-                let request = ZkOp::Get { path: paths.leader_znode(0) };
+                let request = ZkOp::Get(paths.leader_znode(0));
                 perform(core, request, ElectorOp::Check(step, Check::Leader(0)));
             }
             (Check::Leader(slot), Outcome::Got(node)) => {
                 core.see_leader_znode(slot, node.as_ref());
                 let (request, check) = match slot + 1 {
                     next if next < core.slots_watched() => {
-                        (ZkOp::Get { path: paths.leader_znode(next) }, Check::Leader(next))
+                        (ZkOp::Get(paths.leader_znode(next)), Check::Leader(next))
                     }
-                    _ => (ZkOp::Children { path: paths.nodes() }, Check::Members),
+                    _ => (ZkOp::Children(paths.nodes()), Check::Members),
                 };
                 perform(core, request, ElectorOp::Check(step, check));
                 return Some(slot);
@@ -282,7 +274,7 @@ impl Elector {
                 let same = core.reading.view.electors().has_members(names);
                 match step {
                     IrreversibleStep::Refusal(_) if same => {
-                        let request = ZkOp::Get { path: paths.control() };
+                        let request = ZkOp::Get(paths.control());
                         let check = Check::Control(core.reading.view.electors().control.meta());
                         perform(core, request, ElectorOp::Check(step, check));
                     }

@@ -3,7 +3,7 @@
 use std::{cell::RefCell, collections::BTreeMap, ops::Deref, time::Duration};
 
 use super::{
-    decided::{counted_by, is_vacated},
+    decided::{OpenRequest, counted_by, is_vacated},
     next_step::{Wait, loud, quiet},
     phase_timers::{Phase, PhaseTimers},
     trace::DecisionTrace,
@@ -17,8 +17,8 @@ use crate::{
     },
     ids::Ballot,
     record::{
-        Control, Current, Elected, Exclusion, FiledRequest, MemberRecord, Named, Previous, RecordError,
-        Remembered, RequestRef,
+        Cause, Control, Current, Elected, Exclusion, FiledRequest, MemberRecord, Named, Previous,
+        RecordError, Remembered, RequestRef,
     },
     strategy::{Ground, Refused, Strategy},
     time::{Now, Time},
@@ -160,8 +160,8 @@ impl<'a> Pass<'a> {
         }
     }
 
-    pub(crate) fn question(&self, slot: usize, noticed_at_ms: u64) -> Question<'_> {
-        Question { pass: self, slot, noticed_at_ms }
+    pub(crate) fn question(&self, slot: usize, noticed_at_ms: u64, cause: Cause) -> Question<'_> {
+        Question { pass: self, slot, noticed_at_ms, cause, ordered: None }
     }
 
     /// Whether the record of `named` exists but can't be read.
@@ -229,12 +229,15 @@ impl<'a> Pass<'a> {
     }
 }
 
-/// What a decision is asked about: a slot, in a pass.
+/// What a decision is asked about: a slot, in a pass, and why.
 #[derive(Clone, Copy)]
 pub(crate) struct Question<'a> {
     pub(crate) pass: &'a Pass<'a>,
     pub(crate) slot: usize,
     pub(crate) noticed_at_ms: u64,
+    pub(crate) cause: Cause,
+    /// The operator's request that it carries out.
+    pub(crate) ordered: OpenRequest<'a>,
 }
 
 impl<'a> Deref for Question<'a> {

@@ -20,8 +20,8 @@ use crate::{
 
 impl Question<'_> {
     /// What the strategy must know of failures, for a decision of this cause.
-    pub(crate) fn trouble(&self, cause: Cause) -> Trouble {
-        self.trouble_with(self.failures_after(cause))
+    pub(crate) fn trouble(&self) -> Trouble {
+        self.trouble_with(self.failures_after())
     }
 
     /// The same with these failures.
@@ -37,7 +37,8 @@ impl Question<'_> {
 
     /// The failures that count once a decision of this cause is taken: the member that it blames has failed once
     /// more.
-    pub(crate) fn failures_after(&self, cause: Cause) -> Vec<MemberFailure> {
+    pub(crate) fn failures_after(&self) -> Vec<MemberFailure> {
+        let cause = self.cause;
         let mut failures = self.living_failures(self.elected.map_or(&[], |e| &e.failures));
         // The rest of a takeover that began with vacating the leader znode is not another failure.
         if !blames(cause) || self.is_vacated() || self.policy.penalty_window.is_zero() {
@@ -62,9 +63,9 @@ impl Question<'_> {
 
     /// An exclusion of a member that has just given up or failed. If this is a failure, it is twice as long for each
     /// failure before.
-    pub(crate) fn penalty(&self, named: &Named, cause: Cause, reason: &str) -> Exclusion {
+    pub(crate) fn penalty(&self, named: &Named, reason: &str) -> Exclusion {
         let failures = self.living_failures(self.elected.map_or(&[], |e| &e.failures));
-        let (span, reason) = self.excluded_for(&failures, &named.member, cause, reason);
+        let (span, reason) = self.excluded_for(&failures, &named.member, self.cause, reason);
         self.exclusion_for(named, reason, span)
     }
 

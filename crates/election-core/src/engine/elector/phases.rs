@@ -92,7 +92,7 @@ impl Pass<'_> {
     /// The state is as decided.
     fn serving(&self, at: At<'_>, named: &Named, current: &Current) -> Verdict {
         let tenure = self.phase(at, Phase::Serving, None);
-        let question = self.question(at.slot, self.now.unix_ms);
+        let question = self.question(at.slot, self.now.unix_ms, Cause::BetterCandidate);
         let ranking = question.rank_elective(&named.ballot);
         if let Some(refused) =
             ranking.refusal(&named.ballot).filter(|refused| refused.ground == Ground::Order)
@@ -219,7 +219,7 @@ impl Pass<'_> {
             .confirmed
             .map_or_else(String::new, |confirmed| format!(", as {} has confirmed", confirmed.by));
         let what = format!("{} has been better for {}{by}", better.named.member, in_words(outlook.patience));
-        self.question(at.slot, noticed_at_ms).decide(Cause::BetterCandidate, &what, None, None)
+        self.question(at.slot, noticed_at_ms, Cause::BetterCandidate).decide(&what, None)
     }
 
     /// When a better candidate would follow the leader, in milliseconds since the Unix epoch, if it remains the
@@ -263,12 +263,13 @@ impl Pass<'_> {
         };
         if let Some(why) = self.holds(&named.ballot) {
             let sentence = format!("{what}, and does not hand over now: {why}");
-            let obey = || Ok(self.question(at.slot, self.now.unix_ms).obey(&what, best));
+            let question = self.question(at.slot, self.now.unix_ms, Cause::StandingOrder);
+            let obey = || Ok(question.obey(&what, best));
             let wait = quiet(Reason::HeldByLeader, sentence).instead_of(self.would_decide(obey));
             return self.refresh(at.elected, at.meta, wait);
         }
         let noticed = self.noticed(at.slot, at.term, "standing-order");
-        match self.question(at.slot, noticed).obey(&what, best) {
+        match self.question(at.slot, noticed, Cause::StandingOrder).obey(&what, best) {
             Decided { elected, held: Some(hold) } => {
                 let wait = self.hold(hold);
                 let sentence = format!("{what}, and leads on: {}", wait.sentence);

@@ -28,7 +28,7 @@ use super::{
     decided::{NoSlot, is_vacated},
     decision::cause_of,
     next_step::{Act, Verdict},
-    pass::Pass,
+    pass::{Pass, Question},
 };
 use crate::{
     calendar::utc,
@@ -263,7 +263,8 @@ impl Pass<'_> {
             return refuse(format!("the leader does not hand over now: {why}"));
         }
         let noticed = self.noticed(slot, elected.map_or(0, |e| e.term_of(slot)), "request");
-        let question = self.question(slot, noticed);
+        let ordered = Some((which, request));
+        let question = Question { ordered, ..self.question(slot, noticed, cause_of(request.kind)) };
         let planned = match request.state {
             RequestState::Planned { at_ms } => format!(", planned for {}", utc(at_ms)),
             _ => String::new(),
@@ -274,7 +275,7 @@ impl Pass<'_> {
             }
             None => format!("{} asked for by {}{planned}", request.kind.as_str(), request.by),
         };
-        let decided = match question.decide(cause_of(request.kind), &what, None, Some((which, request))) {
+        let decided = match question.decide(&what, None) {
             Ok(decided) => decided.elected,
             Err(why) => return refuse(why.to_string()),
         };
@@ -282,9 +283,7 @@ impl Pass<'_> {
             self.current(slot).filter(|(c, _)| decided.named(slot).is_some_and(|n| n.ballot != c.ballot));
         let decided = match holder {
             // The first of three steps. Any elector can finish each of them.
-            Some((current, _)) if request.force => {
-                Box::new(question.vacate(&current.named(), Some((which, request))))
-            }
+            Some((current, _)) if request.force => Box::new(question.vacate(&current.named())),
             _ => decided,
         };
         let state = RequestState::Accepted { term: decided.term };

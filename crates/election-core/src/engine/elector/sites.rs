@@ -10,7 +10,6 @@
 use std::collections::BTreeMap;
 
 use super::{
-    decided::OpenRequest,
     next_step::Act,
     pass::{Pass, Question},
 };
@@ -143,8 +142,8 @@ impl Question<'_> {
 
     /// The site to which a forced failover moves leadership although its own members report it as failed, and who
     /// requested that. The operator's judgement has precedence.
-    pub(crate) fn overruled(&self, ordered: OpenRequest<'_>) -> Option<(SiteId, String)> {
-        let (_, request) = ordered.filter(|(_, request)| request.force)?;
+    pub(crate) fn overruled(&self) -> Option<(SiteId, String)> {
+        let (_, request) = self.ordered.filter(|(_, request)| request.force)?;
         let site = match &request.to {
             Target::Any => return None,
             Target::Site(site) => site,
@@ -154,9 +153,9 @@ impl Question<'_> {
     }
 
     /// The failures of sites after such a request has been decided.
-    pub(crate) fn site_failures_after(&self, ordered: OpenRequest<'_>) -> Vec<SiteFailure> {
+    pub(crate) fn site_failures_after(&self) -> Vec<SiteFailure> {
         let known = self.elected.map(|e| e.site_failures.clone()).unwrap_or_default();
-        match self.overruled(ordered) {
+        match self.overruled() {
             Some((site, by)) => overrule(known, self.members, &site, &by, self.now.unix_ms),
             None => known,
         }

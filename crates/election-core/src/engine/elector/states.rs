@@ -99,8 +99,8 @@ impl Pass<'_> {
         if self.control.mode == Mode::Manual {
             return self.until_asked(|auto| auto.first());
         }
-        let question = self.question(0, noticed);
-        let decide = |question: &Question<'_>| question.resize(Cause::Startup, "the first decision");
+        let question = self.question(0, noticed, Cause::Startup);
+        let decide = |question: &Question<'_>| question.resize("the first decision");
         self.at_startup(question, "the first decision", began, decide, None)
     }
 
@@ -134,8 +134,8 @@ impl Pass<'_> {
     pub(crate) fn begin_again(&self, at: At<'_>) -> Verdict {
         let noticed = self.noticed(at.slot, at.term, "all-left");
         let began = self.timers.borrow_mut().first_pass(self.now);
-        let question = self.question(at.slot, noticed);
-        let decide = |question: &Question<'_>| question.decide(Cause::Startup, "all had left", None, None);
+        let question = self.question(at.slot, noticed, Cause::Startup);
+        let decide = |question: &Question<'_>| question.decide("all had left", None);
         self.at_startup(question, "the first decision since all had left", began, decide, Some(at.meta))
     }
 
@@ -143,7 +143,7 @@ impl Pass<'_> {
     pub(crate) fn resize(&self, elected: &Elected, meta: Meta) -> Verdict {
         let noticed = self.noticed(0, elected.term, "slots");
         let what = format!("the slots are {} now, and were {}", self.policy.slots, elected.slots.len());
-        self.write(self.question(0, noticed).resize(Cause::SlotsChanged, &what), Some(meta))
+        self.write(self.question(0, noticed, Cause::SlotsChanged).resize(&what), Some(meta))
     }
 
     /// The slot has had no candidate so far.
@@ -152,9 +152,8 @@ impl Pass<'_> {
             return self.until_asked(|auto| auto.empty(at));
         }
         let noticed = self.noticed(at.slot, at.term, "empty");
-        let decided =
-            self.question(at.slot, noticed).decide(Cause::MemberJoined, "it had no leader", None, None);
-        self.write(decided, Some(at.meta))
+        let question = self.question(at.slot, noticed, Cause::MemberJoined);
+        self.write(question.decide("it had no leader", None), Some(at.meta))
     }
 
     /// The leader znode has been, or is being, removed from its leader by force.
@@ -186,13 +185,14 @@ impl Pass<'_> {
             return quiet(Reason::Release, sentence).into();
         }
         let ordered = given.request.as_ref().and_then(|which| self.request(which));
-        let question = self.question(at.slot, noticed);
-        let decided = question.decide(given.cause, "the leader znode was vacated", None, ordered);
+        let question = Question { ordered, ..self.question(at.slot, noticed, given.cause) };
+        let decided = question.decide("the leader znode was vacated", None);
         let decided = match (decided, ordered) {
             // The target vanished after the leader znode was removed: another member must lead.
             (Err(Undecided::TargetUnfit(..)), Some((which, request))) => {
                 let anyone = AdminRequest { to: Target::Any, ..request.clone() };
-                question.decide(given.cause, "the target has left meanwhile", None, Some((which, &anyone)))
+                let question = Question { ordered: Some((which, &anyone)), ..question };
+                question.decide("the target has left meanwhile", None)
             }
             (decided, _) => decided,
         };
@@ -250,10 +250,10 @@ impl Pass<'_> {
 
     pub(crate) fn exclude(&self, at: At<'_>, cause: Cause, what: &str, reason: String) -> Verdict {
         let noticed = self.noticed(at.slot, at.term, "exclude");
-        let question = self.question(at.slot, noticed);
+        let question = self.question(at.slot, noticed, cause);
         let named = at.elected.named(at.slot);
-        let exclusion: Option<Exclusion> = named.map(|named| question.penalty(named, cause, &reason));
-        self.write(question.decide(cause, what, exclusion, None), Some(at.meta))
+        let exclusion: Option<Exclusion> = named.map(|named| question.penalty(named, &reason));
+        self.write(question.decide(what, exclusion), Some(at.meta))
     }
 
     /// Waits, unless a line of succession needs an update.
@@ -261,7 +261,7 @@ impl Pass<'_> {
         if self.trace.is_some() {
             return otherwise.into();
         }
-        match self.question(0, self.now.unix_ms).refresh(elected) {
+        match self.question(0, self.now.unix_ms, Cause::LeaderLost).refresh(elected) {
             Some(refreshed) => Verdict::Act(Act::Write(Box::new(refreshed), Some(meta.version))),
             None => otherwise.into(),
         }

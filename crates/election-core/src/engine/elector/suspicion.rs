@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     engine::{io::Reason, witnesses::witnesses},
-    record::{MemberRecord, Named},
+    record::{Cause, MemberRecord, Named},
 };
 
 impl Pass<'_> {
@@ -47,7 +47,7 @@ impl Pass<'_> {
         // Holders that lead another slot are checked there.
         let here = |named: &Named| at.elected.slot_of(&named.ballot).is_none_or(|slot| slot == at.slot);
         let suspects: Vec<_> = self.suspects().filter(here).collect();
-        let question = self.question(at.slot, noticed);
+        let question = self.question(at.slot, noticed, Cause::Suspected);
         let (why, until, proposal) = match question.depose(&holder, &what, &suspects, at.current.is_some()) {
             Ok(Decided { elected, held: None }) => {
                 return Verdict::Act(Act::Depose(at.slot, elected, Some(at.meta.version)));

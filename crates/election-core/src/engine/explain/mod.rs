@@ -215,7 +215,9 @@ impl<'a> Looker<'a> {
         let serves = |(slot, named): (usize, &Named)| {
             self.leader_znode(slot).is_some_and(|c| c.ballot == named.ballot && c.status == Status::Ready)
         };
-        let differs = |pass: &Pass<'_>| pass.question(0, self.now.unix_ms).refresh(elected).is_some();
+        let differs = |pass: &Pass<'_>| {
+            pass.question(0, self.now.unix_ms, Cause::LeaderLost).refresh(elected).is_some()
+        };
         let kept = self.elector.is_some() && elected.leaders().all(serves);
         let (reading, trace) = (self.seen.reading(self.policy), DecisionTrace::default());
         kept && self.ask(&reading, PhaseTimers::default(), &trace, differs).unwrap_or(false)
@@ -287,7 +289,7 @@ impl<'a> Looker<'a> {
     /// Who follows if the leader of the slot is lost, and who by a switchover now.
     fn orders(&self, slot: usize) -> (Ranking, Ranking) {
         let orders = |pass: &Pass<'_>| {
-            let question = pass.question(slot, self.now.unix_ms);
+            let question = pass.question(slot, self.now.unix_ms, Cause::LeaderLost);
             // As the elector brings the lines up to date.
             let elected = self.seen.elected.as_ref().map(|elected| question.with_given_up(elected));
             let mut if_lost = elected.and_then(|elected| question.successors(slot, &elected));
@@ -353,14 +355,14 @@ impl<'a> Looker<'a> {
     fn would_ask(&self, slot: usize, about_to_be: Option<&Named>) -> Asked {
         let (reading, trace) = (self.seen.reading(self.policy), DecisionTrace::default());
         let ask = |pass: &Pass<'_>| {
-            let question = pass.question(slot, self.now.unix_ms);
+            let question = pass.question(slot, self.now.unix_ms, Cause::LeaderLost);
             let elected = self.seen.elected.as_ref();
             match about_to_be.or_else(|| elected?.named(slot)) {
                 Some(named) => drop(question.rank_elective(&named.ballot)),
                 None => {
                     let cause =
                         elected.and_then(|e| e.given(slot)).map_or(Cause::Startup, |given| given.cause);
-                    drop(question.decide(cause, "", None, None));
+                    drop(pass.question(slot, self.now.unix_ms, cause).decide("", None));
                 }
             }
         };

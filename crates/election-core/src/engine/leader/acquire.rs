@@ -87,10 +87,8 @@ impl OwnLeadership {
     fn take_step(&mut self, core: &mut Core) {
         let LeadershipState::Acquiring(acquiring) = &self.state else { return };
         let request = match acquiring.step {
-            AcquireStep::ReadElected | AcquireStep::Rereading(_) => {
-                ZkOp::Get { path: core.config.paths.elected() }
-            }
-            AcquireStep::Looking => ZkOp::Get { path: core.leader_znode_path(self.slot) },
+            AcquireStep::ReadElected | AcquireStep::Rereading(_) => ZkOp::Get(core.config.paths.elected()),
+            AcquireStep::Looking => ZkOp::Get(core.leader_znode_path(self.slot)),
             AcquireStep::Waiting => {
                 match self.own_leader_znode(core) {
                     Known::Absent => self.set_step(AcquireStep::Creating),

@@ -49,7 +49,7 @@ impl OwnLeadership {
             return;
         }
         if held.doubted && !core.ops.leader_has(LeaderOp::Doubt) {
-            let request = ZkOp::Get { path: core.leader_znode_path(self.slot) };
+            let request = ZkOp::Get(core.leader_znode_path(self.slot));
             core.perform(request, Pending::Leader(LeaderOp::Doubt));
         }
         self.repair_leader_znode(core);

@@ -200,7 +200,7 @@ impl OwnLeadership {
         let owned = |(_, known): &(usize, &Known<Current>)| core.is_own_leader_znode(known);
         let leftover = core.reading.view.leaders().find(owned).map(|(slot, _)| slot);
         if let Some(slot) = leftover {
-            let request = ZkOp::Get { path: core.config.paths.leader_znode(slot) };
+            let request = ZkOp::Get(core.config.paths.leader_znode(slot));
             if core.perform(request, Pending::Leader(LeaderOp::Clean)) {
                 self.slot = slot;
                 self.turn(core, LeadershipState::Cleaning);

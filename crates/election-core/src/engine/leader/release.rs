@@ -238,8 +238,8 @@ impl OwnLeadership {
                 delete.then_delete(others.into_iter().flatten()).into()
             }
             ReleaseStep::Delete { version, unchanged: None } => ZnodeWrite::delete(path, version).into(),
-            ReleaseStep::ReadElected => ZkOp::Get { path: core.config.paths.elected() },
-            ReleaseStep::Look { .. } => ZkOp::Get { path },
+            ReleaseStep::ReadElected => ZkOp::Get(core.config.paths.elected()),
+            ReleaseStep::Look { .. } => ZkOp::Get(path),
         };
         let sent = core.perform(request, RELEASE);
         if sent && clears {

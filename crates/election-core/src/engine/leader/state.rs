@@ -231,7 +231,6 @@ impl LeadershipState {
         let held = self.held().map(|held| HeldSummary {
             slot: held.appointment.nomination.slot,
             ballot: held.appointment.ballot.clone(),
-            epoch: held.epoch,
             created_ms: held.znode.created_ms,
             ready_ms: held.ready_ms,
             leads: held.leads(),

@@ -22,7 +22,7 @@ impl OwnLeadership {
     pub(crate) fn wish(&mut self, core: &mut Core, wish: Wish) {
         let short = |reason: String| reason.chars().take(REASON).collect::<String>();
         match wish {
-            Wish::Resign { reason } => self.resign(core, short(reason)),
+            Wish::Resign(reason) => self.resign(core, short(reason)),
             Wish::ResignBy { by, reason } => {
                 // The deadline does not apply to a later leadership.
                 if self.held().is_some() {
@@ -32,13 +32,13 @@ impl OwnLeadership {
                     core.tell_work_until();
                 }
             }
-            Wish::Withdraw { reason } => {
+            Wish::Withdraw(reason) => {
                 let reason = short(reason);
                 core.own.wishes.withdrawn = Some(reason.clone());
                 self.resign(core, reason);
             }
             Wish::Rejoin => core.own.wishes.withdrawn = None,
-            Wish::BlockSwitchover { reason } => core.own.wishes.holds = Some(short(reason)),
+            Wish::BlockSwitchover(reason) => core.own.wishes.holds = Some(short(reason)),
             Wish::AllowSwitchover => core.own.wishes.holds = None,
         }
     }

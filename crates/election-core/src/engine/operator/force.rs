@@ -7,7 +7,7 @@ use crate::{
     engine::{
         elector::{
             decided::{NoSlot, Undecided, counted_by, grace},
-            pass::Pass,
+            pass::{Pass, Question},
             requests::{NotNow, forbidden, slot_of},
             writing,
         },
@@ -154,8 +154,8 @@ impl ForcedFailover<'_> {
         let now = Now::new(Time::from_millis(unix_ms), unix_ms);
         let pass = Pass::new(now, &request.by, policy, strategy, &timers);
         let pass = Pass { members, control, elected, holders, latest: above, decided_up_to, ..pass };
-        let question = pass.question(slot, unix_ms);
         let ordered = Some((which, request));
+        let question = Question { ordered, ..pass.question(slot, unix_ms, Cause::Failover) };
         if let Some((elected, _)) = ours {
             match (elected.named(slot), current) {
                 (Some(_), _) => return ForceStep::Named,
@@ -188,14 +188,14 @@ impl ForcedFailover<'_> {
             }
         }
         let what = format!("failover forced by {}", request.by);
-        let decided = match question.decide(Cause::Failover, &what, None, ordered) {
+        let decided = match question.decide(&what, None) {
             Ok(decided) => decided.elected,
             Err(why) => return ForceStep::Refused(why.into()),
         };
         // Without force another member is named, and a leader that lives releases its leader znode by itself.
         let holder = current.filter(|(c, _)| decided.named(slot).is_some_and(|n| n.ballot != c.ballot));
         let decided = match holder.filter(|_| request.force) {
-            Some((current, _)) => Box::new(question.vacate(&current.named(), ordered)),
+            Some((current, _)) => Box::new(question.vacate(&current.named())),
             None => decided,
         };
         if ours.is_some() {

@@ -148,8 +148,8 @@ fn short(path: &str) -> String {
 
 fn asked(request: &ZkOp) -> String {
     let transaction = match request {
-        ZkOp::Get { path } => return format!("reads {}", short(path)),
-        ZkOp::Children { path } => return format!("lists {}", short(path)),
+        ZkOp::Get(path) => return format!("reads {}", short(path)),
+        ZkOp::Children(path) => return format!("lists {}", short(path)),
         ZkOp::CreateSequential { prefix, .. } => return format!("draws {}", short(prefix)),
         ZkOp::Multi(transaction) => transaction,
     };

@@ -98,8 +98,8 @@ impl Server {
     pub(crate) fn apply(&mut self, session: i64, view: &Tree, request: &ZkOp) -> Applied {
         let read = |outcome| Applied { outcome, changed: Vec::new() };
         match request {
-            ZkOp::Get { path } => read(Outcome::Got(view.get(path).map(|node| (**node).clone()))),
-            ZkOp::Children { path } => {
+            ZkOp::Get(path) => read(Outcome::Got(view.get(path).map(|node| (**node).clone()))),
+            ZkOp::Children(path) => {
                 read(Outcome::Names(children(view, path).map(|(name, _)| name.to_owned()).collect()))
             }
             ZkOp::CreateSequential { prefix, data, ephemeral, .. } => {

@@ -473,7 +473,7 @@ impl World {
         client.lose();
         client.link = Link::Paused;
         let epoch = client.epoch;
-        self.feed(setting, m, Event::SessionPaused { epoch });
+        self.feed(setting, m, Event::SessionPaused(epoch));
     }
 
     fn resume(&mut self, setting: &Setting, m: usize) {
@@ -485,7 +485,7 @@ impl World {
         if let Some(client) = self.member(m).client_mut() {
             client.link = Link::Connected;
         }
-        self.feed(setting, m, Event::SessionResumed { epoch });
+        self.feed(setting, m, Event::SessionResumed(epoch));
         self.heartbeat(setting, m);
     }
 
@@ -533,7 +533,7 @@ impl World {
             }
         }
         unanswered.iter().for_each(|suspect| self.has_lost(m, suspect));
-        self.feed(setting, m, Event::Probed { unanswered });
+        self.feed(setting, m, Event::Probed(unanswered));
     }
 
     fn fault(&mut self, setting: &Setting, fault: Fault, m: usize) {

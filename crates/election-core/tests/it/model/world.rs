@@ -324,7 +324,7 @@ impl World {
             ZkOp::Multi(Transaction { answer, .. }) if answer.creates() && is_entry(&answer) => {
                 Outcome::Created { path: answer.path, czxid: 0, version: 0 }
             }
-            ZkOp::Children { path } if path.ends_with("/history") => Outcome::Names(Vec::new()),
+            ZkOp::Children(path) if path.ends_with("/history") => Outcome::Names(Vec::new()),
             ZkOp::Multi(mut transaction) => {
                 transaction.before.retain(|write| !is_entry(write));
                 return client.sent.push_back((op, transaction.into()));
@@ -435,7 +435,7 @@ impl World {
         client.lose();
         client.link = Link::Over;
         let epoch = client.epoch;
-        self.feed(setting, m, Event::SessionOver { epoch });
+        self.feed(setting, m, Event::SessionOver(epoch));
     }
 
     /// The session is heard of; the lease, if it is kept, lasts from now on.

@@ -89,21 +89,21 @@ impl Stage {
                 let member = self.member(name)?;
                 member.connected = false;
                 let epoch = member.epoch;
-                self.feed(name, Event::SessionPaused { epoch })
+                self.feed(name, Event::SessionPaused(epoch))
             }
             // No watch has news, as where all that was read went back with a copy.
             ["resume", name, "without", "news"] => {
                 let member = self.member(name)?;
                 member.connected = true;
                 let epoch = member.epoch;
-                self.feed(name, Event::SessionResumed { epoch })
+                self.feed(name, Event::SessionResumed(epoch))
             }
             ["resume", name] => {
                 let member = self.member(name)?;
                 member.connected = true;
                 let epoch = member.epoch;
                 let watched: Vec<_> = member.watched.keys().cloned().collect();
-                self.feed(name, Event::SessionResumed { epoch })?;
+                self.feed(name, Event::SessionResumed(epoch))?;
                 for watched in watched {
                     self.pending.push_back(Pending::Watch { member: (*name).to_owned(), watched });
                 }
@@ -123,7 +123,7 @@ impl Stage {
                 let member = self.member(name)?;
                 member.connected = false;
                 let epoch = member.epoch;
-                self.feed(name, Event::SessionOver { epoch })
+                self.feed(name, Event::SessionOver(epoch))
             }
             ["connect", name] => self.connect(name),
             ["freeze", name] => self.member(name).map(|m| m.frozen = true),
@@ -177,16 +177,10 @@ impl Stage {
                 let by = self.now().time + parse(span)?;
                 self.feed(name, Event::Wish(Wish::ResignBy { by, reason: "it is time".to_owned() }))
             }
-            ["resign", name, why @ ..] => {
-                self.feed(name, Event::Wish(Wish::Resign { reason: why.join(" ") }))
-            }
-            ["withdraw", name, why @ ..] => {
-                self.feed(name, Event::Wish(Wish::Withdraw { reason: why.join(" ") }))
-            }
+            ["resign", name, why @ ..] => self.feed(name, Event::Wish(Wish::Resign(why.join(" ")))),
+            ["withdraw", name, why @ ..] => self.feed(name, Event::Wish(Wish::Withdraw(why.join(" ")))),
             ["rejoin", name] => self.feed(name, Event::Wish(Wish::Rejoin)),
-            ["block", name, why @ ..] => {
-                self.feed(name, Event::Wish(Wish::BlockSwitchover { reason: why.join(" ") }))
-            }
+            ["block", name, why @ ..] => self.feed(name, Event::Wish(Wish::BlockSwitchover(why.join(" ")))),
             ["allow", name] => self.feed(name, Event::Wish(Wish::AllowSwitchover)),
             ["leave", name] => self.feed(name, Event::Leave { hand_over: true }),
             ["leave", name, "at", "once"] => self.feed(name, Event::Leave { hand_over: false }),
@@ -613,7 +607,7 @@ impl Stage {
             unanswered.insert(record.ballot);
         }
         for name in names.split(',') {
-            self.feed(name, Event::Probed { unanswered: unanswered.clone() })?;
+            self.feed(name, Event::Probed(unanswered.clone()))?;
         }
         Ok(())
     }

@@ -318,7 +318,7 @@ impl Stage {
         }
         let applied = self.zk.apply(self.now_ms, session, self.zk.zxid(), request);
         let applied = match request {
-            ZkOp::Get { path } if member_lacks(&self.members, name, path) => {
+            ZkOp::Get(path) if member_lacks(&self.members, name, path) => {
                 Applied { outcome: Outcome::Got(None), ..applied }
             }
             _ => applied,

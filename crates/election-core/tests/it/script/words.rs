@@ -24,8 +24,8 @@ impl Stage {
 
     pub(super) fn operation_in_words(&self, request: &ZkOp) -> String {
         let transaction = match request {
-            ZkOp::Get { path } => return format!("read {path}"),
-            ZkOp::Children { path } => return format!("list {path}"),
+            ZkOp::Get(path) => return format!("read {path}"),
+            ZkOp::Children(path) => return format!("list {path}"),
             ZkOp::CreateSequential { prefix, data, ephemeral } => {
                 let what =
                     if *ephemeral { String::new() } else { format!(": {}", self.content(prefix, data)) };
@@ -214,8 +214,8 @@ fn is_deletion(write: &ZnodeWrite) -> bool {
 
 pub(super) fn verb(request: &ZkOp) -> &'static str {
     match request {
-        ZkOp::Get { .. } => "read",
-        ZkOp::Children { .. } => "list",
+        ZkOp::Get(_) => "read",
+        ZkOp::Children(_) => "list",
         ZkOp::CreateSequential { .. } => "create",
         ZkOp::Multi(transaction) => match transaction.subject().kind {
             WriteKind::Create { .. } => "create",

@@ -175,17 +175,17 @@ impl Sim {
                 let site = self.settings.sites[self.rng.usize(0..self.settings.sites.len())].clone();
                 self.unseen(host, Unseen::Site(site), lasts);
             }
-            Fault::Resign => self.wish(host, Wish::Resign { reason: "as the dice say".to_owned() }),
+            Fault::Resign => self.wish(host, Wish::Resign("as the dice say".to_owned())),
             Fault::ResignBy => {
                 let by = self.hosts[host].clock.time(self.now + lasts);
                 self.wish(host, Wish::ResignBy { by, reason: "as the dice say".to_owned() });
             }
             Fault::Abdicate => {
-                self.wish(host, Wish::Withdraw { reason: "as the dice say".to_owned() });
+                self.wish(host, Wish::Withdraw("as the dice say".to_owned()));
                 self.after(lasts, Due::Heal(host, Healed::Abdication));
             }
             Fault::Hold => {
-                self.wish(host, Wish::BlockSwitchover { reason: "as the dice say".to_owned() });
+                self.wish(host, Wish::BlockSwitchover("as the dice say".to_owned()));
                 self.after(lasts, Due::Heal(host, Healed::Hold));
             }
             Fault::RaiseTokens => {

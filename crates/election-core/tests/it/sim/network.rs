@@ -275,7 +275,7 @@ impl Sim {
         client.heartbeat_pending = false;
         let (epoch, session, connection) = (client.epoch, client.session, client.connection);
         let lost: Vec<_> = std::mem::take(&mut client.ops).into_iter().collect();
-        self.feed(host, Event::SessionPaused { epoch });
+        self.feed(host, Event::SessionPaused(epoch));
         for op in lost {
             let delay = self.rng.u64(0..300);
             self.unknown(host, delay, op);
@@ -333,7 +333,7 @@ impl Sim {
         client.heard = heard;
         client.attach(heard);
         let (epoch, connection) = (client.epoch, client.connection);
-        self.feed(host, Event::SessionResumed { epoch });
+        self.feed(host, Event::SessionResumed(epoch));
         self.later(host, 1, ToClient::Ping { session, connection });
         self.arm_watches_again(host);
         self.heartbeat_if_due(host);
@@ -354,7 +354,7 @@ impl Sim {
             let delay = self.rng.u64(0..50);
             self.unknown(host, delay, op);
         }
-        self.feed(host, Event::SessionOver { epoch });
+        self.feed(host, Event::SessionOver(epoch));
         self.later(host, 1, ToClient::Connect);
     }
 

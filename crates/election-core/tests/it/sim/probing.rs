@@ -61,7 +61,7 @@ impl Sim {
                 unanswered.insert(record.ballot);
             }
         }
-        self.tell_worker(host, 1, ToWorker::Event(Event::Probed { unanswered }));
+        self.tell_worker(host, 1, ToWorker::Event(Event::Probed(unanswered)));
     }
 
     /// Under which ballot a node answers another one's probes.

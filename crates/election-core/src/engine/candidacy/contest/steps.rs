@@ -136,16 +136,16 @@ impl ContestCandidacy {
     pub(super) fn next_request(&mut self, core: &mut Core) -> Option<ZkOp> {
         let paths = core.config.paths.clone();
         let queue = Line::queue(core);
-        let znode = || ZkOp::Get { path: paths.leader_znode(0) };
+        let znode = || ZkOp::Get(paths.leader_znode(0));
         Some(match &self.step {
             ContestStep::ListLeftovers | ContestStep::Rank => queue?.list(),
             ContestStep::Leading if core.own.contest.ranks_again => queue?.list(),
-            ContestStep::LookAtLeftover(names) => ZkOp::Get { path: queue?.path(names.last()?) },
+            ContestStep::LookAtLeftover(names) => ZkOp::Get(queue?.path(names.last()?)),
             ContestStep::DropLeftover(names) => queue?.drop(names.last()?),
             ContestStep::Seek(_) => queue.map_or_else(znode, |queue| queue.list()),
-            ContestStep::LookAtDuplicate => ZkOp::Get { path: self.suspected.as_ref()?.path.clone() },
-            ContestStep::Adopt(name) => ZkOp::Get { path: queue?.path(name) },
-            ContestStep::Count(_) => ZkOp::Get { path: paths.leader() },
+            ContestStep::LookAtDuplicate => ZkOp::Get(self.suspected.as_ref()?.path.clone()),
+            ContestStep::Adopt(name) => ZkOp::Get(queue?.path(name)),
+            ContestStep::Count(_) => ZkOp::Get(paths.leader()),
             ContestStep::Look(..) => znode(),
             ContestStep::Drop(path, None, _) => ZnodeWrite::delete(&**path, None).into(),
             ContestStep::Drop(path, Some((version, count)), _) => {
