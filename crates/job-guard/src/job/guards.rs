@@ -1,26 +1,32 @@
 //! How guards are started.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use boot_time::BootTime;
 use tokio::sync::watch;
 
 use super::{
     lock::{StateLock, file_name},
     reporter::Reporter,
 };
-use crate::guard::{invocation::SELF_EXE, last_will::LastWill};
+use crate::{
+    capabilities::renounces_privileges,
+    config::{Identity, Limits, StopSignal},
+    guard::{invocation::SELF_EXE, last_will::LastWill, protocol::Launch},
+};
 
 /// How guards are started. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Guards {
     pub(super) exe: PathBuf,
     name: Arc<str>,
-    pub(super) withheld: Arc<[String]>,
+    withheld: Arc<[String]>,
     pub(super) lock: Option<StateLock>,
     cgroup: Option<PathBuf>,
     pub(super) will: Option<watch::Receiver<Option<LastWill>>>,
-    pub(super) open_files: Option<u64>,
+    open_files: Option<u64>,
     pub(super) reporter: Arc<dyn Reporter>,
 }
 
@@ -116,7 +122,42 @@ impl Guards {
         Some(dir.join(format!("job-{}", file_name(job))))
     }
 
-    pub(super) fn guard_name(&self) -> String {
+    /// A program that is killed at its end, and inherits its guard's output.
+    pub(super) fn launch(
+        &self,
+        command: &[String],
+        env: &BTreeMap<String, String>,
+        run_as: Option<Identity>,
+        no_new_privileges: Option<bool>,
+        until: BootTime,
+    ) -> Launch {
+        let mut env = env.clone();
+        if let Some(identity) = &run_as {
+            identity.log_in(&mut env);
+        }
+        Launch {
+            command: command.to_vec(),
+            env,
+            withheld: self.withheld.to_vec(),
+            run_variable: self.run_variable(),
+            guard_name: self.guard_name(),
+            working_dir: None,
+            stop_signal: StopSignal::Kill,
+            stop_timeout_ms: 0,
+            freezes: false,
+            until: until.into(),
+            cgroup: None,
+            record: None,
+            lock_from: None,
+            relays_output: false,
+            open_files: self.open_files,
+            no_new_privileges: renounces_privileges(no_new_privileges, run_as.is_some()),
+            run_as,
+            limits: Limits::default(),
+        }
+    }
+
+    fn guard_name(&self) -> String {
         format!("{}-guard", self.name)
     }
 

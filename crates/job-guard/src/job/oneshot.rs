@@ -13,11 +13,10 @@ use tokio::sync::watch;
 use super::{
     guarded::{ESCALATION_LAG, Guarded, Output},
     guards::Guards,
-    output::{self, LoggedErrors, pipe},
+    output::{self, Copying, LoggedErrors, pipe},
 };
 use crate::{
-    capabilities::renounces_privileges,
-    config::{KILL_RESERVE, Limits, RunAs, StopSignal},
+    config::{Identity, KILL_RESERVE, RunAs},
     guard::{
         plan::last_kill,
         protocol::{Exit, Launch, Report},
@@ -147,7 +146,7 @@ impl OneShot {
     pub async fn run(self, guards: &Guards, cancelled: impl Future<Output = ()>) -> Finished {
         let began = BootTime::now();
         let longest = began + self.timeout + KILL_RESERVE;
-        let mut by = self.by;
+        let mut by = self.by.clone();
         let until = by.as_mut().map_or(longest, |by| by.now().min(longest));
         let mut kill_at = last_kill(until);
         if began >= kill_at {
@@ -155,75 +154,16 @@ impl OneShot {
             return Finished { timed_out: Some(Duration::ZERO), ..none };
         }
         let mut cancelled = std::pin::pin!(cancelled);
-        let run_as = match self.run_as {
-            None => None,
-            Some(run_as) => tokio::select! {
-                found = run_as.other_than_own() => match found {
-                    Ok(run_as) => run_as,
-                    Err(reason) => return Finished::not_started(reason),
-                },
-                () = &mut cancelled => {
-                    let none = Finished::not_started("it was cancelled before it ran".to_owned());
-                    return Finished { is_cancelled: true, ..none };
-                }
-                () = sleep_until(kill_at) => {
-                    let none = Finished::not_started("its user was not found in time".to_owned());
-                    return Finished { timed_out: Some(kill_at.duration_since(began)), ..none };
-                }
-            },
+        let run_as = match self.user(cancelled.as_mut(), began, kill_at).await {
+            Ok(run_as) => run_as,
+            Err(finished) => return finished,
         };
-        let mut env = self.env;
-        if let Some(identity) = &run_as {
-            identity.log_in(&mut env);
-        }
-        let launch = Launch {
-            command: self.command,
-            env,
-            withheld: guards.withheld.to_vec(),
-            run_variable: guards.run_variable(),
-            guard_name: guards.guard_name(),
-            working_dir: self.working_dir,
-            stop_signal: StopSignal::Kill,
-            stop_timeout_ms: 0,
-            freezes: false,
-            until: until.into(),
-            cgroup: None,
-            record: None,
-            lock_from: None,
-            relays_output: false,
-            open_files: guards.open_files,
-            no_new_privileges: renounces_privileges(self.no_new_privileges, run_as.is_some()),
-            run_as,
-            limits: Limits::default(),
-        };
-        let (mut reader, stderr) = match pipe() {
-            Ok(ends) => ends,
-            Err(error) => return Finished::not_started(format!("can't make a pipe: {error}")),
-        };
-        let stdout = if self.hears.is_some() {
-            pipe().map(|(heard, stdout)| (Some(heard), stdout, None))
-        } else {
-            output::to_log(&self.title, guards.reporter.clone())
-                .map(|(stdout, copying)| (None, stdout, Some(copying)))
-        };
-        let (mut heard, stdout, copying) = match stdout {
-            Ok(ends) => ends,
-            Err(error) => return Finished::not_started(format!("can't make a pipe: {error}")),
-        };
-        let output = Output { stdout: Some(stdout), stderr: Some(stderr) };
-        let mut guarded = match Guarded::start(guards, &self.title, launch, output).await {
-            Ok(guarded) => guarded,
+        let (mut guarded, mut streams) = match self.start(guards, run_as, until).await {
+            Ok(started) => started,
             Err(reason) => return Finished::not_started(reason),
         };
-        let mut said = Vec::new();
         let mut exit = Err("it was killed before it ran".to_owned());
-        let mut tail = Tail {
-            log: self.logs_errors.then(|| LoggedErrors::of(&self.title, guards.reporter.clone())),
-            ..Tail::default()
-        };
-        let mut is_open = true;
         let mut is_cancelled = false;
-        let (mut buffer, mut spoken) = ([0; 4096], [0; 4096]);
         loop {
             tokio::select! {
                 report = guarded.next() => match report {
@@ -235,14 +175,7 @@ impl OneShot {
                     Report::Gone => break,
                     _ => {}
                 },
-                read = reader.read(&mut buffer), if is_open => match read {
-                    Ok(0) | Err(_) => is_open = false,
-                    Ok(count) => tail.push(&buffer[..count]),
-                },
-                read = hear(&mut heard, &mut spoken), if heard.is_some() => match read {
-                    Ok(0) | Err(_) => heard = None,
-                    Ok(count) => keep(&mut said, &spoken[..count], self.hears),
-                },
+                () = streams.read() => {}
                 () = &mut cancelled, if !is_cancelled => {
                     is_cancelled = true;
                     guarded.destroy().await;
@@ -256,26 +189,45 @@ impl OneShot {
             }
         }
         let ended = BootTime::now();
-        if let Some(copying) = copying {
-            copying.finish().await;
-        }
-        let _ = tokio::time::timeout(DRAIN, async {
-            while let Ok(count @ 1..) = reader.read(&mut buffer).await {
-                tail.push(&buffer[..count]);
-            }
-            while let Ok(count @ 1..) = hear(&mut heard, &mut spoken).await {
-                keep(&mut said, &spoken[..count], self.hears);
-            }
-        })
-        .await;
+        let (stderr, stdout) = streams.finish().await;
         let is_success = exit.as_ref().is_ok_and(|exit| exit.is_success());
-        Finished {
-            timed_out: (ended >= kill_at && !is_success).then(|| kill_at.duration_since(began)),
-            exit,
-            is_cancelled,
-            stderr: tail.into_string(),
-            stdout: said,
+        let timed_out = (ended >= kill_at && !is_success).then(|| kill_at.duration_since(began));
+        Finished { exit, timed_out, is_cancelled, stderr, stdout }
+    }
+
+    /// The user that it runs as, unless that is this process's; or how it ended before it was known.
+    async fn user(
+        &self,
+        cancelled: impl Future<Output = ()>,
+        began: BootTime,
+        kill_at: BootTime,
+    ) -> Result<Option<Identity>, Finished> {
+        let Some(run_as) = self.run_as.clone() else { return Ok(None) };
+        tokio::select! {
+            found = run_as.other_than_own() => found.map_err(Finished::not_started),
+            () = cancelled => {
+                let none = Finished::not_started("it was cancelled before it ran".to_owned());
+                Err(Finished { is_cancelled: true, ..none })
+            }
+            () = sleep_until(kill_at) => {
+                let none = Finished::not_started("its user was not found in time".to_owned());
+                Err(Finished { timed_out: Some(kill_at.duration_since(began)), ..none })
+            }
         }
+    }
+
+    async fn start(
+        &self,
+        guards: &Guards,
+        run_as: Option<Identity>,
+        until: BootTime,
+    ) -> Result<(Guarded, Streams), String> {
+        let (streams, output) = Streams::open(self, guards).map_err(|e| format!("can't make a pipe: {e}"))?;
+        let launch = Launch {
+            working_dir: self.working_dir.clone(),
+            ..guards.launch(&self.command, &self.env, run_as, self.no_new_privileges, until)
+        };
+        Ok((Guarded::start(guards, &self.title, launch, output).await?, streams))
     }
 }
 
@@ -286,17 +238,74 @@ async fn moved(by: &mut Option<Deadline>) -> BootTime {
     }
 }
 
-async fn hear(from: &mut Option<pipe::Receiver>, buffer: &mut [u8]) -> io::Result<usize> {
-    match from {
-        Some(from) => from.read(buffer).await,
-        None => Ok(0),
+/// What it writes.
+struct Streams {
+    stderr: Option<pipe::Receiver>,
+    tail: Tail,
+    /// `None` at its end, and if it goes to the log.
+    stdout: Option<pipe::Receiver>,
+    heard: Vec<u8>,
+    /// How many bytes of that are kept. More is read and dropped, so that the writer does not block.
+    most: usize,
+    copying: Option<Copying>,
+}
+
+impl Streams {
+    fn open(command: &OneShot, guards: &Guards) -> io::Result<(Streams, Output)> {
+        let OneShot { title, hears, logs_errors, .. } = command;
+        let (stderr, error_writer) = pipe()?;
+        let (stdout, writer, copying) = if hears.is_some() {
+            let (stdout, writer) = pipe()?;
+            (Some(stdout), writer, None)
+        } else {
+            let (writer, copying) = output::to_log(title, guards.reporter.clone())?;
+            (None, writer, Some(copying))
+        };
+        let log = logs_errors.then(|| LoggedErrors::of(title, guards.reporter.clone()));
+        let tail = Tail { log, ..Tail::default() };
+        let most = hears.unwrap_or_default() + 1;
+        let streams = Streams { stderr: Some(stderr), tail, stdout, heard: Vec::new(), most, copying };
+        Ok((streams, Output { stdout: Some(writer), stderr: Some(error_writer) }))
+    }
+
+    /// Reads what comes next. Never returns if nothing is left to read.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    async fn read(&mut self) {
+        let (mut errors, mut output) = ([0; 4096], [0; 4096]);
+        tokio::select! {
+            count = next(&mut self.stderr, &mut errors) => self.tail.push(&errors[..count]),
+            count = next(&mut self.stdout, &mut output) => {
+                let room = self.most - self.heard.len();
+                self.heard.extend_from_slice(&output[..count.min(room)]);
+            }
+        }
+    }
+
+    /// The end of standard error, and the standard output that was heard, after all writers have ended.
+    async fn finish(mut self) -> (String, Vec<u8>) {
+        if let Some(copying) = self.copying.take() {
+            copying.finish().await;
+        }
+        let rest = async {
+            while self.stderr.is_some() || self.stdout.is_some() {
+                self.read().await;
+            }
+        };
+        let _ = tokio::time::timeout(DRAIN, rest).await;
+        (self.tail.into_string(), self.heard)
     }
 }
 
-/// Output beyond the limit is read and dropped, so that the writer does not block.
-fn keep(said: &mut Vec<u8>, more: &[u8], hears: Option<usize>) {
-    let room = (hears.unwrap_or_default() + 1).saturating_sub(said.len());
-    said.extend_from_slice(&more[..more.len().min(room)]);
+/// Reads from a stream, which is `None` from its end on.
+async fn next(from: &mut Option<pipe::Receiver>, buffer: &mut [u8]) -> usize {
+    let Some(open) = from else { return std::future::pending().await };
+    let count = open.read(buffer).await.unwrap_or(0);
+    if count == 0 {
+        *from = None;
+    }
+    count
 }
 
 /// The last bytes of a stream.

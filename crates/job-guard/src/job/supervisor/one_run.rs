@@ -10,7 +10,6 @@ use tokio::sync::{AcquireError, Semaphore, SemaphorePermit, oneshot, watch};
 
 use super::{Adopted, Stop, Supervisor, next_request};
 use crate::{
-    capabilities::renounces_privileges,
     config::{Identity, Job, ReadyProbe},
     guard::{
         plan,
@@ -188,29 +187,17 @@ impl Supervisor {
     }
 
     fn launch(&mut self, run_as: Option<Identity>) -> Launch {
-        let mut env = self.job.env.clone();
-        if let Some(identity) = &run_as {
-            identity.log_in(&mut env);
-        }
+        let job = &*self.job;
+        let until = *self.work_until.borrow_and_update();
         Launch {
-            command: self.job.command.clone(),
-            env,
-            withheld: self.guards.withheld.to_vec(),
-            run_variable: self.guards.run_variable(),
-            guard_name: self.guards.guard_name(),
-            working_dir: self.job.working_dir.clone(),
-            stop_signal: self.job.stop_signal,
-            stop_timeout_ms: u64::try_from(self.job.stop_timeout.as_millis()).unwrap_or(u64::MAX),
-            freezes: self.job.freezes,
-            until: (*self.work_until.borrow_and_update()).into(),
-            cgroup: self.guards.cgroup_of(&self.job.name),
-            record: None,
-            lock_from: None,
+            working_dir: job.working_dir.clone(),
+            stop_signal: job.stop_signal,
+            stop_timeout_ms: u64::try_from(job.stop_timeout.as_millis()).unwrap_or(u64::MAX),
+            freezes: job.freezes,
+            cgroup: self.guards.cgroup_of(&job.name),
             relays_output: true,
-            open_files: self.guards.open_files,
-            no_new_privileges: renounces_privileges(self.job.no_new_privileges, run_as.is_some()),
-            run_as,
-            limits: self.job.limits,
+            limits: job.limits,
+            ..self.guards.launch(&job.command, &job.env, run_as, job.no_new_privileges, until)
         }
     }
 
