@@ -11,7 +11,7 @@ use zk_session::{Acl, Session, SessionBuilder, Ticket, TlsOptions};
 
 use crate::{
     checked,
-    config::{Access, Auth, CREDENTIALS, Scheme, ZooKeeperConfig, unreadable},
+    config::{Auth, CREDENTIALS, Scheme, ZooKeeperAccess, ZooKeeperConfig, unreadable},
     error::Error,
 };
 
@@ -20,21 +20,21 @@ use crate::{
 pub(crate) struct Servers {
     connect: String,
     auth: Option<Auth>,
-    #[serde(with = "TlsFiles")]
+    #[serde(with = "ZooKeeperFiles")]
     tls: Option<TlsOptions>,
 }
 
 /// [`TlsOptions`], as they are passed on.
 #[derive(Serialize, Deserialize)]
-struct TlsFiles {
+struct ZooKeeperFiles {
     ca_file: PathBuf,
     cert_file: Option<PathBuf>,
     key_file: Option<PathBuf>,
 }
 
-impl TlsFiles {
+impl ZooKeeperFiles {
     fn serialize<S: serde::Serializer>(tls: &Option<TlsOptions>, to: S) -> Result<S::Ok, S::Error> {
-        let files = tls.clone().map(|TlsOptions { ca_file, cert_file, key_file, .. }| TlsFiles {
+        let files = tls.clone().map(|TlsOptions { ca_file, cert_file, key_file, .. }| ZooKeeperFiles {
             ca_file,
             cert_file,
             key_file,
@@ -43,8 +43,8 @@ impl TlsFiles {
     }
 
     fn deserialize<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<TlsOptions>, D::Error> {
-        let files: Option<TlsFiles> = Deserialize::deserialize(from)?;
-        Ok(files.map(|TlsFiles { ca_file, cert_file, key_file }| {
+        let files: Option<ZooKeeperFiles> = Deserialize::deserialize(from)?;
+        Ok(files.map(|ZooKeeperFiles { ca_file, cert_file, key_file }| {
             let mut tls = TlsOptions::new(ca_file);
             (tls.cert_file, tls.key_file) = (cert_file, key_file);
             tls
@@ -109,8 +109,8 @@ pub(crate) async fn connect(
         .driver(config.driver)
         .prefer(&config.prefer)
         .acl(match config.acl {
-            Access::Creator => Acl::CreatorAll,
-            Access::Open => Acl::Open,
+            ZooKeeperAccess::Creator => Acl::CreatorAll,
+            ZooKeeperAccess::Open => Acl::Open,
         });
     if let Some(after) = suspect_after {
         builder = builder.suspect_after(after);

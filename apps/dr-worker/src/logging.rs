@@ -35,7 +35,7 @@ use tracing_subscriber::{
 use crate::{config::LogConfig, mask::mask};
 use json::Labelled;
 pub(crate) use json::{identify, set_term};
-use queue::{Lane, Missing, Queue};
+use queue::{LineSource, Missing, Queue};
 
 /// The target of a client crate that logs a session's password when it connects.
 const TELLS_PASSWORD: &str = "zookeeper_async";
@@ -170,7 +170,7 @@ pub(crate) fn print(line: &str) {
                 ColorChoice::Never => strip_str(line).to_string(),
                 _ => line.to_owned(),
             };
-            queue.push(format!("{line}\n").as_bytes(), Lane::Own);
+            queue.push(format!("{line}\n").as_bytes(), LineSource::Own);
         }
         None => anstream::eprintln!("{line}"),
     }
@@ -232,7 +232,7 @@ enum To {
 
 /// A line, which is written as a whole.
 enum Line {
-    Queued(&'static Queue, Lane),
+    Queued(&'static Queue, LineSource),
     Direct(io::Stderr),
 }
 
@@ -241,15 +241,15 @@ impl<'a> MakeWriter<'a> for To {
 
     fn make_writer(&'a self) -> Line {
         match self {
-            To::Queue(queue) => Line::Queued(queue, Lane::Own),
+            To::Queue(queue) => Line::Queued(queue, LineSource::Own),
             To::Stderr => Line::Direct(io::stderr()),
         }
     }
 
     fn make_writer_for(&'a self, metadata: &Metadata<'_>) -> Line {
         match self {
-            To::Queue(queue) if metadata.target() == DROPPED => Line::Queued(queue, Lane::Notice),
-            To::Queue(queue) if metadata.target() == OUTPUT => Line::Queued(queue, Lane::Output),
+            To::Queue(queue) if metadata.target() == DROPPED => Line::Queued(queue, LineSource::Notice),
+            To::Queue(queue) if metadata.target() == OUTPUT => Line::Queued(queue, LineSource::Output),
             _ => self.make_writer(),
         }
     }
@@ -261,8 +261,8 @@ impl Write for Line {
             Line::Queued(queue, lane) => {
                 let masked = match lane {
                     // The output of a job is passed on unchanged.
-                    Lane::Output => None,
-                    Lane::Own | Lane::Notice => masked(line),
+                    LineSource::Output => None,
+                    LineSource::Own | LineSource::Notice => masked(line),
                 };
                 if !queue.push(masked.as_deref().unwrap_or(line), *lane) {
                     counter!("dr_log_lines_dropped_total").increment(1);

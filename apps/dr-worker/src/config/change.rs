@@ -32,7 +32,7 @@ pub(super) fn effect(steps: &[String]) -> Effect {
 
 /// A key whose value has changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Change {
+pub struct KeyChange {
     /// The key; `job.NAME` for a job that is new, or that is not configured any more.
     pub key: String,
     /// The job that it belongs to.
@@ -41,7 +41,7 @@ pub struct Change {
     pub effect: Effect,
 }
 
-impl Change {
+impl KeyChange {
     fn of(key: String, effect: Effect) -> Self {
         let job = match &steps(&key)[..] {
             [first, job, ..] if first == "job" => Some(job.clone()),
@@ -51,7 +51,7 @@ impl Change {
     }
 }
 
-impl fmt::Display for Change {
+impl fmt::Display for KeyChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { key, job, effect } = self;
         match (effect, job) {
@@ -74,7 +74,7 @@ impl Config {
     ///
     /// # Errors
     /// If the new values can't be used together with the old ones that stay in force.
-    pub fn taken_over_from(self, old: &Self) -> Result<(Self, Vec<Change>), Problems> {
+    pub fn taken_over_from(self, old: &Self) -> Result<(Self, Vec<KeyChange>), Problems> {
         let changes = changes(old, &self);
         let kept: Vec<_> =
             changes.iter().filter(|change| change.effect == Effect::WorkerRestart).map(|c| &c.key).collect();
@@ -97,7 +97,7 @@ impl Config {
 }
 
 /// The keys with another value. A key that takes its value over from another one is left out, where that has changed too.
-fn changes(old: &Config, new: &Config) -> Vec<Change> {
+fn changes(old: &Config, new: &Config) -> Vec<KeyChange> {
     let names = |config: &Config| -> BTreeSet<String> {
         config.jobs.iter().map(JobConfig::name).map(str::to_owned).collect()
     };
@@ -113,7 +113,7 @@ fn changes(old: &Config, new: &Config) -> Vec<Change> {
     let keys: BTreeSet<_> = old.keys().chain(new.keys()).filter(|key| differs(key)).collect();
     let jobs = other_jobs.iter().map(|job| {
         let key = toml_edit::Key::new(job.as_str());
-        Change { key: format!("job.{key}"), job: Some((*job).clone()), effect: Effect::WorkerRestart }
+        KeyChange { key: format!("job.{key}"), job: Some((*job).clone()), effect: Effect::WorkerRestart }
     });
     let of_keys = keys.iter().filter_map(|key| {
         let steps = steps(key);
@@ -122,7 +122,7 @@ fn changes(old: &Config, new: &Config) -> Vec<Change> {
         if is_of_other_job || is_inherited(key) {
             return None;
         }
-        Some(Change::of((*key).clone(), effect(&steps)))
+        Some(KeyChange::of((*key).clone(), effect(&steps)))
     });
     jobs.chain(of_keys).collect()
 }

@@ -22,7 +22,7 @@ table! {
         /// What is practised: "rehearse" (moves nothing), "switchover", "kill-job", "kill-worker" or "cut-site".
         pub mode: DrillMode = DrillMode::Rehearse => value().example("\"switchover\"");
         /// Who takes over, or rehearses.
-        pub to: Target = Target::Any => flat_as(TargetKeys::default());
+        pub to: Target = Target::Any => flat_as(DrillTargetKeys::default());
         /// Move the job back at the end.
         pub back: bool = false => value().example("true");
         /// Reason, for the records.
@@ -50,16 +50,16 @@ table! {
 }
 
 table! {
-    struct TargetKeys {
+    struct DrillTargetKeys {
         /// The member that takes over, or rehearses. Default: as the policy decides.
         to: Option<MemberId> = None => optional();
         /// The site that it is in. Default: as the policy decides.
         to_site: Option<SiteId> = None => optional().example("\"west\"");
     }
-    check TargetKeys::check;
+    check DrillTargetKeys::check;
 }
 
-impl TargetKeys {
+impl DrillTargetKeys {
     fn check(&mut self, section: &mut Section<'_>) {
         if self.to.is_some() && self.to_site.is_some() {
             section.problem("to_site", "to is set too; leave one of them out");
@@ -67,8 +67,8 @@ impl TargetKeys {
     }
 }
 
-impl From<TargetKeys> for Target {
-    fn from(TargetKeys { to, to_site }: TargetKeys) -> Self {
+impl From<DrillTargetKeys> for Target {
+    fn from(DrillTargetKeys { to, to_site }: DrillTargetKeys) -> Self {
         to.map(Target::Member).or(to_site.map(Target::Site)).unwrap_or(Target::Any)
     }
 }

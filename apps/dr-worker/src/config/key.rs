@@ -149,7 +149,7 @@ pub(super) enum Reach {
 
 /// What a change of a key takes, and what an overlay may do with it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Found {
+pub(super) struct FoundKey {
     pub(super) effect: Option<Effect>,
     pub(super) reach: Reach,
     /// Whether there are declared keys below it.
@@ -157,8 +157,8 @@ pub(super) struct Found {
 }
 
 /// Looks a key up, by the names in it. What is below a value belongs to it.
-pub(super) fn find(keys: &[Key], steps: &[String]) -> Option<Found> {
-    let mut found = Found { effect: None, reach: Reach::Program, is_table: true };
+pub(super) fn find(keys: &[Key], steps: &[String]) -> Option<FoundKey> {
+    let mut found = FoundKey { effect: None, reach: Reach::Program, is_table: true };
     let mut inside = keys;
     for step in steps {
         let named = inside.iter().find(|key| key.name == step);
@@ -167,7 +167,7 @@ pub(super) fn find(keys: &[Key], steps: &[String]) -> Option<Found> {
         found.reach = key.terms.reach.unwrap_or(found.reach);
         match &key.of {
             Of::Table { keys, .. } => inside = keys,
-            Of::Value { .. } => return Some(Found { is_table: false, ..found }),
+            Of::Value { .. } => return Some(FoundKey { is_table: false, ..found }),
         }
     }
     Some(found)

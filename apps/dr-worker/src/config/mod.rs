@@ -53,7 +53,7 @@ use strategies::Registry;
 pub use crate::tls::{PairFiles, TlsFiles};
 pub(crate) use balance::BALANCING;
 pub use balance::BalanceConfig;
-pub use change::Change;
+pub use change::KeyChange;
 pub use dates::Dates;
 pub use drill_orders::{DrillConfig, JobDrill, Rehearsal};
 pub use drill_plan::{DrillPlan, Objectives};
@@ -85,7 +85,7 @@ pub use spec::{JobSpec, Measure};
 pub use tokens::Tokens;
 pub use tree::Origin;
 pub use watchdog::{WatchdogConfig, WatchdogMode};
-pub use zookeeper::{Access, Auth, Overlays, Scheme, ZooKeeperConfig};
+pub use zookeeper::{Auth, Overlays, Scheme, ZooKeeperAccess, ZooKeeperConfig};
 pub(crate) use zookeeper::{CREDENTIALS, unreadable};
 
 pub use key::Effect;
@@ -93,7 +93,7 @@ pub use key::Effect;
 use job_guard::own_file;
 use key::{ANY, Key, Of, Reach, Terms};
 use reader::{Findings, Section};
-use table::{Field, Table as _, later, nested, table, unread};
+use table::{ConfigField, Table as _, later, nested, table, unread};
 use tree::Node;
 use zk_session::LeaseTiming;
 
@@ -148,7 +148,7 @@ table! {
 /// A job: a program that runs on the leader only. Any number of jobs, each with an election of its own.
 struct Jobs;
 
-impl Field<Vec<JobConfig>> for Jobs {
+impl ConfigField<Vec<JobConfig>> for Jobs {
     fn read(self, key: &'static str, _: &mut Vec<JobConfig>, section: &mut Section<'_>) {
         section.know(key);
     }

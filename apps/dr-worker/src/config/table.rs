@@ -74,17 +74,17 @@ macro_rules! table {
     ) => {
         impl $crate::config::table::Table for $name {
             fn read(&mut self, section: &mut $crate::config::reader::Section<'_>) {
-                use $crate::config::table::{Field, table};
-                $(Field::<$type>::read($rule, table!(@ $field $($key)?), &mut self.$field, section);)*
+                use $crate::config::table::{ConfigField, table};
+                $(ConfigField::<$type>::read($rule, table!(@ $field $($key)?), &mut self.$field, section);)*
                 $($check(self, section);)?
             }
 
             fn keys(&self) -> Vec<$crate::config::key::Key> {
-                use $crate::config::table::{Field, table};
+                use $crate::config::table::{ConfigField, table};
                 let mut keys = Vec::new();
                 $({
                     let sentence = concat!($($doc, "\n",)*);
-                    Field::<$type>::describe($rule, (table!(@ $field $($key)?), sentence), &self.$field, &mut keys);
+                    ConfigField::<$type>::describe($rule, (table!(@ $field $($key)?), sentence), &self.$field, &mut keys);
                 })*
                 keys
             }
@@ -96,7 +96,7 @@ macro_rules! table {
 pub(super) use table;
 
 /// How the value of a field is read from a key, and described.
-pub(super) trait Field<T> {
+pub(super) trait ConfigField<T> {
     /// Puts what is set over the value.
     fn read(self, key: &'static str, value: &mut T, section: &mut Section<'_>);
 
@@ -279,7 +279,7 @@ impl<T: Parse, const OPTIONAL: bool> Rule<Leaf<T, OPTIONAL>> {
     }
 }
 
-impl<T: Parse> Field<T> for Rule<Leaf<T, false>> {
+impl<T: Parse> ConfigField<T> for Rule<Leaf<T, false>> {
     fn read(self, key: &'static str, value: &mut T, section: &mut Section<'_>) {
         if !section.takes(&self.terms) {
             return;
@@ -297,7 +297,7 @@ impl<T: Parse> Field<T> for Rule<Leaf<T, false>> {
     }
 }
 
-impl<T: Parse> Field<Option<T>> for Rule<Leaf<T, true>> {
+impl<T: Parse> ConfigField<Option<T>> for Rule<Leaf<T, true>> {
     fn read(self, key: &'static str, value: &mut Option<T>, section: &mut Section<'_>) {
         if section.takes(&self.terms) {
             *value = self.take(key, section).or(value.take());
@@ -317,7 +317,7 @@ pub(super) fn nested() -> Rule<Inner> {
     Rule::new(Inner)
 }
 
-impl<T: Table> Field<T> for Rule<Inner> {
+impl<T: Table> ConfigField<T> for Rule<Inner> {
     fn read(self, key: &'static str, value: &mut T, section: &mut Section<'_>) {
         self.table(key, value, section);
     }
@@ -335,7 +335,7 @@ pub(super) fn nested_as<K>(keys: K) -> Rule<As<K>> {
     Rule::new(As(keys))
 }
 
-impl<K: Table + Clone + Into<T>, T> Field<T> for Rule<As<K>> {
+impl<K: Table + Clone + Into<T>, T> ConfigField<T> for Rule<As<K>> {
     fn read(self, key: &'static str, value: &mut T, section: &mut Section<'_>) {
         let mut read = self.form.0.clone();
         self.table(key, &mut read, section);
@@ -356,7 +356,7 @@ pub(super) fn optional_nested<K>(keys: K) -> Rule<Maybe<K>> {
     Rule::new(Maybe(keys))
 }
 
-impl<K: Table + Clone + Into<Option<T>>, T> Field<Option<T>> for Rule<Maybe<K>> {
+impl<K: Table + Clone + Into<Option<T>>, T> ConfigField<Option<T>> for Rule<Maybe<K>> {
     fn read(self, key: &'static str, value: &mut Option<T>, section: &mut Section<'_>) {
         section.know(key);
         if section.has(key) {
@@ -384,7 +384,7 @@ pub(super) fn tables<K>(keys: K) -> Rule<Named<K>> {
     Rule::new(Named(keys))
 }
 
-impl<K: Table + Clone + Into<Option<T>>, T> Field<BTreeMap<String, T>> for Rule<Named<K>> {
+impl<K: Table + Clone + Into<Option<T>>, T> ConfigField<BTreeMap<String, T>> for Rule<Named<K>> {
     fn read(self, key: &'static str, value: &mut BTreeMap<String, T>, section: &mut Section<'_>) {
         section.declared_table(key, &self.terms, |section| rest(self.form.0).read(key, value, section));
     }
@@ -413,7 +413,7 @@ pub(super) fn rest<K>(keys: K) -> Rule<Rest<K>> {
     Rule::new(Rest(keys))
 }
 
-impl<K: Table + Clone + Into<Option<T>>, T> Field<BTreeMap<String, T>> for Rule<Rest<K>> {
+impl<K: Table + Clone + Into<Option<T>>, T> ConfigField<BTreeMap<String, T>> for Rule<Rest<K>> {
     fn read(self, _: &'static str, value: &mut BTreeMap<String, T>, section: &mut Section<'_>) {
         let all = section.each_table(|name, section| {
             let mut read = self.form.0.clone();
@@ -442,7 +442,7 @@ pub(super) fn flat() -> Rule<Flat> {
     Rule::new(Flat)
 }
 
-impl<T: Table> Field<T> for Rule<Flat> {
+impl<T: Table> ConfigField<T> for Rule<Flat> {
     fn read(self, _: &'static str, value: &mut T, section: &mut Section<'_>) {
         if section.takes(&self.terms) {
             value.read(section);
@@ -462,7 +462,7 @@ pub(super) fn flat_as<K>(keys: K) -> Rule<FlatAs<K>> {
     Rule::new(FlatAs(keys))
 }
 
-impl<K: Table + Into<T>, T> Field<T> for Rule<FlatAs<K>> {
+impl<K: Table + Into<T>, T> ConfigField<T> for Rule<FlatAs<K>> {
     fn read(mut self, _: &'static str, value: &mut T, section: &mut Section<'_>) {
         self.form.0.read(section);
         *value = self.form.0.into();
@@ -481,7 +481,7 @@ pub(super) fn unread() -> Unread {
     Unread
 }
 
-impl<T> Field<T> for Unread {
+impl<T> ConfigField<T> for Unread {
     fn read(self, _: &'static str, _: &mut T, _: &mut Section<'_>) {}
 
     fn describe(self, _: (&'static str, &'static str), _: &T, _: &mut Vec<Key>) {}
@@ -495,7 +495,7 @@ pub(super) fn later() -> Rule<Later> {
     Rule::new(Later)
 }
 
-impl<T: Table> Field<T> for Rule<Later> {
+impl<T: Table> ConfigField<T> for Rule<Later> {
     fn read(self, key: &'static str, _: &mut T, section: &mut Section<'_>) {
         section.know(key);
     }

@@ -60,7 +60,7 @@ table! {
         pub tls: Option<TlsOptions> = None => optional_nested(TlsOptions::default());
         /// Access to the znodes that this program creates: "creator" (the same credentials) or "open".
         /// Default: "creator" with credentials or a client certificate, else "open". Existing znodes keep their access lists.
-        pub acl: Access = Access::Open => derived().example("\"creator\"");
+        pub acl: ZooKeeperAccess = ZooKeeperAccess::Open => derived().example("\"creator\"");
         /// What `dr-worker config push` may change on this node. It writes to ZooKeeper, and so may everyone who has access to the
         /// znodes. "safe": the policy, load, restart, exit_codes.not_here, stop_timeout and limits of a job; "all": also
         /// exit_codes.stay_down, and what makes the node run a program, such as command, env, hooks and checks; "off": nothing.
@@ -104,7 +104,7 @@ fn is_loopback(server: &str) -> bool {
 
 choice! {
     /// Access to the znodes that the worker and the commands create.
-    pub enum Access {
+    pub enum ZooKeeperAccess {
         /// Clients with the same credentials may do anything, others nothing.
         Creator = "creator",
         /// Every client may do anything.
@@ -247,10 +247,10 @@ impl ZooKeeperConfig {
         }
         let has_credentials = self.has_credentials();
         if !section.has("acl") {
-            self.acl = if has_credentials { Access::Creator } else { Access::Open };
+            self.acl = if has_credentials { ZooKeeperAccess::Creator } else { ZooKeeperAccess::Open };
         }
         section.show_unless_set("acl", &self.acl);
-        if self.acl == Access::Creator && !has_credentials {
+        if self.acl == ZooKeeperAccess::Creator && !has_credentials {
             section.problem(
                 "acl",
                 "\"creator\" takes credentials by which the servers know the creator: set [zookeeper.auth], or cert_file \

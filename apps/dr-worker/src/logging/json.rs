@@ -21,16 +21,16 @@ use tracing_subscriber::{
 };
 
 /// Whose log it is.
-static NODE: OnceLock<Node> = OnceLock::new();
+static NODE: OnceLock<LoggingNode> = OnceLock::new();
 
-struct Node {
+struct LoggingNode {
     member: String,
     site: String,
     /// The jobs, with the term of those that this member leads.
     jobs: Mutex<BTreeMap<String, Option<u64>>>,
 }
 
-impl Node {
+impl LoggingNode {
     fn jobs(&self) -> MutexGuard<'_, BTreeMap<String, Option<u64>>> {
         // No code panics while it is locked.
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
@@ -39,7 +39,7 @@ impl Node {
 
 /// Adds this member to all further lines. Only the first call counts.
 pub(crate) fn identify<'a>(member: &str, site: &str, jobs: impl Iterator<Item = &'a str>) {
-    NODE.get_or_init(|| Node {
+    NODE.get_or_init(|| LoggingNode {
         member: member.to_owned(),
         site: site.to_owned(),
         jobs: Mutex::new(jobs.map(|job| (job.to_owned(), None)).collect()),
@@ -82,7 +82,7 @@ where
 }
 
 /// The fields that the event itself does not have.
-fn labels(node: &Node, event: &Event<'_>) -> Map<String, Value> {
+fn labels(node: &LoggingNode, event: &Event<'_>) -> Map<String, Value> {
     let mut about = About::default();
     event.record(&mut about);
     let mut labels = Map::new();

@@ -17,7 +17,7 @@ const FOR_NOTICES: usize = 4096;
 
 /// The source of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Lane {
+pub(super) enum LineSource {
     /// The worker.
     Own,
     /// A job or another program.
@@ -39,7 +39,7 @@ pub(super) enum Missing {
 pub(super) struct Queue {
     /// The size, in bytes.
     bound: usize,
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
     /// Notified when lines wait to be written.
     filled: Condvar,
     /// Notified when all lines are written.
@@ -49,7 +49,7 @@ pub(super) struct Queue {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct QueueState {
     waiting: Vec<u8>,
     is_writing: bool,
     /// Dropped lines since the last report.
@@ -103,11 +103,11 @@ impl Queue {
     }
 
     /// Appends a line. False if it did not fit and was dropped.
-    pub(super) fn push(&self, line: &[u8], lane: Lane) -> bool {
+    pub(super) fn push(&self, line: &[u8], lane: LineSource) -> bool {
         let mut state = self.lock();
         let bound = match lane {
-            Lane::Own | Lane::Output => self.bound - FOR_NOTICES,
-            Lane::Notice => self.bound,
+            LineSource::Own | LineSource::Output => self.bound - FOR_NOTICES,
+            LineSource::Notice => self.bound,
         };
         if state.waiting.len() + line.len() > bound {
             state.dropped += 1;
@@ -142,7 +142,7 @@ impl Queue {
     /// Waits until all lines that were pushed before are written, at most `within`.
     pub(super) fn flush(&self, within: Duration) {
         let state = self.lock();
-        let unwritten = |state: &mut State| state.is_writing || !state.waiting.is_empty();
+        let unwritten = |state: &mut QueueState| state.is_writing || !state.waiting.is_empty();
         // Lines that are left after that are lost with the process.
         let _ = self.written.wait_timeout_while(state, within, unwritten);
     }
@@ -165,7 +165,7 @@ impl Queue {
         self.written.notify_all();
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
         // No code panics while it is locked.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -220,15 +220,15 @@ mod tests {
         let (works, is_working) = mpsc::channel();
         let (sender, written) = mpsc::channel();
         let (counts, counted) = mpsc::channel();
-        let report = |lines| assert!(queue.push(format!("{lines:?}\n").as_bytes(), Lane::Notice));
+        let report = |lines| assert!(queue.push(format!("{lines:?}\n").as_bytes(), LineSource::Notice));
         let unwritten = move |lines| counts.send(lines).expect("the test lives");
         queue.start(Broken(is_working, sender), report, unwritten).expect("a thread");
         works.send(false).expect("the thread lives");
-        queue.push(b"one\ntwo\n", Lane::Own);
+        queue.push(b"one\ntwo\n", LineSource::Own);
         assert_eq!(counted.recv_timeout(PATIENCE), Ok(2));
         works.send(true).expect("the thread lives");
         works.send(true).expect("the thread lives");
-        queue.push(b"three\n", Lane::Own);
+        queue.push(b"three\n", LineSource::Own);
         assert_eq!(written.recv_timeout(PATIENCE).expect("written"), b"three\n");
         assert_eq!(written.recv_timeout(PATIENCE).expect("written"), b"Unwritten(2)\n");
     }
@@ -238,18 +238,18 @@ mod tests {
         let queue: &'static Queue = Box::leak(Box::new(Queue::new(3 * FOR_NOTICES)));
         let (open, gate) = mpsc::channel();
         let (sender, written) = mpsc::channel();
-        let report = |lines| assert!(queue.push(format!("{lines:?}\n").as_bytes(), Lane::Notice));
+        let report = |lines| assert!(queue.push(format!("{lines:?}\n").as_bytes(), LineSource::Notice));
         let lost = |lines| panic!("{lines} lines are lost");
         queue.start(Gate { open: gate, written: sender }, report, lost).expect("a thread");
 
         // The thread takes the first one, and then waits at the gate.
-        queue.push(b"first\n", Lane::Own);
+        queue.push(b"first\n", LineSource::Own);
         while !queue.lock().is_writing {
             thread::yield_now();
         }
         let line = vec![b'x'; FOR_NOTICES];
         assert!(queue.has_room());
-        assert_eq!([(); 5].map(|()| queue.push(&line, Lane::Own)), [true, true, false, false, false]);
+        assert_eq!([(); 5].map(|()| queue.push(&line, LineSource::Own)), [true, true, false, false, false]);
         assert!(!queue.has_room());
         queue.flush(Duration::from_millis(10));
 

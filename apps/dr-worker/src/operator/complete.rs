@@ -53,13 +53,13 @@ pub(super) fn script(shell: Shell) -> Result<String, Error> {
 
 /// What an argument names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Named {
+enum ArgumentKind {
     Job,
     Site,
     Member,
 }
 
-impl Named {
+impl ArgumentKind {
     /// By the word that its help text shows.
     fn of(argument: &clap::Arg) -> Option<Self> {
         match argument.get_value_names()?.first()?.as_str() {
@@ -80,7 +80,7 @@ fn completing(command: clap::Command, registry: &Registry) -> clap::Command {
         if verb.get_name() == "init" {
             return verb;
         }
-        verb.mut_args(|argument| match Named::of(&argument) {
+        verb.mut_args(|argument| match ArgumentKind::of(&argument) {
             Some(named) => {
                 let registry = registry.clone();
                 argument.add(ArgValueCompleter::new(move |current: &std::ffi::OsStr| {
@@ -99,7 +99,7 @@ fn completing(command: clap::Command, registry: &Registry) -> clap::Command {
 
 /// The keys of the configuration that begin like this, as settings without a value.
 fn settable(current: &std::ffi::OsStr, registry: &Registry) -> Vec<CompletionCandidate> {
-    let jobs = candidates(Named::Job, registry).unwrap_or_default();
+    let jobs = candidates(ArgumentKind::Job, registry).unwrap_or_default();
     let jobs: Vec<_> = jobs.iter().map(String::as_str).collect();
     let current = current.to_string_lossy();
     let keys = Config::described_keys(&jobs).into_iter().filter(|(key, _)| key.starts_with(&*current));
@@ -111,17 +111,17 @@ fn settable(current: &std::ffi::OsStr, registry: &Registry) -> Vec<CompletionCan
 }
 
 /// The names that the configuration has. If they are not there, those that ZooKeeper has.
-fn candidates(named: Named, registry: &Registry) -> Option<BTreeSet<String>> {
+fn candidates(named: ArgumentKind, registry: &Registry) -> Option<BTreeSet<String>> {
     let (paths, sets) = settings(env::args_os().skip_while(|word| word != "--").skip(1));
     let sources = Sources::with_environment(paths, sets).with_registry(registry.clone());
     let config = OperatorConfig::load(&sources).ok()?;
     let configured: BTreeSet<_> = match named {
-        Named::Job => config.jobs.keys().cloned().collect(),
-        Named::Site => {
+        ArgumentKind::Job => config.jobs.keys().cloned().collect(),
+        ArgumentKind::Site => {
             let policies = config.jobs.values().chain([&config.policy]);
             policies.flat_map(|policy| policy.who.sites()).map(ToString::to_string).collect()
         }
-        Named::Member => BTreeSet::new(),
+        ArgumentKind::Member => BTreeSet::new(),
     };
     if !configured.is_empty() {
         return Some(configured);
@@ -132,18 +132,18 @@ fn candidates(named: Named, registry: &Registry) -> Option<BTreeSet<String>> {
     read.ok()?.ok()
 }
 
-async fn read(named: Named, sources: &Sources) -> Result<BTreeSet<String>, Error> {
+async fn read(named: ArgumentKind, sources: &Sources) -> Result<BTreeSet<String>, Error> {
     let operator = Operator::connect_silently(sources).await?;
     let elections = operator.elections().await?;
     let mut names = BTreeSet::new();
-    if named == Named::Job {
+    if named == ArgumentKind::Job {
         names.extend(elections);
     } else {
         let observer = operator.observer().await?;
         for election in elections.iter().take(ELECTIONS) {
             for member in observer.snapshot(&operator.paths(election)?).await?.members {
                 names.insert(match named {
-                    Named::Member => member.member.to_string(),
+                    ArgumentKind::Member => member.member.to_string(),
                     _ => member.site.to_string(),
                 });
             }
@@ -199,7 +199,7 @@ mod tests {
         for verb in command.get_subcommands() {
             for argument in verb.get_arguments() {
                 let is_completed = argument.get::<ArgValueCompleter>().is_some();
-                assert_eq!(is_completed, Named::of(argument).is_some() && verb.get_name() != "init");
+                assert_eq!(is_completed, ArgumentKind::of(argument).is_some() && verb.get_name() != "init");
                 if is_completed {
                     found.insert(format!("{} {}", verb.get_name(), argument.get_id()));
                 }

@@ -24,21 +24,21 @@ pub(super) struct DryRun {
 
 /// What is printed as JSON.
 #[derive(Serialize)]
-struct Shown<'a> {
+struct DryRunReport<'a> {
     /// The command.
     dry_run: &'a str,
     /// What the elector would do next.
     next: &'a str,
     /// Of a move: the orders that `explain` shows.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    orders: Vec<Orders<'a>>,
+    orders: Vec<SlotOrders<'a>>,
     #[serde(flatten)]
     simulated: &'a Simulated,
 }
 
 /// The orders in which members follow, of a slot.
 #[derive(Serialize)]
-struct Orders<'a> {
+struct SlotOrders<'a> {
     slot: usize,
     if_lost: &'a [Candidate],
     switchover: &'a [Candidate],
@@ -61,11 +61,11 @@ pub(super) fn show(
     let next = explained.next.sentence.as_str();
     let slots = || explained.slots.iter().filter(|_| is_move);
     if how == Output::Json {
-        return output::print_json(&Shown {
+        return output::print_json(&DryRunReport {
             dry_run: what,
             next,
             orders: slots()
-                .map(|ExplainedSlot { slot, if_lost, switchover, .. }| Orders {
+                .map(|ExplainedSlot { slot, if_lost, switchover, .. }| SlotOrders {
                     slot: *slot,
                     if_lost,
                     switchover,

@@ -29,7 +29,7 @@ use crate::{
     worker::{
         emergency::{
             Newest, NewestFile, Record, Records,
-            decision::{self, Ensemble, Facts, Grant},
+            decision::{self, EmergencyFacts, Ensemble, Grant},
         },
         run::alone,
     },
@@ -107,7 +107,7 @@ async fn lead(arguments: &EmergencyArguments, sources: &Sources) -> Result<(), E
             )));
         }
     };
-    let facts = Facts {
+    let facts = EmergencyFacts {
         job: name,
         newest: newest.as_ref(),
         record: record.as_ref(),

@@ -167,7 +167,7 @@ fn record_of<'a>(member: &MemberId, job: &str, snapshot: &'a Snapshot) -> Result
 
 /// The answer of `/logs`.
 #[derive(Deserialize)]
-struct Answer {
+struct LogsAnswer {
     member: MemberId,
     lines: Vec<ShownLine>,
 }
@@ -187,7 +187,7 @@ async fn fetch(
     let asked = workers.read(&endpoint, ShownLine::MOST);
     let refused = format!("no answer from {url}/logs, or its http.access admits no certificate of this node");
     let body = tokio::time::timeout(QUESTION, asked).await.ok().flatten().ok_or_else(|| failed(&refused))?;
-    let answer: Answer = serde_json::from_slice(&body).map_err(|error| failed(&error.to_string()))?;
+    let answer: LogsAnswer = serde_json::from_slice(&body).map_err(|error| failed(&error.to_string()))?;
     if answer.member != *member {
         return Err(failed(&format!("{} answers at {url}", answer.member)));
     }

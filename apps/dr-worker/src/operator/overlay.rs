@@ -82,13 +82,13 @@ pub(super) struct RevertArguments {
 }
 
 /// A job and its present overlay.
-struct Present {
+struct PresentOverlay {
     operator: Operator,
     job: String,
     overlay: Option<Overlay>,
 }
 
-impl Present {
+impl PresentOverlay {
     async fn read(sources: &Sources, of: &OverlayArguments) -> Result<Self, Error> {
         let operator = Operator::connect(sources).await?;
         let job = operator.one(of.job.as_deref()).await?;
@@ -125,7 +125,7 @@ impl Present {
     }
 
     /// What follows if this text, which was checked, becomes the overlay.
-    async fn plan(&self, sources: &Sources, text: &str) -> Result<Plan, Error> {
+    async fn plan(&self, sources: &Sources, text: &str) -> Result<OverlayPlan, Error> {
         let changes = overlay_changes(&self.values(), &overlay_values(&self.job, text)?);
         let operator = &self.operator;
         let snapshot = operator.observer().await?.snapshot(&operator.paths(&self.job)?).await?;
@@ -148,7 +148,7 @@ impl Present {
                 snapshot.layout.as_str()
             )
         };
-        Ok(Plan { changes, restarts, follows, moves: self.moves(sources, text, &snapshot) })
+        Ok(OverlayPlan { changes, restarts, follows, moves: self.moves(sources, text, &snapshot) })
     }
 
     /// What the elector would decide then, if it decided anything that it would not decide now. None if this configuration does
@@ -244,7 +244,7 @@ struct With<'a> {
 }
 
 /// What follows when another text becomes the overlay.
-struct Plan {
+struct OverlayPlan {
     changes: Vec<OverlayChange>,
     /// The members that restart the job.
     restarts: Vec<MemberId>,
@@ -254,7 +254,7 @@ struct Plan {
     moves: Option<String>,
 }
 
-impl Plan {
+impl OverlayPlan {
     fn sentence(&self) -> String {
         let moves = self.moves.as_ref().map(|moves| format!("; then the elector decides: {moves}"));
         format!("{}{}", self.follows, moves.unwrap_or_default())
@@ -300,7 +300,7 @@ fn read_file(path: &PathBuf) -> Result<String, Error> {
 pub(super) async fn push(arguments: &PushArguments, sources: &Sources, how: Output) -> Result<(), Error> {
     let PushArguments { file, of, reason, replaces, consent } = arguments;
     let text = read_file(file)?;
-    let present = Present::read(sources, of).await?;
+    let present = PresentOverlay::read(sources, of).await?;
     check_overlay(sources, &present.job, file, &text)?;
     let new = NewOverlay { text: &text, by: &asker(), reason: reason.as_deref(), restores: None };
     let what = format!("push of {}", present.job);
@@ -308,7 +308,7 @@ pub(super) async fn push(arguments: &PushArguments, sources: &Sources, how: Outp
 }
 
 pub(super) async fn pull(arguments: &OverlayArguments, sources: &Sources, how: Output) -> Result<(), Error> {
-    let present = Present::read(sources, arguments).await?;
+    let present = PresentOverlay::read(sources, arguments).await?;
     match (how, &present.overlay) {
         (Output::Json, overlay) => {
             output::print_json(&json!({ "election": present.job, "overlay": overlay }))?
@@ -337,7 +337,7 @@ fn pushed_by(overlay: &Overlay) -> String {
 
 pub(super) async fn diff(arguments: &DiffArguments, sources: &Sources, how: Output) -> Result<(), Error> {
     let file = arguments.file.as_ref().map(read_file).transpose()?;
-    let present = Present::read(sources, &arguments.of).await?;
+    let present = PresentOverlay::read(sources, &arguments.of).await?;
     let job = &present.job;
     let plan = match (&arguments.file, &file) {
         (Some(path), Some(text)) => {
@@ -353,7 +353,7 @@ pub(super) async fn diff(arguments: &DiffArguments, sources: &Sources, how: Outp
         None => {
             let overlay = present.values();
             let changes = overlay_changes(&here(sources, job, &overlay)?, &overlay);
-            Plan { changes, restarts: Vec::new(), follows: String::new(), moves: None }
+            OverlayPlan { changes, restarts: Vec::new(), follows: String::new(), moves: None }
         }
     };
     if how == Output::Json {
@@ -391,7 +391,7 @@ pub(super) async fn history(
     sources: &Sources,
     how: Output,
 ) -> Result<(), Error> {
-    let Present { operator, job, .. } = Present::read(sources, arguments).await?;
+    let PresentOverlay { operator, job, .. } = PresentOverlay::read(sources, arguments).await?;
     let (session, paths) = (operator.incarnation().await?, operator.paths(&job)?);
     let (versions, unreadable) = overlays::history(&session, &paths).await?;
     let snapshot = operator.observer().await?.snapshot(&paths).await?;
@@ -452,8 +452,8 @@ pub(super) async fn history(
 }
 
 pub(super) async fn revert(arguments: &RevertArguments, sources: &Sources, how: Output) -> Result<(), Error> {
-    let present = Present::read(sources, &arguments.of).await?;
-    let Present { operator, job, overlay } = &present;
+    let present = PresentOverlay::read(sources, &arguments.of).await?;
+    let PresentOverlay { operator, job, overlay } = &present;
     let (kept, _) = overlays::history(&operator.incarnation().await?, &operator.paths(job)?).await?;
     let Some(overlay) = overlay.as_ref().filter(|overlay| overlay.version > 0) else {
         return Err(Error::Failed(format!("{job}: there is no overlay")));

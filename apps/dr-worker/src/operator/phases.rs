@@ -8,7 +8,7 @@ use super::output::span;
 
 /// How far a move has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Phase {
+enum MovePhase {
     Decided,
     Released,
     Acquired,
@@ -17,17 +17,17 @@ enum Phase {
 
 /// What has been seen of a move. A phase that was too short to be seen is reported together with the next one.
 #[derive(Debug)]
-pub(super) struct Phases {
+pub(super) struct MovePhases {
     /// The leader before the move.
     old: Option<Current>,
     /// The leader znode, as it was read last; `None` before.
     leader: Option<Option<Current>>,
     /// The request's state.
     state: RequestState,
-    reported: Option<Phase>,
+    reported: Option<MovePhase>,
 }
 
-impl Phases {
+impl MovePhases {
     /// Of a request that has just been filed.
     pub(super) const fn new(old: Option<Current>) -> Self {
         Self { old, leader: None, state: RequestState::Pending, reported: None }
@@ -55,20 +55,20 @@ impl Phases {
             |c: &Current| self.old.as_ref().is_some_and(|old| (&old.ballot, old.term) == (&c.ballot, c.term));
         let new = self.leader.as_ref().and_then(Option::as_ref).filter(|c| !is_old(c) && c.term >= term);
         let reached = match (done, new, &self.leader) {
-            (Some(_), ..) => Phase::Ready,
-            (None, Some(new), _) if new.status == Status::Ready => Phase::Ready,
-            (None, Some(_), _) => Phase::Acquired,
-            (None, None, Some(None)) => Phase::Released,
-            (None, None, _) => Phase::Decided,
+            (Some(_), ..) => MovePhase::Ready,
+            (None, Some(new), _) if new.status == Status::Ready => MovePhase::Ready,
+            (None, Some(_), _) => MovePhase::Acquired,
+            (None, None, Some(None)) => MovePhase::Released,
+            (None, None, _) => MovePhase::Decided,
         };
         let new = done.or_else(|| new.map(|c| c.member.as_str())).unwrap_or_default();
         let lines = [
-            (Phase::Decided, Some(format!("decided, in term {term}"))),
-            (Phase::Released, self.old.as_ref().map(|old| format!("released by {}", old.member))),
-            (Phase::Acquired, Some(format!("acquired by {new}, which is taking over"))),
-            (Phase::Ready, Some(format!("{new} is READY"))),
+            (MovePhase::Decided, Some(format!("decided, in term {term}"))),
+            (MovePhase::Released, self.old.as_ref().map(|old| format!("released by {}", old.member))),
+            (MovePhase::Acquired, Some(format!("acquired by {new}, which is taking over"))),
+            (MovePhase::Ready, Some(format!("{new} is READY"))),
         ];
-        let is_news = |phase: Phase| phase <= reached && self.reported.is_none_or(|last| phase > last);
+        let is_news = |phase: MovePhase| phase <= reached && self.reported.is_none_or(|last| phase > last);
         let news = lines.into_iter().filter(|(phase, _)| is_news(*phase)).filter_map(|(_, line)| line);
         let news = news.map(|line| format!("{:>9.3} s  {line}", after.as_secs_f64())).collect();
         self.reported = self.reported.max(Some(reached));
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn each_phase_is_reported_once_with_its_time() {
-        let mut phases = Phases::new(Some(leader("a", 1, "READY")));
+        let mut phases = MovePhases::new(Some(leader("a", 1, "READY")));
         assert!(phases.see_leader(Some(leader("a", 1, "READY")), at(1)).is_empty());
         let accepted = RequestState::Accepted { term: 2 };
         assert_eq!(phases.see_request(&accepted, at(20)), ["    0.020 s  decided, in term 2"]);
@@ -120,18 +120,18 @@ mod tests {
 
     #[test]
     fn phases_that_were_not_seen_are_reported_with_the_next() {
-        let mut phases = Phases::new(Some(leader("a", 1, "READY")));
+        let mut phases = MovePhases::new(Some(leader("a", 1, "READY")));
         // Before the request is seen to be accepted.
         assert!(phases.see_leader(Some(leader("b", 2, "PROGRESS")), at(5)).is_empty());
         let lines = phases.see_request(&RequestState::Accepted { term: 2 }, at(10));
         assert_eq!(lines.len(), 3, "{lines:?}");
         let done = RequestState::Done { term: 2, leader: "b".parse().unwrap(), at_ms: 0 };
-        assert_eq!(Phases::new(None).see_request(&done, at(10)).len(), 3, "no leader has released it");
+        assert_eq!(MovePhases::new(None).see_request(&done, at(10)).len(), 3, "no leader has released it");
     }
 
     #[test]
     fn a_leader_of_an_earlier_term_is_not_the_moves() {
-        let mut phases = Phases::new(None);
+        let mut phases = MovePhases::new(None);
         assert!(phases.see_leader(Some(leader("c", 2, "READY")), at(5)).is_empty());
         assert_eq!(phases.see_request(&RequestState::Accepted { term: 3 }, at(9)).len(), 1);
     }

@@ -16,7 +16,7 @@ use super::{
     election::Operator,
     leading::until_proved,
     output::{self, Output},
-    phases::{Phases, durations},
+    phases::{MovePhases, durations},
 };
 use crate::{
     commands::{
@@ -137,7 +137,7 @@ impl Underway<'_> {
     /// begins.
     async fn see_through(&self, waits: bool, how: Output) -> Result<(), Error> {
         let begun = BootTime::now();
-        let phases = RefCell::new(Phases::new(self.old.clone()));
+        let phases = RefCell::new(MovePhases::new(self.old.clone()));
         let mut last = None;
         if self.filed.request.kind == RequestKind::Failover {
             let by = begun + moves::PATIENCE;
@@ -161,7 +161,7 @@ impl Underway<'_> {
     }
 
     /// Shows the phases of the move that the leader znode reports.
-    async fn show_phases(&self, phases: &RefCell<Phases>, begun: BootTime) -> Result<Infallible, Error> {
+    async fn show_phases(&self, phases: &RefCell<MovePhases>, begun: BootTime) -> Result<Infallible, Error> {
         let path = self.paths.leader_znode(self.slot);
         let mut znode = self.operator.session.watch_data(path.clone());
         loop {
@@ -235,7 +235,12 @@ impl Underway<'_> {
         )))
     }
 
-    async fn until_done(&self, phases: &RefCell<Phases>, begun: BootTime, how: Output) -> Result<(), Error> {
+    async fn until_done(
+        &self,
+        phases: &RefCell<MovePhases>,
+        begun: BootTime,
+        how: Output,
+    ) -> Result<(), Error> {
         let progress = |request: &AdminRequest| {
             let awaited = match request.kind {
                 RequestKind::Stop => Some("the job to stop"),

@@ -14,7 +14,7 @@ use crate::{
     config::{NodeConfig, Sources},
     error::Error,
     signals::UPGRADE,
-    worker::upgrade::report::{Progress, Report},
+    worker::upgrade::report::{Progress, UpgradeReport},
 };
 
 /// The longest time for the whole: the answer of the new program, the wait for rest, and the proof of a lease.
@@ -41,7 +41,7 @@ pub(super) fn run(sources: &Sources, how: Output) -> Result<(), Error> {
         )));
     }
     // One that is under way does what is asked, and the worker may hear no more until it is over.
-    let last = Report::read(&lock).map_or(0, |report| match report.progress {
+    let last = UpgradeReport::read(&lock).map_or(0, |report| match report.progress {
         Progress::Begun => report.attempt.saturating_sub(1),
         _ => report.attempt,
     });
@@ -50,7 +50,7 @@ pub(super) fn run(sources: &Sources, how: Output) -> Result<(), Error> {
             "can't send {UPGRADE} to process {pid}: {error}; run this as the worker's user"
         ))
     })?;
-    let report = outcome(pid, || Report::read(&lock).filter(|report| report.attempt > last))?;
+    let report = outcome(pid, || UpgradeReport::read(&lock).filter(|report| report.attempt > last))?;
     match report.progress {
         Progress::Done => print(pid, &report, how),
         Progress::NotNow => Err(Error::NotNow(format!("not upgraded: {}", report.message))),
@@ -73,7 +73,7 @@ fn handles_the_signal(pid: i32) -> bool {
 }
 
 /// Waits for the outcome.
-fn outcome(pid: i32, read: impl Fn() -> Option<Report>) -> Result<Report, Error> {
+fn outcome(pid: i32, read: impl Fn() -> Option<UpgradeReport>) -> Result<UpgradeReport, Error> {
     let began = Instant::now();
     loop {
         let report = read();
@@ -102,7 +102,7 @@ fn outcome(pid: i32, read: impl Fn() -> Option<Report>) -> Result<Report, Error>
     }
 }
 
-fn print(pid: i32, report: &Report, how: Output) -> Result<(), Error> {
+fn print(pid: i32, report: &UpgradeReport, how: Output) -> Result<(), Error> {
     if how == Output::Json {
         return output::print_json(&json!({
             "pid": pid, "from": report.from, "to": report.to, "jobs": report.jobs,

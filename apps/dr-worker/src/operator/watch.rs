@@ -86,7 +86,7 @@ async fn until_unread() {
 
 /// A line of the output.
 #[derive(Serialize)]
-struct Line<'a> {
+struct WatchLine<'a> {
     at_ms: u64,
     /// Whether this is the state at the start, not a change.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -98,7 +98,7 @@ struct Line<'a> {
 }
 
 async fn print(change: Change, job: Option<&str>, initial: bool) -> Result<(), Stop> {
-    let line = Line { at_ms: unix_ms(), initial, job, change };
+    let line = WatchLine { at_ms: unix_ms(), initial, job, change };
     let line = serde_json::to_string(&line).map_err(|e| Error::Internal(format!("can't write JSON: {e}")))?;
     // A reader that is slow must not keep this command from ending.
     match tokio::task::spawn_blocking(move || output::write_line(line)).await {
@@ -167,7 +167,7 @@ impl Stale {
 
 /// What was seen of an election.
 #[derive(Default)]
-struct Seen {
+struct WatchedElection {
     cluster: Option<Cluster>,
     /// The slots and terms of its history.
     history: Option<BTreeSet<(usize, u64)>>,
@@ -179,7 +179,8 @@ async fn report_elections(operator: &Operator, job: Option<&str>) -> Result<(), 
         Some(job) => operator.session.watch_tree(operator.paths(job)?.base()),
         None => operator.session.watch_tree(root),
     };
-    let (mut seen, mut stale, mut initial) = (BTreeMap::<String, Seen>::new(), Stale::default(), true);
+    let (mut seen, mut stale, mut initial) =
+        (BTreeMap::<String, WatchedElection>::new(), Stale::default(), true);
     loop {
         let first = changes.next().await.map_err(|e| Error::Unreachable(e.to_string()))?;
         stale.add(root, &first.path, first.kind);
@@ -204,7 +205,7 @@ async fn look(
     operator: &Operator,
     only: Option<&str>,
     stale: &Stale,
-    seen: &mut BTreeMap<String, Seen>,
+    seen: &mut BTreeMap<String, WatchedElection>,
     initial: bool,
 ) -> Result<(), Stop> {
     let observer = operator.observer().await?;

@@ -7,7 +7,7 @@ use election_core::Paths;
 use zk_session::{AclEntry, Incarnation, OpError, permission};
 
 use super::ProblemRow;
-use crate::config::{Access, ZooKeeperConfig};
+use crate::config::{ZooKeeperAccess, ZooKeeperConfig};
 
 /// How many znodes of an election are checked, parents first: its history may be long.
 const LOOKED_AT: usize = 100;
@@ -57,14 +57,18 @@ pub(crate) async fn problem(
 }
 
 /// Whether the access list of a znode differs from the configured one; `None` if there is no such znode.
-async fn is_wrong(session: &Incarnation, wanted: Access, path: &str) -> Result<Option<bool>, OpError> {
+async fn is_wrong(
+    session: &Incarnation,
+    wanted: ZooKeeperAccess,
+    path: &str,
+) -> Result<Option<bool>, OpError> {
     match session.acl(path).await {
         Ok(list) => {
             let is_of_all = |entry: &AclEntry| entry.id.scheme == "world";
             let is_open = |entry: &AclEntry| is_of_all(entry) && entry.permissions == permission::ALL;
             Ok(Some(match wanted {
-                Access::Creator => list.entries.iter().any(is_of_all),
-                Access::Open => !list.entries.iter().any(is_open),
+                ZooKeeperAccess::Creator => list.entries.iter().any(is_of_all),
+                ZooKeeperAccess::Open => !list.entries.iter().any(is_open),
             }))
         }
         // Not readable with these credentials.
@@ -82,8 +86,8 @@ fn row(config: &ZooKeeperConfig, wrong: &[String]) -> ProblemRow {
     };
     let root = &config.root;
     let (what, list) = match config.acl {
-        Access::Creator => ("not only the owner of these credentials has access to", "auth::cdrwa"),
-        Access::Open => ("not everyone has access to", "world:anyone:cdrwa"),
+        ZooKeeperAccess::Creator => ("not only the owner of these credentials has access to", "auth::cdrwa"),
+        ZooKeeperAccess::Open => ("not everyone has access to", "world:anyone:cdrwa"),
     };
     ProblemRow {
         kind: "access",

@@ -47,7 +47,7 @@ impl Restartable {
         for (cluster, explained) in jobs {
             let Some(found) = cluster.members.iter().find(|m| m.member == *member) else { continue };
             is_known = true;
-            let job = Job { cluster, explained, member: found };
+            let job = JobWithout { cluster, explained, member: found };
             reasons.extend(job.hindrances().into_iter().map(|why| Hindrance {
                 job: cluster.election.clone(),
                 site: found.site.clone(),
@@ -59,13 +59,13 @@ impl Restartable {
 }
 
 /// A job, and the member that would be taken down.
-struct Job<'a> {
+struct JobWithout<'a> {
     cluster: &'a Cluster,
     explained: &'a Explained,
     member: &'a Member,
 }
 
-impl Job<'_> {
+impl JobWithout<'_> {
     fn hindrances(&self) -> Vec<String> {
         let Self { cluster, member: Member { member, site, .. }, .. } = self;
         let mut all: Vec<_> = cluster

@@ -27,7 +27,7 @@ const REPEAT: Duration = Duration::from_secs(24 * 3600);
 pub(super) type Certificates = watch::Receiver<Arc<Tls>>;
 
 /// Reads the files again and again.
-pub(super) struct Keeper {
+pub(super) struct CertificateKeeper {
     config: Arc<Config>,
     /// Of the contents that are in use.
     digest: u64,
@@ -43,13 +43,13 @@ pub(super) struct Keeper {
 ///
 /// # Errors
 /// Which one can't be used.
-pub(super) fn load(config: &Config) -> Result<(Keeper, Certificates), Error> {
+pub(super) fn load(config: &Config) -> Result<(CertificateKeeper, Certificates), Error> {
     let wrong = |Unusable { key, fault }| Error::on_host(key, fault);
     let contents = Contents::read(&config.http.tls).map_err(wrong)?;
     let digest = contents.digest();
     let tls = contents.load(config.http.presents()).map_err(wrong)?;
     let (sender, certificates) = watch::channel(Arc::new(tls));
-    let keeper = Keeper {
+    let keeper = CertificateKeeper {
         config: Arc::new(config.clone()),
         digest,
         sender,
@@ -60,7 +60,7 @@ pub(super) fn load(config: &Config) -> Result<(Keeper, Certificates), Error> {
     Ok((keeper, certificates))
 }
 
-impl Keeper {
+impl CertificateKeeper {
     /// Until it is dropped.
     pub(super) async fn keep(mut self) {
         let has_authorities = self.config.notify.webhooks.values().any(|webhook| webhook.ca_file.is_some());

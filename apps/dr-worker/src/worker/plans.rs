@@ -17,7 +17,7 @@ use crate::{
     commands::drill::{
         checks::check,
         gather::{Subject, gather},
-        report::Outcome,
+        report::DrillOutcome,
         runs,
     },
     config::DrillPlan,
@@ -39,7 +39,7 @@ pub(super) async fn run(worker: Arc<Worker>) {
     for at in 0..worker.jobs().len() {
         let Some(job) = worker.jobs().get(at) else { continue };
         let Ok(paths) = Paths::new(worker.root(), job.slot.name()) else { continue };
-        let desk = Desk {
+        let desk = JobDrills {
             worker: Arc::clone(&worker),
             at,
             paths,
@@ -52,7 +52,7 @@ pub(super) async fn run(worker: Arc<Worker>) {
 }
 
 /// The drills of one job.
-struct Desk {
+struct JobDrills {
     worker: Arc<Worker>,
     /// Which job of the worker.
     at: usize,
@@ -62,7 +62,7 @@ struct Desk {
     passed: BTreeMap<String, bool>,
 }
 
-impl Desk {
+impl JobDrills {
     async fn follow(mut self) {
         let worker = Arc::clone(&self.worker);
         let Some(job) = worker.jobs().get(self.at) else { return };
@@ -112,7 +112,7 @@ impl Desk {
         if let Some(at_ms) = runs::last_success(&kept).and_then(|report| report.ended_ms) {
             gauge!("dr_drill_last_success_timestamp_seconds", "job" => job.to_owned()).set(seconds(at_ms));
         }
-        Ok(kept.iter().flatten().any(|report| report.outcome == Outcome::Running))
+        Ok(kept.iter().flatten().any(|report| report.outcome == DrillOutcome::Running))
     }
 
     /// Evaluates the plans whose time has come. Returns when the next one is due.

@@ -11,7 +11,7 @@ use election_core::{
 };
 
 use super::{
-    report::{Check, Who},
+    report::{DrillCheck, Who},
     runs::Present,
 };
 use crate::{
@@ -114,7 +114,7 @@ pub(crate) fn target(to: &Target) -> String {
 type Part = fn(&State, &DrillPlan) -> Result<String, String>;
 
 /// All checks of a drill by this plan. It may run if all have passed.
-pub(crate) fn check(state: &State, plan: &DrillPlan) -> Vec<Check> {
+pub(crate) fn check(state: &State, plan: &DrillPlan) -> Vec<DrillCheck> {
     let parts: [(&str, Part); 15] = [
         ("calendar", calendar),
         ("election", election),
@@ -137,7 +137,7 @@ pub(crate) fn check(state: &State, plan: &DrillPlan) -> Vec<Check> {
             Ok(sentence) => (true, sentence),
             Err(sentence) => (false, sentence),
         };
-        Check { name: name.to_owned(), passed, sentence }
+        DrillCheck { name: name.to_owned(), passed, sentence }
     };
     parts.into_iter().map(check).filter(|check| !check.sentence.is_empty()).collect()
 }

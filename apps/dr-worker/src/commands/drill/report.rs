@@ -39,7 +39,7 @@ pub(crate) struct Report {
     /// When it ended.
     pub(crate) ended_ms: Option<u64>,
     /// The outcome.
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: DrillOutcome,
     /// The outcome in one sentence.
     pub(crate) sentence: String,
     /// The leader at the beginning.
@@ -53,13 +53,13 @@ pub(crate) struct Report {
     /// The objectives, and whether they were reached.
     pub(crate) objectives: Vec<Objective>,
     /// Changes of leadership, oldest first.
-    pub(crate) moves: Vec<Move>,
+    pub(crate) moves: Vec<DrillMove>,
     /// What each site's probes saw.
     pub(crate) probes: Vec<Probed>,
     /// The checks before.
-    pub(crate) checks: Vec<Check>,
+    pub(crate) checks: Vec<DrillCheck>,
     /// What happened.
-    pub(crate) timeline: Vec<Event>,
+    pub(crate) timeline: Vec<DrillEvent>,
     /// The members at the beginning.
     pub(crate) members: Vec<Participant>,
     /// The program that conducted it.
@@ -69,7 +69,7 @@ pub(crate) struct Report {
 /// The outcome of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Outcome {
+pub(crate) enum DrillOutcome {
     /// Not over yet.
     Running,
     /// As planned, with all objectives.
@@ -85,7 +85,7 @@ pub(crate) enum Outcome {
     Unknown,
 }
 
-impl Outcome {
+impl DrillOutcome {
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Running => "running",
@@ -98,7 +98,7 @@ impl Outcome {
     }
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for DrillOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
     }
@@ -158,7 +158,7 @@ impl Phases {
 
 /// A change of leadership.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Move {
+pub(crate) struct DrillMove {
     /// The leader before.
     pub(crate) from: Option<Who>,
     /// The new leader.
@@ -215,7 +215,7 @@ pub(crate) struct Objective {
 
 /// A check before a drill.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Check {
+pub(crate) struct DrillCheck {
     /// Its name.
     pub(crate) name: String,
     /// Whether the drill may run as far as this is concerned.
@@ -226,7 +226,7 @@ pub(crate) struct Check {
 
 /// Something that happened in a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Event {
+pub(crate) struct DrillEvent {
     /// When.
     pub(crate) at_ms: u64,
     /// Who did it, or where it was seen: a member, `election` or `drill`.
@@ -274,7 +274,7 @@ impl Report {
             // The beginning and the end say most.
             let at_ms = self.timeline[MAX_EVENTS / 2].at_ms;
             let what = format!("{dropped} events are left out");
-            let event = Event { at_ms, who: "drill".to_owned(), what };
+            let event = DrillEvent { at_ms, who: "drill".to_owned(), what };
             self.timeline.splice(MAX_EVENTS / 2..MAX_EVENTS / 2 + dropped, [event]);
         }
         self.members.truncate(MAX_MEMBERS);
@@ -397,7 +397,7 @@ pub(crate) mod tests {
 
         let mut large = report;
         let event =
-            Event { at_ms: 5, who: "x\u{1b}".repeat(900), what: "postgres://u:p@h/ \u{7}".repeat(900) };
+            DrillEvent { at_ms: 5, who: "x\u{1b}".repeat(900), what: "postgres://u:p@h/ \u{7}".repeat(900) };
         large.timeline = vec![event; 900];
         large.members = vec![large.members[0].clone(); 900];
         let mut probed = large.probes[0].clone();
@@ -416,7 +416,7 @@ pub(crate) mod tests {
 
     #[test]
     fn an_outcome_of_a_later_release_is_read() {
-        assert_eq!(serde_json::from_str::<Outcome>("\"adjourned\"").unwrap(), Outcome::Unknown);
-        assert_eq!(serde_json::to_string(&Outcome::Passed).unwrap(), "\"passed\"");
+        assert_eq!(serde_json::from_str::<DrillOutcome>("\"adjourned\"").unwrap(), DrillOutcome::Unknown);
+        assert_eq!(serde_json::to_string(&DrillOutcome::Passed).unwrap(), "\"passed\"");
     }
 }

@@ -9,7 +9,7 @@ use election_core::{
 };
 use zk_session::{CreateMode, Incarnation, OpError, Session};
 
-use super::report::{Outcome, Report};
+use super::report::{DrillOutcome, Report};
 use crate::error::Error;
 
 /// How many reports of a job are kept.
@@ -97,7 +97,7 @@ pub(crate) async fn trim(session: &Incarnation, paths: &Paths) -> Result<(), OpE
 pub(crate) fn last_success(kept: &[Kept]) -> Option<&Report> {
     kept.iter()
         .flatten()
-        .filter(|report| report.outcome == Outcome::Passed)
+        .filter(|report| report.outcome == DrillOutcome::Passed)
         .max_by_key(|report| report.ended_ms)
 }
 
@@ -119,7 +119,7 @@ impl Present {
         let conductor = session.get(&paths.drill_conductor()).await?;
         let conducted = conductor.map(|node| shown(&String::from_utf8_lossy(&node.data)).into_owned());
         let kept = all(session, paths).await?;
-        let unfinished = kept.iter().flatten().filter(|report| report.outcome == Outcome::Running);
+        let unfinished = kept.iter().flatten().filter(|report| report.outcome == DrillOutcome::Running);
         Ok(Self { order, conducted, unfinished: unfinished.map(|report| report.run.clone()).collect() })
     }
 
@@ -142,13 +142,13 @@ mod tests {
 
     #[test]
     fn the_last_proof_is_the_newest_that_passed() {
-        let with = |run: &str, outcome: Outcome, ended_ms: u64| {
+        let with = |run: &str, outcome: DrillOutcome, ended_ms: u64| {
             Ok(Report { run: run.to_owned(), outcome, ended_ms: Some(ended_ms), ..sample() })
         };
         let kept = [
-            with("a", Outcome::Passed, 1),
-            with("b", Outcome::Passed, 2),
-            with("c", Outcome::Failed, 3),
+            with("a", DrillOutcome::Passed, 1),
+            with("b", DrillOutcome::Passed, 2),
+            with("c", DrillOutcome::Failed, 3),
             Err("d".to_owned()),
         ];
         assert_eq!(last_success(&kept).unwrap().run, "b");

@@ -15,7 +15,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{Answer, Clock, Server, clock};
+use super::{Clock, Server, ServerAnswer, clock};
 use crate::{client, config::ZooKeeperConfig};
 
 /// How long a server may take to answer one question.
@@ -57,7 +57,7 @@ async fn examine(name: &str, port: &str, admin: String, site: Option<String>, by
     } else {
         let why = if by_tls { "the port takes TLS" } else { "it can't be reached" };
         (server.stats, server.settings, server.metrics) =
-            (Answer::none(why), Answer::none(why), Answer::none(why));
+            (ServerAnswer::none(why), ServerAnswer::none(why), ServerAnswer::none(why));
     }
     server.take(admin);
     server
@@ -69,7 +69,7 @@ impl Server {
         let admin = match admin {
             Ok(admin) => admin,
             Err(why) => {
-                self.properties = Answer::none(why.clone());
+                self.properties = ServerAnswer::none(why.clone());
                 for answer in [&mut self.settings, &mut self.metrics] {
                     if let Some(missing) = &mut answer.missing {
                         missing.push_str(&format!("; {why}"));
@@ -78,13 +78,13 @@ impl Server {
                 return;
             }
         };
-        self.properties = Answer { values: admin.properties, missing: None };
+        self.properties = ServerAnswer { values: admin.properties, missing: None };
         self.clock = admin.clock;
         if self.settings.missing.is_some() {
-            self.settings = Answer { values: admin.settings, missing: None };
+            self.settings = ServerAnswer { values: admin.settings, missing: None };
         }
         if self.metrics.missing.is_some() {
-            self.metrics = Answer { values: admin.metrics, missing: None };
+            self.metrics = ServerAnswer { values: admin.metrics, missing: None };
         }
         // Its role and version are among the metrics.
         self.stats.missing = None;
@@ -112,14 +112,14 @@ async fn word_of(server: &str, word: &str) -> Result<String, String> {
 }
 
 /// The lines of an answer that have a name and a value.
-fn parsed(answer: Result<String, String>, between: &str) -> Answer {
+fn parsed(answer: Result<String, String>, between: &str) -> ServerAnswer {
     match answer {
-        Err(why) => Answer::none(why),
+        Err(why) => ServerAnswer::none(why),
         Ok(text) => {
             let pairs = text.lines().filter_map(|line| line.split_once(between));
             let values = pairs
                 .map(|(name, value)| (shown(name.trim()).into_owned(), shown(value.trim()).into_owned()));
-            Answer { values: values.collect(), missing: None }
+            ServerAnswer { values: values.collect(), missing: None }
         }
     }
 }

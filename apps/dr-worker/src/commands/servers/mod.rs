@@ -15,13 +15,13 @@ pub(crate) use quorum::Quorum;
 
 /// What a server has answered to one question.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Answer {
+pub(crate) struct ServerAnswer {
     pub(crate) values: BTreeMap<String, String>,
     /// Why there is none.
     pub(crate) missing: Option<String>,
 }
 
-impl Answer {
+impl ServerAnswer {
     pub(crate) fn none(why: impl Into<String>) -> Self {
         Self { values: BTreeMap::new(), missing: Some(why.into()) }
     }
@@ -61,13 +61,13 @@ pub(crate) struct Server {
     /// Why no connection was made.
     pub(crate) unreachable: Option<String>,
     /// `srvr`.
-    pub(crate) stats: Answer,
+    pub(crate) stats: ServerAnswer,
     /// `conf`, or `configuration` of its AdminServer.
-    pub(crate) settings: Answer,
+    pub(crate) settings: ServerAnswer,
     /// `mntr`, or `monitor` of its AdminServer.
-    pub(crate) metrics: Answer,
+    pub(crate) metrics: ServerAnswer,
     /// `system_properties` of its AdminServer.
-    pub(crate) properties: Answer,
+    pub(crate) properties: ServerAnswer,
     /// By the time in its AdminServer's answer.
     pub(crate) clock: Option<Clock>,
     /// The disk of its data, if that is on this node.

@@ -6,7 +6,7 @@ use super::*;
 fn reloaded(old: &[&str], new: &[&str]) -> Result<(Config, Vec<String>), Problems> {
     let load = |sets: &[&str]| sets.iter().fold(Given::file(SMALL), |given, set| given.set(set)).load();
     let (config, changes) = load(new).unwrap().taken_over_from(&load(old).unwrap())?;
-    Ok((config, changes.iter().map(Change::to_string).collect()))
+    Ok((config, changes.iter().map(KeyChange::to_string).collect()))
 }
 
 #[test]

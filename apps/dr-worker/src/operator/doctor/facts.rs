@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::commands::servers::voters;
-pub(super) use crate::commands::servers::{Answer, Clock, Disk, Server};
+pub(super) use crate::commands::servers::{Clock, Disk, Server, ServerAnswer};
 
 /// All that is known.
 #[derive(Clone, Debug, Default)]
@@ -15,14 +15,14 @@ pub(super) struct Facts {
     /// The time, in milliseconds since the Unix epoch.
     pub(super) now_ms: u64,
     /// What the configuration asks of ZooKeeper.
-    pub(super) asked: Asked,
+    pub(super) asked: SessionConfig,
     /// The session; `None` if there is none, for the reason in `no_session`.
-    pub(super) session: Option<Held>,
+    pub(super) session: Option<SessionFacts>,
     pub(super) no_session: String,
     /// The servers of `zookeeper.connect`, in that order.
     pub(super) servers: Vec<Server>,
     /// The configured jobs.
-    pub(super) jobs: Vec<Job>,
+    pub(super) jobs: Vec<JobFacts>,
     /// The elections in ZooKeeper.
     pub(super) elections: Vec<Election>,
     /// Servers that disagree with the quorum about a znode of an election, as sentences.
@@ -30,9 +30,9 @@ pub(super) struct Facts {
     /// Znodes that may not be read.
     pub(super) refused: Vec<String>,
     /// The living members of all elections.
-    pub(super) members: Vec<Member>,
+    pub(super) members: Vec<MemberFacts>,
     /// The worker of this node; `None` if the configuration is that of no worker, for the reason in `no_node`.
-    pub(super) node: Option<Node>,
+    pub(super) node: Option<NodeFacts>,
     pub(super) no_node: String,
     /// Whether that is the configuration of an operator, who has no node or no job.
     pub(super) is_operator: bool,
@@ -40,7 +40,7 @@ pub(super) struct Facts {
 
 /// `[zookeeper]`.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Asked {
+pub(super) struct SessionConfig {
     pub(super) session_timeout: Duration,
     pub(super) tick_time: Duration,
     /// Whether `sites` maps servers to sites.
@@ -51,7 +51,7 @@ pub(super) struct Asked {
 
 /// The session.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Held {
+pub(super) struct SessionFacts {
     pub(super) granted: Duration,
     /// Of several quorum round trips the one in the middle; `None` if none succeeded.
     pub(super) round_trip: Option<Duration>,
@@ -80,7 +80,7 @@ impl Facts {
 
 /// A configured job.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Job {
+pub(super) struct JobFacts {
     pub(super) name: String,
     /// `on_pause = "keep"`.
     pub(super) keeps: bool,
@@ -102,20 +102,20 @@ pub(super) struct Election {
     pub(super) forbidden: Vec<String>,
     /// The members that lead, one for each slot; `None` where no member does.
     pub(super) leaders: Vec<Option<String>>,
-    pub(super) candidates: Vec<Candidate>,
+    pub(super) candidates: Vec<CandidateFacts>,
     /// The members of the last day that do not take part: whether each stopped by itself, and a sentence.
     pub(super) absent: Vec<(bool, String)>,
     /// What becomes of the leadership if a site is lost.
     pub(super) losses: Vec<Loss>,
     /// Why the elector decides nothing, if it is on hold.
     pub(super) hold: Option<String>,
-    pub(super) orders: Orders,
-    pub(super) problems: Vec<Problem>,
+    pub(super) orders: StandingOrders,
+    pub(super) problems: Vec<ProblemFacts>,
 }
 
 /// A member that may lead, or not.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Candidate {
+pub(super) struct CandidateFacts {
     pub(super) member: String,
     pub(super) site: String,
     /// Why it may not.
@@ -134,18 +134,18 @@ pub(super) struct Loss {
 
 /// Standing orders, each as a sentence.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Orders {
+pub(super) struct StandingOrders {
     /// The mode, unless it is auto.
-    pub(super) mode: Option<Order>,
-    pub(super) stopped: Option<Order>,
-    pub(super) maintenance: Vec<Order>,
+    pub(super) mode: Option<StandingOrder>,
+    pub(super) stopped: Option<StandingOrder>,
+    pub(super) maintenance: Vec<StandingOrder>,
     /// Sites that are drained or marked as failed.
-    pub(super) closed: Vec<Order>,
+    pub(super) closed: Vec<StandingOrder>,
 }
 
 /// An order.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Order {
+pub(super) struct StandingOrder {
     pub(super) sentence: String,
     /// When, or no earlier than when, in milliseconds since the Unix epoch.
     pub(super) at_ms: u64,
@@ -153,14 +153,14 @@ pub(super) struct Order {
 
 /// A problem that the view of an election has found.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Problem {
+pub(super) struct ProblemFacts {
     pub(super) kind: &'static str,
     pub(super) sentence: String,
 }
 
 /// A living member.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Member {
+pub(super) struct MemberFacts {
     pub(super) member: String,
     pub(super) site: String,
     /// The addresses under which it is known, one for each process that uses its id.
@@ -179,7 +179,7 @@ pub(super) struct Member {
 
 /// The worker of this node.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Node {
+pub(super) struct NodeFacts {
     pub(super) id: String,
     pub(super) address: String,
     /// Values that can't be used on this node: key and reason.

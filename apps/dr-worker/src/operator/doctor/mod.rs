@@ -10,7 +10,7 @@ mod tests;
 
 use serde_json::json;
 
-use self::{facts::Facts, finding::Severity, report::Report};
+use self::{facts::Facts, finding::Severity, report::DoctorReport};
 use super::output::{self, Output};
 use crate::{
     config::Sources,
@@ -54,7 +54,7 @@ pub(super) async fn beside_check(
 }
 
 struct Examined {
-    report: Report,
+    report: DoctorReport,
     /// Whether there is no session because ZooKeeper did not answer in time.
     is_unreachable: bool,
 }
@@ -79,6 +79,6 @@ async fn examine(sources: &Sources) -> Result<Examined, Error> {
     Ok(Examined { report: judge(&facts), is_unreachable })
 }
 
-fn judge(facts: &Facts) -> Report {
-    Report::new(checks::all().count(), checks::all().flat_map(|check| check.findings(facts)).collect())
+fn judge(facts: &Facts) -> DoctorReport {
+    DoctorReport::new(checks::all().count(), checks::all().flat_map(|check| check.findings(facts)).collect())
 }

@@ -7,13 +7,13 @@ use super::finding::{Finding, Severity};
 
 /// All findings, the worst first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Report {
+pub(super) struct DoctorReport {
     /// How many checks were made.
     pub(super) checks: usize,
     pub(super) findings: Vec<Finding>,
 }
 
-impl Report {
+impl DoctorReport {
     pub(super) fn new(checks: usize, mut findings: Vec<Finding>) -> Self {
         findings.sort_by_key(|finding| finding.severity);
         Self { checks, findings }

@@ -11,8 +11,8 @@ use std::{collections::BTreeSet, fmt::Write as _, fs, path::Path, time::Duration
 use super::{
     checks,
     facts::{
-        Answer, Asked, Candidate, Clock, Disk, Election, Facts, Held, Job, Loss, Member, Node, Order,
-        Problem, Server,
+        CandidateFacts, Clock, Disk, Election, Facts, JobFacts, Loss, MemberFacts, NodeFacts, ProblemFacts,
+        Server, ServerAnswer, SessionConfig, SessionFacts, StandingOrder,
     },
     finding::Severity,
     judge,
@@ -21,9 +21,9 @@ use super::{
 const NOW: u64 = 1_795_665_493_000;
 const HOUR: u64 = 3_600_000;
 
-fn answer(pairs: &[(&str, &str)]) -> Answer {
+fn answer(pairs: &[(&str, &str)]) -> ServerAnswer {
     let pairs = pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
-    Answer { values: pairs.collect(), missing: None }
+    ServerAnswer { values: pairs.collect(), missing: None }
 }
 
 fn server(id: &str, site: &str, role: &str) -> Server {
@@ -61,9 +61,9 @@ fn server(id: &str, site: &str, role: &str) -> Server {
     }
 }
 
-fn member(id: &str, site: &str, host: u8) -> Member {
+fn member(id: &str, site: &str, host: u8) -> MemberFacts {
     let address = format!("10.0.1.{host}");
-    Member {
+    MemberFacts {
         member: id.to_owned(),
         site: site.to_owned(),
         addresses: [address.parse().unwrap()].into(),
@@ -72,7 +72,7 @@ fn member(id: &str, site: &str, host: u8) -> Member {
         overlays: [("orders".to_owned(), 3)].into(),
         answers_as: Some(id.to_owned()),
         clock: Some(Clock { ahead_ms: 300, within_ms: 600 }),
-        ..Member::default()
+        ..MemberFacts::default()
     }
 }
 
@@ -80,7 +80,7 @@ fn member(id: &str, site: &str, host: u8) -> Member {
 fn healthy() -> Facts {
     let members =
         [("east-1", "east", 1), ("east-2", "east", 2), ("west-1", "west", 3), ("west-2", "west", 4)];
-    let candidates = members.map(|(member, site, _)| Candidate {
+    let candidates = members.map(|(member, site, _)| CandidateFacts {
         member: member.to_owned(),
         site: site.to_owned(),
         barred: None,
@@ -89,13 +89,13 @@ fn healthy() -> Facts {
         ["east", "west"].map(|site| Loss { site: site.to_owned(), survives: true, sentence: String::new() });
     Facts {
         now_ms: NOW,
-        asked: Asked {
+        asked: SessionConfig {
             session_timeout: Duration::from_secs(10),
             tick_time: Duration::from_secs(2),
             has_sites: true,
             is_open: false,
         },
-        session: Some(Held {
+        session: Some(SessionFacts {
             granted: Duration::from_secs(10),
             round_trip: Some(Duration::from_millis(3)),
             leases: true,
@@ -106,12 +106,12 @@ fn healthy() -> Facts {
             server("2", "west", "leader"),
             server("3", "third", "follower"),
         ],
-        jobs: vec![Job {
+        jobs: vec![JobFacts {
             name: "orders".to_owned(),
             fenced: true,
             fast_failover: true,
             stop_budget: Some(Duration::from_millis(2300)),
-            ..Job::default()
+            ..JobFacts::default()
         }],
         elections: vec![Election {
             name: "orders".to_owned(),
@@ -123,28 +123,28 @@ fn healthy() -> Facts {
             ..Election::default()
         }],
         members: members.map(|(id, site, host)| member(id, site, host)).to_vec(),
-        node: Some(Node {
+        node: Some(NodeFacts {
             id: "east-1".to_owned(),
             address: "10.0.1.1".to_owned(),
             state_dir: "/var/lib/dr-worker".to_owned(),
             open_files: Some((524_288, 90)),
             processes: Some(15_000),
-            ..Node::default()
+            ..NodeFacts::default()
         }),
         ..Facts::default()
     }
 }
 
-fn put(answer: &mut Answer, key: &str, value: &str) {
+fn put(answer: &mut ServerAnswer, key: &str, value: &str) {
     answer.values.insert(key.to_owned(), value.to_owned());
 }
 
-fn problem(kind: &'static str) -> Problem {
-    Problem { kind, sentence: format!("a {kind}") }
+fn problem(kind: &'static str) -> ProblemFacts {
+    ProblemFacts { kind, sentence: format!("a {kind}") }
 }
 
-fn order(hours: u64) -> Order {
-    Order { sentence: "an order".to_owned(), at_ms: NOW - hours * HOUR }
+fn order(hours: u64) -> StandingOrder {
+    StandingOrder { sentence: "an order".to_owned(), at_ms: NOW - hours * HOUR }
 }
 
 type Fault = (&'static str, Severity, &'static str, fn(&mut Facts));
@@ -167,11 +167,11 @@ const FAULTS: &[Fault] = {
             f.disagreements.push("orders: the server zk2:2181 shows a znode".to_owned());
         }),
         ("server-silent", Unknown, "list of servers (conf: not in 4lw.commands.whitelist)", |f| {
-            f.servers[0].settings = Answer::none("not in 4lw.commands.whitelist");
+            f.servers[0].settings = ServerAnswer::none("not in 4lw.commands.whitelist");
         }),
         ("server-properties", Unknown, "the clock of zk1:2181, zk2:2181 are not known: closed", |f| {
             (f.servers[0].properties, f.servers[1].properties) =
-                (Answer::none("closed"), Answer::none("closed"));
+                (ServerAnswer::none("closed"), ServerAnswer::none("closed"));
         }),
         ("server-alone", Error, "zk1:2181 is the only server with a vote", |f| {
             f.servers = vec![Server { settings: answer(&[]), ..server("1", "east", "standalone") }];
@@ -322,7 +322,7 @@ const FAULTS: &[Fault] = {
             f.node.as_mut().unwrap().address = "10.0.1.8".to_owned();
         }),
         ("no-election", Note, "no worker has joined the election of bills yet", |f| {
-            f.jobs.push(Job { name: "bills".to_owned(), fenced: true, ..Job::default() });
+            f.jobs.push(JobFacts { name: "bills".to_owned(), fenced: true, ..JobFacts::default() });
         }),
         ("no-leader", Error, "no member leads orders", |f| f.elections[0].leaders[0] = None),
         ("no-candidate", Error, "no member may lead (east-1: unfit; east-2: unfit", |f| {
@@ -371,7 +371,7 @@ const FAULTS: &[Fault] = {
             f.elections[0].problems.push(problem("unreadable"));
         }),
         ("keep-unfenced", Error, "orders has on_pause = \"keep\" and is not fenced", |f| {
-            f.jobs[0] = Job { name: "orders".to_owned(), keeps: true, ..Job::default() };
+            f.jobs[0] = JobFacts { name: "orders".to_owned(), keeps: true, ..JobFacts::default() };
         }),
         ("fast-unfenced", Warning, "orders has fast_failover and is not fenced", |f| {
             f.jobs[0].fenced = false

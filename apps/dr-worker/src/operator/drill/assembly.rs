@@ -6,11 +6,11 @@ use crate::znodes::{DrillAnswer, DrillMode, DrillProbes, DrillState};
 use election_core::{config::MemberId, internals::record::HistoryEntry, strategy::in_words};
 
 use super::{
-    course::{Change, Course},
+    course::{Course, LeaderChange},
     timeline::words,
 };
 use crate::{
-    commands::drill::report::{Move, Objective, Outcome, Participant, Phases, Probed, Report, Who},
+    commands::drill::report::{DrillMove, DrillOutcome, Objective, Participant, Phases, Probed, Report, Who},
     config::{DrillPlan, Objectives},
     view::Cluster,
     wall::ms,
@@ -54,7 +54,8 @@ pub(super) fn assemble(
     plan: &DrillPlan,
     ended_ms: u64,
 ) -> Report {
-    let (outcome, sentence) = course.result().cloned().unwrap_or((Outcome::Running, begun.sentence.clone()));
+    let (outcome, sentence) =
+        course.result().cloned().unwrap_or((DrillOutcome::Running, begun.sentence.clone()));
     let probes = probes(evidence, begun.started_ms);
     let changes = course.changes();
     let moves: Vec<_> = changes
@@ -80,7 +81,7 @@ pub(super) fn assemble(
     let outage_ms = outage(plan.mode, &moves, &phases, &probes);
     let to = moves.first().map(|first| first.to.clone()).or(rehearsed);
     let mut report = Report {
-        ended_ms: (outcome != Outcome::Running).then_some(ended_ms),
+        ended_ms: (outcome != DrillOutcome::Running).then_some(ended_ms),
         outcome,
         sentence,
         to,
@@ -92,7 +93,7 @@ pub(super) fn assemble(
         ..begun
     };
     report.objectives = objectives(&report, &plan.objectives, evidence);
-    if outcome == Outcome::Passed {
+    if outcome == DrillOutcome::Passed {
         let missed = report.objectives.iter().filter(|objective| !objective.passed);
         let missed = missed.map(|objective| format!("{} missed: {}", objective.name, objective.sentence));
         let unserved = report.probes.iter().filter(|probed| !probed.serves);
@@ -102,7 +103,7 @@ pub(super) fn assemble(
         });
         let failed: Vec<_> = missed.chain(unserved).collect();
         if !failed.is_empty() {
-            report.outcome = Outcome::Failed;
+            report.outcome = DrillOutcome::Failed;
             report.sentence = format!("{}; {}", report.sentence, failed.join("; "));
         }
     }
@@ -141,12 +142,12 @@ fn serves(found: &DrillProbes) -> bool {
 }
 
 fn of_change(
-    change: &Change,
+    change: &LeaderChange,
     evidence: &Evidence,
     probes: &[Probed],
     started_ms: u64,
     until_ms: Option<u64>,
-) -> Move {
+) -> DrillMove {
     let entry = evidence.history.iter().find(|entry| entry.term == change.term);
     let mut phases = Phases::default();
     let at_ms = ms(change.at);
@@ -171,7 +172,7 @@ fn of_change(
         };
     }
     let decided = change.decided.as_ref();
-    Move {
+    DrillMove {
         from: Some(change.from.clone()),
         to: change.to.clone(),
         term: change.term,
@@ -202,7 +203,7 @@ fn served_after(ready_ms: u64, at_ms: u64, until_ms: Option<u64>, probes: &[Prob
 }
 
 /// The longest outage: as the probes saw it, or by the records.
-fn outage(mode: DrillMode, moves: &[Move], phases: &Phases, probes: &[Probed]) -> Option<u64> {
+fn outage(mode: DrillMode, moves: &[DrillMove], phases: &Phases, probes: &[Probed]) -> Option<u64> {
     if let Some(longest) = probes.iter().map(|probed| probed.outage_ms).max() {
         return Some(longest);
     }
@@ -211,7 +212,7 @@ fn outage(mode: DrillMode, moves: &[Move], phases: &Phases, probes: &[Probed]) -
         DrillMode::Rehearse => None,
         DrillMode::KillJob if moves.is_empty() => phases.takeover_ms,
         _ => {
-            let out = |change: &Move| {
+            let out = |change: &DrillMove| {
                 let Phases { detect_ms, decide_ms, release_ms, acquire_ms, takeover_ms, .. } = change.phases;
                 // Without one of these their sum is too short: by what this command has seen, it was no longer than this.
                 let is_known = [decide_ms, release_ms, acquire_ms, takeover_ms].iter().all(Option::is_some);

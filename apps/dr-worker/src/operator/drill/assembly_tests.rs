@@ -114,7 +114,7 @@ fn recorded(
         lags: lags.iter().map(|(name, s)| (id(name), Duration::from_secs(*s))).collect::<BTreeMap<_, _>>(),
     };
     let begun = Report {
-        outcome: Outcome::Running,
+        outcome: DrillOutcome::Running,
         to: None,
         moves: Vec::new(),
         probes: Vec::new(),
@@ -146,7 +146,7 @@ fn objectives_are_judged_by_what_was_measured() {
     let one = || vec![answered("west-2", &[], &[outage(1_100, Some(2_400))])];
     let report = switched(one(), both(30, 5), &[("west-1", 2)]);
     assert_eq!(report.phases.ready_ms, Some(200));
-    assert_eq!((report.outcome, report.outage_ms), (Outcome::Passed, Some(1_400)));
+    assert_eq!((report.outcome, report.outage_ms), (DrillOutcome::Passed, Some(1_400)));
     let sentences: Vec<_> = report.objectives.iter().map(|objective| objective.sentence.as_str()).collect();
     assert_eq!(
         sentences,
@@ -159,7 +159,7 @@ fn objectives_are_judged_by_what_was_measured() {
     assert_eq!(report.moves[0].decided_by, "east-2");
 
     let missed = switched(one(), both(1, 1), &[("west-1", 2)]);
-    assert_eq!(missed.outcome, Outcome::Failed);
+    assert_eq!(missed.outcome, DrillOutcome::Failed);
     let sentence = "west-1 of site west took over from east-1 of site east; rto missed: the longest outage that a site saw \
                     was 1.4s, and 1s is allowed; rpo missed: lag of west-1 was 2s before, and 1s is allowed";
     assert_eq!(missed.sentence, sentence);
@@ -170,7 +170,7 @@ fn objectives_are_judged_by_what_was_measured() {
 #[test]
 fn a_site_without_an_answer_at_the_end_is_a_failure() {
     let report = switched(vec![answered("west-2", &[], &[outage(1_100, None)])], Objectives::default(), &[]);
-    assert_eq!(report.outcome, Outcome::Failed);
+    assert_eq!(report.outcome, DrillOutcome::Failed);
     assert!(
         report.sentence.ends_with("the probes of west-2 of site west had no answer at the end"),
         "{}",

@@ -11,7 +11,7 @@ use crate::{
         asker,
         drill::{
             checks::{State, target},
-            report::{Check, Outcome, Phases, Report, Who},
+            report::{DrillCheck, DrillOutcome, Phases, Report, Who},
         },
     },
     config::DrillPlan,
@@ -39,7 +39,7 @@ pub(super) struct Drill<'a> {
     /// The name of the plan.
     pub(super) name: Option<&'a str>,
     pub(super) reason: Option<String>,
-    pub(super) checks: Vec<Check>,
+    pub(super) checks: Vec<DrillCheck>,
     pub(super) state: State,
 }
 
@@ -118,7 +118,7 @@ impl Drill<'_> {
             reason: self.reason.clone().or_else(|| plan.reason.clone()),
             started_ms: script.started_ms,
             ended_ms: None,
-            outcome: Outcome::Running,
+            outcome: DrillOutcome::Running,
             sentence: "it has not ended".to_owned(),
             from: Some(script.from.who.clone()),
             to: None,

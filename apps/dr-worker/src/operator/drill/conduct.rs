@@ -33,7 +33,7 @@ use crate::{
         asker,
         drill::{
             checks::seconds,
-            report::{Event, Outcome, Report, Who},
+            report::{DrillEvent, DrillOutcome, Report, Who},
             runs,
         },
     },
@@ -249,7 +249,7 @@ impl Watched<'_> {
     /// Prints what has happened, and keeps it.
     async fn show(&mut self) {
         let events = self.course.events();
-        for Event { at_ms, who, what } in &events[self.printed..] {
+        for DrillEvent { at_ms, who, what } in &events[self.printed..] {
             let seconds = Duration::from_millis(*at_ms).as_secs_f64();
             output::print_progress(format_args!("{seconds:>9.3} s  {who}: {what}"));
         }
@@ -281,7 +281,7 @@ impl Watched<'_> {
         (self.evidence.history, _) = Observer::new(incarnation.clone()).history(paths).await?;
         let mut report = assemble(self.begun.clone(), &self.course, &self.evidence, plan, unix_ms());
         if let Some(error) = &broken {
-            report.outcome = Outcome::Aborted;
+            report.outcome = DrillOutcome::Aborted;
             report.ended_ms = Some(unix_ms());
             report.sentence = format!("it could not be conducted any more: {error}");
         }

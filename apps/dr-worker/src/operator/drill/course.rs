@@ -26,7 +26,7 @@ use super::{
 use crate::{
     commands::drill::{
         checks::target,
-        report::{Event, Outcome, Who},
+        report::{DrillEvent, DrillOutcome, Who},
     },
     typed::Typed,
 };
@@ -45,7 +45,7 @@ pub(super) enum Act {
 
 /// A change of leadership.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Change {
+pub(super) struct LeaderChange {
     pub(super) from: Who,
     pub(super) to: Who,
     pub(super) term: u64,
@@ -89,11 +89,11 @@ pub(super) struct Course {
     has_begun: bool,
     /// The leader that the drill expects.
     leader: Leader,
-    result: Option<(Outcome, String)>,
-    changes: Vec<Change>,
+    result: Option<(DrillOutcome, String)>,
+    changes: Vec<LeaderChange>,
     /// When the job was killed and ready again on the same leader.
     restarted: Option<(Duration, Duration)>,
-    events: Vec<Event>,
+    events: Vec<DrillEvent>,
     trace: Trace,
 }
 
@@ -118,11 +118,11 @@ impl Course {
     }
 
     /// The outcome and its sentence, once it is over.
-    pub(super) fn result(&self) -> Option<&(Outcome, String)> {
+    pub(super) fn result(&self) -> Option<&(DrillOutcome, String)> {
         self.result.as_ref().filter(|_| self.stage == Stage::Over)
     }
 
-    pub(super) fn changes(&self) -> &[Change] {
+    pub(super) fn changes(&self) -> &[LeaderChange] {
         &self.changes
     }
 
@@ -132,7 +132,7 @@ impl Course {
     }
 
     /// What has happened, in the order in which it was seen.
-    pub(super) fn events(&self) -> &[Event] {
+    pub(super) fn events(&self) -> &[DrillEvent] {
         &self.events
     }
 
@@ -229,12 +229,12 @@ impl Course {
         if answer.step(DrillState::Ended).is_some() {
             let result = match took(DrillState::Started, DrillState::Ready) {
                 Some(took) => (
-                    Outcome::Passed,
+                    DrillOutcome::Passed,
                     format!(
                         "{member} started the job without a token, which was ready after {took}, and stopped it"
                     ),
                 ),
-                None => (Outcome::Failed, format!("{member} started the job, which was not ready")),
+                None => (DrillOutcome::Failed, format!("{member} started the job, which was not ready")),
             };
             self.end(result, at);
         }
@@ -243,7 +243,7 @@ impl Course {
 
     fn took_over(&mut self, leader: &Leader, seen: &Seen, at: Duration, is_back: bool) {
         let begun = self.changes.last().map_or(Duration::ZERO, |change| change.ready_at);
-        self.changes.push(Change {
+        self.changes.push(LeaderChange {
             from: self.leader.who.clone(),
             to: leader.who.clone(),
             term: leader.term,
@@ -303,17 +303,17 @@ impl Course {
         None
     }
 
-    fn passed(&self) -> (Outcome, String) {
+    fn passed(&self) -> (DrillOutcome, String) {
         let before = &self.script.from.who;
         let sentence = match (&self.changes[..], self.script.mode) {
             ([], _) => format!("{before} restarted the job, and leads on"),
             ([first], _) => format!("{} took over from {before}", first.to),
             ([first, ..], _) => format!("{} took over from {before}, and the job was moved back", first.to),
         };
-        (Outcome::Passed, sentence)
+        (DrillOutcome::Passed, sentence)
     }
 
-    fn end(&mut self, (outcome, sentence): (Outcome, String), at: Duration) {
+    fn end(&mut self, (outcome, sentence): (DrillOutcome, String), at: Duration) {
         self.note(at, "drill", format!("{outcome}: {sentence}"));
         self.result = Some((outcome, sentence));
         self.enter(Stage::Over, at);
@@ -321,7 +321,7 @@ impl Course {
 
     fn abort(&mut self, why: String, seen: &Seen, at: Duration) -> Option<Act> {
         self.note(at, "drill", format!("aborts: {why}"));
-        self.result = Some((Outcome::Aborted, why));
+        self.result = Some((DrillOutcome::Aborted, why));
         self.enter(Stage::Restoring { has_asked: false }, at);
         self.restore(seen, at, false)
     }
@@ -349,7 +349,7 @@ impl Course {
             }
             _ => {}
         }
-        let (_, why) = self.result.take().unwrap_or((Outcome::Aborted, String::new()));
+        let (_, why) = self.result.take().unwrap_or((DrillOutcome::Aborted, String::new()));
         let job = match &seen.leader {
             // By the term: an interruption can come with the first look at another leader.
             Some(leader) if leader.who.member == before && leader.term == self.script.from.term => {
@@ -362,7 +362,7 @@ impl Course {
             }
             None => "no member leads at the moment".to_owned(),
         };
-        self.end((Outcome::Aborted, format!("{why}; {job}")), at);
+        self.end((DrillOutcome::Aborted, format!("{why}; {job}")), at);
         None
     }
 

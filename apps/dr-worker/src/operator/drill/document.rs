@@ -2,7 +2,7 @@
 
 use super::timeline::words;
 use crate::{
-    commands::drill::report::{Outcome, Report, Who},
+    commands::drill::report::{DrillOutcome, Report, Who},
     operator::{output::Accent, table::Column},
     wall::{exact_moment, moment},
 };
@@ -14,11 +14,11 @@ pub(super) struct Document {
     pub(super) sentence: String,
     /// Facts that are known, by name.
     pub(super) facts: Vec<(&'static str, String)>,
-    pub(super) sections: Vec<Section>,
+    pub(super) sections: Vec<DocumentSection>,
 }
 
 /// A table under a title.
-pub(super) struct Section {
+pub(super) struct DocumentSection {
     /// For links.
     pub(super) id: &'static str,
     pub(super) title: &'static str,
@@ -43,7 +43,7 @@ impl Document {
     }
 }
 
-impl Section {
+impl DocumentSection {
     fn new(
         id: &'static str,
         title: &'static str,
@@ -85,7 +85,7 @@ fn seconds(ms: u64) -> String {
     format!("{:.3} s", std::time::Duration::from_millis(ms).as_secs_f64())
 }
 
-fn objectives(report: &Report) -> Section {
+fn objectives(report: &Report) -> DocumentSection {
     let columns = [
         Column::key("RESULT"),
         Column::key("OBJECTIVE"),
@@ -98,20 +98,20 @@ fn objectives(report: &Report) -> Section {
         let (measured, most) = (known(objective.measured_ms), words(objective.most_ms));
         (vec![result, objective.name.to_uppercase(), measured, most, objective.sentence.clone()], accent)
     });
-    Section::new("objectives", "Objectives", &columns, rows)
+    DocumentSection::new("objectives", "Objectives", &columns, rows)
 }
 
-fn phases(report: &Report) -> Section {
+fn phases(report: &Report) -> DocumentSection {
     let columns = ["", "DETECT", "DECIDE", "RELEASE", "ACQUIRE", "TAKEOVER", "READY", "TOGETHER"];
     let back = report.moves.iter().filter(|change| change.back).map(|change| ("Move back", change.phases));
     let rows = [("Failover", report.phases)].into_iter().chain(back).map(|(name, phases)| {
         let all = phases.all().map(|(_, ms)| known(ms)).into_iter().chain([known(phases.sum())]);
         ([name.to_owned()].into_iter().chain(all).collect(), Accent::None)
     });
-    Section::new("phases", "Phases", &columns.map(Column::key), rows)
+    DocumentSection::new("phases", "Phases", &columns.map(Column::key), rows)
 }
 
-fn decisions(report: &Report) -> Section {
+fn decisions(report: &Report) -> DocumentSection {
     let columns = [
         Column::key("TERM"),
         Column::key("LEADER"),
@@ -125,10 +125,10 @@ fn decisions(report: &Report) -> Section {
         let (leader, by) = (format!("{}{back}", change.to), change.decided_by.clone());
         (vec![change.term.to_string(), leader, cause, by, change.sentence.clone()], Accent::None)
     });
-    Section::new("decisions", "Decisions", &columns, rows)
+    DocumentSection::new("decisions", "Decisions", &columns, rows)
 }
 
-fn probes(report: &Report) -> Section {
+fn probes(report: &Report) -> DocumentSection {
     let columns = [
         Column::key("AT THE END"),
         Column::key("SITE"),
@@ -147,28 +147,28 @@ fn probes(report: &Report) -> Section {
         (vec![result, who.site.to_string(), who.member.to_string(), outage, count, failed, target], accent)
     });
     let note = report.probes.is_empty().then(|| "No site probed the service.".to_owned());
-    Section { note, ..Section::new("probes", "Seen from outside", &columns, rows) }
+    DocumentSection { note, ..DocumentSection::new("probes", "Seen from outside", &columns, rows) }
 }
 
-fn events(report: &Report) -> Section {
+fn events(report: &Report) -> DocumentSection {
     let columns = [Column::key("TIME"), Column::key("WHO"), Column::detail("WHAT", 0)];
     let rows = report
         .timeline
         .iter()
         .map(|event| (vec![seconds(event.at_ms), event.who.clone(), event.what.clone()], Accent::None));
-    Section::new("events", "What happened", &columns, rows)
+    DocumentSection::new("events", "What happened", &columns, rows)
 }
 
-fn checks(report: &Report) -> Section {
+fn checks(report: &Report) -> DocumentSection {
     let columns = [Column::key("RESULT"), Column::key("CHECK"), Column::detail("WHY", 0)];
     let rows = report.checks.iter().map(|check| {
         let (result, accent) = result(check.passed, ["ok", "failed"]);
         (vec![result, check.name.clone(), check.sentence.clone()], accent)
     });
-    Section::new("checks", "Checks before", &columns, rows)
+    DocumentSection::new("checks", "Checks before", &columns, rows)
 }
 
-fn members(report: &Report) -> Section {
+fn members(report: &Report) -> DocumentSection {
     let columns = ["MEMBER", "SITE", "ROLE", "HEALTH", "SOFTWARE", "CONFIGURATION"];
     let rows = report.members.iter().map(|member| {
         let (who, version) = (&member.who, format!("version {}", member.config_version));
@@ -176,13 +176,13 @@ fn members(report: &Report) -> Section {
         (cells.map(str::to_owned).into_iter().chain([version]).collect(), Accent::None)
     });
     let note = Some(format!("As of {}, when the drill began.", moment(report.started_ms)));
-    Section { note, ..Section::new("members", "Members", &columns.map(Column::key), rows) }
+    DocumentSection { note, ..DocumentSection::new("members", "Members", &columns.map(Column::key), rows) }
 }
 
-pub(super) const fn accent(outcome: Outcome) -> Accent {
+pub(super) const fn accent(outcome: DrillOutcome) -> Accent {
     match outcome {
-        Outcome::Passed => Accent::Good,
-        Outcome::Failed | Outcome::Aborted | Outcome::Interrupted => Accent::Bad,
-        Outcome::Running | Outcome::Unknown => Accent::None,
+        DrillOutcome::Passed => Accent::Good,
+        DrillOutcome::Failed | DrillOutcome::Aborted | DrillOutcome::Interrupted => Accent::Bad,
+        DrillOutcome::Running | DrillOutcome::Unknown => Accent::None,
     }
 }

@@ -6,7 +6,7 @@ use election_core::internals::text::shown;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::{
-    document::{Document, Section},
+    document::{Document, DocumentSection},
     timeline::{Bar, Lane, lanes, length},
 };
 use crate::{commands::drill::report::Report, operator::output::Accent};
@@ -65,7 +65,7 @@ pub(super) fn page(report: &Report) -> String {
     page.into_string()
 }
 
-fn table(section: &Section) -> Markup {
+fn table(section: &DocumentSection) -> Markup {
     let id = section.id;
     html! {
         section #(id) aria-labelledby={ "h-" (id) } {

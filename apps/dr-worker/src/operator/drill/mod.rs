@@ -34,7 +34,7 @@ use crate::{
     commands::drill::{
         checks::{self, State, target},
         gather::{Subject, gather},
-        report::{Check, Outcome, Report},
+        report::{DrillCheck, DrillOutcome, Report},
         runs,
     },
     config::{DrillPlan, Sources},
@@ -214,7 +214,7 @@ async fn examine(
     paths: &Paths,
     plan: &DrillPlan,
     own_run: Option<&str>,
-) -> Result<(State, Vec<Check>), Error> {
+) -> Result<(State, Vec<DrillCheck>), Error> {
     let observer: Observer = operator.observer().await?;
     let config = &operator.config;
     let (policy, strategy) = (config.engine_of(&plan.job), config.policy_of(&plan.job).strategy());
@@ -227,7 +227,7 @@ async fn examine(
     }
     let mut checks = checks::check(&state, plan);
     if let Err(unknown) = check_names(operator, plan, &snapshot) {
-        checks.push(Check { name: "names".to_owned(), passed: false, sentence: unknown });
+        checks.push(DrillCheck { name: "names".to_owned(), passed: false, sentence: unknown });
     }
     Ok((state, checks))
 }
@@ -247,7 +247,7 @@ fn check_names(
     }
 }
 
-fn refused(checks: &[Check]) -> Result<(), Error> {
+fn refused(checks: &[DrillCheck]) -> Result<(), Error> {
     let failed: Vec<_> = checks.iter().filter(|check| !check.passed).collect();
     if failed.is_empty() {
         return Ok(());
@@ -278,7 +278,7 @@ async fn practise(operator: &Operator, arguments: &RunArguments, how: Output) ->
         Output::Pretty => output::print_text(&shown::summary(&report))?,
     }
     match report.outcome {
-        Outcome::Passed => Ok(()),
+        DrillOutcome::Passed => Ok(()),
         outcome => {
             let message = format!("drill {} {outcome}: {}", report.run, report.sentence);
             // Where the members have not agreed, nothing has happened.
@@ -300,7 +300,7 @@ async fn conducted(
     // The operator may have taken a while to approve it.
     let (state, checks) = examine(operator, paths, plan, Some(&run)).await?;
     refused(&checks)?;
-    for Check { name, sentence, .. } in &checks {
+    for DrillCheck { name, sentence, .. } in &checks {
         output::print_progress(format_args!("check {name}: {sentence}"));
     }
     let reason = arguments.reason.clone().map(Text::into_string);

@@ -11,7 +11,7 @@ use crate::{
         asker,
         drill::{
             checks::State,
-            report::{Event, Outcome},
+            report::{DrillEvent, DrillOutcome},
             runs,
         },
     },
@@ -50,7 +50,7 @@ pub(super) async fn end_interrupted(operator: &Operator, paths: &Paths, state: &
         let kept = runs::read(&operator.incarnation().await?, paths, &run).await?;
         let mut by = String::new();
         if let Some(Ok(mut report)) = kept
-            && report.outcome == Outcome::Running
+            && report.outcome == DrillOutcome::Running
         {
             by = format!(", of {}", report.by);
             let now_ms = unix_ms();
@@ -58,12 +58,12 @@ pub(super) async fn end_interrupted(operator: &Operator, paths: &Paths, state: &
                 Some(leader) => format!("{} of site {} leads", leader.member, leader.site),
                 None => "no member leads at the moment".to_owned(),
             };
-            report.outcome = Outcome::Interrupted;
+            report.outcome = DrillOutcome::Interrupted;
             report.ended_ms = Some(now_ms);
             report.sentence = format!("the command was lost; {} found and ended the drill; {leads}", asker());
             let at_ms = now_ms.saturating_sub(report.started_ms);
             let what = format!("found without its command, and ended by {}", asker());
-            report.timeline.push(Event { at_ms, who: "drill".to_owned(), what });
+            report.timeline.push(DrillEvent { at_ms, who: "drill".to_owned(), what });
             runs::write(&operator.session, paths, &report).await?;
         }
         output::print_warning(format_args!(

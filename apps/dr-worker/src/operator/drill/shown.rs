@@ -7,12 +7,12 @@ use super::{
         output::{self, Accent, span},
         table::Column,
     },
-    document::{Document, Section, accent},
+    document::{Document, DocumentSection, accent},
 };
 use crate::{
     commands::drill::{
         checks::target,
-        report::{Check, Outcome, Report, Who},
+        report::{DrillCheck, DrillOutcome, Report, Who},
     },
     config::DrillPlan,
     typed::Typed,
@@ -60,7 +60,7 @@ pub(super) fn report(report: &Report) -> String {
     let Document { title, accent, sentence, facts, sections } = Document::of(report);
     let mut lines = vec![coloured(&title, accent), sentence, String::new()];
     lines.extend(facts.into_iter().map(|(name, value)| format!("{:<16}{value}", format!("{name}:"))));
-    for Section { title, columns, rows, note, .. } in sections {
+    for DocumentSection { title, columns, rows, note, .. } in sections {
         lines.extend([String::new(), title.bold().to_string()]);
         lines.extend((!rows.is_empty()).then(|| output::table(&columns, &rows)));
         lines.extend(note);
@@ -72,14 +72,14 @@ pub(super) fn report(report: &Report) -> String {
 pub(super) fn checked(
     name: Option<&str>,
     plan: &DrillPlan,
-    checks: &[Check],
+    checks: &[DrillCheck],
     proved: Option<&Report>,
 ) -> String {
     let what = format!("{} of {}, target {}", plan.mode.as_str(), plan.job, target(&plan.to));
     let may = if checks.iter().all(|check| check.passed) { "may run now" } else { "may not run now" };
     let title = name.map_or_else(|| what.clone(), |name| format!("{name}: {what}"));
     let mut lines = vec![format!("{}: {may}", title.bold())];
-    lines.extend(checks.iter().map(|Check { name, passed, sentence }| {
+    lines.extend(checks.iter().map(|DrillCheck { name, passed, sentence }| {
         let mark = if *passed { "ok    ".to_owned() } else { "FAILED".red().to_string() };
         format!("  {mark}  {name}: {sentence}")
     }));
@@ -127,7 +127,7 @@ pub(super) fn table(reports: &[&Report]) -> String {
     output::table(&columns, &rows)
 }
 
-fn outcome(outcome: Outcome) -> String {
+fn outcome(outcome: DrillOutcome) -> String {
     coloured(outcome.as_str(), accent(outcome))
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::znodes::DrillMode;
 use election_core::strategy::in_words;
 
-use crate::commands::drill::report::{Move, Probed, Report};
+use crate::commands::drill::report::{DrillMove, Probed, Report};
 
 /// A row of the timeline.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ fn leaders(report: &Report, end: u64) -> Lane {
 }
 
 /// When the old leader no longer leads: by the request of a switchover, once it is decided.
-fn released(change: &Move, mode: DrillMode) -> u64 {
+fn released(change: &DrillMove, mode: DrillMode) -> u64 {
     let works = match mode == DrillMode::Switchover || change.back {
         true => change.phases.detect_ms.unwrap_or(0) + change.phases.decide_ms.unwrap_or(0),
         false => 0,
@@ -74,7 +74,7 @@ fn released(change: &Move, mode: DrillMode) -> u64 {
     (change.at_ms + works).min(change.ready_at_ms)
 }
 
-fn phases(change: &Move) -> Lane {
+fn phases(change: &DrillMove) -> Lane {
     let mut from = change.at_ms;
     let bars = change.phases.all().into_iter().filter_map(|(name, took)| {
         let (begun, took) = (from, took?);

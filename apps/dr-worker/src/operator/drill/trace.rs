@@ -6,7 +6,7 @@ use crate::znodes::DrillState;
 use election_core::{config::MemberId, internals::record::RequestKind};
 
 use super::seen::{Decided, Leader, Seen};
-use crate::{commands::drill::report::Event, wall::ms};
+use crate::{commands::drill::report::DrillEvent, wall::ms};
 
 /// How much of what was read has become events.
 #[derive(Debug, Default)]
@@ -18,13 +18,13 @@ pub(super) struct Trace {
 }
 
 /// An event.
-pub(super) fn event(at: Duration, who: &str, what: String) -> Event {
-    Event { at_ms: ms(at), who: who.to_owned(), what }
+pub(super) fn event(at: Duration, who: &str, what: String) -> DrillEvent {
+    DrillEvent { at_ms: ms(at), who: who.to_owned(), what }
 }
 
 impl Trace {
     /// The news of what was read `at` this time after `started_ms`.
-    pub(super) fn news(&mut self, seen: &Seen, at: Duration, started_ms: u64) -> Vec<Event> {
+    pub(super) fn news(&mut self, seen: &Seen, at: Duration, started_ms: u64) -> Vec<DrillEvent> {
         let mut events = Vec::new();
         for answer in &seen.answers {
             let shown = self.steps.entry(answer.member.clone()).or_default();

@@ -36,7 +36,7 @@ use crate::{
     error::Error,
     wall::unix_ms,
 };
-use survey::{Job, Refused, survey};
+use survey::{CountedJob, Refused, survey};
 
 /// The balancer's own election.
 const NAME: &str = "balancer";
@@ -50,7 +50,7 @@ const REFUSED_FOR: Duration = Duration::from_secs(600);
 /// What is balanced, and how.
 #[derive(Clone, Debug)]
 pub(super) struct Balanced {
-    jobs: Arc<[Job]>,
+    jobs: Arc<[CountedJob]>,
     config: BalanceConfig,
 }
 
@@ -62,7 +62,7 @@ impl Balanced {
     pub(super) fn of(config: &Config) -> Result<Self, Error> {
         let mut jobs = Vec::new();
         for job in &config.jobs {
-            jobs.push(Job {
+            jobs.push(CountedJob {
                 paths: Paths::new(&config.zookeeper.root, job.name()).map_err(invalid)?,
                 name: job.name().to_owned(),
                 pipeline: job.policy.pipeline(),
@@ -116,15 +116,15 @@ struct Balancer {
 
 /// The memory of earlier rounds.
 #[derive(Default)]
-struct Memory {
-    asked: Vec<Asked>,
+struct Earlier {
+    asked: Vec<AskedMove>,
     refused: Refused,
     /// Whether the last failure was logged.
     complained: bool,
 }
 
 /// A requested move.
-struct Asked {
+struct AskedMove {
     job: String,
     request: RequestRef,
     to: MemberId,
@@ -141,7 +141,7 @@ impl Handler for Balancer {
     }
 
     async fn lead(&self, leadership: &Leadership) -> Result<(), Failure> {
-        let mut memory = Memory::default();
+        let mut memory = Earlier::default();
         loop {
             let interval = self.balanced.borrow().config.interval;
             sleep(interval).await;
@@ -167,7 +167,7 @@ impl Handler for Balancer {
 }
 
 impl Balancer {
-    async fn round(&self, leadership: &Leadership, memory: &mut Memory) -> Result<(), Error> {
+    async fn round(&self, leadership: &Leadership, memory: &mut Earlier) -> Result<(), Error> {
         let session = self.session.active().await.map_err(|e| Error::Unreachable(e.to_string()))?;
         let Balanced { jobs, config } = self.balanced.borrow().clone();
         let snapshots = self.read(&jobs, &session).await;
@@ -188,7 +188,7 @@ impl Balancer {
     }
 
     /// Every election that can be read.
-    async fn read(&self, jobs: &[Job], session: &Incarnation) -> BTreeMap<String, Snapshot> {
+    async fn read(&self, jobs: &[CountedJob], session: &Incarnation) -> BTreeMap<String, Snapshot> {
         let places = Arc::new(Semaphore::new(READ_AT_ONCE));
         let mut reads = JoinSet::new();
         for job in jobs {
@@ -214,7 +214,7 @@ impl Balancer {
         snapshots
     }
 
-    async fn ask(&self, jobs: &[Job], wanted: &Move, memory: &mut Memory) -> Result<(), Error> {
+    async fn ask(&self, jobs: &[CountedJob], wanted: &Move, memory: &mut Earlier) -> Result<(), Error> {
         let Some(job) = jobs.iter().find(|job| job.name == wanted.election) else { return Ok(()) };
         let reason = format!("fair share: {}", wanted.reason);
         tracing::info!(job = job.name, from = %wanted.from, to = %wanted.to, reason, "requesting a switchover");
@@ -229,12 +229,12 @@ impl Balancer {
         let filed = election_admin::ask(&self.session, &job.paths, request).await?;
         count(&job.name, "asked");
         let job = job.name.clone();
-        memory.asked.push(Asked { job, request: filed.which, to: wanted.to.clone() });
+        memory.asked.push(AskedMove { job, request: filed.which, to: wanted.to.clone() });
         Ok(())
     }
 }
 
-impl Memory {
+impl Earlier {
     /// Reads the outcomes of requested moves.
     fn read_outcomes(&mut self, snapshots: &BTreeMap<String, Snapshot>) {
         let now = unix_ms();

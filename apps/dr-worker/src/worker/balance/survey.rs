@@ -21,7 +21,7 @@ use strategies::{
 
 /// A job whose leadership is counted.
 #[derive(Debug)]
-pub(super) struct Job {
+pub(super) struct CountedJob {
     pub(super) name: String,
     pub(super) paths: Paths,
     pub(super) pipeline: Pipeline,
@@ -45,7 +45,7 @@ pub(super) struct Survey {
 
 /// Reads the snapshots. Elections without a leader are left out: electing one is the elector's task.
 pub(super) fn survey(
-    jobs: &[Job],
+    jobs: &[CountedJob],
     snapshots: &BTreeMap<String, Snapshot>,
     refused: &Refused,
     unix_ms: u64,
@@ -80,7 +80,7 @@ fn fixed(name: String, leader: MemberId) -> Election {
 }
 
 fn decided<'a>(
-    job: &'a Job,
+    job: &'a CountedJob,
     snapshot: &'a Snapshot,
     elected: &'a Elected,
     refused: &Refused,
@@ -103,7 +103,12 @@ fn decided<'a>(
 }
 
 /// Why the leader of a job does not move, whatever the shares are.
-fn why_it_stays(job: &Job, snapshot: &Snapshot, leader: &Ballot, unix_ms: u64) -> Option<&'static str> {
+fn why_it_stays(
+    job: &CountedJob,
+    snapshot: &Snapshot,
+    leader: &Ballot,
+    unix_ms: u64,
+) -> Option<&'static str> {
     if !job.balance {
         return Some("its policy does not say balance");
     }
@@ -135,7 +140,7 @@ fn holds(members: &[MemberRecord], leader: &Ballot) -> bool {
 
 /// The members that are as good as the leader.
 fn peers(
-    job: &Job,
+    job: &CountedJob,
     snapshot: &Snapshot,
     elected: &Elected,
     leader: &Ballot,

@@ -7,7 +7,7 @@ use election_core::{
 };
 
 /// What a member knows of itself.
-pub(super) struct Facts<'a> {
+pub(super) struct DrillFacts<'a> {
     pub(super) job: &'a str,
     pub(super) me: &'a MemberId,
     pub(super) role: Role,
@@ -43,7 +43,7 @@ pub(super) enum Duty {
 }
 
 /// What a member with these facts does about an order.
-pub(super) fn duty(order: &DrillOrder, facts: &Facts<'_>) -> Duty {
+pub(super) fn duty(order: &DrillOrder, facts: &DrillFacts<'_>) -> Duty {
     if !order.concerns(facts.me) {
         return Duty::Probe;
     }
@@ -60,7 +60,7 @@ pub(super) fn duty(order: &DrillOrder, facts: &Facts<'_>) -> Duty {
 }
 
 /// Why this member does not carry it out.
-fn hindrance(mode: DrillMode, facts: &Facts<'_>) -> Option<String> {
+fn hindrance(mode: DrillMode, facts: &DrillFacts<'_>) -> Option<String> {
     let (job, name, role) = (facts.job, mode.as_str(), facts.role);
     if mode == DrillMode::Unknown {
         return Some("this version of dr-worker does not know the mode of this drill; upgrade it".to_owned());
@@ -154,8 +154,8 @@ mod tests {
         DrillOrder::new("r1", mode, members, "alice", 0, Duration::from_secs(60))
     }
 
-    fn facts(me: &MemberId) -> Facts<'_> {
-        Facts {
+    fn facts(me: &MemberId) -> DrillFacts<'_> {
+        DrillFacts {
             job: "orders",
             me,
             role: Role::Standby,
@@ -167,14 +167,14 @@ mod tests {
         }
     }
 
-    fn played(mode: DrillMode, change: impl FnOnce(&mut Facts<'_>)) -> Duty {
+    fn played(mode: DrillMode, change: impl FnOnce(&mut DrillFacts<'_>)) -> Duty {
         let me = "west-1".parse().unwrap();
         let mut facts = facts(&me);
         change(&mut facts);
         duty(&order(mode, &["west-1"]), &facts)
     }
 
-    fn refused(mode: DrillMode, change: impl FnOnce(&mut Facts<'_>)) -> String {
+    fn refused(mode: DrillMode, change: impl FnOnce(&mut DrillFacts<'_>)) -> String {
         match played(mode, change) {
             Duty::Refuse(reason) => reason,
             other => panic!("{other:?}"),
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn a_member_does_what_is_allowed_and_possible() {
         use DrillMode::{CutSite, KillJob, KillWorker, Rehearse, Switchover};
-        let leads = |facts: &mut Facts<'_>| (facts.role, facts.process) = (Role::Leader, Some(7));
+        let leads = |facts: &mut DrillFacts<'_>| (facts.role, facts.process) = (Role::Leader, Some(7));
         assert_eq!(played(Rehearse, |_| {}), Duty::Rehearse);
         assert_eq!(played(Switchover, |_| {}), Duty::Agree);
         assert_eq!(played(KillJob, leads), Duty::KillJob(7));

@@ -32,7 +32,7 @@ use crate::{
     error::Error,
     wall::unix_ms,
 };
-use decision::{Duty, Facts, after_restart, duty, is_prober};
+use decision::{DrillFacts, Duty, after_restart, duty, is_prober};
 use run::Run;
 
 /// The delay before something is read or written again after an error.
@@ -128,7 +128,7 @@ impl Drills {
     /// What was answered before to this order, and whether this member probes. Waits until this process is a member, and retries
     /// until it is known: nothing may be done
     /// twice.
-    async fn before(&self, order: &DrillOrder) -> Found {
+    async fn before(&self, order: &DrillOrder) -> FoundOrder {
         loop {
             // One that waits for another process of its id to end is not the member that the order names.
             if self.election.status().now().role == Role::Joining {
@@ -146,7 +146,7 @@ impl Drills {
         }
     }
 
-    async fn read(&self, order: &DrillOrder) -> Result<Found, election_admin::AdminError> {
+    async fn read(&self, order: &DrillOrder) -> Result<FoundOrder, election_admin::AdminError> {
         let session = self.session.active().await?;
         let answer = drills::answer_of(&session, &self.paths, &self.me, &order.run).await?;
         let mut is_prober_here = false;
@@ -156,16 +156,16 @@ impl Drills {
                 snapshot.members.iter().map(|member| (member.member.clone(), member.site.clone())).collect();
             is_prober_here = is_prober(order, (&self.me, &self.site), &members);
         }
-        Ok(Found { answer, is_prober: is_prober_here })
+        Ok(FoundOrder { answer, is_prober: is_prober_here })
     }
 
     /// What this member knows of itself now.
-    fn facts<'a>(&'a self, config: &'a Config, order: &DrillOrder) -> Facts<'a> {
+    fn facts<'a>(&'a self, config: &'a Config, order: &DrillOrder) -> DrillFacts<'a> {
         let own = |job: &&JobConfig| job.name() == self.slot.name();
         let spec = config.jobs.iter().find(own).map(|job| &job.spec);
         let vetoes = |job: &&JobConfig| !own(job) && !job.spec.drill.allow.contains(&order.mode);
         let process = self.slot.process();
-        Facts {
+        DrillFacts {
             job: self.slot.name(),
             me: &self.me,
             role: self.election.status().now().role,
@@ -179,7 +179,7 @@ impl Drills {
 }
 
 /// What was found when an order was seen.
-struct Found {
+struct FoundOrder {
     /// This member's own answer, from before a restart.
     answer: Option<DrillAnswer>,
     is_prober: bool,

@@ -24,7 +24,7 @@ pub(crate) const JUMP: u64 = 1 << 52;
 
 /// What is known before a job is run without an election.
 #[derive(Debug)]
-pub(crate) struct Facts<'a> {
+pub(crate) struct EmergencyFacts<'a> {
     pub(crate) job: &'a str,
     /// What this node has seen.
     pub(crate) newest: Option<&'a Newest>,
@@ -45,7 +45,7 @@ pub(crate) struct Grant {
     pub(crate) above: u64,
 }
 
-impl Facts<'_> {
+impl EmergencyFacts<'_> {
     /// The token: above all that are known. The time is added, so that of two nodes that have seen the same token the one that
     /// is ordered to lead later has the higher one.
     ///
@@ -159,34 +159,36 @@ pub(crate) fn may_clear(record: &Record, ensemble: Ensemble) -> Result<(), Error
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{newest::Seen, record::tests::record},
+        super::{newest::SeenLeader, record::tests::record},
         *,
     };
 
     const NOW: u64 = 1_700_000_000;
 
-    fn facts() -> Facts<'static> {
-        Facts { job: "orders", newest: None, record: None, above: None, now_s: NOW }
+    fn facts() -> EmergencyFacts<'static> {
+        EmergencyFacts { job: "orders", newest: None, record: None, above: None, now_s: NOW }
     }
 
     fn newest(token: u64, leader: Option<(&str, &str)>) -> Newest {
-        let leader = leader
-            .map(|(member, site)| Seen { member: member.parse().unwrap(), site: site.parse().unwrap() });
+        let leader = leader.map(|(member, site)| SeenLeader {
+            member: member.parse().unwrap(),
+            site: site.parse().unwrap(),
+        });
         Newest { term: 7, token, leader, at_ms: 1 }
     }
 
     #[test]
     fn the_token_is_above_all_that_is_known() {
         let (seen, earlier) = (newest(70, None), record("orders", 900));
-        let grant = |facts: Facts<'_>| facts.grant().unwrap();
+        let grant = |facts: EmergencyFacts<'_>| facts.grant().unwrap();
         let with = |above| Grant { term: 8, token: above + JUMP + NOW, above };
-        assert_eq!(grant(Facts { newest: Some(&seen), ..facts() }), with(70));
-        assert_eq!(grant(Facts { newest: Some(&seen), above: Some(60), ..facts() }), with(70));
-        assert_eq!(grant(Facts { newest: Some(&seen), above: Some(80), ..facts() }), with(80));
-        let again = Facts { newest: Some(&seen), record: Some(&earlier), ..facts() };
+        assert_eq!(grant(EmergencyFacts { newest: Some(&seen), ..facts() }), with(70));
+        assert_eq!(grant(EmergencyFacts { newest: Some(&seen), above: Some(60), ..facts() }), with(70));
+        assert_eq!(grant(EmergencyFacts { newest: Some(&seen), above: Some(80), ..facts() }), with(80));
+        let again = EmergencyFacts { newest: Some(&seen), record: Some(&earlier), ..facts() };
         assert_eq!(grant(again), Grant { term: 9, ..with(900) });
         // Nothing is kept, and the operator knows.
-        assert_eq!(grant(Facts { above: Some(0), ..facts() }), Grant { term: 1, ..with(0) });
+        assert_eq!(grant(EmergencyFacts { above: Some(0), ..facts() }), Grant { term: 1, ..with(0) });
     }
 
     /// In either layout of transaction ids, with 32 and with 40 bits for the transactions of an election.
@@ -195,30 +197,33 @@ mod tests {
         for bits in [32, 40] {
             let seen = newest((7 << bits) + 90, None);
             let elsewhere = ((7 + 4096) << bits) + 50;
-            assert!(Facts { newest: Some(&seen), ..facts() }.grant().unwrap().token > elsewhere, "{bits}");
+            assert!(
+                EmergencyFacts { newest: Some(&seen), ..facts() }.grant().unwrap().token > elsewhere,
+                "{bits}"
+            );
         }
         // One node after another, with what the one before has given out.
         let mut kept = newest(70, None);
         for _ in 0..1000 {
-            kept.token = Facts { newest: Some(&kept), ..facts() }.grant().unwrap().token;
+            kept.token = EmergencyFacts { newest: Some(&kept), ..facts() }.grant().unwrap().token;
         }
     }
 
     #[test]
     fn the_node_that_is_ordered_later_has_the_higher_token() {
         let seen = newest(70, None);
-        let at = |now_s| Facts { newest: Some(&seen), now_s, ..facts() }.grant().unwrap().token;
+        let at = |now_s| EmergencyFacts { newest: Some(&seen), now_s, ..facts() }.grant().unwrap().token;
         assert!(at(NOW + 1) > at(NOW));
     }
 
     #[test]
     fn no_token_that_can_not_be_followed() {
-        let why = |facts: Facts<'_>| facts.grant().unwrap_err().to_string();
+        let why = |facts: EmergencyFacts<'_>| facts.grant().unwrap_err().to_string();
         let none = newest(0, None);
-        assert!(why(Facts { newest: Some(&none), ..facts() }).contains("--token-above N"));
+        assert!(why(EmergencyFacts { newest: Some(&none), ..facts() }).contains("--token-above N"));
         assert!(why(facts()).contains("--token-above N"));
-        assert!(why(Facts { above: Some(MAX_TOKEN_BASE), ..facts() }).contains("the largest"));
-        assert!(why(Facts { above: Some(u64::MAX), ..facts() }).contains("the largest"));
+        assert!(why(EmergencyFacts { above: Some(MAX_TOKEN_BASE), ..facts() }).contains("the largest"));
+        assert!(why(EmergencyFacts { above: Some(u64::MAX), ..facts() }).contains("the largest"));
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub(crate) struct Newest {
     pub(crate) token: u64,
     /// The leader with the newest token of these.
     #[serde(default)]
-    pub(crate) leader: Option<Seen>,
+    pub(crate) leader: Option<SeenLeader>,
     /// When this was written, in milliseconds since the Unix epoch.
     #[serde(default, with = "limits::ms")]
     pub(crate) at_ms: u64,
@@ -47,7 +47,7 @@ pub(crate) struct Newest {
 
 /// A member that was seen as the leader.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Seen {
+pub(crate) struct SeenLeader {
     pub(crate) member: MemberId,
     pub(crate) site: SiteId,
 }
@@ -60,7 +60,8 @@ impl Newest {
         Self {
             term: term.max(status.term),
             token: status.newest_token,
-            leader: newest.map(|leader| Seen { member: leader.member.clone(), site: leader.site.clone() }),
+            leader: newest
+                .map(|leader| SeenLeader { member: leader.member.clone(), site: leader.site.clone() }),
             at_ms: 0,
         }
     }
@@ -181,7 +182,7 @@ mod tests {
     use super::*;
 
     fn seen(term: u64, token: u64, leader: Option<&str>) -> Newest {
-        let seen = |id: &str| Seen { member: id.parse().unwrap(), site: "east".parse().unwrap() };
+        let seen = |id: &str| SeenLeader { member: id.parse().unwrap(), site: "east".parse().unwrap() };
         Newest { term, token, leader: leader.map(seen), at_ms: 0 }
     }
 

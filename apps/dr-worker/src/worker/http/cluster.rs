@@ -58,7 +58,7 @@ pub(super) async fn skipped(worker: &Worker, name: &str, snapshot: &Snapshot) ->
 }
 
 /// The requested job, and a snapshot of its election.
-pub(super) struct Looked {
+pub(super) struct RequestedJob {
     pub(super) job: String,
     pub(super) snapshot: Snapshot,
     paths: Paths,
@@ -66,7 +66,7 @@ pub(super) struct Looked {
     zookeeper: ZooKeeperConfig,
 }
 
-impl Looked {
+impl RequestedJob {
     pub(super) async fn problems(&self) -> Result<Vec<ProblemRow>, Box<Response>> {
         let Self { observer, zookeeper, job, paths, snapshot } = self;
         let problems = diagnose(observer, zookeeper, job, paths, snapshot).await;
@@ -74,12 +74,12 @@ impl Looked {
     }
 }
 
-pub(super) async fn look(worker: &Worker, which: &Which) -> Result<Looked, Box<Response>> {
+pub(super) async fn look(worker: &Worker, which: &Which) -> Result<RequestedJob, Box<Response>> {
     let (job, paths, observer) = prepare(worker, which)?;
     match observer.snapshot(&paths).await {
         Ok(snapshot) => {
             let zookeeper = worker.config().zookeeper.clone();
-            Ok(Looked { job, snapshot, paths, observer, zookeeper })
+            Ok(RequestedJob { job, snapshot, paths, observer, zookeeper })
         }
         Err(error) => Err(Box::new(unreadable(&error))),
     }

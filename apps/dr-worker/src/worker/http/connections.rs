@@ -41,15 +41,15 @@ const HANDSHAKE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// A listener with a maximum of connections.
-pub(super) struct Bounded {
+pub(super) struct BoundedListener {
     listener: TcpListener,
     worker: Arc<Worker>,
-    open: Arc<Open>,
+    open: Arc<OpenConnections>,
     most: usize,
 }
 
 #[derive(Default)]
-struct Open {
+struct OpenConnections {
     /// Counts events on all connections.
     clock: AtomicU64,
     connections: Mutex<BTreeMap<u64, Entry>>,
@@ -64,7 +64,7 @@ struct Entry {
     _keep: oneshot::Sender<()>,
 }
 
-impl Open {
+impl OpenConnections {
     fn tick(&self) -> u64 {
         self.clock.fetch_add(1, Ordering::Relaxed)
     }
@@ -86,7 +86,7 @@ impl Open {
     }
 }
 
-impl Bounded {
+impl BoundedListener {
     pub(super) fn new(listener: TcpListener, most: usize, worker: Arc<Worker>) -> Self {
         Self { listener, worker, open: Arc::default(), most }
     }
@@ -110,7 +110,7 @@ impl Bounded {
     }
 }
 
-impl Listener for Bounded {
+impl Listener for BoundedListener {
     type Io = Connection;
     type Addr = SocketAddr;
 
@@ -172,8 +172,8 @@ impl Drop for Hold {
     }
 }
 
-impl Connected<IncomingStream<'_, Bounded>> for Peer {
-    fn connect_info(stream: IncomingStream<'_, Bounded>) -> Self {
+impl Connected<IncomingStream<'_, BoundedListener>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, BoundedListener>) -> Self {
         let Connection { presented, held, .. } = stream.io();
         Self { address: *stream.remote_addr(), presented: Arc::clone(presented), held: Arc::clone(held) }
     }
@@ -184,7 +184,7 @@ pub(super) struct Connection {
     stream: Transport,
     presented: Presented,
     id: u64,
-    open: Arc<Open>,
+    open: Arc<OpenConnections>,
     active: Arc<AtomicU64>,
     held: Arc<AtomicUsize>,
     ended: oneshot::Receiver<()>,
@@ -192,7 +192,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    fn new(stream: Transport, presented: Presented, open: &Arc<Open>) -> Self {
+    fn new(stream: Transport, presented: Presented, open: &Arc<OpenConnections>) -> Self {
         let id = open.tick();
         let (active, held) = (Arc::new(AtomicU64::new(id)), Arc::default());
         let (keep, ended) = oneshot::channel();

@@ -42,7 +42,8 @@ pub(super) async fn render(
     let jobs: HashMap<_, _> = worker.jobs().iter().map(|job| (job.slot.name(), read_job(job))).collect();
     // The balancer's election is not a job, and is served.
     let mut served = Bounded::new(|scope, job: &str| {
-        jobs.get(job).is_none_or(|Shown { here, elects }| *here || scope == Scope::HereOrElector && *elects)
+        jobs.get(job)
+            .is_none_or(|ServedJob { here, elects }| *here || scope == Scope::HereOrElector && *elects)
     });
     match handle.render_to_write(&mut served) {
         Ok(()) => {
@@ -54,7 +55,7 @@ pub(super) async fn render(
 }
 
 /// What is served of a job.
-struct Shown {
+struct ServedJob {
     here: bool,
     elects: bool,
 }
@@ -70,7 +71,7 @@ fn read_member(worker: &Worker) {
 
 // Counts are far below 2^53, and a larger token is only displayed here.
 #[allow(clippy::cast_precision_loss)]
-fn read_job(job: &Job) -> Shown {
+fn read_job(job: &Job) -> ServedJob {
     let name = || job.slot.name().to_owned();
     let status = job.election.status().now();
     let here = job.slot.is_or_was_here();
@@ -117,7 +118,7 @@ fn read_job(job: &Job) -> Shown {
         }
         counter!("dr_process_restarts_total", "job" => name()).absolute(job.slot.restarts());
     }
-    Shown { here, elects: status.is_elector }
+    ServedJob { here, elects: status.is_elector }
 }
 
 fn is(yes: bool) -> f64 {

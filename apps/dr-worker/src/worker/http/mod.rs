@@ -32,7 +32,7 @@ use tokio::net::TcpListener;
 pub(crate) use self::access::exposed;
 use crate::worker::state::Worker;
 use app::App;
-use connections::{Bounded, Peer};
+use connections::{BoundedListener, Peer};
 use events::Hub;
 
 /// Serves the endpoints until it is dropped, to at most `connections` at once.
@@ -45,7 +45,7 @@ pub(crate) async fn serve(
     if let Ok(address) = listener.local_addr() {
         access::warn_if_open(&worker.config().http, address);
     }
-    let listener = Bounded::new(listener, connections, Arc::clone(&worker));
+    let listener = BoundedListener::new(listener, connections, Arc::clone(&worker));
     let cut = listener.cut_with_worker();
     let events = Arc::new(Hub::new(connections));
     let follow = Arc::clone(&events).follow(Arc::clone(&worker));

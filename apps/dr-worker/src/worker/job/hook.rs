@@ -125,10 +125,10 @@ pub struct AsyncHooks {
 }
 
 /// The hooks that run, by name and slot.
-type RunningHooks = BTreeMap<(HookName, usize), Running>;
+type RunningHooks = BTreeMap<(HookName, usize), RunningHook>;
 
 #[derive(Debug, Default)]
-struct Running {
+struct RunningHook {
     /// The run that waits for the end of the only one.
     waiting: Option<Wanted>,
     /// The runs with their numbers, the oldest first. A run is ended when its sender is dropped.
@@ -176,7 +176,7 @@ impl AsyncHooks {
     }
 
     /// In a task of its own.
-    fn run(&self, running: &mut Running, key: (HookName, usize), wanted: Wanted, guards: Guards) {
+    fn run(&self, running: &mut RunningHook, key: (HookName, usize), wanted: Wanted, guards: Guards) {
         let (sender, mut unwanted) = oneshot::channel::<()>();
         running.count += 1;
         let number = running.count;

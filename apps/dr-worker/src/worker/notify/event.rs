@@ -30,14 +30,14 @@ pub(in crate::worker) struct Event {
 
 /// What was seen of an election.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(in crate::worker) struct Seen {
+pub(in crate::worker) struct SeenStatus {
     elected: Option<Arc<Elected>>,
     leaders: Vec<Option<Arc<Current>>>,
     /// Why the election is on hold.
     hold: Option<String>,
 }
 
-impl Seen {
+impl SeenStatus {
     pub(in crate::worker) fn of(status: &ElectionStatus) -> Self {
         let hold = status.skipped.as_ref().filter(|skipped| skipped.is_hold());
         Self {
@@ -63,8 +63,8 @@ impl Seen {
 /// Finds the events between two looks.
 pub(in crate::worker) struct Finder<'a> {
     /// The look before; `None` for a member that begins to send.
-    pub(in crate::worker) before: Option<&'a Seen>,
-    pub(in crate::worker) now: &'a Seen,
+    pub(in crate::worker) before: Option<&'a SeenStatus>,
+    pub(in crate::worker) now: &'a SeenStatus,
     /// What happened earlier was sent by another member: a short time before this one began to send, because the sender
     /// before it may have been lost with the news.
     pub(in crate::worker) since_ms: u64,

@@ -30,12 +30,16 @@ fn decision(term: u64, named: &str, cause: &str, previous: Option<&str>) -> Elec
     .unwrap()
 }
 
-fn seen(elected: &Elected, leader: Option<&Current>) -> Seen {
-    Seen { elected: Some(elected.clone().into()), leaders: vec![leader.cloned().map(Into::into)], hold: None }
+fn seen(elected: &Elected, leader: Option<&Current>) -> SeenStatus {
+    SeenStatus {
+        elected: Some(elected.clone().into()),
+        leaders: vec![leader.cloned().map(Into::into)],
+        hold: None,
+    }
 }
 
 /// The names and keys of the events between two looks.
-fn found(before: Option<&Seen>, now: &Seen) -> Vec<(&'static str, String)> {
+fn found(before: Option<&SeenStatus>, now: &SeenStatus) -> Vec<(&'static str, String)> {
     let finder = Finder { before, now, since_ms: START };
     finder.find().into_iter().map(|event| (event.kind.as_str(), event.key)).collect()
 }
@@ -92,7 +96,7 @@ fn a_planned_move_is_no_loss_and_a_failure_of_the_job_is_one() {
 #[test]
 fn a_hold_is_reported_when_it_begins_and_ends() {
     let now = seen(&decision(3, "a", "leader-lost", None), None);
-    let held = Seen { hold: Some("ON HOLD".to_owned()), ..now.clone() };
+    let held = SeenStatus { hold: Some("ON HOLD".to_owned()), ..now.clone() };
     assert_eq!(found(Some(&now), &held), [one("hold-set", "3/0")]);
     assert_eq!(found(Some(&held), &held), []);
     let after = seen(&decision(4, "a", "member-joined", None), None);

@@ -25,9 +25,9 @@ use crate::{
     wall::{ms, unix_ms},
     worker::state::{Job, Worker},
 };
-use event::{Event, Finder, Seen};
+use event::{Event, Finder, SeenStatus};
 use notification::Notification;
-use webhook::{Failure, Hook};
+use webhook::{Failure, WebhookClient};
 
 /// How many ids of sent notifications are remembered.
 const REMEMBERED: usize = 256;
@@ -86,7 +86,7 @@ impl Receiver {
 
     async fn send_to_webhook(self: Arc<Self>, webhook: Webhook, waiting: Waiting) {
         let retry = webhook.retry;
-        let mut hook = Hook::new(webhook);
+        let mut hook = WebhookClient::new(webhook);
         if let Err(why) = hook.client().await {
             tracing::error!(receiver = self.name, why, "no notification can be sent to this receiver now");
         }
@@ -156,15 +156,19 @@ pub(super) async fn run(worker: Arc<Worker>) {
     worker.until_joined().await;
     let Some(session) = worker.session() else { return };
     for at in 0..worker.jobs().len() {
-        let desk =
-            Desk { worker: Arc::clone(&worker), at, receivers: receivers.clone(), sent: VecDeque::new() };
+        let desk = JobSender {
+            worker: Arc::clone(&worker),
+            at,
+            receivers: receivers.clone(),
+            sent: VecDeque::new(),
+        };
         tasks.spawn(desk.follow(session.clone()));
     }
     while tasks.join_next().await.is_some() {}
 }
 
 /// Sends the events of one job while this member is the sender.
-struct Desk {
+struct JobSender {
     worker: Arc<Worker>,
     /// Which job of the worker.
     at: usize,
@@ -173,7 +177,7 @@ struct Desk {
     sent: VecDeque<String>,
 }
 
-impl Desk {
+impl JobSender {
     fn job(&self) -> Option<&Job> {
         self.worker.jobs().get(self.at)
     }
@@ -199,7 +203,7 @@ impl Desk {
                     let since_ms = unix_ms().saturating_sub(recent);
                     Sending::new(&session, has_elector.then(|| paths.clone()), since_ms)
                 });
-                for event in sending.look(Seen::of(&now)) {
+                for event in sending.look(SeenStatus::of(&now)) {
                     self.send(&event);
                 }
             } else {
@@ -237,7 +241,7 @@ impl Desk {
 
 /// What a sender knows.
 struct Sending {
-    before: Option<Seen>,
+    before: Option<SeenStatus>,
     since_ms: u64,
     requests: mpsc::Receiver<Event>,
     /// Follows the requests until it is dropped.
@@ -254,7 +258,7 @@ impl Sending {
         Self { before: None, since_ms, requests, _follows: follows }
     }
 
-    fn look(&mut self, now: Seen) -> Vec<Event> {
+    fn look(&mut self, now: SeenStatus) -> Vec<Event> {
         let events = Finder { before: self.before.as_ref(), now: &now, since_ms: self.since_ms }.find();
         self.before = Some(now);
         events
@@ -271,7 +275,7 @@ pub(crate) async fn test(config: &Config) -> Vec<(String, Result<(), String>)> {
     let mut results = Vec::new();
     for (name, webhook) in &config.notify.webhooks {
         let shown = format!("webhook {name} ({})", webhook.url);
-        let result = Hook::new(webhook.clone()).attempt(&notification).await;
+        let result = WebhookClient::new(webhook.clone()).attempt(&notification).await;
         results.push((shown, result.map_err(|failure| failure.why().to_owned())));
     }
     if let Some(command) = &config.notify.command {

@@ -41,7 +41,7 @@ impl Failure {
 
 /// A webhook, and the client that sends to it.
 #[derive(Debug)]
-pub(crate) struct Hook {
+pub(crate) struct WebhookClient {
     webhook: Webhook,
     in_use: Option<Trusting>,
     /// Why the present certificates are not in use.
@@ -74,7 +74,7 @@ impl Trusting {
     }
 }
 
-impl Hook {
+impl WebhookClient {
     pub(crate) fn new(webhook: Webhook) -> Self {
         Self { webhook, in_use: None, problem: None }
     }

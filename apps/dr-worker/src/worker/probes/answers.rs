@@ -14,23 +14,23 @@ const REMEMBERED: Duration = Duration::from_secs(10 * 60);
 
 /// When each member last answered a probe of this one.
 #[derive(Debug, Default)]
-pub(in crate::worker) struct Answers(Mutex<BTreeMap<Ballot, Answer>>);
+pub(in crate::worker) struct PeerAnswers(Mutex<BTreeMap<Ballot, LastAnswer>>);
 
 #[derive(Clone, Copy, Debug)]
-struct Answer {
+struct LastAnswer {
     /// When the last probe was sent that it answered.
     at: BootTime,
     /// Whether it has not answered a later one.
     is_silent: bool,
 }
 
-impl Answers {
+impl PeerAnswers {
     /// Records a round of probes that were `sent`: whom they went to, and whether that member has answered.
     pub(super) fn record<'a>(&self, sent: BootTime, round: impl Iterator<Item = (&'a Ballot, bool)>) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for (ballot, has_answered) in round {
             if has_answered {
-                known.insert(ballot.clone(), Answer { at: sent, is_silent: false });
+                known.insert(ballot.clone(), LastAnswer { at: sent, is_silent: false });
             } else if let Some(answer) = known.get_mut(ballot) {
                 answer.is_silent = true;
             }
@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn only_a_member_that_has_answered_and_then_did_not_is_silent() {
-        let (answers, start) = (Answers::default(), BootTime::now());
+        let (answers, start) = (PeerAnswers::default(), BootTime::now());
         let [a, b] = ["a-0000000001", "b-0000000002"].map(|name| Ballot::new(name).expect("a ballot"));
         let at = |seconds| start + Duration::from_secs(seconds);
         let round = |seconds, has_answered: [bool; 2]| {

@@ -15,7 +15,7 @@ mod targets;
 use std::{net::IpAddr, sync::Arc};
 
 use crate::config::HostPort;
-pub(super) use answers::Answers;
+pub(super) use answers::PeerAnswers;
 pub(super) use prober::Prober;
 use published::Published;
 

@@ -41,13 +41,13 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// A living member, and the URL of its endpoints.
 #[derive(Clone, Debug)]
-struct Peer {
+struct PeerUrl {
     id: MemberId,
     http: String,
 }
 
 /// The living members by ballot.
-type Peers = BTreeMap<Ballot, Peer>;
+type Peers = BTreeMap<Ballot, PeerUrl>;
 
 /// Probes the other members of an election until it is dropped.
 pub(super) async fn probe(prober: &Prober, published: &Published) {
@@ -62,7 +62,7 @@ pub(super) async fn probe(prober: &Prober, published: &Published) {
 async fn follow(session: &Session, paths: &Paths, peers: watch::Sender<Peers>) {
     let mut ballots = session.watch_children(paths.election());
     let mut names = Vec::new();
-    let mut known: BTreeMap<Ballot, Option<Peer>> = BTreeMap::new();
+    let mut known: BTreeMap<Ballot, Option<PeerUrl>> = BTreeMap::new();
     loop {
         let missing = names.iter().any(|ballot| !known.contains_key(ballot));
         tokio::select! {
@@ -80,7 +80,7 @@ async fn follow(session: &Session, paths: &Paths, peers: watch::Sender<Peers>) {
             };
             if let Ok(Some(member)) = Observer::new(incarnation).member(paths, ballot).await {
                 let id = member.member;
-                known.insert(ballot.clone(), member.http.map(|http| Peer { id, http }));
+                known.insert(ballot.clone(), member.http.map(|http| PeerUrl { id, http }));
             }
         }
         let reachable = known.iter().filter_map(|(ballot, peer)| Some((ballot.clone(), peer.clone()?)));
@@ -121,7 +121,7 @@ async fn rounds(prober: &Prober, published: &Published, peers: &watch::Receiver<
             let ballot = ballot.clone();
             probes.spawn(async move { (ballot, timeout(patience, probe).await.ok().flatten()) });
         }
-        let mut answers: BTreeMap<Ballot, Answer> = BTreeMap::new();
+        let mut answers: BTreeMap<Ballot, PeerAnswer> = BTreeMap::new();
         while let Some(probed) = probes.join_next().await {
             if let Ok((ballot, Some(answer))) = probed {
                 answers.insert(ballot, answer);
@@ -136,11 +136,11 @@ async fn rounds(prober: &Prober, published: &Published, peers: &watch::Receiver<
         for (ballot, peer) in measured {
             let whom = Whom::Peer(peer.id.clone());
             match answers.get(ballot) {
-                Some(Answer::After(after)) => {
+                Some(PeerAnswer::After(after)) => {
                     refused.remove(&peer.id);
                     published.answered(whom, connected.contains(ballot).then_some(*after));
                 }
-                Some(Answer::Refused(why)) => {
+                Some(PeerAnswer::Refused(why)) => {
                     // Once: the reason may contain the time.
                     if refused.insert(peer.id.clone()) {
                         let (member, url) = (&peer.id, &peer.http);
@@ -165,7 +165,7 @@ async fn rounds(prober: &Prober, published: &Published, peers: &watch::Receiver<
 }
 
 /// An answer to a probe.
-enum Answer {
+enum PeerAnswer {
     /// After this time.
     After(Duration),
     /// This worker does not trust it.
@@ -173,15 +173,15 @@ enum Answer {
 }
 
 /// The answer, if there is one.
-async fn ask(client: Workers, url: String) -> Option<Answer> {
+async fn ask(client: Workers, url: String) -> Option<PeerAnswer> {
     let begun = Instant::now();
     let answer = match client.get(&url).await {
         Ok(answer) => answer,
-        Err(NoAnswer::Refused(why)) => return Some(Answer::Refused(why)),
+        Err(NoAnswer::Refused(why)) => return Some(PeerAnswer::Refused(why)),
         Err(NoAnswer::Unreachable) => return None,
     };
     let after = begun.elapsed();
     // The connection is reused only after the answer has been read.
     client::body(answer, LONGEST).await?;
-    Some(Answer::After(after))
+    Some(PeerAnswer::After(after))
 }

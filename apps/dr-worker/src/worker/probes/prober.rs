@@ -4,7 +4,7 @@ use election_core::{Election, Paths, config::MemberId};
 use strategies::spec::Needs;
 use zk_session::Session;
 
-use super::answers::Answers;
+use super::answers::PeerAnswers;
 use crate::{config::ProbesConfig, worker::certificates::Certificates};
 
 /// What to measure for one job, and where to publish it.
@@ -23,7 +23,7 @@ pub(in crate::worker) struct Prober {
     /// How to verify the other members.
     pub(in crate::worker) certificates: Certificates,
     /// Where the last answer of each member is kept.
-    pub(in crate::worker) answers: Arc<Answers>,
+    pub(in crate::worker) answers: Arc<PeerAnswers>,
 }
 
 impl Prober {

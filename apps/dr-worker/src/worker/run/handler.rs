@@ -27,7 +27,7 @@ use crate::{
     worker::{
         job::{HungDisk, JobEnv, JobError},
         metrics,
-        probes::Answers,
+        probes::PeerAnswers,
         state::JobSlot,
     },
 };
@@ -35,7 +35,7 @@ use crate::{
 /// The application of a job's election.
 pub(super) struct JobHandler {
     work: JobWork,
-    answers: Arc<Answers>,
+    answers: Arc<PeerAnswers>,
     session_timeout: Duration,
     /// Where operators' orders and requests about the job are; `None` if the recipe has none.
     source: Option<Source>,
@@ -43,7 +43,7 @@ pub(super) struct JobHandler {
     orders: Mutex<Option<Orders>>,
     /// When the former leader last answered, from the takeover until the member leads.
     silent_since: Mutex<Option<BootTime>>,
-    newest: Newest,
+    newest: NewestLeaders,
     disk: HungDisk,
 }
 
@@ -51,7 +51,7 @@ impl JobHandler {
     pub(super) fn new(
         slot: Arc<JobSlot>,
         fencing: Option<Fencing>,
-        answers: Arc<Answers>,
+        answers: Arc<PeerAnswers>,
         session_timeout: Duration,
         source: Option<Source>,
         disk: HungDisk,
@@ -63,7 +63,7 @@ impl JobHandler {
             source,
             orders: Mutex::default(),
             silent_since: Mutex::default(),
-            newest: Newest::default(),
+            newest: NewestLeaders::default(),
             disk,
         }
     }
@@ -188,9 +188,9 @@ impl Handler for JobHandler {
 
 /// The term and the token of the last leader of each slot: they order an event among those that other members report.
 #[derive(Default)]
-struct Newest(Mutex<BTreeMap<usize, (u64, u64)>>);
+struct NewestLeaders(Mutex<BTreeMap<usize, (u64, u64)>>);
 
-impl Newest {
+impl NewestLeaders {
     /// Those of this leader, or if there is none those of the last one. A leader has no token before it is READY.
     fn with(&self, slot: usize, leader: Option<&Current>) -> (u64, u64) {
         // No code panics while it is locked.
@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn an_event_has_the_term_and_the_token_of_the_last_leader() {
-        let newest = Newest::default();
+        let newest = NewestLeaders::default();
         assert_eq!(newest.with(0, None), (0, 0));
         for (leader, expected) in [
             (Some(leader(5, None)), (5, 0)),

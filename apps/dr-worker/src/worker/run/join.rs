@@ -25,7 +25,7 @@ use super::{
     settings::{election, needs, profile},
     upgrade::{Expected, conclude},
     watch,
-    watchdog::Device,
+    watchdog::NodeWatchdog,
 };
 use crate::{
     config::{self, Config, JobConfig},
@@ -37,7 +37,7 @@ use crate::{
         drill::Drills,
         emergency::{self, Newest, NewestFile},
         job,
-        probes::{self, Answers, Prober},
+        probes::{self, PeerAnswers, Prober},
         state::{Job, JobSlot, Vacancy, Worker},
         upgrade::{
             report::Continued,
@@ -72,7 +72,7 @@ pub(super) async fn join(
     let mut again = Returning::new(again);
     check_timing(config, &incarnation, is_again)?;
     let guards = guards(config, session, lock, background);
-    let device = Device::find(&config.watchdog, incarnation.lease_timing(), memory.is_alone());
+    let device = NodeWatchdog::find(&config.watchdog, incarnation.lease_timing(), memory.is_alone());
     let granted = incarnation.granted_timeout();
     // All of them before the first election begins: elections use the same session.
     let looked = look_at_all(&Observer::new(incarnation), config, lock, memory, &again.names()).await?;
@@ -144,7 +144,7 @@ struct Joining<'a> {
     session: &'a Session,
     worker: &'a Worker,
     memory: &'a Memory,
-    device: Device,
+    device: NodeWatchdog,
     /// The session timeout.
     granted: Duration,
     is_again: bool,
@@ -158,12 +158,12 @@ impl Joining<'_> {
         &mut self,
         job: &JobConfig,
         overlay: Option<&AppliedOverlay>,
-        looked: Looked,
+        looked: SeenElection,
         again: &mut Returning,
         background: &mut JoinSet<()>,
     ) -> Result<(), Error> {
         let &mut Self { config, session, memory, .. } = self;
-        let Looked { paths, leftovers, newest, floor } = looked;
+        let SeenElection { paths, leftovers, newest, floor } = looked;
         let decides = job.recipe == config::Recipe::Elector;
         let path = paths.node(&config.node.id);
         let (guards, watchdog) = (self.parts.guards.clone(), self.device.watchdog.clone());
@@ -179,7 +179,7 @@ impl Joining<'_> {
         let me = config.node.id.clone();
         let orders =
             decides.then(|| Source { session: session.clone(), paths: paths.clone(), me: me.clone() });
-        let answers = Arc::new(Answers::default());
+        let answers = Arc::new(PeerAnswers::default());
         let disk = self.worker.disk().clone();
         let handler =
             JobHandler::new(Arc::clone(&slot), fencing, Arc::clone(&answers), self.granted, orders, disk);
@@ -332,7 +332,7 @@ impl Returning {
 }
 
 /// What is known of an election before this worker joins it.
-struct Looked {
+struct SeenElection {
     paths: Paths,
     leftovers: Leftovers,
     newest: NewestFile,
@@ -347,7 +347,7 @@ async fn look_at_all(
     lock: &StateLock,
     memory: &Memory,
     again: &BTreeSet<String>,
-) -> Result<Vec<Looked>, Error> {
+) -> Result<Vec<SeenElection>, Error> {
     let looks = config.jobs.iter().map(|job| {
         let newest = NewestFile::beside(lock.path(), job.name());
         look(observer, config, job, memory, again, newest)
@@ -362,12 +362,12 @@ async fn look(
     memory: &Memory,
     again: &BTreeSet<String>,
     newest: NewestFile,
-) -> Result<Looked, Error> {
+) -> Result<SeenElection, Error> {
     let paths = Paths::new(&config.zookeeper.root, job.name())
         .map_err(|wrong| Error::Setting { key: "job", message: wrong.to_string() })?;
     // The program before this one has looked, and a lease does not wait.
     if again.contains(job.name()) {
-        return Ok(Looked { paths, leftovers: Leftovers::Wait, newest, floor: Newest::default() });
+        return Ok(SeenElection { paths, leftovers: Leftovers::Wait, newest, floor: Newest::default() });
     }
     let floor = newest.floor(job.name()).await;
     check_recipe(observer, &paths, job).await?;
@@ -375,7 +375,7 @@ async fn look(
         tracing::warn!(job = job.name(), "{problem}");
     }
     let leftovers = leftovers(observer, &paths, config, job.recipe, memory).await;
-    Ok(Looked { paths, leftovers, newest, floor })
+    Ok(SeenElection { paths, leftovers, newest, floor })
 }
 
 /// Whether znodes of an earlier process of this member may be removed at once.

@@ -12,11 +12,11 @@ use election_core::Election;
 #[derive(Debug)]
 pub(super) struct Measured {
     election: Election,
-    parts: Mutex<Parts>,
+    parts: Mutex<MeasuredParts>,
 }
 
 #[derive(Debug, Default)]
-struct Parts {
+struct MeasuredParts {
     /// By the measure command. Its names are distinct from the others.
     by_command: BTreeMap<String, String>,
     of_jobs: BTreeMap<String, String>,
@@ -42,7 +42,7 @@ impl Measured {
         self.publish(job, &mut parts);
     }
 
-    fn publish(&self, job: &str, parts: &mut Parts) {
+    fn publish(&self, job: &str, parts: &mut MeasuredParts) {
         let all: BTreeMap<_, _> = parts.by_command.clone().into_iter().chain(parts.of_jobs.clone()).collect();
         if all == parts.published {
             return;
@@ -53,7 +53,7 @@ impl Measured {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Parts> {
+    fn lock(&self) -> MutexGuard<'_, MeasuredParts> {
         // No code panics while it is locked.
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -69,7 +69,7 @@ use crate::{
 use join::{Again, Here, join};
 use memory::Memory;
 use parts::Parts;
-use reload::{Present, Reading};
+use reload::{PresentConfig, Reading};
 use upgrade::Upgrades;
 
 /// How long to wait for ZooKeeper to close the session.
@@ -139,69 +139,17 @@ pub(crate) async fn run(config: Config, sources: Sources, beginning: Beginning) 
 /// The pause between two tries to listen.
 const LISTEN_AGAIN: Duration = Duration::from_secs(1);
 
+/// All phases up to `join`.
 async fn start(config: &Config, beginning: Beginning) -> Result<Running, Error> {
-    let is_fixed = matches!(beginning, Beginning::StartFixed);
     if let Some(exposed) = config.zookeeper.plain_password() {
         tracing::warn!("{exposed}");
     }
-    let resumed = match beginning {
-        Beginning::Resume(resumed) => Some(*resumed),
-        Beginning::Start | Beginning::StartFixed => None,
-    };
-    if let Some(resumed) = &resumed {
-        descriptors::inherit_limit(resumed.handed.open_files);
-    }
-    descriptors::raise_limit()
-        .map_err(|e| Error::Internal(format!("can't raise the limit of open files: {e}")))?;
-    let connections = descriptors::clients_beside(&config.jobs)?;
-    let (state_dir, member) = (&config.node.state_dir, config.node.id.as_str());
-    let (handed, lock, inherited, runs) = match resumed {
-        None => (None, acquire(config).await?, None, Vec::new()),
-        Some(Resumed { handed, descriptors }) => {
-            let lock = StateLock::adopt(state_dir, member, descriptors.lock)?;
-            (Some(handed), lock, Some(descriptors.listener), descriptors.runs)
-        }
-    };
-    // The jobs of a worker that continues are no left-overs.
-    let is_gone = handed.is_some() || sweep(&lock).await;
-    let memory = Memory::beside(lock.path(), is_gone);
-    let is_same = handed.as_ref().is_some_and(|handed| handed.listen == config.http.listen.to_string());
-    let listener = match inherited {
-        Some(listener) if is_same => Some(adopt_listener(listener, &config.http.listen)?),
-        // The job runs, and must not end for this.
-        Some(listener) => match listen(&config.http.listen).await {
-            Ok(listener) => Some(listener),
-            Err(error) => {
-                tracing::error!(%error, "the worker listens where it did before");
-                Some(adopt_listener(listener, &config.http.listen)?)
-            }
-        },
-        None => match listen(&config.http.listen).await {
-            Ok(listener) => Some(listener),
-            Err(error) => {
-                tracing::warn!(%error, "the worker runs its jobs without HTTP endpoints, and tries again until it can listen");
-                None
-            }
-        },
-    };
-    let upgrades = Upgrades::new(&lock, !is_fixed).map(Arc::new);
-    let upgrades = upgrades.map_err(|e| Error::Internal(format!("can't prepare for upgrades: {e}")))?;
-    let address = listener.as_ref().map(TcpListener::local_addr).transpose();
-    let address = address.map_err(|e| cannot_listen(&config.http.listen, &e))?;
-    let http_port = address.map_or(config.http.listen.port, |address| address.port());
-    let metrics = metrics::install(&config.node, &config.jobs)?;
-    let (keeper, certificates) = certificates::load(config)?;
-    let worker = Arc::new(Worker::new(config.clone(), certificates, HungDisk::watch(&lock)));
+    let (Opened { lock, memory, listener, connections, upgrades }, resumed) = open(config, beginning).await?;
     let mut background = JoinSet::new();
-    background.spawn(async {
-        if let Err(error) = job_guard::tend_orphans().await {
-            tracing::error!(%error, "can't reap orphans");
-        }
-    });
-    background.spawn(keeper.keep());
-    background.spawn(notify::run(Arc::clone(&worker)));
-    background.spawn(plans::run(Arc::clone(&worker)));
-    let serve = {
+    let http_port = port(config, listener.as_ref())?;
+    let worker = watch_node(config, &lock, &mut background)?;
+    let metrics = metrics::install(&config.node, &config.jobs)?;
+    background.spawn({
         let (worker, upgrades, at) = (Arc::clone(&worker), Arc::clone(&upgrades), config.http.listen.clone());
         async move {
             let listener = match listener {
@@ -214,22 +162,21 @@ async fn start(config: &Config, beginning: Beginning) -> Result<Running, Error> 
             upgrades.listens(&listener);
             http::serve(listener, connections, worker, metrics).await;
         }
-    };
-    background.spawn(serve);
+    });
 
     let suspect_after = config.jobs.iter().filter_map(JobConfig::suspect_after).min();
-    let ticket = handed.as_ref().map(|handed| handed.session.ticket());
+    let ticket = resumed.as_ref().map(|(handed, _)| handed.session.ticket());
     let session = connect(&config.zookeeper, suspect_after, ticket).await?;
-    let is_resumed = handed.is_some();
+    let is_resumed = resumed.is_some();
     let joined = async {
         // Before anything else happens on a session that was handed over.
-        let again = handed.map(|handed| again(handed, runs, session.pin())).transpose()?;
+        let again = resumed.map(|(handed, runs)| again(handed, runs, session.pin())).transpose()?;
         let incarnation = match &again {
             // It does not wait for another session, which is not made before the pin is dropped.
             Some(again) => again.pin.incarnation(),
             None => session.active().await.map_err(|e| Error::Unreachable(e.to_string()))?,
         };
-        let (present, config, overlays) = Present::first(config, &session, &incarnation).await?;
+        let (present, config, overlays) = PresentConfig::first(config, &session, &incarnation).await?;
         worker.set_config(config.clone());
         let here = Here { lock: &lock, memory: &memory, http_port, incarnation, again };
         let parts = join((&config, &overlays), &session, &worker, here, &mut background).await?;
@@ -245,6 +192,94 @@ async fn start(config: &Config, beginning: Beginning) -> Result<Running, Error> 
             Err(error)
         }
     }
+}
+
+/// What a worker has of this node before it connects.
+struct Opened {
+    lock: StateLock,
+    memory: Memory,
+    /// `None` as long as another program listens there.
+    listener: Option<TcpListener>,
+    /// How many HTTP clients there may be.
+    connections: usize,
+    upgrades: Arc<Upgrades>,
+}
+
+/// What the program before this one has handed over, with the descriptors of its running jobs.
+type HandedRuns = (Handed, Vec<[OwnedFd; 2]>);
+
+/// The phases `lock` and `listen`.
+async fn open(config: &Config, beginning: Beginning) -> Result<(Opened, Option<HandedRuns>), Error> {
+    let is_fixed = matches!(beginning, Beginning::StartFixed);
+    if let Beginning::Resume(resumed) = &beginning {
+        descriptors::inherit_limit(resumed.handed.open_files);
+    }
+    descriptors::raise_limit()
+        .map_err(|e| Error::Internal(format!("can't raise the limit of open files: {e}")))?;
+    let connections = descriptors::clients_beside(&config.jobs)?;
+    let (lock, inherited, resumed) = match beginning {
+        Beginning::Start | Beginning::StartFixed => (acquire(config).await?, None, None),
+        Beginning::Resume(resumed) => {
+            let Resumed { handed, descriptors } = *resumed;
+            let (state_dir, member) = (&config.node.state_dir, config.node.id.as_str());
+            let lock = StateLock::adopt(state_dir, member, descriptors.lock)?;
+            let was_at = handed.listen.clone();
+            (lock, Some((descriptors.listener, was_at)), Some((handed, descriptors.runs)))
+        }
+    };
+    // The jobs of a worker that continues are no left-overs.
+    let is_gone = resumed.is_some() || sweep(&lock).await;
+    let memory = Memory::beside(lock.path(), is_gone);
+    let listener = first_listener(&config.http.listen, inherited).await?;
+    let upgrades = Upgrades::new(&lock, !is_fixed).map(Arc::new);
+    let upgrades = upgrades.map_err(|e| Error::Internal(format!("can't prepare for upgrades: {e}")))?;
+    Ok((Opened { lock, memory, listener, connections, upgrades }, resumed))
+}
+
+/// The listener, if there can be one now. `inherited`: that of the program before this one, and where it listens.
+async fn first_listener(
+    at: &HostPort,
+    inherited: Option<(OwnedFd, String)>,
+) -> Result<Option<TcpListener>, Error> {
+    match inherited {
+        Some((listener, was_at)) if was_at == at.to_string() => adopt_listener(listener, at).map(Some),
+        // The job runs, and must not end for this.
+        Some((listener, _)) => match listen(at).await {
+            Ok(listener) => Ok(Some(listener)),
+            Err(error) => {
+                tracing::error!(%error, "the worker listens where it did before");
+                adopt_listener(listener, at).map(Some)
+            }
+        },
+        None => match listen(at).await {
+            Ok(listener) => Ok(Some(listener)),
+            Err(error) => {
+                tracing::warn!(%error, "the worker runs its jobs without HTTP endpoints, and tries again until it can listen");
+                Ok(None)
+            }
+        },
+    }
+}
+
+fn port(config: &Config, listener: Option<&TcpListener>) -> Result<u16, Error> {
+    let address = listener.map(TcpListener::local_addr).transpose();
+    let address = address.map_err(|e| cannot_listen(&config.http.listen, &e))?;
+    Ok(address.map_or(config.http.listen.port, |address| address.port()))
+}
+
+/// The worker, and the tasks that it has from its start on.
+fn watch_node(config: &Config, lock: &StateLock, background: &mut JoinSet<()>) -> Result<Arc<Worker>, Error> {
+    let (keeper, certificates) = certificates::load(config)?;
+    let worker = Arc::new(Worker::new(config.clone(), certificates, HungDisk::watch(lock)));
+    background.spawn(async {
+        if let Err(error) = job_guard::tend_orphans().await {
+            tracing::error!(%error, "can't reap orphans");
+        }
+    });
+    background.spawn(keeper.keep());
+    background.spawn(notify::run(Arc::clone(&worker)));
+    background.spawn(plans::run(Arc::clone(&worker)));
+    Ok(worker)
 }
 
 /// A worker that continues, if its session lives.
@@ -325,7 +360,7 @@ fn cannot_listen(at: &HostPort, error: &std::io::Error) -> Error {
 struct Running {
     worker: Arc<Worker>,
     session: Session,
-    present: Present,
+    present: PresentConfig,
     parts: Parts,
     background: JoinSet<()>,
     upgrades: Arc<Upgrades>,

@@ -52,14 +52,14 @@ pub(super) struct Orders {
     source: JobRequests,
     me: MemberId,
     /// Requests that may not have ended.
-    open: Vec<Open>,
+    open: Vec<FollowedRequest>,
     /// The outcomes of requests that this leadership has carried out.
     outcomes: BTreeMap<RequestRef, RequestState>,
     /// Whether something could not be written, and has to be tried again.
     is_owed: bool,
 }
 
-struct Open {
+struct FollowedRequest {
     filed: FiledRequest,
     /// Whether this leader has nothing to do with it any more.
     is_over: bool,
@@ -159,7 +159,7 @@ impl Orders {
     fn note(&mut self, work: &JobWork, news: JobNews) {
         match news {
             JobNews::Requests(open) => {
-                self.open = open.into_iter().map(|filed| Open { filed, is_over: false }).collect();
+                self.open = open.into_iter().map(|filed| FollowedRequest { filed, is_over: false }).collect();
             }
             JobNews::Unreadable(error) => {
                 tracing::warn!(
@@ -174,7 +174,7 @@ impl Orders {
     /// Begins a pending request. Returns the standing orders then; `None` if it can't be begun, now or at all.
     async fn begin(&mut self, at: usize, work: &JobWork, leadership: &Leadership) -> Option<Control> {
         let (slot, term) = (leadership.slot(), leadership.term());
-        let Open { filed, is_over } = &mut self.open[at];
+        let FollowedRequest { filed, is_over } = &mut self.open[at];
         let job = work.slot.name();
         match self.source.begin(filed, Leading { member: &self.me, slot, term }).await {
             Ok(Some(control)) => {
@@ -203,7 +203,7 @@ impl Orders {
     }
 
     async fn answer(&mut self, at: usize, outcome: RequestState, work: &JobWork) {
-        let Open { filed, is_over } = &mut self.open[at];
+        let FollowedRequest { filed, is_over } = &mut self.open[at];
         match self.source.answer(&filed.which, &outcome).await {
             Ok(()) => *is_over = true,
             Err(error) => {

@@ -33,11 +33,11 @@ use crate::{
 const READ_AT_ONCE: usize = 64;
 
 /// The newest overlay of each job that has one, or why it can't be read.
-type Seen = BTreeMap<String, Result<Overlay, String>>;
+type SeenOverlays = BTreeMap<String, Result<Overlay, String>>;
 
 /// The overlays of this worker's jobs.
-pub(super) struct Overlays {
-    seen: watch::Receiver<Seen>,
+pub(super) struct FollowedOverlays {
+    seen: watch::Receiver<SeenOverlays>,
     /// When the last change is applied.
     due: Option<Instant>,
     /// Those that are in force.
@@ -45,7 +45,7 @@ pub(super) struct Overlays {
     _tasks: Vec<Task>,
 }
 
-impl Overlays {
+impl FollowedOverlays {
     /// Reads and follows the overlays of all jobs, unless this node takes none.
     pub(super) async fn follow(
         session: &Session,
@@ -70,7 +70,7 @@ impl Overlays {
             }
         });
         let read: Vec<Option<_>> = stream::iter(reads).buffered(READ_AT_ONCE).try_collect().await?;
-        let seen: Seen = read.into_iter().flatten().collect();
+        let seen: SeenOverlays = read.into_iter().flatten().collect();
         let (sender, seen) = watch::channel(seen);
         let mut tasks = Vec::new();
         for job in jobs {
@@ -158,7 +158,7 @@ impl Overlays {
     }
 }
 
-async fn follow(job: String, mut watch: DataWatch, sender: watch::Sender<Seen>) {
+async fn follow(job: String, mut watch: DataWatch, sender: watch::Sender<SeenOverlays>) {
     let path = watch.path().to_owned();
     while let Ok(seen) = watch.next_allowed().await {
         let overlay = seen.value.map(|node| Overlay::decode(&path, &node.data).map_err(|e| e.to_string()));

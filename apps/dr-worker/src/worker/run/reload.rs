@@ -14,9 +14,9 @@ use metrics::counter;
 use tokio::task::{JoinHandle, spawn_blocking};
 use zk_session::{Incarnation, LeaseTiming, Session};
 
-use super::{overlays::Overlays, parts::Parts};
+use super::{overlays::FollowedOverlays, parts::Parts};
 use crate::{
-    config::{Change, Config, Effect, Problems, Recipe, Sources, Usable},
+    config::{Config, Effect, KeyChange, Problems, Recipe, Sources, Usable},
     error::Error,
     logging,
     wall::unix_ms,
@@ -33,16 +33,16 @@ const LISTED: usize = 50;
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// The parts of the present configuration.
-pub(super) struct Present {
+pub(super) struct PresentConfig {
     /// What files, environment and command line say.
     base: Arc<Config>,
-    pub(super) overlays: Overlays,
+    pub(super) overlays: FollowedOverlays,
 }
 
 /// A configuration that a worker can take over.
 struct Next {
     config: Config,
-    changes: Vec<Change>,
+    changes: Vec<KeyChange>,
     usable: Usable,
 }
 
@@ -77,7 +77,7 @@ impl Reading {
     }
 }
 
-impl Present {
+impl PresentConfig {
     /// Before the worker joins: the configuration with the overlays that this node can apply, and what it reports about them.
     pub(super) async fn first(
         base: &Config,
@@ -85,7 +85,7 @@ impl Present {
         incarnation: &Incarnation,
     ) -> Result<(Self, Config, BTreeMap<String, AppliedOverlay>), Error> {
         let base = Arc::new(base.clone());
-        let overlays = Overlays::follow(session, incarnation, &base).await?;
+        let overlays = FollowedOverlays::follow(session, incarnation, &base).await?;
         let mut present = Self { base: Arc::clone(&base), overlays };
         let usable = present.usable(base, Some(incarnation.lease_timing())).await?;
         let states = present.overlays.used(&usable);
@@ -147,7 +147,7 @@ impl Present {
             let name = job.slot.name();
             let Some(run) = job.slot.running() else { continue };
             // These don't wait for the next start.
-            let needs = |change: &mut Change| {
+            let needs = |change: &mut KeyChange| {
                 change.effect == Effect::JobRestart && change.job.as_deref() == Some(name)
             };
             let keys: Vec<_> = changes.extract_if(.., needs).map(|change| change.key).collect();
@@ -181,7 +181,7 @@ impl Present {
     }
 
     /// Does what the configuration says from now on, and returns what has changed.
-    fn take_over(&mut self, next: Next, worker: &Worker, parts: &mut Parts) -> Vec<Change> {
+    fn take_over(&mut self, next: Next, worker: &Worker, parts: &mut Parts) -> Vec<KeyChange> {
         let Next { config, mut changes, usable } = next;
         let states = self.overlays.used(&usable);
         let old = worker.config();
@@ -264,7 +264,7 @@ fn restart(worker: &Worker, job: &Job, run: Arc<JobRun>, reason: String) {
     });
 }
 
-fn report(changes: &[Change]) {
+fn report(changes: &[KeyChange]) {
     for change in changes.iter().take(LISTED) {
         match (&change.effect, &change.job) {
             (Effect::Applied, Some(job)) => tracing::info!(job, "configuration: {change}"),

@@ -36,8 +36,8 @@ use crate::{
         state::{HandedSlot, Job, Worker},
         upgrade::{
             FORMAT,
-            check::{self, Question},
-            report::{Continued, Progress, Report},
+            check::{self, ResumeQuestion},
+            report::{Continued, Progress, UpgradeReport},
             transfer::{Descriptors, Handed, HandedJob, execute},
         },
     },
@@ -88,9 +88,9 @@ impl Upgrades {
     /// # Cancel safety
     /// Dropped, the worker goes on.
     pub(super) async fn attempt(&self, worker: &Worker, session: &Session) {
-        let last = Report::read(self.lock.path()).map_or(0, |report| report.attempt);
+        let last = UpgradeReport::read(self.lock.path()).map_or(0, |report| report.attempt);
         let now = u64::try_from(BootTime::now().as_duration().as_millis()).unwrap_or(u64::MAX);
-        let mut report = Report {
+        let mut report = UpgradeReport {
             attempt: now.max(last + 1),
             progress: Progress::Begun,
             message: String::new(),
@@ -105,13 +105,13 @@ impl Upgrades {
         self.write(&report);
     }
 
-    fn write(&self, report: &Report) {
+    fn write(&self, report: &UpgradeReport) {
         if let Err(error) = report.write(self.lock.path()) {
             tracing::warn!(%error, "can't write the report of an upgrade beside the lock");
         }
     }
 
-    async fn replace(&self, worker: &Worker, session: &Session, report: &mut Report) -> Refusal {
+    async fn replace(&self, worker: &Worker, session: &Session, report: &mut UpgradeReport) -> Refusal {
         if !self.is_possible {
             return (Progress::Refused, "the embedded server would end with this program".to_owned());
         }
@@ -125,7 +125,7 @@ impl Upgrades {
             Err(error) => return (Progress::Refused, format!("this program's file is unknown: {error}")),
         };
         let asked = version_of(file);
-        let (version, files) = match Question::about(&worker.config()).ask(file).await {
+        let (version, files) = match ResumeQuestion::about(&worker.config()).ask(file).await {
             Ok(answer) => answer,
             Err(refusal) => return refusal,
         };
@@ -160,7 +160,7 @@ impl Upgrades {
         session: &Session,
         attempt: u64,
         files: &Files,
-    ) -> Result<Held, Refusal> {
+    ) -> Result<HeldWorker, Refusal> {
         let not_now = |why: String| (Progress::NotNow, why);
         let Some(listener) = self.listener.get() else {
             return Err(not_now("the worker does not listen at http.listen yet".to_owned()));
@@ -217,7 +217,7 @@ impl Upgrades {
             listener: listener.try_clone().map_err(cloned)?,
             runs: of_runs,
         };
-        Ok(Held { handed, descriptors, elections, runs })
+        Ok(HeldWorker { handed, descriptors, elections, runs })
     }
 }
 
@@ -246,14 +246,14 @@ async fn hand_over_slot(
 }
 
 /// A worker whose elections and jobs do nothing. Dropped, they continue.
-struct Held {
+struct HeldWorker {
     handed: Handed,
     descriptors: Descriptors,
     elections: Vec<HandedOver>,
     runs: Vec<HandedRun>,
 }
 
-impl Held {
+impl HeldWorker {
     /// Executes the new program. Nothing waits here, so the state that was handed over is the state at the execution.
     fn execute(self, file: &Path) -> Result<std::convert::Infallible, Refusal> {
         job_guard::flush_output(LAST_LINES);
@@ -291,7 +291,7 @@ pub(super) fn conclude(
     within: Duration,
     background: &mut JoinSet<()>,
 ) {
-    let mut report = Report {
+    let mut report = UpgradeReport {
         attempt: handed.attempt,
         progress: Progress::Done,
         message: String::new(),

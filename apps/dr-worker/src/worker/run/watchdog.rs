@@ -14,7 +14,7 @@ use crate::{
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
 /// The device, as far as this worker uses it.
-pub(super) struct Device {
+pub(super) struct NodeWatchdog {
     config: WatchdogConfig,
     longest: Duration,
     pub(super) watchdog: Option<Watchdog>,
@@ -24,10 +24,10 @@ pub(super) struct Device {
     missing: Option<String>,
 }
 
-impl Device {
+impl NodeWatchdog {
     /// Looks for the device, which also stops one that the last worker has left running. `is_alone`: no process of that
     /// worker is left; otherwise the device must go on.
-    pub(super) fn find(config: &WatchdogConfig, lease: LeaseTiming, is_alone: bool) -> Device {
+    pub(super) fn find(config: &WatchdogConfig, lease: LeaseTiming, is_alone: bool) -> NodeWatchdog {
         let longest = config.longest_timeout(lease);
         let missing = match config.mode {
             WatchdogMode::Off => None,
@@ -42,7 +42,7 @@ impl Device {
         if let Some(why) = &missing {
             tracing::warn!(mode = config.mode.as_str(), "the watchdog device is not used: {why}");
         }
-        Device {
+        NodeWatchdog {
             longest,
             watchdog: is_used.then(|| Watchdog::start(config.clone(), longest)),
             reserve: if is_used { config.safety_margin } else { Duration::ZERO },

@@ -2,7 +2,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
-    config::{Change, Effect},
+    config::{Effect, KeyChange},
     schema::Object,
 };
 
@@ -15,7 +15,7 @@ pub(in crate::worker) struct Reload {
     pub(in crate::worker) problems: Vec<String>,
     /// The keys that have changed, if it was not refused.
     #[schemars(with = "Vec<Object>")]
-    pub(in crate::worker) changes: Vec<Change>,
+    pub(in crate::worker) changes: Vec<KeyChange>,
 }
 
 impl Reload {

@@ -36,7 +36,7 @@ const WITHIN: Duration = Duration::from_secs(10);
 
 /// What the new program must be able to continue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Question {
+pub(crate) struct ResumeQuestion {
     pub(crate) format: u32,
     #[serde(default)]
     pub(crate) member: String,
@@ -51,7 +51,7 @@ pub(crate) struct Question {
 
 /// The new program can continue.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Answer {
+pub(crate) struct ResumeAnswer {
     /// The format of the question.
     continues: u32,
     version: String,
@@ -59,7 +59,7 @@ pub(crate) struct Answer {
     files: Files,
 }
 
-impl Question {
+impl ResumeQuestion {
     /// About the worker with this configuration.
     pub(crate) fn about(config: &Config) -> Self {
         Self {
@@ -88,7 +88,9 @@ impl Question {
         let (exit, answer, why) = ask_program(command, WITHIN).await.map_err(refused)?;
         match exit {
             Exit::Code(0) => match serde_json::from_str(&answer) {
-                Ok(Answer { continues, version, files }) if continues == self.format => Ok((version, files)),
+                Ok(ResumeAnswer { continues, version, files }) if continues == self.format => {
+                    Ok((version, files))
+                }
                 _ => Err(refused(NO_WORKER.to_owned())),
             },
             Exit::Code(code) if code == ExitCode::Config as i32 => Err((Progress::BadConfiguration, why)),
@@ -111,8 +113,8 @@ fn text(argument: OsString) -> Result<String, String> {
 ///
 /// # Errors
 /// Why this program can't continue with this configuration.
-pub(crate) fn answer(question: &str, config: &Config) -> Result<Answer, Error> {
-    let asked: Question = serde_json::from_str(question)
+pub(crate) fn answer(question: &str, config: &Config) -> Result<ResumeAnswer, Error> {
+    let asked: ResumeQuestion = serde_json::from_str(question)
         .map_err(|error| Error::Failed(format!("the question can't be read: {error}")))?;
     let version = env!("CARGO_PKG_VERSION");
     if asked.format != FORMAT {
@@ -122,7 +124,7 @@ pub(crate) fn answer(question: &str, config: &Config) -> Result<Answer, Error> {
             program()
         )));
     }
-    let here = Question::about(config);
+    let here = ResumeQuestion::about(config);
     let changed = |key, was: &str, is: &str| {
         let message = format!("was {was:?} and is {is:?}: restart the worker to change it");
         Err(Error::Setting { key, message })
@@ -150,5 +152,5 @@ pub(crate) fn answer(question: &str, config: &Config) -> Result<Answer, Error> {
     }
     // The new program has no connection before, whose files it could go on with.
     Servers::of(&config.zookeeper).builder()?.check()?;
-    Ok(Answer { continues: FORMAT, version: version.to_owned(), files: checked::recorded() })
+    Ok(ResumeAnswer { continues: FORMAT, version: version.to_owned(), files: checked::recorded() })
 }

@@ -30,7 +30,7 @@ pub(crate) enum Progress {
 
 /// An upgrade.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Report {
+pub(crate) struct UpgradeReport {
     /// Grows with each attempt.
     #[serde(with = "limits::ms")]
     pub(crate) attempt: u64,
@@ -58,9 +58,9 @@ fn beside(lock: &Path) -> PathBuf {
     lock.with_extension("upgrade.json")
 }
 
-impl Report {
+impl UpgradeReport {
     /// The last upgrade of the worker that has this lock. An unreadable report counts as none.
-    pub(crate) fn read(lock: &Path) -> Option<Report> {
+    pub(crate) fn read(lock: &Path) -> Option<UpgradeReport> {
         serde_json::from_slice(&own_file::read_own(&beside(lock)).ok()?).ok()
     }
 
@@ -83,9 +83,9 @@ mod tests {
     fn the_last_report_is_read_and_garbage_is_none() {
         let dir = tempfile::tempdir().unwrap();
         let lock = dir.path().join("east-1.lock");
-        assert_eq!(Report::read(&lock), None);
+        assert_eq!(UpgradeReport::read(&lock), None);
         let jobs = vec![Continued { job: "orders".to_owned(), term: 3, fencing_token: 1 << 40 }];
-        let report = Report {
+        let report = UpgradeReport {
             attempt: 7,
             progress: Progress::Done,
             message: String::new(),
@@ -94,8 +94,8 @@ mod tests {
             jobs,
         };
         report.write(&lock).unwrap();
-        assert_eq!(Report::read(&lock), Some(report));
+        assert_eq!(UpgradeReport::read(&lock), Some(report));
         fs::write(dir.path().join("east-1.upgrade.json"), "{").unwrap();
-        assert_eq!(Report::read(&lock), None);
+        assert_eq!(UpgradeReport::read(&lock), None);
     }
 }

@@ -22,11 +22,11 @@ use crate::config::{WatchdogConfig, WatchdogMode};
 /// The watchdog of a worker.
 #[derive(Clone, Debug)]
 pub(in crate::worker) struct Watchdog {
-    orders: mpsc::UnboundedSender<Order>,
+    orders: mpsc::UnboundedSender<WatchdogOrder>,
 }
 
 #[derive(Debug)]
-enum Order {
+enum WatchdogOrder {
     /// A job is about to be started, and may run until this time.
     Arm { job: String, until: watch::Receiver<BootTime>, armed: oneshot::Sender<Result<(), String>> },
     /// No process of the job is left.
@@ -47,7 +47,7 @@ impl Watchdog {
     /// Starts the task that kicks the device while a job may run.
     pub(in crate::worker) fn start(config: WatchdogConfig, longest: Duration) -> Watchdog {
         let (orders, inbox) = mpsc::unbounded_channel();
-        let keeper = Keeper { config, longest, device: None, until: BTreeMap::new() };
+        let keeper = WatchdogKeeper { config, longest, device: None, until: BTreeMap::new() };
         tokio::spawn(keeper.keep(inbox));
         Watchdog { orders }
     }
@@ -63,20 +63,20 @@ impl Watchdog {
     ) -> Result<(), String> {
         let (armed, answer) = oneshot::channel();
         // Without its task no answer comes.
-        let _ = self.orders.send(Order::Arm { job: job.to_owned(), until, armed });
+        let _ = self.orders.send(WatchdogOrder::Arm { job: job.to_owned(), until, armed });
         answer.await.unwrap_or_else(|_| Err("the watchdog's task has ended".to_owned()))
     }
 
     /// No process of the job is left. If it was the last job, the device is stopped when this returns.
     pub(in crate::worker) async fn release(&self, job: &str) {
         let (released, answer) = oneshot::channel();
-        let _ = self.orders.send(Order::Release { job: job.to_owned(), released });
+        let _ = self.orders.send(WatchdogOrder::Release { job: job.to_owned(), released });
         let _ = answer.await;
     }
 }
 
 /// The task that has the device.
-struct Keeper {
+struct WatchdogKeeper {
     config: WatchdogConfig,
     longest: Duration,
     device: Option<(Device, Plan)>,
@@ -84,8 +84,8 @@ struct Keeper {
     until: BTreeMap<String, watch::Receiver<BootTime>>,
 }
 
-impl Keeper {
-    async fn keep(mut self, mut inbox: mpsc::UnboundedReceiver<Order>) {
+impl WatchdogKeeper {
+    async fn keep(mut self, mut inbox: mpsc::UnboundedReceiver<WatchdogOrder>) {
         loop {
             let wake_at = self.act();
             let wake = async {
@@ -96,11 +96,11 @@ impl Keeper {
             };
             tokio::select! {
                 order = inbox.recv() => match order {
-                    Some(Order::Arm { job, until, armed }) => {
+                    Some(WatchdogOrder::Arm { job, until, armed }) => {
                         // One that has stopped waiting releases it.
                         let _ = armed.send(self.arm(job, until));
                     }
-                    Some(Order::Release { job, released }) => {
+                    Some(WatchdogOrder::Release { job, released }) => {
                         self.until.remove(&job);
                         self.act();
                         let _ = released.send(());

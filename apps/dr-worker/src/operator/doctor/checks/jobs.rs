@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use super::{
     super::{
-        facts::{Election, Facts, Order},
+        facts::{Election, Facts, StandingOrder},
         finding::{Check, Found, Severity},
     },
     members::of_kind,
@@ -256,7 +256,7 @@ fn hold(facts: &Facts, found: &mut Found) {
 }
 
 /// Adds an order: as a note while it is new.
-fn order(facts: &Facts, election: &Election, order: &Order, found: &mut Found) {
+fn order(facts: &Facts, election: &Election, order: &StandingOrder, found: &mut Found) {
     let age = Duration::from_millis(facts.now_ms.saturating_sub(order.at_ms));
     let what = format!("{}: {}, since {}", election.name, order.sentence, moment(order.at_ms));
     if age > FORGOTTEN_AFTER {
@@ -266,7 +266,7 @@ fn order(facts: &Facts, election: &Election, order: &Order, found: &mut Found) {
     }
 }
 
-fn orders(facts: &Facts, found: &mut Found, of: impl Fn(&Election) -> Vec<&Order>) {
+fn orders(facts: &Facts, found: &mut Found, of: impl Fn(&Election) -> Vec<&StandingOrder>) {
     for election in &facts.elections {
         for each in of(election) {
             order(facts, election, each, found);

@@ -1,7 +1,7 @@
 //! This node.
 
 use super::super::{
-    facts::{Facts, Node},
+    facts::{Facts, NodeFacts},
     finding::{Check, Found, Severity},
 };
 use job_guard::LOCKED_MEMORY_NEEDED;
@@ -127,7 +127,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-fn node(facts: &Facts) -> Option<&Node> {
+fn node(facts: &Facts) -> Option<&NodeFacts> {
     facts.node.as_ref()
 }
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use election_core::strategy::in_words;
 
 use super::super::{
-    facts::{Answer, Facts, Server},
+    facts::{Facts, Server, ServerAnswer},
     finding::{Check, Found, Severity},
 };
 use crate::commands::servers::Quorum;
@@ -346,7 +346,7 @@ fn versions(facts: &Facts, found: &mut Found) {
 }
 
 /// Whether a property that is off by default is on.
-fn is_on(properties: &Answer, name: &str) -> bool {
+fn is_on(properties: &ServerAnswer, name: &str) -> bool {
     matches!(properties.get(&format!("zookeeper.{name}")), Some("yes" | "true"))
 }
 

@@ -11,7 +11,7 @@ use election_core::{
 use zk_session::{OpError, Session};
 
 use super::{
-    super::facts::{Candidate, Election, Facts, Loss, Order, Orders, Problem},
+    super::facts::{CandidateFacts, Election, Facts, Loss, ProblemFacts, StandingOrder, StandingOrders},
     members,
 };
 use crate::{
@@ -65,10 +65,11 @@ async fn read(operator: &Operator, servers: &[(String, Session)], facts: &mut Fa
             members::add(&mut all_members, &name, record);
         }
         let hold = statuses.skipped(&name, &snapshot).await.and_then(|skipped| hold_of(&skipped, &name));
-        let problems = problems.into_iter().map(|row| Problem { kind: row.kind, sentence: row.sentence });
+        let problems =
+            problems.into_iter().map(|row| ProblemFacts { kind: row.kind, sentence: row.sentence });
         let unreadable = snapshot.unreadable.iter();
-        let unreadable =
-            unreadable.map(|e| Problem { kind: "unreadable", sentence: format!("{}: {}", e.path, e.why) });
+        let unreadable = unreadable
+            .map(|e| ProblemFacts { kind: "unreadable", sentence: format!("{}: {}", e.path, e.why) });
         let problems = problems.chain(unreadable).collect();
         facts.elections.push(Election { hold, problems, ..of(operator, &name, &snapshot, facts.now_ms) });
     }
@@ -135,13 +136,13 @@ fn of(operator: &Operator, name: &str, snapshot: &Snapshot, now_ms: u64) -> Elec
 }
 
 /// Each member once: one that may lead any slot, or leads one, is a candidate.
-fn candidates(explained: &Explained, leaders: &[Option<String>]) -> Vec<Candidate> {
-    let mut all: BTreeMap<String, Candidate> = BTreeMap::new();
+fn candidates(explained: &Explained, leaders: &[Option<String>]) -> Vec<CandidateFacts> {
+    let mut all: BTreeMap<String, CandidateFacts> = BTreeMap::new();
     for found in explained.slots.iter().flat_map(|slot| &slot.candidates) {
         let member = found.member.to_string();
         let may = found.rank.is_some() || leaders.contains(&Some(member.clone()));
         let barred = (!may).then(|| found.reasons.first().cloned().unwrap_or_default());
-        let known = all.entry(member.clone()).or_insert_with(|| Candidate {
+        let known = all.entry(member.clone()).or_insert_with(|| CandidateFacts {
             member,
             site: found.site.to_string(),
             barred: barred.clone(),
@@ -153,9 +154,9 @@ fn candidates(explained: &Explained, leaders: &[Option<String>]) -> Vec<Candidat
     all.into_values().collect()
 }
 
-fn orders(snapshot: &Snapshot) -> Orders {
+fn orders(snapshot: &Snapshot) -> StandingOrders {
     let control = &snapshot.control;
-    let order = |sentence: String, at_ms| Order { sentence, at_ms };
+    let order = |sentence: String, at_ms| StandingOrder { sentence, at_ms };
     let changed = control.changed_at_ms;
     let drained = control.drained.iter().map(|site| order(format!("site {site} is drained"), changed));
     let failed = control.failed_sites.iter().map(|failed| {
@@ -164,7 +165,7 @@ fn orders(snapshot: &Snapshot) -> Orders {
             failed.ordered.at_ms,
         )
     });
-    Orders {
+    StandingOrders {
         mode: (control.mode != Mode::Auto).then(|| {
             order(format!("the mode is {}, set by {}", control.mode.as_str(), control.changed_by), changed)
         }),

@@ -12,7 +12,7 @@ use futures_util::{StreamExt as _, stream};
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::super::facts::Member;
+use super::super::facts::MemberFacts;
 use crate::{
     client,
     commands::servers::{addresses, clock},
@@ -27,11 +27,11 @@ const LONGEST: usize = 16 << 20;
 const AT_ONCE: usize = 32;
 
 /// Adds the record of a member in the election of `job`.
-pub(super) fn add(all: &mut BTreeMap<String, Member>, job: &str, record: &MemberRecord) {
-    let member = all.entry(record.member.to_string()).or_insert_with(|| Member {
+pub(super) fn add(all: &mut BTreeMap<String, MemberFacts>, job: &str, record: &MemberRecord) {
+    let member = all.entry(record.member.to_string()).or_insert_with(|| MemberFacts {
         member: record.member.to_string(),
         site: record.site.to_string(),
-        ..Member::default()
+        ..MemberFacts::default()
     });
     let part = |part: &Option<String>| part.clone().unwrap_or_else(|| "-".to_owned());
     member.places.insert((part(&record.address), part(&record.http)));
@@ -44,11 +44,14 @@ pub(super) fn add(all: &mut BTreeMap<String, Member>, job: &str, record: &Member
 }
 
 /// The same with what their endpoints answer.
-pub(super) async fn asked(members: BTreeMap<String, Member>, workers: Option<&Workers>) -> Vec<Member> {
+pub(super) async fn asked(
+    members: BTreeMap<String, MemberFacts>,
+    workers: Option<&Workers>,
+) -> Vec<MemberFacts> {
     stream::iter(members.into_values()).map(|member| ask(member, workers)).buffered(AT_ONCE).collect().await
 }
 
-async fn ask(mut member: Member, workers: Option<&Workers>) -> Member {
+async fn ask(mut member: MemberFacts, workers: Option<&Workers>) -> MemberFacts {
     for (address, _) in &member.places.clone() {
         member.addresses.extend(addresses(&format!("{address}:0")).await);
     }

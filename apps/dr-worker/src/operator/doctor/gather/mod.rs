@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use zk_session::{Acl, Incarnation, OpError, Session};
 
-use super::facts::{Asked, Facts, Held, Job};
+use super::facts::{Facts, JobFacts, SessionConfig, SessionFacts};
 use crate::{
     commands::{Operator, servers},
-    config::{Access, Config, OperatorConfig, Sources, ZooKeeperConfig},
+    config::{Config, OperatorConfig, Sources, ZooKeeperAccess, ZooKeeperConfig},
     error::Error,
     wall::unix_ms,
 };
@@ -33,11 +33,11 @@ pub(super) async fn gather(sources: &Sources) -> Result<(Facts, bool), Error> {
     let zookeeper = &operators.zookeeper;
     let mut facts = Facts {
         now_ms: unix_ms(),
-        asked: Asked {
+        asked: SessionConfig {
             session_timeout: zookeeper.session_timeout,
             tick_time: zookeeper.tick_time,
             has_sites: !zookeeper.sites.is_empty(),
-            is_open: zookeeper.acl == Access::Open,
+            is_open: zookeeper.acl == ZooKeeperAccess::Open,
         },
         jobs: jobs(&operators, worker.as_ref().ok()),
         servers: servers::ask(zookeeper).await,
@@ -81,7 +81,7 @@ async fn read(operator: &Operator, facts: &mut Facts) -> Result<(), Error> {
     elections::elections(operator, facts).await
 }
 
-fn jobs(operators: &OperatorConfig, worker: Option<&Config>) -> Vec<Job> {
+fn jobs(operators: &OperatorConfig, worker: Option<&Config>) -> Vec<JobFacts> {
     let jobs = operators.jobs.keys().map(|name| {
         let fenced = operators.fenced.contains(name);
         let policy = operators.policy_of(name).election;
@@ -89,7 +89,7 @@ fn jobs(operators: &OperatorConfig, worker: Option<&Config>) -> Vec<Job> {
             let job = config.jobs.iter().find(|job| job.name() == name)?;
             Some(job.spec.stop_budget() + config.watchdog.reserve())
         });
-        Job {
+        JobFacts {
             name: name.clone(),
             keeps: matches!(policy.on_pause, election_core::config::OnPause::Keep { .. }),
             fenced,
@@ -100,7 +100,7 @@ fn jobs(operators: &OperatorConfig, worker: Option<&Config>) -> Vec<Job> {
     jobs.collect()
 }
 
-async fn held(session: &Incarnation, config: &ZooKeeperConfig) -> Held {
+async fn held(session: &Incarnation, config: &ZooKeeperConfig) -> SessionFacts {
     let mut round_trips = Vec::new();
     for _ in 0..ROUND_TRIPS {
         match tokio::time::timeout(ROUND_TRIP_WITHIN, session.barrier()).await {
@@ -109,7 +109,7 @@ async fn held(session: &Incarnation, config: &ZooKeeperConfig) -> Held {
         }
     }
     round_trips.sort();
-    Held {
+    SessionFacts {
         granted: session.granted_timeout(),
         round_trip: round_trips.get(round_trips.len() / 2).copied(),
         leases: session.leases().is_ok(),
@@ -120,7 +120,7 @@ async fn held(session: &Incarnation, config: &ZooKeeperConfig) -> Held {
 /// Whether a client without credentials can read the root, whose access list does not permit it.
 async fn ignores_access_lists(session: &Incarnation, config: &ZooKeeperConfig) -> Option<bool> {
     let has_pair = config.tls.as_ref().is_some_and(|tls| tls.cert_file.is_some());
-    if !config.has_credentials() || config.acl != Access::Creator || has_pair {
+    if !config.has_credentials() || config.acl != ZooKeeperAccess::Creator || has_pair {
         return None;
     }
     let list = session.acl(&config.root).await.ok()?;

@@ -11,7 +11,7 @@ use job_guard::{StateLock, capabilities::may_lock_any_memory, delegated_to, miss
 use nix::unistd::{AccessFlags, access};
 use rustix::fs::{statfs, statvfs};
 
-use super::super::facts::{Disk, Node, Server};
+use super::super::facts::{Disk, NodeFacts, Server};
 use crate::{
     config::{Config, HostPort, WatchdogConfig, WatchdogMode},
     worker::{exposed, needed},
@@ -20,7 +20,7 @@ use crate::{
 /// The types of file systems in memory, of linux/magic.h: tmpfs and ramfs.
 const IN_MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6];
 
-pub(super) fn node(config: &Config) -> Node {
+pub(super) fn node(config: &Config) -> NodeFacts {
     let dir = &config.node.state_dir;
     let problems = config.check_node().err();
     let problems = problems.iter().flat_map(|problems| problems.iter());
@@ -28,7 +28,7 @@ pub(super) fn node(config: &Config) -> Node {
     let worker = StateLock::holder(dir, config.node.id.as_str()).ok().flatten();
     let process = worker.map_or_else(|| "self".to_owned(), |pid| pid.to_string());
     let limits = limits_of(&process);
-    Node {
+    NodeFacts {
         id: config.node.id.to_string(),
         address: config.node.address.clone(),
         unusable: problems

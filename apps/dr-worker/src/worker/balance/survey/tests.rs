@@ -17,9 +17,9 @@ use super::*;
 const NOW_MS: u64 = 1_793_889_000_000;
 const MINUTE_MS: u64 = 60_000;
 
-fn job(name: &str) -> Job {
+fn job(name: &str) -> CountedJob {
     let sites = ["east", "west"].map(|site| SiteId::new(site).unwrap());
-    Job {
+    CountedJob {
         name: name.to_owned(),
         paths: Paths::new("/dr", name).unwrap(),
         pipeline: PolicySpec::for_sites(sites).pipeline(),

@@ -8,10 +8,10 @@ use job_guard::ProcessStatus;
 use serde_json::{Value, json};
 
 /// The name of an event, and its data.
-pub(super) type Part = (&'static str, Value);
+pub(super) type EventPart = (&'static str, Value);
 
 /// All parts of a job. Leaders are the last ones, because their number can change.
-pub(super) fn parts(status: &ElectionStatus, process: &ProcessStatus) -> Vec<Part> {
+pub(super) fn parts(status: &ElectionStatus, process: &ProcessStatus) -> Vec<EventPart> {
     let decision = status.elected.as_deref().map_or(Value::Null, decision);
     let role = json!({ "role": status.role.as_str(), "slot": status.slot, "term": status.term });
     let mut parts = vec![("role", role), ("process", json!(process)), ("decision", decision)];
@@ -36,7 +36,10 @@ fn leader(slot: usize, current: Option<&Current>) -> Value {
 }
 
 /// The parts that differ.
-pub(super) fn changed<'a>(before: &[Part], after: &'a [Part]) -> impl Iterator<Item = &'a Part> {
+pub(super) fn changed<'a>(
+    before: &[EventPart],
+    after: &'a [EventPart],
+) -> impl Iterator<Item = &'a EventPart> {
     let before = before.to_vec();
     after.iter().enumerate().filter(move |(at, part)| before.get(*at) != Some(part)).map(|(_, part)| part)
 }
@@ -48,7 +51,7 @@ mod tests {
     #[test]
     fn only_what_differs_is_an_event() {
         let part = |name, value: u64| (name, json!(value));
-        let names = |before: &[Part], after: &[Part]| -> Vec<_> {
+        let names = |before: &[EventPart], after: &[EventPart]| -> Vec<_> {
             changed(before, after).map(|(name, value)| (*name, value.clone())).collect()
         };
         let one = [part("role", 1), part("process", 1), part("leader", 1)];

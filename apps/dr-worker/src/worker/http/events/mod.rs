@@ -31,7 +31,7 @@ use super::{
     status::{self, session_word},
 };
 use crate::{wall::unix_ms, worker::state::Worker};
-use changes::{Part, changed, parts};
+use changes::{EventPart, changed, parts};
 
 /// How many events may wait for a client. One that is further behind is dropped.
 const WAITING: usize = 256;
@@ -44,7 +44,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// A change.
 #[derive(Clone, Debug)]
-struct Change {
+struct JobChange {
     name: &'static str,
     job: Option<String>,
     data: Arc<Value>,
@@ -52,9 +52,9 @@ struct Change {
 
 /// Compares what it sees with what it saw, and sends the difference to all clients.
 pub(super) struct Hub {
-    changes: broadcast::Sender<Change>,
+    changes: broadcast::Sender<JobChange>,
     /// What it saw last: of each job, then of the session.
-    seen: Mutex<Vec<Vec<Part>>>,
+    seen: Mutex<Vec<Vec<EventPart>>>,
     places: Arc<Semaphore>,
 }
 
@@ -102,7 +102,7 @@ impl Hub {
         self.look(worker, at, Some(job.slot.name()), parts);
     }
 
-    fn look(&self, worker: &Worker, at: usize, job: Option<&str>, now: Vec<Part>) {
+    fn look(&self, worker: &Worker, at: usize, job: Option<&str>, now: Vec<EventPart>) {
         let mut seen = self.lock();
         let Some(before) = seen.get_mut(at) else { return };
         for (name, part) in changed(before, &now) {
@@ -111,12 +111,12 @@ impl Hub {
                 data.extend(part.clone());
             }
             // There may be no client.
-            let _ = self.changes.send(Change { name, job: job.map(str::to_owned), data: Arc::new(data) });
+            let _ = self.changes.send(JobChange { name, job: job.map(str::to_owned), data: Arc::new(data) });
         }
         *before = now;
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Vec<Part>>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Vec<EventPart>>> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -176,7 +176,7 @@ pub(super) async fn events(
 /// The events of a client: the first one, then each change. `dropped` is called with the number of missed
 /// events if the client is too slow, and lives as long as the stream.
 fn follow(
-    changes: broadcast::Receiver<Change>,
+    changes: broadcast::Receiver<JobChange>,
     job: Option<String>,
     first: Event,
     dropped: impl Fn(u64),
@@ -216,8 +216,8 @@ mod tests {
 
     use super::*;
 
-    fn change(job: &str, number: usize) -> Change {
-        Change { name: "role", job: Some(job.to_owned()), data: Arc::new(json!({ "n": number })) }
+    fn change(job: &str, number: usize) -> JobChange {
+        JobChange { name: "role", job: Some(job.to_owned()), data: Arc::new(json!({ "n": number })) }
     }
 
     /// All events that are there, and whether the stream has ended.
