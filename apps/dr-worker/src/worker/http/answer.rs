@@ -26,6 +26,21 @@ pub(super) fn answer(code: StatusCode, body: &impl Serialize) -> Response {
     }
 }
 
+/// Why a handler does not answer what was asked.
+pub(super) struct Refusal(Box<Response>);
+
+impl From<Box<Response>> for Refusal {
+    fn from(response: Box<Response>) -> Self {
+        Self(response)
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        *self.0
+    }
+}
+
 /// An error, with its reason.
 pub(super) fn refuse(code: StatusCode, why: &str) -> Response {
     refuse_with(code, &Refusal { error: why, code: None })

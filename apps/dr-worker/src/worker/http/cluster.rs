@@ -11,7 +11,7 @@ use election_admin::{Observer, ReadError, Snapshot};
 use election_core::{Paths, status::Skipped};
 
 use super::{
-    answer::{answer, refuse},
+    answer::{Refusal, answer, refuse},
     roles::Which,
 };
 use crate::{
@@ -21,31 +21,25 @@ use crate::{
     worker::state::Worker,
 };
 
-pub(super) async fn cluster(State(worker): State<Arc<Worker>>, Query(which): Query<Which>) -> Response {
-    let seen = match look(&worker, &which).await {
-        Ok(seen) => seen,
-        Err(refusal) => return *refusal,
-    };
-    let problems = match seen.problems().await {
-        Ok(problems) => problems,
-        Err(refusal) => return *refusal,
-    };
+pub(super) async fn cluster(
+    State(worker): State<Arc<Worker>>,
+    Query(which): Query<Which>,
+) -> Result<Response, Refusal> {
+    let seen = look(&worker, &which).await?;
+    let problems = seen.problems().await?;
     let skipped = skipped(&worker, &seen.job, &seen.snapshot).await;
     let cluster = Cluster::new(worker.root(), &seen.job, seen.snapshot, unix_ms());
-    answer(StatusCode::OK, &Cluster { skipped, problems, ..cluster })
+    Ok(answer(StatusCode::OK, &Cluster { skipped, problems, ..cluster }))
 }
 
-pub(super) async fn history(State(worker): State<Arc<Worker>>, Query(which): Query<Which>) -> Response {
-    let (name, paths, observer) = match prepare(&worker, &which) {
-        Ok(all) => all,
-        Err(refusal) => return *refusal,
-    };
-    match observer.history(&paths).await {
-        Ok((leaderships, unreadable)) => {
-            answer(StatusCode::OK, &History { election: name, leaderships, unreadable })
-        }
-        Err(error) => unreadable(&error),
-    }
+pub(super) async fn history(
+    State(worker): State<Arc<Worker>>,
+    Query(which): Query<Which>,
+) -> Result<Response, Refusal> {
+    let (name, paths, observer) = prepare(&worker, &which)?;
+    let read = observer.history(&paths).await;
+    let (leaderships, unreadable) = read.map_err(|error| Box::new(unreadable(&error)))?;
+    Ok(answer(StatusCode::OK, &History { election: name, leaderships, unreadable }))
 }
 
 /// Why the elector, this worker or another one, decides nothing.
@@ -76,13 +70,9 @@ impl RequestedJob {
 
 pub(super) async fn look(worker: &Worker, which: &Which) -> Result<RequestedJob, Box<Response>> {
     let (job, paths, observer) = prepare(worker, which)?;
-    match observer.snapshot(&paths).await {
-        Ok(snapshot) => {
-            let zookeeper = worker.config().zookeeper.clone();
-            Ok(RequestedJob { job, snapshot, paths, observer, zookeeper })
-        }
-        Err(error) => Err(Box::new(unreadable(&error))),
-    }
+    let snapshot = observer.snapshot(&paths).await.map_err(|error| Box::new(unreadable(&error)))?;
+    let zookeeper = worker.config().zookeeper.clone();
+    Ok(RequestedJob { job, snapshot, paths, observer, zookeeper })
 }
 
 fn prepare(worker: &Worker, which: &Which) -> Result<(String, Paths, Observer), Box<Response>> {

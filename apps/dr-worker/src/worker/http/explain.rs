@@ -12,7 +12,7 @@ use election_core::config::{MemberId, SiteId};
 use schemars::JsonSchema;
 
 use super::{
-    answer::{answer, refuse},
+    answer::{Refusal, answer, refuse},
     cluster::{look, skipped},
     roles::Which,
 };
@@ -38,41 +38,29 @@ pub(super) struct Assumed {
     set: Vec<String>,
 }
 
-pub(super) async fn explain(State(worker): State<Arc<Worker>>, Query(which): Query<Which>) -> Response {
-    let seen = match look(&worker, &which).await {
-        Ok(seen) => seen,
-        Err(refusal) => return *refusal,
-    };
-    let problems = match seen.problems().await {
-        Ok(problems) => problems,
-        Err(refusal) => return *refusal,
-    };
-    let config = match policies(&worker, &[]) {
-        Ok(config) => config,
-        Err(refusal) => return *refusal,
-    };
+pub(super) async fn explain(
+    State(worker): State<Arc<Worker>>,
+    Query(which): Query<Which>,
+) -> Result<Response, Refusal> {
+    let seen = look(&worker, &which).await?;
+    let problems = seen.problems().await?;
+    let config = policies(&worker, &[])?;
     let (policy, strategy) = (config.engine_of(&seen.job), config.policy_of(&seen.job).strategy());
     let explained = Explained::new(&seen.job, &seen.snapshot, &policy, &*strategy, unix_ms());
     let other_policy = view::other_policy(&config.fingerprint_of(&seen.job), &seen.snapshot);
     let skipped = skipped(&worker, &seen.job, &seen.snapshot).await;
-    answer(StatusCode::OK, &Explained { skipped, problems, other_policy, ..explained })
+    Ok(answer(StatusCode::OK, &Explained { skipped, problems, other_policy, ..explained }))
 }
 
 /// `/can-restart`: 200 if this worker may be taken down now, else 503 and why.
-pub(super) async fn can_restart(State(worker): State<Arc<Worker>>) -> Response {
+pub(super) async fn can_restart(State(worker): State<Arc<Worker>>) -> Result<Response, Refusal> {
     if worker.jobs().is_empty() {
-        return refuse(StatusCode::SERVICE_UNAVAILABLE, "this worker has not joined yet");
+        return Ok(refuse(StatusCode::SERVICE_UNAVAILABLE, "this worker has not joined yet"));
     }
-    let config = match policies(&worker, &[]) {
-        Ok(config) => config,
-        Err(refusal) => return *refusal,
-    };
+    let config = policies(&worker, &[])?;
     let mut jobs = Vec::new();
     for job in worker.jobs() {
-        let seen = match look(&worker, &Which { job: Some(job.slot.name().to_owned()) }).await {
-            Ok(seen) => seen,
-            Err(refusal) => return *refusal,
-        };
+        let seen = look(&worker, &Which { job: Some(job.slot.name().to_owned()) }).await?;
         let (policy, strategy) = (config.engine_of(&seen.job), config.policy_of(&seen.job).strategy());
         let now_ms = unix_ms();
         let explained = Explained::new(&seen.job, &seen.snapshot, &policy, &*strategy, now_ms);
@@ -81,29 +69,20 @@ pub(super) async fn can_restart(State(worker): State<Arc<Worker>>) -> Response {
         jobs.push((Cluster { skipped, ..cluster }, explained));
     }
     let jobs = jobs.iter().map(|(cluster, explained)| (cluster, explained));
-    match Restartable::new(&worker.node().id, jobs) {
+    Ok(match Restartable::new(&worker.node().id, jobs) {
         Some(judged) if judged.can_restart => answer(StatusCode::OK, &judged),
         Some(judged) => answer(StatusCode::SERVICE_UNAVAILABLE, &judged),
         None => refuse(StatusCode::SERVICE_UNAVAILABLE, "this worker is no member of any job"),
-    }
+    })
 }
 
 pub(super) async fn simulate(
     State(worker): State<Arc<Worker>>,
     Query(pairs): Query<Vec<(String, String)>>,
-) -> Response {
-    let (which, what_if) = match read(pairs) {
-        Ok(read) => read,
-        Err(why) => return refuse(StatusCode::BAD_REQUEST, &why),
-    };
-    let seen = match look(&worker, &which).await {
-        Ok(seen) => seen,
-        Err(refusal) => return *refusal,
-    };
-    match imagine(&worker, &seen.job, &seen.snapshot, what_if) {
-        Ok(simulated) => answer(StatusCode::OK, &simulated),
-        Err(refusal) => *refusal,
-    }
+) -> Result<Response, Refusal> {
+    let (which, what_if) = read(pairs).map_err(|why| Box::new(refuse(StatusCode::BAD_REQUEST, &why)))?;
+    let seen = look(&worker, &which).await?;
+    Ok(answer(StatusCode::OK, &imagine(&worker, &seen.job, &seen.snapshot, what_if)?))
 }
 
 fn imagine(

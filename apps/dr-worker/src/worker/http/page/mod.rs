@@ -68,8 +68,8 @@ async fn first_data(worker: &Arc<Worker>, which: Which) -> Option<Value> {
     Some(json!({ "status": status, "cluster": cluster, "history": history, "explained": explained }))
 }
 
-async fn data(answer: Response) -> Option<Value> {
-    let body = Some(answer).filter(|answer| answer.status().is_success())?.into_body();
+async fn data(answer: impl IntoResponse) -> Option<Value> {
+    let body = Some(answer.into_response()).filter(|answer| answer.status().is_success())?.into_body();
     serde_json::from_slice(&to_bytes(body, usize::MAX).await.ok()?).ok()
 }
 
