@@ -8,9 +8,9 @@
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard, PoisonError},
 };
 
+use parking_lot::{Mutex, MutexGuard};
 /// Files by the paths by which they were read. A file that is no text is not among them.
 pub(crate) type Files = BTreeMap<PathBuf, String>;
 
@@ -24,8 +24,7 @@ enum Mode {
 static MODE: Mutex<Mode> = Mutex::new(Mode::Nothing);
 
 fn mode() -> MutexGuard<'static, Mode> {
-    // No code panics while it is locked.
-    MODE.lock().unwrap_or_else(PoisonError::into_inner)
+    MODE.lock()
 }
 
 /// From now on it is recorded what is read.

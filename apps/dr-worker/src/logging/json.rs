@@ -1,12 +1,9 @@
 //! The JSON form of the log: each line has the member and the site, and a line about a job has `job` and, while this
 //! member leads it, `term`, as a number.
 
-use std::{
-    collections::BTreeMap,
-    fmt,
-    sync::{Mutex, MutexGuard, OnceLock, PoisonError},
-};
+use std::{collections::BTreeMap, fmt, sync::OnceLock};
 
+use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use tracing::{
     Event, Subscriber,
@@ -30,12 +27,7 @@ struct LoggingNode {
     jobs: Mutex<BTreeMap<String, Option<u64>>>,
 }
 
-impl LoggingNode {
-    fn jobs(&self) -> MutexGuard<'_, BTreeMap<String, Option<u64>>> {
-        // No code panics while it is locked.
-        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+impl LoggingNode {}
 
 /// Adds this member to all further lines. Only the first call counts.
 pub(crate) fn identify<'a>(member: &str, site: &str, jobs: impl Iterator<Item = &'a str>) {
@@ -49,7 +41,7 @@ pub(crate) fn identify<'a>(member: &str, site: &str, jobs: impl Iterator<Item = 
 /// Adds the term to further lines about a job; `None`: this member does not lead it.
 pub(crate) fn set_term(job: &str, term: Option<u64>) {
     if let Some(node) = NODE.get()
-        && let Some(known) = node.jobs().get_mut(job)
+        && let Some(known) = node.jobs.lock().get_mut(job)
     {
         *known = term;
     }
@@ -88,7 +80,7 @@ fn labels(node: &LoggingNode, event: &Event<'_>) -> Map<String, Value> {
     let mut labels = Map::new();
     labels.insert("member".to_owned(), node.member.clone().into());
     labels.insert("site".to_owned(), node.site.clone().into());
-    let jobs = node.jobs();
+    let jobs = node.jobs.lock();
     let job = about.job.as_ref().or(about.election.as_ref());
     if let Some((job, term)) = job.and_then(|job| jobs.get_key_value(job)) {
         if about.job.is_none() {
@@ -130,10 +122,7 @@ impl Visit for About {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        io,
-        sync::{Arc, Mutex},
-    };
+    use std::{io, sync::Arc};
 
     use tracing_subscriber::fmt::MakeWriter;
 
@@ -144,7 +133,7 @@ mod tests {
 
     impl io::Write for Lines {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().expect("no panic").write(bytes)
+            self.0.lock().write(bytes)
         }
 
         fn flush(&mut self) -> io::Result<()> {
@@ -176,7 +165,7 @@ mod tests {
             tracing::info!(job = "bills", "of a follower");
             tracing::warn!(job = "orders", term = 6_u64, "of an earlier term");
         });
-        let lines = String::from_utf8(lines.0.lock().expect("no panic").clone()).expect("text");
+        let lines = String::from_utf8(lines.0.lock().clone()).expect("text");
         let read = |line: &str| {
             let line: Value = serde_json::from_str(line).expect("JSON");
             assert_eq!((&line["member"], &line["site"]), (&"east-1".into(), &"east".into()), "{line}");

@@ -2,11 +2,7 @@
 //! times that it waits for, such as since when a member has been better. Whether the leader leads. What keeps a worker from
 //! starting its jobs. Without a prompt answer the result is unknown.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use election_admin::Snapshot;
 use election_core::{
@@ -17,6 +13,7 @@ use election_core::{
     status::Skipped,
 };
 use futures_util::{StreamExt as _, future::ready, stream};
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::{sync::OnceCell, time::timeout};
 
@@ -80,7 +77,7 @@ impl WorkerStatuses {
     async fn of(&self, record: &MemberRecord) -> Option<Value> {
         let (workers, url) = (self.workers.as_ref()?, record.http.as_deref()?);
         let answer = {
-            let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut answers = self.answers.lock();
             Arc::clone(answers.entry(url.to_owned()).or_default())
         };
         let status = answer.get_or_init(|| async { timeout(PATIENCE, ask(workers, url)).await.ok()? }).await;

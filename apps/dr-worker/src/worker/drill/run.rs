@@ -1,12 +1,6 @@
 //! One drill on this member, from the first sight of its order to the last answer.
 
-use std::{
-    convert::Infallible,
-    future::pending,
-    pin::pin,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{convert::Infallible, future::pending, pin::pin, time::Duration};
 
 use crate::znodes::{DrillAnswer, DrillOrder, DrillProbes, DrillState, drills};
 use election_core::strategy::in_words;
@@ -15,6 +9,7 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
+use parking_lot::Mutex;
 use tokio::{sync::watch, time::Instant};
 use zk_session::{BootTime, DataWatch, sleep_until};
 
@@ -120,9 +115,9 @@ impl<'a> Run<'a> {
         match duty {
             Duty::Refuse(reason) => return self.note(DrillState::Refused, Some(reason)),
             // It was restarted before the end of its delay, or it has answered all.
-            _ if self.answer().state().is_some() && duty == Duty::Probe => return,
+            _ if self.answer.lock().state().is_some() && duty == Duty::Probe => return,
             Duty::Probe => return self.note(DrillState::Accepted, None),
-            _ if self.answer().state().is_none() => self.note(DrillState::Accepted, None),
+            _ if self.answer.lock().state().is_none() => self.note(DrillState::Accepted, None),
             _ => {}
         }
         let begins = self.began + Duration::from_millis(self.order.delay_ms);
@@ -226,12 +221,12 @@ impl<'a> Run<'a> {
             run_as: spec.user_of(Helper::DrillProbe),
             ..OneShot::new(format!("job {} drill probe", slot.name()))
         };
-        self.answer().probes = Some(DrillProbes::new(&target(&probe), interval, self.after_ms()));
+        self.answer.lock().probes = Some(DrillProbes::new(&target(&probe), interval, self.after_ms()));
         loop {
             let next = Instant::now() + interval;
             let outcome = probe_once(&probe, command.clone(), &slot.guards).await;
             let outcome = outcome.map_err(|reason| mask(&reason).into_owned());
-            if let Some(probes) = &mut self.answer().probes {
+            if let Some(probes) = &mut self.answer.lock().probes {
                 probes.add(self.after_ms(), outcome.as_ref().copied().map_err(String::as_str));
             }
             tokio::time::sleep_until(next).await;
@@ -243,16 +238,11 @@ impl<'a> Run<'a> {
         ms(BootTime::now().duration_since(self.began))
     }
 
-    fn answer(&self) -> MutexGuard<'_, DrillAnswer> {
-        // No code panics while it is locked.
-        self.answer.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Takes a step, which is written soon.
     pub(super) fn note(&self, state: DrillState, reason: Option<String>) {
         let (job, run) = (self.drills.slot.name(), &self.order.run);
         tracing::info!(job, run, reason, "step of a drill: {}", state.as_str());
-        self.answer().add(state, self.after_ms(), reason);
+        self.answer.lock().add(state, self.after_ms(), reason);
         self.changes.send_modify(|changes| *changes += 1);
     }
 
@@ -291,7 +281,7 @@ impl<'a> Run<'a> {
                     }
                 }
             }
-            let probes = self.answer().probes.is_some();
+            let probes = self.answer.lock().probes.is_some();
             tokio::select! {
                 _ = changes.changed() => {}
                 () = tokio::time::sleep(PROBES_WRITTEN), if probes => {}
@@ -302,7 +292,7 @@ impl<'a> Run<'a> {
     /// Writes the answer. Returns false if nothing asks for it any more.
     async fn write(&self) -> Result<bool, String> {
         let session = self.drills.session.active().await.map_err(|error| error.to_string())?;
-        let answer = self.answer().clone();
+        let answer = self.answer.lock().clone();
         drills::answer(&session, &self.drills.paths, &answer).await.map_err(|error| error.to_string())
     }
 
@@ -311,11 +301,11 @@ impl<'a> Run<'a> {
         let closed = async {
             // After a cut: when the connection is back.
             let _ = self.drills.session.active().await;
-            let state = self.answer().state();
+            let state = self.answer.lock().state();
             if let Some((state, reason)) = at_end(&self.order, &self.drills.me, state) {
                 self.note(state, reason);
             }
-            self.answer().closed = true;
+            self.answer.lock().closed = true;
             while self.write().await.is_err() {
                 tokio::time::sleep(RETRY).await;
             }

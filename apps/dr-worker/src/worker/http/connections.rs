@@ -10,7 +10,7 @@ use std::{
     net::SocketAddr,
     pin::Pin,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     task::{Context, Poll},
@@ -21,6 +21,7 @@ use axum::{
     extract::connect_info::Connected,
     serve::{IncomingStream, Listener},
 };
+use parking_lot::Mutex;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpListener, TcpStream},
@@ -69,14 +70,9 @@ impl OpenConnections {
         self.clock.fetch_add(1, Ordering::Relaxed)
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Entry>> {
-        // No code panics while it is locked.
-        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Ends the connection that has been idle longest. One with an answer in progress is not idle.
     fn make_room(&self) {
-        let mut connections = self.lock();
+        let mut connections = self.connections.lock();
         let idlest = connections.iter().min_by_key(|(_, entry)| {
             (entry.held.load(Ordering::Relaxed) > 0, entry.active.load(Ordering::Relaxed))
         });
@@ -97,7 +93,7 @@ impl BoundedListener {
         async move {
             loop {
                 worker.next_cut().await;
-                open.lock().clear();
+                open.connections.lock().clear();
             }
         }
     }
@@ -118,7 +114,7 @@ impl Listener for BoundedListener {
         loop {
             match self.listener.accept().await {
                 Ok((stream, peer)) => {
-                    if self.open.lock().len() >= self.most {
+                    if self.open.connections.lock().len() >= self.most {
                         self.open.make_room();
                     }
                     let connection = self.connection(stream);
@@ -197,7 +193,7 @@ impl Connection {
         let (active, held) = (Arc::new(AtomicU64::new(id)), Arc::default());
         let (keep, ended) = oneshot::channel();
         let entry = Entry { active: Arc::clone(&active), held: Arc::clone(&held), _keep: keep };
-        open.lock().insert(id, entry);
+        open.connections.lock().insert(id, entry);
         let patience = if stream.is_shaking() { HANDSHAKE } else { IDLE };
         let idle = Box::pin(sleep_until(Instant::now() + patience));
         Self { stream, presented, id, open: Arc::clone(open), active, held, ended, idle }
@@ -218,7 +214,7 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.open.lock().remove(&self.id);
+        self.open.connections.lock().remove(&self.id);
     }
 }
 

@@ -1,10 +1,8 @@
 //! How many refused requests are logged: everyone who reaches the port can send more than the log has room for.
 
-use std::{
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::time::Duration;
 
+use parking_lot::Mutex;
 use zk_session::BootTime;
 
 /// The most that are logged within [`WINDOW`].
@@ -28,8 +26,7 @@ struct Window {
 impl Refusals {
     /// Counts one. If it is to be logged, returns how many before it were not.
     pub(super) fn count(&self, now: BootTime) -> Option<u64> {
-        // No code panics while it is locked.
-        let mut present = self.window.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut present = self.window.lock();
         let new = Window { began: now, logged: 0, omitted: present.map_or(0, |window| window.omitted) };
         let window = present.get_or_insert(new);
         if now >= window.began + WINDOW {

@@ -1,14 +1,10 @@
 //! Hooks: commands around a leadership.
 
-use std::{
-    collections::BTreeMap,
-    pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, pin::Pin, sync::Arc, time::Duration};
 
 use job_guard::{Deadline, Exit, Finished, Guards, OneShot};
 use metrics::counter;
+use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
 use zk_session::BootTime;
 
@@ -155,7 +151,7 @@ impl AsyncHooks {
         }
         let (key, job) = ((name, env.slot), spec.name.clone());
         let wanted = Wanted { spec, env };
-        let mut all = self.lock();
+        let mut all = self.running.lock();
         let running = all.entry(key).or_default();
         let most = if name.reports_news() { MOST_NEWS } else { 1 };
         let is_replaced = if running.runs.len() < most {
@@ -186,7 +182,7 @@ impl AsyncHooks {
             let Wanted { spec, env } = wanted;
             let is_unwanted = async { drop((&mut unwanted).await) };
             let ended = run_hook(&spec, key.0, &env, &guards, None, is_unwanted).await;
-            let mut all = hooks.lock();
+            let mut all = hooks.running.lock();
             let Some(running) = all.get_mut(&key) else { return };
             let is_wanted = running.runs.iter().any(|(other, _)| *other == number);
             running.runs.retain(|(other, _)| *other != number);
@@ -200,11 +196,6 @@ impl AsyncHooks {
                 tracing::warn!(job = spec.name, "{error}");
             }
         });
-    }
-
-    fn lock(&self) -> MutexGuard<'_, RunningHooks> {
-        // No code panics while it is locked.
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,12 +1,9 @@
 //! When other members last answered, to find out how long a failure was not noticed.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use election_core::status::Ballot;
+use parking_lot::Mutex;
 use zk_session::BootTime;
 
 /// How long a member is remembered after its ballot has gone.
@@ -27,7 +24,7 @@ struct LastAnswer {
 impl PeerAnswers {
     /// Records a round of probes that were `sent`: whom they went to, and whether that member has answered.
     pub(super) fn record<'a>(&self, sent: BootTime, round: impl Iterator<Item = (&'a Ballot, bool)>) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.lock();
         for (ballot, has_answered) in round {
             if has_answered {
                 known.insert(ballot.clone(), LastAnswer { at: sent, is_silent: false });
@@ -40,7 +37,7 @@ impl PeerAnswers {
 
     /// The time of the last probe that this member answered, if it has not answered the next ones.
     pub(in crate::worker) fn silent_since(&self, ballot: &Ballot) -> Option<BootTime> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.0.lock();
         known.get(ballot).filter(|answer| answer.is_silent).map(|answer| answer.at)
     }
 }

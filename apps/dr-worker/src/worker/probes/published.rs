@@ -1,13 +1,10 @@
 //! Publishes this member's round trips for one job.
 
-use std::{
-    collections::BTreeSet,
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeSet, time::Duration};
 
 use election_core::{Election, config::MemberId, internals::record::RoundTrips};
 use metrics::{counter, gauge};
+use parking_lot::Mutex;
 use strategies::meter::{Meter, Publishing};
 use tokio::time::Instant;
 
@@ -41,7 +38,7 @@ impl Published {
     pub(super) fn answered(&self, whom: Whom, after: Option<Duration>) {
         count("answered");
         let Some(after) = after else { return };
-        let mut meter = self.lock();
+        let mut meter = self.meter.lock();
         meter.answered(whom.clone(), micros(after));
         show(&meter, &whom);
     }
@@ -49,14 +46,14 @@ impl Published {
     /// Records a missed answer after this time.
     pub(super) fn missed(&self, whom: &Whom, waited: Duration) {
         count("missed");
-        let mut meter = self.lock();
+        let mut meter = self.meter.lock();
         meter.missed(whom, micros(waited));
         show(&meter, whom);
     }
 
     /// Removes all members but these.
     pub(super) fn retain_peers(&self, living: &BTreeSet<&MemberId>) {
-        let mut meter = self.lock();
+        let mut meter = self.meter.lock();
         let lives = |whom: &Whom| !matches!(whom, Whom::Peer(peer) if !living.contains(peer));
         let gone: Vec<_> = meter.smoothed().into_keys().filter(|whom| !lives(whom)).collect();
         meter.retain(lives);
@@ -65,7 +62,7 @@ impl Published {
 
     /// Publishes the values, if they have changed enough.
     pub(super) fn publish(&self) {
-        let Some(news) = self.lock().publish(self.start.elapsed()) else { return };
+        let Some(news) = self.meter.lock().publish(self.start.elapsed()) else { return };
         let mut round_trips = RoundTrips::default();
         for (whom, micros) in news {
             match whom {
@@ -79,11 +76,6 @@ impl Published {
         if let Err(error) = self.election.set_round_trips(round_trips) {
             tracing::warn!(job = self.job, %error, "the round trips of this member are not published");
         }
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Meter<Whom>> {
-        // No code panics while it is locked.
-        self.meter.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,12 +1,6 @@
 //! The application of a job's election.
 
-use std::{
-    collections::BTreeMap,
-    convert::Infallible,
-    future::pending,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, convert::Infallible, future::pending, sync::Arc, time::Duration};
 
 use election_core::{
     Handler, Leadership,
@@ -14,6 +8,7 @@ use election_core::{
     internals::record::{Cause, Current},
 };
 use job_guard::{Deadline, Lease};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use zk_session::BootTime;
 
@@ -68,19 +63,9 @@ impl JobHandler {
         }
     }
 
-    fn orders(&self) -> std::sync::MutexGuard<'_, Option<Orders>> {
-        // No code panics while it is locked.
-        self.orders.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn silent_since(&self) -> std::sync::MutexGuard<'_, Option<BootTime>> {
-        // No code panics while it is locked.
-        self.silent_since.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Leads on until the work has failed.
     async fn lead_on(&self, leadership: &Leadership) -> Result<(), Failure> {
-        let orders = self.orders().take();
+        let orders = self.orders.lock().take();
         let orders = orders.or_else(|| self.source.as_ref().map(Orders::follow));
         if let Some(mut orders) = orders {
             return orders.lead(&self.work, leadership).await;
@@ -100,7 +85,7 @@ impl JobHandler {
 impl Handler for JobHandler {
     fn observe(&self, event: ElectionEvent) {
         let silent_since = match event {
-            ElectionEvent::Ready { .. } => self.silent_since().take(),
+            ElectionEvent::Ready { .. } => self.silent_since.lock().take(),
             _ => None,
         };
         let detected =
@@ -116,7 +101,7 @@ impl Handler for JobHandler {
         self.work.slot.rehearsals.end().await;
         metrics::begin(self.work.slot.name(), nomination.cause);
         let previous = nomination.previous.as_ref();
-        *self.silent_since() = previous.and_then(|leader| self.answers.silent_since(&leader.ballot));
+        *self.silent_since.lock() = previous.and_then(|leader| self.answers.silent_since(&leader.ballot));
         // The token does not exist before the leadership.
         let hook = self.work.slot.hook(HookName::Prepare, &self.work.env(nomination, 0), None).await;
         hook.map_err(JobError::into_failure)
@@ -127,7 +112,7 @@ impl Handler for JobHandler {
             let Some(source) = &self.source else { return self.work.start(leadership).await };
             let mut orders = Orders::follow(source);
             orders.take_over(&self.work, leadership).await?;
-            *self.orders() = Some(orders);
+            *self.orders.lock() = Some(orders);
             Ok(())
         };
         tokio::select! {
@@ -155,7 +140,7 @@ impl Handler for JobHandler {
         let before_stop = Some(before_stop).filter(|_| order.is_orderly());
         let reason = order.reason().to_string();
         self.work.end(&reason, before_stop, order.urgent(), || order.by()).await;
-        self.orders().take();
+        self.orders.lock().take();
         slot.left();
     }
 
@@ -193,8 +178,7 @@ struct NewestLeaders(Mutex<BTreeMap<usize, (u64, u64)>>);
 impl NewestLeaders {
     /// Those of this leader, or if there is none those of the last one. A leader has no token before it is READY.
     fn with(&self, slot: usize, leader: Option<&Current>) -> (u64, u64) {
-        // No code panics while it is locked.
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         let (term, token) = all.entry(slot).or_default();
         if let Some(leader) = leader {
             (*term, *token) = (leader.term, leader.fencing_token.unwrap_or(*token));

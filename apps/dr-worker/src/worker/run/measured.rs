@@ -1,12 +1,10 @@
 //! The measured attributes of this member in one election: the values of the job's measure command, and which other
 //! jobs the worker leads.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::collections::BTreeMap;
 
 use election_core::Election;
+use parking_lot::Mutex;
 
 /// The measured attributes of one election. Only a change is published, because each is a write.
 #[derive(Debug)]
@@ -30,14 +28,14 @@ impl Measured {
 
     /// Sets all values of the measure command.
     pub(super) fn by_command(&self, job: &str, values: BTreeMap<String, String>) {
-        let mut parts = self.lock();
+        let mut parts = self.parts.lock();
         parts.by_command = values;
         self.publish(job, &mut parts);
     }
 
     /// Sets all attributes about other jobs.
     pub(super) fn of_jobs(&self, job: &str, values: BTreeMap<String, String>) {
-        let mut parts = self.lock();
+        let mut parts = self.parts.lock();
         parts.of_jobs = values;
         self.publish(job, &mut parts);
     }
@@ -51,10 +49,5 @@ impl Measured {
             Ok(()) => parts.published = all,
             Err(error) => tracing::warn!(job, "the measured attributes are not published: {error}"),
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, MeasuredParts> {
-        // No code panics while it is locked.
-        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

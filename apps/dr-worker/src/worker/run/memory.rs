@@ -5,13 +5,14 @@ use std::{
     collections::BTreeMap,
     io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 
 use election_core::{
     internals::record::{MemberRecord, Record as _},
     status::{Ballot, ElectionStatus},
 };
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use job_guard::own_file;
@@ -47,13 +48,13 @@ impl Memory {
 
     /// Whether that was the last ballot of this directory's worker, and no process of it is left.
     pub(super) fn holds(&self, znode: &str, ballot: &Ballot) -> bool {
-        let ballots = self.ballots.lock().unwrap_or_else(PoisonError::into_inner);
+        let ballots = self.ballots.lock();
         self.is_gone && ballots.get(znode).is_some_and(|known| known == ballot.as_str())
     }
 
     /// The last ballot of this directory's worker for the member's znode, if no process of that worker is left.
     pub(super) fn proved(&self, znode: &str) -> Option<String> {
-        let ballots = self.ballots.lock().unwrap_or_else(PoisonError::into_inner);
+        let ballots = self.ballots.lock();
         ballots.get(znode).filter(|_| self.is_gone).cloned()
     }
 
@@ -76,7 +77,7 @@ impl Memory {
     }
 
     fn remember(&self, znode: &str, ballot: &str) -> io::Result<()> {
-        let mut ballots = self.ballots.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ballots = self.ballots.lock();
         ballots.insert(znode.to_owned(), ballot.to_owned());
         own_file::replace(&self.path, &serde_json::to_vec(&*ballots)?)
     }

@@ -4,9 +4,10 @@ mod reload;
 mod slot;
 mod vacancy;
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 
 use election_core::{Election, status::Role};
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, watch};
 use zk_session::{BootTime, Session, SessionState};
 
@@ -117,8 +118,7 @@ impl Worker {
 
     /// Its configuration at present.
     pub(super) fn config(&self) -> Arc<Config> {
-        // No code panics while it is locked.
-        Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.config.read())
     }
 
     /// The disk of its state directory.
@@ -138,17 +138,17 @@ impl Worker {
 
     /// Replaces its configuration.
     pub(super) fn set_config(&self, config: Config) {
-        *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
+        *self.config.write() = Arc::new(config);
     }
 
     /// What became of the last reload of the configuration.
     pub(super) fn last_reload(&self) -> Option<Reload> {
-        self.reload.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.reload.lock().clone()
     }
 
     /// Sets what became of a reload of the configuration.
     pub(super) fn reloaded(&self, reload: Reload) {
-        *self.reload.lock().unwrap_or_else(PoisonError::into_inner) = Some(reload);
+        *self.reload.lock() = Some(reload);
     }
 
     /// Its node, as it was configured at the start: only `id` and `site` are for readers.

@@ -1,8 +1,4 @@
-use std::{
-    fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{fmt, sync::Arc, time::Duration};
 
 use election_core::internals::record::{AppliedOverlay, StoppedJob};
 use job_guard::{
@@ -10,6 +6,8 @@ use job_guard::{
 };
 use serde::{Deserialize, Serialize};
 use std::os::fd::OwnedFd;
+
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use zk_session::BootTime;
 
@@ -142,12 +140,12 @@ impl JobSlot {
 
     /// The job's configuration.
     pub(in crate::worker) fn spec(&self) -> Arc<JobSpec> {
-        Arc::clone(&self.lock().spec)
+        Arc::clone(&self.state.lock().spec)
     }
 
     /// Changes the job's configuration.
     pub(in crate::worker) fn set_config(&self, job: &JobConfig) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let (budget, is_running) = (job.spec.stop_budget(), state.run.is_some());
         state.stop_budget = if is_running { state.stop_budget.max(budget) } else { budget };
         state.takeover_timeout = job.policy.election.takeover_timeout;
@@ -159,12 +157,12 @@ impl JobSlot {
 
     /// Which overlay of its configuration this member applies, if there is one.
     pub(in crate::worker) fn overlay(&self) -> Option<AppliedOverlay> {
-        self.lock().overlay.clone()
+        self.state.lock().overlay.clone()
     }
 
     /// Sets which overlay this member applies. Returns whether that is new.
     pub(in crate::worker) fn set_overlay(&self, overlay: Option<AppliedOverlay>) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let is_new = state.overlay != overlay;
         state.overlay = overlay;
         is_new
@@ -172,17 +170,17 @@ impl JobSlot {
 
     /// How long a stop may take, whichever configuration the job was started with.
     pub(in crate::worker) fn stop_budget(&self) -> Duration {
-        self.lock().stop_budget
+        self.state.lock().stop_budget
     }
 
     /// How long the job may take to be ready.
     pub(in crate::worker) fn takeover_timeout(&self) -> Duration {
-        self.lock().takeover_timeout
+        self.state.lock().takeover_timeout
     }
 
     /// The status of the job's process.
     pub(in crate::worker) fn process(&self) -> ProcessStatus {
-        let state = self.lock();
+        let state = self.state.lock();
         let running = state.run.as_ref().map(|run| run.status().borrow().clone());
         running
             .or_else(|| state.last.clone())
@@ -191,7 +189,7 @@ impl JobSlot {
 
     /// How often the job was restarted since the worker was started.
     pub(in crate::worker) fn restarts(&self) -> u64 {
-        let state = self.lock();
+        let state = self.state.lock();
         let now = state.run.as_ref().map_or(0, |run| run.status().borrow().restarts);
         state.restarts + u64::from(now)
     }
@@ -214,12 +212,12 @@ impl JobSlot {
 
     /// A takeover by this member begins.
     pub(in crate::worker) fn arrives(&self) {
-        self.lock().presence = Presence::Here;
+        self.state.lock().presence = Presence::Here;
     }
 
     /// Whether this member leads the job, takes it over or stops it, or did so a moment ago.
     pub(in crate::worker) fn is_or_was_here(&self) -> bool {
-        match self.lock().presence {
+        match self.state.lock().presence {
             Presence::Never => false,
             Presence::Here => true,
             Presence::Left(at) => BootTime::now() < at + SHOWN_AFTER,
@@ -228,17 +226,17 @@ impl JobSlot {
 
     /// Sets why this leader does not serve by an operator's request; `None` if there is no such reason.
     pub(in crate::worker) fn set_halt(&self, halt: Option<Halt>) {
-        self.lock().halt = halt;
+        self.state.lock().halt = halt;
     }
 
     /// Whether this leader does not serve by an operator's request.
     pub(in crate::worker) fn is_halted(&self) -> bool {
-        self.lock().halt.is_some()
+        self.state.lock().halt.is_some()
     }
 
     /// The order by which this leader does not run the job.
     pub(in crate::worker) fn stopped(&self) -> Option<StoppedJob> {
-        match &self.lock().halt {
+        match &self.state.lock().halt {
             Some(Halt::Stopped(order)) => Some(order.clone()),
             Some(Halt::Starting) | None => None,
         }
@@ -247,7 +245,7 @@ impl JobSlot {
     /// Sets the environment of the leadership that is being taken over.
     pub(in crate::worker) fn enter(&self, env: JobEnv) {
         logging::set_term(self.name(), Some(env.term));
-        self.lock().env = Some(env);
+        self.state.lock().env = Some(env);
     }
 
     /// Arms the watchdog device, before the job is started.
@@ -263,7 +261,7 @@ impl JobSlot {
 
     /// Starts the job for the current leadership.
     pub(in crate::worker) fn start(&self, env: &JobEnv, time: WorkTime) -> Arc<JobRun> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.stop_budget = state.spec.stop_budget();
         let run = Arc::new(JobRun::start(state.spec.job(env), time, guards_in(&self.guards, env)));
         state.run = Some(Arc::clone(&run));
@@ -278,7 +276,7 @@ impl JobSlot {
     /// The reason, if it is neither ready nor stopped by an operator.
     pub(in crate::worker) async fn hand_over(&self) -> Result<(HandedSlot, Option<HandedRun>), String> {
         let (env, stopped, run, restarts) = {
-            let state = self.lock();
+            let state = self.state.lock();
             let stopped = match &state.halt {
                 Some(Halt::Starting) => return Err("it is being started".to_owned()),
                 Some(Halt::Stopped(order)) => Some(order.clone()),
@@ -319,7 +317,7 @@ impl JobSlot {
             }
             None => None,
         };
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         (state.run, state.restarts) = (run, handed.restarts);
         state.halt = handed.stopped.map(Halt::Stopped);
         (state.adopted, state.is_past_ready) = (Some(lease), true);
@@ -330,21 +328,21 @@ impl JobSlot {
 
     /// What renews the lease of a run that was handed over; once.
     pub(in crate::worker) fn take_adopted(&self) -> Option<Lease> {
-        self.lock().adopted.take()
+        self.state.lock().adopted.take()
     }
 
     /// Whether the hook after readiness has run before the handover; once.
     pub(in crate::worker) fn take_past_ready(&self) -> bool {
-        std::mem::take(&mut self.lock().is_past_ready)
+        std::mem::take(&mut self.state.lock().is_past_ready)
     }
 
     pub(in crate::worker) fn running(&self) -> Option<Arc<JobRun>> {
-        self.lock().run.clone()
+        self.state.lock().run.clone()
     }
 
     /// The environment of the current leadership.
     pub(in crate::worker) fn env(&self) -> Option<JobEnv> {
-        self.lock().env.clone()
+        self.state.lock().env.clone()
     }
 
     /// Stops the job, gone `by`, if it runs, and waits until no process of it is left.
@@ -356,7 +354,7 @@ impl JobSlot {
             };
             let exit = stopped.exit.map_or_else(|| "unknown".to_owned(), |exit| exit.to_string());
             tracing::info!(job = self.name(), %exit, took_ms = wall::ms(stopped.took), "the job has stopped");
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             let last = run.status().borrow().clone();
             state.restarts += u64::from(last.restarts);
             state.last = Some(ProcessStatus { restarts: 0, ..last });
@@ -407,7 +405,7 @@ impl JobSlot {
         let (turn, interrupted) = self.rehearsals.begin().await;
         // After that: who enters a leadership later interrupts this one.
         let leads = {
-            let state = self.lock();
+            let state = self.state.lock();
             state.env.is_some() || state.run.is_some()
         };
         if leads {
@@ -427,13 +425,13 @@ impl JobSlot {
 
     /// Clears the environment: nothing of the job is left to be cleaned up.
     pub(in crate::worker) fn cleaned_up(&self) {
-        self.lock().env = None;
+        self.state.lock().env = None;
     }
 
     /// The leadership has ended.
     pub(in crate::worker) fn left(&self) {
         logging::set_term(self.name(), None);
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.halt = None;
         (state.adopted, state.is_past_ready) = (None, false);
         state.presence = Presence::Left(BootTime::now());
@@ -479,11 +477,6 @@ impl JobSlot {
         let mut spec = JobSpec::clone(&self.spec());
         spec.env.extend(more);
         self.async_hooks.start(Arc::new(spec), name, env, self.guards.clone());
-    }
-
-    fn lock(&self) -> MutexGuard<'_, SlotState> {
-        // No code panics while it is locked.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

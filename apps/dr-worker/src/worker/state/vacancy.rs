@@ -1,15 +1,13 @@
 //! How long a job has been without a READY leader.
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use election_core::{
     Election,
     internals::record::{Current, Status},
     status::ElectionStatus,
 };
+use parking_lot::Mutex;
 use zk_session::{BootTime, Session, SessionState};
 
 /// Since when this worker knows no READY leader of a job, in at least one of its slots.
@@ -24,16 +22,12 @@ impl Vacancy {
 
     /// How long that has lasted; zero while every slot has one.
     pub(in crate::worker) fn lasts(&self) -> Duration {
-        let since = *self.since();
+        let since = *self.0.lock();
         since.map_or(Duration::ZERO, |since| BootTime::now().duration_since(since))
     }
 
-    fn since(&self) -> std::sync::MutexGuard<'_, Option<BootTime>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn set(&self, is_led: bool) {
-        let mut since = self.since();
+        let mut since = self.0.lock();
         *since = if is_led { None } else { since.or_else(|| Some(BootTime::now())) };
     }
 

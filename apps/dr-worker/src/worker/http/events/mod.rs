@@ -2,11 +2,7 @@
 
 mod changes;
 
-use std::{
-    convert::Infallible,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use axum::{
     extract::{ConnectInfo, Query, State},
@@ -18,6 +14,7 @@ use axum::{
 };
 use election_core::status::ElectionStatus;
 use futures_util::{Stream, stream};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::{
     sync::{Semaphore, broadcast, watch},
@@ -73,7 +70,7 @@ impl Hub {
         worker.until_joined().await;
         let mut all = JoinSet::new();
         let jobs = worker.jobs().len();
-        self.lock().resize(jobs + 1, Vec::new());
+        self.seen.lock().resize(jobs + 1, Vec::new());
         for at in 0..jobs {
             for follow in [Follow::Election, Follow::Process] {
                 all.spawn(follow.job(Arc::clone(&self), Arc::clone(&worker), at));
@@ -103,7 +100,7 @@ impl Hub {
     }
 
     fn look(&self, worker: &Worker, at: usize, job: Option<&str>, now: Vec<EventPart>) {
-        let mut seen = self.lock();
+        let mut seen = self.seen.lock();
         let Some(before) = seen.get_mut(at) else { return };
         for (name, part) in changed(before, &now) {
             let mut data = json!({ "job": job, "member": worker.node().id, "at_ms": unix_ms() });
@@ -114,10 +111,6 @@ impl Hub {
             let _ = self.changes.send(JobChange { name, job: job.map(str::to_owned), data: Arc::new(data) });
         }
         *before = now;
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Vec<EventPart>>> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
