@@ -58,20 +58,20 @@ pub(super) async fn watch(arguments: &WatchArguments, sources: &Sources) -> Resu
     };
     operator.close().await;
     match result {
-        Err(Stop::Unread) => Ok(()),
-        Err(Stop::Failed(error)) => Err(error),
+        Err(WatchEnd::Unread) => Ok(()),
+        Err(WatchEnd::Failed(error)) => Err(error),
         Ok(()) => Ok(()),
     }
 }
 
 /// Why there is nothing more to print.
-enum Stop {
+enum WatchEnd {
     /// No program reads the output any more.
     Unread,
     Failed(Error),
 }
 
-impl From<Error> for Stop {
+impl From<Error> for WatchEnd {
     fn from(error: Error) -> Self {
         Self::Failed(error)
     }
@@ -97,19 +97,19 @@ struct WatchLine<'a> {
     change: Change,
 }
 
-async fn print(change: Change, job: Option<&str>, initial: bool) -> Result<(), Stop> {
+async fn print(change: Change, job: Option<&str>, initial: bool) -> Result<(), WatchEnd> {
     let line = WatchLine { at_ms: unix_ms(), initial, job, change };
     let line = serde_json::to_string(&line).map_err(|e| Error::Internal(format!("can't write JSON: {e}")))?;
     // A reader that is slow must not keep this command from ending.
     match tokio::task::spawn_blocking(move || output::write_line(line)).await {
         Ok(Ok(())) => Ok(()),
-        Ok(Err(error)) if error.kind() == io::ErrorKind::BrokenPipe => Err(Stop::Unread),
+        Ok(Err(error)) if error.kind() == io::ErrorKind::BrokenPipe => Err(WatchEnd::Unread),
         Ok(Err(error)) => Err(Error::Failed(format!("can't write to standard output: {error}")).into()),
         Err(error) => Err(Error::Internal(error.to_string()).into()),
     }
 }
 
-async fn follow(operator: &Operator, job: Option<&str>) -> Result<(), Stop> {
+async fn follow(operator: &Operator, job: Option<&str>) -> Result<(), WatchEnd> {
     if let Some(job) = job {
         operator.paths(job)?;
     }
@@ -117,7 +117,7 @@ async fn follow(operator: &Operator, job: Option<&str>) -> Result<(), Stop> {
 }
 
 /// Reports when the session is not usable, and when it is again.
-async fn report_session(operator: &Operator) -> Result<(), Stop> {
+async fn report_session(operator: &Operator) -> Result<(), WatchEnd> {
     let mut states = operator.session.subscribe();
     let mut last = None;
     loop {
@@ -173,7 +173,7 @@ struct WatchedElection {
     history: Option<BTreeSet<(usize, u64)>>,
 }
 
-async fn report_elections(operator: &Operator, job: Option<&str>) -> Result<(), Stop> {
+async fn report_elections(operator: &Operator, job: Option<&str>) -> Result<(), WatchEnd> {
     let root = operator.root();
     let mut changes = match job {
         Some(job) => operator.session.watch_tree(operator.paths(job)?.base()),
@@ -192,7 +192,7 @@ async fn report_elections(operator: &Operator, job: Option<&str>) -> Result<(), 
             match look(operator, job, &stale, &mut seen, initial).await {
                 Ok(()) => break,
                 // The session's state is reported beside; it is read again once it can be.
-                Err(Stop::Failed(Error::Unreachable(_))) => tokio::time::sleep(PAUSE).await,
+                Err(WatchEnd::Failed(Error::Unreachable(_))) => tokio::time::sleep(PAUSE).await,
                 Err(other) => return Err(other),
             }
         }
@@ -207,7 +207,7 @@ async fn look(
     stale: &Stale,
     seen: &mut BTreeMap<String, WatchedElection>,
     initial: bool,
-) -> Result<(), Stop> {
+) -> Result<(), WatchEnd> {
     let observer = operator.observer().await?;
     let is_asked = |job: &str| only.is_none_or(|only| only == job);
     let mut jobs: BTreeSet<_> = stale.jobs.iter().filter(|job| is_asked(job)).cloned().collect();

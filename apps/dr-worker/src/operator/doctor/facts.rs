@@ -24,7 +24,7 @@ pub(super) struct Facts {
     /// The configured jobs.
     pub(super) jobs: Vec<JobFacts>,
     /// The elections in ZooKeeper.
-    pub(super) elections: Vec<Election>,
+    pub(super) elections: Vec<ElectionFacts>,
     /// Servers that disagree with the quorum about a znode of an election, as sentences.
     pub(super) disagreements: Vec<String>,
     /// Znodes that may not be read.
@@ -92,7 +92,7 @@ pub(super) struct JobFacts {
 
 /// An election.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Election {
+pub(super) struct ElectionFacts {
     pub(super) name: String,
     /// Whether an elector decides by a policy.
     pub(super) has_elector: bool,
@@ -109,7 +109,7 @@ pub(super) struct Election {
     pub(super) losses: Vec<Loss>,
     /// Why the elector decides nothing, if it is on hold.
     pub(super) hold: Option<String>,
-    pub(super) orders: StandingOrders,
+    pub(super) orders: OrderFacts,
     pub(super) problems: Vec<ProblemFacts>,
 }
 
@@ -134,7 +134,7 @@ pub(super) struct Loss {
 
 /// Standing orders, each as a sentence.
 #[derive(Clone, Debug, Default)]
-pub(super) struct StandingOrders {
+pub(super) struct OrderFacts {
     /// The mode, unless it is auto.
     pub(super) mode: Option<StandingOrder>,
     pub(super) stopped: Option<StandingOrder>,

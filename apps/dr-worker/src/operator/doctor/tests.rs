@@ -11,8 +11,8 @@ use std::{collections::BTreeSet, fmt::Write as _, fs, path::Path, time::Duration
 use super::{
     checks,
     facts::{
-        CandidateFacts, Clock, Disk, Election, Facts, JobFacts, Loss, MemberFacts, NodeFacts, ProblemFacts,
-        Server, ServerAnswer, SessionConfig, SessionFacts, StandingOrder,
+        CandidateFacts, Clock, Disk, ElectionFacts, Facts, JobFacts, Loss, MemberFacts, NodeFacts,
+        ProblemFacts, Server, ServerAnswer, SessionConfig, SessionFacts, StandingOrder,
     },
     finding::Severity,
     judge,
@@ -113,14 +113,14 @@ fn healthy() -> Facts {
             stop_budget: Some(Duration::from_millis(2300)),
             ..JobFacts::default()
         }],
-        elections: vec![Election {
+        elections: vec![ElectionFacts {
             name: "orders".to_owned(),
             has_elector: true,
             sites: vec!["east".to_owned(), "west".to_owned()],
             leaders: vec![Some("east-1".to_owned())],
             candidates: candidates.to_vec(),
             losses: losses.to_vec(),
-            ..Election::default()
+            ..ElectionFacts::default()
         }],
         members: members.map(|(id, site, host)| member(id, site, host)).to_vec(),
         node: Some(NodeFacts {

@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// A report, as people read it.
-pub(super) struct Document {
+pub(super) struct ReportDocument {
     pub(super) title: String,
     pub(super) accent: Accent,
     pub(super) sentence: String,
@@ -29,7 +29,7 @@ pub(super) struct DocumentSection {
     pub(super) note: Option<String>,
 }
 
-impl Document {
+impl ReportDocument {
     pub(super) fn of(report: &Report) -> Self {
         let sections =
             [objectives, phases, decisions, probes, events, checks, members].map(|section| section(report));

@@ -6,7 +6,7 @@ use election_core::internals::text::shown;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::{
-    document::{Document, DocumentSection},
+    document::{DocumentSection, ReportDocument},
     timeline::{Bar, Lane, lanes, length},
 };
 use crate::{commands::drill::report::Report, operator::output::Accent};
@@ -36,7 +36,7 @@ const LEGEND: [(&str, &str); 9] = [
 
 /// The page.
 pub(super) fn page(report: &Report) -> String {
-    let Document { title, accent, sentence, facts, sections } = Document::of(report);
+    let ReportDocument { title, accent, sentence, facts, sections } = ReportDocument::of(report);
     let page = html! {
         (DOCTYPE)
         html lang="en" {

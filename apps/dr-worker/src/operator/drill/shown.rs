@@ -7,7 +7,7 @@ use super::{
         output::{self, Accent, span},
         table::Column,
     },
-    document::{Document, DocumentSection, accent},
+    document::{DocumentSection, ReportDocument, accent},
 };
 use crate::{
     commands::drill::{
@@ -57,7 +57,7 @@ pub(super) fn summary(report: &Report) -> String {
 
 /// A whole report.
 pub(super) fn report(report: &Report) -> String {
-    let Document { title, accent, sentence, facts, sections } = Document::of(report);
+    let ReportDocument { title, accent, sentence, facts, sections } = ReportDocument::of(report);
     let mut lines = vec![coloured(&title, accent), sentence, String::new()];
     lines.extend(facts.into_iter().map(|(name, value)| format!("{:<16}{value}", format!("{name}:"))));
     for DocumentSection { title, columns, rows, note, .. } in sections {

@@ -22,7 +22,7 @@ pub(super) struct Answers {
 }
 
 /// A setting that `init` can ask for.
-pub(super) struct Question {
+pub(super) struct InitQuestion {
     /// The option that answers it.
     pub(super) option: &'static str,
     pub(super) prompt: &'static str,
@@ -33,57 +33,57 @@ pub(super) struct Question {
 }
 
 /// In the order in which they are asked.
-pub(super) const QUESTIONS: [Question; 8] = [
-    Question {
+pub(super) const QUESTIONS: [InitQuestion; 8] = [
+    InitQuestion {
         option: "--id",
         prompt: "Id of this worker, unique among all workers",
         usual: || crate::config::host_name().unwrap_or_default(),
         is_required: false,
         answer: |answers| &mut answers.id,
     },
-    Question {
+    InitQuestion {
         option: "--site",
         prompt: "Site of this worker, such as east",
         usual: String::new,
         is_required: true,
         answer: |answers| &mut answers.site,
     },
-    Question {
+    InitQuestion {
         option: "--sites",
         prompt: "All sites in order of preference, such as east,west (empty: no site is preferred)",
         usual: String::new,
         is_required: false,
         answer: |answers| &mut answers.sites,
     },
-    Question {
+    InitQuestion {
         option: "--on-leader-failure",
         prompt: "Who follows a failed leader: other-site, same-site-first, or prefer-order (by the order of sites)",
         usual: || OTHER_SITE.to_owned(),
         is_required: false,
         answer: |answers| &mut answers.on_leader_failure,
     },
-    Question {
+    InitQuestion {
         option: "--connect",
         prompt: "ZooKeeper servers, such as zk1:2181,zk2:2181,zk3:2181",
         usual: String::new,
         is_required: true,
         answer: |answers| &mut answers.connect,
     },
-    Question {
+    InitQuestion {
         option: "--root",
         prompt: "Parent znode of all elections, the same on all nodes",
         usual: || ROOT.to_owned(),
         is_required: false,
         answer: |answers| &mut answers.root,
     },
-    Question {
+    InitQuestion {
         option: "--job",
         prompt: "Name of the job, the same on all nodes",
         usual: String::new,
         is_required: true,
         answer: |answers| &mut answers.job,
     },
-    Question {
+    InitQuestion {
         option: "--command",
         prompt: "Program of the job and its arguments",
         usual: String::new,

@@ -22,7 +22,7 @@ use crate::{
     error::Error,
     program::program,
 };
-use answers::{Answers, QUESTIONS, Question};
+use answers::{Answers, InitQuestion, QUESTIONS};
 
 /// The file in the directory.
 const FILE: &str = "worker.toml";
@@ -148,7 +148,7 @@ fn exists(file: &Path) -> Error {
 }
 
 /// The questions without an answer: only those that need one, or all.
-fn unanswered(answers: &mut Answers, only_required: bool) -> Vec<&'static Question> {
+fn unanswered(answers: &mut Answers, only_required: bool) -> Vec<&'static InitQuestion> {
     let mut open = Vec::new();
     for question in &QUESTIONS {
         if (question.answer)(answers).is_none() && (question.is_required || !only_required) {

@@ -27,15 +27,15 @@ pub(super) fn answer(code: StatusCode, body: &impl Serialize) -> Response {
 }
 
 /// Why a handler does not answer what was asked.
-pub(super) struct Refusal(Box<Response>);
+pub(super) struct Unanswered(Box<Response>);
 
-impl From<Box<Response>> for Refusal {
+impl From<Box<Response>> for Unanswered {
     fn from(response: Box<Response>) -> Self {
         Self(response)
     }
 }
 
-impl IntoResponse for Refusal {
+impl IntoResponse for Unanswered {
     fn into_response(self) -> Response {
         *self.0
     }

@@ -11,7 +11,7 @@ use election_admin::{Observer, ReadError, Snapshot};
 use election_core::{Paths, status::Skipped};
 
 use super::{
-    answer::{Refusal, answer, refuse},
+    answer::{Unanswered, answer, refuse},
     roles::Which,
 };
 use crate::{
@@ -24,7 +24,7 @@ use crate::{
 pub(super) async fn cluster(
     State(worker): State<Arc<Worker>>,
     Query(which): Query<Which>,
-) -> Result<Response, Refusal> {
+) -> Result<Response, Unanswered> {
     let seen = look(&worker, &which).await?;
     let problems = seen.problems().await?;
     let skipped = skipped(&worker, &seen.job, &seen.snapshot).await;
@@ -35,7 +35,7 @@ pub(super) async fn cluster(
 pub(super) async fn history(
     State(worker): State<Arc<Worker>>,
     Query(which): Query<Which>,
-) -> Result<Response, Refusal> {
+) -> Result<Response, Unanswered> {
     let (name, paths, observer) = prepare(&worker, &which)?;
     let read = observer.history(&paths).await;
     let (leaderships, unreadable) = read.map_err(|error| Box::new(unreadable(&error)))?;

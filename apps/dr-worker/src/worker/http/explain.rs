@@ -12,7 +12,7 @@ use election_core::config::{MemberId, SiteId};
 use schemars::JsonSchema;
 
 use super::{
-    answer::{Refusal, answer, refuse},
+    answer::{Unanswered, answer, refuse},
     cluster::{look, skipped},
     roles::Which,
 };
@@ -41,7 +41,7 @@ pub(super) struct Assumed {
 pub(super) async fn explain(
     State(worker): State<Arc<Worker>>,
     Query(which): Query<Which>,
-) -> Result<Response, Refusal> {
+) -> Result<Response, Unanswered> {
     let seen = look(&worker, &which).await?;
     let problems = seen.problems().await?;
     let config = policies(&worker, &[])?;
@@ -53,7 +53,7 @@ pub(super) async fn explain(
 }
 
 /// `/can-restart`: 200 if this worker may be taken down now, else 503 and why.
-pub(super) async fn can_restart(State(worker): State<Arc<Worker>>) -> Result<Response, Refusal> {
+pub(super) async fn can_restart(State(worker): State<Arc<Worker>>) -> Result<Response, Unanswered> {
     if worker.jobs().is_empty() {
         return Ok(refuse(StatusCode::SERVICE_UNAVAILABLE, "this worker has not joined yet"));
     }
@@ -79,7 +79,7 @@ pub(super) async fn can_restart(State(worker): State<Arc<Worker>>) -> Result<Res
 pub(super) async fn simulate(
     State(worker): State<Arc<Worker>>,
     Query(pairs): Query<Vec<(String, String)>>,
-) -> Result<Response, Refusal> {
+) -> Result<Response, Unanswered> {
     let (which, what_if) = read(pairs).map_err(|why| Box::new(refuse(StatusCode::BAD_REQUEST, &why)))?;
     let seen = look(&worker, &which).await?;
     Ok(answer(StatusCode::OK, &imagine(&worker, &seen.job, &seen.snapshot, what_if)?))

@@ -126,7 +126,7 @@ type RunningHooks = BTreeMap<(HookName, usize), RunningHook>;
 #[derive(Debug, Default)]
 struct RunningHook {
     /// The run that waits for the end of the only one.
-    waiting: Option<Wanted>,
+    waiting: Option<WantedRun>,
     /// The runs with their numbers, the oldest first. A run is ended when its sender is dropped.
     runs: Vec<(u64, oneshot::Sender<()>)>,
     /// How many there were.
@@ -134,7 +134,7 @@ struct RunningHook {
 }
 
 #[derive(Debug)]
-struct Wanted {
+struct WantedRun {
     spec: Arc<JobSpec>,
     env: JobEnv,
 }
@@ -150,7 +150,7 @@ impl AsyncHooks {
             return false;
         }
         let (key, job) = ((name, env.slot), spec.name.clone());
-        let wanted = Wanted { spec, env };
+        let wanted = WantedRun { spec, env };
         let mut all = self.running.lock();
         let running = all.entry(key).or_default();
         let most = if name.reports_news() { MOST_NEWS } else { 1 };
@@ -172,14 +172,14 @@ impl AsyncHooks {
     }
 
     /// In a task of its own.
-    fn run(&self, running: &mut RunningHook, key: (HookName, usize), wanted: Wanted, guards: Guards) {
+    fn run(&self, running: &mut RunningHook, key: (HookName, usize), wanted: WantedRun, guards: Guards) {
         let (sender, mut unwanted) = oneshot::channel::<()>();
         running.count += 1;
         let number = running.count;
         running.runs.push((number, sender));
         let hooks = self.clone();
         tokio::spawn(async move {
-            let Wanted { spec, env } = wanted;
+            let WantedRun { spec, env } = wanted;
             let is_unwanted = async { drop((&mut unwanted).await) };
             let ended = run_hook(&spec, key.0, &env, &guards, None, is_unwanted).await;
             let mut all = hooks.running.lock();

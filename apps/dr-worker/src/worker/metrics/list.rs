@@ -11,7 +11,7 @@ use serde::Deserialize;
 /// What a metric is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(in crate::worker) enum Kind {
+pub(in crate::worker) enum MetricKind {
     Counter,
     Gauge,
     Histogram,
@@ -37,7 +37,7 @@ pub(in crate::worker) enum Scope {
 #[cfg_attr(not(test), expect(dead_code, reason = "tests write the documentation and the dashboard"))]
 pub(in crate::worker) struct Metric {
     pub(in crate::worker) name: String,
-    pub(in crate::worker) kind: Kind,
+    pub(in crate::worker) kind: MetricKind,
     pub(in crate::worker) scope: Scope,
     /// Beside `member` and `site`, which all have.
     #[serde(default)]
@@ -70,7 +70,7 @@ pub(in crate::worker) static METRICS: LazyLock<Vec<Metric>> = LazyLock::new(|| {
 pub(super) fn metric_of(series: &str) -> Option<&'static Metric> {
     let is_part = |rest: &str| matches!(rest, "" | "_bucket" | "_sum" | "_count");
     METRICS.iter().find(|metric| match metric.kind {
-        Kind::Histogram => series.strip_prefix(metric.name.as_str()).is_some_and(is_part),
-        Kind::Counter | Kind::Gauge => series == metric.name,
+        MetricKind::Histogram => series.strip_prefix(metric.name.as_str()).is_some_and(is_part),
+        MetricKind::Counter | MetricKind::Gauge => series == metric.name,
     })
 }

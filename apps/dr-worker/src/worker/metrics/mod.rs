@@ -20,7 +20,7 @@ use crate::{
 };
 pub(super) use bounded::Bounded;
 pub(super) use list::Scope;
-use list::{Kind, METRICS, Metric};
+use list::{METRICS, Metric, MetricKind};
 
 /// The buckets of a phase: from a decision on a fast network to a job that is slow to be ready.
 const PHASE_SECONDS: [f64; 12] = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0];
@@ -87,11 +87,11 @@ fn describe() {
         // The exporter appends a unit with which the name does not end.
         let is_in_seconds = name.ends_with("_seconds");
         match kind {
-            Kind::Counter => describe_counter!(name, help),
-            Kind::Gauge if is_in_seconds => describe_gauge!(name, Unit::Seconds, help),
-            Kind::Gauge => describe_gauge!(name, help),
-            Kind::Histogram if is_in_seconds => describe_histogram!(name, Unit::Seconds, help),
-            Kind::Histogram => describe_histogram!(name, help),
+            MetricKind::Counter => describe_counter!(name, help),
+            MetricKind::Gauge if is_in_seconds => describe_gauge!(name, Unit::Seconds, help),
+            MetricKind::Gauge => describe_gauge!(name, help),
+            MetricKind::Histogram if is_in_seconds => describe_histogram!(name, Unit::Seconds, help),
+            MetricKind::Histogram => describe_histogram!(name, help),
         }
     }
 }

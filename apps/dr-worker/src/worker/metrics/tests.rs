@@ -10,7 +10,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use super::list::{Kind, METRICS, Metric, Scope, metric_of};
+use super::list::{METRICS, Metric, MetricKind, Scope, metric_of};
 
 fn file(path: &str) -> (PathBuf, String) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
@@ -29,12 +29,12 @@ fn is_up_to_date(path: &str, made: impl FnOnce(&str) -> String) {
     }
 }
 
-impl Kind {
+impl MetricKind {
     fn word(self) -> &'static str {
         match self {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram => "histogram",
+            MetricKind::Counter => "counter",
+            MetricKind::Gauge => "gauge",
+            MetricKind::Histogram => "histogram",
         }
     }
 }
@@ -173,7 +173,7 @@ fn the_list_has_what_the_program_records_and_nothing_else() {
     let mut text = String::new();
     sources(&PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src"), &mut text);
     let mut recorded = BTreeSet::new();
-    for kind in [Kind::Counter, Kind::Gauge, Kind::Histogram] {
+    for kind in [MetricKind::Counter, MetricKind::Gauge, MetricKind::Histogram] {
         for (at, call) in text.match_indices(&format!("{}!(\"", kind.word())) {
             recorded.insert((text[at + call.len()..].split('"').next().unwrap(), kind.word()));
         }
@@ -189,7 +189,7 @@ fn each_metric_is_listed_once_and_named_by_its_kind() {
     assert_eq!(names.len(), METRICS.len());
     for metric in METRICS.iter() {
         let name = &metric.name;
-        assert_eq!(metric.kind == Kind::Counter, name.ends_with("_total"), "{name}");
+        assert_eq!(metric.kind == MetricKind::Counter, name.ends_with("_total"), "{name}");
         let has_job = metric.labels.iter().any(|label| label == "job");
         assert_eq!(has_job, metric.scope != Scope::Member, "{name}");
         assert!(metric.panel.as_ref().is_none_or(|panel| ROWS.contains(&panel.row.as_str())), "{name}");

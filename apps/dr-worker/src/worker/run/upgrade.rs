@@ -64,7 +64,7 @@ pub(super) struct Upgrades {
 }
 
 /// Why the worker goes on as it is.
-type Refusal = (Progress, String);
+type UpgradeRefusal = (Progress, String);
 
 impl Upgrades {
     pub(super) fn new(lock: &StateLock, is_possible: bool) -> io::Result<Self> {
@@ -111,7 +111,12 @@ impl Upgrades {
         }
     }
 
-    async fn replace(&self, worker: &Worker, session: &Session, report: &mut UpgradeReport) -> Refusal {
+    async fn replace(
+        &self,
+        worker: &Worker,
+        session: &Session,
+        report: &mut UpgradeReport,
+    ) -> UpgradeRefusal {
         if !self.is_possible {
             return (Progress::Refused, "the embedded server would end with this program".to_owned());
         }
@@ -160,7 +165,7 @@ impl Upgrades {
         session: &Session,
         attempt: u64,
         files: &Files,
-    ) -> Result<HeldWorker, Refusal> {
+    ) -> Result<HeldWorker, UpgradeRefusal> {
         let not_now = |why: String| (Progress::NotNow, why);
         let Some(listener) = self.listener.get() else {
             return Err(not_now("the worker does not listen at http.listen yet".to_owned()));
@@ -255,7 +260,7 @@ struct HeldWorker {
 
 impl HeldWorker {
     /// Executes the new program. Nothing waits here, so the state that was handed over is the state at the execution.
-    fn execute(self, file: &Path) -> Result<std::convert::Infallible, Refusal> {
+    fn execute(self, file: &Path) -> Result<std::convert::Infallible, UpgradeRefusal> {
         job_guard::flush_output(LAST_LINES);
         logging::flush(LAST_LINES);
         let guards: Vec<i32> = self.runs.iter().map(|run| run.state.guard()).collect();

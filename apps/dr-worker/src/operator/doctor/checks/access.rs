@@ -33,7 +33,7 @@ fn refused(facts: &Facts, found: &mut Found) {
 
 fn open(facts: &Facts, found: &mut Found) {
     let of_access =
-        |e: &super::super::facts::Election| e.problems.iter().find(|p| p.kind == "access").cloned();
+        |e: &super::super::facts::ElectionFacts| e.problems.iter().find(|p| p.kind == "access").cloned();
     // The root and what is below it have the same cause.
     if let Some(problem) = facts.elections.iter().find_map(of_access) {
         found.with(Severity::Warning, problem.sentence);

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use super::{
     super::{
-        facts::{Election, Facts, StandingOrder},
+        facts::{ElectionFacts, Facts, StandingOrder},
         finding::{Check, Found, Severity},
     },
     members::of_kind,
@@ -163,7 +163,7 @@ pub(super) const CHECKS: &[Check] = &[
 ];
 
 /// Elections in which an elector decides, and may.
-fn decided(facts: &Facts) -> impl Iterator<Item = &Election> {
+fn decided(facts: &Facts) -> impl Iterator<Item = &ElectionFacts> {
     facts.elections.iter().filter(|election| election.has_elector && election.orders.mode.is_none())
 }
 
@@ -216,7 +216,7 @@ fn no_other_site(facts: &Facts, found: &mut Found) {
 }
 
 /// The candidates of each site of an election's policy, or with members.
-fn sites(election: &Election) -> impl Iterator<Item = (&String, Vec<&str>, Vec<String>)> {
+fn sites(election: &ElectionFacts) -> impl Iterator<Item = (&String, Vec<&str>, Vec<String>)> {
     let sites: BTreeSet<_> =
         election.sites.iter().chain(election.candidates.iter().map(|c| &c.site)).collect();
     sites.into_iter().map(|site| {
@@ -256,7 +256,7 @@ fn hold(facts: &Facts, found: &mut Found) {
 }
 
 /// Adds an order: as a note while it is new.
-fn order(facts: &Facts, election: &Election, order: &StandingOrder, found: &mut Found) {
+fn order(facts: &Facts, election: &ElectionFacts, order: &StandingOrder, found: &mut Found) {
     let age = Duration::from_millis(facts.now_ms.saturating_sub(order.at_ms));
     let what = format!("{}: {}, since {}", election.name, order.sentence, moment(order.at_ms));
     if age > FORGOTTEN_AFTER {
@@ -266,7 +266,7 @@ fn order(facts: &Facts, election: &Election, order: &StandingOrder, found: &mut 
     }
 }
 
-fn orders(facts: &Facts, found: &mut Found, of: impl Fn(&Election) -> Vec<&StandingOrder>) {
+fn orders(facts: &Facts, found: &mut Found, of: impl Fn(&ElectionFacts) -> Vec<&StandingOrder>) {
     for election in &facts.elections {
         for each in of(election) {
             order(facts, election, each, found);

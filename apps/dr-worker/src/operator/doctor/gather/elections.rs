@@ -11,7 +11,7 @@ use election_core::{
 use zk_session::{OpError, Session};
 
 use super::{
-    super::facts::{CandidateFacts, Election, Facts, Loss, ProblemFacts, StandingOrder, StandingOrders},
+    super::facts::{CandidateFacts, ElectionFacts, Facts, Loss, OrderFacts, ProblemFacts, StandingOrder},
     members,
 };
 use crate::{
@@ -71,7 +71,11 @@ async fn read(operator: &Operator, servers: &[(String, Session)], facts: &mut Fa
         let unreadable = unreadable
             .map(|e| ProblemFacts { kind: "unreadable", sentence: format!("{}: {}", e.path, e.why) });
         let problems = problems.chain(unreadable).collect();
-        facts.elections.push(Election { hold, problems, ..of(operator, &name, &snapshot, facts.now_ms) });
+        facts.elections.push(ElectionFacts {
+            hold,
+            problems,
+            ..of(operator, &name, &snapshot, facts.now_ms)
+        });
     }
     facts.members = members::asked(all_members, workers.as_ref()).await;
     Ok(())
@@ -88,7 +92,7 @@ fn refused(error: ReadError, facts: &mut Facts) -> Result<(), Error> {
     }
 }
 
-fn of(operator: &Operator, name: &str, snapshot: &Snapshot, now_ms: u64) -> Election {
+fn of(operator: &Operator, name: &str, snapshot: &Snapshot, now_ms: u64) -> ElectionFacts {
     let config = &operator.config;
     let (policy, strategy) = (config.engine_of(name), config.policy_of(name).strategy());
     let explained = Explained::new(name, snapshot, &policy, &*strategy, now_ms);
@@ -102,7 +106,7 @@ fn of(operator: &Operator, name: &str, snapshot: &Snapshot, now_ms: u64) -> Elec
         let Absent { member, site, .. } = absent;
         (absent.stopped, format!("{member} of site {site} is absent: {}", absence(absent, now_ms)))
     });
-    let mut election = Election {
+    let mut election = ElectionFacts {
         name: name.to_owned(),
         has_elector,
         sites: config.policy_of(name).who.sites().iter().map(ToString::to_string).collect(),
@@ -111,7 +115,7 @@ fn of(operator: &Operator, name: &str, snapshot: &Snapshot, now_ms: u64) -> Elec
         absent: absent.collect(),
         leaders,
         orders: orders(snapshot),
-        ..Election::default()
+        ..ElectionFacts::default()
     };
     if has_elector {
         let sites: BTreeSet<SiteId> = snapshot.members.iter().map(|member| member.site.clone()).collect();
@@ -154,7 +158,7 @@ fn candidates(explained: &Explained, leaders: &[Option<String>]) -> Vec<Candidat
     all.into_values().collect()
 }
 
-fn orders(snapshot: &Snapshot) -> StandingOrders {
+fn orders(snapshot: &Snapshot) -> OrderFacts {
     let control = &snapshot.control;
     let order = |sentence: String, at_ms| StandingOrder { sentence, at_ms };
     let changed = control.changed_at_ms;
@@ -165,7 +169,7 @@ fn orders(snapshot: &Snapshot) -> StandingOrders {
             failed.ordered.at_ms,
         )
     });
-    StandingOrders {
+    OrderFacts {
         mode: (control.mode != Mode::Auto).then(|| {
             order(format!("the mode is {}, set by {}", control.mode.as_str(), control.changed_by), changed)
         }),
