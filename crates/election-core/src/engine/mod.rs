@@ -45,7 +45,6 @@ mod reading;
 mod recipe;
 mod resume;
 mod role;
-mod session;
 mod tokens;
 mod transaction;
 mod witnesses;

@@ -15,11 +15,11 @@ use super::{
     Engine,
     candidacy::CandidacyAtRest,
     config::Config,
+    core::session::{Created, Session},
     io::{Epoch, Grant, Unrest},
     leader::HeldLeadership,
     own::{Leaving, Reachability, Reports},
     reading::memory::Memory,
-    session::{Created, Session},
 };
 use crate::{
     record::{Current, GaveUp, Health},

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 pub use crate::record::limits::MAX_TOKEN_BASE;
-use crate::record::{Cause, Elected, Given, Slot, VERSION, limits::MAX_TOKEN};
+use crate::record::{Cause, Elected, Given, Previous, Slot, VERSION, limits::MAX_TOKEN};
 
 /// Why the base can't be raised.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -45,15 +45,7 @@ pub fn raise_tokens(
     }
     let sentence = format!("tokens are above {above} from now on, by order of {by}");
     let Some(elected) = elected else {
-        let given = Given {
-            term: 1,
-            cause: Cause::TokensRaised,
-            sentence,
-            decided_at_ms: unix_ms,
-            noticed_at_ms: unix_ms,
-            request: None,
-            previous: None,
-        };
+        let given = given(1, sentence, unix_ms, None);
         return Ok(Some(
             Elected {
                 v: VERSION,
@@ -91,15 +83,7 @@ pub(crate) fn above(elected: &Elected, to: Above<'_>) -> Elected {
     let term = elected.term.max(term).saturating_add(1);
     // The previous leader distinguishes a slot that is being vacated from one that has no candidate.
     let anew = |slot: &Slot| Slot {
-        given: Given {
-            term,
-            cause: Cause::TokensRaised,
-            sentence: sentence.clone(),
-            decided_at_ms: unix_ms,
-            noticed_at_ms: unix_ms,
-            request: None,
-            previous: slot.led_before(),
-        },
+        given: given(term, sentence.clone(), unix_ms, slot.led_before()),
         ..slot.clone()
     };
     Elected {
@@ -112,6 +96,18 @@ pub(crate) fn above(elected: &Elected, to: Above<'_>) -> Elected {
     .bounded()
 }
 
+fn given(term: u64, sentence: String, unix_ms: u64, previous: Option<Previous>) -> Given {
+    Given {
+        term,
+        cause: Cause::TokensRaised,
+        sentence,
+        decided_at_ms: unix_ms,
+        noticed_at_ms: unix_ms,
+        request: None,
+        previous,
+    }
+}
+
 /// The token of a leadership: none above [`MAX_TOKEN`], and no two that are the same.
 pub fn fencing_token(czxid: i64, base: u64) -> Option<u64> {
     let token = u64::try_from(czxid).ok()?.checked_add(base)?;
@@ -121,11 +117,7 @@ pub fn fencing_token(czxid: i64, base: u64) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        engine::elector::decided::is_vacated,
-        ids::Ballot,
-        record::{Named, Previous},
-    };
+    use crate::{engine::elector::decided::is_vacated, ids::Ballot, record::Named};
 
     fn who(member: &str) -> Named {
         let ballot = Ballot::new(format!("{member}-0000000001")).unwrap();

@@ -16,161 +16,159 @@ use crate::{
     record::RecordError,
 };
 
-/// Performs one operation on one session. `directories` are the persistent znodes of the election, parents first. `starts`:
-/// while the election begins. `own`: its recipe, which all of its members must have.
-///
-/// # Errors
-/// What ZooKeeper refuses: [`OpError::is_refused`].
-pub(super) async fn perform(
-    session: &Incarnation,
-    request: ZkOp,
-    directories: &[String],
-    starts: Option<&Starts>,
-    own: Option<(Layout, Paths)>,
-) -> Result<Outcome, OpError> {
-    let starts = starts.filter(|_| is_first(&request));
-    // If the election is expected to be new, its directories are created without an attempt that would be refused.
-    if starts.is_some_and(Starts::expects_new)
-        && let Ok(Some(done)) = begin_election(session, &request, directories).await
-    {
-        return Ok(done);
-    }
-    match starts.and(own) {
-        Some((own, paths)) => create_alone(session, &request, directories, starts, own, &paths).await,
-        None => Ok(create(session, &request, directories, starts).await?.0),
-    }
+/// An attempt to perform an operation on one session.
+pub(super) struct Attempt<'a> {
+    pub(super) session: &'a Incarnation,
+    pub(super) request: &'a ZkOp,
+    /// The persistent znodes of the election, parents first.
+    pub(super) directories: &'a [String],
+    /// While the election begins.
+    pub(super) starts: Option<&'a Starts>,
 }
 
-/// Creates the first znode of a member unless the election has members of another recipe: two recipes could have two
-/// leaders. Members of two that begin at one instant read before either has created its znode, so they read again
-/// afterwards: then at least the later one sees the other, and neither has led yet.
-async fn create_alone(
-    session: &Incarnation,
-    request: &ZkOp,
-    directories: &[String],
-    starts: Option<&Starts>,
-    own: Layout,
-    paths: &Paths,
-) -> Result<Outcome, OpError> {
-    match Layout::other(session, paths, own).await {
-        Ok(Some(other)) => return Ok(Outcome::OtherRecipe(other.as_str())),
-        Ok(None) => {}
-        Err(error) if error.is_refused() => return Err(error),
-        Err(error) => return Ok(Outcome::NotApplied(error.to_string())),
+impl Attempt<'_> {
+    /// Performs it. `own` is the recipe of the election, which all of its members must have.
+    ///
+    /// # Errors
+    /// What ZooKeeper refuses: [`OpError::is_refused`].
+    pub(super) async fn perform(mut self, own: Option<(Layout, Paths)>) -> Result<Outcome, OpError> {
+        let request = self.request;
+        self.starts = self.starts.filter(|_| is_first(request));
+        // If the election is expected to be new, its directories are created without an attempt that would be refused.
+        if self.starts.is_some_and(Starts::expects_new)
+            && let Ok(Some(done)) = self.begin_election().await
+        {
+            return Ok(done);
+        }
+        match self.starts.and(own) {
+            Some((own, paths)) => self.create_alone(own, &paths).await,
+            None => Ok(self.create().await?.0),
+        }
     }
-    let (done, is_new) = create(session, request, directories, starts).await?;
-    let path = match &done {
-        // Nobody was there before the directories.
-        _ if is_new => return Ok(done),
-        Outcome::Created { path, .. } => path,
-        Outcome::Changed { .. } => request.path(),
-        _ => return Ok(done),
-    };
-    loop {
-        let withdrawn = match Layout::other(session, paths, own).await {
-            Ok(None) => return Ok(done),
-            Ok(Some(other)) => match session.delete(path, None).await {
-                Ok(()) | Err(OpError::NoNode { .. }) => Ok(Outcome::OtherRecipe(other.as_str())),
-                Err(error) => Err(error),
-            },
-            Err(error) => Err(error),
+
+    /// Creates the first znode of a member unless the election has members of another recipe: two recipes could have two
+    /// leaders. Members of two that begin at one instant read before either has created its znode, so they read again
+    /// afterwards: then at least the later one sees the other, and neither has led yet.
+    async fn create_alone(&self, own: Layout, paths: &Paths) -> Result<Outcome, OpError> {
+        let session = self.session;
+        match Layout::other(session, paths, own).await {
+            Ok(Some(other)) => return Ok(Outcome::OtherRecipe(other.as_str())),
+            Ok(None) => {}
+            Err(error) if error.is_refused() => return Err(error),
+            Err(error) => return Ok(Outcome::NotApplied(error.to_string())),
+        }
+        let (done, is_new) = self.create().await?;
+        let path = match &done {
+            // Nobody was there before the directories.
+            _ if is_new => return Ok(done),
+            Outcome::Created { path, .. } => path,
+            Outcome::Changed { .. } => self.request.path(),
+            _ => return Ok(done),
         };
-        match withdrawn {
-            Ok(refused) => return Ok(refused),
-            Err(error) if error.is_session_over() || error.is_refused() => return Err(error),
-            Err(_) => sleep_until(BootTime::now() + RETRY).await,
+        loop {
+            let withdrawn = match Layout::other(session, paths, own).await {
+                Ok(None) => return Ok(done),
+                Ok(Some(other)) => match session.delete(path, None).await {
+                    Ok(()) | Err(OpError::NoNode { .. }) => Ok(Outcome::OtherRecipe(other.as_str())),
+                    Err(error) => Err(error),
+                },
+                Err(error) => Err(error),
+            };
+            match withdrawn {
+                Ok(refused) => return Ok(refused),
+                Err(error) if error.is_session_over() || error.is_refused() => return Err(error),
+                Err(_) => sleep_until(BootTime::now() + RETRY).await,
+            }
         }
     }
-}
 
-/// Creates the first znode of a member, with the directories of the election if there are none. Also returns whether both
-/// were one transaction.
-async fn create(
-    session: &Incarnation,
-    request: &ZkOp,
-    directories: &[String],
-    starts: Option<&Starts>,
-) -> Result<(Outcome, bool), OpError> {
-    let done = attempt(session, request).await?;
-    let creates = match request {
-        ZkOp::CreateSequential { .. } => true,
-        ZkOp::Multi(transaction) => transaction.checks.is_empty() && transaction.subject().creates(),
-        ZkOp::Get(_) | ZkOp::Children(_) => false,
-    };
-    let began = |is_new| starts.into_iter().for_each(|starts| starts.began(is_new));
-    if creates && let Outcome::Created { .. } | Outcome::Changed { .. } = done {
-        began(false);
-    }
-    if !creates || done != Outcome::Missing {
-        return Ok((done, false));
-    }
-    let path = request.path();
-    let missing = |error: OpError| match error.is_refused() {
-        true => Err(error),
-        false => Ok((Outcome::NotApplied(format!("what is above {path} could not be made: {error}")), false)),
-    };
-    match begin_election(session, request, directories).await {
-        Ok(Some(done)) => {
-            began(true);
-            return Ok((done, true));
+    /// Creates the first znode of a member, with the directories of the election if there are none. Also returns whether both
+    /// were one transaction.
+    async fn create(&self) -> Result<(Outcome, bool), OpError> {
+        let &Self { session, request, starts, .. } = self;
+        let done = attempt(session, request).await?;
+        let creates = match request {
+            ZkOp::CreateSequential { .. } => true,
+            ZkOp::Multi(transaction) => transaction.checks.is_empty() && transaction.subject().creates(),
+            ZkOp::Get(_) | ZkOp::Children(_) => false,
+        };
+        let began = |is_new| starts.into_iter().for_each(|starts| starts.began(is_new));
+        if creates && let Outcome::Created { .. } | Outcome::Changed { .. } = done {
+            began(false);
         }
-        Ok(None) => {}
-        Err(error) => return missing(error),
+        if !creates || done != Outcome::Missing {
+            return Ok((done, false));
+        }
+        let path = request.path();
+        let missing = |error: OpError| match error.is_refused() {
+            true => Err(error),
+            false => {
+                Ok((Outcome::NotApplied(format!("what is above {path} could not be made: {error}")), false))
+            }
+        };
+        match self.begin_election().await {
+            Ok(Some(done)) => {
+                began(true);
+                return Ok((done, true));
+            }
+            Ok(None) => {}
+            Err(error) => return missing(error),
+        }
+        match attempt(session, request).await? {
+            Outcome::Missing => {}
+            done => return Ok((done, false)),
+        }
+        match session.create_parents(path).await {
+            Ok(()) => Ok((attempt(session, request).await?, false)),
+            Err(error) => missing(error),
+        }
     }
-    match attempt(session, request).await? {
-        Outcome::Missing => {}
-        done => return Ok((done, false)),
-    }
-    match session.create_parents(path).await {
-        Ok(()) => Ok((attempt(session, request).await?, false)),
-        Err(error) => missing(error),
-    }
-}
 
-/// Creates all directories of an election that does not exist yet, by one request; with the first znode of its line, or
-/// its leader znode, if that is what the request creates. Then it is done. Otherwise it is to be attempted again.
-async fn begin_election(
-    session: &Incarnation,
-    request: &ZkOp,
-    directories: &[String],
-) -> Result<Option<Outcome>, OpError> {
-    let Some(base) = directories.first() else { return Ok(None) };
-    let first = first_in_election(request, base);
-    let all = || {
-        let directories = directories.iter().map(|path| MultiOp::create(path, "", CreateMode::Persistent));
-        directories.chain(first.iter().flatten().cloned())
-    };
-    let done = match session.multi(all()).await {
-        Err(OpError::NoNode { .. }) => {
-            session.create_parents(base).await?;
-            session.multi(all()).await
-        }
-        done => done,
-    };
-    let done = match (done, &first) {
-        (Err(error), None) if error.is_session_over() => return Err(error),
-        // The directories exist now.
-        (_, None) | (Err(OpError::NodeExists { .. } | OpError::NoNode { .. }), Some(_)) => return Ok(None),
-        (done, Some(_)) => done,
-    };
-    let stat = match done {
-        Ok(done) => done.last().and_then(|last| match last {
-            MultiResult::Set { stat } => *stat,
-            _ => None,
-        }),
-        Err(error) => return Ok(Some(outcome_of(error)?)),
-    };
-    let Some(stat) = stat else {
-        return Ok(Some(Outcome::Unknown(
-            "it was created, but in which transaction was not answered".to_owned(),
-        )));
-    };
-    Ok(Some(match request {
-        ZkOp::CreateSequential { prefix, .. } => {
-            Outcome::Created { path: first_child(prefix), czxid: stat.mzxid, version: 0 }
-        }
-        _ => Outcome::Changed { version: stat.version, mzxid: stat.mzxid },
-    }))
+    /// Creates all directories of an election that does not exist yet, by one request; with the first znode of its line, or
+    /// its leader znode, if that is what the request creates. Then it is done. Otherwise it is to be attempted again.
+    async fn begin_election(&self) -> Result<Option<Outcome>, OpError> {
+        let &Self { session, request, directories, .. } = self;
+        let Some(base) = directories.first() else { return Ok(None) };
+        let first = first_in_election(request, base);
+        let all = || {
+            let directories =
+                directories.iter().map(|path| MultiOp::create(path, "", CreateMode::Persistent));
+            directories.chain(first.iter().flatten().cloned())
+        };
+        let done = match session.multi(all()).await {
+            Err(OpError::NoNode { .. }) => {
+                session.create_parents(base).await?;
+                session.multi(all()).await
+            }
+            done => done,
+        };
+        let done = match (done, &first) {
+            (Err(error), None) if error.is_session_over() => return Err(error),
+            // The directories exist now.
+            (_, None) | (Err(OpError::NodeExists { .. } | OpError::NoNode { .. }), Some(_)) => {
+                return Ok(None);
+            }
+            (done, Some(_)) => done,
+        };
+        let stat = match done {
+            Ok(done) => done.last().and_then(|last| match last {
+                MultiResult::Set { stat } => *stat,
+                _ => None,
+            }),
+            Err(error) => return Ok(Some(outcome_of(error)?)),
+        };
+        let Some(stat) = stat else {
+            return Ok(Some(Outcome::Unknown(
+                "it was created, but in which transaction was not answered".to_owned(),
+            )));
+        };
+        Ok(Some(match request {
+            ZkOp::CreateSequential { prefix, .. } => {
+                Outcome::Created { path: first_child(prefix), czxid: stat.mzxid, version: 0 }
+            }
+            _ => Outcome::Changed { version: stat.version, mzxid: stat.mzxid },
+        }))
+    }
 }
 
 /// Whether the request can create the first znode of an election.

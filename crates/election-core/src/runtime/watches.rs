@@ -14,7 +14,7 @@ use zk_session::{DataWatch, OpError, Session};
 
 use super::{base_watch::BaseWatch, to_node};
 use crate::{
-    engine::{Event, OpId, Outcome, Watched, ZkOp},
+    engine::{Engine, Event, OpId, Outcome, Watched, ZkOp},
     mirror::Write,
 };
 
@@ -85,17 +85,9 @@ impl Watches {
         }
     }
 
-    /// Watches exactly this set, of the election at `base`. While a member that `looks_for_its_rank` may turn out to be the elector, single watches
-    /// would be in vain. `reports_leaders` selects the watches whose reads may [wait](Pace::WhenFollowed).
-    pub(super) fn set(
-        &mut self,
-        session: &Session,
-        epoch: u64,
-        set: &[Watched],
-        base: &str,
-        looks_for_its_rank: bool,
-        reports_leaders: impl Fn(&Watched) -> bool,
-    ) {
+    /// Watches exactly this set. While a member may turn out to be the elector, single watches would be in vain. The reads
+    /// of those that report who leads may [wait](Pace::WhenFollowed).
+    pub(super) fn set(&mut self, session: &Session, epoch: u64, set: &[Watched], engine: &Engine) {
         if epoch != self.epoch {
             self.armed = Armed::default();
             self.epoch = epoch;
@@ -104,7 +96,7 @@ impl Watches {
             if let Armed::Whole(whole) = &mut self.armed {
                 return whole.want(set);
             }
-            let mut whole = BaseWatch::new(session.clone(), epoch, base);
+            let mut whole = BaseWatch::new(session.clone(), epoch, engine.config().paths.base());
             whole.want(set);
             self.armed = Armed::Whole(Box::new(whole));
             return;
@@ -114,12 +106,12 @@ impl Watches {
         }
         let Armed::Single(all) = &mut self.armed else { return };
         all.retain(|single| set.iter().any(|watched| single.is_of(watched)));
-        for watched in set.iter().filter(|_| !looks_for_its_rank) {
+        for watched in set.iter().filter(|_| !engine.looks_for_its_rank()) {
             if let Watched::Node(path) = watched
                 && !all.iter().any(|single| single.is_of(watched))
             {
                 let watch = session.watch_data(Arc::clone(path));
-                let single = SingleWatch { watch, may_wait: reports_leaders(watched), pause: None };
+                let single = SingleWatch { watch, may_wait: engine.reports_leaders(watched), pause: None };
                 // What says who leads comes first, if several have changed.
                 let at = if single.may_wait { 0 } else { all.len() };
                 all.insert(at, single);

@@ -5,7 +5,7 @@ mod handover;
 mod members;
 mod rereading;
 mod seeing;
-mod session;
+pub(crate) mod session;
 
 use super::{
     config::Config,
@@ -13,13 +13,13 @@ use super::{
     ops::{Ops, Part, Pending, RETRY},
     own::Own,
     reading::Reading,
-    session::Session,
 };
 use crate::{
     record::{Current, Elected},
     slots::Slots,
     time::{Now, Time},
 };
+use session::Session;
 use std::{
     collections::VecDeque,
     fmt::Display,

@@ -25,7 +25,7 @@
 use std::time::Duration;
 
 use super::{
-    decided::{NoSlot, is_vacated},
+    decided::{NoSlot, fits, is_vacated},
     decision::cause_of,
     next_step::{Act, Verdict},
     pass::{Pass, Question},
@@ -35,8 +35,8 @@ use crate::{
     engine::{ops::Begun, znode::Meta},
     ids::Ballot,
     record::{
-        AdminRequest, Control, Current, Elected, FiledRequest, MemberRecord, Mode, Named, Outgoing,
-        PlanPhase, RequestKind, RequestRef, RequestState, Status, Target,
+        AdminRequest, Control, Current, Elected, FiledRequest, MemberRecord, Mode, Outgoing, PlanPhase,
+        RequestKind, RequestRef, RequestState, Status, Target,
     },
     time::in_words,
 };
@@ -152,7 +152,7 @@ impl Pass<'_> {
         });
         match ready {
             None => RequestState::Accepted { term },
-            Some((current, _)) if meets(&request.to, current) => {
+            Some((current, _)) if fits(&request.to, &current.named()) => {
                 RequestState::Done { term, leader: current.member.clone(), at_ms }
             }
             Some((current, _)) => RequestState::Failed {
@@ -250,7 +250,7 @@ impl Pass<'_> {
         let elected = self.elected;
         let named = elected.and_then(|e| e.named(slot));
         let ready = self.current(slot).filter(|(c, _)| c.status == Status::Ready);
-        if let Some(named) = named.filter(|n| meets_named(&request.to, n))
+        if let Some(named) = named.filter(|n| request.to != Target::Any && fits(&request.to, n))
             && ready.is_some_and(|(c, _)| c.ballot == named.ballot)
         {
             return refuse(format!("{} of site {} leads already", named.member, named.site));
@@ -440,17 +440,5 @@ pub fn slot_of(
                 }
             }
         }
-    }
-}
-
-fn meets(wanted: &Target, current: &Current) -> bool {
-    meets_named(wanted, &current.named()) || *wanted == Target::Any
-}
-
-fn meets_named(wanted: &Target, named: &Named) -> bool {
-    match wanted {
-        Target::Any => false,
-        Target::Member(member) => named.member == *member,
-        Target::Site(site) => named.site == *site,
     }
 }

@@ -1,5 +1,7 @@
 //! The task that owns an engine.
 
+mod session;
+
 use std::{
     future::{pending, poll_fn},
     task::Poll,
@@ -21,7 +23,7 @@ use zk_session::{
 };
 
 use super::{
-    ended::{Ended, StopBudgetTooLong},
+    ended::Ended,
     events::{Events, HandedOver, Inbox, Message},
     handler::{ElectionEvent, Handler},
     layout::Layout,
@@ -29,7 +31,7 @@ use super::{
     now, operations,
     publisher::Publisher,
     status::ElectionStatus,
-    to_boot, to_time,
+    to_boot,
     turn::Turn,
     watches::{Pace, Watches},
     work::Work,
@@ -327,98 +329,6 @@ impl<H: Handler> Runner<H> {
         }
     }
 
-    // ---- the session ----
-
-    fn session_changed(&mut self, state: &SessionState) {
-        if matches!(state, SessionState::Closed) {
-            self.session_over();
-            // Work that is still running is stopped first. Its lease ends soon.
-            if self.engine.is_clear() {
-                self.end(Ended::SessionClosed);
-            }
-            return;
-        }
-        let living = state.epoch();
-        if self.incarnation.as_ref().is_some_and(|known| Some(known.epoch()) != living || known.is_over()) {
-            self.session_over();
-        }
-        if self.incarnation.is_none() && state.is_active() {
-            self.session_started(state);
-        }
-        let Some(known) = &self.incarnation else { return };
-        let (epoch, pauses) = (known.epoch().0, known.pauses());
-        // It may be over already, while this task did not run.
-        let was_paused = std::mem::replace(&mut self.pauses, pauses) != pauses;
-        if !self.paused && (was_paused || !state.is_active()) {
-            self.paused = true;
-            self.handle(Event::SessionPaused(epoch));
-        }
-        if self.paused && state.is_active() {
-            self.paused = false;
-            self.handle(Event::SessionResumed(epoch));
-        }
-    }
-
-    fn session_started(&mut self, state: &SessionState) {
-        // The pin comes before the first action on it, so that no new session begins while work of this one may run.
-        let Some(pin) = self.session.pin() else { return };
-        if Some(pin.epoch()) != state.epoch() {
-            // The session has moved on already. The next state will report it.
-            return;
-        }
-        let incarnation = pin.incarnation();
-        if let Err(refusal) = self.fits(&incarnation) {
-            tracing::error!(election = self.name(), %refusal, "leaving the election");
-            self.ending.refusal = Some(refusal);
-            return self.handle(Event::Leave { hand_over: false });
-        }
-        if !self.turn.take(incarnation.session_id()) {
-            return;
-        }
-        let event = Event::SessionStarted {
-            epoch: incarnation.epoch().0,
-            session_id: incarnation.session_id().0,
-            granted: incarnation.granted_timeout(),
-        };
-        self.pauses = incarnation.pauses();
-        self.pin = Some(pin);
-        self.incarnation = Some(incarnation);
-        self.paused = false;
-        self.handle(event);
-        self.lease_changed();
-    }
-
-    /// Whether a member can lead on it. If the servers grant less than before, the election continues: the work gets
-    /// less time, and leadership is given up sooner.
-    fn fits(&mut self, incarnation: &Incarnation) -> Result<(), Ended> {
-        incarnation.leases().map_err(Ended::NoLease)?;
-        let timing = incarnation.lease_timing();
-        let stop_budget = self.engine.policy().stop_budget(timing.session_timeout);
-        match StopBudgetTooLong::check(stop_budget.saturating_add(self.engine.policy().lease_reserve), timing)
-        {
-            Err(wrong) if !self.fitted => return Err(Ended::StopBudgetTooLong(wrong)),
-            Err(wrong) => tracing::error!(election = self.name(), "{wrong}"),
-            Ok(()) => {}
-        }
-        self.fitted = true;
-        Ok(())
-    }
-
-    fn session_over(&mut self) {
-        if let Some(known) = self.incarnation.take() {
-            self.turn.pass_on();
-            self.handle(Event::SessionOver(known.epoch().0));
-        }
-    }
-
-    fn lease_changed(&mut self) {
-        let Some((_, receiver)) = &mut self.lease else { return };
-        let lease = *receiver.borrow_and_update();
-        if let Some(lease) = lease {
-            self.handle(Event::Lease { epoch: lease.epoch.0, valid_until: to_time(lease.valid_until) });
-        }
-    }
-
     /// Consequences of the engine's state rather than of an action.
     fn settle(&mut self) {
         if self.incarnation.as_ref().is_none_or(Incarnation::is_over) && self.engine.is_clear() {
@@ -463,15 +373,7 @@ impl<H: Handler> Runner<H> {
         match action {
             Action::Perform { op, epoch, request } => self.perform(op, epoch, request),
             Action::Watch { epoch, set } => {
-                let engine = &self.engine;
-                self.watches.set(
-                    &self.session,
-                    epoch,
-                    &set,
-                    engine.config().paths.base(),
-                    engine.looks_for_its_rank(),
-                    |watched| engine.reports_leaders(watched),
-                );
+                self.watches.set(&self.session, epoch, &set, &self.engine);
             }
             Action::KeepLease(true) => {
                 let keeper = self.session.keep_lease();
@@ -511,7 +413,10 @@ impl<H: Handler> Runner<H> {
         let operation = Box::pin(async move {
             let outcome = match session {
                 Some(session) => {
-                    operations::perform(&session, request, &directories, starts.as_deref(), own).await
+                    let (directories, starts) = (&directories[..], starts.as_deref());
+                    operations::Attempt { session: &session, request: &request, directories, starts }
+                        .perform(own)
+                        .await
                 }
                 None => Ok(Outcome::NotApplied("the session is over".to_owned())),
             };
