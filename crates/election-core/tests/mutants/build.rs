@@ -14,6 +14,10 @@ fn main() -> io::Result<()> {
     println!("cargo::rerun-if-changed={SOURCES}");
     println!("cargo::rerun-if-changed=mutations.rs");
     let copy = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
+    // A file that has moved would be there twice.
+    if copy.exists() {
+        fs::remove_dir_all(&copy)?;
+    }
     copy_all(Path::new(SOURCES), &copy)?;
     let (files, wrong) = mutations::mutated(Path::new(SOURCES));
     for (file, text) in files {
