@@ -58,7 +58,18 @@ impl Operator {
         Self::connect_in(sources, Some(PATIENCE)).await
     }
 
-    /// The same, and shows nothing: in the middle of a line that is being typed.
+    /// Does this work with a session as of [`connect`](Self::connect), and closes it.
+    pub(crate) async fn with<T>(
+        sources: &Sources,
+        work: impl AsyncFnOnce(&Self) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let operator = Self::connect(sources).await?;
+        let result = work(&operator).await;
+        operator.close().await;
+        result
+    }
+
+    /// As [`connect`](Self::connect), and shows nothing: in the middle of a line that is being typed.
     pub(crate) async fn connect_silently(sources: &Sources) -> Result<Self, Error> {
         Self::connect_in(sources, None).await
     }

@@ -19,10 +19,7 @@ use election_admin::{
 use election_core::{
     Paths,
     config::SiteId,
-    internals::{
-        record::{AdminRequest, Control},
-        text::Text,
-    },
+    internals::record::{AdminRequest, Control, OrderedBy, Outgoing, RequestKind, Target},
 };
 use futures_util::future::{BoxFuture, FutureExt as _};
 use schemars::{JsonSchema, Schema};
@@ -30,20 +27,39 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::election::Operator;
-use crate::{error::Error, schema::schema_of};
+use crate::{error::Error, schema::schema_of, wall::unix_ms};
 
 /// The election that an operation is about, and who asks.
 pub(crate) struct Election<'a> {
     pub(crate) operator: &'a Operator,
     pub(crate) job: &'a str,
     pub(crate) paths: Paths,
-    /// The operator, for the records.
+    pub(crate) author: Author<'a>,
+}
+
+/// Who asks and why, for the records.
+#[derive(Clone, Copy)]
+pub(crate) struct Author<'a> {
     pub(crate) by: &'a str,
+    pub(crate) reason: Option<&'a str>,
+}
+
+impl Author<'_> {
+    pub(crate) fn ordered_now(self) -> OrderedBy {
+        let (reason, by) = (self.reason.map(str::to_owned), self.by.to_owned());
+        OrderedBy { reason, by, at_ms: unix_ms() }
+    }
+
+    /// A request for whoever is fit.
+    pub(crate) fn request(self, kind: RequestKind, from: Outgoing) -> AdminRequest {
+        let (reason, by) = (self.reason.map(str::to_owned), self.by.to_owned());
+        election_admin::new_request(kind, from, Target::Any, false, reason, by)
+    }
 }
 
 impl<'a> Election<'a> {
-    pub(crate) fn new(operator: &'a Operator, job: &'a str, by: &'a str) -> Result<Self, Error> {
-        Ok(Self { operator, job, paths: operator.paths(job)?, by })
+    pub(crate) fn new(operator: &'a Operator, job: &'a str, author: Author<'a>) -> Result<Self, Error> {
+        Ok(Self { operator, job, paths: operator.paths(job)?, author })
     }
 
     pub(crate) async fn snapshot(&self) -> Result<Snapshot, Error> {
@@ -56,12 +72,6 @@ impl<'a> Election<'a> {
 /// The type is its arguments, and the sentence about the type its help. The fields of the body by HTTP are the arguments by
 /// their ids, under the same rules.
 pub(crate) trait Operation: Args + Send + Sync + 'static {
-    /// Its name on the command line, and its path by HTTP.
-    const VERB: &'static str;
-    /// The heading of `--help` that it is under.
-    const HEADING: &'static str;
-    /// The options of the command line beside its own arguments.
-    const TAKES: Takes;
     /// What is sent as JSON.
     type Outcome: Outcome;
 
@@ -92,6 +102,8 @@ pub(crate) const RECOVER: &str = "Recover";
 #[derive(Clone, Copy)]
 pub(crate) struct Takes {
     pub(crate) jobs: Jobs,
+    /// `--reason`
+    pub(crate) reason: bool,
     /// `--yes`: it can be dangerous.
     pub(crate) yes: bool,
     /// `--dry-run`
@@ -102,9 +114,11 @@ pub(crate) struct Takes {
 
 impl Takes {
     /// A job, and nothing else.
-    pub(crate) const ONE_JOB: Self = Self { jobs: Jobs::One, yes: false, dry_run: false, wait: None };
+    pub(crate) const ONE_JOB: Self =
+        Self { jobs: Jobs::One, reason: false, yes: false, dry_run: false, wait: None };
     /// What every standing order takes.
-    pub(crate) const ORDER: Self = Self { jobs: Jobs::Governed, wait: Some(OBEYED), ..Self::ONE_JOB };
+    pub(crate) const ORDER: Self =
+        Self { jobs: Jobs::Governed, reason: true, wait: Some(OBEYED), ..Self::ONE_JOB };
 }
 
 const OBEYED: &str = "Wait until leaders have moved, if they must.
@@ -164,7 +178,6 @@ pub(crate) struct Question {
 pub(crate) struct Order<'a, O> {
     /// The command, as text.
     pub(crate) what: String,
-    pub(crate) reason: Option<String>,
     pub(crate) question: Option<Question>,
     pub(crate) change: Change<'a>,
     /// This site is not failed, even if its members report it.
@@ -181,12 +194,10 @@ impl<'a, O> Order<'a, O> {
     /// An order that is not dangerous.
     pub(crate) fn new(
         what: String,
-        reason: &Option<Text>,
         change: Change<'a>,
         report: impl FnOnce(&Ordered) -> Report<O> + Send + 'a,
     ) -> Self {
-        let reason = reason.clone().map(Text::into_string);
-        Self { what, reason, question: None, change, overrules: None, report: Box::new(report) }
+        Self { what, question: None, change, overrules: None, report: Box::new(report) }
     }
 
     /// Gives the order. Returns its report, and how often the orders of this election have been changed.
@@ -194,13 +205,13 @@ impl<'a, O> Order<'a, O> {
     /// # Errors
     /// Why it was not given.
     pub(crate) async fn give(mut self, of: &Election<'_>) -> Result<(Report<O>, u64), Error> {
-        let session = &of.operator.session;
+        let (session, Author { by, reason }) = (&of.operator.session, of.author);
         let mut refused = Ok(());
         let change = |control: &mut Control| refused = (self.change)(control);
-        let ordered = orders::order(session, &of.paths, of.by, self.reason.as_deref(), change).await?;
+        let ordered = orders::order(session, &of.paths, by, reason, change).await?;
         refused?;
         let overruled = match self.overrules {
-            Some(site) => orders::overrule_site(session, &of.paths, site, of.by).await?.then_some(site),
+            Some(site) => orders::overrule_site(session, &of.paths, site, by).await?.then_some(site),
             None => None,
         };
         let mut report = (self.report)(&ordered);
@@ -285,9 +296,8 @@ impl<'a, O: Outcome> Ask<'a, O> {
     fn erased(self) -> Ask<'a, Value> {
         match self {
             Self::Request(request) => Ask::Request(request),
-            Self::Order(Order { what, reason, question, change, overrules, report }) => Ask::Order(Order {
+            Self::Order(Order { what, question, change, overrules, report }) => Ask::Order(Order {
                 what,
-                reason,
                 question,
                 change,
                 overrules,
@@ -312,24 +322,30 @@ impl<O: Outcome> Report<O> {
 /// An [`Operation`] in the list of all.
 #[derive(Clone, Copy)]
 pub(crate) struct Declared {
+    /// Its name on the command line, and its path by HTTP.
     pub(crate) verb: &'static str,
     pub(crate) heading: &'static str,
     pub(crate) takes: Takes,
-    /// Its verb with its own arguments.
-    pub(crate) command: fn() -> Command,
+    /// Adds its own arguments.
+    augment: fn(Command) -> Command,
     pub(crate) read: fn(&ArgMatches) -> Result<Box<dyn Asking>, clap::Error>,
     pub(crate) answers: fn() -> Vec<(u16, Schema)>,
 }
 
 impl Declared {
-    pub(crate) const fn of<T: Operation>() -> Self {
+    pub(crate) const fn of<T: Operation>(verb: &'static str, heading: &'static str, takes: Takes) -> Self {
         Self {
-            verb: T::VERB,
-            heading: T::HEADING,
-            takes: T::TAKES,
-            command: || T::augment_args(Command::new(T::VERB)),
+            verb,
+            heading,
+            takes,
+            augment: T::augment_args,
             read: |matches| Ok(Box::new(T::from_arg_matches(matches)?)),
             answers: T::Outcome::answers,
         }
+    }
+
+    /// Its verb with its own arguments.
+    pub(crate) fn command(&self) -> Command {
+        (self.augment)(Command::new(self.verb))
     }
 }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use election_core::internals::text::Text;
 
 use super::operation::{Declared, Jobs, Takes};
 
@@ -14,6 +15,7 @@ The default is the sum of those of a move.";
 pub(crate) struct Options {
     pub(crate) job: Option<String>,
     pub(crate) all: bool,
+    pub(crate) reason: Option<Text>,
     pub(crate) yes: bool,
     pub(crate) dry_run: bool,
     pub(crate) wait: bool,
@@ -27,6 +29,7 @@ impl Options {
         Self {
             job: matches.try_get_one::<String>("job").ok().flatten().cloned(),
             all: has("all"),
+            reason: matches.try_get_one("reason").ok().flatten().cloned(),
             yes: has("yes"),
             dry_run: has("dry_run"),
             wait: has("wait"),
@@ -38,12 +41,12 @@ impl Options {
 impl Declared {
     /// Its verb with all options.
     pub(crate) fn full_command(&self) -> Command {
-        (self.command)().args(options(&self.takes))
+        self.command().args(options(&self.takes))
     }
 }
 
 fn options(takes: &Takes) -> Vec<Arg> {
-    let Takes { jobs, yes, dry_run, wait } = takes;
+    let Takes { jobs, reason, yes, dry_run, wait } = takes;
     let flag = |id: &'static str, name: &'static str, help: &'static str| {
         Arg::new(id).long(name).help(help).action(ArgAction::SetTrue)
     };
@@ -53,6 +56,8 @@ fn options(takes: &Takes) -> Vec<Arg> {
     let job = Arg::new("job").long("job").value_name("JOB").help(format!("Job [default: {default}]"));
     let mut options = vec![if has_all { job.conflicts_with("all") } else { job }];
     options.extend(has_all.then(|| flag("all", "all", "All jobs")));
+    let text = || Arg::new("reason").long("reason").value_name("TEXT").help("Reason, for the records");
+    options.extend(reason.then(|| text().value_parser(value_parser!(Text))));
     options.extend(dry_run.then(|| flag("dry_run", "dry-run", "Only show who would lead then, and why")));
     if let Some(help) = wait {
         let (short, long) = help.split_once(".\n").unwrap_or((help.trim_end_matches('.'), ""));

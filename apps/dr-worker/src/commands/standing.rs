@@ -3,10 +3,7 @@
 use election_admin::orders::Ordered;
 use election_core::{
     config::SiteId,
-    internals::{
-        record::{Control, FailedSite, Maintenance, Mode},
-        text::Text,
-    },
+    internals::record::{Control, FailedSite, Maintenance, Mode},
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -45,25 +42,19 @@ impl StandingOrders {
     pub(super) fn ask<'a>(
         of: &'a Election<'a>,
         what: String,
-        reason: &Option<Text>,
         mut change: impl FnMut(&mut Control) + Send + 'a,
     ) -> Ask<'a, Self> {
         let change = move |control: &mut Control| {
             change(control);
             Ok(())
         };
-        Ask::Order(Self::order(of, what, reason, Box::new(change)))
+        Ask::Order(Self::order(of, what, Box::new(change)))
     }
 
     /// A change that reports the orders in force, and is not dangerous.
-    pub(super) fn order<'a>(
-        of: &'a Election<'a>,
-        what: String,
-        reason: &Option<Text>,
-        change: Change<'a>,
-    ) -> Order<'a, Self> {
+    pub(super) fn order<'a>(of: &'a Election<'a>, what: String, change: Change<'a>) -> Order<'a, Self> {
         let report = |ordered: &Ordered| Report::new(Self::new(of.job, ordered), describe(of.job, ordered));
-        Order::new(what, reason, change, report)
+        Order::new(what, change, report)
     }
 
     fn new(job: &str, ordered: &Ordered) -> Self {

@@ -21,10 +21,7 @@ pub(super) struct AssertArguments {
 }
 
 pub(super) async fn assert(arguments: &AssertArguments, sources: &Sources, how: Output) -> Result<(), Error> {
-    let operator = Operator::connect(sources).await?;
-    let result = check(&operator, arguments, how).await;
-    operator.close().await;
-    result
+    Operator::with(sources, async |operator| check(operator, arguments, how).await).await
 }
 
 async fn check(operator: &Operator, arguments: &AssertArguments, how: Output) -> Result<(), Error> {

@@ -27,10 +27,7 @@ pub(super) async fn run(
     sources: &Sources,
     how: Output,
 ) -> Result<(), Error> {
-    let operator = Operator::connect(sources).await?;
-    let result = judge(&operator, arguments).await;
-    operator.close().await;
-    let judged = result?;
+    let judged = Operator::with(sources, async |operator| judge(operator, arguments).await).await?;
     let reasons: Vec<_> = judged.reasons.iter().map(|reason| reason.sentence.as_str()).collect();
     let why = format!("{} may not be taken down now: {}", judged.member, reasons.join("; "));
     match (how, judged.can_restart) {

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     commands::{
         Which,
-        operation::{Ask, Asking, Declared, Election, Jobs, Question, Report, UnknownName},
+        operation::{Ask, Asking, Author, Declared, Election, Jobs, Question, Report, UnknownName},
         operations::ALL,
         options::Options,
     },
@@ -66,10 +66,7 @@ fn find(verb: &str) -> Option<&'static Declared> {
 /// Carries it out in each job that it is about, and prints what is reported.
 pub(super) async fn carry_out(chosen: &Chosen, sources: &Sources, how: Output) -> Result<(), Error> {
     chosen.operation.check()?;
-    let operator = Operator::connect(sources).await?;
-    let result = chosen.carry_out(&operator, how).await;
-    operator.close().await;
-    result
+    Operator::with(sources, async |operator| chosen.carry_out(operator, how).await).await
 }
 
 impl Chosen {
@@ -89,8 +86,9 @@ impl Chosen {
 
     async fn carry_out(&self, operator: &Operator, how: Output) -> Result<(), Error> {
         let (by, jobs) = (asker(), self.jobs(operator).await?);
+        let author = Author { by: &by, reason: self.options.reason.as_deref() };
         let elections: Result<Vec<_>, Error> =
-            jobs.iter().map(|job| Election::new(operator, job, &by)).collect();
+            jobs.iter().map(|job| Election::new(operator, job, author)).collect();
         let elections = elections?;
         // A mistyped name is found before anything is changed.
         let (mut asked, mut unknown) = (Vec::new(), None::<UnknownName>);

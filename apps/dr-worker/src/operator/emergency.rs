@@ -284,10 +284,8 @@ async fn clear(arguments: &EmergencyArguments, sources: &Sources, how: Output) -
         return Ok(());
     }
     let _lock = locked(&state_dir, id.as_str(), "end `emergency-lead` by SIGTERM")?;
-    let operator = Operator::connect(sources).await?;
-    let cleared = clear_all(&operator, &records, all.into_values(), how).await;
-    operator.close().await;
-    cleared
+    Operator::with(sources, async |operator| clear_all(operator, &records, all.into_values(), how).await)
+        .await
 }
 
 async fn clear_all(

@@ -38,10 +38,8 @@ pub(super) struct ExplainArguments {
 }
 
 pub(super) async fn run(arguments: &ExplainArguments, sources: &Sources, how: Output) -> Result<(), Error> {
-    let operator = Operator::connect(sources).await?;
-    let result = read(&operator, arguments.job.as_deref()).await;
-    operator.close().await;
-    let all = result?;
+    let all =
+        Operator::with(sources, async |operator| read(operator, arguments.job.as_deref()).await).await?;
     for (index, explained) in all.iter().enumerate() {
         warn_of(explained);
         match how {

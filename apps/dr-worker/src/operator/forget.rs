@@ -23,10 +23,7 @@ pub(super) struct ForgetArguments {
 }
 
 pub(super) async fn run(arguments: &ForgetArguments, sources: &Sources, how: Output) -> Result<(), Error> {
-    let operator = Operator::connect(sources).await?;
-    let result = remove(&operator, arguments, how).await;
-    operator.close().await;
-    result
+    Operator::with(sources, async |operator| remove(operator, arguments, how).await).await
 }
 
 async fn remove(operator: &Operator, arguments: &ForgetArguments, how: Output) -> Result<(), Error> {

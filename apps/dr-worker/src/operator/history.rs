@@ -19,10 +19,8 @@ pub(super) struct HistoryArguments {
 }
 
 pub(super) async fn run(arguments: &HistoryArguments, sources: &Sources, how: Output) -> Result<(), Error> {
-    let operator = Operator::connect(sources).await?;
-    let result = read(&operator, arguments.job.as_deref()).await;
-    operator.close().await;
-    let mut history = result?;
+    let mut history =
+        Operator::with(sources, async |operator| read(operator, arguments.job.as_deref()).await).await?;
     let excess = history.leaderships.len().saturating_sub(arguments.lines.unwrap_or(usize::MAX));
     let is_unreadable = history.leaderships.is_empty() && !history.unreadable.is_empty();
     history.leaderships.drain(..excess);

@@ -44,9 +44,10 @@ pub(super) async fn run(arguments: &SimulateArguments, sources: &Sources, how: O
         ));
     }
     let then = OperatorConfig::load(sources)?;
-    let operator = Operator::connect(&Sources { sets: others, ..sources.clone() }).await?;
-    let result = play(&operator, &then, arguments.job.as_deref(), &what_if).await;
-    operator.close().await;
+    let result = Operator::with(&Sources { sets: others, ..sources.clone() }, async |operator| {
+        play(operator, &then, arguments.job.as_deref(), &what_if).await
+    })
+    .await;
     for (index, simulated) in result?.iter().enumerate() {
         match how {
             Output::Json => output::print_json(simulated)?,

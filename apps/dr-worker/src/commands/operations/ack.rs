@@ -19,7 +19,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
-    commands::operation::{Ask, Election, Jobs, Operation, Outcome, Question, RECOVER, Report, Takes},
+    commands::operation::{Ask, Election, Operation, Outcome, Question, Report},
     error::Error,
     schema::Object,
     wall::unix_ms,
@@ -81,9 +81,6 @@ pub(super) struct Acknowledgement {
 impl Outcome for Acknowledgement {}
 
 impl Operation for Ack {
-    const VERB: &'static str = "ack";
-    const HEADING: &'static str = RECOVER;
-    const TAKES: Takes = Takes { jobs: Jobs::Governed, yes: true, ..Takes::ONE_JOB };
     type Outcome = Acknowledgement;
 
     async fn ask<'a>(&'a self, of: &'a Election<'a>) -> Result<Ask<'a, Acknowledgement>, Error> {

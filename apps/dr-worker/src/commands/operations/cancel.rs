@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
-    commands::operation::{Ask, Election, MOVE, Operation, Outcome, Report, Takes},
+    commands::operation::{Ask, Election, Operation, Outcome, Report},
     error::Error,
     schema::Object,
 };
@@ -44,16 +44,13 @@ pub(super) struct Withdrawn {
 impl Outcome for Withdrawn {}
 
 impl Operation for Cancel {
-    const VERB: &'static str = "cancel";
-    const HEADING: &'static str = MOVE;
-    const TAKES: Takes = Takes::ONE_JOB;
     type Outcome = Withdrawn;
 
     async fn ask<'a>(&'a self, of: &'a Election<'a>) -> Result<Ask<'a, Withdrawn>, Error> {
         let (session, id) = (&of.operator.session, &self.id);
         let work = async move {
             let filed = election_admin::request(session, &of.paths, id).await?;
-            let why = format!("by {}", of.by);
+            let why = format!("by {}", of.author.by);
             match election_admin::cancel(session, &of.paths, &filed.which, &why).await? {
                 Withdrawal::Withdrawn(AdminRequest { state: outcome, .. }) => Ok(Report::new(
                     Withdrawn { election: of.job.to_owned(), request: id.clone(), outcome },

@@ -3,17 +3,14 @@
 use clap::{ArgGroup, Args};
 use election_core::{
     config::{Confirm, SiteId},
-    internals::{
-        record::{Confirmed, Control},
-        text::Text,
-    },
+    internals::record::{Confirmed, Control},
 };
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
     commands::{
-        operation::{Ask, Election, MOVE, Operation, Order, Outcome, Report, Takes},
+        operation::{Ask, Election, Operation, Order, Outcome, Report},
         sites::check_sites,
     },
     error::Error,
@@ -33,9 +30,6 @@ pub(super) struct ConfirmMove {
     /// Withdraw the confirmation.
     #[arg(long, group = "what")]
     off: bool,
-    /// Reason, for the records.
-    #[arg(long, value_name = "TEXT")]
-    reason: Option<Text>,
 }
 
 /// The moves that are confirmed.
@@ -52,9 +46,6 @@ impl Outcome for Confirmations {
 }
 
 impl Operation for ConfirmMove {
-    const VERB: &'static str = "confirm";
-    const HEADING: &'static str = MOVE;
-    const TAKES: Takes = Takes::ORDER;
     type Outcome = Confirmations;
 
     async fn ask<'a>(&'a self, of: &'a Election<'a>) -> Result<Ask<'a, Confirmations>, Error> {
@@ -67,7 +58,7 @@ impl Operation for ConfirmMove {
             // A leader in that site does not move.
             for (elected, (slot, named)) in leaders.filter(|(_, (_, named))| named.site != *site) {
                 let term = elected.term_of(slot);
-                confirmed.push(Confirmed { term, site: site.clone(), by: of.by.to_owned() });
+                confirmed.push(Confirmed { term, site: site.clone(), by: of.author.by.to_owned() });
                 from.push(named.member.to_string());
             }
             if confirmed.is_empty() {
@@ -98,6 +89,6 @@ impl Operation for ConfirmMove {
             text,
             notes: needless.into_iter().collect(),
         };
-        Ok(Ask::Order(Order::new(Self::VERB.to_owned(), &self.reason, Box::new(change), report)))
+        Ok(Ask::Order(Order::new("confirm".to_owned(), Box::new(change), report)))
     }
 }

@@ -3,15 +3,12 @@
 use clap::Args;
 use election_core::{
     config::MemberId,
-    internals::{
-        record::{AdminRequest, Outgoing, RequestKind, Target},
-        text::Text,
-    },
+    internals::record::{Outgoing, RequestKind},
 };
 
 use crate::{
     commands::{
-        operation::{Ask, Election, HOLD, Operation, Takes},
+        operation::{Ask, Election, Operation},
         requested::{Filed, Halted},
     },
     error::Error,
@@ -22,13 +19,10 @@ use crate::{
 pub(super) struct Restart {
     #[command(flatten)]
     from: OneLeader,
-    /// Reason, for the records.
-    #[arg(long, value_name = "TEXT")]
-    reason: Option<Text>,
 }
 
 /// The leader that a request is about.
-#[derive(Debug, Default, Args)]
+#[derive(Debug, Args)]
 pub(super) struct OneLeader {
     /// Leader that it is about, where there are several.
     #[arg(long, value_name = "MEMBER", conflicts_with = "slot")]
@@ -39,65 +33,43 @@ pub(super) struct OneLeader {
 }
 
 impl OneLeader {
-    pub(super) fn request(&self, kind: RequestKind, reason: &Option<Text>, by: &str) -> AdminRequest {
-        let from = match (&self.from, self.slot) {
+    pub(super) fn outgoing(&self) -> Outgoing {
+        match (&self.from, self.slot) {
             (Some(member), _) => Outgoing::Member(member.clone()),
             (None, Some(slot)) => Outgoing::Slot(slot),
             (None, None) => Outgoing::Only,
-        };
-        let reason = reason.clone().map(Text::into_string);
-        election_admin::new_request(kind, from, Target::Any, false, reason, by.to_owned())
+        }
     }
 }
 
 /// Stop the job, wherever leadership goes, until `start`.
 #[derive(Debug, Args)]
-pub(super) struct Stop {
-    /// Reason, for the records.
-    #[arg(long, value_name = "TEXT")]
-    reason: Option<Text>,
-}
+pub(super) struct Stop {}
 
 /// Start a stopped job on its leader.
 #[derive(Debug, Args)]
-pub(super) struct Start {
-    /// Reason, for the records.
-    #[arg(long, value_name = "TEXT")]
-    reason: Option<Text>,
-}
-
-const TAKES: Takes =
-    Takes { yes: true, wait: Some("Wait until it is done or has failed."), ..Takes::ONE_JOB };
+pub(super) struct Start {}
 
 impl Operation for Restart {
-    const VERB: &'static str = "restart";
-    const HEADING: &'static str = HOLD;
-    const TAKES: Takes = TAKES;
     type Outcome = Filed;
 
     async fn ask<'a>(&'a self, of: &'a Election<'a>) -> Result<Ask<'a, Filed>, Error> {
-        Ok(Ask::Request(self.from.request(RequestKind::Restart, &self.reason, of.by)))
+        Ok(Ask::Request(of.author.request(RequestKind::Restart, self.from.outgoing())))
     }
 }
 
 impl Operation for Stop {
-    const VERB: &'static str = "stop";
-    const HEADING: &'static str = HOLD;
-    const TAKES: Takes = TAKES;
     type Outcome = Halted;
 
     async fn ask<'a>(&'a self, of: &'a Election<'a>) -> Result<Ask<'a, Halted>, Error> {
-        Ok(Ask::Request(OneLeader::default().request(RequestKind::Stop, &self.reason, of.by)))
+        Ok(Ask::Request(of.author.request(RequestKind::Stop, Outgoing::Only)))
     }
 }
 
 impl Operation for Start {
-    const VERB: &'static str = "start";
-    const HEADING: &'static str = HOLD;
-    const TAKES: Takes = Takes { yes: false, ..TAKES };
     type Outcome = Halted;
 
     async fn ask<'a>(&'a self, of: &'a Election<'a>) -> Result<Ask<'a, Halted>, Error> {
-        Ok(Ask::Request(OneLeader::default().request(RequestKind::Start, &self.reason, of.by)))
+        Ok(Ask::Request(of.author.request(RequestKind::Start, Outgoing::Only)))
     }
 }

@@ -3,19 +3,15 @@
 use clap::Args;
 use election_core::{
     config::MemberId,
-    internals::{
-        record::{Control, Maintenance, OrderedBy},
-        text::Text,
-    },
+    internals::record::{Control, Maintenance},
 };
 
 use crate::{
     commands::{
-        operation::{Ask, Election, Jobs, MOVE, Operation, Takes, UnknownName},
+        operation::{Ask, Election, Operation, UnknownName},
         standing::StandingOrders,
     },
     error::Error,
-    wall::unix_ms,
 };
 
 /// Move a member's jobs away, and do not elect it.
@@ -29,22 +25,16 @@ pub(super) struct Service {
     /// Withdraw the order: the member is a candidate again.
     #[arg(long)]
     off: bool,
-    /// Reason, for the records.
-    #[arg(long, value_name = "TEXT")]
-    reason: Option<Text>,
     /// Accept a member that takes part in no job.
     #[arg(long)]
     unknown: bool,
 }
 
 impl Operation for Service {
-    const VERB: &'static str = "maintenance";
-    const HEADING: &'static str = MOVE;
-    const TAKES: Takes = Takes { jobs: Jobs::OfMember, ..Takes::ORDER };
     type Outcome = StandingOrders;
 
     async fn ask<'a>(&'a self, of: &'a Election<'a>) -> Result<Ask<'a, StandingOrders>, Error> {
-        let Self { member, off, reason, unknown } = self;
+        let Self { member, off, unknown } = self;
         let snapshot = of.snapshot().await?;
         let present = snapshot.members.iter().find(|m| m.member == *member).map(|m| &m.site);
         let absent = || snapshot.absent.iter().find(|absent| absent.member == *member).map(|a| &a.site);
@@ -56,9 +46,7 @@ impl Operation for Service {
             let known = snapshot.members.iter().map(|m| m.member.to_string()).collect();
             return Ok(Ask::Unknown(UnknownName { why, known }));
         }
-        let by = of.by.to_owned();
-        let ordered = OrderedBy { reason: reason.clone().map(Text::into_string), by, at_ms: unix_ms() };
-        let order = Maintenance { member: member.clone(), site, ordered };
+        let order = Maintenance { member: member.clone(), site, ordered: of.author.ordered_now() };
         let change = move |control: &mut Control| {
             if *off {
                 control.maintenance.retain(|known| known.member != *member);
@@ -67,6 +55,6 @@ impl Operation for Service {
                 control.maintenance.push(order.clone());
             }
         };
-        Ok(StandingOrders::ask(of, format!("maintenance {member}"), reason, change))
+        Ok(StandingOrders::ask(of, format!("maintenance {member}"), change))
     }
 }

@@ -1,14 +1,11 @@
 //! `mode`, `pause` and `resume`.
 
 use clap::{Args, ValueEnum};
-use election_core::internals::{
-    record::{Control, Mode},
-    text::Text,
-};
+use election_core::internals::record::{Control, Mode};
 
 use crate::{
     commands::{
-        operation::{Ask, Election, HOLD, Operation, Takes},
+        operation::{Ask, Election, Operation},
         standing::StandingOrders,
     },
     error::Error,
@@ -22,9 +19,6 @@ pub(super) struct SetMode {
     /// Mode.
     #[arg(value_enum)]
     mode: Word,
-    /// Reason, for the records.
-    #[arg(long, value_name = "TEXT")]
-    reason: Option<Text>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -49,52 +43,35 @@ impl From<Word> for Mode {
 
 /// Suspend automatic decisions: mode manual until `resume`.
 #[derive(Debug, Args)]
-pub(super) struct Pause {
-    /// Reason, for the records.
-    #[arg(long, value_name = "TEXT")]
-    reason: Option<Text>,
-}
+pub(super) struct Pause {}
 
 /// Restore the mode from before `pause`.
 #[derive(Debug, Args)]
-pub(super) struct Resume {
-    /// Reason, for the records.
-    #[arg(long, value_name = "TEXT")]
-    reason: Option<Text>,
-}
+pub(super) struct Resume {}
 
 impl Operation for SetMode {
-    const VERB: &'static str = "mode";
-    const HEADING: &'static str = HOLD;
-    const TAKES: Takes = Takes { dry_run: true, ..Takes::ORDER };
     type Outcome = StandingOrders;
 
     async fn ask<'a>(&'a self, of: &'a Election<'a>) -> Result<Ask<'a, StandingOrders>, Error> {
         let mode = Mode::from(self.mode);
         let change = move |control: &mut Control| (control.mode, control.paused_in) = (mode, None);
-        Ok(StandingOrders::ask(of, format!("mode {mode}"), &self.reason, change))
+        Ok(StandingOrders::ask(of, format!("mode {mode}"), change))
     }
 }
 
 impl Operation for Pause {
-    const VERB: &'static str = "pause";
-    const HEADING: &'static str = HOLD;
-    const TAKES: Takes = Takes::ORDER;
     type Outcome = StandingOrders;
 
     async fn ask<'a>(&'a self, of: &'a Election<'a>) -> Result<Ask<'a, StandingOrders>, Error> {
-        Ok(StandingOrders::ask(of, Self::VERB.to_owned(), &self.reason, set_paused))
+        Ok(StandingOrders::ask(of, "pause".to_owned(), set_paused))
     }
 }
 
 impl Operation for Resume {
-    const VERB: &'static str = "resume";
-    const HEADING: &'static str = HOLD;
-    const TAKES: Takes = Takes::ORDER;
     type Outcome = StandingOrders;
 
     async fn ask<'a>(&'a self, of: &'a Election<'a>) -> Result<Ask<'a, StandingOrders>, Error> {
-        Ok(StandingOrders::ask(of, Self::VERB.to_owned(), &self.reason, end_pause))
+        Ok(StandingOrders::ask(of, "resume".to_owned(), end_pause))
     }
 }
 

@@ -5,16 +5,13 @@ use std::time::Duration;
 use clap::Args;
 use election_core::{
     config::{MemberId, SiteId},
-    internals::{
-        record::{AdminRequest, RequestKind, Target},
-        text::Text,
-    },
+    internals::record::{AdminRequest, RequestKind, Target},
 };
 
 use super::job::OneLeader;
 use crate::{
     commands::{
-        operation::{Ask, Election, MOVE, Operation, Takes},
+        operation::{Ask, Author, Election, Operation},
         plan,
         requested::Moved,
     },
@@ -71,33 +68,24 @@ struct Wanted {
     /// The loss is accepted, and recorded.
     #[arg(long)]
     accept_loss: bool,
-    /// Reason, for the records.
-    #[arg(long, value_name = "TEXT")]
-    reason: Option<Text>,
 }
 
-const TAKES: Takes = Takes {
-    dry_run: true,
-    wait: Some("Wait until the new leader is ready, or it has failed."),
-    ..Takes::ONE_JOB
-};
-
 impl Wanted {
-    fn request(&self, kind: RequestKind, force: bool, by: &str) -> AdminRequest {
+    fn request(&self, kind: RequestKind, force: bool, author: Author<'_>) -> AdminRequest {
         let to = match (&self.to, &self.to_site) {
             (Some(member), _) => Target::Member(member.clone()),
             (None, Some(site)) => Target::Site(site.clone()),
             (None, None) => Target::Any,
         };
-        let mut request = self.from.request(kind, &self.reason, by);
+        let mut request = author.request(kind, self.from.outgoing());
         (request.to, request.force, request.accept_loss) = (to, force, self.accept_loss);
         request
     }
 }
 
 impl Switchover {
-    fn request(&self, by: &str) -> Result<AdminRequest, Error> {
-        let request = self.wanted.request(RequestKind::Switchover, false, by);
+    fn request(&self, author: Author<'_>) -> Result<AdminRequest, Error> {
+        let request = self.wanted.request(RequestKind::Switchover, false, author);
         match &self.at {
             Some(at) => plan::plan(request, at, self.within, unix_ms()),
             None => Ok(request),
@@ -106,36 +94,30 @@ impl Switchover {
 }
 
 impl Operation for Switchover {
-    const VERB: &'static str = "switchover";
-    const HEADING: &'static str = MOVE;
-    const TAKES: Takes = TAKES;
     type Outcome = Moved;
 
     fn check(&self) -> Result<(), Error> {
-        self.request("").map(drop)
+        self.request(Author { by: "", reason: None }).map(drop)
     }
 
     async fn ask<'a>(&'a self, of: &'a Election<'a>) -> Result<Ask<'a, Moved>, Error> {
-        Ok(Ask::Request(self.request(of.by)?))
+        Ok(Ask::Request(self.request(of.author)?))
     }
 }
 
 impl Failover {
-    fn request(&self, by: &str) -> AdminRequest {
-        let mut request = self.wanted.request(RequestKind::Failover, self.force, by);
+    fn request(&self, author: Author<'_>) -> AdminRequest {
+        let mut request = self.wanted.request(RequestKind::Failover, self.force, author);
         request.now = self.now;
         request
     }
 }
 
 impl Operation for Failover {
-    const VERB: &'static str = "failover";
-    const HEADING: &'static str = MOVE;
-    const TAKES: Takes = Takes { yes: true, ..TAKES };
     type Outcome = Moved;
 
     async fn ask<'a>(&'a self, of: &'a Election<'a>) -> Result<Ask<'a, Moved>, Error> {
-        Ok(Ask::Request(self.request(of.by)))
+        Ok(Ask::Request(self.request(of.author)))
     }
 }
 
@@ -144,27 +126,28 @@ mod tests {
     use election_core::internals::record::{Outgoing, RequestState};
 
     use super::*;
-    use crate::commands::options::Options;
+    use crate::commands::operation::{Declared, MOVE, Takes};
 
     fn read<T: Operation>(words: &[&str]) -> T {
-        let command = crate::commands::operation::Declared::of::<T>().full_command().no_binary_name(true);
-        let matches = command.try_get_matches_from(words).unwrap();
-        assert!(!Options::read(&matches).wait);
+        let declared = Declared::of::<T>("x", MOVE, Takes { dry_run: true, wait: Some(""), ..Takes::ORDER });
+        let matches = declared.full_command().no_binary_name(true).try_get_matches_from(words).unwrap();
         T::from_arg_matches(&matches).unwrap()
     }
 
     #[test]
     fn arguments_become_a_request() {
-        let request_of = |words: &[&str]| read::<Switchover>(words).request("ann").unwrap();
+        let request_of =
+            |words: &[&str]| read::<Switchover>(words).request(Author { by: "ann", reason: None }).unwrap();
         let plain = request_of(&[]);
         assert_eq!((plain.to, plain.from, plain.by.as_str()), (Target::Any, Outgoing::Only, "ann"));
-        let to = request_of(&["--to=west-1", "--slot=1", "--reason=drill", "--accept-loss"]);
+        let to = request_of(&["--to=west-1", "--slot=1", "--accept-loss"]);
         assert_eq!(to.to, Target::Member(MemberId::new("west-1").unwrap()));
-        assert_eq!((to.from, to.reason.as_deref(), to.accept_loss), (Outgoing::Slot(1), Some("drill"), true));
+        assert_eq!((to.from, to.accept_loss), (Outgoing::Slot(1), true));
         let planned = request_of(&["--at=+30m", "--within=10m"]);
         assert!(matches!(planned.state, RequestState::Planned { .. }), "{planned:?}");
         assert_eq!(planned.valid_for(), Duration::from_secs(600));
-        let forced = read::<Failover>(&["--to-site=west", "--force", "--now"]).request("ann");
+        let forced = read::<Failover>(&["--to-site=west", "--force", "--now"])
+            .request(Author { by: "ann", reason: None });
         assert!(forced.force && forced.now && forced.to == Target::Site(SiteId::new("west").unwrap()));
     }
 }

@@ -1,15 +1,12 @@
 //! `prefer`.
 
 use clap::{ArgGroup, Args};
-use election_core::{
-    config::SiteId,
-    internals::{record::Control, text::Text},
-};
+use election_core::{config::SiteId, internals::record::Control};
 use strategies::AutoMoves;
 
 use crate::{
     commands::{
-        operation::{Ask, Election, MOVE, Operation, Order, Takes},
+        operation::{Ask, Election, Operation, Order},
         sites::check_sites,
         standing::StandingOrders,
     },
@@ -30,18 +27,12 @@ pub(super) struct Prefer {
     /// Restore the configured order.
     #[arg(long, group = "what")]
     off: bool,
-    /// Reason, for the records.
-    #[arg(long, value_name = "TEXT")]
-    reason: Option<Text>,
     /// Accept sites without configuration and members.
     #[arg(long, conflicts_with = "off")]
     unknown: bool,
 }
 
 impl Operation for Prefer {
-    const VERB: &'static str = "prefer";
-    const HEADING: &'static str = MOVE;
-    const TAKES: Takes = Takes { dry_run: true, ..Takes::ORDER };
     type Outcome = StandingOrders;
 
     fn check(&self) -> Result<(), Error> {
@@ -55,7 +46,7 @@ impl Operation for Prefer {
     }
 
     async fn ask<'a>(&'a self, of: &'a Election<'a>) -> Result<Ask<'a, StandingOrders>, Error> {
-        let Self { site, order, off: _, reason, unknown } = self;
+        let Self { site, order, off: _, unknown } = self;
         if !unknown {
             let (sites, snapshot) = (site.iter().chain(order), of.snapshot().await?);
             check_sites(of.operator, of.job, sites, &snapshot, " (--unknown to override)")
@@ -69,7 +60,7 @@ impl Operation for Prefer {
             }
             Ok(())
         };
-        let given = StandingOrders::order(of, Self::VERB.to_owned(), reason, Box::new(change));
+        let given = StandingOrders::order(of, "prefer".to_owned(), Box::new(change));
         let auto_moves = of.operator.config.policy_of(of.job).who.auto_moves();
         let note = (auto_moves != AutoMoves::All).then(|| {
             format!(

@@ -3,20 +3,16 @@
 use clap::Args;
 use election_core::{
     config::SiteId,
-    internals::{
-        record::{Control, FailedSite, MemberRecord, OrderedBy},
-        text::Text,
-    },
+    internals::record::{Control, FailedSite, MemberRecord},
 };
 
 use crate::{
     commands::{
-        operation::{Ask, Change, Election, MOVE, Operation, Order, Question, Takes},
+        operation::{Ask, Change, Election, Operation, Order, Question},
         sites::check_sites,
         standing::StandingOrders,
     },
     error::Error,
-    wall::unix_ms,
 };
 
 /// Close a site: leaders hand over, no member there is elected.
@@ -47,9 +43,6 @@ struct ClosedSite {
     /// Withdraw the order.
     #[arg(long)]
     off: bool,
-    /// Reason, for the records.
-    #[arg(long, value_name = "TEXT")]
-    reason: Option<Text>,
     /// Accept an unknown site.
     ///
     /// One that is not configured and has no member.
@@ -57,12 +50,7 @@ struct ClosedSite {
     unknown: bool,
 }
 
-const TAKES: Takes = Takes { yes: true, dry_run: true, ..Takes::ORDER };
-
 impl Operation for Drain {
-    const VERB: &'static str = "drain";
-    const HEADING: &'static str = MOVE;
-    const TAKES: Takes = TAKES;
     type Outcome = StandingOrders;
 
     async fn ask<'a>(&'a self, of: &'a Election<'a>) -> Result<Ask<'a, StandingOrders>, Error> {
@@ -79,15 +67,10 @@ impl Operation for Drain {
 }
 
 impl Operation for FailSite {
-    const VERB: &'static str = "fail-site";
-    const HEADING: &'static str = MOVE;
-    const TAKES: Takes = TAKES;
     type Outcome = StandingOrders;
 
     async fn ask<'a>(&'a self, of: &'a Election<'a>) -> Result<Ask<'a, StandingOrders>, Error> {
-        let ClosedSite { site, reason, .. } = &self.closed;
-        let reason = reason.clone().map(Text::into_string);
-        let ordered = OrderedBy { reason, by: of.by.to_owned(), at_ms: unix_ms() };
+        let (site, ordered) = (&self.closed.site, of.author.ordered_now());
         let is_marked = |control: &Control| control.failed_sites.iter().any(|failed| failed.site == *site);
         let change = move |control: &mut Control, off| {
             if off {
@@ -114,8 +97,8 @@ impl ClosedSite {
         change: impl Fn(&mut Control, bool) + Send + 'a,
         is_given: impl Fn(&Control) -> bool + Send + 'a,
     ) -> Result<Ask<'a, StandingOrders>, Error> {
-        let Self { site, off, reason, unknown } = self;
-        let verb = if fails { FailSite::VERB } else { Drain::VERB };
+        let Self { site, off, unknown } = self;
+        let verb = if fails { "fail-site" } else { "drain" };
         let what = if *off { format!("{verb} {site} --off") } else { format!("{verb} {site}") };
         let snapshot = of.snapshot().await?;
         let sites = Some(site).filter(|_| !unknown);
@@ -137,7 +120,7 @@ impl ClosedSite {
             change(control, *off);
             Ok(())
         });
-        Ok(Ask::Order(Order { question, ..StandingOrders::order(of, what, reason, change) }))
+        Ok(Ask::Order(Order { question, ..StandingOrders::order(of, what, change) }))
     }
 }
 

@@ -1,15 +1,12 @@
 //! `stay`.
 
 use clap::Args;
-use election_core::{
-    config::MemberId,
-    internals::{record::Control, text::Text},
-};
+use election_core::{config::MemberId, internals::record::Control};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
-    commands::operation::{Ask, Election, HOLD, Operation, Order, Outcome, Report, Takes},
+    commands::operation::{Ask, Election, Operation, Order, Outcome, Report},
     error::Error,
 };
 
@@ -19,9 +16,6 @@ pub(super) struct Stay {
     /// Withdraw the order: allow automatic moves again.
     #[arg(long)]
     off: bool,
-    /// Reason, for the records.
-    #[arg(long, value_name = "TEXT")]
-    reason: Option<Text>,
 }
 
 /// The leaders that stay.
@@ -40,9 +34,6 @@ impl Outcome for Staying {
 }
 
 impl Operation for Stay {
-    const VERB: &'static str = "stay";
-    const HEADING: &'static str = HOLD;
-    const TAKES: Takes = Takes::ORDER;
     type Outcome = Staying;
 
     async fn ask<'a>(&'a self, of: &'a Election<'a>) -> Result<Ask<'a, Staying>, Error> {
@@ -75,6 +66,6 @@ impl Operation for Stay {
                 format!("{}: {text}", of.job),
             )
         };
-        Ok(Ask::Order(Order::new(Self::VERB.to_owned(), &self.reason, Box::new(change), report)))
+        Ok(Ask::Order(Order::new("stay".to_owned(), Box::new(change), report)))
     }
 }

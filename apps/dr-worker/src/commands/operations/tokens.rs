@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
-    commands::operation::{Ask, Election, Jobs, Operation, Outcome, Question, RECOVER, Report, Takes},
+    commands::operation::{Ask, Election, Operation, Outcome, Question, Report},
     error::Error,
 };
 
@@ -35,9 +35,6 @@ pub(super) struct RaisedToken {
 impl Outcome for RaisedToken {}
 
 impl Operation for RaiseToken {
-    const VERB: &'static str = "raise-token";
-    const HEADING: &'static str = RECOVER;
-    const TAKES: Takes = Takes { jobs: Jobs::Chosen, yes: true, ..Takes::ONE_JOB };
     type Outcome = RaisedToken;
 
     async fn ask<'a>(&'a self, of: &'a Election<'a>) -> Result<Ask<'a, RaisedToken>, Error> {
@@ -46,7 +43,8 @@ impl Operation for RaiseToken {
             "raise the fencing tokens of {job} above {above}: leaders take over again, and this can't be undone"
         );
         let work = async move {
-            let raised = election_admin::raise_tokens(&of.operator.session, &of.paths, above, of.by).await?;
+            let raised =
+                election_admin::raise_tokens(&of.operator.session, &of.paths, above, of.author.by).await?;
             let (term, text) = match raised {
                 Raised::InTerm(term) => {
                     (Some(term), format!("from term {term} on every token is above {above}"))

@@ -3,6 +3,7 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
+use election_admin::ReadError;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -23,21 +24,6 @@ pub(super) fn answer(code: StatusCode, body: &impl Serialize) -> Response {
             (code, headers, body).into_response()
         }
         Err(error) => refuse(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
-    }
-}
-
-/// Why a handler does not answer what was asked.
-pub(super) struct Unanswered(Box<Response>);
-
-impl From<Box<Response>> for Unanswered {
-    fn from(response: Box<Response>) -> Self {
-        Self(response)
-    }
-}
-
-impl IntoResponse for Unanswered {
-    fn into_response(self) -> Response {
-        *self.0
     }
 }
 
@@ -69,6 +55,36 @@ pub(super) struct Refusal<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     code: Option<u8>,
 }
+
+/// An answer that ends a handler early.
+pub(super) struct Refused(Box<Response>);
+
+impl From<Response> for Refused {
+    fn from(response: Response) -> Self {
+        Self(Box::new(response))
+    }
+}
+
+impl From<Error> for Refused {
+    fn from(error: Error) -> Self {
+        failed(&error).into()
+    }
+}
+
+impl From<ReadError> for Refused {
+    fn from(error: ReadError) -> Self {
+        refuse(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()).into()
+    }
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        *self.0
+    }
+}
+
+/// What a handler that can end early answers.
+pub(super) type Answered = Result<Response, Refused>;
 
 fn refuse_with(code: StatusCode, refusal: &Refusal<'_>) -> Response {
     let outcome = axum::Extension(Outcome(refusal.error.to_owned()));

@@ -16,9 +16,7 @@ use crate::{
 /// What a body asks for.
 pub(super) struct Asked {
     pub(super) operation: Box<dyn Asking>,
-    pub(super) job: Option<String>,
-    /// What is dangerous is confirmed.
-    pub(super) yes: bool,
+    pub(super) options: Options,
 }
 
 /// Reads a body; an empty one has the defaults.
@@ -34,8 +32,7 @@ pub(super) fn read(declared: &Declared, body: &[u8]) -> Result<Asked, Error> {
     let matches = command.try_get_matches_from(words).map_err(wrong)?;
     let operation = (declared.read)(&matches).map_err(wrong)?;
     operation.check()?;
-    let Options { job, yes, .. } = Options::read(&matches);
-    Ok(Asked { operation, job, yes })
+    Ok(Asked { operation, options: Options::read(&matches) })
 }
 
 /// A body as the words of a command line.
@@ -68,11 +65,11 @@ fn words(fields: &[Arg], body: &[u8]) -> Result<Vec<String>, String> {
 
 /// The arguments that can be fields.
 fn fields(declared: &Declared) -> Vec<Arg> {
-    let (own, mut full) = ((declared.command)(), declared.full_command());
+    let (own, mut full) = (declared.command(), declared.full_command());
     full.build();
     let is_field = |argument: &&Arg| {
         let id = argument.get_id().as_str();
-        id == "job" || id == "yes" || own.get_arguments().any(|own| own.get_id() == id)
+        ["job", "reason", "yes"].contains(&id) || own.get_arguments().any(|own| own.get_id() == id)
     };
     full.get_arguments().filter(is_field).cloned().collect()
 }
@@ -170,7 +167,7 @@ mod tests {
             (
                 "switchover",
                 r#"{"to": "west-1", "slot": 1, "reason": "a drill", "accept_loss": true, "job": "orders"}"#,
-                "--to=west-1 --slot=1 --accept-loss --reason=a drill --job=orders",
+                "--to=west-1 --slot=1 --accept-loss --job=orders --reason=a drill",
             ),
             ("failover", r#"{"to_site": "west", "force": true, "now": false}"#, "--to-site=west --force"),
             ("prefer", r#"{"order": ["west", "east"], "reason": null}"#, "--order=west --order=east"),

@@ -5,13 +5,12 @@ use std::sync::Arc;
 use axum::{
     extract::{Query, State},
     http::StatusCode,
-    response::Response,
 };
-use election_admin::{Observer, ReadError, Snapshot};
+use election_admin::{Observer, Snapshot};
 use election_core::{Paths, status::Skipped};
 
 use super::{
-    answer::{Unanswered, answer, refuse},
+    answer::{Answered, Refused, answer, refuse},
     roles::Which,
 };
 use crate::{
@@ -21,10 +20,7 @@ use crate::{
     worker::state::Worker,
 };
 
-pub(super) async fn cluster(
-    State(worker): State<Arc<Worker>>,
-    Query(which): Query<Which>,
-) -> Result<Response, Unanswered> {
+pub(super) async fn cluster(State(worker): State<Arc<Worker>>, Query(which): Query<Which>) -> Answered {
     let seen = look(&worker, &which).await?;
     let problems = seen.problems().await?;
     let skipped = skipped(&worker, &seen.job, &seen.snapshot).await;
@@ -32,13 +28,9 @@ pub(super) async fn cluster(
     Ok(answer(StatusCode::OK, &Cluster { skipped, problems, ..cluster }))
 }
 
-pub(super) async fn history(
-    State(worker): State<Arc<Worker>>,
-    Query(which): Query<Which>,
-) -> Result<Response, Unanswered> {
+pub(super) async fn history(State(worker): State<Arc<Worker>>, Query(which): Query<Which>) -> Answered {
     let (name, paths, observer) = prepare(&worker, &which)?;
-    let read = observer.history(&paths).await;
-    let (leaderships, unreadable) = read.map_err(|error| Box::new(unreadable(&error)))?;
+    let (leaderships, unreadable) = observer.history(&paths).await?;
     Ok(answer(StatusCode::OK, &History { election: name, leaderships, unreadable }))
 }
 
@@ -61,30 +53,25 @@ pub(super) struct RequestedJob {
 }
 
 impl RequestedJob {
-    pub(super) async fn problems(&self) -> Result<Vec<ProblemRow>, Box<Response>> {
+    pub(super) async fn problems(&self) -> Result<Vec<ProblemRow>, Refused> {
         let Self { observer, zookeeper, job, paths, snapshot } = self;
-        let problems = diagnose(observer, zookeeper, job, paths, snapshot).await;
-        problems.map_err(|error| Box::new(unreadable(&error)))
+        Ok(diagnose(observer, zookeeper, job, paths, snapshot).await?)
     }
 }
 
-pub(super) async fn look(worker: &Worker, which: &Which) -> Result<RequestedJob, Box<Response>> {
+pub(super) async fn look(worker: &Worker, which: &Which) -> Result<RequestedJob, Refused> {
     let (job, paths, observer) = prepare(worker, which)?;
-    let snapshot = observer.snapshot(&paths).await.map_err(|error| Box::new(unreadable(&error)))?;
+    let snapshot = observer.snapshot(&paths).await?;
     let zookeeper = worker.config().zookeeper.clone();
     Ok(RequestedJob { job, snapshot, paths, observer, zookeeper })
 }
 
-fn prepare(worker: &Worker, which: &Which) -> Result<(String, Paths, Observer), Box<Response>> {
-    let unavailable = |why: &str| Box::new(refuse(StatusCode::SERVICE_UNAVAILABLE, why));
+fn prepare(worker: &Worker, which: &Which) -> Result<(String, Paths, Observer), Refused> {
+    let unavailable = |why: &str| Refused::from(refuse(StatusCode::SERVICE_UNAVAILABLE, why));
     let job = which.of_member(worker)?;
     let name = job.slot.name().to_owned();
     let paths = Paths::new(worker.root(), &name).map_err(|why| unavailable(&why.to_string()))?;
     let session = worker.session().and_then(zk_session::Session::incarnation);
     let session = session.ok_or_else(|| unavailable("no ZooKeeper session at the moment"))?;
     Ok((name, paths, Observer::new(session)))
-}
-
-fn unreadable(error: &ReadError) -> Response {
-    refuse(StatusCode::SERVICE_UNAVAILABLE, &error.to_string())
 }

@@ -19,7 +19,7 @@ use serde::Serialize;
 use zk_session::BootTime;
 
 use super::{
-    answer::{Outcome, answer, failed, refuse},
+    answer::{Answered, Outcome, Refused, answer, failed, refuse},
     body::{self, Asked},
     connections::Peer,
     roles::Which,
@@ -28,7 +28,7 @@ use crate::{
     commands::{
         Operator, contest, job_requests,
         moves::{self, Decision},
-        operation::{Ask, Declared, Done, Election, Given, Question},
+        operation::{Ask, Author, Declared, Done, Election, Given, Question},
         requested::{Filed, Halted, Moved, Needless, Taken},
     },
     error::Error,
@@ -73,29 +73,29 @@ struct Desk {
 
 impl Desk {
     /// `named` is the job that the body names.
-    fn new(worker: &Worker, which: Which, named: Option<&str>) -> Result<Self, Box<Response>> {
+    fn new(worker: &Worker, which: Which, named: Option<&str>) -> Result<Self, Refused> {
         let job = match (which.job, named.map(str::to_owned)) {
             (Some(one), Some(other)) if one != other => {
                 let why = format!("?job={one} and \"job\": {other:?} in the body differ");
-                return Err(Box::new(refuse(StatusCode::BAD_REQUEST, &why)));
+                return Err(refuse(StatusCode::BAD_REQUEST, &why).into());
             }
             (one, other) => one.or(other),
         };
         let job = Which { job }.of_member(worker)?.slot.name().to_owned();
-        let unusable = |error: Error| Box::new(failed(&error));
         let session = worker.session().filter(|session| session.incarnation().is_some()).cloned();
-        let session = session
-            .ok_or_else(|| unusable(Error::Unreachable("no ZooKeeper session at the moment".to_owned())))?;
-        let config = worker.config().what_if(&[]).map_err(|problems| unusable(problems.into()))?;
+        let session =
+            session.ok_or_else(|| Error::Unreachable("no ZooKeeper session at the moment".to_owned()))?;
+        let config = worker.config().what_if(&[]).map_err(Error::from)?;
         let operator = Operator { config, session };
-        let paths = operator.paths(&job).map_err(unusable)?;
+        let paths = operator.paths(&job)?;
         Ok(Self { operator, job, paths })
     }
 
     async fn carry_out(self, asked: Asked, by: String) -> Result<Response, Error> {
-        let of = Election::new(&self.operator, &self.job, &by)?;
+        let author = Author { by: &by, reason: asked.options.reason.as_deref() };
+        let of = Election::new(&self.operator, &self.job, author)?;
         let confirmed = |question: Option<Question>| match question {
-            Some(Question { what, needs_yes: true }) if !asked.yes => {
+            Some(Question { what, needs_yes: true }) if !asked.options.yes => {
                 Err(Error::NotNow(format!("{what}: it needs \"yes\": true; nothing was changed")))
             }
             _ => Ok(()),
@@ -278,24 +278,17 @@ pub(super) async fn carry_out(
     peer: Peer,
     which: Which,
     body: Bytes,
-) -> Response {
-    let asked = match body::read(declared, &body) {
-        Ok(asked) => asked,
-        Err(error) => return failed(&error),
-    };
-    match Desk::new(&worker, which, asked.job.as_deref()) {
-        Ok(desk) => in_time(desk.carry_out(asked, asker(&worker, &peer))).await,
-        Err(refusal) => *refusal,
-    }
+) -> Answered {
+    let asked = body::read(declared, &body)?;
+    let desk = Desk::new(&worker, which, asked.options.job.as_deref())?;
+    Ok(in_time(desk.carry_out(asked, asker(&worker, &peer))).await)
 }
 
 pub(super) async fn outcome(
     State(worker): State<Arc<Worker>>,
     Path(id): Path<String>,
     Query(which): Query<Which>,
-) -> Response {
-    match Desk::new(&worker, which, None) {
-        Ok(desk) => in_time(desk.outcome(&id)).await,
-        Err(refusal) => *refusal,
-    }
+) -> Answered {
+    let desk = Desk::new(&worker, which, None)?;
+    Ok(in_time(desk.outcome(&id)).await)
 }

@@ -65,7 +65,7 @@ fn operation(declared: &'static Declared) -> Endpoint {
                body: Bytes| { control::carry_out(declared, app.worker, peer, which, body).await },
     );
     let verb = declared.verb;
-    let about = (declared.command)().get_about().map(ToString::to_string).unwrap_or_default();
+    let about = declared.command().get_about().map(ToString::to_string).unwrap_or_default();
     let answers = (declared.answers)().into_iter();
     let answers = answers.map(|(status, schema)| (status, JSON, Some(schema))).collect();
     let endpoint = status(&format!("/{verb}"), &format!("{about}, as `{verb}`."), answers, route);

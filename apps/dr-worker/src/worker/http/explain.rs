@@ -5,14 +5,13 @@ use std::sync::Arc;
 use axum::{
     extract::{Query, State},
     http::StatusCode,
-    response::Response,
 };
 use election_admin::Snapshot;
 use election_core::config::{MemberId, SiteId};
 use schemars::JsonSchema;
 
 use super::{
-    answer::{Unanswered, answer, refuse},
+    answer::{Answered, Refused, answer, refuse},
     cluster::{look, skipped},
     roles::Which,
 };
@@ -38,10 +37,7 @@ pub(super) struct Assumed {
     set: Vec<String>,
 }
 
-pub(super) async fn explain(
-    State(worker): State<Arc<Worker>>,
-    Query(which): Query<Which>,
-) -> Result<Response, Unanswered> {
+pub(super) async fn explain(State(worker): State<Arc<Worker>>, Query(which): Query<Which>) -> Answered {
     let seen = look(&worker, &which).await?;
     let problems = seen.problems().await?;
     let config = policies(&worker, &[])?;
@@ -53,7 +49,7 @@ pub(super) async fn explain(
 }
 
 /// `/can-restart`: 200 if this worker may be taken down now, else 503 and why.
-pub(super) async fn can_restart(State(worker): State<Arc<Worker>>) -> Result<Response, Unanswered> {
+pub(super) async fn can_restart(State(worker): State<Arc<Worker>>) -> Answered {
     if worker.jobs().is_empty() {
         return Ok(refuse(StatusCode::SERVICE_UNAVAILABLE, "this worker has not joined yet"));
     }
@@ -79,22 +75,17 @@ pub(super) async fn can_restart(State(worker): State<Arc<Worker>>) -> Result<Res
 pub(super) async fn simulate(
     State(worker): State<Arc<Worker>>,
     Query(pairs): Query<Vec<(String, String)>>,
-) -> Result<Response, Unanswered> {
-    let (which, what_if) = read(pairs).map_err(|why| Box::new(refuse(StatusCode::BAD_REQUEST, &why)))?;
+) -> Answered {
+    let (which, what_if) = read(pairs).map_err(|why| refuse(StatusCode::BAD_REQUEST, &why))?;
     let seen = look(&worker, &which).await?;
     Ok(answer(StatusCode::OK, &imagine(&worker, &seen.job, &seen.snapshot, what_if)?))
 }
 
-fn imagine(
-    worker: &Worker,
-    name: &str,
-    snapshot: &Snapshot,
-    what_if: WhatIf,
-) -> Result<Simulated, Box<Response>> {
+fn imagine(worker: &Worker, name: &str, snapshot: &Snapshot, what_if: WhatIf) -> Result<Simulated, Refused> {
     let (now, then) = (policies(worker, &[])?, policies(worker, &what_if.set)?);
-    if let Err(why) = what_if.check(snapshot, then.policy_of(name).who.sites(), unix_ms()) {
-        return Err(Box::new(refuse(StatusCode::BAD_REQUEST, &why)));
-    }
+    what_if
+        .check(snapshot, then.policy_of(name).who.sites(), unix_ms())
+        .map_err(|why| refuse(StatusCode::BAD_REQUEST, &why))?;
     let (policy, strategy) = (now.engine_of(name), now.policy_of(name).strategy());
     let (policy_then, strategy_then) = (then.engine_of(name), then.policy_of(name).strategy());
     let (now, then) = ((&policy, &*strategy), (&policy_then, &*strategy_then));
@@ -102,9 +93,9 @@ fn imagine(
 }
 
 /// This worker's policies, with these settings applied.
-fn policies(worker: &Worker, sets: &[String]) -> Result<OperatorConfig, Box<Response>> {
-    let wrong = |problems| Box::new(refuse(StatusCode::BAD_REQUEST, &format!("{problems}")));
-    worker.config().what_if(sets).map_err(wrong)
+fn policies(worker: &Worker, sets: &[String]) -> Result<OperatorConfig, Refused> {
+    let wrong = |problems| refuse(StatusCode::BAD_REQUEST, &format!("{problems}"));
+    Ok(worker.config().what_if(sets).map_err(wrong)?)
 }
 
 /// The requested job and the assumptions.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use axum::{
     extract::{Query, State},
     http::StatusCode,
-    response::Response,
 };
 use election_core::config::MemberId;
 use job_guard::KeptOutput;
@@ -13,7 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    answer::{answer, refuse},
+    answer::{Answered, answer, refuse},
     roles::Which,
 };
 use crate::worker::{job::ShownLine, state::Worker};
@@ -37,21 +36,18 @@ pub(super) struct Logs<'a> {
     lines: Vec<ShownLine>,
 }
 
-pub(super) async fn logs(State(worker): State<Arc<Worker>>, Query(asked): Query<LogsQuery>) -> Response {
+pub(super) async fn logs(State(worker): State<Arc<Worker>>, Query(asked): Query<LogsQuery>) -> Answered {
     let LogsQuery { job, lines } = asked;
-    let job = match (Which { job }).of(&worker) {
-        Ok(job) => job.slot.name().to_owned(),
-        Err(refusal) => return *refusal,
-    };
+    let job = Which { job }.of(&worker)?.slot.name().to_owned();
     let (node, name) = (worker.node(), job.clone());
     let kept = KeptOutput::of(&node.state_dir, node.id.as_str());
     // The disk may be slow.
     let read = tokio::task::spawn_blocking(move || kept.last(&name, lines.unwrap_or(ShownLine::USUAL))).await;
-    match read.map_err(std::io::Error::other).flatten() {
+    Ok(match read.map_err(std::io::Error::other).flatten() {
         Ok(kept) => {
             let lines: Vec<_> = kept.unwrap_or_default().into_iter().map(ShownLine::from).collect();
             answer(StatusCode::OK, &Logs { member: &node.id, job, lines })
         }
         Err(error) => refuse(StatusCode::SERVICE_UNAVAILABLE, &format!("the output can't be read: {error}")),
-    }
+    })
 }

@@ -16,7 +16,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use zk_session::BootTime;
 
-use super::answer::{answer, refuse};
+use super::answer::{Answered, Refused, answer, refuse};
 use crate::{
     schema::Object,
     worker::state::{Job, Worker},
@@ -67,9 +67,9 @@ pub(super) struct Which {
 
 impl Which {
     /// The named job, or the only one.
-    pub(super) fn of<'a>(&self, worker: &'a Worker) -> Result<&'a Job, Box<Response>> {
+    pub(super) fn of<'a>(&self, worker: &'a Worker) -> Result<&'a Job, Refused> {
         let jobs = worker.jobs();
-        let refuse = |code, why: &str| Err(Box::new(refuse(code, why)));
+        let refuse = |code, why: &str| Err(refuse(code, why).into());
         match (&self.job, jobs) {
             (_, []) => refuse(StatusCode::SERVICE_UNAVAILABLE, "this worker has not joined yet"),
             (None, [only]) => Ok(only),
@@ -84,39 +84,31 @@ impl Which {
 
 impl Which {
     /// The same for what only a member answers: a process that waits for another one of its id to end is none.
-    pub(super) fn of_member<'a>(&self, worker: &'a Worker) -> Result<&'a Job, Box<Response>> {
+    pub(super) fn of_member<'a>(&self, worker: &'a Worker) -> Result<&'a Job, Refused> {
         let job = self.of(worker)?;
         let status = job.election.status().now();
         if status.role != Role::Joining {
             return Ok(job);
         }
         let why = format!("this process is no member of {} yet: {}", job.slot.name(), status.note);
-        Err(Box::new(refuse(StatusCode::SERVICE_UNAVAILABLE, &why)))
+        Err(refuse(StatusCode::SERVICE_UNAVAILABLE, &why).into())
     }
 }
 
-pub(super) async fn leader(State(worker): State<Arc<Worker>>, Query(which): Query<Which>) -> Response {
-    match which.of(&worker) {
-        // The clock is read now: a worker that was frozen must not answer from its state before.
-        Ok(job) => {
-            let status = job.election.status().now();
-            // A leader whose job does not run, or is about to be stopped by an operator, serves nothing.
-            let serves = !job.slot.is_halted() && job.slot.process().serves();
-            yes_or_no(&worker, job, &status, status.leads_now() && serves)
-        }
-        Err(refusal) => *refusal,
-    }
+pub(super) async fn leader(State(worker): State<Arc<Worker>>, Query(which): Query<Which>) -> Answered {
+    let job = which.of(&worker)?;
+    // The clock is read now: a worker that was frozen must not answer from its state before.
+    let status = job.election.status().now();
+    // A leader whose job does not run, or is about to be stopped by an operator, serves nothing.
+    let serves = !job.slot.is_halted() && job.slot.process().serves();
+    Ok(yes_or_no(&worker, job, &status, status.leads_now() && serves))
 }
 
-pub(super) async fn standby(State(worker): State<Arc<Worker>>, Query(which): Query<Which>) -> Response {
-    match which.of(&worker) {
-        Ok(job) => {
-            let status = job.election.status().now();
-            let is_fit = status.health.is_fit();
-            yes_or_no(&worker, job, &status, status.role == Role::Standby && is_fit && worker.is_active())
-        }
-        Err(refusal) => *refusal,
-    }
+pub(super) async fn standby(State(worker): State<Arc<Worker>>, Query(which): Query<Which>) -> Answered {
+    let job = which.of(&worker)?;
+    let status = job.election.status().now();
+    let is_fit = status.health.is_fit();
+    Ok(yes_or_no(&worker, job, &status, status.role == Role::Standby && is_fit && worker.is_active()))
 }
 
 /// Whether this process answers. Independent of ZooKeeper: an outage there must not restart every worker.

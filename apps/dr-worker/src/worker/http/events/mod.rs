@@ -145,7 +145,7 @@ pub(super) async fn events(
     if which.job.is_some()
         && let Err(refusal) = which.of(&worker)
     {
-        return *refusal;
+        return refusal.into_response();
     }
     if method == Method::OPTIONS {
         return StatusCode::OK.into_response();

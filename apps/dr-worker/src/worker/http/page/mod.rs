@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::{
-    answer::refuse,
+    answer::{Answered, refuse},
     cluster::{cluster, history},
     explain::explain,
     roles::Which,
@@ -68,8 +68,8 @@ async fn first_data(worker: &Arc<Worker>, which: Which) -> Option<Value> {
     Some(json!({ "status": status, "cluster": cluster, "history": history, "explained": explained }))
 }
 
-async fn data(answer: impl IntoResponse) -> Option<Value> {
-    let body = Some(answer.into_response()).filter(|answer| answer.status().is_success())?.into_body();
+async fn data(answer: Answered) -> Option<Value> {
+    let body = answer.ok().filter(|answer| answer.status().is_success())?.into_body();
     serde_json::from_slice(&to_bytes(body, usize::MAX).await.ok()?).ok()
 }
 
@@ -91,6 +91,17 @@ fn nonce() -> std::io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::operations::ALL;
+
+    #[test]
+    fn its_buttons_are_operations() {
+        let buttons = HTML.split("<button type=\"button\" value=\"").skip(1);
+        let verbs: Vec<_> = buttons.filter_map(|rest| rest.split('"').next()).collect();
+        assert!(!verbs.is_empty());
+        for verb in verbs {
+            assert!(ALL.iter().any(|declared| declared.verb == verb), "{verb}");
+        }
+    }
 
     #[test]
     fn the_page_is_complete_and_names_no_other_place() {
