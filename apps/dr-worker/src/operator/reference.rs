@@ -11,7 +11,7 @@ const TITLE: &str = "# Commands
 
 What `dr-worker COMMAND --help` prints, without the options of every command, which are [below](#options-of-every-command).
 `dr-worker man DIRECTORY` writes the same as manual pages, `dr-worker completions SHELL` completes it.
-[dr-worker](../../apps/dr-worker/README.md#commands) describes how the commands work, [exit codes](exit-codes.md) what they end with.
+[How the commands work](../commands.md) describes their behaviour, [exit codes](exit-codes.md) what they end with.
 
 | command | does |
 |---|---|

@@ -17,16 +17,18 @@ use crate::support::{
 };
 
 /// Blocks that are not run: their document, why, and what is done instead.
-const NOT_RUN: [(&str, &str); 7] = [
+const NOT_RUN: [(&str, &str); 9] = [
+    ("README.md", "daemons, files of the host: tests/it/{dev,init}.rs, tests/tests/it/first_deployment.rs"),
     (
-        "README.md",
-        "daemons, files of the host, credentials: tests/{dev,init,emergency_lead,http_control,http_tls}.rs",
+        "commands.md",
+        "runs a job without ZooKeeper: tests/tests/it/lost_quorum.rs, tests/it/emergency_lead.rs",
     ),
     ("drills.md", "the system manager runs the timer: tests/tests/it/package.rs has it verify the unit"),
     (
         "from-a-zookeeper-lock.md",
         "starts an ensemble: tests/tests/it/guides.rs does so, and types the single commands",
     ),
+    ("http.md", "credentials: tests/it/http_control.rs, http_tls.rs"),
     ("install.md", "the system manager, modules of the kernel: tests/tests/{package,first_deployment}.rs"),
     ("notifications.md", "needs a notification: tests/it/notify.rs runs the receiver that is beside it"),
     ("proofs.md", "runs other tests"),

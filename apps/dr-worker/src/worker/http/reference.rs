@@ -20,7 +20,7 @@ use crate::{
 const TITLE: &str = "# HTTP endpoints
 
 The endpoints of a worker at [`http.listen`](keys.md#http), as `/openapi.json` describes them.
-[dr-worker](../../apps/dr-worker/README.md#http) describes how they behave, [how clients find the leader](../clients.md) what they
+[How the HTTP endpoints work](../http.md) describes their behaviour, [how clients find the leader](../clients.md) what they
 are for.
 
 - GET endpoints also answer HEAD and OPTIONS.
