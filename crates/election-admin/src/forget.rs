@@ -1,4 +1,4 @@
-//! Removes an election that nobody needs any more.
+//! Removes an election that no worker takes part in.
 
 use zk_session::{Incarnation, MultiOp, ReadOp, Session};
 
@@ -13,7 +13,7 @@ use election_core::{
     internals::{BATCH, Node, ReadError, record::Control},
 };
 
-/// The parts of an election. What else is below it belongs to others.
+/// The znodes of an election. Other znodes below it are not deleted.
 const PARTS: [&str; 10] = [
     "breadcrumbs",
     "control",

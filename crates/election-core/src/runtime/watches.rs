@@ -78,7 +78,7 @@ impl Watches {
         }
     }
 
-    /// The status was looked at: what has changed is read, although nobody follows it.
+    /// Reads what has changed because the status was read, even if no receiver follows it.
     pub(super) fn look(&mut self) {
         if let Armed::Single(all) = &mut self.armed {
             all.iter_mut().for_each(SingleWatch::look);

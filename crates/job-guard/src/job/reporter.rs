@@ -1,4 +1,4 @@
-//! Whom this crate tells what its programs write and do, besides the log.
+//! Where this crate reports the output and the state of its programs.
 
 use std::fmt;
 use std::pin::Pin;

@@ -41,7 +41,7 @@ impl fmt::Display for SpecError {
 
 impl std::error::Error for SpecError {}
 
-/// The problems so far, and the position of the reader.
+/// The problems found, and the position of the reader.
 #[derive(Default)]
 pub(super) struct Findings {
     pub(super) problems: Vec<(Path, String)>,
@@ -57,7 +57,7 @@ impl Findings {
         self.at(key, |findings| findings.say(message));
     }
 
-    /// Goes into a value and back.
+    /// Runs `read` with this step added to the path.
     pub(super) fn at<T>(&mut self, step: impl Into<String>, read: impl FnOnce(&mut Self) -> T) -> T {
         self.path.push(step.into());
         let read = read(self);
@@ -65,13 +65,13 @@ impl Findings {
         read
     }
 
-    /// Reads a value, and reports everything that is wrong with it. What is wrong is left out, with the table or the
-    /// element that cannot do without it; `None` if that is the whole value.
+    /// Reads a value, and reports all errors in it. A wrong value is left out, with the table or the element that requires
+    /// it; `None` if that is the whole value.
     ///
-    /// serde stops at the first error. So each error is noted with its position, and the next attempt does without the
-    /// value there: first without any, then, where the type must have one, with a stand-in.
+    /// serde stops at the first error. So each error is recorded with its position, and the next attempt replaces the
+    /// value there: first it leaves the value out, then, if the type requires one, it uses a placeholder.
     ///
-    /// `tag` is a key of the table that has been read before.
+    /// `tag` is a key of the table that was already read.
     pub(super) fn read<T: DeserializeOwned>(
         &mut self,
         value: &Value,
@@ -81,9 +81,9 @@ impl Findings {
         loop {
             let reader = Reader { value, at: self.path.clone(), failed: &failed };
             match T::deserialize(reader) {
-                Ok(made) => match failed.with_stand_in() {
+                Ok(made) => match failed.with_placeholder() {
                     None => return Some(made),
-                    // It has served to find what else is wrong.
+                    // The placeholder was only needed to find the other errors.
                     Some(at) => failed.replace(&at[..at.len() - 1]).then_some(())?,
                 },
                 Err(Stop { at, message, .. }) => {
@@ -91,7 +91,7 @@ impl Findings {
                     match failed.covering(&at) {
                         Some(known) => failed.replace(&known).then_some(())?,
                         None => {
-                            // What a stand-in breaks further out is no problem of its own.
+                            // An error that a placeholder causes further out is not an error of the input.
                             if !failed.has_below(&at) {
                                 self.problems.push((at.clone(), message));
                             }
@@ -104,13 +104,13 @@ impl Findings {
     }
 }
 
-/// The values that did not fit, and how many times each has been replaced.
+/// The values that did not fit, and how often each was replaced.
 struct Failed {
     times: BTreeMap<Path, usize>,
     /// The number of steps to the value as a whole.
     root: usize,
     tag: Option<&'static str>,
-    stand_ins: [Value; 4],
+    placeholders: [Value; 4],
 }
 
 impl Default for Failed {
@@ -119,28 +119,28 @@ impl Default for Failed {
             times: BTreeMap::new(),
             root: 0,
             tag: None,
-            stand_ins: [json!("x"), json!(1), json!([]), json!({})],
+            placeholders: [json!("x"), json!(1), json!([]), json!({})],
         }
     }
 }
 
 impl Failed {
-    /// What the reader has at this position instead of `value`.
+    /// The value that the reader uses at this position instead of `value`.
     fn instead<'a>(&'a self, at: &[String], value: Option<&'a Value>) -> Option<&'a Value> {
         match self.times.get(at) {
             None => value,
-            Some(times) => times.checked_sub(2).and_then(|number| self.stand_ins.get(number)),
+            Some(times) => times.checked_sub(2).and_then(|number| self.placeholders.get(number)),
         }
     }
 
-    /// Replaces the value there once more or, if nothing fits, what it is a part of. `false` if that is the whole value.
+    /// Replaces the value there once more or, if no placeholder fits, the value that contains it. `false` if that is the whole value.
     fn replace(&mut self, at: &[String]) -> bool {
         if at.len() <= self.root {
             return false;
         }
         let times = self.times.entry(at.to_vec()).or_default();
         *times += 1;
-        *times <= 1 + self.stand_ins.len() || self.replace(&at[..at.len() - 1])
+        *times <= 1 + self.placeholders.len() || self.replace(&at[..at.len() - 1])
     }
 
     /// The outermost of these values that the position is in.
@@ -155,8 +155,8 @@ impl Failed {
         self.times.keys().any(|known| known.starts_with(at))
     }
 
-    /// A value that a stand-in takes the place of.
-    fn with_stand_in(&self) -> Option<Path> {
+    /// The position of a value that a placeholder replaces.
+    fn with_placeholder(&self) -> Option<Path> {
         let is_outermost = |at: &Path| self.covering(at).as_ref() == Some(at);
         self.times.iter().find(|(at, times)| **times > 1 && is_outermost(at)).map(|(at, _)| at.clone())
     }
