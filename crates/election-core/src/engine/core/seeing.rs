@@ -77,6 +77,7 @@ impl Core {
         }
         self.reading.memory.saw_token(known.record().map(|tokens| tokens.token_base));
         self.reading.view.tokens = known;
+        self.reading.learn_tokens(self.is_contest());
     }
 
     /// The base of the tokens in a contest, and the version of its record: unknown until it was read. A queue in a foreign

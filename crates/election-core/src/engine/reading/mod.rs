@@ -48,6 +48,8 @@ impl Reading {
     /// long before the record of that has it.
     pub(crate) fn learn_tokens(&mut self, is_contest: bool) {
         let elected = self.view.elected.record().filter(|_| !is_contest);
+        let contest_base =
+            self.view.tokens.record().filter(|_| is_contest).map_or(0, |tokens| tokens.token_base);
         for (slot, leader) in self.view.leaders() {
             let Some(meta) = leader.meta() else { continue };
             if is_contest {
@@ -55,9 +57,11 @@ impl Reading {
                 self.memory.created(meta.czxid);
             }
             let current = leader.record();
-            // A leader of a former term may have begun below the present base.
+            // A leader of a former term may have begun below the present base. In a contest that is not known before it
+            // is READY.
             let decided = elected.filter(|e| current.is_some_and(|current| current.term >= e.term_of(slot)));
-            let computed = fencing_token(meta.czxid, decided.map_or(0, |elected| elected.token_base));
+            let base = decided.map_or(contest_base, |elected| elected.token_base);
+            let computed = fencing_token(meta.czxid, base);
             self.memory.saw_leader(meta, computed.max(current.and_then(|current| current.fencing_token)));
         }
     }

@@ -42,6 +42,9 @@ impl Sim {
     /// The ensemble has lost what it acknowledged: leader znodes, or that they were deleted.
     pub(super) fn depose_all(&mut self) {
         let newest = u64::try_from(self.zk.zxid()).unwrap_or(0) + self.deposed.bases.last().unwrap_or(&0);
+        // The one before this may have lost a newer one, whose holder need not know of it yet.
+        let (former, until) = self.deposed.before;
+        let newest = if self.now < until { newest.max(former) } else { newest };
         self.deposed.before = (newest, self.known_by());
     }
 
